@@ -1,0 +1,73 @@
+"""One handler: a user's function, the name its runs are stored under, and how to call it."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+from billhook.dispatch.delivery import Delivery
+from billhook.dispatch.retry import RetrySchedule
+from billhook.errors import HandlerSignature
+from billhook.events import Event, UnknownEvent
+
+__all__ = ["Handler", "default_name"]
+
+
+class Handler:
+    """A decorated function as a blinker receiver: called as `handler(sender, event=…, delivery=…)`.
+
+    `aliases` are names it had before: runs stored under them are still its own. `retry` overrides the
+    app's schedule, `timeout_seconds` bounds one attempt.
+    """
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        aliases: tuple[str, ...] = (),
+        retry: RetrySchedule | None = None,
+        timeout_seconds: float | None = None,
+    ) -> None:
+        self.name = name or default_name(function)
+        self.aliases = aliases
+        self.retry = retry
+        self.timeout_seconds = timeout_seconds
+        self._function = function
+        self._takes_delivery = _takes_delivery(function, self.name)
+        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+            getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
+        )
+
+    def __call__(self, sender: object, *, event: Event | UnknownEvent, delivery: Delivery) -> None:
+        arguments = (event, delivery) if self._takes_delivery else (event,)
+        if self._is_async:
+            asyncio.run(self._function(*arguments))
+        else:
+            self._function(*arguments)
+
+    def __repr__(self) -> str:
+        return f"<Handler {self.name}>"
+
+
+def default_name(function: Callable[..., Any]) -> str:
+    """`module.qualname`; of an object, that of its class."""
+    named = function if hasattr(function, "__qualname__") else type(function)
+    return f"{named.__module__}.{named.__qualname__}"
+
+
+def _takes_delivery(function: Callable[..., Any], name: str) -> bool:
+    """True for (event, delivery), False for (event); anything else raises HandlerSignature."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        raise HandlerSignature(name, "that cannot be read") from None
+    for takes_delivery in (True, False):
+        try:
+            signature.bind(*([None, None] if takes_delivery else [None]))
+        except TypeError:
+            continue
+        return takes_delivery
+    raise HandlerSignature(name, str(signature))

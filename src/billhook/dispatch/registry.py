@@ -1,0 +1,109 @@
+"""Handlers: what an app's modules register, before any app exists."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+from billhook.dispatch.handler import Handler
+from billhook.dispatch.retry import RetrySchedule
+from billhook.errors import ConfigError, DuplicateHandlerName, LateRegistration
+from billhook.events import EVENT_TYPES, Event, UnknownEvent
+
+__all__ = ["Handlers"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Handlers:
+    """A group of handlers, registered by decorator and given to `Billhook(handlers=[…])`.
+
+    >>> from billhook.events import InvoiceApproved
+    >>> handlers = Handlers()
+    >>> @handlers.on(InvoiceApproved, timeout_seconds=30)
+    ... def send(event: InvoiceApproved) -> None: ...
+    """
+
+    def __init__(self) -> None:
+        self._registered: list[tuple[tuple[str, ...], Handler]] = []
+        self._names: set[str] = set()
+        self._frozen = False
+
+    def on(
+        self,
+        *event_types: type[Event],
+        name: str | None = None,
+        aliases: Iterable[str] = (),
+        retry: Iterable[float] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Callable[[F], F]:
+        """Register the decorated function for these event types; it stays a plain function.
+
+        `name` (default `module.qualname`) is stored with every run, so keep it when the function moves,
+        or list the old one in `aliases`. `retry` is the waits between attempts, in seconds.
+        Raises ConfigError, HandlerSignature, DuplicateHandlerName, LateRegistration.
+        """
+        if not event_types:
+            raise ConfigError("on() needs an event class: on(InvoiceApproved), or on_any() for all of them")
+        for event_type in event_types:
+            if not (isinstance(event_type, type) and EVENT_TYPES.get(event_type.__name__) is event_type):
+                raise ConfigError(f"on() takes classes of billhook.events, got {event_type!r}")
+        signals = tuple(event_type.signal_name for event_type in event_types)
+        return self._register(signals, name, aliases, retry, timeout_seconds)
+
+    def on_any(
+        self,
+        *,
+        name: str | None = None,
+        aliases: Iterable[str] = (),
+        retry: Iterable[float] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Callable[[F], F]:
+        """Register the decorated function for every event type, unknown ones included."""
+        signals = tuple(model.signal_name for model in EVENT_TYPES.values())
+        return self._register((*signals, UnknownEvent.signal_name), name, aliases, retry, timeout_seconds)
+
+    def on_unknown(
+        self,
+        *,
+        name: str | None = None,
+        aliases: Iterable[str] = (),
+        retry: Iterable[float] | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Callable[[F], F]:
+        """Register the decorated function for event types that this billhook has no model for."""
+        return self._register((UnknownEvent.signal_name,), name, aliases, retry, timeout_seconds)
+
+    def _register(
+        self,
+        signals: tuple[str, ...],
+        name: str | None,
+        aliases: Iterable[str],
+        retry: Iterable[float] | None,
+        timeout_seconds: float | None,
+    ) -> Callable[[F], F]:
+        if isinstance(aliases, str):
+            raise ConfigError(f"aliases is the text {aliases!r}: give a tuple, aliases=({aliases!r},)")
+        if timeout_seconds is not None and not 0 < timeout_seconds <= 86_400:
+            raise ConfigError(f"timeout_seconds is {timeout_seconds!r}: it must be above 0 and at most 86400")
+        schedule = None if retry is None else RetrySchedule.of(retry)
+
+        def register(function: F) -> F:
+            handler = Handler(
+                function, name=name, aliases=tuple(aliases), retry=schedule, timeout_seconds=timeout_seconds
+            )
+            if self._frozen:
+                raise LateRegistration(handler.name)
+            for one in (handler.name, *handler.aliases):
+                if one in self._names:
+                    raise DuplicateHandlerName(one)
+                self._names.add(one)
+            self._registered.append((signals, handler))
+            return function
+
+        return register
+
+    def freeze(self) -> list[tuple[tuple[str, ...], Handler]]:
+        """Take no more registrations, and give those made: (signal names, handler). For Billhook."""
+        self._frozen = True
+        return list(self._registered)

@@ -1,0 +1,76 @@
+"""What the service said: one model per event type, and the way from bytes to them and back.
+
+Source: spec, "Events".
+"""
+
+from billhook.events.base import EVENT_TYPES, Event
+from billhook.events.contracts import ContractCreated, ContractExpired, UpcomingRenewal
+from billhook.events.credits import (
+    CreditKind,
+    CreditPoolDepleted,
+    CreditPoolIncreased,
+    CreditPoolThresholdCrossed,
+)
+from billhook.events.customers import (
+    AnonymousCustomer,
+    CustomerCreated,
+    CustomerPortalLinkSent,
+    IntegrationEntity,
+    NewCustomer,
+    NewCustomerWithoutContract,
+)
+from billhook.events.invoices import (
+    BillingStatus,
+    InvoiceApproved,
+    InvoicePaymentStatusChanged,
+    InvoiceSendFailed,
+    PaymentFailed,
+)
+from billhook.events.parsing import UnknownEvent, parse_event
+from billhook.events.reports import MonthEndReport, PingTest, UnchargedEvents
+from billhook.events.samples import sample
+from billhook.events.usage import (
+    CommitmentCrossed,
+    CommitmentUsageCrossed,
+    CurrencyCommitmentUsageCrossed,
+    FinalTierExceeded,
+    Overage,
+    ProductConsumptionSnapshot,
+    TierCrossed,
+)
+
+__all__ = [
+    "EVENT_TYPES",
+    "AnonymousCustomer",
+    "BillingStatus",
+    "CommitmentCrossed",
+    "CommitmentUsageCrossed",
+    "ContractCreated",
+    "ContractExpired",
+    "CreditKind",
+    "CreditPoolDepleted",
+    "CreditPoolIncreased",
+    "CreditPoolThresholdCrossed",
+    "CurrencyCommitmentUsageCrossed",
+    "CustomerCreated",
+    "CustomerPortalLinkSent",
+    "Event",
+    "FinalTierExceeded",
+    "IntegrationEntity",
+    "InvoiceApproved",
+    "InvoicePaymentStatusChanged",
+    "InvoiceSendFailed",
+    "MonthEndReport",
+    "NewCustomer",
+    "NewCustomerWithoutContract",
+    "Overage",
+    "PaymentFailed",
+    "PingTest",
+    "ProductConsumptionSnapshot",
+    "TierCrossed",
+    "UnchargedEvents",
+    "UnknownEvent",
+    "UpcomingRenewal",
+    "parse_event",
+    "sample",
+]

@@ -1,0 +1,74 @@
+"""What every event model has in common: the wire's spelling, the open registry, the JSON form."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any, ClassVar
+
+from pydantic import BaseModel, ConfigDict
+from pydantic.alias_generators import to_camel, to_snake
+
+from billhook.events import strict_json
+
+__all__ = ["EVENT_TYPES", "Event", "Shape"]
+
+
+class Shape(BaseModel):
+    """An object as the service writes it, or a part of one.
+
+    Immutable; snake_case here and camelCase on the wire, and either when constructing. Fields that the
+    specification does not list are kept, and readable in `model_extra`.
+    """
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="allow",
+        alias_generator=to_camel,
+        validate_by_alias=True,
+        validate_by_name=True,
+    )
+
+
+_registered: dict[str, type[Event]] = {}
+
+
+class Event(Shape):
+    """The body of one webhook; the class's name is the value of the X-Webhook-Type header.
+
+    To add a type, write its class: from then on `EVENT_TYPES` and `parse_event` know it. A class that only
+    holds fields for others says `class Common(Event, register=False)`.
+
+    Source: spec, "Events", rules 1 and 2.
+    """
+
+    type: ClassVar[str]
+    """The value of X-Webhook-Type. A body's own `type`, should one ever come, is in `model_extra`."""
+
+    signal_name: ClassVar[str]
+    """The type in snake_case: the name of its signal."""
+
+    def __init_subclass__(cls, *, register: bool = True, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)  # `register` is for the hook below, which sees the finished class
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, *, register: bool = True, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        cls.type = cls.__name__
+        cls.signal_name = to_snake(cls.__name__)
+        if register:
+            if cls.type in _registered:
+                raise TypeError(f"there is an event type {cls.type} already: choose another class name")
+            _registered[cls.type] = cls
+
+    def to_json(self) -> bytes:
+        """The body as it goes over the wire; `parse_event(event.type, event.to_json()) == event`.
+
+        Optional fields that were never given are left out, a null that was given stays. Extra values that
+        have no JSON form raise TypeError or ValueError.
+        """
+        return strict_json.dumps(self.model_dump(by_alias=True, exclude_unset=True))
+
+
+EVENT_TYPES: Mapping[str, type[Event]] = MappingProxyType(_registered)
+"""Every event type by the value of its X-Webhook-Type header; read-only, filled by the classes themselves."""

@@ -1,0 +1,66 @@
+"""Events about credit pools. Source: spec, "Events"."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import AfterValidator, Field
+
+from billhook.events.base import Event
+from billhook.events.fields import CustomerId, Number, PctUsage, RaisedAt, Text, Threshold, recognised
+
+__all__ = ["CreditKind", "CreditPoolDepleted", "CreditPoolIncreased", "CreditPoolThresholdCrossed"]
+
+
+class CreditKind(StrEnum):
+    """What a credit is counted in, as far as it is listed."""
+
+    MONETARY = "Monetary"
+    UNIT = "Unit"
+
+
+class _CreditPoolEvent(Event, register=False):
+    """What the three events have in common."""
+
+    date: RaisedAt
+    customer_id: CustomerId
+    credit_pool_id: Annotated[Text, Field(description="Id of the credit pool.", examples=["pool_12"])]
+    credit_type_id: Annotated[Text, Field(description="Id of the type of credit.", examples=["crt_3"])]
+    credit_kind: Annotated[
+        Text,
+        AfterValidator(recognised(CreditKind)),
+        Field(description="What it counts: Monetary, Unit, or another.", examples=["Monetary"]),
+    ]
+
+
+class CreditPoolDepleted(_CreditPoolEvent):
+    """The last credit of a pool is used.
+
+    Source: spec, "Events".
+    """
+
+    balance: Annotated[Number, Field(description="Credits left: none.", examples=[Decimal(0)])]
+
+
+class CreditPoolThresholdCrossed(_CreditPoolEvent):
+    """Usage of a credit pool passed a threshold set for it.
+
+    Source: spec, "Events".
+    """
+
+    threshold: Threshold
+    pct_usage: PctUsage
+    balance: Annotated[Number, Field(description="Credits left.", examples=[Decimal("187.50")])]
+
+
+class CreditPoolIncreased(_CreditPoolEvent):
+    """Credits were put into a pool.
+
+    Source: spec, "Events".
+    """
+
+    granted_amount: Annotated[Number, Field(description="Credits added.", examples=[Decimal("500.00")])]
+    previous_balance: Annotated[Number, Field(description="Credits before.", examples=[Decimal("187.50")])]
+    balance: Annotated[Number, Field(description="Credits after.", examples=[Decimal("687.50")])]

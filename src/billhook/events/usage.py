@@ -1,0 +1,152 @@
+"""Events about usage against what was provisioned or committed. Source: spec, "Events"."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Annotated
+
+from pydantic import Field
+
+from billhook.events.base import Event, Shape
+from billhook.events.fields import (
+    ContractId,
+    ContractName,
+    Currency,
+    CustomerId,
+    CustomerName,
+    Flag,
+    InvoiceId,
+    Moment,
+    Number,
+    PctUsage,
+    ProductId,
+    ProductName,
+    RaisedAt,
+    Text,
+    Threshold,
+)
+
+__all__ = [
+    "CommitmentCrossed",
+    "CommitmentUsageCrossed",
+    "CurrencyCommitmentUsageCrossed",
+    "FinalTierExceeded",
+    "Overage",
+    "ProductConsumptionSnapshot",
+    "TierCrossed",
+]
+
+
+class Overage(Event):
+    """A customer used more of a product than was provisioned.
+
+    Source: spec, "Events".
+    """
+
+    date: RaisedAt
+    overage_amount: Annotated[
+        Number, Field(description="How much over, in `currency`.", examples=[Decimal("37.50")])
+    ]
+    invoice_id: InvoiceId
+    customer_id: CustomerId
+    customer_name: CustomerName
+    currency: Currency
+
+
+class TierCrossed(Event):
+    """Usage moved into another pricing tier.
+
+    Source: spec, "Events".
+    """
+
+    date: RaisedAt
+    customer_id: CustomerId
+    contract_id: ContractId
+    customer_name: CustomerName
+    contract_name: ContractName
+    variant_id: Annotated[
+        Text, Field(description="Id of the variant whose tier was crossed.", examples=["var_8"])
+    ]
+
+
+class FinalTierExceeded(Event):
+    """Usage went beyond the last pricing tier.
+
+    Source: spec, "Events".
+    """
+
+    date: RaisedAt
+    customer_id: CustomerId
+    contract_id: ContractId
+    customer_name: CustomerName
+    contract_name: ContractName
+    product_id: ProductId
+    product_name: ProductName
+    accumulated_units_value: Annotated[
+        Number, Field(description="Units used so far.", examples=[Decimal("1000250")])
+    ]
+
+
+class ProductConsumptionSnapshot(Shape):
+    """How much of a product a customer has used, at one moment.
+
+    Source: spec, "Events", CommitmentCrossed; "Resources and their fields", Product consumption.
+    """
+
+    product_id: ProductId
+    product_name: ProductName
+    provisioned_amount: Annotated[Number, Field(description="Units provisioned.", examples=[Decimal(10000)])]
+    consumed_amount: Annotated[Number, Field(description="Units used.", examples=[Decimal(8125)])]
+    usage_percentage: Annotated[
+        Number, Field(description="Units used, in percent.", examples=[Decimal("81.25")])
+    ]
+    has_access: Annotated[Flag, Field(description="May the customer still use the product?", examples=[True])]
+    remaining_amount: Annotated[Number, Field(description="Units left.", examples=[Decimal(1875)])]
+
+
+class CommitmentCrossed(ProductConsumptionSnapshot, Event):
+    """A customer's usage passed what it had committed to.
+
+    Source: spec, "Events". The body says neither who nor when: two of them may well be equal.
+    """
+
+    exceeded_amount: Annotated[Number, Field(description="Units over the commitment.", examples=[Decimal(0)])]
+
+
+class CommitmentUsageCrossed(Event):
+    """Usage of a commitment passed a percentage set for it.
+
+    Source: spec, "Events".
+    """
+
+    date: RaisedAt
+    customer_id: CustomerId
+    threshold: Threshold
+    pct_usage: PctUsage
+    product_consumption: Annotated[
+        ProductConsumptionSnapshot, Field(description="The product's consumption at that moment.")
+    ]
+
+
+class CurrencyCommitmentUsageCrossed(Event):
+    """Usage of a commitment made in money passed a percentage set for it.
+
+    Source: spec, "Events".
+    """
+
+    date: RaisedAt
+    product_id: ProductId
+    product_name: ProductName
+    customer_id: CustomerId
+    threshold: Threshold
+    pct_usage: PctUsage
+    currency: Currency
+    committed_amount: Annotated[
+        Number, Field(description="Amount committed to, in `currency`.", examples=[Decimal("5000.00")])
+    ]
+    consumed_amount: Annotated[
+        Number, Field(description="Amount used, in `currency`.", examples=[Decimal("4062.50")])
+    ]
+    cycle_start: Annotated[
+        Moment, Field(description="When the billing cycle began.", examples=["2026-01-01T00:00:00Z"])
+    ]

@@ -1,0 +1,43 @@
+"""The schema's version: checked at every start, brought up to date by alembic when asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import Connection, inspect, select
+
+from billhook.errors import SchemaMismatch
+from billhook.inbox.schema import REVISION, version
+
+__all__ = ["found_revision", "upgrade", "verify"]
+
+
+def found_revision(connection: Connection) -> str | None:
+    """The revision the inbox is at; None for one that has no tables yet."""
+    if not inspect(connection).has_table(version.name):
+        return None
+    return connection.execute(select(version.c.version_num)).scalar_one_or_none()
+
+
+def verify(connection: Connection) -> None:
+    """Raise SchemaMismatch unless the inbox is at the revision this code was written for."""
+    found = found_revision(connection)
+    if found != REVISION:
+        raise SchemaMismatch(found, REVISION)
+
+
+def upgrade(connection: Connection) -> None:
+    """Bring the inbox to REVISION inside the caller's transaction; one that is newer is refused."""
+    found = found_revision(connection)
+    if found == REVISION:
+        return
+    if found is not None and found > REVISION:
+        raise SchemaMismatch(found, REVISION)
+    # Alembic takes 0.8 s to import: only an inbox that needs it pays.
+    from alembic import command
+    from alembic.config import Config
+
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.attributes["connection"] = connection
+    command.upgrade(config, REVISION)

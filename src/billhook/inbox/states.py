@@ -1,0 +1,69 @@
+"""What may follow what. Every UPDATE of a state goes through `check`, so an illegal step raises.
+
+    delivery   received ──► planned ──► done            run   due ◄──► running ──► succeeded
+                  │  ▲        ▲ │                               ▲         ├──────► discarded
+                  │  │        │ └─────► dead                    │         └──────► dead
+                  │  └ replay └ replay ─┘                       └ replay (from any finished state)
+                  ├──► quarantined
+                  └──► done (nobody listens)
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from billhook.errors import IllegalTransition
+
+__all__ = ["DELIVERY_STEPS", "RUN_STEPS", "DeliveryState", "RunState", "check"]
+
+
+class DeliveryState(StrEnum):
+    """Where a delivery stands."""
+
+    RECEIVED = "received"  # stored, not yet read
+    PLANNED = "planned"  # read; its runs are under way
+    DONE = "done"  # every handler succeeded, discarded, or none listens
+    DEAD = "dead"  # every handler finished, at least one of them dead
+    QUARANTINED = "quarantined"  # authentic, but not readable as its type
+
+
+class RunState(StrEnum):
+    """Where one handler's duty to one delivery stands."""
+
+    DUE = "due"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    DISCARDED = "discarded"
+    DEAD = "dead"
+
+
+DELIVERY_STEPS: dict[DeliveryState, frozenset[DeliveryState]] = {
+    DeliveryState.RECEIVED: frozenset(
+        {DeliveryState.PLANNED, DeliveryState.DONE, DeliveryState.QUARANTINED}
+    ),
+    DeliveryState.PLANNED: frozenset({DeliveryState.DONE, DeliveryState.DEAD}),
+    DeliveryState.DONE: frozenset({DeliveryState.RECEIVED, DeliveryState.PLANNED}),
+    DeliveryState.DEAD: frozenset({DeliveryState.RECEIVED, DeliveryState.PLANNED}),
+    DeliveryState.QUARANTINED: frozenset({DeliveryState.RECEIVED}),
+}
+
+RUN_STEPS: dict[RunState, frozenset[RunState]] = {
+    RunState.DUE: frozenset({RunState.RUNNING}),
+    # RUNNING again: the lease ran out and another worker took over.
+    RunState.RUNNING: frozenset(RunState),
+    RunState.SUCCEEDED: frozenset({RunState.DUE}),
+    RunState.DISCARDED: frozenset({RunState.DUE}),
+    RunState.DEAD: frozenset({RunState.DUE}),
+}
+
+
+def check(before: DeliveryState | RunState, after: DeliveryState | RunState) -> None:
+    """Raise IllegalTransition unless the tables above allow the step."""
+    if isinstance(before, DeliveryState) and isinstance(after, DeliveryState):
+        allowed, kind = after in DELIVERY_STEPS[before], "delivery"
+    elif isinstance(before, RunState) and isinstance(after, RunState):
+        allowed, kind = after in RUN_STEPS[before], "run"
+    else:
+        allowed, kind = False, "row"
+    if not allowed:
+        raise IllegalTransition(kind, before, after)

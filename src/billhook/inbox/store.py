@@ -1,0 +1,152 @@
+"""Inbox: the durable truth. The receiver puts, the engines take turns, and nobody else speaks SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from pathlib import Path
+
+from sqlalchemy import Connection, func, select
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from billhook.errors import BacklogFull, ConfigError
+from billhook.inbox import migrate, runs
+from billhook.inbox.accept import accept
+from billhook.inbox.bell import Bell
+from billhook.inbox.committer import Committer
+from billhook.inbox.records import Claim, Incoming, Outcome, Plan, Receipt, Stored
+from billhook.inbox.schema import delivery, run
+from billhook.inbox.sqlite import SqliteDatabase
+
+__all__ = ["Inbox", "Turn"]
+
+
+class Turn:
+    """One write transaction of an engine: settle, plan and claim together cost one sync of the disk."""
+
+    def __init__(self, connection: Connection, owner: str) -> None:
+        self._connection = connection
+        self._owner = owner
+
+    def settle(self, outcomes: Sequence[Outcome]) -> set[int]:
+        """Write how runs ended; returns the run ids whose lease still held."""
+        return runs.settle(self._connection, outcomes)
+
+    def plan(self, plans: Sequence[Plan], now: datetime) -> list[int]:
+        """Make runs of received deliveries; returns the delivery ids that were still unplanned."""
+        return runs.plan(self._connection, plans, now)
+
+    def claim(
+        self, limit: int, now: datetime, leased_until: datetime, only: int | None = None
+    ) -> list[Claim]:
+        """Take up to `limit` due runs, of one delivery if `only` names it."""
+        return runs.claim(
+            self._connection, owner=self._owner, limit=limit, now=now, leased_until=leased_until, only=only
+        )
+
+    def renew(self, held: Sequence[tuple[int, int]], leased_until: datetime) -> set[tuple[int, int]]:
+        """Extend leases given as (run id, token); returns those still held."""
+        return runs.renew(self._connection, held, leased_until)
+
+    def next_due_at(self) -> datetime | None:
+        """When the next run may be claimed."""
+        return runs.next_due_at(self._connection)
+
+
+class Inbox:
+    """Deliveries and the runs they cause, in one database.
+
+    Safe under threads and under fork: every process opens connections of its own at first use.
+    """
+
+    def __init__(self, url: str, *, deadline_seconds: float = 2.5, backlog_limit: int | None = None) -> None:
+        """`url` is sqlite:///PATH. Raises ConfigError for any other, without repeating its password."""
+        self._deadline_seconds = deadline_seconds
+        self._backlog_limit = backlog_limit
+        # A foreign lock is waited for, but not so long that the answer would miss its deadline.
+        self.database = SqliteDatabase(_sqlite_path(url), deadline_seconds * 0.6, migrate.verify)
+        self._committer = Committer(self._commit, deadline_seconds)
+
+    @property
+    def bell(self) -> Bell:
+        """Rings in the workers of this inbox, in any process."""
+        return self.database.bell
+
+    def prepare(self) -> None:
+        """At start: create or upgrade a SQLite file, and refuse one that this code does not fit.
+
+        Leaves no connection open, so that a fork may follow. Raises SchemaMismatch, InboxUnavailable.
+        """
+        self.database.create()
+        self.upgrade()
+        self.database.close()
+
+    def upgrade(self) -> None:
+        """Bring the schema to this code's revision; several processes may do so at once."""
+        with self.database.write_unverified() as connection:
+            migrate.upgrade(connection)
+
+    def put(self, incoming: Incoming, timeout_seconds: float | None = None) -> Receipt:
+        """Return once the delivery is on stable storage, within the deadline or `timeout_seconds`.
+
+        Raises InboxUnavailable, or its kinds DeadlinePassed, BacklogFull and Draining: nothing may be
+        acknowledged then, and the sender has to come again.
+        """
+        return self._committer.put(
+            incoming, self._deadline_seconds if timeout_seconds is None else timeout_seconds
+        )
+
+    def _commit(self, batch: Sequence[Incoming]) -> list[Receipt]:
+        with self.database.write() as connection:
+            limit = self._backlog_limit
+            if limit is not None and _waiting(connection, limit) >= limit:
+                raise BacklogFull(f"{limit} deliveries wait already")
+            return accept(connection, batch)
+
+    def received(self, limit: int, only: int | None = None) -> list[Stored]:
+        """Deliveries that no engine has read yet, oldest first."""
+        with self.database.read() as connection:
+            return runs.received(connection, limit, only)
+
+    @contextmanager
+    def turn(self, owner: str) -> Iterator[Turn]:
+        """One transaction for an engine; all of it happens or none."""
+        with self.database.write() as connection:
+            yield Turn(connection, owner)
+
+    def check_writable(self) -> None:
+        """Raise InboxUnavailable unless a write transaction can be had now."""
+        with self.database.write() as connection:
+            connection.execute(select(func.count()).select_from(select(delivery.c.id).limit(1).subquery()))
+
+    def close(self) -> None:
+        """Commit what waits, take nothing more, and close this process's connections."""
+        self._committer.close()
+        self.database.close()
+
+
+def _waiting(connection: Connection, limit: int) -> int:
+    """Deliveries not finished, counted up to `limit` on the partial indexes, never on the whole table."""
+    unread = select(delivery.c.id).where(delivery.c.state == "received").limit(limit).subquery()
+    running = select(run.c.delivery_id).where(run.c.state.in_(("due", "running"))).limit(limit).subquery()
+    counts = (
+        select(func.count()).select_from(unread).scalar_subquery()
+        + select(func.count(running.c.delivery_id.distinct())).scalar_subquery()
+    )
+    return connection.execute(select(counts)).scalar_one()
+
+
+def _sqlite_path(url: str) -> str:
+    try:
+        parsed = make_url(url)
+    except ArgumentError:
+        raise ConfigError("BILLHOOK_INBOX_URL is no database URL: write sqlite:///PATH") from None
+    if parsed.get_backend_name() != "sqlite":
+        raise ConfigError(
+            f"BILLHOOK_INBOX_URL names {parsed.get_backend_name()!r}: this version stores in sqlite:///PATH"
+        )
+    if parsed.database in (None, "", ":memory:"):
+        raise ConfigError("BILLHOOK_INBOX_URL must name a file: an inbox in memory would lose deliveries")
+    return str(Path(str(parsed.database)))

@@ -1,0 +1,55 @@
+"""The door: a Flask blueprint with one view per source. All it does is hand over to the intake."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from flask import Blueprint, Response, request
+from flask.typing import RouteCallable
+
+from billhook.receiver.answers import Answer, method_not_allowed
+from billhook.receiver.intake import Intake
+from billhook.receiver.source import DEFAULT_SOURCE, Source
+
+__all__ = ["make_blueprint"]
+
+# Every method is routed here, so that the app's own handlers for 405 and OPTIONS do not answer for us.
+_METHODS = ("POST", "GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT")
+
+
+def make_blueprint(name: str, intake: Intake, sources: Sequence[Source]) -> Blueprint:
+    """`POST ""` for the default source, `POST /<name>` for each other one, below the app's prefix."""
+    blueprint = Blueprint(name, __name__)
+    for source in sources:
+        blueprint.add_url_rule(
+            "" if source.name == DEFAULT_SOURCE else f"/{source.name}",
+            endpoint=source.name,
+            view_func=_view(intake, source),
+            methods=_METHODS,
+            provide_automatic_options=False,
+            strict_slashes=False,
+        )
+    return blueprint
+
+
+def _view(intake: Intake, source: Source) -> RouteCallable:
+    def receive() -> Response:
+        if request.method != "POST":
+            return _response(method_not_allowed())
+        return _response(intake.accept(request.environ, request.headers, source, _read_before))
+
+    return receive
+
+
+def _read_before() -> bytes:
+    """The body, if a `before_request` of the app has read it; nothing if not."""
+    with suppress(Exception):  # the stream is at its end; whatever reading on says adds nothing
+        return request.get_data()
+    return b""
+
+
+def _response(answer: Answer) -> Response:
+    response = Response(answer.body, answer.status, content_type="application/json")
+    response.headers.extend(answer.headers)
+    return response

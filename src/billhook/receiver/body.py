@@ -1,0 +1,122 @@
+"""Reading a body from WSGI, once, whole or not at all.
+
+The frameworks above are too kind for this: under Werkzeug a chunked body is cut silently at
+MAX_CONTENT_LENGTH and a short body followed by a half-close looks complete. So the raw stream is read
+up to one byte more than the limit, and the length is compared.
+"""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections import deque
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import Any
+
+from billhook.errors import BodyIncomplete, BodyTooLarge
+
+__all__ = ["SlowBodyWatch", "read_body"]
+
+
+def read_body(environ: Mapping[str, Any], limit_bytes: int) -> bytes:
+    """The exact bytes of the body. Raises BodyTooLarge or BodyIncomplete, nothing else."""
+    declared = environ.get("CONTENT_LENGTH") or ""
+    if declared:
+        if not (declared.isascii() and declared.isdigit() and len(declared) <= 18):
+            raise BodyIncomplete("Content-Length is no number")
+        expected = int(declared)
+        if expected > limit_bytes:
+            raise BodyTooLarge(f"over {limit_bytes} bytes")
+    elif environ.get("wsgi.input_terminated"):
+        expected = limit_bytes + 1  # chunked: the server marks the end
+    else:
+        return b""  # no length and no end: there is no body (RFC 9112, section 6.3)
+    body = _read_exactly(environ["wsgi.input"], expected)
+    if declared and len(body) < expected:
+        raise BodyIncomplete(f"{len(body)} of {expected} bytes came")
+    if len(body) > limit_bytes:
+        raise BodyTooLarge(f"over {limit_bytes} bytes")
+    return body
+
+
+def _read_exactly(stream: Any, wanted: int) -> bytes:
+    pieces: list[bytes] = []
+    missing = wanted
+    while missing:
+        try:
+            piece = stream.read(missing)
+        except Exception as error:  # noqa: BLE001 - broken chunks raise whatever the server likes
+            raise BodyIncomplete(type(error).__name__) from None
+        if not piece:
+            break
+        pieces.append(piece)
+        missing -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+class _Reading:
+    """One body being read; `done` is set by the reader, `until` is on the monotonic clock."""
+
+    __slots__ = ("connection", "done", "until")
+
+    def __init__(self, connection: socket.socket, until: float) -> None:
+        self.connection = connection
+        self.until = until
+        self.done = False
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *_: object) -> None:
+        self.done = True
+
+
+class SlowBodyWatch:
+    """Ends the reading of bodies that trickle in, by closing the socket's receiving side.
+
+    gunicorn's threads read with no timeout of their own, and a per-read timeout would be met by one
+    byte a second. One thread watches all readings of a process; since all are given the same time,
+    the oldest is always the next to end, and a reading costs an append.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._readings: deque[_Reading] = deque()
+        self._awake = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def reading(self, connection: socket.socket) -> _Reading:
+        """A context in which `connection` may be read for the given time."""
+        reading = _Reading(connection, time.monotonic() + self._seconds)
+        self._readings.append(reading)
+        if not self._awake.is_set():
+            self._awake.set()
+        if self._thread is None or not self._thread.is_alive():  # not alive: we are a fork's child
+            self._start()
+        return reading
+
+    def _start(self) -> None:
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._watch, name="billhook-slow-bodies", daemon=True)
+                self._thread.start()
+
+    def _watch(self) -> None:
+        while True:
+            if not self._readings:
+                self._awake.clear()
+                if not self._readings:
+                    self._awake.wait()
+                continue
+            oldest = self._readings[0]
+            left = oldest.until - time.monotonic()
+            if left > 0 and not oldest.done:
+                time.sleep(left)
+                continue
+            self._readings.popleft()
+            if not oldest.done:
+                with suppress(OSError):
+                    oldest.connection.shutdown(socket.SHUT_RD)

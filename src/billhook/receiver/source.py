@@ -1,0 +1,45 @@
+"""A source: one sender, how it signs, and the secrets it may use."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from billhook.errors import ConfigError, MissingSecret
+from billhook.signing import Keys, Scheme, StandardWebhooks
+
+__all__ = ["DEFAULT_SOURCE", "Source"]
+
+DEFAULT_SOURCE = "default"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+
+@dataclass(frozen=True)
+class Source:
+    """A sender of deliveries, taken at `<url_prefix>/<name>`.
+
+    `secrets` are listed newest first; two of them overlap while they are rotated. `tolerance_seconds`
+    bounds the time of signing on both sides of now. Raises ConfigError, MissingSecret or WeakSecret.
+    """
+
+    name: str
+    scheme: Scheme = field(default_factory=StandardWebhooks)
+    secrets: Sequence[str | Mapping[str, str]] = field(default=(), repr=False)
+    tolerance_seconds: int = 300
+    keys: Keys = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
+            raise ConfigError(
+                f"a source is named {self.name!r}: use 1 to 64 letters, digits, '-' and '_', for it is in a URL"
+            )
+        if not 1 <= self.tolerance_seconds <= 86_400:
+            raise ConfigError(
+                f"source {self.name!r} has tolerance_seconds={self.tolerance_seconds!r}: it must be 1 to 86400"
+            )
+        if isinstance(self.secrets, str):
+            raise ConfigError(f"source {self.name!r} has a text for secrets: give a list, secrets=[...]")
+        if not self.secrets:
+            raise MissingSecret(self.name)
+        object.__setattr__(self, "keys", self.scheme.load(self.secrets))

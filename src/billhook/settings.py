@@ -1,0 +1,298 @@
+"""The table of options: the only place that knows their names, defaults, units and meaning.
+
+`billhook options` and the README's table are printed from OPTIONS; `Settings` is what they parse to.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from billhook.errors import ConfigError
+
+__all__ = ["OPTIONS", "Option", "Settings", "from_environ", "read_secrets_file"]
+
+PREFIX = "BILLHOOK_"
+# Set around billhook by its own tests, never read as options.
+NOT_OPTIONS = ("BILLHOOK_SPEC", "BILLHOOK_TEST_")
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One configuration key. `parse` takes what Flask's config or the environment holds."""
+
+    key: str
+    default: Any
+    unit: str
+    help: str
+    parse: Callable[[str, Any], Any]
+    secret: bool = False
+
+    @property
+    def attribute(self) -> str:
+        """The name of the field of Settings that holds it."""
+        return self.key.removeprefix(PREFIX).lower()
+
+    @property
+    def default_text(self) -> str:
+        """The default as a user would write it; empty when there is none."""
+        if isinstance(self.default, tuple):
+            return ",".join(f"{item:g}" if isinstance(item, float) else item for item in self.default)
+        return "" if self.default is None else str(self.default)
+
+
+def _text(key: str, value: Any) -> str | None:
+    if value is None or value == "":
+        return None
+    if not isinstance(value, str | Path):
+        raise ConfigError(f"{key} must be text, got {type(value).__name__}")
+    return str(value)
+
+
+def _choice(*allowed: str) -> Callable[[str, Any], str]:
+    def parse(key: str, value: Any) -> str:
+        if value not in allowed:
+            raise ConfigError(f"{key} is {value!r}: it must be one of {', '.join(allowed)}")
+        return str(value)
+
+    return parse
+
+
+def _number(minimum: float, maximum: float) -> Callable[[str, Any], float]:
+    def parse(key: str, value: Any) -> float:
+        try:
+            number = math.nan if isinstance(value, bool) else float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not minimum <= number <= maximum:
+            raise ConfigError(f"{key} is {value!r}: it must be a number from {minimum:g} to {maximum:g}")
+        return number
+
+    return parse
+
+
+def _integer(minimum: int, maximum: int) -> Callable[[str, Any], int]:
+    def parse(key: str, value: Any) -> int:
+        number = _number(minimum, maximum)(key, value)
+        if number != int(number):
+            raise ConfigError(f"{key} is {value!r}: it must be a whole number")
+        return int(number)
+
+    return parse
+
+
+def _items(key: str, value: Any) -> tuple[Any, ...]:
+    """A list, a tuple, or one comma-separated text; a lone number stands for a list of one."""
+    if value is None:
+        return ()
+    if isinstance(value, str):
+        return tuple(item.strip() for item in value.split(",") if item.strip())
+    if isinstance(value, list | tuple):
+        return tuple(value)
+    return (value,)
+
+
+def _texts(key: str, value: Any) -> tuple[str, ...]:
+    items = _items(key, value)
+    for item in items:
+        if not isinstance(item, str):
+            # The value may be a secret that the environment's JSON reading made a number: name the type only.
+            raise ConfigError(
+                f"{key} holds a {type(item).__name__}: every item must be text (quote it in the environment)"
+            )
+    return items
+
+
+def _delays(key: str, value: Any) -> tuple[float, ...]:
+    return tuple(_number(0, 31 * 86_400)(key, item) for item in _items(key, value))
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "BILLHOOK_SIGNATURE",
+        "standard-webhooks",
+        "",
+        "How deliveries are signed: standard-webhooks, timestamped-hmac, timestamped-rsa or body-hmac.",
+        _choice("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac"),
+    ),
+    Option(
+        "BILLHOOK_SECRETS",
+        (),
+        "list",
+        "Signing secrets (for timestamped-rsa: public keys in PEM), newest first; list two to rotate.",
+        _texts,
+        secret=True,
+    ),
+    Option(
+        "BILLHOOK_SECRETS_FILE",
+        None,
+        "path",
+        "A file with the secrets instead, one a line (or PEM blocks), newest first.",
+        _text,
+    ),
+    Option(
+        "BILLHOOK_SIGNATURE_HEADER",
+        None,
+        "",
+        "The header with the signature, where the scheme lets one choose (default X-Webhook-Signature).",
+        _text,
+    ),
+    Option(
+        "BILLHOOK_TIMESTAMP_HEADER",
+        None,
+        "",
+        "The header with the time of signing, for timestamped-rsa (default X-Webhook-Timestamp).",
+        _text,
+    ),
+    Option(
+        "BILLHOOK_REPLAY_PROTECTION",
+        None,
+        "",
+        "body-hmac signs no time: set dedupe-only to say that deduplication alone will do.",
+        lambda key, value: None if value in (None, "") else _choice("dedupe-only")(key, value),
+    ),
+    Option(
+        "BILLHOOK_TOLERANCE_SECONDS",
+        300,
+        "seconds",
+        "How far the time of signing may be from now, either way.",
+        _integer(1, 86_400),
+    ),
+    Option(
+        "BILLHOOK_INBOX_URL",
+        None,
+        "URL",
+        "Where deliveries are stored: sqlite:///PATH (default: billhook.db in the instance folder).",
+        _text,
+        secret=True,
+    ),
+    Option(
+        "BILLHOOK_MAX_BODY_BYTES",
+        262_144,
+        "bytes",
+        "The largest body taken; the limit holds while reading.",
+        _integer(1, 16 * 1024 * 1024),
+    ),
+    Option(
+        "BILLHOOK_ENGINE",
+        "thread",
+        "",
+        "Where handlers run: thread (of the app's process), worker (`billhook worker`) or inline (tests).",
+        _choice("thread", "worker", "inline"),
+    ),
+    Option(
+        "BILLHOOK_DEADLINE_SECONDS",
+        2.5,
+        "seconds",
+        "The longest a sender waits for an answer; then it is 503.",
+        _number(0.1, 60),
+    ),
+    Option(
+        "BILLHOOK_LEASE_SECONDS",
+        30.0,
+        "seconds",
+        "How long a run belongs to a worker that gives no sign of life.",
+        _number(0.5, 86_400),
+    ),
+    Option(
+        "BILLHOOK_RETRY_SCHEDULE_SECONDS",
+        (10.0, 60.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0),
+        "seconds",
+        "The wait before each further attempt of a failed handler; after the last it is dead.",
+        _delays,
+    ),
+    Option(
+        "BILLHOOK_BACKLOG_LIMIT",
+        None,
+        "deliveries",
+        "Answer 503 while this many deliveries wait to be handled (default: no limit).",
+        lambda key, value: None if value in (None, "") else _integer(1, 10**9)(key, value),
+    ),
+    Option(
+        "BILLHOOK_HANDLERS",
+        (),
+        "list",
+        "Standalone: the modules (or .py files) whose Handlers are used.",
+        _texts,
+    ),
+    Option(
+        "BILLHOOK_URL_PREFIX",
+        "/webhooks/billing",
+        "path",
+        "Standalone: the path that takes deliveries.",
+        lambda key, value: _text(key, value) or "/",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The parsed options; secrets do not show in its repr."""
+
+    signature: str
+    secrets: tuple[str, ...] = field(repr=False)
+    secrets_file: str | None
+    signature_header: str | None
+    timestamp_header: str | None
+    replay_protection: str | None
+    tolerance_seconds: int
+    inbox_url: str | None = field(repr=False)
+    max_body_bytes: int
+    engine: str
+    deadline_seconds: float
+    lease_seconds: float
+    retry_schedule_seconds: tuple[float, ...]
+    backlog_limit: int | None
+    handlers: tuple[str, ...]
+    url_prefix: str
+
+    @classmethod
+    def from_mapping(cls, config: Mapping[str, Any]) -> Settings:
+        """Parse every BILLHOOK_ key of a Flask config; an unknown one raises ConfigError."""
+        known = {option.key for option in OPTIONS}
+        for key in config:
+            if key.startswith(PREFIX) and key not in known:
+                raise ConfigError(f"{key} is no option of billhook: `billhook options` lists them")
+        values = {
+            option.attribute: option.parse(option.key, config.get(option.key, option.default))
+            for option in OPTIONS
+        }
+        if values["secrets"] and values["secrets_file"]:
+            raise ConfigError("set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, not both")
+        return cls(**values)
+
+
+def from_environ(environ: Mapping[str, str]) -> dict[str, str]:
+    """The BILLHOOK_ variables of an environment, as a Flask config wants them."""
+    return {
+        key: value
+        for key, value in environ.items()
+        if key.startswith(PREFIX) and not key.startswith(NOT_OPTIONS)
+    }
+
+
+def read_secrets_file(path: str) -> tuple[str, ...]:
+    """The secrets in a file: PEM blocks kept whole, else one a line; blank and # lines are skipped."""
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"BILLHOOK_SECRETS_FILE {path!r} cannot be read: {type(error).__name__}") from None
+    secrets: list[str] = []
+    block: list[str] = []
+    for line in (raw.strip() for raw in text.splitlines()):
+        if block or line.startswith("-----BEGIN "):
+            block.append(line)
+            if line.startswith("-----END "):
+                secrets.append("\n".join(block) + "\n")
+                block = []
+        elif line and not line.startswith("#"):
+            secrets.append(line)
+    if block:
+        raise ConfigError(f"BILLHOOK_SECRETS_FILE {path!r} holds a PEM block without its END line")
+    return tuple(secrets)
+
+
+assert [option.attribute for option in OPTIONS] == [f.name for f in fields(Settings)]  # noqa: S101 - one table, two views

@@ -1,0 +1,73 @@
+"""The blinker signals: one per event type, and those of a delivery's life.
+
+An event's signal is named for its class in snake_case (`signals.invoice_approved`) and declared by the
+class itself, so this module lists none of them. A subscriber is called as
+`subscriber(sender, *, event, delivery)`, where the sender is the Flask app.
+
+Lifecycle signals are for observers (metrics, alerts), never for work: they are sent once and are not
+retried. A subscriber that raises is logged and stops neither the others nor the delivery.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from blinker import Namespace, Signal
+
+__all__ = [
+    "delivery_accepted",
+    "delivery_conflict",
+    "delivery_duplicate",
+    "delivery_quarantined",
+    "delivery_rejected",
+    "emit",
+    "event_signal",
+    "handler_dead",
+    "handler_retrying",
+    "handler_succeeded",
+]
+
+logger = logging.getLogger("billhook.signals")
+
+_lifecycle = Namespace()
+_events = Namespace()
+
+delivery_accepted = _lifecycle.signal("delivery_accepted", "Stored: source, key, event_type, delivery_id.")
+delivery_duplicate = _lifecycle.signal("delivery_duplicate", "Had already: source, key, event_type.")
+delivery_conflict = _lifecycle.signal(
+    "delivery_conflict", "A stored key came under a second type: source, key, event_type, stored_event_type."
+)
+delivery_rejected = _lifecycle.signal("delivery_rejected", "Not taken: source, status, cause.")
+delivery_quarantined = _lifecycle.signal(
+    "delivery_quarantined", "Stored but unreadable: delivery_id, event_type, error."
+)
+handler_succeeded = _lifecycle.signal("handler_succeeded", "delivery, handler.")
+handler_retrying = _lifecycle.signal("handler_retrying", "delivery, handler, error, due_at.")
+handler_dead = _lifecycle.signal("handler_dead", "delivery, handler, error.")
+
+
+def event_signal(name: str) -> Signal:
+    """The signal of one event type by its snake_case name, made at first use."""
+    return _events.signal(name)
+
+
+def __getattr__(name: str) -> Signal:
+    """`signals.invoice_approved`; a name that no event class declared is an AttributeError."""
+    try:
+        return _events[name]
+    except KeyError:
+        raise AttributeError(f"there is no event type with a signal named {name!r}") from None
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, *_events])
+
+
+def emit(signal: Signal, sender: object, **facts: Any) -> None:
+    """Send to each observer on its own: `Signal.send` would stop at the first that raises."""
+    for receiver in signal.receivers_for(sender):
+        try:
+            receiver(sender, **facts)
+        except Exception:
+            logger.exception("an observer of a lifecycle signal raised")

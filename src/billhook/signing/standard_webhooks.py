@@ -1,0 +1,106 @@
+"""Standard Webhooks: an id, a timestamp and a list of versioned signatures. Source: standardwebhooks.com."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import ClassVar, Final, final
+
+from billhook.errors import SignatureMalformed
+from billhook.signing.base import Claim, Scheme, identifier_to_sign, timestamp_to_sign
+from billhook.signing.ed25519 import PRIVATE_PREFIX, PUBLIC_PREFIX, Ed25519
+from billhook.signing.header_names import check_header_names
+from billhook.signing.hmac_sha256 import HmacSha256, base64_secret
+from billhook.signing.keys import Algorithm, Key, Keys, Secret, Secrets, only_secret
+from billhook.signing.strict import (
+    MAX_SIGNATURES,
+    encode,
+    header_value,
+    read_identifier,
+    read_signature,
+    read_timestamp,
+    split_entries,
+)
+
+__all__ = ["StandardWebhooks"]
+
+SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - the public prefix of a secret, not one
+
+
+def _shared_secret(secret: str) -> bytes:
+    return base64_secret(secret.removeprefix(SECRET_PREFIX))
+
+
+VERSIONS: Final[Mapping[str, Algorithm]] = {"v1": HmacSha256(_shared_secret), "v1a": Ed25519()}
+
+
+@final
+class StandardWebhooks(Scheme):
+    """`v1` (HMAC-SHA256, `whsec_…`) and `v1a` (ed25519, `whpk_…`) over `id.timestamp.body`.
+
+    Secrets of both kinds may stand in one list. A signature of another version is passed over, as the
+    specification asks; one of these two that cannot be decoded is malformed.
+    """
+
+    __slots__ = ("_id_header", "_signature_header", "_timestamp_header", "headers")
+
+    name: ClassVar[str] = "standard-webhooks"
+
+    def __init__(
+        self,
+        *,
+        signature_header: str = "webhook-signature",
+        timestamp_header: str = "webhook-timestamp",
+        id_header: str = "webhook-id",
+    ) -> None:
+        self.headers = (id_header, timestamp_header, signature_header)
+        check_header_names(self.headers)
+        self._signature_header: Final = signature_header
+        self._timestamp_header: Final = timestamp_header
+        self._id_header: Final = id_header
+
+    def load(self, secrets: Secrets) -> Keys:
+        return Keys.load(secrets, _load)
+
+    def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> Claim:
+        message_id = read_identifier(header_value(headers, self._id_header), self._id_header)
+        timestamp = read_timestamp(header_value(headers, self._timestamp_header), self._timestamp_header)
+        signatures = self._signatures(header_value(headers, self._signature_header))
+        return Claim(b"%b.%d.%b" % (message_id.encode(), timestamp, body), signatures, timestamp, message_id)
+
+    def _signatures(self, text: str) -> dict[str, list[bytes]]:
+        found: dict[str, list[bytes]] = {}
+        for entry in split_entries(text, " ", MAX_SIGNATURES, self._signature_header):
+            version, comma, value = entry.partition(",")
+            if not (version and comma):
+                raise SignatureMalformed(
+                    f"{self._signature_header} is not a list of version,signature entries"
+                )
+            algorithm = VERSIONS.get(version)
+            if algorithm is not None:
+                raw = read_signature(value, "base64", algorithm.signature_bytes, self._signature_header)
+                found.setdefault(algorithm.name, []).append(raw)
+        return found
+
+    def sign(
+        self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None
+    ) -> dict[str, str]:
+        """The three headers. Each attempt of one delivery needs the same `message_id`; None is a new one."""
+        _, text = only_secret(secret)
+        version = _version(text)
+        message_id = identifier_to_sign(message_id)
+        timestamp = timestamp_to_sign(now)
+        signature = VERSIONS[version].sign(text, f"{message_id}.{timestamp}.".encode() + body)
+        return {
+            self._id_header: message_id,
+            self._timestamp_header: timestamp,
+            self._signature_header: f"{version},{encode(signature, 'base64')}",
+        }
+
+
+def _load(secret: str) -> Key:
+    return VERSIONS[_version(secret)].load(secret)
+
+
+def _version(secret: str) -> str:
+    return "v1a" if secret.startswith((PRIVATE_PREFIX, PUBLIC_PREFIX)) else "v1"
