@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import inspect
 import traceback
 from collections.abc import Callable
 from contextlib import AbstractContextManager
@@ -47,7 +49,9 @@ def call(
     """Call inside the app's context. None is success; SystemExit and its kin are failures like any other."""
     try:
         with context():
-            subscriber.receiver(sender, event=event, delivery=delivery)
+            result = subscriber.receiver(sender, event=event, delivery=delivery)
+            if inspect.iscoroutine(result):
+                asyncio.run(result)
     except BaseException as exception:  # noqa: BLE001 - SystemExit would end the worker, and gunicorn's master
         return Failed.by(exception)
     return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable
 from typing import Any
@@ -37,16 +36,10 @@ class Handler:
         self.timeout_seconds = timeout_seconds
         self._function = function
         self._takes_delivery = _takes_delivery(function, self.name)
-        self._is_async = inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-            getattr(function, "__call__", None)  # noqa: B004 - an object with an async __call__
-        )
 
-    def __call__(self, sender: object, *, event: Event | UnknownEvent, delivery: Delivery) -> None:
-        arguments = (event, delivery) if self._takes_delivery else (event,)
-        if self._is_async:
-            asyncio.run(self._function(*arguments))
-        else:
-            self._function(*arguments)
+    def __call__(self, sender: object, *, event: Event | UnknownEvent, delivery: Delivery) -> object:
+        """What the function returns: a coroutine, if it is async, which dispatch.call awaits."""
+        return self._function(event, delivery) if self._takes_delivery else self._function(event)
 
     def __repr__(self) -> str:
         return f"<Handler {self.name}>"

@@ -33,7 +33,7 @@ class Bell:
             pass  # full of rings already
         except OSError:
             # No pipe, or no reader any more (ENXIO, EPIPE): the slow look finds the row.
-            self._ringing = _closed(self._ringing)
+            self._hang_up()
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until the bell rings or the time is over; True if it rang."""
@@ -59,10 +59,12 @@ class Bell:
 
     def close(self) -> None:
         """Close both ends in this process; the pipe stays for the others."""
-        self._ringing = _closed(self._ringing)
-        self._listening = _closed(self._listening)
+        self._hang_up()
+        if self._listening is not None:
+            os.close(self._listening)
+            self._listening = None
 
-
-def _closed(descriptor: int | None) -> None:
-    if descriptor is not None:
-        os.close(descriptor)
+    def _hang_up(self) -> None:
+        if self._ringing is not None:
+            os.close(self._ringing)
+            self._ringing = None

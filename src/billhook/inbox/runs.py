@@ -12,7 +12,7 @@ from billhook.inbox.records import Claim, Outcome, Plan, Stored
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = ["claim", "next_due_at", "plan", "received", "renew", "settle"]
+__all__ = ["claim", "next_due_at", "plan", "received", "release", "renew", "settle"]
 
 _STORED = (
     delivery.c.id,
@@ -142,6 +142,17 @@ def renew(
     return {(run_id, token) for run_id, token in rows}
 
 
+def release(connection: Connection, held: Sequence[tuple[int, int]], now: datetime) -> None:
+    """Give back runs that were claimed and never called: due at once, their attempt not counted."""
+    if held:
+        check(RunState.RUNNING, RunState.DUE)
+        connection.execute(
+            update(run)
+            .where(_holds(held))
+            .values(state=RunState.DUE.value, due_at=now, attempts=run.c.attempts - 1, lease_owner=None)
+        )
+
+
 def settle(connection: Connection, outcomes: Sequence[Outcome]) -> set[int]:
     """Write how runs ended, and what that makes of their deliveries; returns the run ids settled.
 
@@ -179,7 +190,7 @@ def settle(connection: Connection, outcomes: Sequence[Outcome]) -> set[int]:
 
 def _finish(connection: Connection, outcomes: list[Outcome], like: Outcome) -> Iterable[int]:
     """Settle runs that all ended `like` one of them, where the token still holds."""
-    values = {"state": like.state.value, "last_error": like.error, "lease_owner": None}
+    values: dict[str, object] = {"state": like.state.value, "last_error": like.error, "lease_owner": None}
     if like.state is RunState.DUE:
         values["due_at"] = like.due_at
     else:

@@ -83,7 +83,10 @@ class SqliteDatabase:
         self._own()
         with self._storage_errors():
             self._same_file()
-            with self._open().connect().execution_options(billhook_read=True) as connection, connection.begin():
+            with (
+                self._open().connect().execution_options(billhook_read=True) as connection,
+                connection.begin(),
+            ):
                 yield connection
 
     @contextmanager

@@ -1,11 +1,11 @@
 """What may follow what. Every UPDATE of a state goes through `check`, so an illegal step raises.
 
-    delivery   received ──► planned ──► done            run   due ◄──► running ──► succeeded
-                  │  ▲        ▲ │                               ▲         ├──────► discarded
-                  │  │        │ └─────► dead                    │         └──────► dead
-                  │  └ replay └ replay ─┘                       └ replay (from any finished state)
-                  ├──► quarantined
-                  └──► done (nobody listens)
+delivery   received ──► planned ──► done            run   due ◄──► running ──► succeeded
+              │  ▲        ▲ │                               ▲         ├──────► discarded
+              │  │        │ └─────► dead                    │         └──────► dead
+              │  └ replay └ replay ─┘                       └ replay (from any finished state)
+              ├──► quarantined
+              └──► done (nobody listens)
 """
 
 from __future__ import annotations
@@ -38,9 +38,7 @@ class RunState(StrEnum):
 
 
 DELIVERY_STEPS: dict[DeliveryState, frozenset[DeliveryState]] = {
-    DeliveryState.RECEIVED: frozenset(
-        {DeliveryState.PLANNED, DeliveryState.DONE, DeliveryState.QUARANTINED}
-    ),
+    DeliveryState.RECEIVED: frozenset({DeliveryState.PLANNED, DeliveryState.DONE, DeliveryState.QUARANTINED}),
     DeliveryState.PLANNED: frozenset({DeliveryState.DONE, DeliveryState.DEAD}),
     DeliveryState.DONE: frozenset({DeliveryState.RECEIVED, DeliveryState.PLANNED}),
     DeliveryState.DEAD: frozenset({DeliveryState.RECEIVED, DeliveryState.PLANNED}),

@@ -50,6 +50,10 @@ class Turn:
         """Extend leases given as (run id, token); returns those still held."""
         return runs.renew(self._connection, held, leased_until)
 
+    def release(self, held: Sequence[tuple[int, int]], now: datetime) -> None:
+        """Give back runs, as (run id, token), that nobody called."""
+        runs.release(self._connection, held, now)
+
     def next_due_at(self) -> datetime | None:
         """When the next run may be claimed."""
         return runs.next_due_at(self._connection)
@@ -110,6 +114,11 @@ class Inbox:
         with self.database.read() as connection:
             return runs.received(connection, limit, only)
 
+    def waiting(self, limit: int) -> tuple[list[Stored], datetime | None]:
+        """What an engine has to do: deliveries not yet read, and when the next run is due."""
+        with self.database.read() as connection:
+            return runs.received(connection, limit), runs.next_due_at(connection)
+
     @contextmanager
     def turn(self, owner: str) -> Iterator[Turn]:
         """One transaction for an engine; all of it happens or none."""
@@ -135,7 +144,8 @@ def _waiting(connection: Connection, limit: int) -> int:
         select(func.count()).select_from(unread).scalar_subquery()
         + select(func.count(running.c.delivery_id.distinct())).scalar_subquery()
     )
-    return connection.execute(select(counts)).scalar_one()
+    waiting: int = connection.execute(select(counts)).scalar_one()
+    return waiting
 
 
 def _sqlite_path(url: str) -> str:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from typing import cast
 
 from flask import Blueprint, Response, request
 from flask.typing import RouteCallable
 
 from billhook.receiver.answers import Answer, method_not_allowed
 from billhook.receiver.intake import Intake
-from billhook.receiver.source import DEFAULT_SOURCE, Source
+from billhook.signing.source import DEFAULT_SOURCE, Source
 
 __all__ = ["make_blueprint"]
 
@@ -18,12 +19,13 @@ __all__ = ["make_blueprint"]
 _METHODS = ("POST", "GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT")
 
 
-def make_blueprint(name: str, intake: Intake, sources: Sequence[Source]) -> Blueprint:
-    """`POST ""` for the default source, `POST /<name>` for each other one, below the app's prefix."""
+def make_blueprint(name: str, intake: Intake, sources: Sequence[Source], url_prefix: str) -> Blueprint:
+    """`POST <url_prefix>` for the default source, `POST <url_prefix>/<name>` for each other one."""
     blueprint = Blueprint(name, __name__)
+    prefix = "/" + url_prefix.strip("/") if url_prefix.strip("/") else ""
     for source in sources:
         blueprint.add_url_rule(
-            "" if source.name == DEFAULT_SOURCE else f"/{source.name}",
+            (prefix or "/") if source.name == DEFAULT_SOURCE else f"{prefix}/{source.name}",
             endpoint=source.name,
             view_func=_view(intake, source),
             methods=_METHODS,
@@ -37,7 +39,8 @@ def _view(intake: Intake, source: Source) -> RouteCallable:
     def receive() -> Response:
         if request.method != "POST":
             return _response(method_not_allowed())
-        return _response(intake.accept(request.environ, request.headers, source, _read_before))
+        headers = cast("Mapping[str, str]", request.headers)  # all of it that is read is get()
+        return _response(intake.accept(request.environ, headers, source, _read_before))
 
     return receive
 

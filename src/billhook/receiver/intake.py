@@ -26,7 +26,6 @@ from billhook.errors import (
 from billhook.inbox import Inbox, Incoming, Receipt, Verdict
 from billhook.receiver.answers import Answer, answer_to, stored
 from billhook.receiver.body import SlowBodyWatch, read_body
-from billhook.receiver.source import Source
 from billhook.signals import (
     delivery_accepted,
     delivery_conflict,
@@ -34,6 +33,7 @@ from billhook.signals import (
     delivery_rejected,
     emit,
 )
+from billhook.signing.source import Source
 
 __all__ = ["Intake"]
 
@@ -104,7 +104,7 @@ class Intake:
             try:
                 return read_body(environ, self._max_body_bytes) or read_before()
             except BodyIncomplete:
-                body = read_before()
+                body = read_before()  # no longer than Content-Length, which is within the limit
                 if len(body) != int(environ.get("CONTENT_LENGTH") or -1):
                     raise
                 return body
@@ -115,9 +115,7 @@ class Intake:
         # The cause, never what came: an attacker does not write our log.
         reason = f"{error.cause}: {error}" if isinstance(error, InboxUnavailable) else error.cause
         logger.log(level, "delivery to source %s refused with %d (%s)", source.name, answer.status, reason)
-        emit(
-            delivery_rejected, self._sender, source=source.name, status=answer.status, cause=error.cause
-        )
+        emit(delivery_rejected, self._sender, source=source.name, status=answer.status, cause=error.cause)
         return answer
 
     def _announce(self, incoming: Incoming, receipt: Receipt) -> None:

@@ -25,7 +25,7 @@ def upgrade() -> None:
         sa.Column("received_at", MOMENT, nullable=False),
         sa.UniqueConstraint("source", "key", name="delivery_source_key_key"),
     )
-    _partial_index("delivery_received_idx", "delivery", ["id"], "state = 'received'")
+    _partial_index("delivery_received_idx", "delivery", ["id"], "state IN ('received')")
     op.create_table(
         "run",
         sa.Column("id", ROW_ID, primary_key=True),

@@ -7,7 +7,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from billhook.errors import ConfigError, MissingSecret
-from billhook.signing import Keys, Scheme, StandardWebhooks
+from billhook.signing.base import Scheme
+from billhook.signing.keys import Keys
+from billhook.signing.standard_webhooks import StandardWebhooks
 
 __all__ = ["DEFAULT_SOURCE", "Source"]
 
@@ -31,12 +33,10 @@ class Source:
 
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
-            raise ConfigError(
-                f"a source is named {self.name!r}: use 1 to 64 letters, digits, '-' and '_', for it is in a URL"
-            )
+            raise ConfigError(f"a source is named {self.name!r}: use 1 to 64 letters, digits, '-' and '_'")
         if not 1 <= self.tolerance_seconds <= 86_400:
             raise ConfigError(
-                f"source {self.name!r} has tolerance_seconds={self.tolerance_seconds!r}: it must be 1 to 86400"
+                f"source {self.name!r}: tolerance_seconds={self.tolerance_seconds!r} must be 1 to 86400"
             )
         if isinstance(self.secrets, str):
             raise ConfigError(f"source {self.name!r} has a text for secrets: give a list, secrets=[...]")

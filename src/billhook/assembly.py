@@ -1,0 +1,84 @@
+"""What one Flask app has of billhook: its inbox, its handlers and its engine, wired together once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from flask import Flask
+
+from billhook.clock import Clock
+from billhook.dispatch import Handlers, RetrySchedule, Subscribers, connect
+from billhook.engines import Cycle, Engine, InlineEngine, Loop, ThreadEngine, WorkerEngine
+from billhook.errors import ConfigError, InboxUnavailable
+from billhook.inbox import Inbox
+from billhook.receiver import Intake
+from billhook.settings import Settings
+
+__all__ = ["Assembly"]
+
+
+class Assembly:
+    """Held in `app.extensions["billhook"]`; made by Billhook.init_app, never by users."""
+
+    def __init__(self, app: Flask, settings: Settings, clock: Clock) -> None:
+        """Open and check the inbox. Raises ConfigError; starts nothing, so a fork may follow."""
+        self.app = app
+        self.settings = settings
+        self.mounts: list[str] = []
+        self.handler_groups: list[Handlers] = []
+        self.inbox = Inbox(
+            settings.inbox_url or f"sqlite:///{Path(app.instance_path) / 'billhook.db'}",
+            deadline_seconds=settings.deadline_seconds,
+            backlog_limit=settings.backlog_limit,
+        )
+        try:
+            self.inbox.prepare()
+        except InboxUnavailable as error:
+            raise ConfigError(str(error)) from None
+        self.subscribers = Subscribers(app)
+        self.cycle = Cycle(
+            self.subscribers,
+            clock,
+            RetrySchedule.of(settings.retry_schedule_seconds),
+            sender=app,
+            context=app.app_context,
+        )
+        self.engine = self._engine(settings.engine)
+        self.intake = Intake(
+            self.inbox,
+            clock,
+            sender=app,
+            wake=self.engine.wake,
+            max_body_bytes=settings.max_body_bytes,
+            deadline_seconds=settings.deadline_seconds,
+        )
+
+    def connect(self, groups: Iterable[Handlers]) -> None:
+        """Subscribe decorated handlers to their signals. Raises DuplicateHandlerName."""
+        for group in groups:
+            connect(group.freeze(), self.app)
+            self.handler_groups.append(group)
+        self.subscribers.check()
+
+    def loop(self, threads: int) -> Loop:
+        """The loop of a worker process."""
+        return Loop(self.inbox, self.cycle, threads=threads, lease_seconds=self.settings.lease_seconds)
+
+    def handle_due(self) -> int:
+        """Handle all that is due in this thread, whatever the engine; returns the attempts made."""
+        inline = InlineEngine(self.inbox, self.cycle, lease_seconds=self.settings.lease_seconds)
+        return inline.handle_due()
+
+    def close(self) -> None:
+        """End the engine, commit what waits and close the inbox in this process."""
+        self.engine.stop()
+        self.inbox.close()
+
+    def _engine(self, name: str) -> Engine:
+        lease_seconds = self.settings.lease_seconds
+        if name == "thread":
+            return ThreadEngine(self.inbox, self.cycle, lease_seconds=lease_seconds)
+        if name == "inline":
+            return InlineEngine(self.inbox, self.cycle, lease_seconds=lease_seconds)
+        return WorkerEngine(self.inbox)

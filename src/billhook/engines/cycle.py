@@ -1,0 +1,207 @@
+"""The body of every engine's loop: read what came, call who must handle it, say how that ended.
+
+No thread, no loop and no SQL here: `plan` and `attempt` decide, the engine writes it to the inbox.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import timedelta
+
+from billhook import signals
+from billhook.clock import Clock
+from billhook.dispatch import Decision, Delivery, Failed, RetrySchedule, Subscriber, Subscribers, call, decide
+from billhook.errors import PayloadError
+from billhook.events import Event, UnknownEvent, parse_event
+from billhook.inbox import Claim, Outcome, Plan, RunState, Stored
+
+__all__ = ["Cycle", "Planned", "Report"]
+
+logger = logging.getLogger("billhook.engines")
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan, and the event it was made from, so that the claim that follows need not parse again."""
+
+    plan: Plan
+    stored: Stored
+    event: Event | UnknownEvent | None
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One attempt: what to settle, and what to tell observers once it is settled."""
+
+    outcome: Outcome
+    delivery: Delivery
+    handler: str
+    failed: Failed | None
+
+
+class Cycle:
+    """One app's side of the loop. `sender` is the app, `context` pushes its app context."""
+
+    def __init__(
+        self,
+        subscribers: Subscribers,
+        clock: Clock,
+        schedule: RetrySchedule,
+        *,
+        sender: object,
+        context: Callable[[], AbstractContextManager[object]],
+    ) -> None:
+        self.clock = clock
+        self._subscribers = subscribers
+        self._schedule = schedule
+        self._sender = sender
+        self._context = context
+
+    def plan(self, received: Iterable[Stored]) -> list[Planned]:
+        """One run per subscriber of the event's signal; a body that is not its type is set aside."""
+        planned = []
+        for stored in received:
+            try:
+                event = parse_event(stored.event_type, stored.body)
+            except PayloadError as error:
+                reason = json.dumps({"error": str(error), "details": error.details})
+                planned.append(Planned(Plan(stored.delivery_id, error=reason), stored, None))
+            else:
+                names = tuple(self._subscribers.of(stored.event_type))
+                planned.append(Planned(Plan(stored.delivery_id, names), stored, event))
+        return planned
+
+    def attempt(self, claim: Claim, event: Event | UnknownEvent | None = None) -> Report:
+        """Call the handler of a claimed run, whatever comes of it."""
+        delivery = _delivery(claim)
+        subscriber = self._subscribers.find(claim.delivery.event_type, claim.handler)
+        schedule = (subscriber.retry if subscriber else None) or self._schedule
+        failed: Failed | None
+        if claim.attempt > schedule.attempts:
+            # Every attempt so far took its worker along: calling again would take this one too.
+            failed = Failed.by(RuntimeError(f"no attempt of {schedule.attempts} came back; not called again"))
+        elif subscriber is None:
+            failed = Failed.by(LookupError(f"no handler named {claim.handler!r} is registered here"))
+        else:
+            failed = self._call(subscriber, delivery, event)
+        return self._report(claim, delivery, failed, schedule)
+
+    def overdue(self, claim: Claim, seconds: float) -> Report:
+        """The report of an attempt that is still running after its time: given up, and failed."""
+        subscriber = self._subscribers.find(claim.delivery.event_type, claim.handler)
+        schedule = (subscriber.retry if subscriber else None) or self._schedule
+        failed = Failed.by(TimeoutError(f"the handler did not return within {seconds:g} s"))
+        return self._report(claim, _delivery(claim), failed, schedule)
+
+    def timeout_seconds(self, claim: Claim) -> float | None:
+        """How long the claimed handler may run."""
+        subscriber = self._subscribers.find(claim.delivery.event_type, claim.handler)
+        return subscriber.timeout_seconds if subscriber else None
+
+    def _call(
+        self, subscriber: Subscriber, delivery: Delivery, event: Event | UnknownEvent | None
+    ) -> Failed | None:
+        try:
+            event = event or parse_event(delivery.event_type, delivery.body)
+        except PayloadError as error:  # readable when it was planned: the models changed since
+            return Failed.by(error)
+        return call(subscriber, self._sender, self._context, event, delivery)
+
+    def _report(
+        self, claim: Claim, delivery: Delivery, failed: Failed | None, schedule: RetrySchedule
+    ) -> Report:
+        now = self.clock.now()
+        decision = decide(failed.exception, claim.attempt, schedule) if failed else None
+        due_at = None
+        if decision is not None and decision.retry_after_seconds is not None:
+            due_at = now + timedelta(seconds=decision.retry_after_seconds)
+        outcome = Outcome(
+            run_id=claim.run_id,
+            token=claim.token,
+            delivery_id=claim.delivery.delivery_id,
+            attempt=claim.attempt,
+            state=_state(decision),
+            at=now,
+            due_at=due_at,
+            error=failed.error if failed else None,
+            traceback=failed.traceback if failed else None,
+        )
+        return Report(outcome, delivery, claim.handler, failed)
+
+    def announce(self, reports: Sequence[Report], settled: set[int]) -> None:
+        """Tell observers and the log how settled attempts ended; one that lost its lease has no say."""
+        for report in reports:
+            outcome, failed = report.outcome, report.failed
+            facts = {"delivery": report.delivery, "handler": report.handler}
+            if outcome.run_id not in settled:
+                logger.warning("run %d of %s lost its lease; not settled", outcome.run_id, report.handler)
+            elif failed is None or outcome.state is RunState.DISCARDED:
+                signals.emit(signals.handler_succeeded, self._sender, **facts)
+            elif outcome.state is RunState.DUE:
+                logger.warning(
+                    "%s failed on delivery %d, attempt %d, again at %s: %s",
+                    report.handler,
+                    outcome.delivery_id,
+                    outcome.attempt,
+                    outcome.due_at,
+                    failed.error,
+                )
+                facts |= {"error": failed.exception, "due_at": outcome.due_at}
+                signals.emit(signals.handler_retrying, self._sender, **facts)
+            else:
+                logger.error(
+                    "%s is dead on delivery %d after attempt %d: %s",
+                    report.handler,
+                    outcome.delivery_id,
+                    outcome.attempt,
+                    failed.error,
+                )
+                signals.emit(signals.handler_dead, self._sender, error=failed.exception, **facts)
+
+    def announce_quarantined(self, planned: Sequence[Planned], won: Sequence[int]) -> None:
+        """Tell observers and the log of deliveries that were set aside."""
+        for one in planned:
+            if one.plan.error is not None and one.stored.delivery_id in won:
+                logger.error(
+                    "delivery %d is quarantined: not a readable %s",
+                    one.stored.delivery_id,
+                    one.stored.event_type,
+                )
+                signals.emit(
+                    signals.delivery_quarantined,
+                    self._sender,
+                    delivery_id=one.stored.delivery_id,
+                    event_type=one.stored.event_type,
+                    error=one.plan.error,
+                )
+
+
+def _state(decision: Decision | None) -> RunState:
+    if decision is None:
+        return RunState.SUCCEEDED
+    if decision.discarded:
+        return RunState.DISCARDED
+    return RunState.DEAD if decision.dead else RunState.DUE
+
+
+def _delivery(claim: Claim) -> Delivery:
+    stored = claim.delivery
+    return Delivery(
+        id=stored.delivery_id,
+        key=stored.key,
+        source=stored.source,
+        event_type=stored.event_type,
+        attempt=claim.attempt,
+        received_at=stored.received_at,
+        signed_at=stored.signed_at,
+        body=stored.body,
+        headers=_headers(stored.headers),
+    )
+
+
+def _headers(text: str) -> dict[str, str]:
+    return {name.replace("_", "-").title(): value for name, value in json.loads(text).items()}

@@ -1,0 +1,123 @@
+"""The threads that call handlers, and the watch over those that do not come back."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from billhook.engines.cycle import Cycle, Report
+from billhook.events import Event, UnknownEvent
+from billhook.inbox import Claim
+
+__all__ = ["Job", "Pool"]
+
+logger = logging.getLogger("billhook.engines")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A claimed run, with its event if that was parsed already."""
+
+    claim: Claim
+    event: Event | UnknownEvent | None
+
+
+class _Slot:
+    """What one thread is doing."""
+
+    __slots__ = ("job", "lost", "timeout_seconds", "until")
+
+    def __init__(self) -> None:
+        self.job: Job | None = None
+        self.until: float | None = None
+        self.timeout_seconds = 0.0
+        self.lost = False
+
+
+class Pool:
+    """`threads` daemon threads. Python cannot stop a thread: one past its time is left to itself and replaced."""
+
+    def __init__(self, cycle: Cycle, threads: int, notify: Callable[[], None]) -> None:
+        """`notify` is called from any thread whenever a report is ready."""
+        self._cycle = cycle
+        self._notify = notify
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
+        self._reports: SimpleQueue[Report] = SimpleQueue()
+        self._lock = threading.Lock()
+        self._slots: list[_Slot] = []
+        for _ in range(threads):
+            self._add_thread()
+
+    def submit(self, job: Job) -> None:
+        """Have a job done by the next free thread."""
+        self._jobs.put(job)
+
+    def reports(self) -> list[Report]:
+        """What was finished, or given up, since the last look."""
+        reports = self._overdue()
+        try:
+            while True:
+                reports.append(self._reports.get_nowait())
+        except Empty:
+            return reports
+
+    def next_timeout(self) -> float | None:
+        """Seconds until the next running job is overdue; None when none has a limit."""
+        with self._lock:
+            ends = [slot.until for slot in self._slots if slot.until is not None]
+        return max(0.0, min(ends) - time.monotonic()) if ends else None
+
+    def drop_waiting(self) -> list[Job]:
+        """Take back the jobs that no thread has begun."""
+        dropped = []
+        try:
+            while True:
+                job = self._jobs.get_nowait()
+                if job is not None:
+                    dropped.append(job)
+        except Empty:
+            return dropped
+
+    def close(self) -> None:
+        """Let each thread end after what it does now."""
+        for _ in self._slots:
+            self._jobs.put(None)
+
+    def _add_thread(self) -> None:
+        slot = _Slot()
+        self._slots.append(slot)
+        threading.Thread(target=self._work, args=(slot,), name="billhook-handler", daemon=True).start()
+
+    def _work(self, slot: _Slot) -> None:
+        while (job := self._jobs.get()) is not None:
+            seconds = self._cycle.timeout_seconds(job.claim)
+            with self._lock:
+                slot.job = job
+                slot.timeout_seconds = seconds or 0.0
+                slot.until = None if seconds is None else time.monotonic() + seconds
+            report = self._cycle.attempt(job.claim, job.event)
+            with self._lock:
+                if slot.lost:
+                    return  # given up meanwhile: another thread has this one's place
+                slot.job = slot.until = None
+            self._reports.put(report)
+            self._notify()
+
+    def _overdue(self) -> list[Report]:
+        now = time.monotonic()
+        with self._lock:
+            late = [slot for slot in self._slots if slot.until is not None and slot.until <= now]
+            for slot in late:
+                slot.lost = True
+                self._slots.remove(slot)
+        reports = []
+        for slot in late:
+            self._add_thread()
+            if slot.job is not None:
+                logger.error("handler %s is past its time and left behind", slot.job.claim.handler)
+                reports.append(self._cycle.overdue(slot.job.claim, slot.timeout_seconds))
+        return reports

@@ -1,0 +1,84 @@
+"""The receiver as an app of its own: `gunicorn 'billhook.standalone:create_app()'`.
+
+Options come from BILLHOOK_… variables of the environment; handlers from the modules in BILLHOOK_HANDLERS.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import os
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from types import ModuleType
+
+from flask import Flask, Response
+
+from billhook.dispatch import Handlers
+from billhook.errors import ConfigError, InboxUnavailable
+from billhook.extension import Billhook, assembly_of
+from billhook.settings import Settings, from_environ
+
+__all__ = ["create_app", "load_handlers"]
+
+
+def create_app() -> Flask:
+    """A Flask app with the receiver, `GET /healthz` and `GET /readyz`, and nothing else.
+
+    The inbox is ./billhook.db unless BILLHOOK_INBOX_URL says otherwise. Raises ConfigError.
+    """
+    app = Flask("billhook", instance_path=str(Path.cwd()), static_folder=None)
+    app.config.from_mapping(from_environ(os.environ))
+    settings = Settings.from_mapping(app.config)
+    hooks = Billhook(handlers=load_handlers(settings.handlers))
+    hooks.init_app(app, url_prefix=settings.url_prefix)
+    app.add_url_rule("/healthz", "healthz", lambda: {"status": "up"})
+    app.add_url_rule("/readyz", "readyz", lambda: _ready(app))
+    return app
+
+
+def _ready(app: Flask) -> Response:
+    try:
+        assembly_of(app).inbox.check_writable()
+    except InboxUnavailable:
+        return Response('{"status": "unavailable"}', 503, content_type="application/json")
+    return Response('{"status": "ready"}', content_type="application/json")
+
+
+def load_handlers(names: Iterable[str]) -> list[Handlers]:
+    """Every Handlers in the named modules or .py files. Raises ConfigError for one without any."""
+    groups: list[Handlers] = []
+    for name in names:
+        module = _load_file(Path(name)) if name.endswith(".py") else _load_module(name)
+        found = [value for value in vars(module).values() if isinstance(value, Handlers)]
+        if not found:
+            raise ConfigError(f"{name} has no Handlers: it needs a line such as handlers = Handlers()")
+        groups.extend(group for group in found if group not in groups)
+    return groups
+
+
+def _load_module(name: str) -> ModuleType:
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name is None or not (name + ".").startswith(error.name + "."):
+            raise
+        raise ConfigError(f"BILLHOOK_HANDLERS names {name!r}, and there is no such module here") from None
+
+
+def _load_file(path: Path) -> ModuleType:
+    """Import a file as the module its path from here spells, so that its relative imports work."""
+    path = path.resolve()
+    if not path.is_file():
+        raise ConfigError(f"there is no handlers file {path}")
+    folder = path.parent
+    parts = [path.stem]
+    while (folder / "__init__.py").is_file():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    return _load_module(".".join(parts))

@@ -1,0 +1,276 @@
+"""Every event model against the spec's table of body fields, and our transcription of it against the file.
+
+Source: spec, "Events". The file itself is not part of this repository: BILLHOOK_SPEC names it.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import tomllib
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType
+from typing import Any, get_args, get_origin
+
+import pytest
+
+from billhook.events import (
+    EVENT_TYPES,
+    Event,
+    IntegrationEntity,
+    NewCustomer,
+    ProductConsumptionSnapshot,
+    sample,
+)
+from billhook.events.base import Shape
+
+TRANSCRIPTION = tomllib.loads(Path(__file__).with_name("event_fields.toml").read_text(encoding="utf-8"))
+MODELS = {
+    "events": EVENT_TYPES,
+    "shapes": {cls.__name__: cls for cls in (IntegrationEntity, NewCustomer, ProductConsumptionSnapshot)},
+}
+LISTED = [
+    (name, field, kind.removesuffix(" or more").split(", "))
+    for name, fields in TRANSCRIPTION["events"].items()
+    for field, kind in fields.items()
+    if kind.endswith(" or more")
+]
+
+Fields = dict[str, Any]
+
+
+# --- the models as the transcription would write them ---------------------------------------------
+
+
+def kind_of(annotation: Any) -> str:
+    simple = {str: "string", Decimal: "number", bool: "boolean", datetime: "date"}
+    if annotation in simple:
+        return simple[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, Shape):
+        return annotation.__name__
+    inner = kind_of(next(part for part in get_args(annotation) if part is not NoneType))
+    return f"array of {inner}" if get_origin(annotation) is list else inner
+
+
+def written_out(cls: type[Shape]) -> Fields:
+    return {
+        field.alias: kind_of(field.annotation) + ("" if field.is_required() else "?")
+        for field in cls.model_fields.values()
+    }
+
+
+def differences(transcription: dict[str, dict[str, Fields]]) -> list[str]:
+    """What the models have otherwise than `transcription`; the order of the fields does not matter."""
+    found = []
+    for group, models in MODELS.items():
+        wanted = {
+            name: {field: "string" if kind.endswith(" or more") else kind for field, kind in fields.items()}
+            for name, fields in transcription[group].items()
+        }
+        actual = {name: written_out(cls) for name, cls in models.items()}
+        for name in sorted(wanted.keys() | actual.keys()):
+            there, here = wanted.get(name), actual.get(name)
+            if there is None or here is None:
+                found.append(f"{name}: only in the {'models' if there is None else 'transcription'}")
+                continue
+            found += [
+                f"{name}.{field}: {there.get(field)} is transcribed, the model has {here.get(field)}"
+                for field in sorted(there.keys() | here.keys())
+                if there.get(field) != here.get(field)
+            ]
+    return found
+
+
+def test_every_model_has_exactly_the_fields_of_the_transcription():
+    assert differences(TRANSCRIPTION) == []
+
+
+@pytest.mark.parametrize(
+    ("event_type", "change", "told"),
+    [
+        (
+            "InvoiceApproved",
+            {"invoiceNumber": "string"},
+            "InvoiceApproved.invoiceNumber: string is transcribed",
+        ),
+        ("InvoiceApproved", {"invoiceId": None}, "the model has string"),
+        ("Overage", {"overageAmount": "string"}, "the model has number"),
+        ("Overage", {"date": "string"}, "the model has date"),
+        ("Overage", {"currency": "string?"}, "string? is transcribed, the model has string"),
+        ("PaymentFailed", {"failureReason": "string"}, "the model has string?"),
+        ("AnonymousCustomer", {"aliases": "string"}, "the model has array of string"),
+        ("VoucherIssued", {"date": "date"}, "VoucherIssued: only in the transcription"),
+    ],
+)
+def test_an_altered_transcription_is_told_apart(event_type: str, change: Fields, told: str):
+    altered = copy.deepcopy(TRANSCRIPTION)
+    fields = altered["events"].setdefault(event_type, {})
+    fields.update(change)
+    altered["events"][event_type] = {field: kind for field, kind in fields.items() if kind is not None}
+
+    (difference,) = differences(altered)
+
+    assert told in difference
+
+
+def test_a_type_missing_from_the_transcription_is_told():
+    altered = copy.deepcopy(TRANSCRIPTION)
+    del altered["events"]["PingTest"]
+
+    assert differences(altered) == ["PingTest: only in the models"]
+
+
+@pytest.mark.parametrize(("event_type", "field", "values"), LISTED)
+def test_listed_values_are_recognised_and_others_stay_text(event_type: str, field: str, values: list[str]):
+    cls = EVENT_TYPES[event_type]
+    (name,) = (name for name, each in cls.model_fields.items() if each.alias == field)
+
+    listed = [getattr(sample(cls, **{name: value}), name) for value in values]
+    other = getattr(sample(cls, **{name: "NotListed"}), name)
+
+    assert listed == values
+    assert all(isinstance(value, StrEnum) for value in listed)
+    assert {*type(listed[0])} == {*values}
+    assert type(other) is str
+
+
+def test_every_event_and_field_says_what_it_means():
+    silent = [
+        f"{cls.__name__}.{name}"
+        for group in MODELS.values()
+        for cls in group.values()
+        for name, field in cls.model_fields.items()
+        if not field.description or "\n" in field.description
+    ]
+    unexplained = [
+        name for name, cls in EVENT_TYPES.items() if 'Source: spec, "Events"' not in (cls.__doc__ or "")
+    ]
+
+    assert silent == []
+    assert unexplained == []
+
+
+def test_an_event_is_named_as_its_header_and_its_signal_in_snake_case():
+    names = {name: (cls.__name__, cls.type, cls.signal_name) for name, cls in EVENT_TYPES.items()}
+
+    assert all(names[name][:2] == (name, name) for name in TRANSCRIPTION["events"])
+    assert names["InvoiceApproved"][2] == "invoice_approved"
+    assert names["PingTest"][2] == "ping_test"
+    assert len({signal for *_, signal in names.values()}) == len(EVENT_TYPES) == 23
+    assert all(issubclass(cls, Event) for cls in EVENT_TYPES.values())
+
+
+# --- the transcription against the file -----------------------------------------------------------
+
+
+def cell_fields(cell: str) -> dict[str, str | None]:
+    """The fields that one cell of the table names, each with the remark in brackets after it."""
+    if cell == "empty object":
+        return {}
+    cell = re.sub(r"^a [a-z ]+: ", "", cell)  # "a product consumption snapshot: ..."
+    cell = re.sub(r"; (\w+) is added .*", r", \1", cell)  # "...; errorMessage is added when ..."
+    fields = {name: remark or None for name, remark in re.findall(r"(\w+)(?: \(([^()]*)\))?(?:, |$)", cell)}
+    waiting: list[str] = []
+    for name, remark in fields.items():
+        waiting.append(name)
+        if remark == "numbers":  # of all since the last remark: "amountDue, amountPaid, total (numbers)"
+            fields |= dict.fromkeys(waiting, "number")
+        if remark:
+            waiting.clear()
+    return fields
+
+
+def table_of(text: str) -> dict[str, Fields]:
+    """The table of the file, with nested objects written out and without what the table does not say."""
+    section = text.split("\n## Events\n", 1)[1].split("\n## ", 1)[0]
+    rows = {
+        name: cell_fields(cell)
+        for name, cell in re.findall(r"^\| (\w+) \| [^|]+ \| ([^|]+) \|$", section, re.MULTILINE)
+    }
+    consumption = re.search(r"^### Product consumption\n+Fields: (.*)\.$", text, re.MULTILINE)
+    known = {name: remark for name, remark in cell_fields(consumption[1]).items() if remark}
+    table: dict[str, Fields] = {}
+    for event_type, fields in rows.items():
+        known |= {name: remark for name, remark in fields.items() if remark}
+        table[event_type] = {name: meaning(name, known.get(name), table) for name in fields}
+    return table
+
+
+def meaning(name: str, remark: str | None, table: dict[str, Fields]) -> Any:
+    if remark is None:  # "Amounts are numbers" everywhere, and an earlier balance is a balance
+        return "number" if re.search(r"(Amount|Balance)$", name) else "string"
+    if remark == "snapshot without exceededAmount":
+        return {
+            field: kind for field, kind in table["CommitmentCrossed"].items() if field != "exceededAmount"
+        }
+    if remark == "same shape as the CustomerCreated body":
+        return table["CustomerCreated"]
+    if listed := re.fullmatch(r"array of \{(.*)\}", remark):
+        return [dict.fromkeys(listed[1].split(", "), "string")]
+    if remark in {"string", "number", "boolean", "array of string"}:
+        return remark
+    return {"one of": re.split(", | or ", remark)}
+
+
+def as_stated(kind: str, shapes: dict[str, Fields]) -> Any:
+    """What the table can say of a transcribed kind."""
+    kind = kind.removesuffix("?")
+    name = kind.removeprefix("array of ")
+    if name in shapes:
+        fields = {field: as_stated(inner, shapes) for field, inner in shapes[name].items()}
+        return [fields] if kind.startswith("array of ") else fields
+    if kind.endswith(" or more"):
+        return {"one of": kind.removesuffix(" or more").split(", ")}
+    return "string" if kind == "date" else kind
+
+
+def transcribed() -> dict[str, Fields]:
+    return {
+        event_type: {field: as_stated(kind, TRANSCRIPTION["shapes"]) for field, kind in fields.items()}
+        for event_type, fields in TRANSCRIPTION["events"].items()
+    }
+
+
+@pytest.fixture
+def spec() -> str:
+    path = os.environ.get("BILLHOOK_SPEC")
+    if not path:
+        pytest.skip("BILLHOOK_SPEC does not name the spec's file")
+    return Path(path).read_text(encoding="utf-8")
+
+
+def test_the_transcription_is_the_table_of_the_spec(spec: str):
+    table = table_of(spec)
+
+    assert table == transcribed()
+    assert [*table] == [*TRANSCRIPTION["events"]]
+    assert {name: [*fields] for name, fields in table.items()} == {
+        name: [*fields] for name, fields in TRANSCRIPTION["events"].items()
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("| date, invoiceId |", "| date, invoiceId, invoiceNumber |"),
+        ("| date, invoiceId |", "| date |"),
+        ("isTrial (boolean)", "isTrial"),
+        ("overageAmount (number)", "overageAmount (boolean)"),
+        ("total (numbers)", "total"),
+        ("Monetary or Unit", "Monetary or Token"),
+        ("| PingTest |", "| PongTest |"),
+        ("syncStatus}", "syncState}"),
+        ("errorMessage is added", "errorText is added"),
+        ("remainingAmount, exceededAmount |", "exceededAmount |"),
+    ],
+)
+def test_an_altered_table_is_told_apart(spec: str, old: str, new: str):
+    assert spec.count(old) == 1
+
+    table = table_of(spec.replace(old, new))
+
+    assert table != transcribed()

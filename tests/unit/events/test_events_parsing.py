@@ -1,0 +1,199 @@
+"""parse_event: from a header and bytes to an event, an UnknownEvent or a PayloadError."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+import pytest
+from pydantic import ValidationError
+
+from billhook.errors import InvalidJSON, InvalidPayload
+from billhook.events import (
+    EVENT_TYPES,
+    AnonymousCustomer,
+    CommitmentUsageCrossed,
+    ContractCreated,
+    InvoiceApproved,
+    PingTest,
+    UnknownEvent,
+    parse_event,
+    sample,
+)
+
+REQUIRED = [
+    (name, field.alias)
+    for name, cls in EVENT_TYPES.items()
+    for field in cls.model_fields.values()
+    if field.is_required()
+]
+OPTIONAL = [
+    (name, python_name, field.alias)
+    for name, cls in EVENT_TYPES.items()
+    for python_name, field in cls.model_fields.items()
+    if not field.is_required()
+]
+
+
+def body_of(event_type: str) -> dict[str, object]:
+    return json.loads(sample(EVENT_TYPES[event_type]).to_json())
+
+
+def test_a_known_type_becomes_its_model():
+    event = parse_event("InvoiceApproved", b'{"date":"2026-01-15T09:30:00Z","invoiceId":"inv_1"}')
+
+    assert type(event) is InvoiceApproved
+    assert event.type == "InvoiceApproved"
+    assert event.invoice_id == "inv_1"
+
+
+def test_a_ping_is_empty():
+    assert parse_event("PingTest", b"{}") == PingTest()
+
+
+def test_equal_bodies_become_what_the_header_says():
+    body = sample(EVENT_TYPES["MonthEndReport"]).to_json()
+
+    assert [parse_event(name, body).type for name in ("MonthEndReport", "UnchargedEvents")] == [
+        "MonthEndReport",
+        "UnchargedEvents",
+    ]
+
+
+@pytest.mark.parametrize(
+    "event_type", ["VoucherIssued", "invoiceApproved", "UnknownEvent", "Event", "_CreditPoolEvent", ""]
+)
+def test_an_unknown_type_keeps_its_name_and_its_data(event_type: str):
+    event = parse_event(event_type, b'{"type":"x","amount":1.10,"list":[1]}')
+
+    assert isinstance(event, UnknownEvent)
+    assert event.type == event_type
+    assert event.data == {"type": "x", "amount": Decimal("1.10"), "list": [1]}
+    assert event.signal_name == "unknown_event"
+    assert event.to_json() == b'{"type":"x","amount":1.10,"list":[1]}'
+    assert "UnknownEvent" not in EVENT_TYPES
+
+
+def test_an_unknown_event_is_frozen():
+    event = UnknownEvent(type="VoucherIssued", data={})
+
+    with pytest.raises(ValidationError, match="Instance is frozen"):
+        event.type = "Other"
+
+
+@pytest.mark.parametrize("event_type", ["InvoiceApproved", "VoucherIssued"])
+@pytest.mark.parametrize("body", [b"[]", b"null", b'"{}"', b"1", b"true"])
+def test_json_that_is_no_object_is_an_invalid_payload(event_type: str, body: bytes):
+    with pytest.raises(InvalidPayload, match=r"^the body is JSON, but not an object$") as caught:
+        parse_event(event_type, body)
+
+    assert caught.value.details == []
+
+
+@pytest.mark.parametrize("event_type", ["InvoiceApproved", "VoucherIssued"])
+def test_a_body_that_is_not_strict_json_is_invalid_json(event_type: str):
+    with pytest.raises(InvalidJSON, match="same key twice"):
+        parse_event(event_type, b'{"invoiceId":"a","invoiceId":"b"}')
+
+
+@pytest.mark.parametrize(("event_type", "alias"), REQUIRED)
+def test_without_a_required_field_the_payload_is_invalid(event_type: str, alias: str):
+    body = body_of(event_type)
+    del body[alias]
+
+    with pytest.raises(
+        InvalidPayload, match=f"^the body is not a valid {event_type}, because of {alias}$"
+    ) as caught:
+        parse_event(event_type, json.dumps(body).encode())
+
+    assert caught.value.details == [{"loc": (alias,), "msg": "Field required", "type": "missing"}]
+
+
+@pytest.mark.parametrize(("event_type", "alias"), REQUIRED)
+def test_null_is_no_value_for_a_required_field(event_type: str, alias: str):
+    body = body_of(event_type) | {alias: None}
+
+    with pytest.raises(InvalidPayload, match=f"because of {alias}$"):
+        parse_event(event_type, json.dumps(body).encode())
+
+
+@pytest.mark.parametrize(("event_type", "name", "alias"), OPTIONAL)
+def test_an_optional_field_may_be_missing_or_null(event_type: str, name: str, alias: str):
+    null = body_of(event_type) | {alias: None}
+    missing = {key: value for key, value in null.items() if key != alias}
+
+    from_null, from_missing = (parse_event(event_type, json.dumps(body).encode()) for body in (null, missing))
+
+    assert getattr(from_null, name) is None
+    assert getattr(from_missing, name) is None
+    assert json.loads(from_null.to_json()) == null
+    assert json.loads(from_missing.to_json()) == missing
+
+
+def test_the_details_place_every_mistake_and_repeat_no_value():
+    body = body_of("ContractCreated")
+    body |= {"date": "hunter2", "status": ["hunter2"], "startDate": 1_700_000_000}
+    body["customer"] |= {"aliases": ["ok", {"x": "hunter2"}, 7], "integrationEntities": [{"syncStatus": 42}]}
+
+    with pytest.raises(
+        InvalidPayload, match="valid ContractCreated, because of date, status, startDate, cust"
+    ) as caught:
+        parse_event("ContractCreated", json.dumps(body).encode())
+
+    assert [detail["loc"] for detail in caught.value.details] == [
+        ("date",),
+        ("status",),
+        ("startDate",),
+        ("customer", "aliases", 1),
+        ("customer", "integrationEntities", 0, "integrationProvider"),
+        ("customer", "integrationEntities", 0, "integrationExternalId"),
+        ("customer", "integrationEntities", 0, "syncStatus"),
+    ]
+    assert {frozenset(detail) for detail in caught.value.details} == {frozenset({"loc", "msg", "type"})}
+    assert "hunter2" not in f"{caught.value} {json.dumps(caught.value.details)}"
+    assert "1700000000" not in f"{caught.value} {json.dumps(caught.value.details)}"
+
+
+def test_a_list_of_thousands_of_mistakes_is_told_once():
+    body = body_of("AnonymousCustomer") | {"aliases": [1] * 10_000}
+
+    with pytest.raises(InvalidPayload, match=r"because of aliases\.0$") as caught:
+        parse_event("AnonymousCustomer", json.dumps(body).encode())
+
+    assert len(caught.value.details) == 1
+
+
+def test_the_wire_has_one_spelling():
+    body = json.dumps({"date": "2026-01-15T09:30:00Z", "invoice_id": "inv_1"}).encode()
+
+    with pytest.raises(InvalidPayload, match=r"because of invoiceId$"):
+        parse_event("InvoiceApproved", body)
+
+
+def test_a_snake_case_twin_of_a_field_is_an_extra_field():
+    event = parse_event(
+        "InvoiceApproved", b'{"date":"2026-01-15T09:30:00Z","invoice_id":"twin","invoiceId":"inv_1"}'
+    )
+
+    assert event.invoice_id == "inv_1"
+    assert event.model_extra == {"invoice_id": "twin"}
+
+
+def test_nested_objects_become_their_shapes():
+    contract = parse_event("ContractCreated", sample(ContractCreated).to_json())
+    crossed = parse_event("CommitmentUsageCrossed", sample(CommitmentUsageCrossed).to_json())
+
+    assert contract.customer.integration_entities[0].sync_status == "Synced"
+    assert crossed.product_consumption.usage_percentage == Decimal("81.25")
+    assert not hasattr(crossed.product_consumption, "exceeded_amount")
+
+
+def test_a_body_may_well_have_a_field_called_type():
+    event = parse_event(
+        "AnonymousCustomer", b'{"id":"c","name":"n","aliases":[],"type":"x","signal_name":1,"to_json":2}'
+    )
+
+    assert event.type == AnonymousCustomer.type == "AnonymousCustomer"
+    assert event.signal_name == "anonymous_customer"
+    assert event.model_extra == {"type": "x", "signal_name": 1, "to_json": 2}
+    assert json.loads(event.to_json())["type"] == "x"

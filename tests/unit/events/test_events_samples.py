@@ -1,0 +1,67 @@
+"""sample: a plausible instance of any model, without a word about it anywhere else."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import pytest
+from pydantic import ValidationError
+
+from billhook.events import (
+    EVENT_TYPES,
+    ContractCreated,
+    InvoiceApproved,
+    Overage,
+    PingTest,
+    parse_event,
+    sample,
+)
+
+
+@pytest.mark.parametrize("event_type", EVENT_TYPES)
+def test_every_type_has_a_sample_with_every_field_given(event_type: str):
+    cls = EVENT_TYPES[event_type]
+
+    event = sample(cls)
+
+    assert type(event) is cls
+    assert None not in [getattr(event, name) for name in cls.model_fields]
+    assert event == sample(cls)
+    assert parse_event(event_type, event.to_json()) == event
+
+
+def test_a_sample_is_changed_by_the_fields_names_in_either_spelling():
+    by_name = sample(InvoiceApproved, invoice_id="inv_1", date=datetime(2026, 2, 1, tzinfo=UTC))
+    by_alias = sample(InvoiceApproved, invoiceId="inv_1", date="2026-02-01T00:00:00Z")
+
+    assert by_name == by_alias
+    assert by_name.invoice_id == "inv_1"
+    assert by_alias.model_extra == {}
+
+
+def test_a_sample_may_have_extra_fields_and_changed_parts():
+    event = sample(
+        ContractCreated,
+        end_date=None,
+        customer={
+            "date": "2026-01-01",
+            "customerId": "c",
+            "name": "n",
+            "aliases": ["a"],
+            "integrationEntities": [],
+        },
+        poNumber="7",
+    )
+
+    assert event.end_date is None
+    assert event.customer.aliases == ["a"]
+    assert event.model_extra == {"poNumber": "7"}
+    assert sample(PingTest).to_json() == b"{}"
+
+
+def test_changes_are_validated():
+    with pytest.raises(ValidationError, match="Input should be a number"):
+        sample(Overage, overage_amount="much")
+
+    assert sample(Overage).overage_amount == Decimal("37.50")
