@@ -111,12 +111,11 @@ class SlowBodyWatch:
                 if not self._readings:
                     self._awake.wait()
                 continue
+            # Asleep until the oldest may be late: most are done by then, and none had to wake us.
             oldest = self._readings[0]
-            left = oldest.until - time.monotonic()
-            if left > 0 and not oldest.done:
-                time.sleep(left)
-                continue
-            self._readings.popleft()
-            if not oldest.done:
-                with suppress(OSError):
-                    oldest.connection.shutdown(socket.SHUT_RD)
+            time.sleep(max(0.0, oldest.until - time.monotonic()))
+            while self._readings and (self._readings[0].done or self._readings[0] is oldest):
+                reading = self._readings.popleft()
+                if not reading.done:
+                    with suppress(OSError):
+                        reading.connection.shutdown(socket.SHUT_RD)

@@ -154,13 +154,16 @@ def test_the_details_place_every_mistake_and_repeat_no_value():
     assert "1700000000" not in f"{caught.value} {json.dumps(caught.value.details)}"
 
 
-def test_a_list_of_thousands_of_mistakes_is_told_once():
-    body = body_of("AnonymousCustomer") | {"aliases": [1] * 10_000}
+@pytest.mark.parametrize(
+    ("event_type", "alias"), [("AnonymousCustomer", "aliases"), ("CustomerCreated", "integrationEntities")]
+)
+def test_a_list_of_thousands_of_mistakes_is_told_once(event_type: str, alias: str):
+    body = body_of(event_type) | {alias: [1] * 10_000}
 
-    with pytest.raises(InvalidPayload, match=r"because of aliases\.0$") as caught:
-        parse_event("AnonymousCustomer", json.dumps(body).encode())
+    with pytest.raises(InvalidPayload, match=rf"because of {alias}\.0$") as caught:
+        parse_event(event_type, json.dumps(body).encode())
 
-    assert len(caught.value.details) == 1
+    assert [detail["loc"] for detail in caught.value.details] == [(alias, 0)]
 
 
 def test_the_wire_has_one_spelling():

@@ -9,6 +9,7 @@ from signing_cases import CASES, LABELS, NOW, TEXT_SECRET, TIMESTAMP, WHSEC, Del
 
 from billhook.errors import SignatureMalformed, SignatureMismatch, TimestampInFuture, TimestampTooOld
 from billhook.signing import SignatureTemplate, StandardWebhooks
+from billhook.signing.strict import read_timestamp
 
 STANDARD = CASES[LABELS.index("standard-webhooks-v1")]
 TIMED_HMAC = CASES[LABELS.index("timestamped-hmac")]
@@ -118,6 +119,12 @@ def test_what_is_not_a_plain_number_of_seconds_is_no_timestamp(value):
     refuse(TEMPLATE, changed(TEMPLATE, X_Webhook_Timestamp=value), match="X-Webhook-Timestamp")
     signature = TIMED_HMAC.sign().headers["X-Webhook-Signature"].partition(",")[2]
     refuse(TIMED_HMAC, changed(TIMED_HMAC, X_Webhook_Signature=f"t={value},{signature}"))
+
+
+@table(NOT_TIMESTAMPS)
+def test_the_reader_of_timestamps_stands_alone(value):
+    with pytest.raises(SignatureMalformed, match="X-Time holds"):
+        read_timestamp(value, "X-Time")
 
 
 def test_a_timestamp_of_one_digit_or_of_12_is_well_formed():

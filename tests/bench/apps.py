@@ -1,0 +1,93 @@
+"""The receivers that are compared: a bare view, billhook, and the endpoint people write by hand."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from flask import Flask, request
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+
+def bare() -> Flask:
+    """What Flask itself costs: read the body, answer 200, keep nothing."""
+    app = Flask(__name__)
+
+    @app.post("/webhooks/billing")
+    def receive() -> tuple[str, int]:
+        request.get_data()
+        return '{"status": "accepted"}', 200
+
+    return app
+
+
+def durable() -> Flask:
+    """billhook, storing in SQLite with synchronous=FULL; handlers run elsewhere."""
+    from billhook import Billhook
+
+    app = Flask(__name__)
+    app.config.update(
+        BILLHOOK_SECRETS=[SECRET],
+        BILLHOOK_ENGINE=os.environ.get("BENCH_ENGINE", "worker"),
+        BILLHOOK_INBOX_URL=f"sqlite:///{Path(os.environ['BENCH_FOLDER']) / 'inbox.db'}",
+    )
+    Billhook(app)
+    return app
+
+
+def by_hand() -> Flask:
+    """Flask, standardwebhooks, pydantic, and one SQLAlchemy insert and commit per request."""
+    import standardwebhooks
+    from pydantic import BaseModel
+    from sqlalchemy import Column, Integer, LargeBinary, MetaData, String, Table, create_engine, event, insert
+    from sqlalchemy.exc import IntegrityError
+    from sqlalchemy.schema import CreateTable
+
+    class InvoiceApproved(BaseModel):
+        date: str
+        invoiceId: str  # noqa: N815 - as on the wire
+
+    app = Flask(__name__)
+    verifier = standardwebhooks.Webhook(SECRET)
+    engine = create_engine(f"sqlite:///{Path(os.environ['BENCH_FOLDER']) / 'by_hand.db'}")
+
+    @event.listens_for(engine, "connect")
+    def durable_connection(connection: Any, _: Any) -> None:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("PRAGMA synchronous=FULL")
+
+    table = Table(
+        "webhook",
+        MetaData(),
+        Column("id", Integer, primary_key=True),
+        Column("key", String, unique=True),
+        Column("event_type", String),
+        Column("body", LargeBinary),
+    )
+    with engine.begin() as connection:
+        connection.execute(CreateTable(table, if_not_exists=True))
+
+    @app.post("/webhooks/billing")
+    def receive() -> tuple[str, int]:
+        body = request.get_data()
+        try:
+            verifier.verify(body, dict(request.headers))
+        except standardwebhooks.WebhookVerificationError:
+            return "no", 401
+        InvoiceApproved.model_validate_json(body)
+        try:
+            with engine.begin() as connection:
+                connection.execute(
+                    insert(table).values(
+                        key=request.headers["webhook-id"],
+                        event_type=request.headers["X-Webhook-Type"],
+                        body=body,
+                    )
+                )
+        except IntegrityError:
+            return "duplicate", 200
+        return "accepted", 200
+
+    return app
