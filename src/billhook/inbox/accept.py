@@ -2,76 +2,59 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from sqlalchemy import Connection, select, tuple_
-from sqlalchemy.dialects import postgresql, sqlite
 
 from billhook.inbox.records import Incoming, Receipt, Verdict
 from billhook.inbox.schema import delivery
-from billhook.inbox.states import DeliveryState
 
-__all__ = ["accept"]
+__all__ = ["InsertNew", "accept"]
 
-# The unique key decides, inside the database: two processes with the same delivery both get here.
-_INSERTS = {
-    dialect.__name__.rsplit(".", 1)[-1]: dialect.insert(delivery)
-    .on_conflict_do_nothing(index_elements=["source", "key"])
-    .returning(delivery.c.id, delivery.c.source, delivery.c.key)
-    for dialect in (sqlite, postgresql)
-}
+Identity = tuple[str, str]
+
+InsertNew = Callable[[Connection, Sequence[Incoming]], Sequence[int]]
+"""Insert rows in one statement, passing over those whose (source, key) is stored, whoever stored it.
+
+Returns the ids of the rows that are new, ascending, which is the order in which they were given.
+"""
 
 
-def accept(connection: Connection, batch: Sequence[Incoming]) -> list[Receipt]:
-    """Insert what is new and say for each what became of it, in the batch's order."""
-    first: dict[tuple[str, str], Incoming] = {}
+def accept(connection: Connection, batch: Sequence[Incoming], insert_new: InsertNew) -> list[Receipt]:
+    """Insert what is new and say for each delivery what became of it, in the batch's order.
+
+    The unique key decides, inside the database: two processes with the same delivery both get here.
+    """
+    first: dict[Identity, Incoming] = {}
     for incoming in batch:
         first.setdefault((incoming.source, incoming.key), incoming)
-    rows = [
-        {
-            "source": incoming.source,
-            "key": incoming.key,
-            "event_type": incoming.event_type,
-            "body": incoming.body,
-            "headers": incoming.headers,
-            "state": DeliveryState.RECEIVED.value,
-            "signed_at": incoming.signed_at,
-            "received_at": incoming.received_at,
-        }
-        for incoming in first.values()
-    ]
-    inserted = connection.execute(_INSERTS[connection.dialect.name], rows)
-    new = {(source, key): delivery_id for delivery_id, source, key in inserted}
-    stored = {identity: (new[identity], first[identity].event_type) for identity in new}
-    stored.update(_already_there(connection, [identity for identity in first if identity not in new]))
-    return [_receipt(incoming, stored, new, first) for incoming in batch]
+    ids = insert_new(connection, list(first.values()))
+    if len(ids) == len(batch):  # all new: nothing to look up
+        return [
+            Receipt(Verdict.ACCEPTED, delivery_id, incoming.event_type)
+            for delivery_id, incoming in zip(ids, batch, strict=True)
+        ]
+    stored = _stored(connection, list(first))
+    new = set(ids)
+    receipts = []
+    for incoming in batch:
+        identity = (incoming.source, incoming.key)
+        delivery_id, event_type = stored[identity]
+        if delivery_id in new and first[identity] is incoming:
+            verdict = Verdict.ACCEPTED
+        elif event_type == incoming.event_type:
+            verdict = Verdict.DUPLICATE
+        else:
+            verdict = Verdict.CONFLICT
+        receipts.append(Receipt(verdict, delivery_id, event_type))
+    return receipts
 
 
-def _already_there(
-    connection: Connection, identities: list[tuple[str, str]]
-) -> dict[tuple[str, str], tuple[int, str]]:
-    if not identities:
-        return {}
+def _stored(connection: Connection, identities: list[Identity]) -> dict[Identity, tuple[int, str]]:
+    """The id and the event type under which each identity is stored."""
     rows = connection.execute(
         select(delivery.c.source, delivery.c.key, delivery.c.id, delivery.c.event_type).where(
             tuple_(delivery.c.source, delivery.c.key).in_(identities)
         )
     )
     return {(source, key): (delivery_id, event_type) for source, key, delivery_id, event_type in rows}
-
-
-def _receipt(
-    incoming: Incoming,
-    stored: dict[tuple[str, str], tuple[int, str]],
-    new: dict[tuple[str, str], int],
-    first: dict[tuple[str, str], Incoming],
-) -> Receipt:
-    identity = (incoming.source, incoming.key)
-    delivery_id, event_type = stored[identity]
-    if identity in new and first[identity] is incoming:
-        verdict = Verdict.ACCEPTED
-    elif event_type == incoming.event_type:
-        verdict = Verdict.DUPLICATE
-    else:
-        verdict = Verdict.CONFLICT
-    return Receipt(verdict, delivery_id, event_type)

@@ -10,7 +10,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from billhook.errors import DeadlinePassed, Draining, InboxUnavailable
@@ -42,8 +43,9 @@ class Committer:
     """Commits what `put` brings, in batches, through `commit`; started at first use in each process."""
 
     def __init__(
-        self, commit: Callable[[Sequence[Incoming]], Sequence[Receipt]], deadline_seconds: float
+        self, commit: Callable[[Callable[[], Sequence[Incoming]]], Sequence[Receipt]], deadline_seconds: float
     ) -> None:
+        """`commit` calls what it is given once it has the write lock: that is the batch."""
         self._commit = commit
         self._deadline_seconds = deadline_seconds
         self._start_over()
@@ -93,27 +95,23 @@ class Committer:
                 self._thread = thread
 
     def _work(self) -> None:
-        while True:
-            entry = self._queue.get()
-            batch = [entry]
-            try:
-                while len(batch) < BATCH_LIMIT:
-                    batch.append(self._queue.get_nowait())
-            except Empty:
-                pass
-            waiting = [one for one in batch if one is not None and not one.abandoned]
-            if waiting:
-                self._busy_since = time.monotonic()
-                self._settle(waiting)
-                self._busy_since = None
-            if None in batch:
-                return
+        while (first := self._queue.get()) is not None:
+            self._busy_since = time.monotonic()
+            self._commit_with(first)
+            self._busy_since = None
 
-    def _settle(self, batch: list[_Entry]) -> None:
+    def _commit_with(self, first: _Entry) -> None:
+        """One batch: `first`, and whoever waits when the transaction has the write lock, not before."""
+        batch = [first]
+
+        def take() -> list[Incoming]:
+            batch.extend(self._waiting(BATCH_LIMIT - 1))
+            return [entry.incoming for entry in batch]
+
         error: InboxUnavailable | None = None
         receipts: Sequence[Receipt] = ()
         try:
-            receipts = self._commit([entry.incoming for entry in batch])
+            receipts = self._commit(take)
         except InboxUnavailable as failure:
             error = failure
         except Exception:
@@ -126,3 +124,14 @@ class Committer:
             else:
                 entry.error = error
             entry.done.release()
+
+    def _waiting(self, limit: int) -> Iterator[_Entry]:
+        """Those in the queue who have not given up; the end mark stays there."""
+        with suppress(Empty):
+            for _ in range(limit):
+                entry = self._queue.get_nowait()
+                if entry is None:
+                    self._queue.put(None)
+                    return
+                if not entry.abandoned:
+                    yield entry

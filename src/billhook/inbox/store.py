@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
@@ -102,12 +102,12 @@ class Inbox:
             incoming, self._deadline_seconds if timeout_seconds is None else timeout_seconds
         )
 
-    def _commit(self, batch: Sequence[Incoming]) -> list[Receipt]:
+    def _commit(self, take: Callable[[], Sequence[Incoming]]) -> list[Receipt]:
         with self.database.write() as connection:
             limit = self._backlog_limit
             if limit is not None and _waiting(connection, limit) >= limit:
                 raise BacklogFull(f"{limit} deliveries wait already")
-            return accept(connection, batch)
+            return accept(connection, take(), self.database.insert_new)
 
     def received(self, limit: int, only: int | None = None) -> list[Stored]:
         """Deliveries that no engine has read yet, oldest first."""
