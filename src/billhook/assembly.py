@@ -63,7 +63,13 @@ class Assembly:
 
     def loop(self, threads: int) -> Loop:
         """The loop of a worker process."""
-        return Loop(self.inbox, self.cycle, threads=threads, lease_seconds=self.settings.lease_seconds)
+        return Loop(
+            self.inbox,
+            self.cycle,
+            threads=threads,
+            lease_seconds=self.settings.lease_seconds,
+            retention_days=self.settings.retention_days,
+        )
 
     def handle_due(self) -> int:
         """Handle all that is due in this thread, whatever the engine; returns the attempts made."""
@@ -78,7 +84,8 @@ class Assembly:
     def _engine(self, name: str) -> Engine:
         lease_seconds = self.settings.lease_seconds
         if name == "thread":
-            return ThreadEngine(self.inbox, self.cycle, lease_seconds=lease_seconds)
+            days = self.settings.retention_days
+            return ThreadEngine(self.inbox, self.cycle, lease_seconds=lease_seconds, retention_days=days)
         if name == "inline":
             return InlineEngine(self.inbox, self.cycle, lease_seconds=lease_seconds)
         return WorkerEngine(self.inbox)

@@ -205,6 +205,13 @@ OPTIONS: tuple[Option, ...] = (
         _delays,
     ),
     Option(
+        "BILLHOOK_RETENTION_DAYS",
+        30.0,
+        "days",
+        "How long finished deliveries are kept; at least 7, for they are what duplicates are known by.",
+        _number(7, 36_500),
+    ),
+    Option(
         "BILLHOOK_BACKLOG_LIMIT",
         None,
         "deliveries",
@@ -245,6 +252,7 @@ class Settings:
     deadline_seconds: float
     lease_seconds: float
     retry_schedule_seconds: tuple[float, ...]
+    retention_days: float
     backlog_limit: int | None
     handlers: tuple[str, ...]
     url_prefix: str

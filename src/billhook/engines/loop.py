@@ -28,6 +28,8 @@ logger = logging.getLogger("billhook.engines")
 
 SLOW_LOOK_SECONDS = 2.0
 """How long a row can lie unseen when its ring was lost."""
+PRUNE_SECONDS = 3600.0
+"""Between two looks for deliveries past their retention."""
 PLAN_LIMIT = 200
 WINDOW_FACTOR = 32
 """Claims held per thread at most, while handlers return faster than the inbox commits."""
@@ -36,7 +38,15 @@ WINDOW_FACTOR = 32
 class Loop:
     """Handles what the inbox holds until it is stopped; run it in a thread or be a process with it."""
 
-    def __init__(self, inbox: Inbox, cycle: Cycle, *, threads: int, lease_seconds: float) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        cycle: Cycle,
+        *,
+        threads: int,
+        lease_seconds: float,
+        retention_days: float = 30.0,
+    ) -> None:
         self._inbox = inbox
         self._cycle = cycle
         self._threads = threads
@@ -52,6 +62,8 @@ class Loop:
         self._events: dict[int, Event | UnknownEvent] = {}
         self._window = threads
         self._renew_at = 0.0
+        self._retention = timedelta(days=retention_days)
+        self._prune_at = time.monotonic() + PRUNE_SECONDS
         self._failures = 0
         self._pool = Pool(cycle, threads, self.wake)
 
@@ -91,6 +103,8 @@ class Loop:
 
     def _turn(self) -> float:
         self._awake = False  # before the look: what comes from now on rings again
+        if time.monotonic() >= self._prune_at:
+            self._prune()
         self._unsettled += self._pool.reports()
         room = max(0, self._window - len(self._held)) if not self._stopping.is_set() else 0
         received, next_due_at = self._inbox.waiting(PLAN_LIMIT if room else 0)
@@ -104,6 +118,11 @@ class Loop:
         full = len(self._held) >= self._window
         more = bool(claims) or len(received) == PLAN_LIMIT
         return 0.0 if more and not full else self._until(None if full else next_due_at, now)
+
+    def _prune(self) -> None:
+        """A batch of old deliveries goes; the next soon if there are more, else in an hour."""
+        gone = self._inbox.prune(self._cycle.clock.now() - self._retention)
+        self._prune_at = time.monotonic() + (1.0 if gone else PRUNE_SECONDS)
 
     def _write(
         self, received: list[Stored], room: int, now: datetime, renewing: bool

@@ -18,10 +18,13 @@ THREADS = 4
 class ThreadEngine:
     """Starts at `start` or at the first delivery, once in each process."""
 
-    def __init__(self, inbox: Inbox, cycle: Cycle, *, lease_seconds: float) -> None:
+    def __init__(
+        self, inbox: Inbox, cycle: Cycle, *, lease_seconds: float, retention_days: float = 30.0
+    ) -> None:
         self._inbox = inbox
         self._cycle = cycle
         self._lease_seconds = lease_seconds
+        self._retention_days = retention_days
         self._lock = threading.Lock()
         self._pid: int | None = None
         self._loop: Loop | None = None
@@ -32,7 +35,13 @@ class ThreadEngine:
         with self._lock:
             if self._pid == os.getpid():
                 return
-            self._loop = Loop(self._inbox, self._cycle, threads=THREADS, lease_seconds=self._lease_seconds)
+            self._loop = Loop(
+                self._inbox,
+                self._cycle,
+                threads=THREADS,
+                lease_seconds=self._lease_seconds,
+                retention_days=self._retention_days,
+            )
             self._thread = threading.Thread(target=self._loop.run, name="billhook-engine", daemon=True)
             self._thread.start()
             self._pid = os.getpid()

@@ -10,6 +10,7 @@ from pydantic import BaseModel, ConfigDict
 from pydantic.alias_generators import to_camel, to_snake
 
 from billhook.events import strict_json
+from billhook.signals import event_signal
 
 __all__ = ["EVENT_TYPES", "Event", "Shape"]
 
@@ -36,7 +37,7 @@ _registered: dict[str, type[Event]] = {}
 class Event(Shape):
     """The body of one webhook; the class's name is the value of the X-Webhook-Type header.
 
-    To add a type, write its class: from then on `EVENT_TYPES` and `parse_event` know it. A class that only
+    To add a type, write its class: from then on `EVENT_TYPES`, `parse_event` and `signals` know it. A class that only
     holds fields for others says `class Common(Event, register=False)`.
 
     Source: spec, "Events", rules 1 and 2.
@@ -60,6 +61,7 @@ class Event(Shape):
             if cls.type in _registered:
                 raise TypeError(f"there is an event type {cls.type} already: choose another class name")
             _registered[cls.type] = cls
+            event_signal(cls.signal_name)
 
     def to_json(self) -> bytes:
         """The body as it goes over the wire; `parse_event(event.type, event.to_json()) == event`.

@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from billhook.errors import InvalidPayload
 from billhook.events import strict_json
 from billhook.events.base import EVENT_TYPES, Event
+from billhook.signals import event_signal
 
 __all__ = ["UnknownEvent", "parse_event"]
 
@@ -29,6 +30,9 @@ class UnknownEvent(BaseModel):
     def to_json(self) -> bytes:
         """The body as it goes over the wire; `parse_event(event.type, event.to_json()) == event`."""
         return strict_json.dumps(self.data)
+
+
+event_signal(UnknownEvent.signal_name)
 
 
 def parse_event(type: str, body: bytes) -> Event | UnknownEvent:  # noqa: A002 - the public contract's name

@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from billhook.errors import BacklogFull, ConfigError
-from billhook.inbox import migrate, runs
+from billhook.inbox import migrate, retention, runs
 from billhook.inbox.accept import accept
 from billhook.inbox.bell import Bell
 from billhook.inbox.committer import Committer
@@ -124,6 +124,11 @@ class Inbox:
         """One transaction for an engine; all of it happens or none."""
         with self.database.write() as connection:
             yield Turn(connection, owner)
+
+    def prune(self, received_before: datetime) -> int:
+        """Delete a batch of finished deliveries older than that; returns how many, 0 when none is left."""
+        with self.database.write() as connection:
+            return retention.prune(connection, received_before)
 
     def check_writable(self) -> None:
         """Raise InboxUnavailable unless a write transaction can be had now."""

@@ -1,0 +1,57 @@
+"""The command line: `billhook …` on its own, `flask billhook …` inside a user's app.
+
+Each command imports what it needs when it runs, because `flask` loads this package for every command of its own.
+"""
+
+from __future__ import annotations
+
+import click
+
+from billhook.cli.db import db
+from billhook.cli.deliveries import deliveries
+from billhook.cli.demo import demo
+from billhook.cli.events import events
+from billhook.cli.faults import FaultGroup
+from billhook.cli.handlers import handlers
+from billhook.cli.options import options
+from billhook.cli.send import send
+from billhook.cli.serve import serve
+from billhook.cli.worker import worker
+
+__all__ = ["flask_group", "main"]
+
+
+@click.group(cls=FaultGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="billhook", prog_name="billhook")
+def main() -> None:
+    """Receive the signed webhooks of a usage-billing service: verified, stored, answered, handled.
+
+    Options come from BILLHOOK_… variables (`billhook options` lists them); secrets never from the command line.
+
+    \b
+    Examples:
+      billhook demo                                      see it work, here and now
+      billhook serve myshop/billing.py                   receive and handle
+      billhook send InvoiceApproved --to http://127.0.0.1:8000/webhooks/billing
+      billhook deliveries list --state dead              what went wrong
+    """
+
+
+@click.group("billhook", cls=FaultGroup)
+def flask_group() -> None:
+    """Webhook deliveries: handle, look at and replay them, with this app's own configuration.
+
+    \b
+    Examples:
+      flask --app myshop billhook worker
+      flask --app myshop billhook deliveries list --state dead
+    """
+
+
+# What a user's own app is served by is the user's choice, and the demo has an app of its own.
+_EVERYWHERE: tuple[click.Command, ...] = (db, deliveries, events, handlers, options, send, worker)
+for _command in _EVERYWHERE:
+    main.add_command(_command)
+    flask_group.add_command(_command)
+for _command in (demo, serve):
+    main.add_command(_command)

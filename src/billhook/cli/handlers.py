@@ -1,0 +1,91 @@
+"""`billhook handlers`: who handles what."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from billhook.cli.output import print_json, print_table
+from billhook.cli.params import as_json, handlers_argument
+
+if TYPE_CHECKING:
+    from billhook.dispatch import Subscriber, Subscribers
+
+__all__ = ["find_subscribers", "handlers"]
+
+UNKNOWN = "(unknown types)"
+
+
+@click.command()
+@handlers_argument
+@as_json
+def handlers(handlers: Sequence[str], as_json: bool) -> None:
+    """List the handlers, the event types of each, and the types that nobody handles.
+
+    HANDLERS are modules or .py files; without any, those of BILLHOOK_HANDLERS. No secrets are needed.
+
+    \b
+    Examples:
+      billhook handlers myshop/billing.py
+      flask --app myshop billhook handlers --json
+    """
+    from billhook.events import EVENT_TYPES
+
+    subscribers = find_subscribers(handlers)
+    by_name: dict[str, tuple[Subscriber, list[str]]] = {}
+    unhandled = []
+    for event_type in (*EVENT_TYPES, UNKNOWN):
+        found = subscribers.of(event_type)
+        if not found:
+            unhandled.append(event_type)
+        for name, subscriber in found.items():
+            by_name.setdefault(name, (subscriber, []))[1].append(event_type)
+    if as_json:
+        print_json({"handlers": [_facts(*entry) for entry in by_name.values()], "unhandled": unhandled})
+        return
+    every = len(EVENT_TYPES) + 1
+    print_table(
+        "",
+        ("handler", "event types", "time-out (s)"),
+        [
+            (name, "all" if len(types) == every else "\n".join(types), subscriber.timeout_seconds)
+            for name, (subscriber, types) in by_name.items()
+        ],
+    )
+    if unhandled:
+        click.echo(f"Stored, and handled by nobody: {', '.join(unhandled)}")
+
+
+def find_subscribers(names: Sequence[str] = ()) -> Subscribers:
+    """Those of the user's app, or those that the handlers' modules make, without an inbox. ConfigError."""
+    from billhook.cli.where import environment, user_code, users_app
+    from billhook.dispatch import Subscribers, connect
+    from billhook.extension import assembly_of
+    from billhook.settings import Settings, from_environ
+    from billhook.standalone import load_handlers
+
+    app = users_app()
+    if app is not None:
+        if names:
+            raise click.UsageError("the app has its own handlers: leave HANDLERS out")
+        return assembly_of(app).subscribers
+    settings = Settings.from_mapping(from_environ(environment(names)))
+    sender = object()
+    with user_code("a module of the handlers"):
+        for group in load_handlers(settings.handlers):
+            connect(group.freeze(), sender)
+    subscribers = Subscribers(sender)
+    subscribers.check()
+    return subscribers
+
+
+def _facts(subscriber: Subscriber, event_types: list[str]) -> dict[str, object]:
+    return {
+        "name": subscriber.name,
+        "aliases": list(subscriber.aliases),
+        "event_types": event_types,
+        "timeout_seconds": subscriber.timeout_seconds,
+        "retry_schedule_seconds": list(subscriber.retry.delays_seconds) if subscriber.retry else None,
+    }

@@ -1,0 +1,51 @@
+"""`billhook options`: the table of options, for people, programs and the README."""
+
+from __future__ import annotations
+
+import click
+
+from billhook.cli.output import print_json, print_table
+from billhook.cli.params import as_json
+from billhook.settings import OPTIONS
+
+__all__ = ["markdown_table", "options"]
+
+
+@click.command()
+@as_json
+@click.option("--markdown", is_flag=True, help="Print the table as the README has it.")
+def options(as_json: bool, markdown: bool) -> None:
+    """List every option, its default and its meaning.
+
+    Set them in the Flask config, in the environment as FLASK_BILLHOOK_… with app.config.from_prefixed_env(),
+    or, for `billhook` itself, in the environment by the names shown.
+
+    \b
+    Examples:
+      billhook options
+      billhook options --json | jq '.[].name'
+    """
+    if as_json and markdown:
+        raise click.UsageError("choose one of --json and --markdown")
+    if as_json:
+        print_json(
+            [
+                {"name": o.key, "default": o.default, "unit": o.unit, "help": o.help, "secret": o.secret}
+                for o in OPTIONS
+            ]
+        )
+    elif markdown:
+        click.echo(markdown_table(), nl=False)
+    else:
+        rows = [(option.key, option.default_text, option.unit, option.help) for option in OPTIONS]
+        print_table("", ("option", "default", "unit", "meaning"), rows)
+
+
+def markdown_table() -> str:
+    """The table as the README has it, ending in a newline."""
+    lines = ["| Option | Default | Unit | Meaning |", "|---|---|---|---|"]
+    for option in OPTIONS:
+        default = f"`{option.default_text}`" if option.default_text else ""
+        cells = (f"`{option.key}`", default, option.unit, option.help)
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,61 @@
+"""Values that several commands read from their arguments."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+
+__all__ = ["MOMENT", "Moment", "as_json", "delivery_filters", "handlers_argument"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_AGE = re.compile(r"([0-9]{1,6})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+class Moment(click.ParamType[datetime]):
+    """A time, as an age (90s, 30m, 2h, 7d, 1w) or in ISO 8601; without an offset it is read as UTC."""
+
+    name = "time"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
+        if isinstance(value, datetime):
+            return value
+        age = _AGE.fullmatch(value)
+        try:
+            if age:
+                return datetime.now(UTC) - timedelta(seconds=int(age[1]) * _SECONDS[age[2]])
+            moment = datetime.fromisoformat(value)
+            return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+        except (ValueError, OverflowError):
+            self.fail(
+                f"{value!r} is no time: write an age such as 90s, 30m, 2h, 7d, or 2026-01-31T12:00", param, ctx
+            )
+
+
+MOMENT = Moment()
+
+as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on stdout.")
+
+handlers_argument = click.argument("handlers", nargs=-1, metavar="[HANDLERS]...")
+
+
+def delivery_filters(command: F) -> F:
+    """The options that select deliveries; they arrive as event_type, state, source, since, until."""
+    for option in (
+        click.option("--until", type=MOMENT, help="Received before: an age (2h, 7d) or ISO 8601."),
+        click.option("--since", type=MOMENT, help="Received since: an age (2h, 7d) or ISO 8601."),
+        click.option("--source", metavar="NAME", help="From this source."),
+        click.option(
+            "--state",
+            type=click.Choice(["received", "planned", "done", "dead", "quarantined"]),
+            help="In this state.",
+        ),
+        click.option("--type", "event_type", metavar="TYPE", help="Of this event type."),
+    ):
+        command = option(command)
+    return command

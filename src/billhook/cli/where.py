@@ -1,0 +1,108 @@
+"""What a command works on: the user's Flask app under `flask`, else what the environment describes."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from billhook.cli.faults import CONFIG_EXIT, Fault
+from billhook.errors import BillhookError, ConfigError
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from billhook.inbox import Inbox
+    from billhook.settings import Settings
+
+__all__ = ["environment", "inbox_of", "open_inbox", "the_app", "the_settings", "user_code", "users_app"]
+
+
+def environment(handlers: Sequence[str] = ()) -> dict[str, str]:
+    """This process's environment, with `handlers` in the place of BILLHOOK_HANDLERS if any are given."""
+    environ = dict(os.environ)
+    for name in handlers:
+        if "," in name:
+            raise ConfigError(f"handlers {name!r}: a module or file cannot have a comma in its name here")
+    if handlers:
+        environ["BILLHOOK_HANDLERS"] = ",".join(handlers)
+    return environ
+
+
+def users_app() -> Flask | None:
+    """The app that `flask --app …` names; None when this is `billhook …`."""
+    from flask.cli import ScriptInfo
+
+    info = click.get_current_context().find_object(ScriptInfo)
+    if info is None:
+        return None
+    with user_code("the Flask app"):
+        return info.load_app()
+
+
+def the_app(environ: Mapping[str, str] | None = None) -> Flask:
+    """The app to work with; raises ConfigError where it is not set up well."""
+    from billhook.standalone import create_app
+
+    app = users_app()
+    if app is not None:
+        return app
+    with user_code("a module of the handlers"):
+        return create_app(environment() if environ is None else environ)
+
+
+def the_settings() -> Settings:
+    """The options in force, secrets included, without opening an inbox."""
+    from billhook.settings import Settings, from_environ
+
+    app = users_app()
+    return Settings.from_mapping(from_environ(os.environ) if app is None else app.config)
+
+
+@contextmanager
+def user_code(what: str) -> Iterator[None]:
+    """A mistake in the user's modules is told with its place: the frames of click and ours say nothing to them."""
+    try:
+        yield
+    except (BillhookError, click.ClickException):
+        raise
+    except Exception as error:
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{frame.filename}, line {frame.lineno}"
+        if isinstance(error, SyntaxError):
+            place = f"{error.filename}, line {error.lineno}"
+        raise Fault(f"{what} cannot be imported: {type(error).__name__}: {error} ({place})", CONFIG_EXIT) from None
+
+
+def inbox_of(app: Flask) -> Inbox:
+    """The inbox of an app."""
+    from billhook.extension import assembly_of
+
+    return assembly_of(app).inbox
+
+
+@contextmanager
+def open_inbox() -> Iterator[Inbox]:
+    """The inbox, without the app that fills it: neither secrets nor handlers are needed, and none is created."""
+    app = users_app()
+    if app is not None:
+        yield inbox_of(app)
+        return
+    from billhook.inbox import Inbox
+
+    url = the_settings().inbox_url or f"sqlite:///{Path.cwd() / 'billhook.db'}"
+    inbox = Inbox(url)
+    path: Path | None = getattr(inbox.database, "path", None)
+    if path is not None and not path.is_file():
+        raise ConfigError(
+            f"there is no inbox at {path}: start the receiver (`billhook serve`), or set BILLHOOK_INBOX_URL"
+        )
+    try:
+        yield inbox
+    finally:
+        inbox.close()

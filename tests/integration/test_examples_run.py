@@ -1,0 +1,291 @@
+"""Every example runs with the command its README names, takes signed deliveries and does what it says."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from billhook.events import (
+    CreditPoolIncreased,
+    Event,
+    InvoiceApproved,
+    InvoicePaymentStatusChanged,
+    PaymentFailed,
+    PingTest,
+    UnknownEvent,
+    sample,
+)
+from billhook.signing import StandardWebhooks
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DEPLOY = EXAMPLES.parent / "deploy"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+STANDALONE = "/webhooks/billing"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running example: its port, the copy of its folder that it runs in, and where it takes deliveries."""
+
+    port: int
+    folder: Path
+    path: str
+
+    def request(
+        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> Any:
+        """Status and decoded JSON of one request."""
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as connection:
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+    def deliver(self, event: Event | UnknownEvent, key: str | None = None, secret: str = SECRET) -> Any:
+        """Sign and send an event as the service does."""
+        body, name = event.to_json(), event.type
+        signed = StandardWebhooks().sign(body, secret, event_type=name, now=datetime.now(UTC), message_id=key)
+        headers = {"Content-Type": "application/json", "X-Webhook-Type": name, **signed}
+        return self.request("POST", self.path, body, headers)
+
+    def rows(self, database: str, query: str) -> list[tuple[Any, ...]]:
+        """What the example's own SQLite file says; nothing while it is not there."""
+        with contextlib.closing(sqlite3.connect(self.folder / database, timeout=5)) as connection:
+            with contextlib.suppress(sqlite3.OperationalError):
+                return connection.execute(query).fetchall()
+            return []
+
+
+def environment() -> dict[str, str]:
+    """This process's, without what would configure an example from outside; our commands come first."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BILLHOOK_", "FLASK_"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
+    return {**kept, "PATH": path, "BILLHOOK_SECRETS": SECRET, "FLASK_BILLHOOK_SECRETS": SECRET}
+
+
+@contextlib.contextmanager
+def running(name: str, command: str, tmp_path: Path, path: str = STANDALONE) -> Iterator[Server]:
+    """Run a command of an example's README in a copy of its folder, on a free port."""
+    readme = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
+    assert f"$ {command}\n" in readme, f"the README of {name} does not name the command {command!r}"
+    folder = tmp_path / "examples" / name
+    shutil.copytree(
+        EXAMPLES / name, folder, ignore=shutil.ignore_patterns("instance", "*.db*", "__pycache__")
+    )
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    if "8000" in command:
+        command = command.replace("8000", str(port))
+    else:
+        command = command.replace("gunicorn ", f"gunicorn --bind 127.0.0.1:{port} ")
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["sh", "-c", command],
+            cwd=folder,
+            env=environment(),
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    try:
+        eventually(lambda: answers(port) or process.poll() is not None)
+        assert process.poll() is None, f"{command} ended:\n{log.read_text()}"
+        yield Server(port, folder, path)
+    except AssertionError as error:
+        error.add_note(log.read_text())
+        raise
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGINT)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(5)
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def eventually(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    """Wait for something that other processes do."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["flask --app shop run --port 8000", "gunicorn -c ../../deploy/gunicorn.conf.py 'shop:create_app()'"],
+    ids=["flask", "gunicorn"],
+)
+def test_an_existing_app_handles_deliveries_beside_its_own_routes(tmp_path: Path, command: str) -> None:
+    with running("existing_app", command, tmp_path, "/hooks/billing") as server:
+        big = sample(InvoiceApproved, note="x" * 100_000)
+
+        assert server.deliver(big) == (200, {"status": "accepted"})
+        assert server.deliver(sample(InvoicePaymentStatusChanged, invoice_id=big.invoice_id))[0] == 200
+
+        wanted = {"id": big.invoice_id, "approved_at": "2026-01-15T09:30:00+00:00", "status": "Paid"}
+        eventually(lambda: server.request("GET", f"/invoices/{big.invoice_id}") == (200, wanted))
+        # Each keeps its own errors and its own limit on bodies.
+        assert server.request("GET", "/nowhere") == (404, {"shop_says": "Not Found"})
+        assert server.request("POST", "/orders", b"x" * 100_000)[0] == 413
+        assert server.request("GET", server.path)[1]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "billhook serve handlers.py --bind 127.0.0.1:8000",
+        "BILLHOOK_HANDLERS=handlers.py gunicorn 'billhook.standalone:create_app()'",
+    ],
+    ids=["serve", "gunicorn"],
+)
+def test_a_file_of_handlers_runs_on_its_own(tmp_path: Path, command: str) -> None:
+    with running("standalone", command, tmp_path) as server:
+        assert server.deliver(sample(InvoiceApproved)) == (200, {"status": "accepted"})
+        assert server.deliver(sample(PaymentFailed, failure_reason=None)) == (200, {"status": "accepted"})
+
+        letters = [server.folder / "outbox" / f"{number}.txt" for number in (1, 2)]
+        eventually(lambda: all(letter.exists() and letter.read_text() for letter in letters))
+        assert letters[0].read_text() == "Invoice inv_3007 was approved on 15 January 2026.\n"
+        assert "for a reason we were not told" in letters[1].read_text()
+        assert server.request("GET", "/readyz")[0] == 200
+
+
+def test_handlers_in_modules_retry_discard_and_happen_once(tmp_path: Path) -> None:
+    command = "billhook serve billing.invoices billing.credits billing.everything --bind 127.0.0.1:8000"
+    with running("handler_modules", command, tmp_path) as server:
+        credit = sample(CreditPoolIncreased)
+
+        # The payment overtakes its invoice, so its handler has to come again.
+        assert server.deliver(sample(InvoicePaymentStatusChanged, invoice_id="inv_1"))[0] == 200
+        eventually(lambda: attempts(server, "book_payment") == [("due", 1)])
+        server.deliver(sample(InvoiceApproved, invoice_id="inv_1"))
+        server.deliver(sample(InvoicePaymentStatusChanged, invoice_id="inv_2", billing_status="Overdue"))
+        server.deliver(sample(PaymentFailed))
+        server.deliver(UnknownEvent(type="MoonPhaseChanged", data={"phase": "full"}))
+        assert server.deliver(credit, key="c1") == (200, {"status": "accepted"})
+        assert server.deliver(credit, key="c1") == (200, {"status": "duplicate"})
+
+        eventually(lambda: len(server.rows("ledger.db", "SELECT key FROM journal")) == 6)
+        eventually(
+            lambda: not server.rows("billhook.db", "SELECT 1 FROM run WHERE state IN ('due', 'running')")
+        )
+        assert server.rows("ledger.db", "SELECT id, paid_at IS NOT NULL FROM invoice") == [("inv_1", 1)]
+        assert server.rows("ledger.db", "SELECT * FROM credit") == [("pool_12", "500.00")]
+        assert {text for (text,) in server.rows("ledger.db", "SELECT text FROM notice")} == {
+            "cus_1042: 1249.90 EUR did not arrive (card_declined)",
+            "unknown type MoonPhaseChanged",
+        }
+        assert attempts(server, "book_payment") == [("succeeded", 2), ("discarded", 1)]
+        assert attempts(server, "dunning") == [("succeeded", 1)]
+
+
+def attempts(server: Server, handler: str) -> list[tuple[Any, ...]]:
+    return server.rows(
+        "billhook.db", f"SELECT state, attempts FROM run WHERE handler LIKE '%{handler}' ORDER BY id"
+    )
+
+
+def test_an_effect_under_the_deliverys_key_happens_once_though_its_handler_runs_twice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program = (
+        "from datetime import UTC, datetime\n"
+        "from billhook import Delivery\n"
+        "from billhook.events import CreditPoolIncreased, sample\n"
+        "from billing.credits import add_credit\n"
+        "for key in ('a', 'a', 'b'):\n"
+        "    delivery = Delivery(1, key, 'default', 'CreditPoolIncreased', 1, datetime.now(UTC), None, b'', {})\n"
+        "    add_credit(sample(CreditPoolIncreased), delivery)\n"
+    )
+    environ = {**environment(), "PYTHONPATH": str(EXAMPLES / "handler_modules")}
+    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environ, check=True, timeout=30)
+
+    with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+        assert connection.execute("SELECT * FROM credit").fetchall() == [("pool_12", "1000.00")]
+
+
+def test_plain_subscribers_are_called_and_observers_told(tmp_path: Path) -> None:
+    command = "flask --app observed run --port 8000"
+    with running("plain_signals", command, tmp_path) as server:
+        server.deliver(sample(InvoiceApproved))
+        wrong = server.deliver(sample(PingTest), secret="whsec_bm90IHRoZSBzZWNyZXQgYXQgYWxsISE=")
+        server.deliver(sample(PaymentFailed, currency="EUR"))
+        server.deliver(sample(PaymentFailed, currency="XTS"))
+
+        assert wrong[0] == 401
+        assert server.request("GET", "/rejections") == (200, {"mismatch": 1})
+        note, alerts = server.folder / "approved-1.txt", server.folder / "alerts.log"
+        eventually(lambda: note.exists() and note.read_text() == "inv_3007")
+        eventually(lambda: alerts.exists() and alerts.read_text())
+        assert alerts.read_text() == (
+            "observed.subscribe_collector.<locals>.collect is dead on delivery 3 after attempt 2:"
+            " no collector takes XTS\n"
+        )
+
+
+def test_send_signs_what_a_receiver_accepts(tmp_path: Path) -> None:
+    with running("plain_signals", "flask --app observed run --port 8000", tmp_path) as server:
+        url = f"http://127.0.0.1:{server.port}{STANDALONE}"
+        command = [sys.executable, str(EXAMPLES / "send.py"), "InvoiceApproved", url, "--id", "one"]
+        outputs = [
+            subprocess.run(
+                [*command, *more], env=environment(), capture_output=True, text=True, check=True, timeout=30
+            ).stdout
+            for more in ([], ["--set", "invoiceId=inv_9"])
+        ]
+
+        assert outputs == ['200 {"status": "accepted"}\n', '200 {"status": "duplicate"}\n']
+        eventually(lambda: (server.folder / "approved-1.txt").exists())
+
+
+@pytest.mark.parametrize("readme", sorted(EXAMPLES.rglob("README.md")), ids=lambda path: path.parent.name)
+def test_the_secret_that_a_readme_has_one_make_is_a_good_one(readme: Path) -> None:
+    one_liners = re.findall(r"\$\((python -c '[^']+')\)", readme.read_text(encoding="utf-8"))
+    assert len(one_liners) == 1
+
+    made = subprocess.run(
+        ["sh", "-c", one_liners[0]], env=environment(), capture_output=True, text=True, check=True, timeout=30
+    ).stdout.strip()
+
+    assert made.startswith("whsec_")
+    assert len(StandardWebhooks().load([made])) == 1
+
+
+def test_no_example_holds_a_secret() -> None:
+    # The one in plain_signals/README.md spells "not the secret at all!!": it is there to be refused.
+    found = [
+        match
+        for path in EXAMPLES.rglob("*")
+        if path.suffix in {".py", ".md"}
+        for match in re.findall(r"whsec_[A-Za-z0-9+/=]{8,}", path.read_text(encoding="utf-8"))
+    ]
+    assert found == ["whsec_bm90IHRoZSBzZWNyZXQgYXQgYWxsISE="]
