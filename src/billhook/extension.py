@@ -124,6 +124,7 @@ def _scheme(settings: Settings) -> Scheme:
         return BodyHMAC(header=header, replay_protection=dedupe_only)
     if settings.signature_header or settings.timestamp_header:
         raise ConfigError(
-            "standard-webhooks has headers of its own: unset BILLHOOK_SIGNATURE_HEADER, BILLHOOK_TIMESTAMP_HEADER"
+            "standard-webhooks has headers of its own: "
+            "unset BILLHOOK_SIGNATURE_HEADER and BILLHOOK_TIMESTAMP_HEADER"
         )
     return StandardWebhooks()

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import os
 import secrets
-import select
 import socket
 import threading
 import time
 from contextlib import suppress
 from datetime import datetime, timedelta
 
+from billhook.engines.alarm import Alarm
 from billhook.engines.cycle import Cycle, Planned, Report
 from billhook.engines.pool import Job, Pool
 from billhook.errors import BillhookError
@@ -52,10 +52,7 @@ class Loop:
         self._threads = threads
         self._lease_seconds = lease_seconds
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
-        self._wake_read, self._wake_write = os.pipe()
-        os.set_blocking(self._wake_read, False)
-        os.set_blocking(self._wake_write, False)
-        self._awake = False
+        self._alarm = Alarm(inbox)
         self._stopping = threading.Event()
         self._held: dict[tuple[int, int], Claim] = {}
         self._unsettled: list[Report] = []
@@ -65,14 +62,11 @@ class Loop:
         self._retention = timedelta(days=retention_days)
         self._prune_at = time.monotonic() + PRUNE_SECONDS
         self._failures = 0
-        self._pool = Pool(cycle, threads, self.wake)
+        self._pool = Pool(cycle, threads, self._alarm.ring)
 
     def wake(self) -> None:
-        """There may be something to do; callable from any thread, and cheap when nobody sleeps."""
-        if not self._awake:
-            self._awake = True
-            with suppress(BlockingIOError):
-                os.write(self._wake_write, b"!")
+        """There may be something to do; callable from any thread."""
+        self._alarm.ring()
 
     def stop(self) -> None:
         """Claim nothing more; `run` returns when what is running has ended, or its grace has."""
@@ -82,7 +76,7 @@ class Loop:
     def run(self, grace_seconds: float = 25.0) -> None:
         """Work until `stop`. Storage failures are logged, waited out, and lose nothing."""
         while not self._stopping.is_set():
-            self._sleep(self._guarded_turn())
+            self._alarm.sleep(self._guarded_turn())
         self._finish(grace_seconds)
 
     def _guarded_turn(self) -> float:
@@ -102,7 +96,7 @@ class Loop:
         return pause
 
     def _turn(self) -> float:
-        self._awake = False  # before the look: what comes from now on rings again
+        self._alarm.hush()
         if time.monotonic() >= self._prune_at:
             self._prune()
         self._unsettled += self._pool.reports()
@@ -183,17 +177,6 @@ class Loop:
         timeout = self._pool.next_timeout()
         return pause if timeout is None else min(pause, timeout + 0.001)
 
-    def _sleep(self, seconds: float) -> None:
-        if seconds <= 0 or self._awake:
-            return
-        bell = self._inbox.bell
-        ready = select.select([self._wake_read, bell.listen()], [], [], seconds)[0]
-        if self._wake_read in ready:
-            with suppress(BlockingIOError):
-                os.read(self._wake_read, 65_536)
-        if len(ready) > (self._wake_read in ready):
-            bell.wait(0)
-
     def _finish(self, grace_seconds: float) -> None:
         """Give back what was not begun, and wait for the rest as long as the grace lasts."""
         end = time.monotonic() + grace_seconds
@@ -206,6 +189,6 @@ class Loop:
         while (self._held or self._unsettled) and time.monotonic() < end:
             self._guarded_turn()
             if self._held:
-                self._sleep(min(0.5, max(0.01, end - time.monotonic())))
+                self._alarm.sleep(min(0.5, max(0.01, end - time.monotonic())))
         if self._held:
             logger.warning("stopped with %d handlers still running; their leases run out", len(self._held))

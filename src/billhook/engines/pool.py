@@ -39,7 +39,10 @@ class _Slot:
 
 
 class Pool:
-    """`threads` daemon threads. Python cannot stop a thread: one past its time is left to itself and replaced."""
+    """`threads` daemon threads.
+
+    Python cannot stop a thread: one that is past its time is left to itself and replaced.
+    """
 
     def __init__(self, cycle: Cycle, threads: int, notify: Callable[[], None]) -> None:
         """`notify` is called from any thread whenever a report is ready."""

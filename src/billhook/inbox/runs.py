@@ -1,4 +1,4 @@
-"""The life of runs inside one transaction: plan, claim, renew, settle. Every UPDATE names the state before."""
+"""The life of runs in a transaction: plan, claim, renew, settle. Each UPDATE names the state before."""
 
 from __future__ import annotations
 

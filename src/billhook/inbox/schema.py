@@ -1,4 +1,4 @@
-"""The inbox's tables. `delivery` is what came, `run` is one handler's duty to it, `failure` is its history."""
+"""The inbox's tables. `delivery` is what came, `run` a handler's duty to it, `failure` its history."""
 
 from __future__ import annotations
 
