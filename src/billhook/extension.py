@@ -57,9 +57,9 @@ class Billhook:
         settings = Settings.from_mapping(app.config)
         sources = self._all_sources(settings)
         assembly: Assembly | None = app.extensions.get("billhook")
+        _check_names([*(assembly.handler_groups if assembly else ()), *self._handlers])
         if assembly is None:
             assembly = Assembly(app, settings, self._clock)
-        _check_names([*assembly.handler_groups, *self._handlers])
         assembly.connect(self._handlers)
         blueprint = make_blueprint(
             f"billhook_{len(assembly.mounts) + 1}" if assembly.mounts else "billhook",

@@ -65,7 +65,7 @@ def _number(minimum: float, maximum: float) -> Callable[[str, Any], float]:
     def parse(key: str, value: Any) -> float:
         try:
             number = math.nan if isinstance(value, bool) else float(value)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not minimum <= number <= maximum:
             raise ConfigError(f"{key} is {value!r}: it must be a number from {minimum:g} to {maximum:g}")

@@ -69,5 +69,5 @@ def emit(signal: Signal, sender: object, **facts: Any) -> None:
     for receiver in signal.receivers_for(sender):
         try:
             receiver(sender, **facts)
-        except Exception:
+        except (Exception, SystemExit, GeneratorExit):
             logger.exception("an observer of a lifecycle signal raised")

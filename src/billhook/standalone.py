@@ -16,7 +16,7 @@ from types import ModuleType
 from flask import Flask, Response
 
 from billhook.dispatch import Handlers
-from billhook.errors import ConfigError, InboxUnavailable
+from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
 from billhook.extension import Billhook, assembly_of
 from billhook.settings import Settings, from_environ
 
@@ -41,7 +41,7 @@ def create_app() -> Flask:
 def _ready(app: Flask) -> Response:
     try:
         assembly_of(app).inbox.check_writable()
-    except InboxUnavailable:
+    except (InboxUnavailable, SchemaMismatch):
         return Response('{"status": "unavailable"}', 503, content_type="application/json")
     return Response('{"status": "ready"}', content_type="application/json")
 

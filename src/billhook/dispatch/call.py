@@ -34,7 +34,7 @@ class Failed:
         try:
             text = f"{name}: {exception}"
             trace = "".join(traceback.format_exception(exception))
-        except Exception:  # noqa: BLE001 - a user's __str__ may raise anything
+        except BaseException:  # noqa: BLE001 - a user's __str__ may raise anything
             text = trace = name
         return cls(exception, _storable(text[:ERROR_LIMIT]), _storable(trace[-TRACEBACK_LIMIT:]))
 

@@ -53,6 +53,8 @@ def default_name(function: Callable[..., Any]) -> str:
 
 def _takes_delivery(function: Callable[..., Any], name: str) -> bool:
     """True for (event, delivery), False for (event); anything else raises HandlerSignature."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise HandlerSignature(name, "of a generator, which does nothing when called")
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -84,7 +84,9 @@ class Handlers:
     ) -> Callable[[F], F]:
         if isinstance(aliases, str):
             raise ConfigError(f"aliases is the text {aliases!r}: give a tuple, aliases=({aliases!r},)")
-        if timeout_seconds is not None and not 0 < timeout_seconds <= 86_400:
+        if timeout_seconds is not None and not (
+            isinstance(timeout_seconds, int | float) and 0 < timeout_seconds <= 86_400
+        ):
             raise ConfigError(f"timeout_seconds is {timeout_seconds!r}: it must be above 0 and at most 86400")
         schedule = None if retry is None else RetrySchedule.of(retry)
 

@@ -35,15 +35,16 @@ class Subscribers:
 
     def of(self, event_type: str) -> dict[str, Subscriber]:
         """By name, those of an event type (or of `unknown_event`). Raises DuplicateHandlerName."""
-        model = EVENT_TYPES.get(event_type)
-        signal = event_signal(model.signal_name if model else UnknownEvent.signal_name)
         found: dict[str, Subscriber] = {}
-        for receiver in signal.receivers_for(self._sender):
-            subscriber = Subscriber(receiver)
+        for subscriber in self._all(event_type):
             if subscriber.name in found:
                 raise DuplicateHandlerName(subscriber.name)
             found[subscriber.name] = subscriber
         return found
+
+    def names(self, event_type: str) -> tuple[str, ...]:
+        """The names to plan runs for; one that two subscribers came to share fails when it is called."""
+        return tuple(dict.fromkeys(subscriber.name for subscriber in self._all(event_type)))
 
     def find(self, event_type: str, handler: str) -> Subscriber | None:
         """The subscriber that a stored run belongs to, by its name or one of its aliases."""
@@ -51,6 +52,11 @@ class Subscribers:
         if handler in found:
             return found[handler]
         return next((one for one in found.values() if handler in one.aliases), None)
+
+    def _all(self, event_type: str) -> list[Subscriber]:
+        model = EVENT_TYPES.get(event_type)
+        signal = event_signal(model.signal_name if model else UnknownEvent.signal_name)
+        return [Subscriber(receiver) for receiver in signal.receivers_for(self._sender)]
 
     def check(self) -> None:
         """At start: raise DuplicateHandlerName if any event type has two subscribers of one name."""

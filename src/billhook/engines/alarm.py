@@ -37,9 +37,14 @@ class Alarm:
         if seconds <= 0 or self._rung:
             return
         bell = self._inbox.bell
-        ready = select.select([self._read, bell.listen()], [], [], seconds)[0]
+        poll = select.poll()  # select() refuses descriptors from 1,024 on
+        poll.register(self._read, select.POLLIN)
+        with suppress(OSError):  # no bell is to be had: the slow look finds the rows
+            poll.register(bell.listen(), select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
         if self._read in ready:
             with suppress(BlockingIOError):
                 os.read(self._read, 65_536)
-        if len(ready) > (self._read in ready):
-            bell.wait(0)
+        if ready - {self._read}:
+            with suppress(OSError):
+                bell.wait(0)

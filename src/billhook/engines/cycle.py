@@ -15,7 +15,7 @@ from datetime import timedelta
 from billhook import signals
 from billhook.clock import Clock
 from billhook.dispatch import Decision, Delivery, Failed, RetrySchedule, Subscriber, Subscribers, call, decide
-from billhook.errors import PayloadError
+from billhook.errors import DuplicateHandlerName, PayloadError
 from billhook.events import Event, UnknownEvent, parse_event
 from billhook.inbox import Claim, Outcome, Plan, RunState, Stored
 
@@ -67,47 +67,57 @@ class Cycle:
         for stored in received:
             try:
                 event = parse_event(stored.event_type, stored.body)
-            except PayloadError as error:
-                reason = json.dumps({"error": str(error), "details": error.details})
+            except Exception as error:
+                details = error.details if isinstance(error, PayloadError) else []
+                if not isinstance(error, PayloadError):  # a user's own event model; it must not stop the rest
+                    logger.exception("the model of %s failed", stored.event_type)
+                reason = json.dumps({"error": str(error), "details": details})
                 planned.append(Planned(Plan(stored.delivery_id, error=reason), stored, None))
             else:
-                names = tuple(self._subscribers.of(stored.event_type))
+                names = self._subscribers.names(stored.event_type)
                 planned.append(Planned(Plan(stored.delivery_id, names), stored, event))
         return planned
 
     def attempt(self, claim: Claim, event: Event | UnknownEvent | None = None) -> Report:
         """Call the handler of a claimed run, whatever comes of it."""
         delivery = _delivery(claim)
-        subscriber = self._subscribers.find(claim.delivery.event_type, claim.handler)
+        subscriber = self._subscriber(claim)
         schedule = (subscriber.retry if subscriber else None) or self._schedule
         failed: Failed | None
         if claim.attempt > schedule.attempts:
             # Every attempt so far took its worker along: calling again would take this one too.
             failed = Failed.by(RuntimeError(f"no attempt of {schedule.attempts} came back; not called again"))
         elif subscriber is None:
-            failed = Failed.by(LookupError(f"no handler named {claim.handler!r} is registered here"))
+            failed = Failed.by(LookupError(f"not exactly one handler named {claim.handler!r} is registered here"))
         else:
             failed = self._call(subscriber, delivery, event)
         return self._report(claim, delivery, failed, schedule)
 
     def overdue(self, claim: Claim, seconds: float) -> Report:
         """The report of an attempt that is still running after its time: given up, and failed."""
-        subscriber = self._subscribers.find(claim.delivery.event_type, claim.handler)
+        subscriber = self._subscriber(claim)
         schedule = (subscriber.retry if subscriber else None) or self._schedule
         failed = Failed.by(TimeoutError(f"the handler did not return within {seconds:g} s"))
         return self._report(claim, _delivery(claim), failed, schedule)
 
     def timeout_seconds(self, claim: Claim) -> float | None:
         """How long the claimed handler may run."""
-        subscriber = self._subscribers.find(claim.delivery.event_type, claim.handler)
+        subscriber = self._subscriber(claim)
         return subscriber.timeout_seconds if subscriber else None
+
+    def _subscriber(self, claim: Claim) -> Subscriber | None:
+        try:
+            return self._subscribers.find(claim.delivery.event_type, claim.handler)
+        except DuplicateHandlerName as error:  # connected after the start, where it would have been refused
+            logger.error("%s", error)  # noqa: TRY400 - says it all
+            return None
 
     def _call(
         self, subscriber: Subscriber, delivery: Delivery, event: Event | UnknownEvent | None
     ) -> Failed | None:
         try:
-            event = event or parse_event(delivery.event_type, delivery.body)
-        except PayloadError as error:  # readable when it was planned: the models changed since
+            event = parse_event(delivery.event_type, delivery.body) if event is None else event
+        except Exception as error:  # noqa: BLE001 - readable when it was planned: the models changed since
             return Failed.by(error)
         return call(subscriber, self._sender, self._context, event, delivery)
 

@@ -85,7 +85,7 @@ class Loop:
             pause = self._turn()
         except Exception as error:
             self._failures += 1
-            pause = min(5.0, 0.1 * 2**self._failures)
+            pause = min(5.0, 0.1 * 2 ** min(self._failures, 6))
             if isinstance(error, BillhookError):
                 logger.error("no turn, next try in %.1f s: %s", pause, error)  # noqa: TRY400 - says it all
             else:

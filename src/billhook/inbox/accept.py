@@ -1,40 +1,52 @@
-"""Storing what came: one transaction for a batch of deliveries, each row kept once per (source, key)."""
+"""Storing what came: a batch of deliveries in one transaction, each kept once per (source, key)."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Protocol
 
 from sqlalchemy import Connection, select, tuple_
 
 from billhook.inbox.records import Incoming, Receipt, Verdict
 from billhook.inbox.schema import delivery
 
-__all__ = ["InsertNew", "accept"]
+__all__ = ["Database", "accept"]
 
 Identity = tuple[str, str]
 
-InsertNew = Callable[[Connection, Sequence[Incoming]], Sequence[int]]
-"""Insert rows in one statement, passing over those whose (source, key) is stored, whoever stored it.
 
-Returns the ids of the rows that are new, ascending, which is the order in which they were given.
-"""
+class Database(Protocol):
+    """What is asked of a database here."""
+
+    def insert_new(self, rows: Sequence[Incoming]) -> Sequence[int]:
+        """Commit rows, passing over those whose (source, key) is stored, whoever stored it.
+
+        Returns the ids of the rows that are new, ascending, which is the order in which they were given.
+        """
+        ...
+
+    def read(self) -> AbstractContextManager[Connection]:
+        """A snapshot of what is committed."""
+        ...
 
 
-def accept(connection: Connection, batch: Sequence[Incoming], insert_new: InsertNew) -> list[Receipt]:
-    """Insert what is new and say for each delivery what became of it, in the batch's order.
+def accept(database: Database, batch: Sequence[Incoming]) -> list[Receipt]:
+    """Commit what is new and say for each delivery what became of it, in the batch's order.
 
     The unique key decides, inside the database: two processes with the same delivery both get here.
     """
     first: dict[Identity, Incoming] = {}
     for incoming in batch:
         first.setdefault((incoming.source, incoming.key), incoming)
-    ids = insert_new(connection, list(first.values()))
+    ids = database.insert_new(list(first.values()))
     if len(ids) == len(batch):  # all new: nothing to look up
         return [
             Receipt(Verdict.ACCEPTED, delivery_id, incoming.event_type)
             for delivery_id, incoming in zip(ids, batch, strict=True)
         ]
-    stored = _stored(connection, list(first))
+    with database.read() as connection:
+        stored = _stored(connection, list(first))
     new = set(ids)
     receipts = []
     for incoming in batch:

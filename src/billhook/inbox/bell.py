@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import select
 import stat
+import threading
 from contextlib import suppress
 from pathlib import Path
 
@@ -22,23 +23,28 @@ class Bell:
         self._path = path
         self._ringing: int | None = None
         self._listening: int | None = None
+        # A descriptor closed under another thread's write may by then be somebody's socket.
+        self._lock = threading.Lock()
 
     def ring(self) -> None:
         """Wake whoever waits; costs one system call, or two when nobody ever listened."""
-        try:
-            if self._ringing is None:
-                self._ringing = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
-            os.write(self._ringing, b"!")
-        except BlockingIOError:
-            pass  # full of rings already
-        except OSError:
-            # No pipe, or no reader any more (ENXIO, EPIPE): the slow look finds the row.
-            self._hang_up()
+        with self._lock:
+            try:
+                if self._ringing is None:
+                    self._ringing = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
+                os.write(self._ringing, b"!")
+            except BlockingIOError:
+                pass  # full of rings already
+            except OSError:
+                # No pipe, or no reader any more (ENXIO, EPIPE): the slow look finds the row.
+                self._hang_up()
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until the bell rings or the time is over; True if it rang."""
         descriptor = self.listen()
-        ready = select.select([descriptor], [], [], max(0.0, timeout_seconds))[0]
+        poll = select.poll()
+        poll.register(descriptor, select.POLLIN)
+        ready = poll.poll(max(0.0, timeout_seconds) * 1000)
         if ready:
             with suppress(BlockingIOError):  # another worker took the byte; we are awake all the same
                 os.read(descriptor, 65_536)
@@ -59,7 +65,8 @@ class Bell:
 
     def close(self) -> None:
         """Close both ends in this process; the pipe stays for the others."""
-        self._hang_up()
+        with self._lock:
+            self._hang_up()
         if self._listening is not None:
             os.close(self._listening)
             self._listening = None

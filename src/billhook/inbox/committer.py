@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import pairwise
 from queue import Empty, SimpleQueue
 
 from billhook.errors import DeadlinePassed, Draining, InboxUnavailable
@@ -23,30 +24,54 @@ logger = logging.getLogger("billhook.inbox")
 
 BATCH_LIMIT = 256
 """Rows in one transaction at most: some milliseconds of work."""
+GATHER_SECONDS = 0.003
+"""Under load, how long a batch may wait to become as large as the one before it."""
+LOAD_ROWS = 4
+"""A batch of so many is load: below it nobody ever waits for company."""
+LOOK_SECONDS = 0.05
+"""How often a waiter looks for itself whether it was committed, in case nobody tells it."""
 
 
 class _Entry:
-    """One request's place in the queue. `done` is a lock held until the committer releases it."""
+    """One request's place in the queue. `done` is a lock held until somebody releases it."""
 
-    __slots__ = ("abandoned", "done", "error", "incoming", "receipt")
+    __slots__ = ("abandoned", "done", "error", "incoming", "next", "receipt")
 
     def __init__(self, incoming: Incoming) -> None:
         self.incoming = incoming
         self.receipt: Receipt | None = None
         self.error: InboxUnavailable | None = None
+        self.next: _Entry | None = None
         self.abandoned = False
         self.done = threading.Lock()
         self.done.acquire()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Until it is committed or failed, or the time is over; True for the former."""
+        end = time.monotonic() + timeout_seconds
+        while not self.done.acquire(timeout=max(0.0, min(LOOK_SECONDS, end - time.monotonic()))):
+            if self.receipt is not None or self.error is not None:
+                return True
+            if time.monotonic() >= end:
+                return False
+        return True
 
 
 class Committer:
     """Commits what `put` brings, in batches, through `commit`; started at first use in each process."""
 
     def __init__(
-        self, commit: Callable[[Callable[[], Sequence[Incoming]]], Sequence[Receipt]], deadline_seconds: float
+        self,
+        commit: Callable[[Callable[[], Sequence[Incoming]]], Sequence[Receipt]],
+        tidy: Callable[[], None],
+        deadline_seconds: float,
     ) -> None:
-        """`commit` calls what it is given once it has the write lock: that is the batch."""
+        """`commit` calls what it is given when it is about to write: that is the batch.
+
+        `tidy` is called between batches, when everybody in the last one has been told.
+        """
         self._commit = commit
+        self._tidy = tidy
         self._deadline_seconds = deadline_seconds
         self._start_over()
 
@@ -57,6 +82,7 @@ class Committer:
         self._thread: threading.Thread | None = None
         self._closed = False
         self._busy_since: float | None = None
+        self._last_size = 0
 
     def put(self, incoming: Incoming, timeout_seconds: float) -> Receipt:
         """Return once the row is committed. Raises InboxUnavailable and its kinds; then send again."""
@@ -70,9 +96,14 @@ class Committer:
             raise DeadlinePassed("the inbox does not answer")
         entry = _Entry(incoming)
         self._queue.put(entry)
-        if not entry.done.acquire(timeout=max(0.0, timeout_seconds)):
-            entry.abandoned = True
-            raise DeadlinePassed(f"no commit within {timeout_seconds:.1f} s")
+        try:
+            if not entry.wait(timeout_seconds):
+                entry.abandoned = True
+                raise DeadlinePassed(f"no commit within {timeout_seconds:.1f} s")
+        finally:
+            # Waking one another, one by one, keeps a batch of threads from fighting for the interpreter.
+            if entry.next is not None:
+                entry.next.done.release()
         if entry.receipt is None:
             raise entry.error or InboxUnavailable("the commit gave no receipt")
         return entry.receipt
@@ -98,14 +129,17 @@ class Committer:
         while (first := self._queue.get()) is not None:
             self._busy_since = time.monotonic()
             self._commit_with(first)
+            self._tidy()
             self._busy_since = None
 
     def _commit_with(self, first: _Entry) -> None:
-        """One batch: `first`, and whoever waits when the transaction has the write lock, not before."""
+        """One batch: `first`, and whoever waits when the transaction is about to begin."""
         batch = [first]
 
         def take() -> list[Incoming]:
+            self._gather()
             batch.extend(self._waiting(BATCH_LIMIT - 1))
+            self._last_size = len(batch)
             return [entry.incoming for entry in batch]
 
         error: InboxUnavailable | None = None
@@ -123,7 +157,18 @@ class Committer:
                 entry.receipt = receipts[number]
             else:
                 entry.error = error
-            entry.done.release()
+        # Only when everybody's answer is there may anybody be woken, by us or by one another.
+        for entry, following in pairwise(batch):
+            entry.next = following
+        first.done.release()
+
+    def _gather(self) -> None:
+        """Under load, let those come back who were answered last: a commit costs much, a row little."""
+        end = time.monotonic() + GATHER_SECONDS
+        while self._last_size >= LOAD_ROWS and self._queue.qsize() + 1 < self._last_size:
+            if time.monotonic() >= end:
+                return
+            time.sleep(0.0005)
 
     def _waiting(self, limit: int) -> Iterator[_Entry]:
         """Those in the queue who have not given up; the end mark stays there."""

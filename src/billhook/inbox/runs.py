@@ -1,4 +1,4 @@
-"""The life of runs in a transaction: plan, claim, renew, settle. Each UPDATE names the state before."""
+"""The life of runs in a transaction: plan, claim, renew, release. Each UPDATE names the state before."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 
-from sqlalchemy import ColumnElement, Connection, and_, case, exists, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, and_, insert, select, tuple_, update
 
-from billhook.inbox.records import Claim, Outcome, Plan, Stored
+from billhook.inbox.records import Claim, Plan, Stored
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = ["claim", "next_due_at", "plan", "received", "release", "renew", "settle"]
+__all__ = ["UNFINISHED", "claim", "holds", "next_due_at", "plan", "received", "release", "renew"]
 
 _STORED = (
     delivery.c.id,
@@ -24,7 +24,7 @@ _STORED = (
     delivery.c.signed_at,
     delivery.c.received_at,
 )
-_UNFINISHED = run.c.state.in_((RunState.DUE.value, RunState.RUNNING.value))
+UNFINISHED = run.c.state.in_((RunState.DUE.value, RunState.RUNNING.value))
 
 
 def received(connection: Connection, limit: int, only: int | None = None) -> list[Stored]:
@@ -96,7 +96,7 @@ def claim(
     due = (
         select(run.c.id, run.c.token, run.c.handler, run.c.attempts, run.c.state, *_STORED)
         .join(delivery, delivery.c.id == run.c.delivery_id)
-        .where(_UNFINISHED, run.c.due_at <= now)
+        .where(UNFINISHED, run.c.due_at <= now)
         .order_by(run.c.due_at, run.c.id)
         .limit(limit)
         .with_for_update(of=run, skip_locked=True)
@@ -137,7 +137,7 @@ def renew(
     if not held:
         return set()
     rows = connection.execute(
-        update(run).where(_holds(held)).values(due_at=leased_until).returning(run.c.id, run.c.token)
+        update(run).where(holds(held)).values(due_at=leased_until).returning(run.c.id, run.c.token)
     )
     return {(run_id, token) for run_id, token in rows}
 
@@ -148,86 +148,18 @@ def release(connection: Connection, held: Sequence[tuple[int, int]], now: dateti
         check(RunState.RUNNING, RunState.DUE)
         connection.execute(
             update(run)
-            .where(_holds(held))
+            .where(holds(held))
             .values(state=RunState.DUE.value, due_at=now, attempts=run.c.attempts - 1, lease_owner=None)
         )
-
-
-def settle(connection: Connection, outcomes: Sequence[Outcome]) -> set[int]:
-    """Write how runs ended, and what that makes of their deliveries; returns the run ids settled.
-
-    An outcome whose token is no longer the run's own changes nothing: somebody else holds the lease.
-    """
-    if not outcomes:
-        return set()
-    settled: set[int] = set()
-    succeeded = [outcome for outcome in outcomes if outcome.state is RunState.SUCCEEDED]
-    if succeeded:
-        settled.update(_finish(connection, succeeded, succeeded[-1]))
-    for outcome in outcomes:
-        check(RunState.RUNNING, outcome.state)
-        if outcome.state is not RunState.SUCCEEDED:
-            settled.update(_finish(connection, [outcome], outcome))
-    failures = [
-        {
-            "run_id": outcome.run_id,
-            "attempt": outcome.attempt,
-            "failed_at": outcome.at,
-            "error": outcome.error,
-            "traceback": outcome.traceback,
-        }
-        for outcome in outcomes
-        if outcome.run_id in settled and outcome.state in (RunState.DUE, RunState.DEAD)
-    ]
-    if failures:
-        connection.execute(insert(failure), failures)
-    _conclude(
-        connection,
-        {o.delivery_id for o in outcomes if o.run_id in settled and o.state is not RunState.DUE},
-    )
-    return settled
-
-
-def _finish(connection: Connection, outcomes: list[Outcome], like: Outcome) -> Iterable[int]:
-    """Settle runs that all ended `like` one of them, where the token still holds."""
-    values: dict[str, object] = {"state": like.state.value, "last_error": like.error, "lease_owner": None}
-    if like.state is RunState.DUE:
-        values["due_at"] = like.due_at
-    else:
-        values["finished_at"] = like.at
-    held = [(outcome.run_id, outcome.token) for outcome in outcomes]
-    return connection.execute(update(run).where(_holds(held)).values(values).returning(run.c.id)).scalars()
-
-
-def _holds(held: Sequence[tuple[int, int]]) -> ColumnElement[bool]:
-    return and_(tuple_(run.c.id, run.c.token).in_(held), run.c.state == RunState.RUNNING.value)
-
-
-def _conclude(connection: Connection, delivery_ids: set[int]) -> None:
-    """A delivery whose last run finished is done, or dead if any of them is."""
-    if not delivery_ids:
-        return
-    own = run.c.delivery_id == delivery.c.id
-    check(DeliveryState.PLANNED, DeliveryState.DONE)
-    check(DeliveryState.PLANNED, DeliveryState.DEAD)
-    connection.execute(
-        update(delivery)
-        .where(
-            delivery.c.id.in_(delivery_ids),
-            delivery.c.state == DeliveryState.PLANNED.value,
-            ~exists().where(own, _UNFINISHED),
-        )
-        .values(
-            state=case(
-                (exists().where(own, run.c.state == RunState.DEAD.value), DeliveryState.DEAD.value),
-                else_=DeliveryState.DONE.value,
-            )
-        )
-    )
 
 
 def next_due_at(connection: Connection) -> datetime | None:
     """When the next run may be claimed; None when none is unfinished."""
     return connection.execute(
-        select(run.c.due_at).where(_UNFINISHED).order_by(run.c.due_at).limit(1)
+        select(run.c.due_at).where(UNFINISHED).order_by(run.c.due_at).limit(1)
     ).scalar_one_or_none()
+
+
+def holds(held: Sequence[tuple[int, int]]) -> ColumnElement[bool]:
+    """Those of the (run id, token) pairs whose lease still holds."""
+    return and_(tuple_(run.c.id, run.c.token).in_(held), run.c.state == RunState.RUNNING.value)

@@ -1,45 +1,43 @@
-"""The SQLite file behind an inbox: one writer at a time, every commit on the disk before it counts.
+"""The SQLite file behind an inbox: every commit is on the disk before it counts.
 
-What is special about SQLite lives here and only here: pragmas, the turn that processes take to write,
-the check that the file is still the file, and the bell that wakes a worker in another process.
+What is special about SQLite lives here and only here: pragmas, who may write when, checkpoints, and the
+check that the file is still the file.
 """
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import threading
-import urllib.parse
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
-from billhook.errors import ConfigError, InboxUnavailable
+from billhook.errors import InboxUnavailable
 from billhook.inbox.bell import Bell
 from billhook.inbox.records import Incoming
+from billhook.inbox.sqlite_driver import begin, connect, insertion
+from billhook.inbox.sqlite_file import SqliteFile
+from billhook.inbox.writelock import WriteLock
 
 __all__ = ["SqliteDatabase"]
 
+CHECKPOINT_COMMITS = 64
+"""Commits of one process between two checkpoints: about the thousand pages that SQLite itself waits for."""
+
 
 class SqliteDatabase:
-    """Connections to one SQLite file, built anew in every process.
-
-    Writers of all processes take turns on a lock beside the file: the kernel wakes the next one at
-    once, where SQLite's own busy handler would sleep and try again. The turn also keeps checkpoints
-    one at a time, which SQLite before 3.51.3 needs to be safe from the WAL-reset bug.
-    """
-
-    dialect = "sqlite"
+    """Connections to one SQLite file, built anew in every process."""
 
     def __init__(self, path: str, busy_seconds: float, verify: Callable[[Connection], None]) -> None:
         """`verify` is called with every new connection's first transaction and raises to refuse it."""
-        self.path = Path(path).absolute()
+        self.file = SqliteFile(Path(path).absolute())
+        self.path = self.file.path
         self._busy_seconds = busy_seconds
         self._verify = verify
         self._forked: list[object] = []
@@ -50,19 +48,16 @@ class SqliteDatabase:
         self._mutex = threading.RLock()
         self._engine: Engine | None = None
         self._writer: Connection | None = None
-        self._identity: tuple[int, int] | None = None
-        self._turn: int | None = None
-        self.bell = Bell(self._beside("-wake"))
-
-    def _beside(self, suffix: str) -> Path:
-        return self.path.with_name(self.path.name + suffix)
+        self._inserter: sqlite3.Connection | None = None
+        self._commits = 0
+        self._lock = WriteLock(self.file.beside("-lock"))
+        self.bell = Bell(self.file.beside("-wake"))
 
     def _own(self) -> None:
         """After a fork, leave the parent's connections alone: closing them here would drop its locks."""
         if self._pid != os.getpid():
-            self._forked.append((self._engine, self._writer))
-            if self._turn is not None:
-                os.close(self._turn)
+            self._forked.append((self._engine, self._writer, self._inserter))
+            self._lock.close()
             self._start_over()
 
     @contextmanager
@@ -72,12 +67,46 @@ class SqliteDatabase:
         Raises InboxUnavailable when the storage fails, and has then rolled back.
         """
         self._own()
-        with self._mutex, self._turn_taken(), self._storage_errors():
+        with self._mutex, self._lock.held(), self._storage_errors():
             self._same_file()
             if self._writer is None:
                 self._writer = self._open().connect()
             with self._writer.begin():
                 yield self._writer
+            self._commits += 1
+
+    def insert_new(self, rows: Sequence[Incoming]) -> Sequence[int]:
+        """Commit the deliveries that are new; see billhook.inbox.accept.Database.
+
+        One statement, one step: between those of a longer transaction the interpreter's lock would have
+        to be won from the request threads, with the file locked all the while. Tried first without
+        waiting; when somebody else writes, in turn.
+        """
+        statement, values = insertion(rows)
+        self._own()
+        with self._mutex, self._storage_errors():
+            self._same_file()
+            if self._inserter is None:
+                self._open()
+                self._inserter = connect(self.path, busy_seconds=0)
+            cursor = self._insert(self._inserter, statement, values)
+            self._commits += 1
+        # The lock was ours for the statement: the new rows' ids follow one another and end with the last.
+        last, count = cursor.lastrowid or 0, cursor.rowcount
+        return range(last - count + 1, last + 1)
+
+    def _insert(self, connection: sqlite3.Connection, statement: str, values: list[object]) -> sqlite3.Cursor:
+        try:
+            return connection.execute(statement, values)
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+                raise
+        with self._lock.held():
+            connection.execute(f"PRAGMA busy_timeout={int(self._busy_seconds * 1000)}")
+            try:
+                return connection.execute(statement, values)
+            finally:
+                connection.execute("PRAGMA busy_timeout=0")
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -95,7 +124,7 @@ class SqliteDatabase:
     def write_unverified(self) -> Iterator[Connection]:
         """A write transaction on a schema of any age, for the migrations."""
         self._own()
-        with self._mutex, self._turn_taken(), self._storage_errors():
+        with self._mutex, self._lock.held(), self._storage_errors():
             engine = self._new_engine()
             try:
                 with engine.begin() as connection:
@@ -103,61 +132,35 @@ class SqliteDatabase:
             finally:
                 engine.dispose()
 
+    def checkpoint_if_due(self) -> None:
+        """Move the log into the file now and then, while nobody can write.
+
+        SQLite before 3.51.3 may corrupt the file when a checkpoint meets another's commit (its WAL-reset
+        bug), so the automatic checkpoints are off, and this one runs under the write lock.
+        """
+        if self._commits < CHECKPOINT_COMMITS:
+            return
+        with suppress(InboxUnavailable), self.write():
+            self._commits = 0
+            if self._inserter is None:
+                self._inserter = connect(self.path, busy_seconds=0)
+            self._inserter.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
     def close(self) -> None:
         """Close every connection of this process; the next use opens them again. Call before a fork."""
         self._own()
         with self._mutex:
             self._forget()
-            if self._turn is not None:
-                os.close(self._turn)
-                self._turn = None
+            self._lock.close()
             self.bell.close()
-
-    def create(self) -> None:
-        """Make the file, readable by its owner only, and the folder it is in, where they are missing."""
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-        except OSError as error:
-            raise ConfigError(f"the inbox {self.path} cannot be opened: {error.strerror}") from None
-
-    @staticmethod
-    def insert_new(connection: Connection, rows: Sequence[Incoming]) -> Sequence[int]:
-        """Insert deliveries that are new; see billhook.inbox.accept.InsertNew.
-
-        One statement and one step of it, by hand: the driver gives up the interpreter's lock at every
-        row that comes back, and must win it again from the request threads while the file is locked.
-        """
-        values: list[object] = []
-        for row in rows:
-            values += (row.source, row.key, row.event_type, row.body, row.headers)
-            values += (_moment(row.signed_at), _moment(row.received_at))
-        result = connection.exec_driver_sql(
-            _INSERT_NEW + ",".join([_INSERT_ROW] * len(rows)) + _UNLESS_STORED, tuple(values)
-        )
-        # We hold the write lock, so the new rows' ids follow one another and end with the last.
-        return range(result.lastrowid - result.rowcount + 1, result.lastrowid + 1)
-
-    @contextmanager
-    def _turn_taken(self) -> Iterator[None]:
-        try:
-            if self._turn is None:
-                self._turn = os.open(self._beside("-lock"), os.O_RDWR | os.O_CREAT, 0o600)
-            fcntl.flock(self._turn, fcntl.LOCK_EX)
-        except OSError as error:
-            raise InboxUnavailable(f"the lock of {self.path} failed: {error.strerror}") from None
-        try:
-            yield
-        finally:
-            fcntl.flock(self._turn, fcntl.LOCK_UN)
 
     @contextmanager
     def _storage_errors(self) -> Iterator[None]:
         try:
             yield
         except (DBAPIError, sqlite3.Error) as error:
-            # Whatever SQLite says, the next use starts from fresh connections: a full disk, a lost
-            # file and a corrupt page are all mended outside this process, and none needs a restart.
+            # The next use starts afresh: a full disk, a lost file and a corrupt page are mended outside
+            # this process, and none of them needs it to restart.
             with self._mutex:
                 self._forget()
             cause = error.orig if isinstance(error, DBAPIError) else error
@@ -166,20 +169,18 @@ class SqliteDatabase:
             raise InboxUnavailable(f"the inbox {self.path} failed: {error.strerror}") from None
 
     def _same_file(self) -> None:
-        """Let go of a file that was moved or replaced: SQLite would go on writing into the old one."""
-        status = os.stat(self.path)  # noqa: PTH116 - half the cost of Path.stat, paid by every commit
-        identity = (status.st_dev, status.st_ino)
-        if identity != self._identity:
+        if self.file.changed():
             with self._mutex:
                 self._forget()
-                self._identity = identity
 
     def _forget(self) -> None:
         with suppress(DBAPIError, sqlite3.Error):
+            if self._inserter is not None:
+                self._inserter.close()
             if self._writer is not None:
                 self._writer.invalidate()
                 self._writer.close()
-        self._writer = None
+        self._writer = self._inserter = None
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
@@ -194,44 +195,8 @@ class SqliteDatabase:
             return self._engine
 
     def _new_engine(self) -> Engine:
-        engine = create_engine("sqlite+pysqlite://", creator=self._connect, poolclass=QueuePool, pool_size=4)
-        event.listen(engine, "begin", _begin)
+        engine = create_engine(
+            "sqlite+pysqlite://", creator=partial(connect, self.path, self._busy_seconds), poolclass=QueuePool
+        )
+        event.listen(engine, "begin", begin)
         return engine
-
-    def _connect(self) -> sqlite3.Connection:
-        # mode=rw: a missing file is an error, never a new and empty inbox.
-        connection = sqlite3.connect(
-            f"file:{urllib.parse.quote(str(self.path))}?mode=rw",
-            uri=True,
-            timeout=self._busy_seconds,
-            isolation_level=None,
-            check_same_thread=False,
-        )
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute("PRAGMA synchronous=FULL")
-        connection.execute("PRAGMA foreign_keys=ON")
-        facts = tuple(
-            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
-        )
-        if facts != ("wal", 2):
-            connection.close()
-            raise sqlite3.OperationalError(f"journal_mode, synchronous are {facts}, need ('wal', 2)")
-        return connection
-
-
-_INSERT_NEW = (
-    "INSERT INTO delivery (source, key, event_type, body, headers, signed_at, received_at, state) VALUES "
-)
-_INSERT_ROW = "(?, ?, ?, ?, ?, ?, ?, 'received')"
-_UNLESS_STORED = " ON CONFLICT (source, key) DO NOTHING"
-
-
-def _moment(moment: datetime | None) -> str | None:
-    """A datetime as SQLAlchemy writes it to SQLite."""
-    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
-
-
-def _begin(connection: Connection) -> None:
-    # A deferred transaction that reads and then writes fails at once, whatever the busy timeout.
-    reading = connection.get_execution_options().get("billhook_read")
-    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")

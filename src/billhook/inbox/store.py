@@ -18,6 +18,7 @@ from billhook.inbox.bell import Bell
 from billhook.inbox.committer import Committer
 from billhook.inbox.records import Claim, Incoming, Outcome, Plan, Receipt, Stored
 from billhook.inbox.schema import delivery, run
+from billhook.inbox.settling import settle
 from billhook.inbox.sqlite import SqliteDatabase
 
 __all__ = ["Inbox", "Turn"]
@@ -32,7 +33,7 @@ class Turn:
 
     def settle(self, outcomes: Sequence[Outcome]) -> set[int]:
         """Write how runs ended; returns the run ids whose lease still held."""
-        return runs.settle(self._connection, outcomes)
+        return settle(self._connection, outcomes)
 
     def plan(self, plans: Sequence[Plan], now: datetime) -> list[int]:
         """Make runs of received deliveries; returns the delivery ids that were still unplanned."""
@@ -71,7 +72,7 @@ class Inbox:
         self._backlog_limit = backlog_limit
         # A foreign lock is waited for, but not so long that the answer would miss its deadline.
         self.database = SqliteDatabase(_sqlite_path(url), deadline_seconds * 0.6, migrate.verify)
-        self._committer = Committer(self._commit, deadline_seconds)
+        self._committer = Committer(self._commit, self.database.checkpoint_if_due, deadline_seconds)
 
     @property
     def bell(self) -> Bell:
@@ -83,7 +84,7 @@ class Inbox:
 
         Leaves no connection open, so that a fork may follow. Raises SchemaMismatch, InboxUnavailable.
         """
-        self.database.create()
+        self.database.file.create()
         self.upgrade()
         self.database.close()
 
@@ -103,11 +104,12 @@ class Inbox:
         )
 
     def _commit(self, take: Callable[[], Sequence[Incoming]]) -> list[Receipt]:
-        with self.database.write() as connection:
-            limit = self._backlog_limit
-            if limit is not None and _waiting(connection, limit) >= limit:
-                raise BacklogFull(f"{limit} deliveries wait already")
-            return accept(connection, take(), self.database.insert_new)
+        limit = self._backlog_limit
+        if limit is not None:
+            with self.database.read() as connection:
+                if _waiting(connection, limit) >= limit:
+                    raise BacklogFull(f"{limit} deliveries wait already")
+        return accept(self.database, take())
 
     def received(self, limit: int, only: int | None = None) -> list[Stored]:
         """Deliveries that no engine has read yet, oldest first."""
@@ -124,6 +126,7 @@ class Inbox:
         """One transaction for an engine; all of it happens or none."""
         with self.database.write() as connection:
             yield Turn(connection, owner)
+        self.database.checkpoint_if_due()
 
     def prune(self, received_before: datetime) -> int:
         """Delete a batch of finished deliveries older than that; returns how many, 0 when none is left."""

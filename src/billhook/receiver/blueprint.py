@@ -9,6 +9,7 @@ from typing import cast
 from flask import Blueprint, Response, request
 from flask.typing import RouteCallable
 
+from billhook.errors import ConfigError
 from billhook.receiver.answers import Answer, method_not_allowed
 from billhook.receiver.intake import Intake
 from billhook.signing.source import DEFAULT_SOURCE, Source
@@ -21,6 +22,8 @@ _METHODS = ("POST", "GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE",
 
 def make_blueprint(name: str, intake: Intake, sources: Sequence[Source], url_prefix: str) -> Blueprint:
     """`POST <url_prefix>` for the default source, `POST <url_prefix>/<name>` for each other one."""
+    if "<" in url_prefix:
+        raise ConfigError(f"url_prefix {url_prefix!r} has a variable part: use a fixed path, and named sources")
     blueprint = Blueprint(name, __name__)
     prefix = "/" + url_prefix.strip("/") if url_prefix.strip("/") else ""
     for source in sources:
@@ -31,6 +34,7 @@ def make_blueprint(name: str, intake: Intake, sources: Sequence[Source], url_pre
             methods=_METHODS,
             provide_automatic_options=False,
             strict_slashes=False,
+            merge_slashes=False,  # else //webhooks/billing would be answered with a redirect
         )
     return blueprint
 

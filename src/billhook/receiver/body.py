@@ -17,7 +17,7 @@ from typing import Any
 
 from billhook.errors import BodyIncomplete, BodyTooLarge
 
-__all__ = ["SlowBodyWatch", "read_body"]
+__all__ = ["SlowBodyWatch", "give_up", "read_body"]
 
 
 def read_body(environ: Mapping[str, Any], limit_bytes: int) -> bytes:
@@ -39,6 +39,15 @@ def read_body(environ: Mapping[str, Any], limit_bytes: int) -> bytes:
     if len(body) > limit_bytes:
         raise BodyTooLarge(f"over {limit_bytes} bytes")
     return body
+
+
+def give_up(environ: Mapping[str, Any]) -> None:
+    """Have the server close the connection: the rest of this body may still come, and is no next request.
+
+    gunicorn closes by itself only after reading raised, and ignores a Connection header from an app.
+    """
+    with suppress(AttributeError):  # another server's stream, or a test client's
+        environ["wsgi.input"].failed = True
 
 
 def _read_exactly(stream: Any, wanted: int) -> bytes:
@@ -118,4 +127,5 @@ class SlowBodyWatch:
                 reading = self._readings.popleft()
                 if not reading.done:
                     with suppress(OSError):
-                        reading.connection.shutdown(socket.SHUT_RD)
+                        # Not its own shutdown(): that of a TLS socket would go on in plain text.
+                        socket.socket.shutdown(reading.connection, socket.SHUT_RD)

@@ -18,6 +18,7 @@ from billhook.clock import Clock
 from billhook.errors import (
     BadTypeHeader,
     BodyIncomplete,
+    BodyTooLarge,
     InboxUnavailable,
     RequestError,
     SignatureError,
@@ -25,7 +26,7 @@ from billhook.errors import (
 )
 from billhook.inbox import Inbox, Incoming, Receipt, Verdict
 from billhook.receiver.answers import Answer, answer_to, stored
-from billhook.receiver.body import SlowBodyWatch, read_body
+from billhook.receiver.body import SlowBodyWatch, give_up, read_body
 from billhook.signals import (
     delivery_accepted,
     delivery_conflict,
@@ -102,12 +103,15 @@ class Intake:
         connection = environ.get("gunicorn.socket")
         with nullcontext() if connection is None else self._slow_bodies.reading(connection):
             try:
-                return read_body(environ, self._max_body_bytes) or read_before()
+                body = read_body(environ, self._max_body_bytes) or read_before()
             except BodyIncomplete:
                 body = read_before()  # no longer than Content-Length, which is within the limit
-                if len(body) != int(environ.get("CONTENT_LENGTH") or -1):
+                if str(len(body)) != environ.get("CONTENT_LENGTH", "").lstrip("0"):
+                    give_up(environ)
                     raise
-                return body
+        if len(body) > self._max_body_bytes:  # chunked, and read by something in the app
+            raise BodyTooLarge
+        return body
 
     def _reject(self, source: Source, error: RequestError | SignatureError | InboxUnavailable) -> Answer:
         answer = answer_to(error)
@@ -122,7 +126,11 @@ class Intake:
         facts = {"source": incoming.source, "key": incoming.key, "event_type": incoming.event_type}
         if receipt.verdict is Verdict.ACCEPTED:
             emit(delivery_accepted, self._sender, delivery_id=receipt.delivery_id, **facts)
-            self._wake(receipt.delivery_id)
+            try:
+                self._wake(receipt.delivery_id)
+            except Exception:
+                # It is stored, so the sender is told so; an engine finds it without a ring.
+                logger.exception("no engine was told of delivery %d", receipt.delivery_id)
         elif receipt.verdict is Verdict.DUPLICATE:
             emit(delivery_duplicate, self._sender, **facts)
         else:

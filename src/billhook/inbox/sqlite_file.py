@@ -1,0 +1,36 @@
+"""The file itself: made once, and watched, for SQLite would go on writing into one that was moved away."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from billhook.errors import ConfigError
+
+__all__ = ["SqliteFile"]
+
+
+class SqliteFile:
+    """A path, and which file was there when we last looked."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._identity: tuple[int, int] | None = None
+
+    def beside(self, suffix: str) -> Path:
+        """The path of a helper file: the inbox's own name and a suffix."""
+        return self.path.with_name(self.path.name + suffix)
+
+    def create(self) -> None:
+        """Make the file, readable by its owner only, and its folder, where they are missing."""
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+        except OSError as error:
+            raise ConfigError(f"the inbox {self.path} cannot be opened: {error.strerror}") from None
+
+    def changed(self) -> bool:
+        """Whether another file is there than at the last call; OSError when there is none."""
+        status = os.stat(self.path)  # noqa: PTH116 - half the cost of Path.stat, paid by every commit
+        before, self._identity = self._identity, (status.st_dev, status.st_ino)
+        return before != self._identity
