@@ -196,7 +196,12 @@ def request(
 
 
 def head(
-    headers: Mapping[str, str], *, method: str = "POST", path: str = PATH, close: bool = True, raw: bytes = b""
+    headers: Mapping[str, str],
+    *,
+    method: str = "POST",
+    path: str = PATH,
+    close: bool = True,
+    raw: bytes = b"",
 ) -> bytes:
     """A request line and headers; `raw` is further header lines as they are."""
     lines = [f"{method} {path} HTTP/1.1", "Host: receiver", *(f"{n}: {v}" for n, v in headers.items())]
@@ -265,6 +270,8 @@ def gunicorn(
 
 
 def _wait_until_up(server: Server, process: subprocess.Popen[bytes], path: str) -> None:
+    if not path:  # the backlog holds whoever connects before the workers are up
+        return
     for _ in range(200):
         if process.poll() is not None:
             break
@@ -327,7 +334,7 @@ def in_children(count: int, work: Callable[[int], bytes]) -> list[bytes]:
         pipes.append((pid, reader))
     results = []
     for pid, reader in pipes:
-        with open(reader, "rb") as stream:
+        with os.fdopen(reader, "rb") as stream:
             results.append(stream.read())
         os.waitpid(pid, 0)
     return results

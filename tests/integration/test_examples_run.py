@@ -201,7 +201,7 @@ def test_handlers_in_modules_retry_discard_and_happen_once(tmp_path: Path) -> No
         assert server.rows("ledger.db", "SELECT id, paid_at IS NOT NULL FROM invoice") == [("inv_1", 1)]
         assert server.rows("ledger.db", "SELECT * FROM credit") == [("pool_12", "500.00")]
         assert {text for (text,) in server.rows("ledger.db", "SELECT text FROM notice")} == {
-            "cus_1042: 1249.90 EUR did not arrive (card_declined)",
+            "cus_1042: 1249.90 USD did not arrive (card_declined)",
             "unknown type MoonPhaseChanged",
         }
         assert attempts(server, "book_payment") == [("succeeded", 2), ("discarded", 1)]
@@ -215,7 +215,7 @@ def attempts(server: Server, handler: str) -> list[tuple[Any, ...]]:
 
 
 def test_an_effect_under_the_deliverys_key_happens_once_though_its_handler_runs_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
 ) -> None:
     program = (
         "from datetime import UTC, datetime\n"
@@ -223,7 +223,8 @@ def test_an_effect_under_the_deliverys_key_happens_once_though_its_handler_runs_
         "from billhook.events import CreditPoolIncreased, sample\n"
         "from billing.credits import add_credit\n"
         "for key in ('a', 'a', 'b'):\n"
-        "    delivery = Delivery(1, key, 'default', 'CreditPoolIncreased', 1, datetime.now(UTC), None, b'', {})\n"
+        "    now = datetime.now(UTC)\n"
+        "    delivery = Delivery(1, key, 'default', 'CreditPoolIncreased', 1, now, None, b'', {})\n"
         "    add_credit(sample(CreditPoolIncreased), delivery)\n"
     )
     environ = {**environment(), "PYTHONPATH": str(EXAMPLES / "handler_modules")}

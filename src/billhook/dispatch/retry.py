@@ -22,7 +22,7 @@ class RetrySchedule:
         try:
             delays = tuple(float(delay) for delay in delays_seconds)
         except (TypeError, ValueError, OverflowError):
-            raise ConfigError(f"the waits {delays_seconds!r} must be a list of seconds, as (10, 60)") from None
+            raise ConfigError(f"the waits {delays_seconds!r} must be seconds, as (10, 60)") from None
         for delay in delays:
             if not 0 <= delay <= 31 * 86_400:
                 raise ConfigError(f"a retry after {delay!r} seconds: it must be from 0 to 2678400 (31 days)")

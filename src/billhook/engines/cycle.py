@@ -88,7 +88,7 @@ class Cycle:
             # Every attempt so far took its worker along: calling again would take this one too.
             failed = Failed.by(RuntimeError(f"no attempt of {schedule.attempts} came back; not called again"))
         elif subscriber is None:
-            failed = Failed.by(LookupError(f"not exactly one handler named {claim.handler!r} is registered here"))
+            failed = Failed.by(LookupError(f"there is not one handler named {claim.handler!r} here"))
         else:
             failed = self._call(subscriber, delivery, event)
         return self._report(claim, delivery, failed, schedule)

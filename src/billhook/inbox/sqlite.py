@@ -158,15 +158,13 @@ class SqliteDatabase:
     def _storage_errors(self) -> Iterator[None]:
         try:
             yield
-        except (DBAPIError, sqlite3.Error) as error:
+        except (DBAPIError, sqlite3.Error, OSError) as error:
             # The next use starts afresh: a full disk, a lost file and a corrupt page are mended outside
             # this process, and none of them needs it to restart.
             with self._mutex:
                 self._forget()
             cause = error.orig if isinstance(error, DBAPIError) else error
             raise InboxUnavailable(f"the inbox {self.path} failed: {cause}") from None
-        except OSError as error:
-            raise InboxUnavailable(f"the inbox {self.path} failed: {error.strerror}") from None
 
     def _same_file(self) -> None:
         if self.file.changed():

@@ -23,7 +23,7 @@ _METHODS = ("POST", "GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE",
 def make_blueprint(name: str, intake: Intake, sources: Sequence[Source], url_prefix: str) -> Blueprint:
     """`POST <url_prefix>` for the default source, `POST <url_prefix>/<name>` for each other one."""
     if "<" in url_prefix:
-        raise ConfigError(f"url_prefix {url_prefix!r} has a variable part: use a fixed path, and named sources")
+        raise ConfigError(f"url_prefix {url_prefix!r} has a variable part: use named sources instead")
     blueprint = Blueprint(name, __name__)
     prefix = "/" + url_prefix.strip("/") if url_prefix.strip("/") else ""
     for source in sources:
