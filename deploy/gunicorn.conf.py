@@ -1,6 +1,7 @@
-"""How gunicorn runs the receiver. deploy/README.md says why each setting is as it is.
+"""How gunicorn runs the receiver; `billhook serve` uses the same file.
 
-    gunicorn -c gunicorn.conf.py 'billhook.standalone:create_app()'
+Use it as `gunicorn -c gunicorn.conf.py 'billhook.standalone:create_app()'`, or with an app of your own that
+has billhook in it. deploy/README.md says why each setting is as it is.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 def remember(sender: Flask, *, event: InvoiceApproved, delivery: Delivery) -> None:
     """Blinker holds its subscribers by weak references: this one lives as long as its module."""
-    (FOLDER / f"approved-{delivery.id}.txt").write_text(event.invoice_id, encoding="utf-8")
+    (FOLDER / f"approved-{delivery.id}.txt").write_text(f"{event.invoice_id}\n", encoding="utf-8")
 
 
 signals.invoice_approved.connect(remember)

@@ -88,4 +88,4 @@ class Assembly:
             return ThreadEngine(self.inbox, self.cycle, lease_seconds=lease_seconds, retention_days=days)
         if name == "inline":
             return InlineEngine(self.inbox, self.cycle, lease_seconds=lease_seconds)
-        return WorkerEngine(self.inbox)
+        return WorkerEngine()

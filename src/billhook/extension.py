@@ -18,7 +18,7 @@ from billhook.signing.source import DEFAULT_SOURCE, Source
 if TYPE_CHECKING:
     from billhook.assembly import Assembly
 
-__all__ = ["Billhook", "assembly_of"]
+__all__ = ["Billhook", "assembly_of", "scheme_of"]
 
 _SYSTEM_CLOCK = SystemClock()
 
@@ -91,7 +91,7 @@ class Billhook:
             return self._sources
         if not secrets:
             raise MissingSecret(DEFAULT_SOURCE)
-        default = Source(DEFAULT_SOURCE, _scheme(settings), secrets, settings.tolerance_seconds)
+        default = Source(DEFAULT_SOURCE, scheme_of(settings), secrets, settings.tolerance_seconds)
         return (default, *self._sources)
 
 
@@ -112,7 +112,8 @@ def _check_names(groups: Iterable[Handlers]) -> None:
                     raise DuplicateHandlerName(name)
 
 
-def _scheme(settings: Settings) -> Scheme:
+def scheme_of(settings: Settings) -> Scheme:
+    """The scheme that BILLHOOK_SIGNATURE and its companions describe. Raises ConfigError."""
     header = settings.signature_header or "X-Webhook-Signature"
     timestamp = settings.timestamp_header or "X-Webhook-Timestamp"
     if settings.signature == "timestamped-hmac":

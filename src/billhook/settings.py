@@ -68,7 +68,7 @@ def _number(minimum: float, maximum: float) -> Callable[[str, Any], float]:
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not minimum <= number <= maximum:
-            raise ConfigError(f"{key} is {value!r}: it must be a number from {minimum:g} to {maximum:g}")
+            raise ConfigError(f"{key} is {value!r}: it must be a number from {minimum:g} to {maximum:.12g}")
         return number
 
     return parse

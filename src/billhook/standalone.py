@@ -9,7 +9,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
 
@@ -23,13 +23,13 @@ from billhook.settings import Settings, from_environ
 __all__ = ["create_app", "load_handlers"]
 
 
-def create_app() -> Flask:
+def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     """A Flask app with the receiver, `GET /healthz` and `GET /readyz`, and nothing else.
 
     The inbox is ./billhook.db unless BILLHOOK_INBOX_URL says otherwise. Raises ConfigError.
     """
     app = Flask("billhook", instance_path=str(Path.cwd()), static_folder=None)
-    app.config.from_mapping(from_environ(os.environ))
+    app.config.from_mapping(from_environ(os.environ if environ is None else environ))
     settings = Settings.from_mapping(app.config)
     hooks = Billhook(handlers=load_handlers(settings.handlers))
     hooks.init_app(app, url_prefix=settings.url_prefix)

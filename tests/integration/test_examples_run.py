@@ -114,13 +114,44 @@ def running(name: str, command: str, tmp_path: Path, path: str = STANDALONE) -> 
         error.add_note(log.read_text())
         raise
     finally:
+        # Not SIGINT: sent to a whole group it can lock up gunicorn 27's threads until graceful_timeout.
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGINT)
+            os.killpg(process.pid, signal.SIGTERM)
         with contextlib.suppress(subprocess.TimeoutExpired):
             process.wait(10)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
         process.wait(5)
+
+
+def replay(server: Server) -> None:
+    """Do what the README has a reader do in a second terminal, and see what it says they see."""
+    readme = (server.folder / "README.md").read_text(encoding="utf-8")
+    console = next(block for block in readme.split("```") if block.startswith("console\n$ billhook send"))
+    for step in console.replace("8000", str(server.port)).split("\n$ ")[1:]:
+        command, expected = step.rstrip("\n").split("\n", 1)
+        if command.startswith("curl") and shutil.which("curl") is None:
+            continue
+        if "billhook send" in command:
+            assert without_times(output(server, command)) == without_times(expected)
+        else:  # looks at what a handler did, which may take a moment
+            eventually(lambda command=command, expected=expected: output(server, command) == expected)
+
+
+def output(server: Server, command: str) -> str:
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=server.folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+    return done.stdout.strip()
+
+
+def without_times(text: str) -> str:
+    return re.sub(r"\(\d+ ms\)$", "", text)
 
 
 def answers(port: int) -> bool:
@@ -146,7 +177,8 @@ def eventually(condition: Callable[[], object], seconds: float = 15.0) -> None:
 )
 def test_an_existing_app_handles_deliveries_beside_its_own_routes(tmp_path: Path, command: str) -> None:
     with running("existing_app", command, tmp_path, "/hooks/billing") as server:
-        big = sample(InvoiceApproved, note="x" * 100_000)
+        replay(server)
+        big = sample(InvoiceApproved, note="x" * 100_000, invoice_id="inv_1")
 
         assert server.deliver(big) == (200, {"status": "accepted"})
         assert server.deliver(sample(InvoicePaymentStatusChanged, invoice_id=big.invoice_id))[0] == 200
@@ -169,20 +201,19 @@ def test_an_existing_app_handles_deliveries_beside_its_own_routes(tmp_path: Path
 )
 def test_a_file_of_handlers_runs_on_its_own(tmp_path: Path, command: str) -> None:
     with running("standalone", command, tmp_path) as server:
-        assert server.deliver(sample(InvoiceApproved)) == (200, {"status": "accepted"})
+        replay(server)
         assert server.deliver(sample(PaymentFailed, failure_reason=None)) == (200, {"status": "accepted"})
 
-        letters = [server.folder / "outbox" / f"{number}.txt" for number in (1, 2)]
-        eventually(lambda: all(letter.exists() and letter.read_text() for letter in letters))
-        assert letters[0].read_text() == "Invoice inv_3007 was approved on 15 January 2026.\n"
-        assert "for a reason we were not told" in letters[1].read_text()
+        letter = server.folder / "outbox" / "2.txt"
+        eventually(lambda: letter.exists() and letter.read_text())
+        assert "for a reason we were not told" in letter.read_text()
         assert server.request("GET", "/readyz")[0] == 200
 
 
 def test_handlers_in_modules_retry_discard_and_happen_once(tmp_path: Path) -> None:
     command = "billhook serve billing.invoices billing.credits billing.everything --bind 127.0.0.1:8000"
     with running("handler_modules", command, tmp_path) as server:
-        credit = sample(CreditPoolIncreased)
+        replay(server)
 
         # The payment overtakes its invoice, so its handler has to come again.
         assert server.deliver(sample(InvoicePaymentStatusChanged, invoice_id="inv_1"))[0] == 200
@@ -191,27 +222,25 @@ def test_handlers_in_modules_retry_discard_and_happen_once(tmp_path: Path) -> No
         server.deliver(sample(InvoicePaymentStatusChanged, invoice_id="inv_2", billing_status="Overdue"))
         server.deliver(sample(PaymentFailed))
         server.deliver(UnknownEvent(type="MoonPhaseChanged", data={"phase": "full"}))
-        assert server.deliver(credit, key="c1") == (200, {"status": "accepted"})
-        assert server.deliver(credit, key="c1") == (200, {"status": "duplicate"})
+        assert server.deliver(sample(CreditPoolIncreased)) == (200, {"status": "accepted"})
 
-        eventually(lambda: len(server.rows("ledger.db", "SELECT key FROM journal")) == 6)
+        eventually(lambda: len(server.rows("ledger.db", "SELECT key FROM journal")) == 7)
         eventually(
             lambda: not server.rows("billhook.db", "SELECT 1 FROM run WHERE state IN ('due', 'running')")
         )
         assert server.rows("ledger.db", "SELECT id, paid_at IS NOT NULL FROM invoice") == [("inv_1", 1)]
-        assert server.rows("ledger.db", "SELECT * FROM credit") == [("pool_12", "500.00")]
+        assert server.rows("ledger.db", "SELECT * FROM credit") == [("pool_12", "1000.00")]
         assert {text for (text,) in server.rows("ledger.db", "SELECT text FROM notice")} == {
             "cus_1042: 1249.90 USD did not arrive (card_declined)",
             "unknown type MoonPhaseChanged",
         }
-        assert attempts(server, "book_payment") == [("succeeded", 2), ("discarded", 1)]
+        (waited, tries), discarded = attempts(server, "book_payment")
+        assert (waited, tries >= 2, discarded) == ("succeeded", True, ("discarded", 1))
         assert attempts(server, "dunning") == [("succeeded", 1)]
 
 
-def attempts(server: Server, handler: str) -> list[tuple[Any, ...]]:
-    return server.rows(
-        "billhook.db", f"SELECT state, attempts FROM run WHERE handler LIKE '%{handler}' ORDER BY id"
-    )
+def attempts(server: Server, handler: str, inbox: str = "billhook.db") -> list[tuple[Any, ...]]:
+    return server.rows(inbox, f"SELECT state, attempts FROM run WHERE handler LIKE '%{handler}' ORDER BY id")
 
 
 def test_an_effect_under_the_deliverys_key_happens_once_though_its_handler_runs_twice(
@@ -237,35 +266,17 @@ def test_an_effect_under_the_deliverys_key_happens_once_though_its_handler_runs_
 def test_plain_subscribers_are_called_and_observers_told(tmp_path: Path) -> None:
     command = "flask --app observed run --port 8000"
     with running("plain_signals", command, tmp_path) as server:
-        server.deliver(sample(InvoiceApproved))
-        wrong = server.deliver(sample(PingTest), secret="whsec_bm90IHRoZSBzZWNyZXQgYXQgYWxsISE=")
+        replay(server)
         server.deliver(sample(PaymentFailed, currency="EUR"))
-        server.deliver(sample(PaymentFailed, currency="XTS"))
+        wrong = server.deliver(sample(PingTest), secret="whsec_bm90IHRoZSBzZWNyZXQgYXQgYWxsISE=")
 
         assert wrong[0] == 401
-        assert server.request("GET", "/rejections") == (200, {"mismatch": 1})
-        note, alerts = server.folder / "approved-1.txt", server.folder / "alerts.log"
-        eventually(lambda: note.exists() and note.read_text() == "inv_3007")
-        eventually(lambda: alerts.exists() and alerts.read_text())
-        assert alerts.read_text() == (
-            "observed.subscribe_collector.<locals>.collect is dead on delivery 3 after attempt 2:"
-            " no collector takes XTS\n"
+        assert server.request("GET", "/rejections") == (200, {"mismatch": 2})
+        # A local function that was connected with weak=False is still there: the sound payment was collected.
+        eventually(
+            lambda: attempts(server, "collect", "instance/billhook.db") == [("dead", 2), ("succeeded", 1)]
         )
-
-
-def test_send_signs_what_a_receiver_accepts(tmp_path: Path) -> None:
-    with running("plain_signals", "flask --app observed run --port 8000", tmp_path) as server:
-        url = f"http://127.0.0.1:{server.port}{STANDALONE}"
-        command = [sys.executable, str(EXAMPLES / "send.py"), "InvoiceApproved", url, "--id", "one"]
-        outputs = [
-            subprocess.run(
-                [*command, *more], env=environment(), capture_output=True, text=True, check=True, timeout=30
-            ).stdout
-            for more in ([], ["--set", "invoiceId=inv_9"])
-        ]
-
-        assert outputs == ['200 {"status": "accepted"}\n', '200 {"status": "duplicate"}\n']
-        eventually(lambda: (server.folder / "approved-1.txt").exists())
+        assert len((server.folder / "alerts.log").read_text().splitlines()) == 1
 
 
 @pytest.mark.parametrize("readme", sorted(EXAMPLES.rglob("README.md")), ids=lambda path: path.parent.name)

@@ -1,6 +1,6 @@
 """The command line: `billhook …` on its own, `flask billhook …` inside a user's app.
 
-Each command imports what it needs when it runs, because `flask` loads this package for every command of its own.
+Each command imports what it needs when it runs: `flask` loads this package for every command of its own.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ __all__ = ["flask_group", "main"]
 def main() -> None:
     """Receive the signed webhooks of a usage-billing service: verified, stored, answered, handled.
 
-    Options come from BILLHOOK_… variables (`billhook options` lists them); secrets never from the command line.
+    Options come from BILLHOOK_… variables (`billhook options` lists them), and so do secrets: they are
+    never given on the command line.
 
     \b
     Examples:

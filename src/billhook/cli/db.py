@@ -32,7 +32,9 @@ def upgrade() -> None:
         before = revision(inbox)
         inbox.upgrade()
         after = revision(inbox)
-    click.echo(f"schema {after}: nothing to do" if before == after else f"schema {before or 'none'} -> {after}")
+    click.echo(
+        f"schema {after}: nothing to do" if before == after else f"schema {before or 'none'} -> {after}"
+    )
 
 
 @db.command()

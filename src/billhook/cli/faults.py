@@ -8,20 +8,17 @@ import click
 
 from billhook.errors import BillhookError, ConfigError
 
-__all__ = ["CONFIG_EXIT", "FAILURE_EXIT", "Fault", "FaultGroup"]
-
-CONFIG_EXIT = 2
-"""Something must be set up or written differently; click's own usage errors exit with it too."""
-FAILURE_EXIT = 1
-"""What was asked for is sound and did not work: the storage failed, a delivery was refused."""
+__all__ = ["Fault", "FaultGroup", "SetupFault"]
 
 
 class Fault(click.ClickException):
-    """A mistake in words, shown as `Error: …`."""
+    """What was asked for is sound and did not work: shown as `Error: …`, exit code 1."""
 
-    def __init__(self, message: str, exit_code: int = FAILURE_EXIT) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
+
+class SetupFault(Fault):
+    """Something must be set up or written differently; exit code 2, as with click's own usage errors."""
+
+    exit_code = 2
 
 
 class FaultGroup(click.Group):
@@ -31,6 +28,6 @@ class FaultGroup(click.Group):
         try:
             return super().invoke(ctx)
         except ConfigError as error:
-            raise Fault(str(error), CONFIG_EXIT) from None
+            raise SetupFault(str(error)) from None
         except BillhookError as error:
-            raise Fault(str(error), FAILURE_EXIT) from None
+            raise Fault(str(error)) from None

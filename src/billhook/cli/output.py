@@ -27,7 +27,7 @@ _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
 def printable(text: object, keep: str = "") -> str:
-    r"""Text safe for a terminal: what is not visible is escaped as \x1b or \u202e, except characters in `keep`."""
+    r"""Text safe for a terminal: invisible characters, but those in `keep`, are escaped, as \x1b."""
     return "".join(
         character
         if character in keep or unicodedata.category(character) not in _UNSAFE
@@ -43,11 +43,12 @@ def print_json(value: Any) -> None:
 
 def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """A table on stdout. Cells are plain text: nothing in them is read as markup."""
+    from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", header_style="bold")
+    table = Table(title=title or None, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
     for column in columns:
         # Folded, not cut: a table is also what people copy ids and names from.
         table.add_column(column, overflow="fold")

@@ -9,7 +9,16 @@ from typing import Any, TypeVar
 
 import click
 
-__all__ = ["MOMENT", "Moment", "as_json", "delivery_filters", "handlers_argument"]
+__all__ = [
+    "DELIVERY_ID",
+    "MOMENT",
+    "NAME",
+    "Moment",
+    "Name",
+    "as_json",
+    "delivery_filters",
+    "handlers_argument",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,11 +42,27 @@ class Moment(click.ParamType[datetime]):
             return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         except (ValueError, OverflowError):
             self.fail(
-                f"{value!r} is no time: write an age such as 90s, 30m, 2h, 7d, or 2026-01-31T12:00", param, ctx
+                f"{value!r} is no time: write an age such as 90s, 30m, 2h, 7d, or 2026-01-31T12:00",
+                param,
+                ctx,
             )
 
 
+class Name(click.ParamType[str]):
+    """Text that a database takes: an argument that is not UTF-8 arrives with lone surrogates in it."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
+            self.fail("it is not valid UTF-8 text", param, ctx)
+        return text
+
+
 MOMENT = Moment()
+NAME = Name()
+DELIVERY_ID = click.IntRange(1, 2**63 - 1)
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on stdout.")
 
@@ -49,13 +74,13 @@ def delivery_filters(command: F) -> F:
     for option in (
         click.option("--until", type=MOMENT, help="Received before: an age (2h, 7d) or ISO 8601."),
         click.option("--since", type=MOMENT, help="Received since: an age (2h, 7d) or ISO 8601."),
-        click.option("--source", metavar="NAME", help="From this source."),
+        click.option("--source", type=NAME, metavar="NAME", help="From this source."),
         click.option(
             "--state",
             type=click.Choice(["received", "planned", "done", "dead", "quarantined"]),
             help="In this state.",
         ),
-        click.option("--type", "event_type", metavar="TYPE", help="Of this event type."),
+        click.option("--type", "event_type", type=NAME, metavar="TYPE", help="Of this event type."),
     ):
         command = option(command)
     return command

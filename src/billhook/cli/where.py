@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.faults import CONFIG_EXIT, Fault
+from billhook.cli.faults import SetupFault
 from billhook.errors import BillhookError, ConfigError
 
 if TYPE_CHECKING:
@@ -66,17 +66,18 @@ def the_settings() -> Settings:
 
 @contextmanager
 def user_code(what: str) -> Iterator[None]:
-    """A mistake in the user's modules is told with its place: the frames of click and ours say nothing to them."""
+    """A mistake in the user's own modules is told with its place, and without the frames that led there."""
     try:
         yield
     except (BillhookError, click.ClickException):
         raise
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - a module may raise anything while it is imported
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename}, line {frame.lineno}"
         if isinstance(error, SyntaxError):
             place = f"{error.filename}, line {error.lineno}"
-        raise Fault(f"{what} cannot be imported: {type(error).__name__}: {error} ({place})", CONFIG_EXIT) from None
+        told = f"{type(error).__name__}: {error} ({place})"
+        raise SetupFault(f"{what} cannot be imported: {told}") from None
 
 
 def inbox_of(app: Flask) -> Inbox:
@@ -88,7 +89,7 @@ def inbox_of(app: Flask) -> Inbox:
 
 @contextmanager
 def open_inbox() -> Iterator[Inbox]:
-    """The inbox, without the app that fills it: neither secrets nor handlers are needed, and none is created."""
+    """The inbox, without the app that fills it: no secrets and no handlers are needed, no file is made."""
     app = users_app()
     if app is not None:
         yield inbox_of(app)

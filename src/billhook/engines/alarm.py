@@ -31,6 +31,8 @@ class Alarm:
     def hush(self) -> None:
         """Call before each look at what is to be done: whatever comes from now on rings again."""
         self._rung = False
+        with suppress(OSError):  # no bell is to be had: the slow look finds the rows
+            self._inbox.bell.listen()
 
     def sleep(self, seconds: float) -> None:
         """Sleep so long, or until somebody rings."""
@@ -39,7 +41,7 @@ class Alarm:
         bell = self._inbox.bell
         poll = select.poll()  # select() refuses descriptors from 1,024 on
         poll.register(self._read, select.POLLIN)
-        with suppress(OSError):  # no bell is to be had: the slow look finds the rows
+        with suppress(OSError):
             poll.register(bell.listen(), select.POLLIN)
         ready = {descriptor for descriptor, _ in poll.poll(seconds * 1000)}
         if self._read in ready:

@@ -9,38 +9,18 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from datetime import timedelta
 
-from billhook import signals
 from billhook.clock import Clock
 from billhook.dispatch import Decision, Delivery, Failed, RetrySchedule, Subscriber, Subscribers, call, decide
+from billhook.engines.reports import Planned, Report, announce, announce_quarantined
 from billhook.errors import DuplicateHandlerName, PayloadError
 from billhook.events import Event, UnknownEvent, parse_event
 from billhook.inbox import Claim, Outcome, Plan, RunState, Stored
 
-__all__ = ["Cycle", "Planned", "Report"]
+__all__ = ["Cycle"]
 
 logger = logging.getLogger("billhook.engines")
-
-
-@dataclass(frozen=True, slots=True)
-class Planned:
-    """A plan, and the event it was made from, so that the claim that follows need not parse again."""
-
-    plan: Plan
-    stored: Stored
-    event: Event | UnknownEvent | None
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """One attempt: what to settle, and what to tell observers once it is settled."""
-
-    outcome: Outcome
-    delivery: Delivery
-    handler: str
-    failed: Failed | None
 
 
 class Cycle:
@@ -143,51 +123,12 @@ class Cycle:
         return Report(outcome, delivery, claim.handler, failed)
 
     def announce(self, reports: Sequence[Report], settled: set[int]) -> None:
-        """Tell observers and the log how settled attempts ended; one that lost its lease has no say."""
-        for report in reports:
-            outcome, failed = report.outcome, report.failed
-            facts = {"delivery": report.delivery, "handler": report.handler}
-            if outcome.run_id not in settled:
-                logger.warning("run %d of %s lost its lease; not settled", outcome.run_id, report.handler)
-            elif failed is None or outcome.state is RunState.DISCARDED:
-                signals.emit(signals.handler_succeeded, self._sender, **facts)
-            elif outcome.state is RunState.DUE:
-                logger.warning(
-                    "%s failed on delivery %d, attempt %d, again at %s: %s",
-                    report.handler,
-                    outcome.delivery_id,
-                    outcome.attempt,
-                    outcome.due_at,
-                    failed.error,
-                )
-                facts |= {"error": failed.exception, "due_at": outcome.due_at}
-                signals.emit(signals.handler_retrying, self._sender, **facts)
-            else:
-                logger.error(
-                    "%s is dead on delivery %d after attempt %d: %s",
-                    report.handler,
-                    outcome.delivery_id,
-                    outcome.attempt,
-                    failed.error,
-                )
-                signals.emit(signals.handler_dead, self._sender, error=failed.exception, **facts)
+        """Tell observers and the log how attempts ended, once that is committed."""
+        announce(self._sender, reports, settled)
 
     def announce_quarantined(self, planned: Sequence[Planned], won: Sequence[int]) -> None:
-        """Tell observers and the log of deliveries that were set aside."""
-        for one in planned:
-            if one.plan.error is not None and one.stored.delivery_id in won:
-                logger.error(
-                    "delivery %d is quarantined: not a readable %s",
-                    one.stored.delivery_id,
-                    one.stored.event_type,
-                )
-                signals.emit(
-                    signals.delivery_quarantined,
-                    self._sender,
-                    delivery_id=one.stored.delivery_id,
-                    event_type=one.stored.event_type,
-                    error=one.plan.error,
-                )
+        """Tell observers and the log of deliveries that were set aside, once that is committed."""
+        announce_quarantined(self._sender, planned, won)
 
 
 def _state(decision: Decision | None) -> RunState:

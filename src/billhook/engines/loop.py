@@ -16,8 +16,9 @@ from contextlib import suppress
 from datetime import datetime, timedelta
 
 from billhook.engines.alarm import Alarm
-from billhook.engines.cycle import Cycle, Planned, Report
+from billhook.engines.cycle import Cycle
 from billhook.engines.pool import Job, Pool
+from billhook.engines.reports import Planned, Report
 from billhook.errors import BillhookError
 from billhook.events import Event, UnknownEvent
 from billhook.inbox import Claim, Inbox, Stored

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-from billhook.engines.cycle import Cycle, Report
+from billhook.engines.cycle import Cycle
+from billhook.engines.reports import Report
 from billhook.events import Event, UnknownEvent
 from billhook.inbox import Claim
 

@@ -10,10 +10,15 @@ import os
 import select
 import stat
 import threading
+import time
 from contextlib import suppress
 from pathlib import Path
 
 __all__ = ["Bell"]
+
+
+DEAF_SECONDS = 0.1
+"""How long nobody is thought to listen after nobody did."""
 
 
 class Bell:
@@ -23,12 +28,15 @@ class Bell:
         self._path = path
         self._ringing: int | None = None
         self._listening: int | None = None
+        self._deaf_until = 0.0
         # A descriptor closed under another thread's write may by then be somebody's socket.
         self._lock = threading.Lock()
 
     def ring(self) -> None:
-        """Wake whoever waits; costs one system call, or two when nobody ever listened."""
+        """Wake whoever waits: one system call."""
         with self._lock:
+            if time.monotonic() < self._deaf_until:
+                return
             try:
                 if self._ringing is None:
                     self._ringing = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
@@ -36,8 +44,9 @@ class Bell:
             except BlockingIOError:
                 pass  # full of rings already
             except OSError:
-                # No pipe, or no reader any more (ENXIO, EPIPE): the slow look finds the row.
+                # No pipe, or no reader any more (ENXIO, EPIPE). One that comes looks before it listens.
                 self._hang_up()
+                self._deaf_until = time.monotonic() + DEAF_SECONDS
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until the bell rings or the time is over; True if it rang."""

@@ -25,7 +25,7 @@ logger = logging.getLogger("billhook.inbox")
 BATCH_LIMIT = 256
 """Rows in one transaction at most: some milliseconds of work."""
 GATHER_SECONDS = 0.003
-"""Under load, how long a batch may wait to become as large as the one before it."""
+"""Under load, how long a batch waits for company."""
 LOAD_ROWS = 4
 """A batch of so many is load: below it nobody ever waits for company."""
 LOOK_SECONDS = 0.05
@@ -164,11 +164,8 @@ class Committer:
 
     def _gather(self) -> None:
         """Under load, let those come back who were answered last: a commit costs much, a row little."""
-        end = time.monotonic() + GATHER_SECONDS
-        while self._last_size >= LOAD_ROWS and self._queue.qsize() + 1 < self._last_size:
-            if time.monotonic() >= end:
-                return
-            time.sleep(0.0005)
+        if self._last_size >= LOAD_ROWS:
+            time.sleep(GATHER_SECONDS)
 
     def _waiting(self, limit: int) -> Iterator[_Entry]:
         """Those in the queue who have not given up; the end mark stays there."""

@@ -106,13 +106,7 @@ def claim(
     rows = connection.execute(due).all()
     if not rows:
         return []
-    lost = [row for row in rows if row[4] == RunState.RUNNING]
-    if lost:
-        note = "the worker died, or was silent for longer than its lease"
-        connection.execute(
-            insert(failure),
-            [{"run_id": row[0], "attempt": row[3], "failed_at": now, "error": note} for row in lost],
-        )
+    _note_lost(connection, [(row[0], row[3]) for row in rows if row[4] == RunState.RUNNING], now)
     connection.execute(
         update(run)
         .where(run.c.id.in_([row[0] for row in rows]))
@@ -128,6 +122,16 @@ def claim(
         Claim(run_id, token + 1, handler, attempts + 1, leased_until, Stored(*stored))
         for run_id, token, handler, attempts, _, *stored in rows
     ]
+
+
+def _note_lost(connection: Connection, lost: list[tuple[int, int]], now: datetime) -> None:
+    """Attempts, as (run id, number), of which nobody will say how they ended."""
+    if lost:
+        note = "the worker died, or was silent for longer than its lease"
+        connection.execute(
+            insert(failure),
+            [{"run_id": run_id, "attempt": attempt, "failed_at": now, "error": note} for run_id, attempt in lost],
+        )
 
 
 def renew(

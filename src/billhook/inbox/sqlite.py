@@ -27,8 +27,8 @@ from billhook.inbox.writelock import WriteLock
 
 __all__ = ["SqliteDatabase"]
 
-CHECKPOINT_COMMITS = 64
-"""Commits of one process between two checkpoints: about the thousand pages that SQLite itself waits for."""
+CHECKPOINT_COMMITS = 256
+"""Commits of one process between two checkpoints: a log of some 16 MB."""
 
 
 class SqliteDatabase:
@@ -85,7 +85,7 @@ class SqliteDatabase:
         statement, values = insertion(rows)
         self._own()
         with self._mutex, self._storage_errors():
-            self._same_file()
+            self._same_file(busy=len(rows) > 2)
             if self._inserter is None:
                 self._open()
                 self._inserter = connect(self.path, busy_seconds=0)
@@ -166,8 +166,8 @@ class SqliteDatabase:
             cause = error.orig if isinstance(error, DBAPIError) else error
             raise InboxUnavailable(f"the inbox {self.path} failed: {cause}") from None
 
-    def _same_file(self) -> None:
-        if self.file.changed():
+    def _same_file(self, busy: bool = False) -> None:
+        if self.file.changed(busy):
             with self._mutex:
                 self._forget()
 

@@ -64,4 +64,4 @@ def check(before: DeliveryState | RunState, after: DeliveryState | RunState) -> 
     else:
         allowed, kind = False, "row"
     if not allowed:
-        raise IllegalTransition(kind, before, after)
+        raise IllegalTransition(kind, before.value, after.value)

@@ -72,11 +72,11 @@ class Inbox:
         self._backlog_limit = backlog_limit
         # A foreign lock is waited for, but not so long that the answer would miss its deadline.
         self.database = SqliteDatabase(_sqlite_path(url), deadline_seconds * 0.6, migrate.verify)
-        self._committer = Committer(self._commit, self.database.checkpoint_if_due, deadline_seconds)
+        self._committer = Committer(self._commit, self._after_commit, deadline_seconds)
 
     @property
     def bell(self) -> Bell:
-        """Rings in the workers of this inbox, in any process."""
+        """Rings in every engine of this inbox, in any process, after each commit of deliveries."""
         return self.database.bell
 
     def prepare(self) -> None:
@@ -110,6 +110,11 @@ class Inbox:
                 if _waiting(connection, limit) >= limit:
                     raise BacklogFull(f"{limit} deliveries wait already")
         return accept(self.database, take())
+
+    def _after_commit(self) -> None:
+        """Once a batch, not once a delivery: whoever handles what came looks for all of it."""
+        self.bell.ring()
+        self.database.checkpoint_if_due()
 
     def received(self, limit: int, only: int | None = None) -> list[Stored]:
         """Deliveries that no engine has read yet, oldest first."""
@@ -159,7 +164,7 @@ def _waiting(connection: Connection, limit: int) -> int:
 def _sqlite_path(url: str) -> str:
     try:
         parsed = make_url(url)
-    except ArgumentError:
+    except (ArgumentError, ValueError):  # the latter for a port that is no number
         raise ConfigError("BILLHOOK_INBOX_URL is no database URL: write sqlite:///PATH") from None
     if parsed.get_backend_name() != "sqlite":
         raise ConfigError(

@@ -1,0 +1,91 @@
+"""The processes of a served receiver: how they are called, tied to this one, and stopped."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import IO
+
+__all__ = ["exit_code", "spawn", "stop", "web_command", "worker_command"]
+
+_PR_SET_PDEATHSIG = 1
+
+
+def web_command(bind: str, workers: int, threads: int) -> list[str]:
+    """gunicorn with the settings that the package ships."""
+    command = [sys.executable, "-P", "-m", "gunicorn", "--config", "python:billhook.gunicorn_conf"]
+    command += ["--bind", bind, "--workers", str(workers), "--threads", str(threads)]
+    return [*command, "billhook.standalone:create_app()"]
+
+
+def worker_command(threads: int, grace_seconds: float) -> list[str]:
+    """`billhook worker`, whose handlers come from the environment."""
+    command = [sys.executable, "-P", "-m", "billhook", "worker"]
+    return [*command, "--threads", str(threads), "--grace", f"{grace_seconds:g}"]
+
+
+def spawn(
+    command: Sequence[str],
+    environ: Mapping[str, str],
+    *,
+    output: IO[bytes] | None = None,
+    cwd: Path | None = None,
+    pass_fds: Sequence[int] = (),
+) -> subprocess.Popen[bytes]:
+    """Start a child in a process group of its own; on Linux it is told to end when this process dies.
+
+    Its own group, because Ctrl-C goes to a whole group at once, and the order of stopping is ours to keep.
+    Call from the main thread: the kernel ties the child to the thread that made it.
+    """
+    return subprocess.Popen(  # noqa: S603 - our own interpreter and modules
+        command,
+        env=dict(environ),
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
+        cwd=cwd,
+        pass_fds=pass_fds,
+        process_group=0,
+        preexec_fn=_tie_to_parent(),  # two system calls, and no lock is taken in it
+    )
+
+
+def stop(process: subprocess.Popen[bytes], grace_seconds: float) -> int:
+    """Ask it to end, and kill it when the grace is over; returns its exit code as a shell tells it."""
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(grace_seconds)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+    return exit_code(process)
+
+
+def exit_code(process: subprocess.Popen[bytes]) -> int:
+    """128 + N for an end by signal N."""
+    code = process.returncode
+    return 128 - code if code < 0 else code
+
+
+def _tie_to_parent() -> Callable[[], None] | None:
+    """What the child runs before it becomes its program; None where the system has no such tie."""
+    if not sys.platform.startswith("linux"):
+        return None
+    parent = os.getpid()
+    try:
+        prctl = ctypes.CDLL(None).prctl
+    except (OSError, AttributeError):
+        return None
+
+    def tie() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:  # it died before the tie held
+            os._exit(1)
+
+    return tie

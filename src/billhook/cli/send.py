@@ -1,0 +1,154 @@
+"""`billhook send`: play the service, and post a signed event."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections import Counter
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, BinaryIO
+
+import click
+
+from billhook.cli.output import print_json, print_table, printable, progress
+from billhook.cli.params import as_json
+from billhook.cli.post import Answer, Poster
+from billhook.cli.where import the_settings
+from billhook.errors import ConfigError
+
+if TYPE_CHECKING:
+    from billhook.settings import Settings
+    from billhook.signing import Scheme
+
+__all__ = ["send"]
+
+_SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
+
+
+@click.command()
+@click.argument("event_type", metavar="TYPE")
+@click.option("--to", "url", required=True, metavar="URL", help="Where the receiver takes deliveries.")
+@click.option(
+    "--set", "changes", multiple=True, metavar="PATH=VALUE",
+    help="Change a field, by its name on the wire; VALUE is JSON, or else text. May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--file", "file", type=click.File("rb"), help="Send this body, as it is, instead of a sample; - is stdin."
+)
+@click.option(
+    "--secret-file", type=click.Path(exists=True, dir_okay=False),
+    help="A file with the signing secret (for timestamped-rsa: the private key). Default: BILLHOOK_SECRETS.",
+)  # fmt: skip
+@click.option("--count", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="How many.")
+@click.option("--scheme", type=click.Choice(_SCHEMES), help="How to sign. Default: BILLHOOK_SIGNATURE.")
+@click.option(
+    "--id", "message_id", help="The delivery's id, where the scheme has one; the default is random."
+)
+@click.option(
+    "--timeout", type=click.FloatRange(0.1, 600), default=10.0, show_default=True, help="Seconds to wait."
+)
+@as_json
+def send(
+    event_type: str,
+    url: str,
+    changes: tuple[str, ...],
+    file: BinaryIO | None,
+    secret_file: str | None,
+    count: int,
+    scheme: str | None,
+    message_id: str | None,
+    timeout: float,
+    as_json: bool,
+) -> None:
+    """Sign a sample event of TYPE and post it, as the service would. Exit code 1 unless every answer is 200.
+
+    The secret is the newest of BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, or comes from --secret-file; never
+    from the command line, which other users of the machine can read. An unknown TYPE needs --file.
+
+    \b
+    Examples:
+      billhook send InvoiceApproved --to http://127.0.0.1:8000/webhooks/billing
+      billhook send PaymentFailed --set amount=12.50 --set currency=EUR --to …
+      echo '{}' | billhook send BrandNew --file - --to …
+    """
+    from billhook.cli.wanted import body_of
+
+    body = body_of(event_type, None if file is None else file.read(), changes)
+    signer, secret = _signer(scheme, secret_file)
+    answers = []
+    with Poster(url, timeout) as poster, progress("sending", count) as steps:
+        for _ in range(count):
+            headers = _headers(signer, secret, body, event_type, message_id)
+            answers.append(poster.post(body, headers))
+            steps.advance()
+    _report(answers, as_json)
+    if any(answer.status != 200 for answer in answers):
+        sys.exit(1)
+
+
+def _signer(scheme: str | None, secret_file: str | None) -> tuple[Scheme, str]:
+    from billhook.extension import scheme_of
+    from billhook.settings import read_secrets_file
+
+    settings = _settings(scheme)
+    secrets = settings.secrets
+    path = secret_file or settings.secrets_file
+    if path is not None:
+        secrets = read_secrets_file(path)
+    if not secrets:
+        raise ConfigError("no secret to sign with: set BILLHOOK_SECRETS, or give --secret-file")
+    return scheme_of(settings), secrets[0]
+
+
+def _settings(scheme: str | None) -> Settings:
+    settings = the_settings()
+    signature = scheme or settings.signature
+    # The sender is not who has to be protected from replays.
+    return dataclasses.replace(settings, signature=signature, replay_protection="dedupe-only")
+
+
+def _headers(
+    signer: Scheme, secret: str, body: bytes, event_type: str, message_id: str | None
+) -> dict[str, str]:
+    if not (event_type.isascii() and event_type.isprintable()):
+        raise ConfigError("TYPE goes into a header: it must be printable ASCII")
+    try:
+        headers = signer.sign(
+            body, secret, event_type=event_type, now=datetime.now(UTC), message_id=message_id
+        )
+    except ValueError as error:
+        raise ConfigError(f"--id cannot be used: {error}") from None
+    return {"X-Webhook-Type": event_type, **headers}
+
+
+def _report(answers: list[Answer], as_json: bool) -> None:
+    seconds = sorted(answer.seconds for answer in answers)
+    summary = {"p50_ms": _milliseconds(seconds, 0.5), "p99_ms": _milliseconds(seconds, 0.99)}
+    if as_json:
+        statuses = Counter(str(answer.status) for answer in answers)
+        facts: dict[str, object] = {
+            "sent": len(answers),
+            "statuses": dict(sorted(statuses.items())),
+            **summary,
+        }
+        if len(answers) == 1:
+            facts["body"] = answers[0].body
+        print_json(facts)
+        return
+    if len(answers) == 1:
+        status = answers[0].status
+        text = printable(answers[0].body.strip())
+        click.echo(f"{'no answer' if status is None else status} {text} ({seconds[0] * 1000:.0f} ms)")
+        return
+    counted = Counter((answer.status, answer.body.strip()[:200]) for answer in answers)
+    rows = [
+        ("none" if status is None else status, text, number)
+        for (status, text), number in counted.most_common()
+    ]
+    print_table("", ("status", "answer", "count"), rows)
+    click.echo(f"{len(answers)} sent, p50 {summary['p50_ms']} ms, p99 {summary['p99_ms']} ms")
+
+
+def _milliseconds(ordered: list[float], share: float) -> float:
+    """The time within which this share of the answers came."""
+    return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000, 2)

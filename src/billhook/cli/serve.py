@@ -1,0 +1,92 @@
+"""`billhook serve`: gunicorn and one worker, nothing else to set up."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import click
+
+from billhook.cli.params import handlers_argument
+from billhook.cli.where import environment, the_app
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+__all__ = ["serve"]
+
+_WORKER_THREADS = 8
+_WORKER_GRACE_SECONDS = 25.0
+# As long as gunicorn_conf.graceful_timeout, and a little for the master itself.
+_WEB_GRACE_SECONDS = 25.0
+_BIND = re.compile(r"(?:(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]*):[0-9]{1,5}|unix:\S+|fd://[0-9]+)")
+
+
+@click.command()
+@handlers_argument
+@click.option("--bind", default="127.0.0.1:8000", show_default=True, help="HOST:PORT, or unix:PATH.")
+@click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Web processes.")
+@click.option(
+    "--threads", type=click.IntRange(1, 256), default=16, show_default=True, help="Of each of them."
+)
+def serve(handlers: Sequence[str], bind: str, workers: int, threads: int) -> None:
+    """Receive and handle: gunicorn, one worker process, and an inbox in ./billhook.db.
+
+    HANDLERS are modules or .py files that hold a billhook.Handlers; without any, those of BILLHOOK_HANDLERS.
+    Ends in order at SIGTERM, SIGINT or SIGHUP; at once at a second one.
+
+    \b
+    Examples:
+      BILLHOOK_SECRETS_FILE=secret.txt billhook serve myshop/billing.py
+      billhook serve myshop.billing myshop.audit --bind 0.0.0.0:8080 --workers 4
+    """
+    from billhook.cli.processes import spawn, web_command, worker_command
+    from billhook.cli.supervisor import Supervisor
+
+    if not _BIND.fullmatch(bind):
+        raise click.BadParameter(f"{bind!r} is neither HOST:PORT nor unix:PATH", param_hint="--bind")
+    environ = {
+        **environment(handlers),
+        "BILLHOOK_ENGINE": "worker",
+        # What a handler prints is seen when it prints it.
+        "PYTHONUNBUFFERED": "1",
+    }
+    # The app is built here once, to refuse what cannot work before any process is started.
+    app = the_app(environ)
+    for line in _announcement(app, bind):
+        click.echo(line)
+    sys.stdout.flush()
+    with Supervisor(
+        partial(spawn, web_command(bind, workers, threads), environ, pass_fds=_descriptors(bind)),
+        partial(spawn, worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS), environ),
+        web_grace_seconds=_WEB_GRACE_SECONDS,
+        worker_grace_seconds=_WORKER_GRACE_SECONDS + 5,
+        tell=partial(click.echo, err=True),
+    ) as supervisor:
+        code = supervisor.run()
+    sys.exit(code)
+
+
+def _announcement(app: Flask, bind: str) -> list[str]:
+    from billhook.extension import assembly_of
+
+    assembly = assembly_of(app)
+    handlers = {handler.name for group in assembly.handler_groups for _, handler in group.freeze()}
+    place = getattr(assembly.inbox.database, "path", "the database of BILLHOOK_INBOX_URL")
+    assembly.inbox.close()
+    at = f"http://{bind}" if not bind.startswith(("unix:", "fd:")) else f"{bind} "
+    lines = [
+        f"Deliveries: POST {at}{assembly.mounts[0]}",
+        f"Inbox:      {place}",
+        f"Handlers:   {len(handlers)}",
+    ]
+    if not handlers:
+        lines.append("No handler is registered: what comes is stored, and only plain subscribers get it.")
+    return lines
+
+
+def _descriptors(bind: str) -> tuple[int, ...]:
+    return (int(bind.removeprefix("fd://")),) if bind.startswith("fd://") else ()

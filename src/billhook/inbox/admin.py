@@ -1,0 +1,148 @@
+"""Looking at the inbox from outside the flow: pages, details, counts, the schema's version.
+
+Reading takes no lock and goes in pages by id, so the receiver does not notice.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Connection, RowMapping, Select, func, select
+
+from billhook.inbox import migrate
+from billhook.inbox.schema import delivery, failure, run
+from billhook.inbox.states import DeliveryState
+from billhook.inbox.store import Inbox
+from billhook.inbox.views import Details, Failure, Run, Selection, Summary
+
+__all__ = [
+    "BATCH",
+    "Details",
+    "Failure",
+    "Run",
+    "Selection",
+    "Summary",
+    "count",
+    "counts",
+    "details",
+    "every",
+    "ids",
+    "page",
+    "revision",
+]
+
+BATCH = 200
+
+
+_SUMMARY = (
+    delivery.c.id,
+    delivery.c.source,
+    delivery.c.key,
+    delivery.c.event_type,
+    delivery.c.state,
+    delivery.c.received_at,
+    delivery.c.signed_at,
+    func.length(delivery.c.body).label("body_bytes"),
+)
+_RUN = (
+    run.c.id,
+    run.c.handler,
+    run.c.state,
+    run.c.attempts,
+    run.c.due_at,
+    run.c.finished_at,
+    run.c.last_error,
+)
+_FAILURE = (failure.c.run_id, failure.c.attempt, failure.c.failed_at, failure.c.error, failure.c.traceback)
+
+
+def page(inbox: Inbox, selection: Selection, limit: int, below: int | None = None) -> list[Summary]:
+    """The newest of the selected first; `below` an id, to go on where a page ended."""
+    query = select(*_SUMMARY).where(*selection.conditions()).order_by(delivery.c.id.desc()).limit(limit)
+    if below is not None:
+        query = query.where(delivery.c.id < below)
+    with inbox.database.read() as connection:
+        return [Summary(*row) for row in connection.execute(query)]
+
+
+def count(inbox: Inbox, selection: Selection) -> int:
+    """How many are selected."""
+    with inbox.database.read() as connection:
+        query = select(func.count()).select_from(delivery).where(*selection.conditions())
+        found: int = connection.execute(query).scalar_one()
+        return found
+
+
+def counts(inbox: Inbox) -> dict[str, int]:
+    """How many deliveries are in each state; every state is named."""
+    with inbox.database.read() as connection:
+        rows = connection.execute(select(delivery.c.state, func.count()).group_by(delivery.c.state))
+        found: dict[str, int] = {state: int(number) for state, number in rows}
+    return {state.value: found.get(state.value, 0) for state in DeliveryState}
+
+
+def ids(inbox: Inbox, selection: Selection, batch: int = BATCH) -> Iterator[list[int]]:
+    """The ids of the selected, oldest first, in batches; what comes meanwhile is left out."""
+    with inbox.database.read() as connection:
+        last = connection.execute(select(func.max(delivery.c.id))).scalar_one() or 0
+    after = 0
+    while True:
+        query = _between(select(delivery.c.id).where(*selection.conditions()), after, last, batch)
+        with inbox.database.read() as connection:
+            found = list(connection.execute(query).scalars())
+        if not found:
+            return
+        yield found
+        after = found[-1]
+
+
+def details(inbox: Inbox, delivery_ids: Sequence[int]) -> list[Details]:
+    """These deliveries, oldest first; ids that there are not are passed over."""
+    with inbox.database.read() as connection:
+        query = select(*_SUMMARY, delivery.c.body, delivery.c.headers, delivery.c.error)
+        rows = connection.execute(query.where(delivery.c.id.in_(delivery_ids)).order_by(delivery.c.id))
+        found = list(rows.mappings())
+        runs = _runs(connection, delivery_ids)
+    return [_details(row, runs.get(row["id"], [])) for row in found]
+
+
+def every(inbox: Inbox, selection: Selection) -> Iterator[Details]:
+    """The selected with all that is known of them, oldest first, a batch in memory at a time."""
+    for batch in ids(inbox, selection, BATCH // 4):
+        yield from details(inbox, batch)
+
+
+def revision(inbox: Inbox) -> str | None:
+    """The schema's version, whichever it is; None without tables."""
+    with inbox.database.write_unverified() as connection:
+        return migrate.found_revision(connection)
+
+
+def _between(query: Select[Any], after: int, last: int, limit: int) -> Select[Any]:
+    return query.where(delivery.c.id > after, delivery.c.id <= last).order_by(delivery.c.id).limit(limit)
+
+
+def _details(row: RowMapping, runs: list[Run]) -> Details:
+    summary = Summary(**{name: row[name] for name in Summary.__slots__})
+    return Details(summary, row["body"], json.loads(row["headers"]), row["error"], runs)
+
+
+def _runs(connection: Connection, delivery_ids: Sequence[int]) -> dict[int, list[Run]]:
+    of_delivery = run.c.delivery_id.in_(delivery_ids)
+    failures: dict[int, list[Failure]] = {}
+    query = select(*_FAILURE).join(run, run.c.id == failure.c.run_id)
+    for run_id, *facts in connection.execute(query.where(of_delivery).order_by(failure.c.id)):
+        failures.setdefault(run_id, []).append(Failure(*facts))
+    found: dict[int, list[Run]] = {}
+    for delivery_id, *facts in connection.execute(
+        select(run.c.delivery_id, *_RUN).where(of_delivery).order_by(run.c.id)
+    ):
+        found.setdefault(delivery_id, []).append(_run(facts, failures))
+    return found
+
+
+def _run(facts: Sequence[Any], failures: dict[int, list[Failure]]) -> Run:
+    run_id, handler, state, attempts, due_at, finished_at, last_error = facts
+    return Run(run_id, handler, state, attempts, due_at, finished_at, last_error, failures.get(run_id, []))

@@ -1,0 +1,86 @@
+"""What a delivery costs in CPU before it is stored: reading, verifying and envelope checks.
+
+    python tests/bench/intake.py [--rounds 9]
+
+Calls a bare Flask view and billhook's as WSGI apps in this process, in turn, with the same signed request,
+and prints the difference of their CPU times. Storing is left out: the inbox's `put` gives a receipt at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from billhook.events import InvoiceApproved, sample
+from billhook.extension import assembly_of
+from billhook.inbox import Receipt, Verdict
+from billhook.signing import StandardWebhooks
+
+sys.path.insert(0, str(Path(__file__).parent))
+from apps import SECRET, bare, durable  # noqa: E402
+
+CALLS = 2_000
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--rounds", type=int, default=9)
+    rounds = parser.parse_args().rounds
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["BENCH_FOLDER"] = folder
+        billhook = durable()
+        assembly_of(billhook).inbox.put = lambda *_: Receipt(Verdict.ACCEPTED, 1, "InvoiceApproved")  # type: ignore[method-assign]
+        pairs = [(_microseconds(bare()), _microseconds(billhook)) for _ in range(rounds)]
+    differences = sorted(after - before for before, after in pairs)
+    print(f"bare view  {statistics.median(before for before, _ in pairs):5.0f} us of CPU a request")
+    print(f"billhook   {statistics.median(after for _, after in pairs):5.0f} us")
+    print(
+        f"difference {statistics.median(differences):5.0f} us ({differences[0]:.0f} to {differences[-1]:.0f})"
+    )
+
+
+def _microseconds(app: Callable[..., Any]) -> float:
+    body = sample(InvoiceApproved).to_json()
+    headers = StandardWebhooks().sign(
+        body, SECRET, event_type="InvoiceApproved", now=datetime.now(UTC), message_id="msg_1"
+    )
+    environ = {
+        "REQUEST_METHOD": "POST",
+        "PATH_INFO": "/webhooks/billing",
+        "SERVER_NAME": "127.0.0.1",
+        "SERVER_PORT": "80",
+        "SERVER_PROTOCOL": "HTTP/1.1",
+        "CONTENT_TYPE": "application/json",
+        "CONTENT_LENGTH": str(len(body)),
+        "HTTP_HOST": "127.0.0.1",
+        "HTTP_X_WEBHOOK_TYPE": "InvoiceApproved",
+        "wsgi.url_scheme": "http",
+        "wsgi.errors": sys.stderr,
+        **{f"HTTP_{name.upper().replace('-', '_')}": value for name, value in headers.items()},
+    }
+    statuses = set()
+    start = time.process_time()
+    for _ in range(CALLS):
+        answer = app(
+            {**environ, "wsgi.input": io.BytesIO(body)}, lambda status, _headers: statuses.add(status)
+        )
+        b"".join(answer)
+        answer.close()
+    elapsed = time.process_time() - start
+    if statuses != {"200 OK"}:
+        sys.exit(f"answered {statuses}")
+    return elapsed / CALLS * 1e6
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,248 @@
+"""`billhook serve` and `billhook worker` as real processes: they deliver, stop in order, and leave nothing."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from kit import APPROVED, SECRET, incoming, open_inbox, rows, until
+
+import billhook.gunicorn_conf
+
+ROOT = Path(__file__).resolve().parents[2]
+
+HANDLERS = """
+import os, sys, time
+from billhook import Handlers
+from billhook.events import InvoiceApproved, PingTest
+
+handlers = Handlers()
+
+@handlers.on(InvoiceApproved)
+def note(event, delivery):
+    with open("handled.txt", "a") as output:
+        output.write(f"{event.invoice_id} {delivery.key} {os.getpid()}\\n")
+
+@handlers.on(PingTest, retry=[0])
+def act(event, delivery):
+    if delivery.key.startswith("die") and delivery.attempt == 1:
+        os._exit(9)
+    if delivery.key.startswith("slow"):
+        with open("begun.txt", "a") as output:
+            output.write("begun\\n")
+        time.sleep(1)
+        with open("begun.txt", "a") as output:
+            output.write("ended\\n")
+"""
+
+
+class Cli:
+    """`billhook …` in a folder of its own, with a log."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.started: list[subprocess.Popen[bytes]] = []
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
+        self.environ = {**clean, "BILLHOOK_SECRETS": SECRET, "BILLHOOK_LEASE_SECONDS": "1"}
+        (folder / "shop_handlers.py").write_text(HANDLERS)
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"http://127.0.0.1:{self.port}/webhooks/billing"
+
+    def start(self, *arguments: str) -> subprocess.Popen[bytes]:
+        with (self.folder / "log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-m", "billhook", *arguments],
+                cwd=self.folder, env=self.environ, stdout=log, stderr=log,
+            )  # fmt: skip
+        self.started.append(process)
+        return process
+
+    def serve(self, *arguments: str) -> subprocess.Popen[bytes]:
+        """Running, with both of its children up."""
+        process = self.start("serve", *arguments, "--bind", f"127.0.0.1:{self.port}", "--workers", "1")
+        until(lambda: "Booting worker" in self.log() and "working with" in self.log(), 20)
+        return process
+
+    def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "billhook", *arguments],
+            cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=30, check=False,
+        )  # fmt: skip
+
+    def log(self) -> str:
+        return (self.folder / "log").read_text()
+
+    def read(self, name: str) -> str:
+        path = self.folder / name
+        return path.read_text() if path.exists() else ""
+
+
+@pytest.fixture
+def cli(tmp_path) -> Iterator[Cli]:
+    made = Cli(tmp_path)
+    yield made
+    for process in made.started:
+        if process.poll() is None:
+            process.kill()
+            process.wait()
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that a process started, and those that they did."""
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    found = {int(child) for child in children}
+    return found.union(*(descendants(child) for child in found)) if found else found
+
+
+def alive(pids: set[int]) -> set[int]:
+    """Those that still run; a zombie does not."""
+    found = set()
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except FileNotFoundError:
+            continue
+        if state != "Z":
+            found.add(pid)
+    return found
+
+
+def test_what_is_sent_is_handled_and_sigterm_leaves_no_process(cli):
+    server = cli.serve("shop_handlers.py")
+    pids = descendants(server.pid)
+    arguments = b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in {server.pid, *pids})
+
+    sent = cli.run("send", "InvoiceApproved", "--to", cli.url, "--set", "invoiceId=inv_77", "--id", "msg-1")
+    until(lambda: "inv_77 msg-1" in cli.read("handled.txt"))
+    forged = subprocess.run(
+        [sys.executable, "-m", "billhook", "send", "PingTest", "--to", cli.url],
+        cwd=cli.folder, env={**cli.environ, "BILLHOOK_SECRETS": "whsec_" + "A" * 40}, check=False,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    server.send_signal(signal.SIGTERM)
+
+    assert server.wait(20) == 0
+    assert (sent.returncode, forged.returncode) == (0, 1)
+    assert forged.stdout.startswith("401")
+    assert len(pids) == 3  # gunicorn, its worker, ours
+    assert alive(pids) == set()
+    assert SECRET.encode() not in arguments
+    log = cli.log()
+    assert f"Deliveries: POST {cli.url}" in log
+    assert f"Inbox:      {cli.folder / 'billhook.db'}" in log
+    assert "Handlers:   2" in log
+    assert "Traceback" not in log
+    assert log.index("Shutting down: Master") < log.index("billhook.worker: ended")
+
+
+def test_nothing_is_left_when_serve_itself_is_killed(cli):
+    server = cli.serve("shop_handlers.py")
+    pids = descendants(server.pid)
+
+    server.kill()
+    server.wait()
+
+    until(lambda: not alive(pids), 15)
+
+
+def test_a_worker_that_dies_is_replaced_and_its_work_is_done(cli):
+    server = cli.serve("shop_handlers")  # the module's name will do as well
+    workers = cli.log().count("working with")
+
+    cli.run("send", "PingTest", "--to", cli.url, "--id", "die-once")
+    until(lambda: cli.log().count("working with") > workers, 15)
+
+    query = "SELECT state FROM delivery"
+    until(lambda: rows(cli.folder / "billhook.db", query) == [("done",)], 10)
+    assert "the worker ended with exit code 9; another one starts in 0.5 s" in cli.log()
+    server.send_signal(signal.SIGINT)
+    assert server.wait(20) == 0
+
+
+def test_a_gunicorn_that_dies_ends_serve_with_its_exit_code(cli):
+    server = cli.serve("shop_handlers.py")
+    pids = descendants(server.pid)
+    master = next(pid for pid in pids if b"gunicorn\0" in Path(f"/proc/{pid}/cmdline").read_bytes())
+
+    os.kill(master, signal.SIGKILL)
+
+    assert server.wait(20) == 128 + signal.SIGKILL
+    assert "the web server ended with exit code 137" in cli.log()
+    until(lambda: not alive(pids), 10)
+
+
+def test_a_worker_finishes_what_runs_and_a_second_signal_ends_it_at_once(cli):
+    inbox = open_inbox(cli.folder / "billhook.db")
+    inbox.put(incoming("slow-1", body=b"{}"))
+    worker = cli.start("worker", "shop_handlers.py", "--threads", "2")
+    until(lambda: cli.read("begun.txt") == "begun\n", 15)
+
+    worker.send_signal(signal.SIGTERM)
+
+    assert worker.wait(15) == 0
+    assert cli.read("begun.txt") == "begun\nended\n"
+    inbox.put(incoming("slow-2", body=b"{}"))
+    inbox.close()
+    hasty = cli.start("worker", "shop_handlers.py")
+    until(lambda: cli.read("begun.txt").count("begun") == 2, 15)
+    hasty.send_signal(signal.SIGTERM)
+    until(lambda: "S" in Path(f"/proc/{hasty.pid}/stat").read_text())
+    hasty.send_signal(signal.SIGINT)
+    assert hasty.wait(0.9) == 1
+    assert cli.read("begun.txt").count("ended") == 1
+
+
+def test_a_dead_delivery_is_replayed_into_a_running_worker(cli):
+    (cli.folder / "mended_handlers.py").write_text(
+        "from pathlib import Path\n"
+        "from billhook import Handlers\n"
+        "from billhook.events import InvoiceApproved\n"
+        "handlers = Handlers()\n"
+        "@handlers.on(InvoiceApproved, retry=[])\n"
+        "def book(event):\n"
+        "    Path('mended').read_text()\n"
+    )
+    inbox = open_inbox(cli.folder / "billhook.db")
+    inbox.put(incoming("msg-1", event_type="InvoiceApproved", body=APPROVED))
+    inbox.close()
+    worker = cli.start("worker", "mended_handlers.py")
+    state = "SELECT state FROM delivery"
+    until(lambda: rows(cli.folder / "billhook.db", state) == [("dead",)], 15)
+    (cli.folder / "mended").write_text("yes")
+
+    replayed = cli.run("deliveries", "replay", "--state", "dead", "--yes")
+
+    assert "1 of 1 deliveries replayed" in replayed.stdout
+    until(lambda: rows(cli.folder / "billhook.db", state) == [("done",)], 5)
+    worker.send_signal(signal.SIGTERM)
+    assert worker.wait(15) == 0
+
+
+def test_export_into_a_pipe_that_closes_is_no_stack_trace(cli):
+    inbox = open_inbox(cli.folder / "billhook.db")
+    for number in range(300):
+        inbox.put(incoming(f"m{number}", body=b"x" * 2_000))
+    inbox.close()
+
+    command = f"{sys.executable} -m billhook deliveries export | head -1"
+    done = subprocess.run(
+        ["sh", "-c", command], cwd=cli.folder, env=cli.environ, capture_output=True, text=True, check=False
+    )
+
+    assert json.loads(done.stdout)["key"] == "m0"
+    assert done.stderr == ""
+
+
+def test_the_shipped_settings_are_those_of_the_deploy_folder():
+    shipped = Path(billhook.gunicorn_conf.__file__).read_bytes()
+
+    assert shipped == (ROOT / "deploy" / "gunicorn.conf.py").read_bytes()

@@ -1,0 +1,136 @@
+"""`billhook demo` as a user runs it: it works anywhere, leaves nothing, and can fail."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from kit import until
+
+from billhook.cli import demo_stage, main
+
+DEMO = [sys.executable, "-m", "billhook", "demo"]
+
+
+@pytest.fixture
+def temporary(tmp_path, monkeypatch) -> Path:
+    """Where the demo puts its folder."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(folder))
+    return folder
+
+
+def environment(temporary: Path, **more: str) -> dict[str, str]:
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
+    return {**clean, "TMPDIR": str(temporary), **more}
+
+
+def of_this_demo(temporary: Path) -> list[str]:
+    """Processes that work in the demo's folder."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if str(temporary) in str((entry / "cwd").readlink()):
+                    found.append(entry.name)
+            except OSError:
+                continue
+    return found
+
+
+def test_every_delivery_goes_as_promised_and_nothing_is_left(temporary, tmp_path):
+    hostile = {
+        "BILLHOOK_ENGINE": "inline",  # settings of the user's own must not disturb it
+        "BILLHOOK_NONSENSE": "1",
+        "WEB_CONCURRENCY": "7",
+        "http_proxy": "http://127.0.0.1:1",
+    }
+
+    started = time.monotonic()
+    done = subprocess.run(
+        [*DEMO, "--json"],
+        cwd=tmp_path, env=environment(temporary, **hostile), capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = json.loads(done.stdout)
+    assert told["ok"] is True
+    assert len(told["rows"]) == 28
+    assert time.monotonic() - started < 20
+    assert list(temporary.iterdir()) == []
+    assert of_this_demo(temporary) == []
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["temporary"]
+
+
+SABOTAGED = """
+from billhook import Handlers
+from billhook.cli.demo_handlers import note as write
+
+handlers = Handlers()
+
+@handlers.on_any(name="sabotaged")
+def work(event, delivery):
+    if delivery.event_type == "PaymentFailed":
+        return
+    if delivery.event_type == "Overage":
+        event = event.model_copy(update={"currency": "XXX"})
+    if delivery.event_type == "PingTest":
+        write(event, delivery)
+    write(event, delivery)
+"""
+
+
+def test_handlers_that_are_sabotaged_are_found_out(temporary, tmp_path, monkeypatch):
+    handlers = tmp_path / "sabotaged_demo.py"
+    handlers.write_text(SABOTAGED)
+    monkeypatch.setattr(demo_stage, "HANDLERS", str(handlers))
+
+    result = CliRunner().invoke(main, ["demo", "--json"])
+
+    assert result.exit_code == 1
+    told = json.loads(result.stdout)
+    assert told["ok"] is False
+    assert {row["type"]: row["wrong"] for row in told["rows"] if not row["ok"]} == {
+        "PaymentFailed": ["handled 0 times, not 1"],
+        "Overage": ["the handler got other values than were sent"],
+        "PingTest": ["handled 2 times, not 1"],
+    }
+    assert "not every delivery went as promised" in result.stderr
+    assert "Booting worker" in result.stderr  # the end of the server's log
+    assert list(temporary.iterdir()) == []
+
+
+def test_a_server_that_does_not_come_up_is_told_with_its_log(temporary, monkeypatch):
+    monkeypatch.setattr(demo_stage, "HANDLERS", "no_such_module_anywhere")
+
+    result = CliRunner().invoke(main, ["demo"])
+
+    assert result.exit_code == 1
+    assert "ended by itself; the end of its log" in result.stderr
+    assert "no_such_module_anywhere" in result.stderr
+    assert list(temporary.iterdir()) == []
+    assert of_this_demo(temporary) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_demo_clears_everything_away(temporary, number):
+    process = subprocess.Popen(
+        DEMO, env=environment(temporary), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
+    until(lambda: len(of_this_demo(temporary)) >= 2, 10)
+
+    process.send_signal(number)
+    _, errors = process.communicate(timeout=20)
+
+    assert process.returncode == 128 + number
+    assert b"Traceback" not in errors
+    assert list(temporary.iterdir()) == []
+    assert of_this_demo(temporary) == []

@@ -1,0 +1,358 @@
+"""deploy/: gunicorn runs with its configuration, the page explains every setting, the values agree."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import functools
+import http.client
+import inspect
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import gunicorn.config
+import pytest
+
+import billhook
+from billhook.cli.worker import worker as worker_command
+from billhook.engines import ThreadEngine
+from billhook.events import InvoiceApproved, sample
+from billhook.settings import OPTIONS
+from billhook.signing import StandardWebhooks
+
+DEPLOY = Path(__file__).parents[2] / "deploy"
+CONF = DEPLOY / "gunicorn.conf.py"
+UNITS = (DEPLOY / "billhook-web.service", DEPLOY / "billhook-worker.service")
+SITE = DEPLOY / "nginx.conf"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+HANDLERS = """
+from pathlib import Path
+from billhook import Delivery, Handlers
+from billhook.events import InvoiceApproved
+
+handlers = Handlers()
+
+@handlers.on(InvoiceApproved, retry=[])
+def note(event: InvoiceApproved, delivery: Delivery) -> None:
+    Path(f"handled-{delivery.id}").touch()
+"""
+
+
+# Reading the files
+
+
+def conf_settings() -> set[str]:
+    """The names that gunicorn.conf.py sets; its imports and private names are not settings."""
+    names = set()
+    for node in ast.parse(CONF.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.FunctionDef):
+            names.add(node.name)
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names |= {target.id for target in targets if isinstance(target, ast.Name)}
+    return {name for name in names if not name.startswith("_")}
+
+
+def conf_value(name: str) -> str:
+    """What a real gunicorn makes of a setting."""
+    output = gunicorn_says("--print-config")
+    return next(
+        line.split("=", 1)[1].strip() for line in output.splitlines() if line.split("=")[0].strip() == name
+    )
+
+
+@functools.cache
+def gunicorn_says(flag: str) -> str:
+    command = [sys.executable, "-m", "gunicorn", "-c", str(CONF), flag, "billhook.signals:emit"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True, timeout=30)
+    return done.stdout
+
+
+def unit_settings(unit: Path) -> dict[str, str]:
+    """Key and last value of each line."""
+    return dict(re.findall(r"(?m)^([A-Za-z]+)=(.*)$", unit.read_text(encoding="utf-8")))
+
+
+def env_settings() -> dict[str, str]:
+    return dict(re.findall(r"(?m)^([A-Z_]+)=(.*)$", (DEPLOY / "billhook.env").read_text(encoding="utf-8")))
+
+
+def nginx_settings() -> dict[str, str]:
+    """Directive and the last value of each."""
+    text = re.sub(r"(?m)^\s*#.*$", "", SITE.read_text(encoding="utf-8"))
+    return {name: value.strip() for name, value in re.findall(r"(?m)^\s*([a-z_]+) *(.*?)[;{]$", text)}
+
+
+def explained(heading: str) -> set[str]:
+    """The settings in the first column of the table under a heading of deploy/README.md."""
+    page = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    section = page.split(f"\n## {heading}\n", 1)[1].split("\n## ", 1)[0]
+    cells = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    names = [name for cell in cells for name in re.findall(r"`([^`]+)`", cell)]
+    assert len(names) == len(set(names)), "a setting is explained twice"
+    return set(names)
+
+
+def default_of(key: str) -> float:
+    return float(next(option.default for option in OPTIONS if option.key == key))
+
+
+def size_bytes(text: str) -> int:
+    return int(text.removesuffix("k")) * 1024
+
+
+def seconds(text: str) -> int:
+    return int(text.removesuffix("s"))
+
+
+# The page and the files
+
+
+@pytest.mark.parametrize(
+    ("heading", "settings"),
+    [
+        ("gunicorn.conf.py", conf_settings()),
+        (
+            "billhook-web.service and billhook-worker.service",
+            unit_settings(UNITS[0]).keys() | unit_settings(UNITS[1]).keys(),
+        ),
+        ("billhook.env", set(env_settings())),
+        ("nginx.conf", set(nginx_settings())),
+    ],
+    ids=["gunicorn", "systemd", "environment", "nginx"],
+)
+def test_the_page_explains_every_setting_and_no_other(heading: str, settings: set[str]) -> None:
+    assert explained(heading) == settings
+
+
+def test_every_setting_of_gunicorn_exists() -> None:
+    assert conf_settings() <= set(gunicorn.config.make_settings())
+
+
+def test_billhook_serve_runs_with_the_same_file() -> None:
+    packaged = Path(billhook.__file__).parent / "gunicorn_conf.py"
+    assert CONF.read_bytes() == packaged.read_bytes()
+
+
+def test_every_option_in_the_environment_file_exists_and_none_is_secret() -> None:
+    secret = {option.key: option.secret for option in OPTIONS}
+    assert env_settings().keys() <= secret.keys()
+    assert "BILLHOOK_SECRETS" not in env_settings()
+
+
+def test_the_units_differ_only_in_what_they_run() -> None:
+    web, worker = (unit_settings(unit) for unit in UNITS)
+    different = {key for key in web.keys() | worker.keys() if web.get(key) != worker.get(key)}
+    assert different == {
+        *("Description", "Wants", "Type", "NotifyAccess", "ExecStart", "ExecReload"),
+        *("TimeoutStartSec", "TimeoutStopSec"),
+    }
+
+
+def test_nothing_is_killed_before_it_could_have_stopped_by_itself() -> None:
+    web, worker = (int(unit_settings(unit)["TimeoutStopSec"]) for unit in UNITS)
+    graceful = int(conf_value("graceful_timeout"))
+    worker_grace = next(option.default for option in worker_command.params if option.name == "grace")
+    thread_grace = inspect.signature(ThreadEngine.stop).parameters["grace_seconds"].default
+
+    assert web > graceful > default_of("BILLHOOK_DEADLINE_SECONDS") + thread_grace
+    assert worker > worker_grace
+
+
+def test_nginx_and_gunicorn_agree() -> None:
+    site = nginx_settings()
+    largest = int(default_of("BILLHOOK_MAX_BODY_BYTES"))
+
+    assert largest < size_bytes(site["client_max_body_size"]) <= largest * 1.1
+    assert size_bytes(site["client_body_buffer_size"]) >= size_bytes(site["client_max_body_size"])
+    assert seconds(site["keepalive_timeout"]) < int(conf_value("keepalive"))
+    assert seconds(site["proxy_read_timeout"]) > default_of("BILLHOOK_DEADLINE_SECONDS")
+    assert int(site["keepalive"]) == int(conf_value("workers")) * int(conf_value("threads"))
+    upstream = re.search(r"upstream billhook \{\s+server ([^;]+);", SITE.read_text(encoding="utf-8"))
+    assert upstream is not None
+    assert conf_value("bind") == f"['{upstream[1]}']"
+    assert (
+        f"location {next(o.default for o in OPTIONS if o.key == 'BILLHOOK_URL_PREFIX')} {{"
+        in SITE.read_text()
+    )
+
+
+def test_nginx_answers_with_the_receivers_own_bodies() -> None:
+    from billhook.errors import BodyTooLarge, InboxUnavailable
+    from billhook.receiver.answers import answer_to
+
+    bodies = re.findall(r"return (\d+) '(.*)';", SITE.read_text(encoding="utf-8"))
+
+    assert [(int(status), body.encode()) for status, body in bodies] == [
+        tuple(answer_to(error)[:2]) for error in (BodyTooLarge(), InboxUnavailable())
+    ]
+
+
+# The programs
+
+
+def environment(**more: str) -> dict[str, str]:
+    kept = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("BILLHOOK_", "FLASK_")) and name != "WEB_CONCURRENCY"
+    }
+    return {**kept, **more}
+
+
+@contextlib.contextmanager
+def running(command: list[str], folder: Path, **options: str) -> Iterator[None]:
+    """A program of ours, which has to stop when it is told and to find nothing wrong with that."""
+    (folder / "note.py").write_text(HANDLERS)
+    log = folder / "log"
+    with log.open("ab") as out:
+        process = subprocess.Popen(command, cwd=folder, env=environment(**options), stdout=out, stderr=out)
+    try:
+        yield
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(15) == 0
+    except AssertionError as error:
+        error.add_note(log.read_text())
+        raise
+    finally:
+        if process.poll() is None:
+            process.kill()
+            process.wait(5)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def commands_of_the_units(port: int) -> list[list[str]]:
+    """What the units start, with our programs in the place of the installed ones, on another port."""
+    commands = []
+    for unit in UNITS:
+        program, *arguments = unit_settings(unit)["ExecStart"].split()
+        places = {"/opt/billhook/deploy/gunicorn.conf.py": str(CONF)}
+        ours = str(Path(sys.executable).parent / Path(program).name)
+        commands.append([ours, *(places.get(argument, argument) for argument in arguments)])
+    commands[0][1:1] = ["--bind", f"127.0.0.1:{port}"]
+    return commands
+
+
+def ready(port: int) -> bool:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+        try:
+            connection.request("GET", "/readyz")
+            return connection.getresponse().status == 200
+        except OSError:
+            return False
+
+
+def eventually(condition: Callable[[], object], limit_seconds: float = 15.0) -> None:
+    end = time.monotonic() + limit_seconds
+    while not condition():
+        assert time.monotonic() < end, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def deliver(port: int) -> int:
+    body = sample(InvoiceApproved).to_json()
+    signed = StandardWebhooks().sign(body, SECRET, event_type="InvoiceApproved", now=datetime.now(UTC))
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=5)) as connection:
+        connection.request("POST", "/webhooks/billing", body, {"X-Webhook-Type": "InvoiceApproved", **signed})
+        return connection.getresponse().status
+
+
+def test_gunicorn_finds_no_fault_with_the_configuration() -> None:
+    gunicorn_says("--check-config")
+
+
+def test_the_units_take_a_delivery_and_handle_it_and_stop_when_told(tmp_path: Path) -> None:
+    (tmp_path / "secrets").write_text(f"# the billing service's\n{SECRET}\n")
+    options = {
+        **env_settings(),
+        "BILLHOOK_HANDLERS": "note",
+        "BILLHOOK_INBOX_URL": f"sqlite:///{tmp_path}/inbox.db",
+        "BILLHOOK_SECRETS_FILE": str(tmp_path / "secrets"),
+    }
+    port = free_port()
+    web, worker = commands_of_the_units(port)
+
+    with running(web, tmp_path, **options):
+        eventually(lambda: ready(port))
+        assert deliver(port) == 200
+        with running(worker, tmp_path, **options):
+            eventually((tmp_path / "handled-1").exists)
+
+
+def test_what_an_earlier_process_left_is_handled_without_a_new_delivery(tmp_path: Path) -> None:
+    options = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_HANDLERS": "note.py"}
+    port = free_port()
+    web, _ = commands_of_the_units(port)
+    with running(web, tmp_path, **options, BILLHOOK_ENGINE="worker"):
+        eventually(lambda: ready(port))
+        assert deliver(port) == 200
+    assert not (tmp_path / "handled-1").exists()
+
+    with running(web, tmp_path, **options):
+        eventually((tmp_path / "handled-1").exists)
+
+
+def test_systemd_understands_the_units(tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not installed")
+    for unit in UNITS:  # the paths of the programs are the reader's to make
+        text = re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text(encoding="utf-8"))
+        (tmp_path / unit.name).write_text(text)
+    units = [str(tmp_path / unit.name) for unit in UNITS]
+
+    done = subprocess.run(
+        ["systemd-analyze", "verify", "--man=no", *units],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_nginx_understands_the_site(tmp_path: Path) -> None:
+    nginx, openssl = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin"), shutil.which("openssl")
+    if nginx is None or openssl is None:
+        pytest.skip("nginx or openssl is not installed")
+    certificate = (
+        "req -x509 -newkey rsa:2048 -nodes -days 2 -subj /CN=hooks.example.com -keyout key.pem -out cert.pem"
+    )
+    subprocess.run([openssl, *certificate.split()], cwd=tmp_path, capture_output=True, check=True, timeout=30)
+    site = SITE.read_text(encoding="utf-8")
+    site = site.replace("/etc/ssl/billhook/fullchain.pem", str(tmp_path / "cert.pem"))
+    (tmp_path / "site.conf").write_text(
+        site.replace("/etc/ssl/billhook/privkey.pem", str(tmp_path / "key.pem"))
+    )
+    folders = "".join(
+        f"{kind}_temp_path {tmp_path}/{kind};"
+        for kind in ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+    )
+    (tmp_path / "nginx.conf").write_text(
+        f"pid {tmp_path}/pid; error_log stderr; events {{}}"
+        f" http {{ access_log off; {folders} include {tmp_path}/site.conf; }}"
+    )
+
+    done = subprocess.run(
+        [nginx, "-t", "-q", "-p", str(tmp_path), "-c", str(tmp_path / "nginx.conf")],
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,562 @@
+"""The loop in a thread, as `thread` and `worker` run it: on schedule, on time, on its lease, to its end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from kit import Foreigner, deliver, in_children, inbox_file, rows, until
+
+from billhook import Handlers, signals
+from billhook.events import InvoiceApproved, PingTest
+from billhook.extension import assembly_of
+
+
+@pytest.fixture
+def running(app_with):
+    """An app, and loops on its inbox in threads of their own; all are stopped at the end."""
+    loops = []
+
+    def start(app, threads=2):
+        loop = assembly_of(app).loop(threads)
+        thread = threading.Thread(target=loop.run, args=(3.0,))
+        thread.start()
+        loops.append((loop, thread))
+        return loop
+
+    def make(handlers, *, threads=2, count=1, start_now=True, **config):
+        app = app_with(handlers=[handlers], **{"BILLHOOK_LEASE_SECONDS": 0.5, **config})
+        for _ in range(count if start_now else 0):
+            start(app, threads)
+        return app
+
+    make.start = start
+    yield make
+    for loop, _ in loops:
+        loop.stop()
+    for _, thread in loops:
+        thread.join(10)
+        assert not thread.is_alive()
+
+
+def states(app):
+    return Counter(dict_value for (dict_value,) in rows(inbox_file(app), "SELECT state FROM delivery"))
+
+
+def runs(app, columns="handler, state, attempts"):
+    return rows(inbox_file(app), f"SELECT {columns} FROM run ORDER BY id")
+
+
+def finished(app, count):
+    return lambda: sum(states(app)[state] for state in ("done", "dead", "quarantined")) == count
+
+
+# --- all of it, once ------------------------------------------------------------------------------
+
+
+def test_every_delivery_is_handled_once(running):
+    handlers, calls = Handlers(), Counter()
+    handlers.on(PingTest, name="a")(lambda event, delivery: calls.update([("a", delivery.key)]))
+    handlers.on_any(name="b")(lambda event, delivery: calls.update([("b", delivery.key)]))
+    app = running(handlers)
+
+    for number in range(50):
+        deliver(app, message_id=f"msg_{number}")
+    until(finished(app, 50))
+
+    assert calls == Counter({(name, f"msg_{n}"): 1 for name in "ab" for n in range(50)})
+    assert set(runs(app, "state, attempts")) == {("succeeded", 1)}
+
+
+def test_two_loops_on_one_inbox_never_run_one_run_twice(running):
+    handlers, calls, lock = Handlers(), Counter(), threading.Lock()
+
+    @handlers.on(PingTest, name="h")
+    def handle(event, delivery):
+        with lock:
+            calls[delivery.key] += 1
+        time.sleep(0.001)
+
+    app = running(handlers, start_now=False)
+    for number in range(80):
+        deliver(app, message_id=f"msg_{number}")
+
+    running.start(app)
+    running.start(app)
+    until(finished(app, 80))
+
+    assert calls == Counter({f"msg_{n}": 1 for n in range(80)})
+    assert set(runs(app, "state, attempts, token")) == {("succeeded", 1, 1)}
+
+
+def test_what_came_before_the_loop_and_what_comes_unseen_is_found(running):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest)(calls.append)
+    app = running(handlers, start_now=False)
+    deliver(app)
+
+    running.start(app)
+    until(finished(app, 1))
+    with contextlib.closing(sqlite3.connect(inbox_file(app))) as connection, connection:
+        connection.execute("UPDATE delivery SET state = 'received'")  # nobody rings for it
+        connection.execute("DELETE FROM run")
+    until(lambda: len(calls) == 2, seconds=4)
+
+
+def test_a_ring_in_another_process_wakes_a_sleeping_loop_at_once(running):
+    handlers, called = Handlers(), []
+    handlers.on(PingTest)(lambda event: called.append(time.monotonic()))
+    app = running(handlers)
+    deliver(app, message_id="msg_warm")
+    until(lambda: called)
+    time.sleep(0.3)  # asleep by now
+
+    def child(_):
+        from kit import incoming
+
+        assembly = assembly_of(app)
+        assembly.inbox.put(incoming("from a child"))
+        started = time.monotonic()
+        assembly.engine.wake(0)
+        assembly.inbox.close()
+        return repr(started).encode()
+
+    (started,) = in_children(1, child)
+    until(lambda: len(called) == 2)
+
+    assert called[1] - float(started) < 0.5  # the slow look is every two seconds
+
+
+def test_without_a_bell_the_slow_look_finds_everything(running, tmp_path):
+    (tmp_path / "billhook.db-wake").write_text("somebody's file, and no pipe")
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest)(calls.append)
+    app = running(handlers)
+    time.sleep(0.1)
+
+    deliver(app)
+
+    until(lambda: calls, seconds=4)
+
+
+def test_the_thread_engine_starts_by_itself_and_at_will(app_with):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest)(calls.append)
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
+    assembly = assembly_of(app)
+
+    deliver(app)
+    until(lambda: len(calls) == 1)
+    assembly.engine.start()
+    deliver(app)
+    until(lambda: len(calls) == 2)
+
+    names = [thread.name for thread in threading.enumerate()]
+    assert names.count("billhook-engine") == 1
+
+
+def test_the_thread_engine_of_a_process_that_never_ran_it_is_stopped_without_a_word(app_with):
+    app = app_with(BILLHOOK_ENGINE="thread")
+
+    assembly_of(app).engine.stop()
+
+    assert "billhook-engine" not in [thread.name for thread in threading.enumerate()]
+
+
+# --- retries, time-outs, leases -------------------------------------------------------------------
+
+
+def test_retries_happen_when_they_are_due_and_not_before(running, clock):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(PingTest, name="h")
+    def fails(event, delivery):
+        calls.append(delivery.attempt)
+        raise ValueError("no")
+
+    app = running(handlers, clock=clock, BILLHOOK_RETRY_SCHEDULE_SECONDS=(10, 60), start_now=False)
+    loop = running.start(app)
+    deliver(app)
+    until(lambda: runs(app) == [("h", "due", 1)])
+    for seconds, state, attempts in ((9, "due", 1), (1, "due", 2), (59, "due", 2), (1, "dead", 3)):
+        clock.advance(seconds=seconds)
+        loop.wake()
+        until(lambda state=state, attempts=attempts: runs(app) == [("h", state, attempts)])
+        time.sleep(0.05)
+        assert calls == list(range(1, attempts + 1))
+
+    assert states(app) == {"dead": 1}
+
+
+def test_a_handler_past_its_time_is_given_up_and_the_others_go_on(running):
+    handlers, release, calls = Handlers(), threading.Event(), []
+
+    @handlers.on(PingTest, name="slow", timeout_seconds=0.1, retry=[])
+    def slow(event):
+        release.wait(10)
+
+    handlers.on(PingTest, name="quick")(lambda event: calls.append(1))
+    app = running(handlers, threads=1)
+
+    deliver(app)
+    deliver(app)
+    until(finished(app, 2))
+    release.set()
+    time.sleep(0.1)  # the handler that was given up comes back, and has no say
+
+    assert calls == [1, 1]
+    assert sorted(runs(app, "handler, state")) == [("quick", "succeeded")] * 2 + [("slow", "dead")] * 2
+    assert {error for (error,) in runs(app, "last_error") if error} == {
+        "TimeoutError: the handler did not return within 0.1 s"
+    }
+
+
+def check_a_slow_handler_is_called_once(app, calls):
+    """For longer than two leases, with another loop that waits for it to be lost."""
+    deliver(app)
+    until(finished(app, 1))
+    assert calls == [1]
+    assert runs(app) == [("h", "succeeded", 1)]
+
+
+def test_a_slow_handler_keeps_its_lease(running):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(PingTest, name="h")
+    def slow(event, delivery):
+        calls.append(delivery.attempt)
+        time.sleep(1.2)
+
+    app = running(handlers, count=2)
+
+    check_a_slow_handler_is_called_once(app, calls)
+
+
+def test_a_slow_handler_without_renewal_would_be_called_twice(running):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(PingTest, name="h")
+    def slow(event, delivery):
+        calls.append(delivery.attempt)
+        if delivery.attempt == 1:
+            time.sleep(0.8)
+
+    app = running(handlers, start_now=False)
+    inline = threading.Thread(target=assembly_of(app).handle_due)  # this engine renews nothing
+
+    deliver(app)
+    inline.start()
+    until(lambda: calls == [1])
+    running.start(app)
+    inline.join()
+
+    until(lambda: calls == [1, 2])
+    until(lambda: runs(app) == [("h", "succeeded", 2)])
+
+
+def test_a_worker_that_died_leaves_its_run_to_another_when_the_lease_ends(running):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(lambda event, delivery: calls.append(delivery.attempt))
+    app = running(handlers, start_now=False)
+    deliver(app)
+
+    def dies(_):
+        assembly = assembly_of(app)
+        stored = assembly.inbox.received(1)
+        now = assembly.cycle.clock.now()
+        from datetime import timedelta
+
+        with assembly.inbox.turn("dead") as turn:
+            turn.plan([one.plan for one in assembly.cycle.plan(stored)], now)
+            turn.claim(1, now, now + timedelta(seconds=0.5))
+        os._exit(9)
+
+    in_children(1, dies)
+    running.start(app)
+    until(finished(app, 1))
+
+    assert calls == [2]
+    assert "worker died" in rows(inbox_file(app), "SELECT error FROM failure")[0][0]
+
+
+def test_a_run_that_takes_every_worker_along_is_dead_without_another_call(running):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h", retry=[0])(calls.append)
+    app = running(handlers, start_now=False)
+    deliver(app)
+    assembly = assembly_of(app)
+    now = assembly.cycle.clock.now()
+    with assembly.inbox.turn("first") as turn:
+        turn.plan([one.plan for one in assembly.cycle.plan(assembly.inbox.received(1))], now)
+    for number in range(2):
+        with assembly.inbox.turn(f"dies{number}") as turn:
+            assert len(turn.claim(1, now, now)) == 1
+
+    running.start(app)
+    until(finished(app, 1))
+
+    assert calls == []
+    assert runs(app, "state, last_error") == [
+        ("dead", "RuntimeError: no attempt of 2 came back; not called again")
+    ]
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def test_stopping_gives_back_what_was_not_begun_and_waits_for_what_was(running):
+    handlers, release, calls = Handlers(), threading.Event(), []
+
+    @handlers.on(PingTest, name="h")
+    def slow(event, delivery):
+        calls.append(delivery.key)
+        release.wait(10)
+
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=30)
+    for number in range(6):
+        deliver(app, message_id=f"msg_{number}")
+    loop = running.start(app, threads=1)
+    until(lambda: calls)
+    time.sleep(0.1)
+    loop.stop()
+    time.sleep(0.1)
+    release.set()
+    until(lambda: Counter(runs(app, "state")) == {("succeeded",): 1, ("due",): 5})
+
+    assert len(calls) == 1
+    assert {attempts for state, attempts in runs(app, "state, attempts") if state == "due"} == {0}
+
+
+def test_stopping_does_not_wait_longer_than_its_grace(app_with, caplog):
+    handlers, release = Handlers(), threading.Event()
+    handlers.on(PingTest, name="h")(lambda event: release.wait(10))
+    app = app_with(handlers=[handlers])
+    loop = assembly_of(app).loop(1)
+    thread = threading.Thread(target=loop.run, args=(0.2,))
+    thread.start()
+    deliver(app)
+    until(lambda: runs(app, "state") == [("running",)])
+    time.sleep(0.05)
+
+    started = time.monotonic()
+    loop.stop()
+    thread.join(5)
+    seconds = time.monotonic() - started
+    release.set()
+
+    assert seconds < 1.5
+    assert "stopped with 1 handlers still running; their leases run out" in caplog.text
+
+
+def test_a_handler_past_its_time_while_stopping_is_settled_as_failed(running):
+    handlers, release, begun = Handlers(), threading.Event(), threading.Event()
+
+    @handlers.on(PingTest, name="h", timeout_seconds=0.3, retry=[])
+    def handle(event):
+        begun.set()
+        release.wait(10)
+
+    app = running(handlers, start_now=False)
+    loop = running.start(app, threads=1)
+    deliver(app)
+    begun.wait(5)
+    loop.stop()
+
+    until(lambda: runs(app, "state") == [("dead",)])
+    release.set()
+
+
+# --- storage that fails in mid-loop ---------------------------------------------------------------
+
+
+def test_nothing_is_lost_while_the_inbox_is_away(running):
+    handlers, gate, calls = Handlers(), threading.Event(), []
+
+    @handlers.on(PingTest, name="h")
+    def handle(event, delivery):
+        calls.append(delivery.key)
+        gate.wait(10)
+
+    app = running(handlers, BILLHOOK_LEASE_SECONDS=30)
+    deliver(app, message_id="msg_1")
+    until(lambda: calls == ["msg_1"])
+    path = inbox_file(app)
+    aside = [
+        (p, p.with_name("aside-" + p.name))
+        for p in path.parent.glob("billhook.db*")
+        if p.suffix != ".db-wake"
+    ]
+    aside = [(p, q) for p, q in aside if not p.name.endswith(("-wake", "-lock"))]
+    for present, away in aside:
+        present.rename(away)
+    gate.set()  # the handler returns, and cannot be settled
+    time.sleep(0.3)
+    for present, away in aside:
+        away.rename(present)
+
+    until(finished(app, 1))
+    deliver(app, message_id="msg_2")
+    until(finished(app, 2))
+    assert calls == ["msg_1", "msg_2"]
+    assert {attempts for _, _, attempts in runs(app)} == {1}
+
+
+def test_nothing_is_lost_while_another_process_holds_the_lock(running):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(lambda event: calls.append(1))
+    app = running(handlers, BILLHOOK_DEADLINE_SECONDS=0.3, start_now=False)
+    deliver(app)
+
+    with Foreigner(inbox_file(app)):
+        running.start(app)
+        time.sleep(0.5)
+        assert calls == []
+
+    until(finished(app, 1))
+    assert calls == [1]
+
+
+def test_a_loop_outlives_any_number_of_failures(running):
+    app = running(Handlers(), start_now=False)
+    deliver(app)
+    loop = assembly_of(app).loop(1)
+    with contextlib.closing(sqlite3.connect(inbox_file(app))) as connection, connection:
+        connection.execute("ALTER TABLE delivery RENAME TO lost")
+
+    loop._failures = 5_000  # a night without a disk; two to that power is no float
+    stopping = threading.Timer(0.1, loop.stop)
+    stopping.start()
+    loop.run(0.0)
+    stopping.join()
+
+    assert loop._failures > 5_000
+
+
+def test_a_late_twin_of_a_plain_subscriber_does_not_stop_the_loop(running):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest)(calls.append)
+    app = running(handlers, threads=1)
+
+    def make():
+        def subscriber(sender, *, event, delivery): ...
+
+        return subscriber
+
+    kept = [make(), make()]
+    for subscriber in kept:
+        signals.invoice_approved.connect(subscriber, sender=app)
+
+    for _ in range(3):
+        deliver(app, b'{"date": "2026-01-15", "invoiceId": "1"}', InvoiceApproved.__name__)
+    deliver(app)
+
+    until(lambda: calls)
+    until(lambda: {state for (state,) in runs(app, "state")} == {"due", "succeeded"})
+
+
+def test_what_is_unreadable_is_quarantined_by_the_loop_and_told_once(running):
+    app = running(Handlers(), count=2)
+    told = []
+
+    def observer(sender, **facts):
+        told.append(facts["delivery_id"])
+
+    signals.delivery_quarantined.connect(observer, sender=app)
+    for _ in range(5):
+        deliver(app, b"{", "InvoiceApproved")
+
+    until(finished(app, 5))
+    until(lambda: len(told) == 5)
+    time.sleep(0.05)
+    assert sorted(told) == [1, 2, 3, 4, 5]
+
+
+def test_old_deliveries_go_while_the_loop_runs(running, clock):
+    from billhook.engines import loop as module
+
+    app = running(Handlers(), clock=clock, start_now=False)
+    deliver(app)
+    loop = running.start(app)
+    until(finished(app, 1))
+
+    clock.advance(seconds=31 * 86_400)
+    loop._prune_at = 0.0  # an hour later
+    loop.wake()
+
+    until(lambda: states(app) == {})
+    assert module.PRUNE_SECONDS >= 60
+
+
+def test_a_loop_in_a_process_with_thousands_of_files_sleeps_and_wakes(running):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2_500:
+        pytest.skip("the machine allows too few descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2_500, hard))
+    fillers = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest)(calls.append)
+    try:
+        app = running(handlers)
+        time.sleep(0.1)
+        deliver(app)
+        until(lambda: calls)
+    finally:
+        for descriptor in fillers:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# --- a worker process -----------------------------------------------------------------------------
+
+WORKER = """
+import signal, sys
+from pathlib import Path
+from kit import make_app
+from billhook import Handlers
+from billhook.events import PingTest
+from billhook.extension import assembly_of
+
+handlers = Handlers()
+
+@handlers.on(PingTest, name="h")
+def handle(event, delivery):
+    print(delivery.key, flush=True)
+
+app = make_app(Path(sys.argv[1]), handlers=[handlers])
+loop = assembly_of(app).loop(2)
+signal.signal(signal.SIGTERM, lambda *_: loop.stop())
+print("up", flush=True)
+loop.run(5.0)
+assembly_of(app).close()
+print("down", flush=True)
+"""
+
+
+def test_a_worker_process_handles_what_the_app_takes_and_ends_when_told(app_with, tmp_path):
+    app = app_with()
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(tmp_path)], stdout=subprocess.PIPE, env=environ, text=True
+    )
+    try:
+        assert worker.stdout.readline() == "up\n"
+        for number in range(3):
+            deliver(app, message_id=f"msg_{number}")
+        handled = sorted(worker.stdout.readline().strip() for _ in range(3))
+        until(finished(app, 3))
+    finally:
+        worker.terminate()
+        rest, _ = worker.communicate(timeout=10)
+
+    assert handled == ["msg_0", "msg_1", "msg_2"]
+    assert rest == "down\n"
+    assert worker.returncode == 0

@@ -1,0 +1,219 @@
+"""One file, several processes: forks, concurrent starts, one key from everywhere, kill -9."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from kit import NOON, in_children, incoming, open_inbox, rows, together, value
+
+from billhook.inbox import Inbox, Outcome, Plan, RunState
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "billhook.db"
+
+
+def check_one_key_from_four_processes_is_stored_once(path, put):
+    """`put(key)` gives the verdict; the same keys come from everywhere at once."""
+
+    def child(_):
+        verdicts = together(8, lambda n: str(put(f"k{n % 4}")))
+        return ",".join(verdicts).encode()
+
+    verdicts = b",".join(in_children(4, child)).decode().split(",")
+
+    assert value(path, "SELECT count(*) FROM delivery") == 4
+    assert sorted(verdicts) == ["accepted"] * 4 + ["duplicate"] * 28
+
+
+def test_one_key_from_four_processes_of_eight_threads_is_accepted_once(path):
+    inbox = open_inbox(path)
+
+    check_one_key_from_four_processes_is_stored_once(path, lambda key: inbox.put(incoming(key)).verdict)
+
+    inbox.close()
+
+
+def test_looking_before_inserting_would_be_caught(path):
+    import contextlib
+    import sqlite3
+
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE delivery (id INTEGER PRIMARY KEY, key)")
+
+    def look_then_insert(key):
+        with contextlib.closing(sqlite3.connect(path, timeout=5)) as connection, connection:
+            if connection.execute("SELECT 1 FROM delivery WHERE key = ?", (key,)).fetchone():
+                return "duplicate"
+            time.sleep(0.02)
+            connection.execute("INSERT INTO delivery (key) VALUES (?)", (key,))
+            return "accepted"
+
+    with pytest.raises(AssertionError, match="assert"):
+        check_one_key_from_four_processes_is_stored_once(path, look_then_insert)
+
+
+def test_children_of_a_process_that_wrote_already_write_on_and_the_file_stays_whole(path):
+    inbox = open_inbox(path)
+    for number in range(20):
+        inbox.put(incoming(f"parent{number}"))
+
+    def child(number):
+        receipts = together(8, lambda n: [inbox.put(incoming(f"child{number}-{n}-{m}")) for m in range(10)])
+        inbox.close()
+        return str(sum(len(r) for r in receipts if isinstance(r, list))).encode()
+
+    stop = threading.Event()
+    beside = threading.Thread(target=_put_until, args=(inbox, stop))
+    beside.start()
+    counts = in_children(4, child)
+    stop.set()
+    beside.join()
+    after = inbox.put(incoming("parent-after")).verdict
+
+    assert counts == [b"80"] * 4
+    assert after == "accepted"
+    assert value(path, "SELECT count(*) FROM delivery WHERE key LIKE 'child%'") == 320
+    inbox.close()
+    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def _put_until(inbox, stop):
+    number = 0
+    time.sleep(0.2)  # a fork in the middle of a write is nobody's: SQLite's own mutexes do not survive it
+    while not stop.is_set():
+        inbox.put(incoming(f"beside{number}"))
+        number += 1
+
+
+def test_the_first_puts_of_a_child_may_come_from_many_threads_at_once(path):
+    inbox = open_inbox(path)
+    inbox.put(incoming("parent"))
+
+    for round_ in range(5):
+        results = in_children(
+            2,
+            lambda n, r=round_: b",".join(
+                str(getattr(result, "verdict", result)).encode()
+                for result in together(16, lambda m: inbox.put(incoming(f"{r}-{n}-{m}")))
+            ),
+        )
+        assert results == [b",".join([b"accepted"] * 16)] * 2
+
+    inbox.close()
+    assert value(path, "SELECT count(*) FROM delivery") == 161
+    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_a_child_reads_and_takes_turns_as_well(path):
+    inbox = open_inbox(path)
+    delivery_id = inbox.put(incoming("k")).delivery_id
+    inbox.received(1)
+    with inbox.turn("parent"):
+        pass
+
+    def child(number):
+        with inbox.turn(f"child{number}") as turn:
+            won = turn.plan([Plan(delivery_id, ("a",))], NOON)
+        return f"{len(inbox.received(1))}{len(won)}".encode()
+
+    results = in_children(4, child)
+
+    assert sorted(results) == [b"00"] * 3 + [b"01"]
+    inbox.close()
+
+
+def test_four_processes_may_prepare_a_new_inbox_at_once(path):
+    for number in range(3):
+        file = path.with_name(f"new{number}.db")
+
+        def child(n, file=file):
+            inbox = Inbox(f"sqlite:///{file}")
+            inbox.prepare()
+            return str(inbox.put(incoming(f"k{n}")).verdict).encode()
+
+        results = in_children(4, child)
+
+        assert results == [b"accepted"] * 4
+        assert rows(file, "SELECT version_num FROM billhook_version") == [("0001",)]
+        assert rows(file, "PRAGMA integrity_check") == [("ok",)]
+
+
+def test_one_run_is_claimed_by_one_of_four_processes(path):
+    inbox = open_inbox(path)
+    for number in range(40):
+        delivery_id = inbox.put(incoming(f"k{number}")).delivery_id
+        with inbox.turn("parent") as turn:
+            turn.plan([Plan(delivery_id, ("a",))], NOON)
+
+    def child(number):
+        mine = []
+        while True:
+            with inbox.turn(f"child{number}") as turn:
+                claims = turn.claim(3, NOON, NOON.replace(hour=13))
+                turn.settle(
+                    [
+                        Outcome(c.run_id, c.token, c.delivery.delivery_id, 1, RunState.SUCCEEDED, NOON)
+                        for c in claims
+                    ]
+                )
+            if not claims:
+                return ",".join(mine).encode()
+            mine += [str(c.run_id) for c in claims]
+
+    claimed = [run for result in in_children(4, child) for run in result.decode().split(",") if run]
+
+    assert sorted(map(int, claimed)) == list(range(1, 41))
+    assert rows(path, "SELECT DISTINCT state, attempts FROM run") == [("succeeded", 1)]
+    inbox.close()
+
+
+WRITER = """
+import sys
+from kit import incoming
+from billhook.inbox import Inbox
+inbox = Inbox("sqlite:///" + sys.argv[1])
+number = 0
+while True:
+    inbox.put(incoming(f"{sys.argv[2]}-{number}"))
+    print(number, flush=True)
+    number += 1
+"""
+
+
+def test_what_was_acknowledged_survives_kill_9_and_the_others_go_on(path):
+    open_inbox(path).close()
+    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    writers = [
+        subprocess.Popen(
+            [sys.executable, "-c", WRITER, str(path), name], stdout=subprocess.PIPE, env=environ, text=True
+        )
+        for name in "ab"
+    ]
+    acknowledged = {}
+    for name, writer in zip("ab", writers, strict=True):
+        acknowledged[name] = [int(writer.stdout.readline()) for _ in range(30)]
+
+    writers[0].send_signal(signal.SIGKILL)
+    acknowledged["a"] += [int(line) for line in writers[0].stdout if line.endswith("\n")]
+    acknowledged["b"] += [int(writers[1].stdout.readline()) for _ in range(30)]
+    writers[1].send_signal(signal.SIGKILL)
+    acknowledged["b"] += [int(line) for line in writers[1].stdout if line.endswith("\n")]
+    for writer in writers:
+        writer.wait()
+        writer.stdout.close()
+
+    stored = {key for (key,) in rows(path, "SELECT key FROM delivery")}
+    assert {f"{name}-{n}" for name, numbers in acknowledged.items() for n in numbers} <= stored
+    assert rows(path, "PRAGMA integrity_check") == [("ok",)]
+    inbox = open_inbox(path)
+    assert inbox.put(incoming("after")).verdict == "accepted"
+    inbox.close()

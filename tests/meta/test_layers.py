@@ -1,0 +1,54 @@
+"""Who may import whom: import-linter's contracts in pyproject.toml, and that they would notice."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LINT = "import sys; from importlinter.cli import lint_imports_command; sys.exit(lint_imports_command())"
+
+
+def lint(source: Path) -> subprocess.CompletedProcess[str]:
+    """Lint the billhook found in `source` by the contracts of this project."""
+    command = [sys.executable, "-c", LINT, "--config", str(ROOT / "pyproject.toml"), "--no-cache"]
+    environ = {**os.environ, "PYTHONPATH": str(source)}
+    return subprocess.run(command, cwd=source, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_imports_go_down_only():
+    result = lint(ROOT / "src")
+
+    assert result.returncode == 0, result.stdout
+    assert "5 kept, 0 broken" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("module", "line", "contract"),
+    [
+        ("events/parsing.py", "from billhook.inbox import Inbox", "Imports go down"),
+        ("inbox/store.py", "from billhook.events import parse_event", "The inbox stores bytes"),
+        ("receiver/intake.py", "import billhook.dispatch", "The door decides nothing"),
+        ("signing/base.py", "from billhook import events", "Imports go down"),
+        ("errors.py", "import billhook.clock", "Imports go down"),
+        ("dispatch/call.py", "import sqlalchemy", "Only the inbox speaks SQL"),
+        ("engines/cycle.py", "import sqlite3", "Only the inbox speaks SQL"),
+        ("dispatch/call.py", "from flask import current_app", "Decisions know no HTTP"),
+    ],
+)
+def test_an_import_that_goes_up_is_noticed_even_inside_a_function(tmp_path, module, line, contract):
+    shutil.copytree(
+        ROOT / "src" / "billhook", tmp_path / "billhook", ignore=shutil.ignore_patterns("__pycache__")
+    )
+    with (tmp_path / "billhook" / module).open("a") as stream:
+        stream.write(f"\n\ndef _hidden():\n    {line}\n")
+
+    result = lint(tmp_path)
+
+    assert result.returncode == 1
+    assert contract in result.stdout[result.stdout.index("Broken contracts") :]

@@ -1,0 +1,203 @@
+"""What every module keeps to: its size, its exports, its errors, and what importing it costs."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import json
+import os
+import pkgutil
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import billhook
+from billhook import errors
+
+SOURCE = Path(billhook.__file__).parent
+MODULE_LINES = 200
+FUNCTION_LINES = 45
+LONGER = {
+    "errors.py": "the whole tree of exceptions on one page, drawn at its top",
+    "settings.py": "one table of options, of which every line is an option",
+}
+"""Modules that may be longer, each with its reason."""
+
+
+def modules(package: Path = SOURCE) -> list[Path]:
+    return sorted(path for path in package.rglob("*.py") if "versions" not in path.parts)
+
+
+def too_long(package: Path, excepted: dict[str, str]) -> list[str]:
+    """What is longer than it may be, as `path: lines` and `path:function: lines`."""
+    found = []
+    for path in modules(package):
+        text = path.read_text()
+        name = str(path.relative_to(package))
+        lines = text.count("\n")
+        if lines > MODULE_LINES and name not in excepted:
+            found.append(f"{name}: {lines}")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                length = (node.end_lineno or 0) - node.lineno + 1
+                if length > FUNCTION_LINES:
+                    found.append(f"{name}:{node.name}: {length}")
+    return found
+
+
+def test_no_module_and_no_function_is_longer_than_can_be_read():
+    assert too_long(SOURCE, LONGER) == []
+
+
+def test_an_exception_that_is_no_longer_needed_is_taken_off_the_list():
+    still = {text.split(":")[0] for text in too_long(SOURCE, {})}
+
+    assert set(LONGER) <= still
+
+
+def test_something_too_long_would_be_noticed(tmp_path):
+    (tmp_path / "long.py").write_text("x = 1\n" * 201)
+    (tmp_path / "wide.py").write_text("def f():\n" + "    x = 1\n" * 45)
+    (tmp_path / "right.py").write_text("def f():\n" + "    x = 1\n" * 44)
+
+    assert too_long(tmp_path, {}) == ["long.py: 201", "wide.py:f: 46"]
+
+
+# --- exports --------------------------------------------------------------------------------------
+
+
+def names() -> list[str]:
+    found = [module.name for module in pkgutil.walk_packages([str(SOURCE)], "billhook.")]
+    return ["billhook", *(name for name in found if not re.search(r"migrations|__main__", name))]
+
+
+@pytest.mark.parametrize("name", names())
+def test_what_a_module_exports_is_sorted_and_there(name):
+    module = importlib.import_module(name)
+
+    exported = getattr(module, "__all__", None)
+
+    if exported is None:
+        assert name in WITHOUT_EXPORTS
+    else:
+        assert list(exported) == sorted(set(exported), key=_as_ruff_sorts)
+        assert [one for one in exported if not hasattr(module, one)] == []
+    assert module.__doc__
+
+
+WITHOUT_EXPORTS = {
+    "billhook.events.fields": "annotations for the models beside it, each imported by name",
+    "billhook.gunicorn_conf": "read by gunicorn as a table of settings, imported by nobody",
+}
+
+
+def _as_ruff_sorts(name: str) -> tuple[int, str]:
+    """Constants, then classes, then the rest."""
+    return (0 if name.isupper() else 1 if name[0].isupper() else 2), name
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def drawn() -> dict[str, str]:
+    """The tree in the docstring of billhook.errors: class -> its parent."""
+    parents, stack = {}, []
+    for line in (errors.__doc__ or "").splitlines():
+        found = re.match(r"^([ │]*)(?:[├└]── )?([A-Z]\w+)(?:\s{2,}.*)?$", line)
+        if found is None or (not stack and found[2] != "BillhookError"):
+            continue
+        depth = 0 if "──" not in line else len(found[1]) // 4 + 1
+        del stack[depth:]
+        parents[found[2]] = stack[-1] if stack else "Exception"
+        stack.append(found[2])
+    return parents
+
+
+def test_every_error_is_exported_and_drawn_under_its_parent():
+    classes = {
+        name: kind.__base__.__name__
+        for name, kind in vars(errors).items()
+        if inspect.isclass(kind) and issubclass(kind, BaseException)
+    }
+
+    assert drawn() == classes
+    assert sorted(classes) == errors.__all__
+
+
+def test_every_error_explains_itself_and_no_other_module_defines_one():
+    elsewhere = [
+        f"{path.name}: {node.name}"
+        for path in modules()
+        if path.name != "errors.py" and "cli" not in path.parts
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.ClassDef)
+        and any(getattr(base, "id", "").endswith(("Error", "Exception")) for base in node.bases)
+    ]
+
+    assert elsewhere == []
+    assert all(getattr(errors, name).__doc__ for name in errors.__all__)
+
+
+def test_a_mistake_in_setting_up_is_no_mistake_of_a_delivery():
+    assert not issubclass(errors.ConfigError, errors.DeliveryError)
+    assert not issubclass(errors.InboxError, errors.DeliveryError)
+
+
+# --- what importing costs -------------------------------------------------------------------------
+
+COST = """
+import json, sys, time
+import flask, pydantic
+before = set(sys.modules)
+started = time.perf_counter()
+import {imported}
+seconds = time.perf_counter() - started
+print(json.dumps([seconds, sorted({{name.partition(".")[0] for name in set(sys.modules) - before}})]))
+"""
+HEAVY = {"alembic", "cryptography", "gunicorn", "rich", "sqlalchemy", "sqlite3"}
+
+
+def cost(imported: str) -> tuple[float, set[str]]:
+    """Seconds and top-level modules that an import adds to flask and pydantic."""
+    environ = {key: text for key, text in os.environ.items() if not key.startswith("COV")}
+    results = []
+    for _ in range(3):
+        ran = subprocess.run(
+            [sys.executable, "-c", COST.format(imported=imported)],
+            env=environ,
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        results.append(json.loads(ran.stdout))
+    return min(seconds for seconds, _ in results), set(results[0][1])
+
+
+def test_importing_billhook_is_cheap_and_brings_nothing_heavy():
+    seconds, brought = cost("billhook")
+
+    assert brought & HEAVY == set()
+    assert seconds < 0.3  # twice what is promised: other processes want the machine too
+
+
+def test_importing_the_inbox_would_not_be_cheap():
+    _, brought = cost("billhook.inbox")
+
+    assert brought & HEAVY == {"sqlalchemy", "sqlite3"}
+
+
+def test_the_facade_is_what_the_contract_names():
+    assert billhook.__all__ == [
+        "Billhook",
+        "Delivery",
+        "Discard",
+        "Handlers",
+        "Retry",
+        "Source",
+        "errors",
+        "signals",
+    ]

@@ -1,0 +1,155 @@
+"""The README is true: its commands run, its files work, its tables are what the code says."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from kit import SECRET
+
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BILLHOOK = [sys.executable, "-m", "billhook"]
+
+
+def block(marker: str, text: str = README) -> str:
+    """The code block that follows `<!-- marker -->`."""
+    found = re.search(rf"<!-- {re.escape(marker)} -->\n```\w+\n(.*?)```", text, re.DOTALL)
+    assert found, f"the README has no block marked {marker}"
+    return found[1]
+
+
+def between(start: str, text: str = README) -> str:
+    """What stands between `<!-- start -->` and `<!-- /start -->`."""
+    found = re.search(rf"<!-- {start} -->\n(.*?)<!-- /{start} -->", text, re.DOTALL)
+    assert found, f"the README has no part marked {start}"
+    return found[1].strip()
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with the files that the README tells the reader to save."""
+    for name in re.findall(r"<!-- file: (\S+) -->", README):
+        (tmp_path / name).write_text(block(f"file: {name}"), encoding="utf-8")
+    return tmp_path
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    """What the README's export lines set, on a clean environment."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
+    return {**clean, "BILLHOOK_SECRETS": SECRET, "FLASK_BILLHOOK_SECRETS": SECRET}
+
+
+def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
+    done = subprocess.run(
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_the_options_table_is_the_one_that_the_command_prints(folder, environment):
+    printed = run([*BILLHOOK, "options", "--markdown"], folder, environment).strip()
+
+    assert between("options") == printed
+
+
+def test_every_command_of_the_command_line_has_a_row(folder, environment):
+    from billhook.cli import main
+
+    described = set(re.findall(r"^\| `([a-z]+)` \|", README, re.MULTILINE))
+
+    assert described == set(main.commands)
+
+
+def test_the_two_first_commands_use_what_the_project_declares():
+    demo, tests = block("command: demo"), block("command: test")
+
+    assert demo.strip().endswith(".venv/bin/billhook demo")
+    assert tests.strip().endswith("'.[test]' && .venv/bin/python -m pytest -q")
+    assert "python3 -m venv .venv" in demo
+    assert "python3 -m venv .venv" in tests
+
+
+def test_the_mounted_app_and_the_plain_subscriber_handle_what_the_service_sends(folder, environment):
+    deliver = """
+import subscribers
+from datetime import UTC, datetime
+from billhook.events import CreditPoolIncreased, InvoiceApproved, sample
+from billhook.signing import StandardWebhooks
+import os, shop
+for cls in (InvoiceApproved, CreditPoolIncreased):
+    body = sample(cls).to_json()
+    headers = StandardWebhooks().sign(body, os.environ["BILLHOOK_SECRETS"], event_type=cls.type,
+                                      now=datetime.now(UTC))
+    answer = shop.app.test_client().post("/webhooks/billing", data=body,
+                                         headers={**headers, "X-Webhook-Type": cls.type})
+    print(answer.status_code, answer.text)
+"""
+    environment["FLASK_BILLHOOK_ENGINE"] = "inline"
+
+    output = run([sys.executable, "-c", deliver], folder, environment)
+
+    assert output.count('200 {"status": "accepted"}') == 2
+    assert re.search(r"invoice \S+ approved at \d\d:\d\d, delivery msg_", output)
+    assert re.search(r"booked [\d.]+ for ", output)
+
+
+def test_the_standalone_receiver_handles_what_the_readme_sends(folder, environment):
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    serve = shlex.split(block("command: serve"))
+    send, listing = (shlex.split(line) for line in block("command: send").strip().splitlines())
+    assert (serve[0], send[0], listing[0]) == ("billhook", "billhook", "billhook")
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(
+            [*BILLHOOK, *serve[1:], "--bind", address],
+            cwd=folder,
+            env={**environment, "PYTHONUNBUFFERED": "1"},
+            stdout=log,
+            stderr=log,
+        )
+
+    try:
+        wait_for(address)
+        sent = run(
+            [*BILLHOOK, *(word.replace("127.0.0.1:8000", address) for word in send[1:])], folder, environment
+        )
+        wait_until(lambda: "invoice inv_42 approved" in (folder / "log").read_text())
+        listed = run([*BILLHOOK, *listing[1:]], folder, environment)
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(30)
+
+    assert "200" in sent
+    assert "InvoiceApproved" in listed
+    assert (folder / "billhook.db").is_file()
+
+
+def wait_for(address: str) -> None:
+    host, port = address.split(":")
+
+    def answers() -> bool:
+        with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
+            return True
+        return False
+
+    wait_until(answers)
+
+
+def wait_until(condition) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end, "it did not happen within 20 s"
+        time.sleep(0.05)

@@ -1,0 +1,92 @@
+"""What the tests of the commands share: a clean place to run them in, and an inbox with something in it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+from kit import APPROVED, deliver, make_app
+
+from billhook import Handlers
+from billhook.cli import main
+from billhook.events import InvoiceApproved, PaymentFailed, sample
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch) -> Run:
+    """Runs `billhook …` in an empty folder; keyword arguments are BILLHOOK_ options."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith(("BILLHOOK_", "FLASK_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def invoke(*arguments: str, stdin: str | bytes | None = None, **options: str) -> Result:
+        with monkeypatch.context() as patch:
+            for name, text in options.items():
+                patch.setenv(f"BILLHOOK_{name}", text)
+            return CliRunner().invoke(main, list(arguments), input=stdin)
+
+    return invoke
+
+
+class Shop:
+    """An app in the test's folder whose `send` fails until it is mended; `calls` is what ran."""
+
+    def __init__(self, folder: Path) -> None:
+        self.calls: list[str] = []
+        self.broken = True
+        handlers = Handlers()
+
+        @handlers.on(InvoiceApproved, name="send", retry=[])
+        def send(event: InvoiceApproved) -> None:
+            self.calls.append("send")
+            if self.broken:
+                raise RuntimeError("no \x1b[31mmail")
+
+        @handlers.on(InvoiceApproved, PaymentFailed, name="book")
+        def book(event: InvoiceApproved | PaymentFailed) -> None:
+            self.calls.append("book")
+
+        self.app = make_app(folder, BILLHOOK_ENGINE="inline", handlers=[handlers])
+        self.assembly = self.app.extensions["billhook"]
+
+    def fill(self) -> None:
+        """1: done; 2: dead by `send`; 3: quarantined; 4: nobody handles it."""
+        deliver(self.app, sample(PaymentFailed).to_json(), "PaymentFailed", message_id="m1")
+        deliver(self.app, APPROVED, "InvoiceApproved", message_id="m2")
+        deliver(
+            self.app, b'{"\x1b]0;title\x07 \xff', "PingTest", message_id="m3", headers={"X-Odd": "\x9b31m"}
+        )
+        deliver(self.app, b"{}", "PingTest", message_id="m4")
+
+    def handle(self) -> list[str]:
+        """Handle what is due; returns the handlers that ran."""
+        self.calls.clear()
+        self.assembly.handle_due()
+        return sorted(self.calls)
+
+
+@pytest.fixture
+def shop(tmp_path) -> Iterator[Shop]:
+    made = Shop(tmp_path)
+    made.fill()
+    yield made
+    made.assembly.close()
+
+
+@pytest.fixture
+def secret_file(tmp_path) -> Any:
+    def write(secret: str) -> str:
+        path = tmp_path / "secret.txt"
+        path.touch(mode=0o600)
+        path.write_text(secret + "\n")
+        return str(path)
+
+    return write

@@ -1,0 +1,119 @@
+"""The demo's judge can say no: every kind of doctored result is found."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import UTC, datetime
+
+import pytest
+from kit import OTHER_SECRET, SECRET
+
+from billhook.cli.demo import report
+from billhook.cli.demo_rows import Note, judge, plan
+from billhook.cli.post import Answer
+from billhook.events import EVENT_TYPES
+
+NOW = datetime.now(UTC)
+
+
+class Story:
+    """What a good receiver would have done with every row, to be doctored."""
+
+    def __init__(self) -> None:
+        self.rows = plan(SECRET, OTHER_SECRET, NOW)
+        self.answers = [Answer(row.status, row.answer, 0.01) for row in self.rows]
+        self.notes = [
+            Note(row.key, row.event_type, row.handled_as, 1, row.body)
+            for row in self.rows
+            if row.handled_as and not row.label.startswith("duplicate")
+        ]
+        self.states = {row.key: row.state for row in self.rows if row.state}
+
+    def wrong(self) -> list[str]:
+        verdicts = judge(self.rows, self.answers, self.notes, self.states)
+        return [f"{verdict.row.label}: {wrong}" for verdict in verdicts for wrong in verdict.wrong]
+
+    def at(self, label: str) -> int:
+        return next(number for number, row in enumerate(self.rows) if row.label.startswith(label))
+
+
+def test_the_plan_has_every_type_and_five_that_must_not_pass_for_them():
+    rows = plan(SECRET, OTHER_SECRET, NOW)
+
+    assert [row.event_type for row in rows[:23]] == list(EVENT_TYPES)
+    assert [row.status for row in rows[23:]] == [401, 401, 200, 200, 200]
+    assert SECRET not in repr(rows)
+
+
+def test_a_good_story_is_as_promised(capsys):
+    story = Story()
+
+    assert story.wrong() == []
+    assert report(judge(story.rows, story.answers, story.notes, story.states), 1.0, as_json=False)
+    assert "28 of 28 as promised" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("label", ["forged", "stale"])
+def test_an_accepted_forgery_is_found(label):
+    story = Story()
+    number = story.at(label)
+    story.answers[number] = Answer(200, '{"status": "accepted"}', 0.01)
+    story.states[story.rows[number].key] = "done"
+
+    told = "\n".join(story.wrong())
+
+    assert "answered 200, not 401" in told
+    assert "stored as done, not None" in told
+
+
+def test_a_duplicate_that_is_accepted_or_handled_twice_is_found():
+    story = Story()
+    number = story.at("duplicate")
+    story.answers[number] = Answer(200, '{"status": "accepted"}', 0.01)
+    story.notes.append(next(note for note in story.notes if note.key == story.rows[number].key))
+
+    told = "\n".join(story.wrong())
+
+    assert """not '{"status": "duplicate"}'""" in told
+    assert "InvoiceApproved: handled 2 times, not 1" in told
+
+
+def test_a_lost_delivery_is_found():
+    story = Story()
+    story.notes.pop(3)
+    story.states[story.rows[5].key] = "received"
+
+    assert len(story.wrong()) == 2
+
+
+def test_another_event_and_other_values_are_found():
+    story = Story()
+    story.notes[0] = dataclasses.replace(story.notes[0], handled_as="PingTest")
+    story.notes[14] = dataclasses.replace(story.notes[14], body=b'{"date":"2020-01-01","reportId":"x"}')
+    story.notes[11] = dataclasses.replace(story.notes[11], body=b"[]")
+
+    assert [wrong.split(": ")[1] for wrong in story.wrong()] == [
+        "the handler got PingTest, not AnonymousCustomer",
+        "the handler got other values than were sent",
+        "the handler got other values than were sent",
+    ]
+
+
+def test_a_broken_body_that_reaches_a_handler_is_found():
+    story = Story()
+    row = story.rows[story.at("a body that is not JSON")]
+    story.notes.append(Note(row.key, row.event_type, "InvoiceApproved", 1, row.body))
+
+    assert story.wrong() == ["a body that is not JSON: handled 1 times, not 0"]
+
+
+def test_no_answer_is_found_and_shown(capsys):
+    story = Story()
+    story.answers[0] = Answer(None, "Connection refused", 0.0)
+    verdicts = judge(story.rows, story.answers, story.notes, story.states)
+
+    assert not report(verdicts, 1.0, as_json=False)
+    assert "no answer, expected 200" in capsys.readouterr().out
+    assert not report(verdicts, 1.0, as_json=True)
+    assert json.loads(capsys.readouterr().out)["ok"] is False

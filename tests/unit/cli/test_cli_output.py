@@ -1,0 +1,200 @@
+"""What the commands print is safe, and the frame around them turns mistakes into words."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+
+import click
+import pytest
+from click.testing import CliRunner
+from flask import Flask
+from kit import SECRET, deliver, make_app
+
+from billhook.cli import flask_group, main
+from billhook.cli.faults import FaultGroup
+from billhook.cli.output import print_table, printable, progress
+from billhook.errors import InboxUnavailable, WeakSecret
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain é 漢 😀", "plain é 漢 😀"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\x9b31m", "\\x9b31m"),
+        ("a\r\nb\tc\x00", "a\\r\\nb\\tc\\x00"),
+        ("abc\u202ecba", "abc\\u202ecba"),
+        ("\ud800 \u2028 \ufeff \x7f", "\\ud800 \\u2028 \\ufeff \\x7f"),
+        (42, "42"),
+    ],
+)
+def test_what_is_not_visible_is_escaped(text, shown):
+    assert printable(text) == shown
+
+
+def test_markup_in_a_table_is_text(capsys):
+    print_table("", ("name",), [("[red]no markup[/red] :smile:",)])
+
+    assert "[red]no markup[/red] :smile:" in capsys.readouterr().out
+
+
+def test_a_table_that_is_piped_cuts_nothing(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    print_table("", ("key", "other"), [("k" * 300, "x" * 100)])
+
+    assert capsys.readouterr().out.count("k") == 300 + 1  # and the heading's
+
+
+def test_progress_without_a_terminal_prints_nothing(capsys):
+    with progress("working", 3) as steps:
+        steps.advance(2)
+
+    assert steps.done == 2
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(WeakSecret(3, 16), 2), (InboxUnavailable("the disk is full"), 1)]
+)
+def test_an_exception_of_billhooks_is_one_line_and_an_exit_code(error, code):
+    @click.group(cls=FaultGroup)
+    def group() -> None: ...
+
+    @group.command()
+    def fail() -> None:
+        raise error
+
+    result = CliRunner().invoke(group, ["fail"])
+
+    assert result.exit_code == code
+    assert result.stderr == f"Error: {error}\n"
+
+
+def every_command(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found = [path]
+    for name, each in getattr(command, "commands", {}).items():
+        found += every_command(each, (*path, name))
+    return found
+
+
+@pytest.mark.parametrize("path", every_command(main), ids=" ".join)
+def test_every_command_has_help_with_an_example(run, path):
+    result = run(*path, "--help")
+
+    assert result.exit_code == 0
+    if path not in ((), ("db",), ("deliveries",)):
+        assert re.search(r"Examples?:\n +\S", result.stdout)
+        assert "billhook" in result.stdout
+    assert all(len(line) <= 120 for line in result.stdout.splitlines())
+
+
+def test_the_command_line_loads_nothing_heavy():
+    heavy = ("rich", "alembic", "cryptography", "gunicorn", "sqlalchemy")
+    code = f"import sys, billhook.cli; print([name for name in {heavy!r} if name in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_python_m_billhook_is_billhook():
+    done = subprocess.run(
+        [sys.executable, "-m", "billhook", "--version"], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.startswith("billhook, version ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["serve"], "has no secret: set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE"),
+        (["worker"], "has no secret"),
+        (["serve", "--bind", "nonsense"], "is neither HOST:PORT nor unix:PATH"),
+        (["serve", "no/such.py"], "there is no handlers file"),
+        (["serve", "--workers", "0"], "is not in the range"),
+    ],
+)
+def test_serve_and_worker_refuse_in_words(run, tmp_path, arguments, told):
+    result = run(*arguments)
+
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_short_secret_is_refused_and_not_shown(run):
+    result = run("serve", SECRETS="whsec_dG9vIHNob3J0")
+
+    assert result.exit_code == 2
+    assert "too short: use at least 16 random bytes" in result.stderr
+    assert "dG9vIHNob3J0" not in result.output
+
+
+# --- inside a user's Flask app ----------------------------------------------------------------------
+
+
+def in_flask(app: Flask, *arguments: str):
+    """As `flask --app … billhook …` runs it."""
+    from flask.cli import ScriptInfo
+
+    return CliRunner().invoke(flask_group, list(arguments), obj=ScriptInfo(create_app=lambda: app))
+
+
+def test_flask_is_given_the_group():
+    from importlib.metadata import entry_points
+
+    (entry,) = entry_points(group="flask.commands", name="billhook")
+
+    assert entry.load() is flask_group
+
+
+def test_the_users_app_is_what_flask_billhook_works_on(app_with, run):
+    app = app_with()
+    deliver(app, message_id="of the app".replace(" ", "-"))
+
+    listed = in_flask(app, "deliveries", "list")
+    current = in_flask(app, "db", "current")
+    handlers = in_flask(app, "handlers")
+
+    assert "of-the-app" in listed.stdout
+    assert current.exit_code == 0
+    assert "handled by nobody" in handlers.stdout
+
+
+def test_send_uses_the_apps_secrets(app_with, run):
+    result = in_flask(app_with(), "send", "PingTest", "--to", "http://127.0.0.1:1/x")
+
+    assert result.exit_code == 1
+    assert "no answer" in result.stdout
+    assert SECRET not in result.output
+
+
+def test_an_app_without_billhook_is_told_what_is_missing(plain_app, run):
+    result = in_flask(plain_app(), "deliveries", "list")
+
+    assert result.exit_code == 2
+    assert "this Flask app has no billhook: call Billhook(...).init_app(app)" in result.stderr
+
+
+def test_handlers_cannot_be_given_to_an_app_that_has_its_own(app_with, run):
+    for command in ("handlers", "worker"):
+        result = in_flask(app_with(), command, "more.py")
+        assert result.exit_code == 2
+        assert "the app has its own handlers" in result.stderr
+
+
+def test_a_mistake_in_the_users_app_is_told(tmp_path, run):
+    result = CliRunner().invoke(flask_group, ["deliveries", "list"], obj=_script_info(tmp_path))
+
+    assert result.exit_code == 2
+    assert "has no secret" in result.stderr
+
+
+def _script_info(folder):
+    from flask.cli import ScriptInfo
+
+    return ScriptInfo(create_app=lambda: make_app(folder, BILLHOOK_SECRETS=[]))

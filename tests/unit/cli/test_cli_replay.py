@@ -1,0 +1,156 @@
+"""`deliveries replay`: what is done again, and what is left alone."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+
+import pytest
+from kit import rows, value
+
+from billhook.inbox import admin
+from billhook.inbox.replay import replay
+
+
+def replayed(result) -> dict[str, int]:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_dead_delivery_runs_its_failed_handler_again_and_no_other(run, shop, tmp_path):
+    token = value(tmp_path / "billhook.db", "SELECT token FROM run WHERE handler = 'send'")
+    shop.broken = False
+
+    result = replayed(run("deliveries", "replay", "2", "--json"))
+
+    assert result == {"selected": 1, "replayed": 1, "reread": 0, "runs": 1, "dry_run": False}
+    query = "SELECT state, attempts, token > ? FROM run WHERE handler = 'send'"
+    assert rows(tmp_path / "billhook.db", query, token) == [("due", 0, 1)]
+    assert shop.handle() == ["send"]
+    assert admin.counts(shop.assembly.inbox)["dead"] == 0
+
+
+def test_what_fails_again_is_dead_again_with_both_failures_kept(run, shop):
+    run("deliveries", "replay", "2", "--yes")
+
+    assert shop.handle() == ["send"]
+    shown = json.loads(run("deliveries", "show", "2", "--json").stdout)
+    assert shown["state"] == "dead"
+    assert [len(one["failures"]) for one in shown["runs"] if one["handler"] == "send"] == [2]
+
+
+def test_all_handlers_includes_those_that_succeeded(run, shop):
+    shop.broken = False
+
+    assert replayed(run("deliveries", "replay", "2", "--all-handlers", "--json"))["runs"] == 2
+    assert shop.handle() == ["book", "send"]
+
+
+def test_a_named_handler_runs_again_however_it_ended(run, shop):
+    result = replayed(run("deliveries", "replay", "--handler", "book", "--json"))
+
+    assert (result["selected"], result["runs"]) == (2, 2)
+    assert shop.handle() == ["book", "book"]
+
+
+def test_a_quarantined_delivery_is_read_anew(run, shop, tmp_path):
+    result = run("deliveries", "replay", "--state", "quarantined", "--yes")
+
+    assert "1 deliveries read anew" in result.stdout
+    query = "SELECT state, error FROM delivery WHERE id = 3"
+    assert rows(tmp_path / "billhook.db", query) == [("received", None)]
+    shop.handle()
+    assert value(tmp_path / "billhook.db", "SELECT state FROM delivery WHERE id = 3") == "quarantined"
+
+
+def test_a_delivery_that_nobody_handled_is_offered_to_todays_handlers(run, shop, tmp_path):
+    assert replayed(run("deliveries", "replay", "4", "--json"))["reread"] == 1
+
+    assert value(tmp_path / "billhook.db", "SELECT state FROM delivery WHERE id = 4") == "received"
+
+
+def test_a_run_that_waits_for_its_next_attempt_need_not_wait(run, shop, tmp_path):
+    with shop.assembly.inbox.database.write() as connection:
+        connection.exec_driver_sql(
+            "UPDATE run SET state='due', due_at='2999-01-01 00:00:00' WHERE handler='send'"
+        )
+        connection.exec_driver_sql("UPDATE delivery SET state='planned' WHERE id=2")
+    shop.broken = False
+
+    assert replayed(run("deliveries", "replay", "2", "--json"))["runs"] == 1
+    assert shop.handle() == ["send"]
+
+
+def test_a_run_that_is_running_is_left_alone(run, shop, tmp_path):
+    with shop.assembly.inbox.database.write() as connection:
+        connection.exec_driver_sql("UPDATE run SET state='running', due_at='2999-01-01' WHERE handler='send'")
+        connection.exec_driver_sql("UPDATE delivery SET state='planned' WHERE id=2")
+    before = rows(tmp_path / "billhook.db", "SELECT * FROM run WHERE handler = 'send'")
+
+    assert replayed(run("deliveries", "replay", "2", "--json"))["runs"] == 0
+    assert rows(tmp_path / "billhook.db", "SELECT * FROM run WHERE handler = 'send'") == before
+
+
+def test_a_dry_run_counts_and_changes_nothing(run, shop, tmp_path):
+    tables = ("delivery", "run", "failure")
+    before = [rows(tmp_path / "billhook.db", f"SELECT * FROM {table}") for table in tables]
+
+    result = run("deliveries", "replay", "--since", "1h", "--dry-run")
+
+    assert (
+        "3 of 4 deliveries would be replayed: 1 runs would be due again, 2 deliveries would be"
+        in result.stdout
+    )
+    assert [rows(tmp_path / "billhook.db", f"SELECT * FROM {table}") for table in tables] == before
+
+
+def test_many_are_replayed_in_batches(shop):
+    inbox = shop.assembly.inbox
+
+    batches = list(admin.ids(inbox, admin.Selection(), batch=3))
+
+    assert batches == [[1, 2, 3], [4]]
+    done = replay(inbox, batches[0], datetime.now(UTC)) + replay(inbox, batches[1], datetime.now(UTC))
+    assert (done.deliveries, done.reread, done.runs) == (3, 2, 1)
+
+
+def test_a_worker_in_another_process_hears_of_it(run, shop):
+    bell = shop.assembly.inbox.bell
+    bell.listen()
+
+    run("deliveries", "replay", "2", "--yes")
+
+    assert bell.wait(0)
+
+
+def test_it_asks_first_and_no_means_no(run, shop, tmp_path):
+    refused = run("deliveries", "replay", "2", stdin="n\n")
+    agreed = run("deliveries", "replay", "2", stdin="y\n")
+
+    assert refused.exit_code == 1
+    assert "Replay 1 deliveries?" in refused.stderr
+    assert "1 of 1 deliveries replayed" in agreed.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "say what to replay: ids, or one of"),
+        (["--all-handlers", "--yes"], "say what to replay"),
+        (["2", "--state", "dead"], "give ids or filters, not both"),
+        (["2", "--handler", "send", "--all-handlers"], "choose one of --handler and --all-handlers"),
+    ],
+)
+def test_an_unclear_replay_is_refused(run, shop, options, told):
+    result = run("deliveries", "replay", *options)
+
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+
+
+def test_one_missing_id_stops_all_of_it(run, shop, tmp_path):
+    result = run("deliveries", "replay", "2", "99", "--yes")
+
+    assert result.exit_code == 1
+    assert "there is no delivery 99 in this inbox; nothing was replayed" in result.stderr
+    assert value(tmp_path / "billhook.db", "SELECT state FROM delivery WHERE id = 2") == "dead"

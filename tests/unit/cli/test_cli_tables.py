@@ -1,0 +1,174 @@
+"""`events`, `options` and `handlers`: what billhook knows, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from billhook.events import EVENT_TYPES, parse_event
+from billhook.settings import OPTIONS
+
+
+def test_events_lists_every_type_with_its_meaning(run):
+    result = run("events")
+
+    assert result.exit_code == 0
+    for name, model in EVENT_TYPES.items():
+        assert name in result.stdout
+        assert model.__doc__.splitlines()[0] in result.stdout
+
+
+def test_events_shows_one_types_fields_by_their_names_on_the_wire(run):
+    result = run("events", "ContractCreated")
+
+    assert "customer.integrationEntities[].syncStatus" in result.stdout
+    assert "date-time or null" in result.stdout
+    assert '"contractId": "con_2001"' in result.stdout
+
+
+def test_a_shown_sample_has_the_digits_of_the_wire(run):
+    assert '"amount": 1249.90' in run("events", "PaymentFailed").stdout
+
+
+def test_a_type_without_fields_says_so(run):
+    assert "no fields: the body is {}" in run("events", "PingTest").stdout
+
+
+def test_the_samples_in_the_json_are_valid_events(run):
+    listed = json.loads(run("events", "--json").stdout)
+
+    assert [one["type"] for one in listed] == list(EVENT_TYPES)
+    for one in listed:
+        assert parse_event(one["type"], json.dumps(one["sample"]).encode()).type == one["type"]
+
+
+def test_the_json_schema_of_all_types_is_by_name_and_has_numbers_as_numbers(run):
+    schemas = json.loads(run("events", "--json-schema").stdout)
+
+    assert set(schemas) == set(EVENT_TYPES)
+    assert schemas["PaymentFailed"]["properties"]["amount"]["type"] == "number"
+    assert schemas["PaymentFailed"]["required"][0] == "date"
+    one = json.loads(run("events", "PaymentFailed", "--json-schema").stdout)
+    assert one == schemas["PaymentFailed"]
+
+
+@pytest.mark.parametrize(("typo", "meant"), [("PaymentFail", "PaymentFailed"), ("pingtest", "PingTest")])
+def test_an_unknown_type_is_told_its_near_matches(run, typo, meant):
+    result = run("events", typo)
+
+    assert result.exit_code == 2
+    assert f"there is no event type {typo!r}: did you mean {meant}" in result.stderr
+
+
+def test_a_type_like_no_other_is_told_where_the_list_is(run):
+    assert "`billhook events` lists them" in run("events", "qqqqqq").stderr
+
+
+def test_two_kinds_of_json_at_once_are_refused(run):
+    result = run("events", "--json", "--json-schema")
+
+    assert result.exit_code == 2
+    assert "choose one of --json and --json-schema" in result.stderr
+
+
+def test_options_lists_every_option(run):
+    listed = json.loads(run("options", "--json").stdout)
+
+    assert [one["name"] for one in listed] == [option.key for option in OPTIONS]
+    assert all(one["help"] for one in listed)
+    text = run("options").stdout
+    assert all(option.key in text for option in OPTIONS)
+
+
+def test_options_as_markdown_is_one_row_an_option(run):
+    lines = run("options", "--markdown").stdout.splitlines()
+
+    assert len(lines) == 2 + len(OPTIONS)
+    assert all(line.count("|") - line.count("\\|") == 5 for line in lines)
+
+
+def test_options_needs_no_environment_and_shows_no_value_of_it(run):
+    result = run("options", SECRETS="a-very-secret-secret")
+
+    assert result.exit_code == 0
+    assert "a-very-secret" not in result.output
+
+
+def test_options_in_two_forms_at_once_are_refused(run):
+    assert "choose one of --json and --markdown" in run("options", "--json", "--markdown").stderr
+
+
+HANDLERS = """
+from billhook import Handlers, signals
+from billhook.events import InvoiceApproved
+
+handlers = Handlers()
+
+@handlers.on(InvoiceApproved, timeout_seconds=5, retry=[1, 2], aliases=("old",))
+def approve(event): ...
+
+def book(sender, *, event, delivery): ...
+
+signals.invoice_approved.connect(book)
+"""
+
+
+def test_handlers_lists_decorated_and_plain_subscribers_and_needs_no_secret(run, tmp_path):
+    (tmp_path / "listed_handlers.py").write_text(HANDLERS)
+
+    listed = json.loads(run("handlers", "listed_handlers.py", "--json").stdout)
+
+    by_name = {one["name"]: one for one in listed["handlers"]}
+    assert set(by_name) == {"listed_handlers.approve", "listed_handlers.book"}
+    assert by_name["listed_handlers.approve"] == {
+        "name": "listed_handlers.approve",
+        "aliases": ["old"],
+        "event_types": ["InvoiceApproved"],
+        "timeout_seconds": 5,
+        "retry_schedule_seconds": [1.0, 2.0],
+    }
+    assert len(listed["unhandled"]) == len(EVENT_TYPES)  # all but one, and the unknown ones
+    assert "billhook.db" not in [path.name for path in tmp_path.iterdir()]
+
+
+def test_handlers_says_which_types_nobody_handles(run, tmp_path):
+    (tmp_path / "few_handlers.py").write_text(HANDLERS.split("def book")[0])
+
+    result = run("handlers", HANDLERS="few_handlers.py")
+
+    assert "few_handlers.approve" in result.stdout
+    assert "handled by nobody: AnonymousCustomer" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = 1", "has no Handlers"),
+        ("import nowhere_at_all", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
+        ("def broken(:", "SyntaxError"),
+        ("raise ValueError('my mistake')", "ValueError: my mistake"),
+    ],
+)
+def test_a_mistake_in_a_handlers_module_is_told_in_one_line(run, tmp_path, text, told):
+    name = f"bad_{abs(hash(text))}.py"
+    Path(tmp_path / name).write_text(text)
+
+    result = run("handlers", name)
+
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert name in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+def test_a_handlers_module_that_is_not_there_is_told(run):
+    result = run("handlers", "no/such.py")
+
+    assert result.exit_code == 2
+    assert "there is no handlers file" in result.stderr
+
+
+def test_a_comma_in_a_name_is_refused(run):
+    assert "cannot have a comma" in run("handlers", "a,b.py").stderr

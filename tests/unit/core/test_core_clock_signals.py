@@ -1,0 +1,93 @@
+"""The clocks, and how signals are emitted."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from blinker import Signal
+
+from billhook.clock import FrozenClock, SystemClock
+from billhook.errors import MissingExtra
+from billhook.signals import emit
+
+
+def test_the_systems_clock_is_aware_utc_and_goes_on():
+    before = datetime.now(UTC)
+
+    now = SystemClock().now()
+
+    assert now.tzinfo is UTC
+    assert before <= now <= datetime.now(UTC)
+
+
+def test_a_frozen_clock_stands_until_it_is_moved():
+    clock = FrozenClock(datetime(2026, 1, 31, 2, tzinfo=timezone(timedelta(hours=2))))
+    moments = [clock.now(), clock.now()]
+    clock.advance(seconds=90)
+    moments.append(clock.now())
+    clock.advance(seconds=-90.5)
+    moments.append(clock.now())
+
+    midnight = datetime(2026, 1, 31, tzinfo=UTC)
+    assert moments == [
+        midnight,
+        midnight,
+        midnight + timedelta(seconds=90),
+        midnight - timedelta(seconds=0.5),
+    ]
+    assert clock.now().tzinfo is UTC
+
+
+def test_a_naive_moment_is_refused():
+    with pytest.raises(
+        ValueError, match="FrozenClock needs an aware datetime, got the naive 2026-01-31T00:00:00"
+    ):
+        FrozenClock(datetime(2026, 1, 31))  # noqa: DTZ001 - that it is naive is the point
+
+
+def test_each_observer_is_told_whatever_the_one_before_did(caplog):
+    signal, told = Signal(), []
+
+    def explode(sender, **facts):
+        raise LookupError("first")
+
+    def listen(sender, **facts):
+        told.append((sender, facts))
+
+    signal.connect(explode)
+    signal.connect(listen)
+
+    emit(signal, "sender", fact=1)
+
+    assert told == [("sender", {"fact": 1})]
+    assert "an observer of a lifecycle signal raised" in caplog.text
+
+
+def test_sending_as_blinker_does_would_leave_out_the_rest():
+    signal, told = Signal(), []
+
+    def make(number):
+        def observer(sender, **facts):
+            told.append(number)
+            raise LookupError("observer")
+
+        return observer
+
+    observers = [make(number) for number in range(5)]
+    for observer in observers:
+        signal.connect(observer)
+
+    with pytest.raises(LookupError, match="observer"):
+        signal.send("sender")
+    sent = len(told)
+    told.clear()
+    emit(signal, "sender")
+
+    assert (sent, sorted(told)) == (1, [0, 1, 2, 3, 4])
+
+
+def test_a_missing_extra_says_what_to_install():
+    assert str(MissingExtra("the celery engine", "celery")) == (
+        "the celery engine needs an optional dependency: pip install 'billhook[celery]'"
+    )

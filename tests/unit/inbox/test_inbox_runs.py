@@ -1,0 +1,433 @@
+"""The life of runs: plan, claim, settle, renew, release. Time is given, never read."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from datetime import timedelta, timezone
+
+import pytest
+from kit import NOON, incoming, rows, value
+
+from billhook.errors import IllegalTransition, InboxUnavailable
+from billhook.inbox import Outcome, Plan, RunState
+
+LEASE = timedelta(seconds=30)
+OWNER = "host:1"
+
+
+def at(seconds):
+    return NOON + timedelta(seconds=seconds)
+
+
+@pytest.fixture
+def path(inbox):
+    return inbox.database.path
+
+
+def put(inbox, *handlers, key="k"):
+    """A delivery that is planned for these handlers; its id."""
+    delivery_id = inbox.put(incoming(key)).delivery_id
+    with inbox.turn(OWNER) as turn:
+        turn.plan([Plan(delivery_id, handlers)], NOON)
+    return delivery_id
+
+
+def claim(inbox, limit=10, *, seconds=0.0, owner=OWNER, only=None):
+    with inbox.turn(owner) as turn:
+        return turn.claim(limit, at(seconds), at(seconds) + LEASE, only)
+
+
+def settle(inbox, claim, state=RunState.SUCCEEDED, *, seconds=1.0, due=None, error=None):
+    outcome = Outcome(
+        claim.run_id,
+        claim.token,
+        claim.delivery.delivery_id,
+        claim.attempt,
+        state,
+        at(seconds),
+        due_at=None if due is None else at(due),
+        error=error,
+        traceback=error and "Traceback: " + error,
+    )
+    with inbox.turn(OWNER) as turn:
+        return turn.settle([outcome])
+
+
+def delivery_state(path):
+    return value(path, "SELECT state FROM delivery")
+
+
+def runs(path, columns="state, attempts, token"):
+    return rows(path, f"SELECT {columns} FROM run ORDER BY id")
+
+
+# --- plan -----------------------------------------------------------------------------------------
+
+
+def test_a_plan_makes_one_due_run_for_each_handler(inbox, path):
+    delivery_id = put(inbox, "a", "b")
+
+    assert delivery_state(path) == "planned"
+    assert runs(path, "delivery_id, handler, state, attempts, token, due_at") == [
+        (delivery_id, "a", "due", 0, 0, "2026-01-15 12:00:00.000000"),
+        (delivery_id, "b", "due", 0, 0, "2026-01-15 12:00:00.000000"),
+    ]
+
+
+def test_a_delivery_that_nobody_handles_is_done(inbox, path):
+    put(inbox)
+
+    assert delivery_state(path) == "done"
+    assert runs(path) == []
+
+
+def test_an_unreadable_delivery_is_quarantined_with_its_error(inbox, path):
+    ids = [inbox.put(incoming(key)).delivery_id for key in "abc"]
+
+    with inbox.turn(OWNER) as turn:
+        won = turn.plan([Plan(ids[0], error="e1"), Plan(ids[1], error="e2"), Plan(ids[2], error="e1")], NOON)
+
+    assert won == ids
+    assert rows(path, "SELECT state, error FROM delivery ORDER BY id") == [
+        ("quarantined", "e1"),
+        ("quarantined", "e2"),
+        ("quarantined", "e1"),
+    ]
+    assert inbox.received(10) == []
+
+
+def test_a_delivery_is_planned_once_whoever_plans_it(inbox, path):
+    delivery_id = put(inbox, "a")
+
+    with inbox.turn("another") as turn:
+        won = turn.plan([Plan(delivery_id, ("a", "b"))], NOON)
+
+    assert won == []
+    assert len(runs(path)) == 1
+
+
+def test_no_plans_are_no_work(inbox):
+    with inbox.turn(OWNER) as turn:
+        assert turn.plan([], NOON) == []
+        assert turn.settle([]) == set()
+        assert turn.renew([], NOON) == set()
+        assert turn.release([], NOON) is None
+
+
+def test_a_turn_that_fails_changes_nothing(inbox, path):
+    delivery_id = inbox.put(incoming("k")).delivery_id
+
+    def fail():
+        with inbox.turn(OWNER) as turn:
+            turn.plan([Plan(delivery_id, ("a",))], NOON)
+            raise KeyError("in mid-turn")
+
+    with pytest.raises(KeyError, match="in mid-turn"):
+        fail()
+
+    assert delivery_state(path) == "received"
+    assert runs(path) == []
+    assert inbox.put(incoming("after")).verdict == "accepted"
+
+
+# --- claim ----------------------------------------------------------------------------------------
+
+
+def test_an_attempt_is_counted_before_anybody_is_called(inbox, path):
+    put(inbox, "a")
+
+    (claimed,) = claim(inbox)
+
+    assert (claimed.handler, claimed.attempt, claimed.token) == ("a", 1, 1)
+    assert (claimed.delivery.key, claimed.delivery.body) == ("k", b"{}")
+    assert claimed.leased_until == NOON + LEASE
+    assert runs(path, "state, attempts, token, lease_owner, due_at") == [
+        ("running", 1, 1, OWNER, "2026-01-15 12:00:30.000000")
+    ]
+
+
+def test_a_run_that_is_leased_is_nobody_elses(inbox):
+    put(inbox, "a")
+    claim(inbox)
+
+    assert claim(inbox, seconds=29.9, owner="another") == []
+
+
+def test_a_lease_that_ran_out_is_claimed_again_with_a_greater_token(inbox, path):
+    put(inbox, "a")
+    tokens = [claim(inbox, seconds=31 * n)[0].token for n in range(4)]
+
+    assert tokens == [1, 2, 3, 4]
+    assert runs(path, "attempts") == [(4,)]
+    assert [attempt for (attempt,) in rows(path, "SELECT attempt FROM failure ORDER BY id")] == [1, 2, 3]
+    assert "worker died" in rows(path, "SELECT error FROM failure")[0][0]
+
+
+def test_a_run_is_not_claimed_before_its_time(inbox):
+    put(inbox, "a")
+    (first,) = claim(inbox)
+    settle(inbox, first, RunState.DUE, due=60, error="no")
+
+    assert claim(inbox, seconds=59.9) == []
+    assert claim(inbox, seconds=60)[0].attempt == 2
+
+
+def test_no_more_are_claimed_than_asked_for_and_the_longest_due_first(inbox):
+    for number in range(5):
+        put(inbox, "a", key=f"k{number}")
+
+    first, second = claim(inbox, 3), claim(inbox, 3)
+
+    assert [one.delivery.key for one in first + second] == ["k0", "k1", "k2", "k3", "k4"]
+
+
+def test_the_runs_of_one_delivery_can_be_asked_for(inbox):
+    put(inbox, "a", key="k0")
+    wanted = put(inbox, "a", "b", key="k1")
+
+    claimed = claim(inbox, only=wanted)
+
+    assert [(one.delivery.key, one.handler) for one in claimed] == [("k1", "a"), ("k1", "b")]
+
+
+def test_the_next_time_somebody_has_to_look_is_known(inbox):
+    assert inbox.waiting(10) == ([], None)
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+
+    with inbox.turn(OWNER) as turn:
+        leased = turn.next_due_at()
+    settle(inbox, claimed, RunState.DUE, due=100, error="no")
+
+    assert leased == NOON + LEASE
+    assert inbox.waiting(10) == ([], at(100))
+
+
+# --- settle ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("states", "conclusion"),
+    [
+        (["succeeded"], "done"),
+        (["discarded"], "done"),
+        (["dead"], "dead"),
+        (["succeeded", "discarded", "succeeded"], "done"),
+        (["succeeded", "dead"], "dead"),
+        (["dead", "succeeded"], "dead"),
+        (["dead", "discarded"], "dead"),
+        (["succeeded", "due"], "planned"),
+        (["dead", "due"], "planned"),
+    ],
+)
+def test_a_delivery_ends_when_its_last_run_does(inbox, path, states, conclusion):
+    put(inbox, *(f"h{n}" for n in range(len(states))))
+
+    for claimed, state in zip(claim(inbox), states, strict=True):
+        settle(inbox, claimed, RunState(state), due=9 if state == "due" else None, error="why")
+
+    assert delivery_state(path) == conclusion
+    assert [state for state, *_ in runs(path)] == states
+
+
+def test_many_runs_settle_in_one_turn(inbox, path):
+    put(inbox, "a", "b", "c", "d")
+    states = [RunState.SUCCEEDED, RunState.DEAD, RunState.SUCCEEDED, RunState.DISCARDED]
+    outcomes = [
+        Outcome(c.run_id, c.token, c.delivery.delivery_id, c.attempt, state, at(1), error=f"{c.handler}!")
+        for c, state in zip(claim(inbox), states, strict=True)
+    ]
+
+    with inbox.turn(OWNER) as turn:
+        settled = turn.settle(outcomes)
+
+    assert settled == {outcome.run_id for outcome in outcomes}
+    assert [state for state, *_ in runs(path)] == states
+    assert delivery_state(path) == "dead"
+    assert rows(path, "SELECT error FROM failure") == [("b!",)]
+
+
+def test_a_failure_leaves_its_history(inbox, path):
+    put(inbox, "a")
+    for number in range(3):
+        (claimed,) = claim(inbox, seconds=number * 10)
+        last = number == 2
+        state = RunState.DEAD if last else RunState.DUE
+        settle(
+            inbox,
+            claimed,
+            state,
+            seconds=number * 10 + 1,
+            due=None if last else number * 10 + 5,
+            error=f"e{number}",
+        )
+
+    assert rows(path, "SELECT attempt, error, traceback, failed_at FROM failure ORDER BY id") == [
+        (n + 1, f"e{n}", f"Traceback: e{n}", f"2026-01-15 12:00:{n * 10 + 1:02}.000000") for n in range(3)
+    ]
+    assert runs(path, "state, last_error, lease_owner") == [("dead", "e2", None)]
+    assert value(path, "SELECT finished_at FROM run") == "2026-01-15 12:00:21.000000"
+
+
+@pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.DISCARDED])
+def test_a_good_end_leaves_no_failure(inbox, path, state):
+    put(inbox, "a")
+    settle(inbox, claim(inbox)[0], state)
+
+    assert rows(path, "SELECT count(*) FROM failure") == [(0,)]
+
+
+def check_stale_settle_is_refused(inbox, path, settle_stale):
+    """A worker that was silent too long comes back with its result: it must change nothing."""
+    put(inbox, "a")
+    (stale,) = claim(inbox)
+    (fresh,) = claim(inbox, seconds=31, owner="another")
+    before = rows(path, "SELECT * FROM run") + rows(path, "SELECT * FROM failure")
+
+    settled = settle_stale(inbox, stale)
+
+    assert settled == set()
+    assert rows(path, "SELECT * FROM run") + rows(path, "SELECT * FROM failure") == before
+    assert delivery_state(path) == "planned"
+    assert settle(inbox, fresh, seconds=32) == {fresh.run_id}
+    assert delivery_state(path) == "done"
+
+
+@pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.DISCARDED, RunState.DEAD, RunState.DUE])
+def test_a_stale_settle_changes_nothing(inbox, path, state):
+    check_stale_settle_is_refused(
+        inbox, path, lambda inbox, stale: settle(inbox, stale, state, due=40, error="late")
+    )
+
+
+def test_a_settle_that_looks_at_the_run_but_not_at_the_token_would_be_caught(inbox, path):
+    def without_token(inbox, stale):
+        with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+            connection.execute(
+                "UPDATE run SET state = 'succeeded' WHERE id = ? AND state = 'running'", (stale.run_id,)
+            )
+        return {stale.run_id}
+
+    with pytest.raises(AssertionError, match="assert"):
+        check_stale_settle_is_refused(inbox, path, without_token)
+
+
+def test_a_run_is_settled_once(inbox, path):
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+    settle(inbox, claimed)
+
+    again = settle(inbox, claimed, RunState.DEAD, error="second thoughts")
+
+    assert again == set()
+    assert runs(path, "state, last_error") == [("succeeded", None)]
+
+
+def test_a_run_cannot_be_settled_into_what_it_may_not_become(inbox, path, monkeypatch):
+    from billhook.inbox import states
+
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+    monkeypatch.setitem(states.RUN_STEPS, RunState.RUNNING, frozenset({RunState.SUCCEEDED}))
+
+    with pytest.raises(IllegalTransition, match="a run in state 'running' cannot become 'dead'"):
+        settle(inbox, claimed, RunState.DEAD, error="x")
+
+    assert runs(path, "state") == [("running",)]
+
+
+# --- renew and release ----------------------------------------------------------------------------
+
+
+def test_a_renewed_lease_is_kept(inbox):
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+
+    with inbox.turn(OWNER) as turn:
+        held = turn.renew([(claimed.run_id, claimed.token)], at(60))
+
+    assert held == {(claimed.run_id, claimed.token)}
+    assert claim(inbox, seconds=59, owner="another") == []
+    assert settle(inbox, claimed, seconds=59) == {claimed.run_id}
+
+
+def test_a_lost_lease_cannot_be_renewed_nor_released(inbox, path):
+    put(inbox, "a")
+    (stale,) = claim(inbox)
+    claim(inbox, seconds=31, owner="another")
+    before = rows(path, "SELECT * FROM run")
+
+    with inbox.turn(OWNER) as turn:
+        held = turn.renew([(stale.run_id, stale.token)], at(99))
+        turn.release([(stale.run_id, stale.token)], at(32))
+
+    assert held == set()
+    assert rows(path, "SELECT * FROM run") == before
+
+
+def test_what_was_never_called_is_given_back_at_once_and_not_counted(inbox, path):
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+
+    with inbox.turn(OWNER) as turn:
+        turn.release([(claimed.run_id, claimed.token)], at(1))
+
+    assert runs(path, "state, attempts, lease_owner") == [("due", 0, None)]
+    (again,) = claim(inbox, seconds=1, owner="another")
+    assert (again.attempt, again.token) == (1, 2)
+    assert settle(inbox, claimed, seconds=2) == set()
+
+
+# --- retention ------------------------------------------------------------------------------------
+
+
+def test_old_finished_deliveries_go_with_their_runs_and_failures_and_no_others(inbox, path):
+    put(inbox, key="old-done")
+    put(inbox, "a", key="old-dead")
+    settle(inbox, claim(inbox)[0], RunState.DEAD, error="x")
+    put(inbox, "a", key="old-planned")
+    inbox.put(incoming("old-received"))
+    bad = inbox.put(incoming("old-quarantined")).delivery_id
+    with inbox.turn(OWNER) as turn:
+        turn.plan([Plan(bad, error="e")], NOON)
+    late = inbox.put(incoming("new-done", at=at(1000))).delivery_id
+    with inbox.turn(OWNER) as turn:
+        turn.plan([Plan(late)], NOON)
+
+    gone = [inbox.prune(at(500)) for _ in range(2)]
+
+    assert gone == [3, 0]
+    assert [key for (key,) in rows(path, "SELECT key FROM delivery ORDER BY id")] == [
+        "old-planned",
+        "old-received",
+        "new-done",
+    ]
+    assert rows(path, "SELECT count(*) FROM run") == [(1,)]
+    assert rows(path, "SELECT count(*) FROM failure") == [(0,)]
+
+
+# --- storage --------------------------------------------------------------------------------------
+
+
+def test_a_failure_of_storage_in_a_turn_is_told_as_such_and_mended_by_the_next(inbox, path):
+    put(inbox, "a")
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE run RENAME TO lost")
+    with pytest.raises(InboxUnavailable, match="no such table: run"):
+        claim(inbox)
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE lost RENAME TO run")
+
+    assert len(claim(inbox)) == 1
+
+
+def test_a_clock_in_another_zone_means_the_same_moments(inbox, path):
+    zone = timezone(timedelta(hours=-7))
+    put(inbox, "a")
+    with inbox.turn(OWNER) as turn:
+        (claimed,) = turn.claim(1, NOON.astimezone(zone), (NOON + LEASE).astimezone(zone))
+
+    assert value(path, "SELECT due_at FROM run") == "2026-01-15 12:00:30.000000"
+    assert claim(inbox, seconds=29, owner="another") == []
+    assert claimed.leased_until == NOON + LEASE

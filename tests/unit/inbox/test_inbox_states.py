@@ -1,0 +1,66 @@
+"""What may follow what: every pair of states, legal or not."""
+
+from __future__ import annotations
+
+from itertools import product
+
+import pytest
+
+from billhook.errors import IllegalTransition
+from billhook.inbox import DeliveryState, RunState
+from billhook.inbox.states import check
+
+LEGAL = {
+    ("received", "planned"),
+    ("received", "done"),
+    ("received", "quarantined"),
+    ("planned", "done"),
+    ("planned", "dead"),
+    ("done", "received"),
+    ("done", "planned"),
+    ("dead", "received"),
+    ("dead", "planned"),
+    ("quarantined", "received"),
+}
+LEGAL_RUNS = {
+    ("due", "running"),
+    *(("running", after) for after in ("due", "running", "succeeded", "discarded", "dead")),
+    ("succeeded", "due"),
+    ("discarded", "due"),
+    ("dead", "due"),
+}
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(DeliveryState, repeat=2)))
+def test_a_delivery_takes_legal_steps_only(before, after):
+    if (before, after) in LEGAL:
+        check(before, after)
+    else:
+        with pytest.raises(
+            IllegalTransition, match=f"a delivery in state '{before}' cannot become '{after}'"
+        ):
+            check(before, after)
+
+
+@pytest.mark.parametrize(("before", "after"), list(product(RunState, repeat=2)))
+def test_a_run_takes_legal_steps_only(before, after):
+    if (before, after) in LEGAL_RUNS:
+        check(before, after)
+    else:
+        with pytest.raises(IllegalTransition, match=f"a run in state '{before}' cannot become '{after}'"):
+            check(before, after)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(DeliveryState.DONE, RunState.DUE), (RunState.DEAD, DeliveryState.RECEIVED)]
+)
+def test_a_delivery_never_becomes_a_run_nor_the_other_way_round(before, after):
+    with pytest.raises(IllegalTransition, match="a row in state"):
+        check(before, after)
+
+
+def test_an_illegal_step_carries_its_facts():
+    with pytest.raises(IllegalTransition, match="cannot become") as caught:
+        check(DeliveryState.QUARANTINED, DeliveryState.DONE)
+
+    assert (caught.value.kind, caught.value.before, caught.value.after) == ("delivery", "quarantined", "done")

@@ -1,0 +1,205 @@
+"""Reading a body from WSGI: whole, or not at all, whatever the stream does."""
+
+from __future__ import annotations
+
+import io
+import os
+import socket
+import threading
+import time
+
+import pytest
+from kit import in_children
+
+from billhook.errors import BodyIncomplete, BodyTooLarge
+from billhook.receiver.body import SlowBodyWatch, give_up, read_body
+
+
+class Stream:
+    """A stream that gives these pieces, one at each read, and raises those that are exceptions."""
+
+    def __init__(self, *pieces):
+        self.pieces = list(pieces)
+        self.asked = []
+
+    def read(self, size):
+        self.asked.append(size)
+        piece = self.pieces.pop(0) if self.pieces else b""
+        if isinstance(piece, BaseException):
+            raise piece
+        return piece
+
+
+def environ(stream, length=None, *, terminated=False):
+    found = {"wsgi.input": stream}
+    if length is not None:
+        found["CONTENT_LENGTH"] = length
+    if terminated:
+        found["wsgi.input_terminated"] = True
+    return found
+
+
+def test_a_body_of_a_declared_length_is_read_in_as_many_pieces_as_it_comes():
+    stream = Stream(b"ab", b"c", b"de")
+
+    assert read_body(environ(stream, "5"), 10) == b"abcde"
+    assert stream.asked == [5, 3, 2]
+
+
+def test_no_byte_beyond_the_declared_length_is_asked_for():
+    stream = io.BytesIO(b"abcdeNEXT")
+
+    assert read_body(environ(stream, "5"), 10) == b"abcde"
+    assert stream.read() == b"NEXT"
+
+
+def test_a_declared_length_over_the_limit_is_refused_unread():
+    stream = Stream(b"x")
+
+    with pytest.raises(BodyTooLarge, match="over 10 bytes"):
+        read_body(environ(stream, "11"), 10)
+
+    assert stream.asked == []
+
+
+@pytest.mark.parametrize(("size", "fits"), [(10, True), (11, False), (1_000, False)])
+def test_a_body_without_a_length_is_read_to_one_byte_over_the_limit(size, fits):
+    stream = io.BytesIO(b"x" * size)
+
+    if fits:
+        assert read_body(environ(stream, terminated=True), 10) == b"x" * size
+    else:
+        with pytest.raises(BodyTooLarge, match="over 10 bytes"):
+            read_body(environ(stream, terminated=True), 10)
+        assert stream.tell() == 11
+
+
+@pytest.mark.parametrize("pieces", [(), (b"abc",), (b"a", b"bcd")])
+def test_a_body_shorter_than_declared_is_incomplete(pieces):
+    with pytest.raises(BodyIncomplete, match="of 5 bytes came"):
+        read_body(environ(Stream(*pieces), "5"), 10)
+
+
+@pytest.mark.parametrize("error", [ValueError("chunk"), OSError("reset"), TimeoutError(), EOFError()])
+def test_whatever_the_stream_raises_is_an_incomplete_body_that_tells_no_more_than_its_kind(error):
+    with pytest.raises(BodyIncomplete, match=f"^{type(error).__name__}$"):
+        read_body(environ(Stream(b"a", error), "5"), 10)
+
+
+@pytest.mark.parametrize(
+    "length", ["-1", "+1", "1.0", "0x1", " 1", "1 ", "\u0661", "1_0", "9" * 19, "1,1", "two"]
+)
+def test_a_length_that_is_no_number_is_incomplete(length):
+    with pytest.raises(BodyIncomplete, match="Content-Length is no number"):
+        read_body(environ(Stream(b"x"), length), 10)
+
+
+@pytest.mark.parametrize("length", [None, "", "0", "00"])
+def test_no_length_or_none_to_speak_of_is_no_body(length):
+    stream = Stream(b"left alone")
+
+    assert read_body(environ(stream, length), 10) == b""
+    assert stream.asked == []
+
+
+def test_giving_up_marks_a_stream_that_can_be_marked_and_no_other():
+    marked, plain = Stream(), io.BytesIO()
+
+    give_up({"wsgi.input": marked})
+    give_up({"wsgi.input": plain})
+
+    assert marked.failed is True
+
+
+# --- the watch over slow ones ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+def test_a_reading_that_lasts_too_long_is_ended(pair):
+    ours, _ = pair
+    started = time.monotonic()
+
+    with SlowBodyWatch(0.1).reading(ours):
+        received = ours.recv(1)
+
+    assert received == b""
+    assert 0.09 < time.monotonic() - started < 1
+
+
+def test_what_is_read_in_time_is_left_alone_afterwards(pair):
+    ours, theirs = pair
+    watch = SlowBodyWatch(0.1)
+
+    with watch.reading(ours):
+        theirs.send(b"a")
+        first = ours.recv(1)
+    time.sleep(0.2)
+    theirs.send(b"b")
+
+    assert (first, ours.recv(1)) == (b"a", b"b")
+
+
+def test_each_of_many_readings_has_its_own_time(pair):
+    watch, ended = SlowBodyWatch(0.15), []
+
+    def read(delay):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            time.sleep(delay)
+            started = time.monotonic()
+            with watch.reading(ours):
+                ours.recv(1)
+            ended.append(time.monotonic() - started)
+
+    threads = [threading.Thread(target=read, args=(n * 0.03,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert all(0.14 < seconds < 0.5 for seconds in ended)
+    assert len([t for t in threading.enumerate() if t.name == "billhook-slow-bodies"]) >= 1
+
+
+def test_the_watch_sleeps_between_readings_and_wakes_for_the_next(pair):
+    ours, _ = pair
+    watch = SlowBodyWatch(0.05)
+    with watch.reading(ours):
+        pass
+    time.sleep(0.2)
+
+    with watch.reading(ours):
+        assert ours.recv(1) == b""
+
+
+def test_a_connection_that_is_closed_already_is_no_trouble_for_the_watch(pair):
+    ours, _ = pair
+    watch = SlowBodyWatch(0.05)
+    gone = socket.socket()
+    with watch.reading(gone):
+        gone.close()
+        time.sleep(0.1)
+
+    with watch.reading(ours):
+        assert ours.recv(1) == b""
+
+
+def test_a_forked_child_watches_for_itself(pair):
+    ours, _ = pair
+    watch = SlowBodyWatch(0.1)
+    with watch.reading(ours):
+        pass
+
+    def child(_):
+        mine, theirs = socket.socketpair()
+        with mine, theirs, watch.reading(mine):
+            return b"ended" if mine.recv(1) == b"" else b"?"
+
+    assert in_children(1, child) == [b"ended"]
+    assert os.getpid()
