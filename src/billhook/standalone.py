@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -28,6 +29,8 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 
     The inbox is ./billhook.db unless BILLHOOK_INBOX_URL says otherwise. Raises ConfigError.
     """
+    if not logging.getLogger().handlers:  # nobody configured logging, and this app is nobody else's
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     app = Flask("billhook", instance_path=str(Path.cwd()), static_folder=None)
     app.config.from_mapping(from_environ(os.environ if environ is None else environ))
     settings = Settings.from_mapping(app.config)

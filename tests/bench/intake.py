@@ -26,7 +26,7 @@ from billhook.inbox import Receipt, Verdict
 from billhook.signing import StandardWebhooks
 
 sys.path.insert(0, str(Path(__file__).parent))
-from apps import SECRET, bare, durable  # noqa: E402
+from apps import SECRET, bare, durable
 
 CALLS = 2_000
 

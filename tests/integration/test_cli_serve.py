@@ -1,4 +1,4 @@
-"""`billhook serve` and `billhook worker` as real processes: they deliver, stop in order, and leave nothing."""
+"""`billhook serve` and `billhook worker` as real processes: they deliver, end in order, leave nothing."""
 
 from __future__ import annotations
 
@@ -96,10 +96,14 @@ def cli(tmp_path) -> Iterator[Cli]:
             process.wait()
 
 
+def children(pid: int) -> set[int]:
+    """The processes that a process started."""
+    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
 def descendants(pid: int) -> set[int]:
     """The processes that a process started, and those that they did."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    found = {int(child) for child in children}
+    found = children(pid)
     return found.union(*(descendants(child) for child in found)) if found else found
 
 
@@ -171,7 +175,9 @@ def test_a_worker_that_dies_is_replaced_and_its_work_is_done(cli):
 def test_a_gunicorn_that_dies_ends_serve_with_its_exit_code(cli):
     server = cli.serve("shop_handlers.py")
     pids = descendants(server.pid)
-    master = next(pid for pid in pids if b"gunicorn\0" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    master = next(
+        pid for pid in children(server.pid) if b"gunicorn\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
 
     os.kill(master, signal.SIGKILL)
 

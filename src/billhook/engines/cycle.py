@@ -40,6 +40,7 @@ class Cycle:
         self._schedule = schedule
         self._sender = sender
         self._context = context
+        self._unheard: set[str] = set()
 
     def plan(self, received: Iterable[Stored]) -> list[Planned]:
         """One run per subscriber of the event's signal; a body that is not its type is set aside."""
@@ -55,8 +56,16 @@ class Cycle:
                 planned.append(Planned(Plan(stored.delivery_id, error=reason), stored, None))
             else:
                 names = self._subscribers.names(stored.event_type)
+                if not names:
+                    self._note_unheard(stored.event_type)
                 planned.append(Planned(Plan(stored.delivery_id, names), stored, event))
         return planned
+
+    def _note_unheard(self, event_type: str) -> None:
+        """Say once that nobody listens: it may be meant, or a subscriber that blinker let go of."""
+        if event_type not in self._unheard:
+            self._unheard.add(event_type)
+            logger.info("nobody handles %s: its deliveries are stored, and done", event_type)
 
     def attempt(self, claim: Claim, event: Event | UnknownEvent | None = None) -> Report:
         """Call the handler of a claimed run, whatever comes of it."""

@@ -37,8 +37,8 @@ _registered: dict[str, type[Event]] = {}
 class Event(Shape):
     """The body of one webhook; the class's name is the value of the X-Webhook-Type header.
 
-    To add a type, write its class: from then on `EVENT_TYPES`, `parse_event` and `signals` know it. A class that only
-    holds fields for others says `class Common(Event, register=False)`.
+    To add a type, write its class: from then on `EVENT_TYPES`, `parse_event` and `signals` know it. A class
+    that only holds fields for others says `class Common(Event, register=False)`.
 
     Source: spec, "Events", rules 1 and 2.
     """

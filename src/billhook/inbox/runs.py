@@ -128,10 +128,8 @@ def _note_lost(connection: Connection, lost: list[tuple[int, int]], now: datetim
     """Attempts, as (run id, number), of which nobody will say how they ended."""
     if lost:
         note = "the worker died, or was silent for longer than its lease"
-        connection.execute(
-            insert(failure),
-            [{"run_id": run_id, "attempt": attempt, "failed_at": now, "error": note} for run_id, attempt in lost],
-        )
+        rows = [{"run_id": one, "attempt": attempt, "failed_at": now, "error": note} for one, attempt in lost]
+        connection.execute(insert(failure), rows)
 
 
 def renew(
