@@ -74,11 +74,12 @@ def _replay(
     *,
     dry_run: bool,
 ) -> Replayed:
-    # Locked (where the database has row locks): a worker may be finishing the last run of one just now.
     query = select(delivery.c.id, delivery.c.state).where(
         delivery.c.id.in_(delivery_ids), delivery.c.state.in_(_REPLAYABLE)
     )
-    states = {row.id: DeliveryState(row.state) for row in connection.execute(query.with_for_update())}
+    if not dry_run:  # where there are row locks: a worker may be finishing the last run of one just now
+        query = query.with_for_update()
+    states = {row.id: DeliveryState(row.state) for row in connection.execute(query)}
     due = connection.execute(
         select(run.c.id, run.c.delivery_id, run.c.state).where(run.c.delivery_id.in_(states), which)
     ).all()
