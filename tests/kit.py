@@ -314,6 +314,17 @@ def together(count: int, work: Callable[[int], Any]) -> list[Any]:
     return results
 
 
+def _keep_coverage() -> None:
+    """What a forked child ran counts too, although it leaves without saying goodbye."""
+    with contextlib.suppress(ImportError):
+        import coverage
+
+        measuring = coverage.Coverage.current()
+        if measuring is not None:
+            measuring.stop()
+            measuring.save()
+
+
 def in_children(count: int, work: Callable[[int], bytes]) -> list[bytes]:
     """What `work(n)` writes in `count` forked children that run at once; an exception is its text."""
     pipes = []
@@ -328,6 +339,7 @@ def in_children(count: int, work: Callable[[int], bytes]) -> list[bytes]:
                 except BaseException as error:  # noqa: BLE001 - the child must not return into pytest
                     result = b"raised " + repr(error).encode()
                 os.write(writer, result)
+                _keep_coverage()
             finally:
                 os._exit(0)
         os.close(writer)

@@ -16,6 +16,7 @@ from itertools import pairwise
 from queue import Empty, SimpleQueue
 
 from billhook.errors import DeadlinePassed, Draining, InboxUnavailable
+from billhook.inbox.forking import SETTING_UP
 from billhook.inbox.records import Incoming, Receipt
 
 __all__ = ["Committer"]
@@ -24,8 +25,9 @@ logger = logging.getLogger("billhook.inbox")
 
 BATCH_LIMIT = 256
 """Rows in one transaction at most: some milliseconds of work."""
-GATHER_SECONDS = 0.003
-"""Under load, how long a batch waits for company."""
+GATHER_SECONDS = 0.001
+GATHER_LOOKS = 3
+"""Under load, how often and how long a batch looks for as many rows as the last one had."""
 LOAD_ROWS = 4
 """A batch of so many is load: below it nobody ever waits for company."""
 LOOK_SECONDS = 0.05
@@ -76,13 +78,12 @@ class Committer:
         self._start_over()
 
     def _start_over(self) -> None:
-        self._pid = os.getpid()
         self._queue: SimpleQueue[_Entry | None] = SimpleQueue()
-        self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
         self._busy_since: float | None = None
         self._last_size = 0
+        self._pid = os.getpid()  # last: whoever sees it uses what is above
 
     def put(self, incoming: Incoming, timeout_seconds: float) -> Receipt:
         """Return once the row is committed. Raises InboxUnavailable and its kinds; then send again."""
@@ -117,10 +118,10 @@ class Committer:
             thread.join(timeout_seconds)
 
     def _start(self) -> None:
-        if self._pid != os.getpid():
-            self._start_over()
-        with self._lock:
-            if self._thread is None:
+        with SETTING_UP:
+            if self._pid != os.getpid():
+                self._start_over()
+            if self._thread is None and not self._closed:
                 thread = threading.Thread(target=self._work, name="billhook-committer", daemon=True)
                 thread.start()
                 self._thread = thread
@@ -164,7 +165,9 @@ class Committer:
 
     def _gather(self) -> None:
         """Under load, let those come back who were answered last: a commit costs much, a row little."""
-        if self._last_size >= LOAD_ROWS:
+        for _ in range(GATHER_LOOKS if self._last_size >= LOAD_ROWS else 0):
+            if self._queue.qsize() + 1 >= self._last_size:
+                return
             time.sleep(GATHER_SECONDS)
 
     def _waiting(self, limit: int) -> Iterator[_Entry]:

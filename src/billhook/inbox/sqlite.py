@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -20,8 +21,9 @@ from sqlalchemy.pool import QueuePool
 
 from billhook.errors import InboxUnavailable
 from billhook.inbox.bell import Bell
+from billhook.inbox.forking import SETTING_UP
 from billhook.inbox.records import Incoming
-from billhook.inbox.sqlite_driver import begin, connect, insertion
+from billhook.inbox.sqlite_driver import begin, connect, execute_unless_busy, insertion
 from billhook.inbox.sqlite_file import SqliteFile
 from billhook.inbox.writelock import WriteLock
 
@@ -44,7 +46,6 @@ class SqliteDatabase:
         self._start_over()
 
     def _start_over(self) -> None:
-        self._pid = os.getpid()
         self._mutex = threading.RLock()
         self._engine: Engine | None = None
         self._writer: Connection | None = None
@@ -52,13 +53,16 @@ class SqliteDatabase:
         self._commits = 0
         self._lock = WriteLock(self.file.beside("-lock"))
         self.bell = Bell(self.file.beside("-wake"))
+        self._pid = os.getpid()  # last: whoever sees it uses what is above
 
     def _own(self) -> None:
         """After a fork, leave the parent's connections alone: closing them here would drop its locks."""
         if self._pid != os.getpid():
-            self._forked.append((self._engine, self._writer, self._inserter))
-            self._lock.close()
-            self._start_over()
+            with SETTING_UP:
+                if self._pid != os.getpid():
+                    self._forked.append((self._engine, self._writer, self._inserter))
+                    self._lock.close()
+                    self._start_over()
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -67,7 +71,7 @@ class SqliteDatabase:
         Raises InboxUnavailable when the storage fails, and has then rolled back.
         """
         self._own()
-        with self._mutex, self._lock.held(), self._storage_errors():
+        with self._mutex, self._lock.held(announce=True), self._storage_errors():
             self._same_file()
             if self._writer is None:
                 self._writer = self._open().connect()
@@ -96,17 +100,16 @@ class SqliteDatabase:
         return range(last - count + 1, last + 1)
 
     def _insert(self, connection: sqlite3.Connection, statement: str, values: list[object]) -> sqlite3.Cursor:
-        try:
-            return connection.execute(statement, values)
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
-                raise
-        with self._lock.held():
-            connection.execute(f"PRAGMA busy_timeout={int(self._busy_seconds * 1000)}")
-            try:
-                return connection.execute(statement, values)
-            finally:
-                connection.execute("PRAGMA busy_timeout=0")
+        if not self._lock.announced and (cursor := execute_unless_busy(connection, statement, values)):
+            return cursor
+        end = time.monotonic() + self._busy_seconds
+        with self._lock.held(announce=False):
+            # Only short inserts of others can be in the way now; SQLite itself would sleep ever longer.
+            while not (cursor := execute_unless_busy(connection, statement, values)):
+                if time.monotonic() > end:
+                    raise sqlite3.OperationalError("database is locked")
+                time.sleep(0.0005)
+            return cursor
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -124,7 +127,7 @@ class SqliteDatabase:
     def write_unverified(self) -> Iterator[Connection]:
         """A write transaction on a schema of any age, for the migrations."""
         self._own()
-        with self._mutex, self._lock.held(), self._storage_errors():
+        with self._mutex, self._lock.held(announce=True), self._storage_errors():
             engine = self._new_engine()
             try:
                 with engine.begin() as connection:

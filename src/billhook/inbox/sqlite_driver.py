@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 
 from billhook.inbox.records import Incoming
 
-__all__ = ["begin", "connect", "insertion"]
+__all__ = ["begin", "connect", "execute_unless_busy", "insertion"]
 
 
 def connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
@@ -38,6 +38,18 @@ def connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
         connection.close()
         raise sqlite3.OperationalError(f"journal_mode, synchronous are {facts}, need ('wal', 2)")
     return connection
+
+
+def execute_unless_busy(
+    connection: sqlite3.Connection, statement: str, values: list[object]
+) -> sqlite3.Cursor | None:
+    """Execute, or None when another connection has the file locked."""
+    try:
+        return connection.execute(statement, values)
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+            raise
+        return None
 
 
 _INSERT_NEW = (

@@ -288,7 +288,7 @@ def test_a_chunked_body_that_a_hook_has_read_is_still_held_to_the_limit(app_with
     assert [reply.status_code for reply in replies] == [200, 413]
 
 
-CHUNKED = {"wsgi.input_terminated": True, "HTTP_TRANSFER_ENCODING": "chunked"}
+CHUNKED = {"wsgi.input_terminated": True, "HTTP_TRANSFER_ENCODING": "chunked", "CONTENT_LENGTH": ""}
 
 
 def test_a_hook_that_looks_for_a_form_field_in_json_leaves_the_body_to_us(app_with):

@@ -324,3 +324,27 @@ def test_a_bad_header_name_is_refused(tmp_path):
             BILLHOOK_SIGNATURE_HEADER="X Mine",
             BILLHOOK_SECRETS=[TEXT_SECRET],
         )
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "-a", "a b", "a" * 65, "\u00fc", None, 3])
+def test_the_name_of_a_source_has_to_be_fit_for_a_url(name):
+    with pytest.raises(ConfigError, match="a source is named .*: use 1 to 64 letters, digits, '-' and '_'"):
+        Source(name, secrets=[SECRET])
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 86_401])
+def test_the_tolerance_of_a_source_has_limits(seconds):
+    with pytest.raises(ConfigError, match=f"source 'eu': tolerance_seconds={seconds} must be 1 to 86400"):
+        Source("eu", secrets=[SECRET], tolerance_seconds=seconds)
+
+
+def test_the_secrets_of_a_source_are_a_list_and_never_shown():
+    with pytest.raises(ConfigError, match=r"source 'eu' has a text for secrets: give a list") as caught:
+        Source("eu", secrets=SECRET)
+    with pytest.raises(MissingSecret, match="source 'eu' has no secret"):
+        Source("eu")
+
+    assert SECRET not in str(caught.value)

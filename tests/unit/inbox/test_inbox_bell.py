@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kit import in_children
 
-from billhook.inbox.bell import Bell
+from billhook.inbox.bell import DEAF_SECONDS, Bell
 
 
 @pytest.fixture
@@ -63,6 +63,7 @@ def test_a_listener_that_went_and_came_back_is_heard(bells):
     ringer.ring()
     ringer.ring()
     listener.listen()
+    time.sleep(DEAF_SECONDS)
 
     ringer.ring()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import os
 import socket
 import threading
 import time
@@ -202,4 +201,13 @@ def test_a_forked_child_watches_for_itself(pair):
             return b"ended" if mine.recv(1) == b"" else b"?"
 
     assert in_children(1, child) == [b"ended"]
-    assert os.getpid()
+
+
+def test_one_thread_watches_however_many_ask_for_it(pair):
+    watch = SlowBodyWatch(5)
+
+    with watch.reading(pair[0]):
+        watch._start()  # another request that found no thread at the same moment
+        names = [thread.name for thread in threading.enumerate() if thread is watch._thread]
+
+    assert names == ["billhook-slow-bodies"]
