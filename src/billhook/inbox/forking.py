@@ -1,4 +1,4 @@
-"""The lock under which a forked child sets up anew what it has of its parent, once, whichever thread is first."""
+"""The lock under which a forked child sets itself up anew, once, whichever of its threads comes first."""
 
 from __future__ import annotations
 

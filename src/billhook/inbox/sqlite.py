@@ -1,7 +1,6 @@
 """The SQLite file behind an inbox: every commit is on the disk before it counts.
 
-What is special about SQLite lives here and only here: pragmas, who may write when, checkpoints, and the
-check that the file is still the file.
+What is special about SQLite is here and in the modules that this one imports, and nowhere else.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
@@ -59,7 +58,7 @@ class SqliteDatabase:
         """After a fork, leave the parent's connections alone: closing them here would drop its locks."""
         if self._pid != os.getpid():
             with SETTING_UP:
-                if self._pid != os.getpid():
+                if self._pid != os.getpid():  # pragma: no branch - another thread was first
                     self._forked.append((self._engine, self._writer, self._inserter))
                     self._lock.close()
                     self._start_over()
@@ -143,11 +142,9 @@ class SqliteDatabase:
         """
         if self._commits < CHECKPOINT_COMMITS:
             return
-        with suppress(InboxUnavailable), self.write():
+        with suppress(InboxUnavailable), self.write(), closing(connect(self.path, busy_seconds=0)) as other:
             self._commits = 0
-            if self._inserter is None:
-                self._inserter = connect(self.path, busy_seconds=0)
-            self._inserter.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+            other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def close(self) -> None:
         """Close every connection of this process; the next use opens them again. Call before a fork."""

@@ -36,29 +36,29 @@ class WriteLock:
     def held(self, *, announce: bool) -> Iterator[None]:
         """Hold it; raises InboxUnavailable when the lock file cannot be opened."""
         try:
-            descriptor = self._open()
+            descriptor, byte = self._open()
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         except OSError as error:
             raise InboxUnavailable(f"the lock {self._path} failed: {error.strerror}") from None
         try:
-            self._announce(announce)
+            byte[0] = announce
             yield
         finally:
-            self._announce(False)
+            byte[0] = False
             fcntl.flock(descriptor, fcntl.LOCK_UN)
 
-    def _announce(self, announce: bool) -> None:
-        if self._byte is not None:
-            self._byte[0] = announce
-
-    def _open(self) -> int:
-        if self._descriptor is None:
+    def _open(self) -> tuple[int, mmap.mmap]:
+        if self._descriptor is None or self._byte is None:
             descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
-            if os.fstat(descriptor).st_size < 1:
-                os.posix_fallocate(descriptor, 0, 1)  # a full disk says so here, not as a SIGBUS later
-            self._byte = mmap.mmap(descriptor, 1)
+            try:
+                if os.fstat(descriptor).st_size < 1:
+                    os.posix_fallocate(descriptor, 0, 1)  # a full disk says so here, not as a SIGBUS later
+                self._byte = mmap.mmap(descriptor, 1)
+            except OSError:
+                os.close(descriptor)
+                raise
             self._descriptor = descriptor
-        return self._descriptor
+        return self._descriptor, self._byte
 
     def close(self) -> None:
         """Close this process's descriptor. After a fork too: a child's copy would keep the lock alive."""

@@ -426,3 +426,13 @@ def test_a_source_named_default_takes_the_place_of_the_configured_one(plain_app)
 
     assert deliver(app).status_code == 401
     assert deliver(app, secret=OTHER_SECRET).status_code == 200
+
+
+def test_an_inbox_that_cannot_be_opened_refuses_to_start(plain_app, tmp_path):
+    (tmp_path / "billhook.db").write_bytes(b"this is no database" * 100)
+    app = plain_app()
+
+    with pytest.raises(ConfigError, match=r"the inbox .*billhook\.db failed: file is not a database"):
+        Billhook().init_app(app)
+
+    assert "billhook" not in app.extensions

@@ -32,6 +32,7 @@ class ByHand:
         self.parsed = []
         unique = "" if "check then insert" in mistakes else ", UNIQUE (source, key)"
         with self._connect() as connection:
+            connection.execute("PRAGMA journal_mode=WAL")
             connection.execute(
                 f"CREATE TABLE delivery (id INTEGER PRIMARY KEY, source, key, event_type, body{unique})"
             )
@@ -97,7 +98,7 @@ def check_200_means_stored(app, file):
     with Foreigner(file):
         headers = signed(message_id="msg_1")
         status = app.test_client().post(PATH, data=b"{}", headers=headers).status_code
-    stored = rows(file, "SELECT body FROM delivery WHERE key = 'msg_1'")
+        stored = rows(file, "SELECT body FROM delivery WHERE key = 'msg_1'")
     assert status != 200 or stored == [(b"{}",)]
 
 

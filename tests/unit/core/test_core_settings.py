@@ -331,7 +331,7 @@ def test_a_bad_header_name_is_refused(tmp_path):
 
 @pytest.mark.parametrize("name", ["", "a/b", "-a", "a b", "a" * 65, "\u00fc", None, 3])
 def test_the_name_of_a_source_has_to_be_fit_for_a_url(name):
-    with pytest.raises(ConfigError, match="a source is named .*: use 1 to 64 letters, digits, '-' and '_'"):
+    with pytest.raises(ConfigError, match=r"a source is named .*: use 1 to 64 letters, digits, '-' and '_'"):
         Source(name, secrets=[SECRET])
 
 

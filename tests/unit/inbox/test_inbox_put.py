@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import resource
 import sqlite3
 import threading
 import time
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from kit import NOON, Foreigner, incoming, open_inbox, rows, together, until, value
@@ -161,7 +163,8 @@ def statements(monkeypatch):
 
 
 def inserts(statements):
-    return [text for text in statements if text.startswith("INSERT INTO delivery")]
+    """Each batch once, however often it was tried."""
+    return {text for text in statements if text.startswith("INSERT INTO delivery")}
 
 
 def test_puts_that_wait_together_share_a_transaction(inbox, path, statements):
@@ -313,10 +316,79 @@ def test_a_lock_that_cannot_be_opened_is_a_failure_of_storage_until_it_can(inbox
     lock.unlink()
     lock.mkdir()
 
-    with pytest.raises(InboxUnavailable, match="lock.* failed: "):
+    with pytest.raises(InboxUnavailable, match=r"lock.* failed: "):
         inbox.check_writable()
     lock.rmdir()
 
+    inbox.check_writable()
+
+
+def test_a_statement_that_cannot_run_is_a_failure_of_storage_until_it_can(inbox, path):
+    inbox.put(incoming("before"))
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE delivery RENAME TO lost")
+    with pytest.raises(InboxUnavailable, match="no such table: delivery"):
+        inbox.put(incoming("during"))
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE lost RENAME TO delivery")
+
+    assert inbox.put(incoming("during")).verdict is Verdict.ACCEPTED
+
+
+def test_those_who_gave_up_keep_nobody_from_being_stored(inbox, path):
+    with Foreigner(path) as foreigner:
+        first = threading.Thread(target=inbox.put, args=(incoming("first"),))
+        first.start()
+        time.sleep(0.1)
+        gave_up = together(5, lambda n: inbox.put(incoming(f"gave up {n}"), timeout_seconds=0.05))
+        patient = threading.Thread(target=inbox.put, args=(incoming("patient"),))
+        patient.start()
+        time.sleep(0.05)
+        foreigner.let_go()
+    first.join()
+    patient.join()
+
+    receipt = inbox.put(incoming("last"))
+
+    assert {type(result) for result in gave_up} == {DeadlinePassed}
+    assert value(path, "SELECT id FROM delivery WHERE key = 'last'") == receipt.delivery_id
+    assert value(path, "SELECT count(*) FROM delivery WHERE key IN ('first', 'patient')") == 2
+
+
+def test_a_crowd_larger_than_a_batch_is_stored_in_several(inbox, path, statements):
+    def put(number):
+        return inbox.put(incoming(f"k{number}"), timeout_seconds=10).verdict
+
+    with Foreigner(path) as foreigner:
+        holder = threading.Thread(target=inbox.put, args=(incoming("first"),))
+        holder.start()
+        time.sleep(0.1)
+        releasing = threading.Timer(0.3, foreigner.let_go)
+        releasing.start()
+        verdicts = together(300, put)
+        releasing.join()
+    holder.join()
+
+    assert verdicts == [Verdict.ACCEPTED] * 300
+    assert value(path, "SELECT count(*) FROM delivery") == 301
+    assert 2 < len(inserts(statements)) < 30
+
+
+def test_a_lock_for_which_the_disk_has_no_room_is_a_failure_of_storage_and_costs_no_descriptor(inbox, path):
+    inbox.close()
+    path.with_name(path.name + "-lock").unlink()
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        for _ in range(3):
+            with pytest.raises(InboxUnavailable, match=r"the lock .* failed: File too large"):
+                inbox.check_writable()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
     inbox.check_writable()
 
 
