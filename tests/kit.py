@@ -218,8 +218,11 @@ def read_reply(connection: socket.socket, method: str = "POST") -> Reply:
     """The next answer on a connection."""
     started = time.monotonic()
     response = HTTPResponse(connection, method=method)
-    response.begin()
-    body = response.read()
+    try:
+        response.begin()
+        body = response.read()
+    finally:
+        response.close()
     return Reply(response.status, dict(response.headers.items()), body, time.monotonic() - started)
 
 

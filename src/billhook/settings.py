@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
@@ -52,10 +53,16 @@ def _text(key: str, value: Any) -> str | None:
     return str(value)
 
 
+def _shown(value: Any) -> str:
+    """A value as an error may repeat it: a secret that was put into the wrong option is not."""
+    secret = isinstance(value, str) and value.startswith(("whsec_", "whsk_", "-----BEGIN"))
+    return "a secret, by its looks" if secret else repr(value)
+
+
 def _choice(*allowed: str) -> Callable[[str, Any], str]:
     def parse(key: str, value: Any) -> str:
         if value not in allowed:
-            raise ConfigError(f"{key} is {value!r}: it must be one of {', '.join(allowed)}")
+            raise ConfigError(f"{key} is {_shown(value)}: it must be one of {', '.join(allowed)}")
         return str(value)
 
     return parse
@@ -263,7 +270,10 @@ class Settings:
         known = {option.key for option in OPTIONS}
         for key in config:
             if key.startswith(PREFIX) and key not in known:
-                raise ConfigError(f"{key} is no option of billhook: `billhook options` lists them")
+                near = "".join(
+                    f"did you mean {name}? " for name in difflib.get_close_matches(key, known, n=1)
+                )
+                raise ConfigError(f"{key} is no option of billhook: {near}`billhook options` lists them")
         values = {
             option.attribute: option.parse(option.key, config.get(option.key, option.default))
             for option in OPTIONS
@@ -287,7 +297,9 @@ def read_secrets_file(path: str) -> tuple[str, ...]:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"BILLHOOK_SECRETS_FILE {path!r} cannot be read: {type(error).__name__}") from None
+        raise ConfigError(
+            f"BILLHOOK_SECRETS_FILE {_shown(path)} cannot be read: {type(error).__name__}"
+        ) from None
     secrets: list[str] = []
     block: list[str] = []
     for line in (raw.strip() for raw in text.splitlines()):

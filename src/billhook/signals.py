@@ -69,5 +69,5 @@ def emit(signal: Signal, sender: object, **facts: Any) -> None:
     for receiver in signal.receivers_for(sender):
         try:
             receiver(sender, **facts)
-        except (Exception, SystemExit, GeneratorExit):
+        except BaseException:  # asyncio's CancelledError and SystemExit too: the delivery goes on
             logger.exception("an observer of a lifecycle signal raised")

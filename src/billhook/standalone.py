@@ -13,13 +13,17 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+from blinker import ANY
 from flask import Flask, Response
 
 from billhook.dispatch import Handlers
 from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
+from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.extension import Billhook, assembly_of
 from billhook.settings import Settings, from_environ
+from billhook.signals import event_signal
 
 __all__ = ["create_app", "load_handlers"]
 
@@ -31,11 +35,12 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     """
     if not logging.getLogger().handlers:  # nobody configured logging, and this app is nobody else's
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.getLogger("alembic").setLevel(logging.WARNING)  # a new inbox is no news
     app = Flask("billhook", instance_path=str(Path.cwd()), static_folder=None)
     app.config.from_mapping(from_environ(os.environ if environ is None else environ))
     settings = Settings.from_mapping(app.config)
     hooks = Billhook(handlers=load_handlers(settings.handlers))
-    hooks.init_app(app, url_prefix=settings.url_prefix)
+    hooks.init_app(app, url_prefix="/" + settings.url_prefix.strip("/"))
     app.add_url_rule("/healthz", "healthz", lambda: {"status": "up"})
     app.add_url_rule("/readyz", "readyz", lambda: _ready(app))
     return app
@@ -50,18 +55,40 @@ def _ready(app: Flask) -> Response:
 
 
 def load_handlers(names: Iterable[str]) -> list[Handlers]:
-    """Every Handlers in the named modules or .py files. Raises ConfigError for one without any."""
+    """Every Handlers in the named modules or .py files.
+
+    One without any must connect subscribers to an event's signal itself; else it raises ConfigError.
+    """
     groups: list[Handlers] = []
     for name in names:
+        before = _plain_subscribers()
         module = _load_file(Path(name)) if name.endswith(".py") else _load_module(name)
         found = [value for value in vars(module).values() if isinstance(value, Handlers)]
-        if not found:
+        if not found and not _connected_by(module, before):
             raise ConfigError(f"{name} has no Handlers: it needs a line such as handlers = Handlers()")
         groups.extend(group for group in found if group not in groups)
     return groups
 
 
+def _plain_subscribers() -> list[Any]:
+    """Those that are connected to an event's signal for every app."""
+    names = [*(model.signal_name for model in EVENT_TYPES.values()), UnknownEvent.signal_name]
+    return [receiver for name in names for receiver in event_signal(name).receivers_for(ANY)]
+
+
+def _connected_by(module: ModuleType, before: list[Any]) -> bool:
+    """Has importing it connected any, now or, for a module that was imported already, then?"""
+    return any(
+        receiver not in before or f"{receiver.__module__}.".startswith(f"{module.__name__}.")
+        for receiver in _plain_subscribers()
+    )
+
+
 def _load_module(name: str) -> ModuleType:
+    if name.startswith("."):
+        raise ConfigError(
+            f"{name!r} is no handlers module: give a name such as myshop.billing, or a .py file"
+        )
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
     try:
@@ -69,7 +96,10 @@ def _load_module(name: str) -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name is None or not (name + ".").startswith(error.name + "."):
             raise
-        raise ConfigError(f"BILLHOOK_HANDLERS names {name!r}, and there is no such module here") from None
+        raise ConfigError(
+            f"there is no handlers module {name!r} here: the handlers, given as arguments or in "
+            "BILLHOOK_HANDLERS, are modules such as myshop.billing, or .py files"
+        ) from None
 
 
 def _load_file(path: Path) -> ModuleType:

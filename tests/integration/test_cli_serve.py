@@ -227,7 +227,7 @@ def test_a_dead_delivery_is_replayed_into_a_running_worker(cli):
 
     replayed = cli.run("deliveries", "replay", "--state", "dead", "--yes")
 
-    assert "1 of 1 deliveries replayed" in replayed.stdout
+    assert "1 of 1 delivery replayed" in replayed.stdout
     until(lambda: rows(cli.folder / "billhook.db", state) == [("done",)], 5)
     worker.send_signal(signal.SIGTERM)
     assert worker.wait(15) == 0

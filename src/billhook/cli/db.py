@@ -20,7 +20,7 @@ def db() -> None:
 def upgrade() -> None:
     """Bring the inbox's schema to the version that this billhook needs.
 
-    Safe to run twice, and from several machines at once. Needs no secrets.
+    Safe to run twice, and from several machines at once. Standalone it needs no secrets.
 
     \b
     Example:

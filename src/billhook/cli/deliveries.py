@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -14,16 +15,23 @@ from billhook.cli.params import DELIVERY_ID, NAME, as_json, delivery_filters
 from billhook.cli.replay import replay
 from billhook.cli.where import open_inbox
 
+if TYPE_CHECKING:
+    from billhook.inbox.admin import Summary
+
 __all__ = ["deliveries"]
 
 
 @click.group()
 def deliveries() -> None:
-    """List, show, replay and export what was received. Needs no secrets.
+    """List, show, replay and export what was received. Standalone it needs no secrets.
 
     \b
-    States: received (not yet read), planned (its handlers are at work or will be), done,
-    dead (a handler gave up), quarantined (authentic, but not readable as its type).
+    States:
+      received     not yet read
+      planned      its handlers are at work or will be
+      done         every handler succeeded, or there was none
+      dead         a handler gave up
+      quarantined  authentic, but not readable as its type
     """
 
 
@@ -59,11 +67,10 @@ def list_(limit: int, after: int | None, as_json: bool, **selected: Any) -> None
 
         print_json([summary_facts(summary) for summary in found])
         return
-    print_table(
-        "",
-        ("id", "received (UTC)", "type", "state", "source", "key"),
-        [(s.id, _moment(s.received_at), s.event_type, s.state, s.source, s.key) for s in found],
-    )
+    if not found:
+        click.echo(_nothing(selected["event_type"]))
+        return
+    _print_page(found)
     if more:
         click.echo(f"More: add --after {found[-1].id}", err=True)
 
@@ -119,5 +126,25 @@ def export(**selected: Any) -> None:
             steps.advance()
 
 
+def _print_page(found: Sequence[Summary]) -> None:
+    """One line each: what tells them apart is whole, and a long key is cut on a terminal."""
+    from billhook.signing.source import DEFAULT_SOURCE
+
+    columns = ["id", "received (UTC)", "type", "state", "source", "key"]
+    rows = [[s.id, _moment(s.received_at), s.event_type, s.state, s.source, s.key] for s in found]
+    if all(summary.source == DEFAULT_SOURCE for summary in found):
+        columns, rows = columns[:4] + columns[5:], [row[:4] + row[5:] for row in rows]
+    print_table("", columns, rows, whole=columns[:-1], cut=columns[-1])
+
+
+def _nothing(event_type: str | None) -> str:
+    from billhook.cli.wanted import near
+    from billhook.events import EVENT_TYPES
+
+    told = "no deliveries match"
+    hint = "" if event_type is None or event_type in EVENT_TYPES else near(event_type, EVENT_TYPES, most=1)
+    return f"{told}; {hint}" if hint else told
+
+
 def _moment(moment: datetime) -> str:
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
+    return moment.strftime("%Y-%m-%d %H:%M")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["demo", "report"]
 
+_COLUMNS = ("sent", "answer", "handler got", "inbox", "result")
+
 
 @click.command()
 @as_json
@@ -55,26 +57,36 @@ def report(verdicts: Sequence[Verdict], seconds: float, as_json: bool) -> bool:
         return ok
     print_table(
         "",
-        ("#", "sent", "answer", "the handler got", "inbox", "verdict"),
+        _COLUMNS,
         [
             (
-                number,
                 verdict.row.label,
                 _answer(verdict),
-                verdict.handled or "-",
+                _handled(verdict),
                 verdict.state or "-",
-                "; ".join(verdict.wrong) or "ok",
+                "WRONG" if verdict.wrong else "ok",
             )
-            for number, verdict in enumerate(verdicts, 1)
+            for verdict in verdicts
         ],
+        whole=_COLUMNS,
     )
+    for verdict in verdicts:
+        if verdict.wrong:
+            click.echo(f"{verdict.row.label}: {printable('; '.join(verdict.wrong))}")
     click.echo(f"{good} of {len(verdicts)} as promised, in {seconds:.1f} s")
     return good == len(verdicts)
 
 
 def _answer(verdict: Verdict) -> str:
-    got, expected = verdict.answer.status, verdict.row.status
+    got = verdict.answer.status
     text = "no answer" if got is None else str(got)
     if got == 200:
         text += " duplicate" if "duplicate" in verdict.answer.body else " accepted"
-    return text if got == expected else f"{text}, expected {expected}"
+    return text
+
+
+def _handled(verdict: Verdict) -> str:
+    """`same`: once, the event that was sent, with its values."""
+    if verdict.handled == verdict.row.event_type and not verdict.wrong:
+        return "same"
+    return verdict.handled or "-"

@@ -131,7 +131,9 @@ def judge(
 
 def _judge(row: Row, answer: Answer, notes: list[Note], state: str | None) -> Verdict:
     wrong = []
-    if answer.status != row.status:
+    if answer.status is None:
+        wrong.append(f"no answer, expected {row.status}")
+    elif answer.status != row.status:
         wrong.append(f"answered {answer.status}, not {row.status}")
     elif row.answer not in answer.body:
         wrong.append(f"answered {answer.body!r}, not {row.answer!r}")

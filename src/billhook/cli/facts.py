@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import sys
 from dataclasses import asdict
 from datetime import datetime
@@ -31,7 +32,7 @@ def details_facts(details: Details) -> dict[str, Any]:
     except UnicodeDecodeError:
         facts["body_base64"] = base64.b64encode(details.body).decode("ascii")
     facts["headers"] = {_header(name): value for name, value in details.headers.items()}
-    facts["error"] = details.error
+    facts["error"] = None if details.error is None else _error(details.error)
     facts["runs"] = [_run_facts(run) for run in details.runs]
     return facts
 
@@ -54,7 +55,7 @@ def print_details(details: Details) -> None:
         click.echo(f"signed   {summary.signed_at.isoformat()}")
     click.echo(f"key      {printable(summary.key)}")
     if details.error is not None:
-        click.echo(f"not readable: {printable(details.error)}")
+        _print_error(_error(details.error))
     print_table("headers", ("name", "value"), [(_header(n), v) for n, v in details.headers.items()])
     text = _readable(details.body)
     click.echo(f"body, {summary.body_bytes} bytes:")
@@ -62,6 +63,22 @@ def print_details(details: Details) -> None:
     if len(text) > _SHOWN_CHARACTERS:
         click.echo(f"… cut here: `billhook deliveries show {summary.id} --body` has all of it")
     _print_runs(details.runs)
+
+
+def _error(text: str) -> dict[str, Any]:
+    """Why a delivery is quarantined: `error`, and `details` with a `loc` and a `msg` for each field."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) and "error" in found else {"error": text, "details": []}
+
+
+def _print_error(error: dict[str, Any]) -> None:
+    click.echo(f"not readable: {printable(error['error'])}")
+    for each in error.get("details") or ():
+        place = ".".join(map(str, each["loc"]))
+        click.echo(f"  {printable(place)}: {printable(each['msg'])}")
 
 
 def _print_runs(runs: list[Run]) -> None:

@@ -24,7 +24,8 @@ UNKNOWN = "(unknown types)"
 def handlers(handlers: Sequence[str], as_json: bool) -> None:
     """List the handlers, the event types of each, and the types that nobody handles.
 
-    HANDLERS are modules or .py files; without any, those of BILLHOOK_HANDLERS. No secrets are needed.
+    HANDLERS are modules or .py files; without any, those of BILLHOOK_HANDLERS. Standalone no secrets are
+    needed; under `flask --app` the app is built, with all that it needs.
 
     \b
     Examples:

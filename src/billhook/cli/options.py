@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import textwrap
+
 import click
 
-from billhook.cli.output import print_json, print_table
+from billhook.cli.output import print_json, print_table, width
 from billhook.cli.params import as_json
-from billhook.settings import OPTIONS
+from billhook.settings import OPTIONS, Option
 
 __all__ = ["markdown_table", "options"]
+
+_WIDE = 120
 
 
 @click.command()
@@ -36,9 +40,24 @@ def options(as_json: bool, markdown: bool) -> None:
         )
     elif markdown:
         click.echo(markdown_table(), nl=False)
+    elif (width() or _WIDE) < _WIDE:
+        click.echo("\n".join(_narrow(option) for option in OPTIONS))
     else:
         rows = [(option.key, option.default_text, option.unit, option.help) for option in OPTIONS]
-        print_table("", ("option", "default", "unit", "meaning"), rows)
+        print_table("", ("option", "default", "unit", "meaning"), rows, whole=("option", "default", "unit"))
+
+
+def _narrow(option: Option) -> str:
+    """The name and the default on one line, the meaning below."""
+    head = "  ".join(part for part in (option.key, option.default_text, option.unit) if part)
+    meaning = textwrap.fill(
+        option.help,
+        width() or _WIDE,
+        initial_indent="    ",
+        subsequent_indent="    ",
+        break_on_hyphens=False,
+    )
+    return f"{head}\n{meaning}"
 
 
 def markdown_table() -> str:

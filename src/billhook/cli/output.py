@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,10 @@ import click
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["Steps", "print_json", "print_table", "printable", "progress"]
+__all__ = ["Steps", "print_json", "print_table", "printable", "progress", "width"]
 
 _PIPED_WIDTH = 160
+_LEAST_CELL = 7
 # Controls, formats (bidirectional overrides), surrogates, private use, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
@@ -41,21 +43,52 @@ def print_json(value: Any) -> None:
     click.echo(json.dumps(value, indent=2))
 
 
-def print_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on stdout. Cells are plain text: nothing in them is read as markup."""
+def width() -> int | None:
+    """How many columns a line may have; None where nothing is cut, in a pipe or a file."""
+    if sys.stdout.isatty() or "COLUMNS" in os.environ:
+        return shutil.get_terminal_size().columns
+    return None
+
+
+def print_table(
+    title: str,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    whole: Collection[str] = (),
+    cut: str = "",
+) -> None:
+    """A table on stdout. Cells are plain text: nothing in them is read as markup.
+
+    Columns in `whole` are never broken, whatever the width; cells of `cut` end in … on a narrow terminal.
+    """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=title or None, title_justify="left", header_style="bold", box=SIMPLE_HEAD)
-    for column in columns:
+    table = Table(
+        title=title or None,
+        title_justify="left",
+        header_style="bold",
+        box=SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+    )
+    cells = [[Text("" if cell is None else printable(cell, keep="\n")) for cell in row] for row in rows]
+    taken = 2 * (len(columns) - 1)
+    for number, column in enumerate(columns):
         # Folded, not cut: a table is also what people copy ids and names from.
-        table.add_column(column, overflow="fold")
-    for row in rows:
-        table.add_row(*(Text("" if cell is None else printable(cell, keep="\n")) for cell in row))
-    wide = None if sys.stdout.isatty() or "COLUMNS" in os.environ else _PIPED_WIDTH
-    Console(width=wide).print(table)
+        table.add_column(column, overflow="fold", no_wrap=column in whole)
+        if column in whole:
+            taken += max([len(column), *(row[number].cell_len for row in cells)])
+    room = max((width() or _PIPED_WIDTH) - taken, _LEAST_CELL if len(whole) < len(columns) else 0)
+    for row in cells:
+        if cut and width() is not None:
+            row[columns.index(cut)].truncate(room, overflow="ellipsis")
+        table.add_row(*row)
+    Console(width=taken + room).print(table)
 
 
 class Steps:

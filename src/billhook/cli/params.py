@@ -13,6 +13,7 @@ __all__ = [
     "DELIVERY_ID",
     "MOMENT",
     "NAME",
+    "DeliveryId",
     "Moment",
     "Name",
     "as_json",
@@ -60,9 +61,25 @@ class Name(click.ParamType[str]):
         return text
 
 
+class DeliveryId(click.ParamType[int]):
+    """The number of a delivery in the inbox."""
+
+    name = "id"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text = str(value)
+        if not (text.isascii() and text.isdecimal() and 1 <= int(text[:20]) < 2**63):
+            self.fail(
+                f"{text!r} is no delivery's id: it is the number that `deliveries list` shows first",
+                param,
+                ctx,
+            )
+        return int(text)
+
+
 MOMENT = Moment()
 NAME = Name()
-DELIVERY_ID = click.IntRange(1, 2**63 - 1)
+DELIVERY_ID = DeliveryId()
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on stdout.")
 

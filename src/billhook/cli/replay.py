@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from billhook.cli.faults import Fault
-from billhook.cli.output import print_json, progress
+from billhook.cli.output import print_json, printable, progress
 from billhook.cli.params import DELIVERY_ID, NAME, as_json, delivery_filters
 from billhook.cli.where import open_inbox
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from billhook.inbox.replay import Replayed
 
 __all__ = ["replay"]
+
+_LOOKED_AT = 50
 
 
 @click.command()
@@ -57,8 +59,11 @@ def replay(
     _check(delivery_ids, selection.is_everything, handler, all_handlers, selected)
     with open_inbox() as inbox:
         batches, total = _chosen(inbox, delivery_ids, selection)
+        if not (total or as_json):
+            click.echo(_nothing(inbox, handler))
+            return
         if not (yes or dry_run or as_json):
-            click.confirm(f"Replay {total} deliveries?", abort=True, err=True)
+            click.confirm(f"Replay {_deliveries(total)}?", abort=True, err=True)
         now = datetime.now(UTC)
         done = again.Replayed()
         with progress("replaying", total) as steps:
@@ -70,6 +75,8 @@ def replay(
         if not dry_run:
             inbox.bell.ring()
     _report(total, done, dry_run, as_json)
+    if not (done.deliveries or as_json):
+        click.echo(_why_nothing(everything=all_handlers or handler is not None))
 
 
 def _check(
@@ -113,7 +120,34 @@ def _report(total: int, done: Replayed, dry_run: bool, as_json: bool) -> None:
         print_json({**facts, "dry_run": dry_run})
         return
     would = "would be " if dry_run else ""
+    runs = "1 run" if done.runs == 1 else f"{done.runs} runs"
     click.echo(
-        f"{done.deliveries} of {total} deliveries {would}replayed: "
-        f"{done.runs} runs {would}due again, {done.reread} deliveries {would}read anew"
+        f"{done.deliveries} of {_deliveries(total)} {would}replayed: "
+        f"{runs} {would}due again, {_deliveries(done.reread)} {would}read anew"
+    )
+
+
+def _deliveries(number: int) -> str:
+    return "1 delivery" if number == 1 else f"{number} deliveries"
+
+
+def _nothing(inbox: Inbox, handler: str | None) -> str:
+    """Nothing is selected; if it may be for the handler's name, those that newer deliveries have are told."""
+    from billhook.inbox.admin import Selection, count, details, page
+
+    told = "nothing matches"
+    if handler is None or count(inbox, Selection(handler=handler)):
+        return told
+    newest = [one.id for one in page(inbox, Selection(), _LOOKED_AT)]
+    names = sorted({run.handler for one in details(inbox, newest) for run in one.runs})
+    known = f"; there are {printable(', '.join(names))}" if names else ""
+    return f"{told}: no delivery has a run of {printable(handler)}{known}"
+
+
+def _why_nothing(*, everything: bool) -> str:
+    if everything:
+        return "Nothing was to be done: no such run is finished, or waits for another attempt."
+    return (
+        "Nothing was to be done, for no handler failed: --all-handlers runs those that succeeded again, "
+        "and --handler NAME one of them."
     )

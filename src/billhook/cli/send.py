@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections import Counter
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO
 
 import click
 
-from billhook.cli.output import print_json, print_table, printable, progress
+from billhook.cli.answers import report
+from billhook.cli.output import printable, progress
 from billhook.cli.params import as_json
-from billhook.cli.post import Answer, Poster
+from billhook.cli.post import Poster
 from billhook.cli.where import the_settings
 from billhook.errors import ConfigError
 
@@ -30,7 +30,8 @@ _SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hm
 @click.option("--to", "url", required=True, metavar="URL", help="Where the receiver takes deliveries.")
 @click.option(
     "--set", "changes", multiple=True, metavar="PATH=VALUE",
-    help="Change a field, by its name on the wire; VALUE is JSON, or else text. May be repeated.",
+    help="Change a field, by its name on the wire; VALUE is JSON, or else text, as it always is where the "
+    "field is a text. May be repeated.",
 )  # fmt: skip
 @click.option(
     "--file", "file", type=click.File("rb"), help="Send this body, as it is, instead of a sample; - is stdin."
@@ -71,17 +72,19 @@ def send(
       billhook send PaymentFailed --set amount=12.50 --set currency=EUR --to …
       echo '{}' | billhook send BrandNew --file - --to …
     """
-    from billhook.cli.wanted import body_of
+    from billhook.cli.wanted import body_of, remarks
 
     body = body_of(event_type, None if file is None else file.read(), changes)
     signer, secret = _signer(scheme, secret_file)
     answers = []
+    for remark in remarks(event_type, body, changes):
+        click.echo(f"note: {printable(remark)}", err=True)
     with Poster(url, timeout) as poster, progress("sending", count) as steps:
         for _ in range(count):
             headers = _headers(signer, secret, body, event_type, message_id)
             answers.append(poster.post(body, headers))
             steps.advance()
-    _report(answers, as_json)
+    report(answers, url, as_json)
     if any(answer.status != 200 for answer in answers):
         sys.exit(1)
 
@@ -119,36 +122,3 @@ def _headers(
     except ValueError as error:
         raise ConfigError(f"--id cannot be used: {error}") from None
     return {"X-Webhook-Type": event_type, **headers}
-
-
-def _report(answers: list[Answer], as_json: bool) -> None:
-    seconds = sorted(answer.seconds for answer in answers)
-    summary = {"p50_ms": _milliseconds(seconds, 0.5), "p99_ms": _milliseconds(seconds, 0.99)}
-    if as_json:
-        statuses = Counter(str(answer.status) for answer in answers)
-        facts: dict[str, object] = {
-            "sent": len(answers),
-            "statuses": dict(sorted(statuses.items())),
-            **summary,
-        }
-        if len(answers) == 1:
-            facts["body"] = answers[0].body
-        print_json(facts)
-        return
-    if len(answers) == 1:
-        status = answers[0].status
-        text = printable(answers[0].body.strip())
-        click.echo(f"{'no answer' if status is None else status} {text} ({seconds[0] * 1000:.0f} ms)")
-        return
-    counted = Counter((answer.status, answer.body.strip()[:200]) for answer in answers)
-    rows = [
-        ("none" if status is None else status, text, number)
-        for (status, text), number in counted.most_common()
-    ]
-    print_table("", ("status", "answer", "count"), rows)
-    click.echo(f"{len(answers)} sent, p50 {summary['p50_ms']} ms, p99 {summary['p99_ms']} ms")
-
-
-def _milliseconds(ordered: list[float], share: float) -> float:
-    """The time within which this share of the answers came."""
-    return round(ordered[min(len(ordered) - 1, int(len(ordered) * share))] * 1000, 2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Sequence
 from functools import partial
@@ -10,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from billhook.cli.binding import BIND, check_free
 from billhook.cli.params import handlers_argument
-from billhook.cli.where import environment, the_app
+from billhook.cli.where import the_app, worker_environment
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -22,12 +22,13 @@ _WORKER_THREADS = 8
 _WORKER_GRACE_SECONDS = 25.0
 # As long as gunicorn_conf.graceful_timeout, and a little for the master itself.
 _WEB_GRACE_SECONDS = 25.0
-_BIND = re.compile(r"(?:(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]*):[0-9]{1,5}|unix:\S+|fd://[0-9]+)")
 
 
 @click.command()
 @handlers_argument
-@click.option("--bind", default="127.0.0.1:8000", show_default=True, help="HOST:PORT, or unix:PATH.")
+@click.option(
+    "--bind", type=BIND, default="127.0.0.1:8000", show_default=True, help="HOST:PORT, or unix:PATH."
+)
 @click.option("--workers", type=click.IntRange(1, 64), default=2, show_default=True, help="Web processes.")
 @click.option(
     "--threads", type=click.IntRange(1, 256), default=16, show_default=True, help="Of each of them."
@@ -35,7 +36,8 @@ _BIND = re.compile(r"(?:(?:\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]*):[0-9]{1,5}|unix:\S+|
 def serve(handlers: Sequence[str], bind: str, workers: int, threads: int) -> None:
     """Receive and handle: gunicorn, one worker process, and an inbox in ./billhook.db.
 
-    HANDLERS are modules or .py files that hold a billhook.Handlers; without any, those of BILLHOOK_HANDLERS.
+    HANDLERS are modules or .py files that hold a billhook.Handlers, or connect subscribers to its signals;
+    without any, those of BILLHOOK_HANDLERS.
     Ends in order at SIGTERM, SIGINT or SIGHUP; at once at a second one.
 
     \b
@@ -46,17 +48,13 @@ def serve(handlers: Sequence[str], bind: str, workers: int, threads: int) -> Non
     from billhook.cli.processes import spawn, web_command, worker_command
     from billhook.cli.supervisor import Supervisor
 
-    if not _BIND.fullmatch(bind):
-        raise click.BadParameter(f"{bind!r} is neither HOST:PORT nor unix:PATH", param_hint="--bind")
-    environ = {
-        **environment(handlers),
-        "BILLHOOK_ENGINE": "worker",
-        # What a handler prints is seen when it prints it.
-        "PYTHONUNBUFFERED": "1",
-    }
+    # What a handler prints is seen when it prints it.
+    environ = {**worker_environment(handlers), "PYTHONUNBUFFERED": "1"}
     # The app is built here once, to refuse what cannot work before any process is started.
     app = the_app(environ)
-    for line in _announcement(app, bind):
+    lines = _announcement(app, bind)
+    check_free(bind)
+    for line in lines:
         click.echo(line)
     sys.stdout.flush()
     with Supervisor(
@@ -71,10 +69,15 @@ def serve(handlers: Sequence[str], bind: str, workers: int, threads: int) -> Non
 
 
 def _announcement(app: Flask, bind: str) -> list[str]:
+    from billhook.events import EVENT_TYPES, UnknownEvent
     from billhook.extension import assembly_of
 
     assembly = assembly_of(app)
-    handlers = {handler.name for group in assembly.handler_groups for _, handler in group.freeze()}
+    handlers = {
+        name
+        for event_type in (*EVENT_TYPES, UnknownEvent.signal_name)
+        for name in assembly.subscribers.names(event_type)
+    }
     place = getattr(assembly.inbox.database, "path", "the database of BILLHOOK_INBOX_URL")
     assembly.inbox.close()
     at = f"http://{bind}" if not bind.startswith(("unix:", "fd:")) else f"{bind} "
@@ -84,7 +87,7 @@ def _announcement(app: Flask, bind: str) -> list[str]:
         f"Handlers:   {len(handlers)}",
     ]
     if not handlers:
-        lines.append("No handler is registered: what comes is stored, and only plain subscribers get it.")
+        lines.append("No handler is registered: what comes is stored, and nothing is done with it.")
     return lines
 
 

@@ -20,7 +20,16 @@ if TYPE_CHECKING:
     from billhook.inbox import Inbox
     from billhook.settings import Settings
 
-__all__ = ["environment", "inbox_of", "open_inbox", "the_app", "the_settings", "user_code", "users_app"]
+__all__ = [
+    "environment",
+    "inbox_of",
+    "open_inbox",
+    "the_app",
+    "the_settings",
+    "user_code",
+    "users_app",
+    "worker_environment",
+]
 
 
 def environment(handlers: Sequence[str] = ()) -> dict[str, str]:
@@ -32,6 +41,16 @@ def environment(handlers: Sequence[str] = ()) -> dict[str, str]:
     if handlers:
         environ["BILLHOOK_HANDLERS"] = ",".join(handlers)
     return environ
+
+
+def worker_environment(handlers: Sequence[str] = ()) -> dict[str, str]:
+    """`environment` with a worker for the engine; what it replaces must still be a value that there is."""
+    from billhook.settings import Settings, from_environ
+
+    environ = environment(handlers)
+    if users_app() is None:
+        Settings.from_mapping(from_environ(environ))
+    return {**environ, "BILLHOOK_ENGINE": "worker"}
 
 
 def users_app() -> Flask | None:
@@ -87,6 +106,14 @@ def inbox_of(app: Flask) -> Inbox:
     return assembly_of(app).inbox
 
 
+def _command() -> str | None:
+    """The first word after `billhook`, however that was called."""
+    context = click.get_current_context()
+    while context.parent is not None and context.parent.parent is not None:
+        context = context.parent
+    return context.info_name
+
+
 @contextmanager
 def open_inbox() -> Iterator[Inbox]:
     """The inbox, without the app that fills it: no secrets and no handlers are needed, no file is made."""
@@ -101,7 +128,8 @@ def open_inbox() -> Iterator[Inbox]:
     path: Path | None = getattr(inbox.database, "path", None)
     if path is not None and not path.is_file():
         raise ConfigError(
-            f"there is no inbox at {path}: start the receiver (`billhook serve`), or set BILLHOOK_INBOX_URL"
+            f"there is no inbox at {path}: start the receiver (`billhook serve`), or set BILLHOOK_INBOX_URL; "
+            f"in a Flask app: flask --app … billhook {_command()}"
         )
     try:
         yield inbox

@@ -13,7 +13,7 @@ import click
 
 from billhook.cli.output import printable
 from billhook.cli.params import handlers_argument
-from billhook.cli.where import environment, the_app, users_app
+from billhook.cli.where import the_app, users_app, worker_environment
 
 if TYPE_CHECKING:
     from billhook.engines import Loop
@@ -51,7 +51,7 @@ def worker(handlers: Sequence[str], threads: int, grace: float) -> None:
 
     if handlers and users_app() is not None:
         raise click.UsageError("the app has its own handlers: leave HANDLERS out")
-    app = the_app({**environment(handlers), "BILLHOOK_ENGINE": "worker"})
+    app = the_app(worker_environment(handlers))
     assembly = assembly_of(app)
     if not logging.getLogger().handlers:  # an app that set up its log keeps it
         _set_up_log()
@@ -76,6 +76,7 @@ def _set_up_log() -> None:
     output = logging.StreamHandler()
     output.setFormatter(_Printable("%(asctime)s [%(process)d] %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[output])
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # a new inbox is no news
 
 
 class _Stopping:

@@ -18,7 +18,8 @@ class Handler:
     """A decorated function as a blinker receiver: called as `handler(sender, event=…, delivery=…)`.
 
     `aliases` are names it had before: runs stored under them are still its own. `retry` overrides the
-    app's schedule, `timeout_seconds` bounds one attempt.
+    app's schedule. `timeout_seconds` bounds one attempt; a thread cannot be stopped, so a handler past
+    its time may still be running when it is tried again.
     """
 
     def __init__(

@@ -15,6 +15,10 @@ __all__ = ["Handlers"]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+_ANY = ("*",)
+"""Every signal there is when the app is set up: a type may be declared after the decorator ran."""
+
+
 class Handlers:
     """A group of handlers, registered by decorator and given to `Billhook(handlers=[…])`.
 
@@ -60,8 +64,7 @@ class Handlers:
         timeout_seconds: float | None = None,
     ) -> Callable[[F], F]:
         """Register the decorated function for every event type, unknown ones included."""
-        signals = tuple(model.signal_name for model in EVENT_TYPES.values())
-        return self._register((*signals, UnknownEvent.signal_name), name, aliases, retry, timeout_seconds)
+        return self._register(_ANY, name, aliases, retry, timeout_seconds)
 
     def on_unknown(
         self,
@@ -108,4 +111,5 @@ class Handlers:
     def freeze(self) -> list[tuple[tuple[str, ...], Handler]]:
         """Take no more registrations, and give those made: (signal names, handler). For Billhook."""
         self._frozen = True
-        return list(self._registered)
+        every = (*(model.signal_name for model in EVENT_TYPES.values()), UnknownEvent.signal_name)
+        return [(every if signals is _ANY else signals, handler) for signals, handler in self._registered]

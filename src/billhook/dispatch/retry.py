@@ -10,6 +10,9 @@ from billhook.errors import ConfigError, Discard, Retry
 __all__ = ["Decision", "RetrySchedule", "decide"]
 
 
+LONGEST_SECONDS = 31 * 86_400
+
+
 @dataclass(frozen=True, slots=True)
 class RetrySchedule:
     """The wait before each further attempt, in seconds; after the last one a run is dead."""
@@ -24,7 +27,7 @@ class RetrySchedule:
         except (TypeError, ValueError, OverflowError):
             raise ConfigError(f"the waits {delays_seconds!r} must be seconds, as (10, 60)") from None
         for delay in delays:
-            if not 0 <= delay <= 31 * 86_400:
+            if not 0 <= delay <= LONGEST_SECONDS:
                 raise ConfigError(f"a retry after {delay!r} seconds: it must be from 0 to 2678400 (31 days)")
         return cls(delays)
 
@@ -52,6 +55,8 @@ def decide(error: BaseException, attempt: int, schedule: RetrySchedule) -> Decis
         return Decision(discarded=True)
     if attempt >= schedule.attempts:
         return Decision()
-    if isinstance(error, Retry) and error.after_seconds is not None:
-        return Decision(retry_after_seconds=error.after_seconds)
+    # A user's own kind of Retry may have set anything, or nothing.
+    after_seconds = getattr(error, "after_seconds", None) if isinstance(error, Retry) else None
+    if isinstance(after_seconds, int | float) and 0 <= after_seconds <= LONGEST_SECONDS:
+        return Decision(retry_after_seconds=after_seconds)
     return Decision(retry_after_seconds=schedule.delays_seconds[attempt - 1])

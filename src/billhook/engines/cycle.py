@@ -89,6 +89,12 @@ class Cycle:
         failed = Failed.by(TimeoutError(f"the handler did not return within {seconds:g} s"))
         return self._report(claim, _delivery(claim), failed, schedule)
 
+    def broken(self, claim: Claim, error: BaseException) -> Report:
+        """The report of an attempt that ended in an error which is not the handler's."""
+        return self._report(
+            claim, _delivery(claim), Failed.by(RuntimeError(type(error).__name__)), self._schedule
+        )
+
     def timeout_seconds(self, claim: Claim) -> float | None:
         """How long the claimed handler may run."""
         subscriber = self._subscriber(claim)

@@ -16,7 +16,7 @@ __all__ = ["InlineEngine"]
 
 logger = logging.getLogger("billhook.engines")
 
-CLAIM_LIMIT = 100
+PLAN_LIMIT = 100
 
 
 class InlineEngine:
@@ -51,11 +51,11 @@ class InlineEngine:
 
     def _turn(self, only: int | None) -> int:
         now = self._cycle.clock.now()
-        planned = self._cycle.plan(self._inbox.received(CLAIM_LIMIT, only))
+        planned = self._cycle.plan(self._inbox.received(PLAN_LIMIT, only))
         owner = f"inline:{os.getpid()}"
         with self._inbox.turn(owner) as turn:
             won = turn.plan([one.plan for one in planned], now)
-            claims = turn.claim(CLAIM_LIMIT, now, now + timedelta(seconds=self._lease_seconds), only)
+            claims = turn.claim(1, now, now + timedelta(seconds=self._lease_seconds), only=only)
         self._cycle.announce_quarantined(planned, won)
         events = {one.stored.delivery_id: one.event for one in planned}
         for claim in claims:

@@ -27,13 +27,10 @@ __all__ = ["Loop"]
 
 logger = logging.getLogger("billhook.engines")
 
-SLOW_LOOK_SECONDS = 2.0
-"""How long a row can lie unseen when its ring was lost."""
-PRUNE_SECONDS = 3600.0
-"""Between two looks for deliveries past their retention."""
+SLOW_LOOK_SECONDS = 2.0  # how long a row can lie unseen when its ring was lost
+PRUNE_SECONDS = 3600.0  # between two looks for deliveries past their retention
 PLAN_LIMIT = 200
-WINDOW_FACTOR = 32
-"""Claims held per thread at most, while handlers return faster than the inbox commits."""
+WINDOW_FACTOR = 32  # claims held per thread at most, while handlers return faster than the inbox commits
 
 
 class Loop:
@@ -55,9 +52,9 @@ class Loop:
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._alarm = Alarm(inbox)
         self._stopping = threading.Event()
-        self._held: dict[tuple[int, int], Claim] = {}
+        self._held: dict[tuple[int, int], Job] = {}
         self._unsettled: list[Report] = []
-        self._events: dict[int, Event | UnknownEvent] = {}
+        self._events: dict[tuple[int, str], Event | UnknownEvent] = {}
         self._window = threads
         self._renew_at = 0.0
         self._retention = timedelta(days=retention_days)
@@ -101,6 +98,8 @@ class Loop:
         if time.monotonic() >= self._prune_at:
             self._prune()
         self._unsettled += self._pool.reports()
+        for job in self._pool.expired():
+            self._held.pop((job.claim.run_id, job.claim.token), None)
         room = max(0, self._window - len(self._held)) if not self._stopping.is_set() else 0
         received, next_due_at = self._inbox.waiting(PLAN_LIMIT if room else 0)
         now = self._cycle.clock.now()
@@ -109,7 +108,7 @@ class Loop:
         if not (self._unsettled or due or renewing):
             return self._until(next_due_at if room else None, now)
         claims, next_due_at = self._write(received, room, now, renewing)
-        self._hand_out(claims, room)
+        self._hand_out(claims)
         full = len(self._held) >= self._window
         more = bool(claims) or len(received) == PLAN_LIMIT
         return 0.0 if more and not full else self._until(None if full else next_due_at, now)
@@ -130,14 +129,17 @@ class Loop:
         with self._inbox.turn(self._owner) as turn:
             settled = turn.settle([report.outcome for report in reports])
             won = turn.plan([one.plan for one in planned], now)
-            if renewing:
-                turn.renew([lease for lease in self._held if lease not in done], leased_until)
-            claims = turn.claim(room, now, leased_until) if room else []
+            ours = [lease for lease in self._held if lease not in done]
+            renewed = turn.renew(ours, leased_until) if renewing else set()
+            idle = max(0, self._threads - len(ours))
+            claims = turn.claim(room, now, leased_until, idle=idle) if room else []
             next_due_at = turn.next_due_at()
         self._unsettled = []
         self._adapt(renewing)
         for lease in done:
             self._held.pop(lease, None)
+        for lease in renewed:
+            self._held[lease].leased_until = leased_until
         self._remember(planned, won)
         self._cycle.announce(reports, settled)
         self._cycle.announce_quarantined(planned, won)
@@ -157,16 +159,17 @@ class Loop:
         mine = set(won)
         for one in planned:
             if one.event is not None and one.plan.handlers and one.stored.delivery_id in mine:
-                self._events[one.stored.delivery_id] = one.event
+                self._events[one.stored.identity] = one.event
 
-    def _hand_out(self, claims: list[Claim], room: int) -> None:
+    def _hand_out(self, claims: list[Claim]) -> None:
         if claims and not self._held:
             self._renew_at = time.monotonic() + self._lease_seconds / 3
         for claim in claims:
-            self._held[claim.run_id, claim.token] = claim
-            self._pool.submit(Job(claim, self._events.get(claim.delivery.delivery_id)))
+            job = Job(claim, self._events.get(claim.delivery.identity), claim.leased_until)
+            self._held[claim.run_id, claim.token] = job
+            self._pool.submit(job)
         for claim in claims:
-            self._events.pop(claim.delivery.delivery_id, None)
+            self._events.pop(claim.delivery.identity, None)
 
     def _until(self, next_due_at: datetime | None, now: datetime) -> float:
         """Seconds to sleep if nobody rings: to the next due run, renewal or time-out, or the slow look."""

@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from queue import Empty, SimpleQueue
+from typing import TypeVar
 
 from billhook.engines.cycle import Cycle
 from billhook.engines.reports import Report
@@ -16,15 +18,18 @@ from billhook.inbox import Claim
 
 __all__ = ["Job", "Pool"]
 
+T = TypeVar("T")
+
 logger = logging.getLogger("billhook.engines")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Job:
-    """A claimed run, with its event if that was parsed already."""
+    """A claimed run, with its event if that was parsed already, and how long it is ours."""
 
     claim: Claim
     event: Event | UnknownEvent | None
+    leased_until: datetime
 
 
 class _Slot:
@@ -51,6 +56,7 @@ class Pool:
         self._notify = notify
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._reports: SimpleQueue[Report] = SimpleQueue()
+        self._expired: SimpleQueue[Job] = SimpleQueue()
         self._lock = threading.Lock()
         self._slots: list[_Slot] = []
         for _ in range(threads):
@@ -62,12 +68,11 @@ class Pool:
 
     def reports(self) -> list[Report]:
         """What was finished, or given up, since the last look."""
-        reports = self._overdue()
-        try:
-            while True:
-                reports.append(self._reports.get_nowait())
-        except Empty:
-            return reports
+        return self._overdue() + _drain(self._reports)
+
+    def expired(self) -> list[Job]:
+        """Jobs that were not begun, because their lease had run out."""
+        return _drain(self._expired)
 
     def next_timeout(self) -> float | None:
         """Seconds until the next running job is overdue; None when none has a limit."""
@@ -77,14 +82,7 @@ class Pool:
 
     def drop_waiting(self) -> list[Job]:
         """Take back the jobs that no thread has begun."""
-        dropped = []
-        try:
-            while True:
-                job = self._jobs.get_nowait()
-                if job is not None:
-                    dropped.append(job)
-        except Empty:
-            return dropped
+        return [job for job in _drain(self._jobs) if job is not None]
 
     def close(self) -> None:
         """Let each thread end after what it does now."""
@@ -98,18 +96,30 @@ class Pool:
 
     def _work(self, slot: _Slot) -> None:
         while (job := self._jobs.get()) is not None:
-            seconds = self._cycle.timeout_seconds(job.claim)
-            with self._lock:
-                slot.job = job
-                slot.timeout_seconds = seconds or 0.0
-                slot.until = None if seconds is None else time.monotonic() + seconds
-            report = self._cycle.attempt(job.claim, job.event)
+            if self._cycle.clock.now() >= job.leased_until:
+                self._expired.put(job)  # we slept past our lease: somebody else may have called by now
+                self._notify()
+                continue
+            report = self._attempt(slot, job)
             with self._lock:
                 if slot.lost:
                     return  # given up meanwhile: another thread has this one's place
                 slot.job = slot.until = None
             self._reports.put(report)
             self._notify()
+
+    def _attempt(self, slot: _Slot, job: Job) -> Report:
+        try:
+            seconds = self._cycle.timeout_seconds(job.claim)
+            with self._lock:
+                slot.job = job
+                slot.timeout_seconds = seconds or 0.0
+                slot.until = None if seconds is None else time.monotonic() + seconds
+            return self._cycle.attempt(job.claim, job.event)
+        except BaseException as error:
+            # Not the handler's error, which attempt() reports: ours. The run must not stay claimed for it.
+            logger.exception("the attempt of %s broke", job.claim.handler)
+            return self._cycle.broken(job.claim, error)
 
     def _overdue(self) -> list[Report]:
         now = time.monotonic()
@@ -125,3 +135,13 @@ class Pool:
                 logger.error("handler %s is past its time and left behind", slot.job.claim.handler)
                 reports.append(self._cycle.overdue(slot.job.claim, slot.timeout_seconds))
         return reports
+
+
+def _drain(queue: SimpleQueue[T]) -> list[T]:
+    """All that is in a queue now."""
+    items: list[T] = []
+    try:
+        while True:
+            items.append(queue.get_nowait())
+    except Empty:
+        return items

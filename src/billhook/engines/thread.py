@@ -33,7 +33,7 @@ class ThreadEngine:
     def start(self) -> None:
         """Begin to handle deliveries in this process; again after a fork."""
         with self._lock:
-            if self._pid == os.getpid():
+            if self._running():
                 return
             self._loop = Loop(
                 self._inbox,
@@ -48,10 +48,13 @@ class ThreadEngine:
 
     def wake(self, delivery_id: int) -> None:
         """A delivery came."""
-        if self._pid != os.getpid():
+        if not self._running():
             self.start()
         if self._loop is not None:
             self._loop.wake()
+
+    def _running(self) -> bool:
+        return self._pid == os.getpid() and self._thread is not None and self._thread.is_alive()
 
     def stop(self, grace_seconds: float = 5.0) -> None:
         """Give back what was not begun, wait for what runs, and end the thread."""

@@ -15,7 +15,7 @@ from contextlib import suppress
 from itertools import pairwise
 from queue import Empty, SimpleQueue
 
-from billhook.errors import DeadlinePassed, Draining, InboxUnavailable
+from billhook.errors import BacklogFull, DeadlinePassed, Draining, InboxUnavailable
 from billhook.inbox.forking import SETTING_UP
 from billhook.inbox.records import Incoming, Receipt
 
@@ -83,6 +83,7 @@ class Committer:
         self._closed = False
         self._busy_since: float | None = None
         self._last_size = 0
+        self._failing = False
         self._pid = os.getpid()  # last: whoever sees it uses what is above
 
     def put(self, incoming: Incoming, timeout_seconds: float) -> Receipt:
@@ -95,6 +96,9 @@ class Committer:
         if busy_since is not None and time.monotonic() - busy_since > self._deadline_seconds:
             # One batch hangs already: waiting behind it would only take a thread from somebody else.
             raise DeadlinePassed("the inbox does not answer")
+        if self._failing and busy_since is not None:
+            # Somebody is finding out whether storage is back; the others need not wait for the same answer.
+            raise InboxUnavailable("the inbox is failing")
         entry = _Entry(incoming)
         self._queue.put(entry)
         try:
@@ -130,7 +134,10 @@ class Committer:
         while (first := self._queue.get()) is not None:
             self._busy_since = time.monotonic()
             self._commit_with(first)
-            self._tidy()
+            try:
+                self._tidy()
+            except Exception:
+                logger.exception("tidying up after a commit failed; the commit stands")
             self._busy_since = None
 
     def _commit_with(self, first: _Entry) -> None:
@@ -147,8 +154,10 @@ class Committer:
         receipts: Sequence[Receipt] = ()
         try:
             receipts = self._commit(take)
+            self._failing = False
         except InboxUnavailable as failure:
             error = failure
+            self._failing = not isinstance(failure, BacklogFull)
         except Exception:
             # A defect must not end the only thread that commits; every waiter is told to try again.
             logger.exception("the committer failed")

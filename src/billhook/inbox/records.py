@@ -54,6 +54,11 @@ class Stored:
     signed_at: datetime | None
     received_at: datetime
 
+    @property
+    def identity(self) -> tuple[int, str]:
+        """Id and key: in a file put in this one's place, the id alone is another delivery's."""
+        return self.delivery_id, self.key
+
 
 @dataclass(frozen=True, slots=True)
 class Plan:

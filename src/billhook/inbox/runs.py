@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
+from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, and_, case, insert, select, tuple_, update
 
 from billhook.inbox.records import Claim, Plan, Stored
 from billhook.inbox.schema import delivery, failure, run
@@ -24,6 +26,16 @@ _STORED = (
     delivery.c.signed_at,
     delivery.c.received_at,
 )
+_CLAIMED = (
+    run.c.id.label("run_id"),
+    run.c.token,
+    run.c.handler,
+    run.c.attempts,
+    run.c.state,
+    run.c.lease_owner,
+)
+_QUEUED = " queued"
+_COUNTS = case((and_(run.c.state == RunState.RUNNING.value, run.c.lease_owner.endswith(_QUEUED)), 0), else_=1)
 UNFINISHED = run.c.state.in_((RunState.DUE.value, RunState.RUNNING.value))
 
 
@@ -51,7 +63,8 @@ def plan(connection: Connection, plans: Sequence[Plan], now: datetime) -> list[i
             "state": RunState.DUE.value,
             "attempts": 0,
             "due_at": now,
-            "token": 0,
+            # Not from 0: an outcome from before the file was replaced must fit no run of the new one.
+            "token": secrets.randbits(30),
         }
         for planned in plans
         if planned.delivery_id in won
@@ -84,6 +97,7 @@ def claim(
     *,
     owner: str,
     limit: int,
+    idle: int,
     now: datetime,
     leased_until: datetime,
     only: int | None = None,
@@ -91,45 +105,57 @@ def claim(
     """Take up to `limit` runs whose time has come, their attempt counted before anyone calls them.
 
     One column tells who may claim: `due_at` is the retry time of a due run and the lease's end of a
-    running one, so a worker that died is noticed by its runs being due again.
+    running one, so a dead worker's runs are due again. Only the first `idle` are begun at once; the others
+    are marked as queued, and if their worker dies that is no attempt of theirs.
     """
     due = (
-        select(run.c.id, run.c.token, run.c.handler, run.c.attempts, run.c.state, *_STORED)
+        select(*_CLAIMED, *_STORED)
         .join(delivery, delivery.c.id == run.c.delivery_id)
         .where(UNFINISHED, run.c.due_at <= now)
         .order_by(run.c.due_at, run.c.id)
         .limit(limit)
         .with_for_update(of=run, skip_locked=True)
     )
-    if only is not None:
-        due = due.where(run.c.delivery_id == only)
-    rows = connection.execute(due).all()
-    if not rows:
-        return []
-    _note_lost(connection, [(row[0], row[3]) for row in rows if row[4] == RunState.RUNNING], now)
-    connection.execute(
-        update(run)
-        .where(run.c.id.in_([row[0] for row in rows]))
-        .values(
-            state=RunState.RUNNING.value,
-            attempts=run.c.attempts + 1,
-            token=run.c.token + 1,
-            due_at=leased_until,
-            lease_owner=owner,
-        )
-    )
-    return [
-        Claim(run_id, token + 1, handler, attempts + 1, leased_until, Stored(*stored))
-        for run_id, token, handler, attempts, _, *stored in rows
-    ]
+    rows = connection.execute(due if only is None else due.where(run.c.delivery_id == only)).all()
+    lost = [row for row in rows if row.state == RunState.RUNNING]
+    if lost and not idle:
+        return []  # what may have killed its worker is begun at once, or left until it can be
+    chosen = (lost[:idle] + [row for row in rows if row.state != RunState.RUNNING])[:limit]
+    _note_lost(connection, [row for row in lost[:idle] if _counts(row)], now)
+    for part, mark in ((chosen[:idle], ""), (chosen[idle:], _QUEUED)):
+        if part:
+            connection.execute(
+                update(run)
+                .where(run.c.id.in_([row.run_id for row in part]))
+                .values(
+                    state=RunState.RUNNING.value,
+                    attempts=run.c.attempts + _COUNTS,
+                    token=run.c.token + 1,
+                    due_at=leased_until,
+                    lease_owner=owner + mark,
+                )
+            )
+    return [_claim(row, leased_until) for row in chosen]
 
 
-def _note_lost(connection: Connection, lost: list[tuple[int, int]], now: datetime) -> None:
-    """Attempts, as (run id, number), of which nobody will say how they ended."""
+def _counts(row: Any) -> bool:
+    """Whether the claim before this one, if it was lost, was an attempt; _COUNTS says the same in SQL."""
+    return not (row.state == RunState.RUNNING and (row.lease_owner or "").endswith(_QUEUED))
+
+
+def _claim(row: Any, leased_until: datetime) -> Claim:
+    stored = Stored(*tuple(row)[len(_CLAIMED) :])
+    return Claim(row.run_id, row.token + 1, row.handler, row.attempts + _counts(row), leased_until, stored)
+
+
+def _note_lost(connection: Connection, lost: list[Any], now: datetime) -> None:
+    """Attempts of which nobody will say how they ended."""
     if lost:
-        note = "the worker died, or was silent for longer than its lease"
-        rows = [{"run_id": one, "attempt": attempt, "failed_at": now, "error": note} for one, attempt in lost]
-        connection.execute(insert(failure), rows)
+        error = "the worker died, or was silent for longer than its lease"
+        facts = {"failed_at": now, "error": error}
+        connection.execute(
+            insert(failure), [{"run_id": row.run_id, "attempt": row.attempts, **facts} for row in lost]
+        )
 
 
 def renew(

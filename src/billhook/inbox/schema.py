@@ -62,12 +62,13 @@ delivery = Table(
     Column("source", Text, nullable=False),
     Column("key", Text, nullable=False),
     Column("event_type", Text, nullable=False),
-    Column("body", LargeBinary, nullable=False),
     Column("headers", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("error", Text),
     Column("signed_at", UtcDateTime),
     Column("received_at", UtcDateTime, nullable=False),
+    # Last, so that reading the others of a row never walks through a large body.
+    Column("body", LargeBinary, nullable=False),
     UniqueConstraint("source", "key"),
 )
 run = Table(

@@ -47,7 +47,7 @@ def execute_unless_busy(
     try:
         return connection.execute(statement, values)
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode != sqlite3.SQLITE_BUSY:
+        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # extended codes have more bits
             raise
         return None
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection, func, select, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
@@ -16,8 +16,9 @@ from billhook.inbox import migrate, retention, runs
 from billhook.inbox.accept import accept
 from billhook.inbox.bell import Bell
 from billhook.inbox.committer import Committer
+from billhook.inbox.probe import Probe
 from billhook.inbox.records import Claim, Incoming, Outcome, Plan, Receipt, Stored
-from billhook.inbox.schema import delivery, run
+from billhook.inbox.schema import delivery, run, version
 from billhook.inbox.settling import settle
 from billhook.inbox.sqlite import SqliteDatabase
 
@@ -40,11 +41,25 @@ class Turn:
         return runs.plan(self._connection, plans, now)
 
     def claim(
-        self, limit: int, now: datetime, leased_until: datetime, only: int | None = None
+        self,
+        limit: int,
+        now: datetime,
+        leased_until: datetime,
+        only: int | None = None,
+        idle: int | None = None,
     ) -> list[Claim]:
-        """Take up to `limit` due runs, of one delivery if `only` names it."""
+        """Take up to `limit` due runs, of one delivery if `only` names it.
+
+        The first `idle` of them (default: all) are begun at once, the others wait in a queue.
+        """
         return runs.claim(
-            self._connection, owner=self._owner, limit=limit, now=now, leased_until=leased_until, only=only
+            self._connection,
+            owner=self._owner,
+            limit=limit,
+            idle=limit if idle is None else idle,
+            now=now,
+            leased_until=leased_until,
+            only=only,
         )
 
     def renew(self, held: Sequence[tuple[int, int]], leased_until: datetime) -> set[tuple[int, int]]:
@@ -72,6 +87,7 @@ class Inbox:
         self._backlog_limit = backlog_limit
         # A foreign lock is waited for, but not so long that the answer would miss its deadline.
         self.database = SqliteDatabase(_sqlite_path(url), deadline_seconds * 0.6, migrate.verify)
+        self._probe = Probe(self._write_nothing)
         self._committer = Committer(self._commit, self._after_commit, deadline_seconds)
 
     @property
@@ -135,13 +151,20 @@ class Inbox:
 
     def prune(self, received_before: datetime) -> int:
         """Delete a batch of finished deliveries older than that; returns how many, 0 when none is left."""
+        with self.database.read() as connection:  # the search takes no lock that an accept would wait for
+            old = retention.find_old(connection, received_before)
+        if not old:
+            return 0
         with self.database.write() as connection:
-            return retention.prune(connection, received_before)
+            return retention.prune(connection, old)
 
     def check_writable(self) -> None:
-        """Raise InboxUnavailable unless a write transaction can be had now."""
+        """Raise InboxUnavailable unless a write can be committed now, within the deadline."""
+        self._probe.ask(self._deadline_seconds)
+
+    def _write_nothing(self) -> None:
         with self.database.write() as connection:
-            connection.execute(select(func.count()).select_from(select(delivery.c.id).limit(1).subquery()))
+            connection.execute(update(version).values(version_num=version.c.version_num))
 
     def close(self) -> None:
         """Commit what waits, take nothing more, and close this process's connections."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import cast
 
 from flask import Blueprint, Response, request
@@ -42,9 +43,13 @@ def make_blueprint(name: str, intake: Intake, sources: Sequence[Source], url_pre
 def _view(intake: Intake, source: Source) -> RouteCallable:
     def receive() -> Response:
         if request.method != "POST":
-            return _response(method_not_allowed())
-        headers = cast("Mapping[str, str]", request.headers)  # all of it that is read is get()
-        return _response(intake.accept(request.environ, headers, source, _read_before))
+            response = _response(method_not_allowed())
+        else:
+            headers = cast("Mapping[str, str]", request.headers)  # all of it that is read is get()
+            response = _response(intake.accept(request.environ, headers, source, _read_before))
+        if response.status_code in (405, 413):  # refused before the body was read
+            response.call_on_close(partial(intake.drain, request.environ))
+        return response
 
     return receive
 

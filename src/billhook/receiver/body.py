@@ -17,7 +17,9 @@ from typing import Any
 
 from billhook.errors import BodyIncomplete, BodyTooLarge
 
-__all__ = ["SlowBodyWatch", "give_up", "read_body"]
+__all__ = ["SlowBodyWatch", "drain", "give_up", "read_body"]
+
+DRAIN_BYTES = 1024 * 1024
 
 
 def read_body(environ: Mapping[str, Any], limit_bytes: int) -> bytes:
@@ -48,6 +50,21 @@ def give_up(environ: Mapping[str, Any]) -> None:
     """
     with suppress(AttributeError):  # another server's stream, or a test client's
         environ["wsgi.input"].failed = True
+
+
+def drain(environ: Mapping[str, Any]) -> None:
+    """Read what is left of a refused body, up to a limit, so that its sender can hear the answer.
+
+    What is left then is never read, and the connection is closed.
+    """
+    declared = environ.get("CONTENT_LENGTH") or ""
+    wanted = min(int(declared), DRAIN_BYTES) if declared.isdigit() else DRAIN_BYTES
+    try:
+        read = len(_read_exactly(environ["wsgi.input"], wanted))
+    except BodyIncomplete:
+        read = -1
+    if read != int(declared or -1) and not (not declared and 0 <= read < wanted):
+        give_up(environ)
 
 
 def _read_exactly(stream: Any, wanted: int) -> bytes:

@@ -26,7 +26,7 @@ from billhook.errors import (
 )
 from billhook.inbox import Inbox, Incoming, Receipt, Verdict
 from billhook.receiver.answers import Answer, answer_to, stored
-from billhook.receiver.body import SlowBodyWatch, give_up, read_body
+from billhook.receiver.body import SlowBodyWatch, drain, give_up, read_body
 from billhook.signals import (
     delivery_accepted,
     delivery_conflict,
@@ -79,8 +79,8 @@ class Intake:
         """Take one POST. `read_before` gives the body if something in the app has consumed it already."""
         deadline = time.monotonic() + self._deadline_seconds
         try:
+            body = self._read(environ, read_before)  # first, whatever else is wrong: none of it stays behind
             event_type = _event_type(environ)
-            body = self._read(environ, read_before)
             now = self._clock.now()
             verified = source.scheme.verify(
                 headers,
@@ -112,6 +112,13 @@ class Intake:
         if len(body) > self._max_body_bytes:  # chunked, and read by something in the app
             raise BodyTooLarge
         return body
+
+    def drain(self, environ: Mapping[str, Any]) -> None:
+        """Read the rest of a body that was refused unread; to be called when the answer is sent."""
+        connection = environ.get("gunicorn.socket")
+        if connection is not None:  # another server's own rules hold for its unread bodies
+            with self._slow_bodies.reading(connection):
+                drain(environ)
 
     def _reject(self, source: Source, error: RequestError | SignatureError | InboxUnavailable) -> Answer:
         answer = answer_to(error)

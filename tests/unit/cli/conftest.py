@@ -3,19 +3,41 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from blinker import ANY
 from click.testing import CliRunner, Result
 from kit import APPROVED, deliver, make_app
 
 from billhook import Handlers
 from billhook.cli import main
-from billhook.events import InvoiceApproved, PaymentFailed, sample
+from billhook.events import EVENT_TYPES, InvoiceApproved, PaymentFailed, UnknownEvent, sample
+from billhook.signals import event_signal
 
 Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def forgotten(tmp_path, monkeypatch) -> Iterator[None]:
+    """What a test wrote as a module is gone with the test: its name, and what it connected to a signal."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    written = [
+        name
+        for name, module in list(sys.modules.items())
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path))
+    ]
+    for name in [*(model.signal_name for model in EVENT_TYPES.values()), UnknownEvent.signal_name]:
+        signal = event_signal(name)
+        for receiver in list(signal.receivers_for(ANY)):
+            if receiver.__module__ in written:
+                signal.disconnect(receiver)
+    for name in written:
+        del sys.modules[name]
 
 
 @pytest.fixture

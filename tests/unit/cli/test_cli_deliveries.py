@@ -107,7 +107,7 @@ def test_the_json_has_everything(run, shop):
     quarantined = json.loads(run("deliveries", "show", "3", "--json").stdout)
     assert base64.b64decode(quarantined["body_base64"]) == b'{"\x1b]0;title\x07 \xff'
     assert "body" not in quarantined
-    assert "UTF-8" in quarantined["error"]
+    assert "UTF-8" in quarantined["error"]["error"]
 
 
 def test_a_long_body_is_cut_and_says_where_the_rest_is(run, shop):
@@ -142,6 +142,7 @@ def test_without_an_inbox_that_is_said_and_none_is_made(run, tmp_path):
         result = run(*command)
         assert result.exit_code == 2
         assert f"there is no inbox at {tmp_path / 'billhook.db'}: start the receiver" in result.stderr
+        assert f"in a Flask app: flask --app … billhook {command[0]}" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -214,3 +215,72 @@ def test_counts_names_every_state(shop):
         "dead": 1,
         "quarantined": 1,
     }
+
+
+def test_an_empty_list_says_so_and_knows_a_type_that_was_meant(run, shop):
+    assert run("deliveries", "list", "--state", "received").stdout == "no deliveries match\n"
+    assert run("deliveries", "list", "--type", "InvoiceAproved").stdout == (
+        "no deliveries match; did you mean InvoiceApproved?\n"
+    )
+    assert run("deliveries", "list", "--type", "Overage").stdout == "no deliveries match\n"
+    assert run("deliveries", "list", "--type", "Overage", "--json").stdout == "[]\n"
+
+
+def test_a_list_on_a_narrow_terminal_is_one_line_a_delivery(run, shop, monkeypatch):
+    from kit import deliver
+
+    deliver(shop.app, b"{}", "CurrencyCommitmentUsageCrossed", message_id="k" * 100)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    lines = run("deliveries", "list").stdout.splitlines()
+
+    assert len(lines) == 2 + 5
+    assert all(len(line) <= 80 for line in lines)
+    assert " CurrencyCommitmentUsageCrossed " in lines[2]
+    assert lines[2].endswith("k…")
+
+
+def test_the_source_is_listed_where_it_tells_something(run, shop):
+    before = run("deliveries", "list").stdout.splitlines()[0]
+    with shop.assembly.inbox.database.write() as connection:
+        connection.exec_driver_sql("UPDATE delivery SET source='other' WHERE id=1")
+
+    assert "source" not in before
+    assert "source" in run("deliveries", "list").stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "-1", "1.5", "m2"])
+def test_what_is_no_id_is_refused_with_where_ids_are(run, shop, text):
+    result = run("deliveries", "show", "--", text)
+
+    assert result.exit_code == 2
+    assert f"{text!r} is no delivery's id: it is the number that `deliveries list` shows" in result.stderr
+
+
+def test_why_a_delivery_is_quarantined_is_told_field_by_field(run, shop):
+    from kit import deliver
+
+    deliver(shop.app, b'{"invoiceId": 42}', "InvoiceApproved", message_id="bad")
+    shop.handle()
+
+    shown = run("deliveries", "show", "5").stdout
+    error = json.loads(run("deliveries", "show", "5", "--json").stdout)["error"]
+
+    assert "\n  invoiceId: Input should be a valid string\n" in shown
+    assert '{"error"' not in shown
+    assert error["details"][0]["loc"] == ["date"]
+
+
+def test_an_error_that_is_only_text_has_the_same_form(run, shop):
+    with shop.assembly.inbox.database.write() as connection:
+        connection.exec_driver_sql("UPDATE delivery SET error='out of words' WHERE id=3")
+
+    assert "not readable: out of words" in run("deliveries", "show", "3").stdout
+    (line,) = run("deliveries", "export", "--state", "quarantined").stdout.splitlines()
+    assert json.loads(line)["error"] == {"error": "out of words", "details": []}
+
+
+def test_the_groups_help_fits_a_terminal(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    assert all(len(line) <= 80 for line in run("deliveries", "--help").stdout.splitlines())

@@ -114,6 +114,31 @@ def test_no_answer_is_found_and_shown(capsys):
     verdicts = judge(story.rows, story.answers, story.notes, story.states)
 
     assert not report(verdicts, 1.0, as_json=False)
-    assert "no answer, expected 200" in capsys.readouterr().out
+    assert "AnonymousCustomer: no answer, expected 200" in capsys.readouterr().out
     assert not report(verdicts, 1.0, as_json=True)
     assert json.loads(capsys.readouterr().out)["ok"] is False
+
+
+def test_the_table_fits_a_terminal_with_every_name_whole(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    story = Story()
+
+    report(judge(story.rows, story.answers, story.notes, story.states), 1.0, as_json=False)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["sent", "answer", "handler", "got", "inbox", "result"]
+    assert len(lines) == 2 + 28 + 1
+    assert all(len(line) <= 80 for line in lines)
+    assert all(any(row.label in line for line in lines) for row in story.rows)
+    assert sum(" same " in line for line in lines) == 24
+
+
+def test_a_row_that_went_wrong_is_never_the_same(capsys):
+    story = Story()
+    story.notes[14] = dataclasses.replace(story.notes[14], body=b'{"date":"2020-01-01","reportId":"x"}')
+
+    assert not report(judge(story.rows, story.answers, story.notes, story.states), 1.0, as_json=False)
+
+    out = capsys.readouterr().out
+    assert "WRONG" in out
+    assert "MonthEndReport: the handler got other values than were sent" in out

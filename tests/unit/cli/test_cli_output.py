@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import socket
 import subprocess
 import sys
+from collections.abc import Iterator
 
 import click
 import pytest
@@ -13,7 +16,8 @@ from flask import Flask
 from kit import SECRET, deliver, make_app
 
 from billhook.cli import flask_group, main
-from billhook.cli.faults import FaultGroup
+from billhook.cli.binding import check_free
+from billhook.cli.faults import FaultGroup, SetupFault
 from billhook.cli.output import print_table, printable, progress
 from billhook.errors import InboxUnavailable, WeakSecret
 
@@ -114,6 +118,8 @@ def test_python_m_billhook_is_billhook():
         (["serve"], "has no secret: set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE"),
         (["worker"], "has no secret"),
         (["serve", "--bind", "nonsense"], "is neither HOST:PORT nor unix:PATH"),
+        (["serve", "--bind", "127.0.0.1:80000"], "a port is a number from 1 to 65535"),
+        (["serve", "--bind", "[::1]:0"], "a port is a number from 1 to 65535"),
         (["serve", "no/such.py"], "there is no handlers file"),
         (["serve", "--workers", "0"], "is not in the range"),
     ],
@@ -198,3 +204,89 @@ def _script_info(folder):
     from flask.cli import ScriptInfo
 
     return ScriptInfo(create_app=lambda: make_app(folder, BILLHOOK_SECRETS=[]))
+
+
+# --- what serve checks before it starts anything -----------------------------------------------------
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.fixture
+def free() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_a_taken_port_is_told_and_nothing_is_started(run, taken, monkeypatch):
+    monkeypatch.setattr("billhook.cli.processes.spawn", lambda *_, **__: pytest.fail("started"))
+
+    result = run("serve", "--bind", taken, SECRETS=SECRET)
+
+    assert result.exit_code == 2
+    assert result.stderr == (f"Error: {taken} is taken: stop what listens there, or give --bind HOST:PORT\n")
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "bind", ["203.0.113.9:8123", "no-such-host.invalid:8123", "a..b:8123", "unix:missing/socket", "fd://987"]
+)
+def test_an_address_that_cannot_be_used_is_told(bind):
+    with pytest.raises(SetupFault, match="cannot be listened on") as caught:
+        check_free(bind)
+
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_in_the_place_of_a_socket_is_left_alone(tmp_path):
+    (tmp_path / "notes").touch()
+
+    with pytest.raises(SetupFault, match="there is a file of that name"):
+        check_free(f"unix:{tmp_path / 'notes'}")
+
+
+def test_a_free_address_is_free_and_stays_so(free, tmp_path):
+    for _ in range(2):
+        check_free(free)
+        check_free(f"unix:{tmp_path / 'socket'}")
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_a_bad_engine_is_refused_though_another_one_would_be_used(run, command):
+    result = run(command, ENGINE="threads", SECRETS=SECRET)
+
+    assert result.exit_code == 2
+    assert "BILLHOOK_ENGINE is 'threads': it must be one of" in result.stderr
+
+
+def test_a_prefix_without_its_slash_is_announced_and_served_with_it(run, free, monkeypatch):
+    monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
+
+    result = run("serve", "--bind", free, SECRETS=SECRET, URL_PREFIX="hooks/here/")
+
+    assert f"Deliveries: POST http://{free}/hooks/here\n" in result.stdout
+    assert "Handlers:   0\nNo handler is registered" in result.stdout
+
+
+def test_a_key_that_is_nearly_an_option_is_told_which(run):
+    assert "did you mean BILLHOOK_SECRETS?" in run("serve", SECRET="x" * 30).stderr
+
+
+def test_the_first_start_is_quiet_about_the_schema(tmp_path):
+    environ = {**os.environ, "BILLHOOK_SECRETS": SECRET}
+    code = "from billhook.standalone import create_app; create_app()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+    )
+
+    assert (tmp_path / "billhook.db").exists()
+    assert "alembic" not in done.stderr
+
+
+def test_the_help_says_where_no_secrets_are_needed(run):
+    assert "Standalone no secrets are needed" in " ".join(run("handlers", "--help").stdout.split())

@@ -56,7 +56,7 @@ def test_a_named_handler_runs_again_however_it_ended(run, shop):
 def test_a_quarantined_delivery_is_read_anew(run, shop, tmp_path):
     result = run("deliveries", "replay", "--state", "quarantined", "--yes")
 
-    assert "1 deliveries read anew" in result.stdout
+    assert "1 of 1 delivery replayed: 0 runs due again, 1 delivery read anew" in result.stdout
     query = "SELECT state, error FROM delivery WHERE id = 3"
     assert rows(tmp_path / "billhook.db", query) == [("received", None)]
     shop.handle()
@@ -98,7 +98,7 @@ def test_a_dry_run_counts_and_changes_nothing(run, shop, tmp_path):
     result = run("deliveries", "replay", "--since", "1h", "--dry-run")
 
     assert (
-        "3 of 4 deliveries would be replayed: 1 runs would be due again, 2 deliveries would be"
+        "3 of 4 deliveries would be replayed: 1 run would be due again, 2 deliveries would be"
         in result.stdout
     )
     assert [rows(tmp_path / "billhook.db", f"SELECT * FROM {table}") for table in tables] == before
@@ -128,8 +128,8 @@ def test_it_asks_first_and_no_means_no(run, shop, tmp_path):
     agreed = run("deliveries", "replay", "2", stdin="y\n")
 
     assert refused.exit_code == 1
-    assert "Replay 1 deliveries?" in refused.stderr
-    assert "1 of 1 deliveries replayed" in agreed.stdout
+    assert "Replay 1 delivery?" in refused.stderr
+    assert "1 of 1 delivery replayed" in agreed.stdout
 
 
 @pytest.mark.parametrize(
@@ -154,3 +154,34 @@ def test_one_missing_id_stops_all_of_it(run, shop, tmp_path):
     assert result.exit_code == 1
     assert "there is no delivery 99 in this inbox; nothing was replayed" in result.stderr
     assert value(tmp_path / "billhook.db", "SELECT state FROM delivery WHERE id = 2") == "dead"
+
+
+def test_where_nothing_matches_that_is_said_and_nothing_is_asked(run, shop):
+    for more in ([], ["--dry-run"], ["--yes"]):
+        result = run("deliveries", "replay", "--state", "received", *more)
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "nothing matches\n", "")
+
+
+def test_a_handler_that_no_delivery_knows_is_told_with_those_that_there_are(run, shop):
+    unknown = run("deliveries", "replay", "--handler", "sned")
+    known = run("deliveries", "replay", "--handler", "send", "--type", "PingTest")
+
+    assert unknown.exit_code == 0
+    assert unknown.stdout == "nothing matches: no delivery has a run of sned; there are book, send\n"
+    assert known.stdout == "nothing matches\n"
+
+
+def test_where_every_handler_succeeded_it_says_why_nothing_is_done_and_what_would_do_it(run, shop):
+    result = run("deliveries", "replay", "1", "--yes")
+
+    assert "0 of 1 delivery replayed" in result.stdout
+    assert "no handler failed: --all-handlers runs those that succeeded again" in result.stdout
+    assert "--handler NAME" in result.stdout
+
+
+def test_a_named_handler_that_is_not_finished_is_left_alone_in_words(run, shop):
+    run("deliveries", "replay", "2", "--yes")
+
+    result = run("deliveries", "replay", "2", "--handler", "send", "--yes")
+
+    assert "no such run is finished, or waits for another attempt" in result.stdout

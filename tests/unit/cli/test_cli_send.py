@@ -209,7 +209,7 @@ def test_nobody_there_is_told_in_words(run):
         result = run("send", "PingTest", "--to", url, SECRETS=SECRET)
 
     assert result.exit_code == 1
-    assert "no answer Connection refused" in result.stdout
+    assert f"no answer: Connection refused; is the receiver running at {url[7:-2]}?" in result.stdout
 
 
 def test_a_receiver_that_hangs_is_given_up(run):
@@ -219,7 +219,7 @@ def test_a_receiver_that_hangs_is_given_up(run):
         result = run("send", "PingTest", "--to", url, "--timeout", "0.2", SECRETS=SECRET)
 
     assert result.exit_code == 1
-    assert "no answer in time" in result.stdout
+    assert result.stdout.startswith("no answer in time (")
 
 
 def test_a_connection_closed_between_two_posts_is_opened_again(receiver):
@@ -311,3 +311,64 @@ def test_the_newest_secret_signs(run, receiver):
     run("send", "PingTest", "--to", receiver.url, SECRETS=f"{OTHER_SECRET},{SECRET}")
 
     verify(receiver.taken[0], OTHER_SECRET)
+
+
+def test_a_field_that_the_type_has_not_is_remarked_and_sent(run, receiver):
+    flags = ("--set", "invoice_id=x", "--set", "extra=1")
+
+    result = run("send", "InvoiceApproved", "--to", receiver.url, *flags, SECRETS=SECRET)
+
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "note: InvoiceApproved has no field invoice_id; did you mean invoiceId?",
+        "note: InvoiceApproved has no field extra",
+    ]
+    assert json.loads(receiver.taken[0][2])["invoice_id"] == "x"
+
+
+def test_a_body_that_is_not_valid_is_remarked_and_sent(run, receiver):
+    flags = ("--file", "-", "--set", "date=2026-01-01")
+
+    result = run(
+        "send", "InvoiceApproved", "--to", receiver.url, *flags, stdin=b'{"invoiceId": 42}', SECRETS=SECRET
+    )
+
+    told = "note: this body is not a valid InvoiceApproved (invoiceId: Input should be a valid string)\n"
+    assert result.stderr == told
+    assert len(receiver.taken) == 1
+
+
+def test_a_value_for_a_text_is_a_text(run, receiver):
+    changes = ["customerId=42", 'name="7"', "externalId=null", "aliases.0=true", "aliases.1=null"]
+    flags = [part for change in changes for part in ("--set", change)]
+
+    result = run("send", "CustomerCreated", "--to", receiver.url, *flags, SECRETS=SECRET)
+
+    assert result.stderr == ""
+    sent = json.loads(receiver.taken[0][2])
+    assert (sent["customerId"], sent["name"], sent["externalId"]) == ("42", "7", None)
+    assert sent["aliases"][:2] == ["true", "null"]
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "shown"),
+    [
+        (
+            404,
+            b"<!doctype html><title>404</title>",
+            "404 nothing takes deliveries at this path: the default is",
+        ),
+        (404, b"not found", "404 nothing takes deliveries at this path: the default is /webhooks/billing"),
+        (405, b"<html>", "405 nothing takes deliveries at this path"),
+        (200, b"<html>welcome", "200 nothing takes deliveries at this path"),
+        (502, b"<html>bad gateway", "502 a page, and not the answer of a receiver"),
+        (404, b'{"code": "unknown"}', '404 {"code": "unknown"}'),
+    ],
+)
+def test_a_page_is_not_repeated(run, receiver, status, text, shown):
+    receiver.answers = [(status, text)]
+
+    result = run("send", "PingTest", "--to", receiver.url, SECRETS=SECRET)
+
+    assert result.stdout.startswith(shown)
+    assert "<" not in result.stdout

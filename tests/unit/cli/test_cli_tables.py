@@ -163,6 +163,68 @@ def test_a_mistake_in_a_handlers_module_is_told_in_one_line(run, tmp_path, text,
     assert len(result.stderr.splitlines()) == 1
 
 
+SUBSCRIBER = """
+from billhook import signals
+
+def book(sender, *, event, delivery): ...
+
+signals.{name}.connect(book)
+"""
+
+
+@pytest.mark.parametrize("name", ["invoice_approved", "unknown_event"])
+def test_a_module_of_plain_subscribers_alone_will_do_every_time_it_is_named(run, tmp_path, name):
+    (tmp_path / "plain_hooks.py").write_text(SUBSCRIBER.format(name=name))
+
+    for _ in range(2):
+        listed = json.loads(run("handlers", "plain_hooks.py", "--json").stdout)
+        assert [one["name"] for one in listed["handlers"]] == ["plain_hooks.book"]
+
+
+def test_subscribers_of_another_module_do_not_excuse_one_without_any(run, tmp_path):
+    (tmp_path / "plain_hooks.py").write_text(SUBSCRIBER.format(name="invoice_approved"))
+    (tmp_path / "empty_hooks.py").touch()
+
+    result = run("handlers", "plain_hooks.py", "empty_hooks.py")
+
+    assert result.exit_code == 2
+    assert "empty_hooks.py has no Handlers" in result.stderr
+
+
+@pytest.mark.parametrize("name", [".", "..", ".hooks", "./hooks", ".hooks.py"])
+def test_a_name_that_begins_with_a_dot_is_refused_in_words(run, tmp_path, name):
+    (tmp_path / ".hooks.py").touch()
+
+    result = run("handlers", name)
+
+    assert result.exit_code == 2
+    assert "is no handlers module: give a name such as myshop.billing, or a .py file" in result.stderr
+
+
+def test_a_module_that_is_not_there_is_told_by_what_was_given(run):
+    result = run("handlers", "nomodule")
+
+    assert result.exit_code == 2
+    assert "there is no handlers module 'nomodule' here: the handlers, given as arguments" in result.stderr
+
+
+def test_options_on_a_narrow_terminal_break_no_name(run, monkeypatch):
+    for columns in ("60", "80", "119"):
+        monkeypatch.setenv("COLUMNS", columns)
+        lines = run("options").stdout.splitlines()
+        heads = [line.split("  ")[0] for line in lines if not line.startswith(" ")]
+        assert heads == [option.key for option in OPTIONS]
+        assert all(len(line) <= max(int(columns), 75) for line in lines)
+        assert all(
+            option.default_text in line
+            for option, line in zip(
+                OPTIONS, (line for line in lines if not line.startswith(" ")), strict=True
+            )
+        )
+    monkeypatch.setenv("COLUMNS", "120")
+    assert all(option.key in run("options").stdout for option in OPTIONS[:3])
+
+
 def test_a_handlers_module_that_is_not_there_is_told(run):
     result = run("handlers", "no/such.py")
 

@@ -68,7 +68,7 @@ def test_a_bad_value_is_refused_with_its_name_and_its_limit(tmp_path, key, wrong
 
 def test_an_unknown_key_is_refused(tmp_path):
     with pytest.raises(
-        ConfigError, match="BILLHOOK_SECRET is no option of billhook: `billhook options` lists"
+        ConfigError, match="BILLHOOK_SECRET is no option of billhook: did you mean BILLHOOK_SECRETS"
     ):
         start(tmp_path, BILLHOOK_SECRET=HIDDEN)
 
@@ -230,9 +230,9 @@ def test_a_file_that_cannot_be_read_is_told_by_name(tmp_path):
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe")
 
-    with pytest.raises(ConfigError, match="missing' cannot be read: FileNotFoundError"):
+    with pytest.raises(ConfigError, match=r"missing' cannot be read: FileNotFoundError"):
         read_secrets_file(str(tmp_path / "missing"))
-    with pytest.raises(ConfigError, match="binary' cannot be read: UnicodeDecodeError"):
+    with pytest.raises(ConfigError, match=r"binary'.* cannot be read.*UnicodeDecodeError"):
         read_secrets_file(str(binary))
 
 

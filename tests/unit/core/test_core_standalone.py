@@ -104,7 +104,7 @@ def test_a_module_without_handlers_is_refused(here):
 
 
 def test_a_module_that_does_not_exist_is_refused(here):
-    with pytest.raises(ConfigError, match="names 'no_such_module_here', and there is no such module here"):
+    with pytest.raises(ConfigError, match="there is no handlers module 'no_such_module_here' here"):
         load_handlers(["no_such_module_here"])
     with pytest.raises(ConfigError, match=r"there is no handlers file .*missing\.py"):
         load_handlers(["missing.py"])

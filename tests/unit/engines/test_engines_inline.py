@@ -336,7 +336,7 @@ def test_a_handler_that_never_came_back_is_not_called_again_for_ever(shop, clock
     deliver(app)
     with closing(sqlite3.connect(inbox_file(app))) as connection, connection:
         # Its worker died at every attempt: claimed, never settled.
-        connection.execute("UPDATE run SET state = 'running', attempts = 3")
+        connection.execute("UPDATE run SET state = 'running', attempts = 3, lease_owner = 'dead'")
     observed = Observed(app)
 
     later(app, clock, 100_000)

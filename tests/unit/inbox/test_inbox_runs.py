@@ -69,9 +69,9 @@ def test_a_plan_makes_one_due_run_for_each_handler(inbox, path):
     delivery_id = put(inbox, "a", "b")
 
     assert delivery_state(path) == "planned"
-    assert runs(path, "delivery_id, handler, state, attempts, token, due_at") == [
-        (delivery_id, "a", "due", 0, 0, "2026-01-15 12:00:00.000000"),
-        (delivery_id, "b", "due", 0, 0, "2026-01-15 12:00:00.000000"),
+    assert runs(path, "delivery_id, handler, state, attempts, due_at") == [
+        (delivery_id, "a", "due", 0, "2026-01-15 12:00:00.000000"),
+        (delivery_id, "b", "due", 0, "2026-01-15 12:00:00.000000"),
     ]
 
 
@@ -136,14 +136,15 @@ def test_a_turn_that_fails_changes_nothing(inbox, path):
 
 def test_an_attempt_is_counted_before_anybody_is_called(inbox, path):
     put(inbox, "a")
+    ((before,),) = runs(path, "token")
 
     (claimed,) = claim(inbox)
 
-    assert (claimed.handler, claimed.attempt, claimed.token) == ("a", 1, 1)
+    assert (claimed.handler, claimed.attempt, claimed.token) == ("a", 1, before + 1)
     assert (claimed.delivery.key, claimed.delivery.body) == ("k", b"{}")
     assert claimed.leased_until == NOON + LEASE
     assert runs(path, "state, attempts, token, lease_owner, due_at") == [
-        ("running", 1, 1, OWNER, "2026-01-15 12:00:30.000000")
+        ("running", 1, before + 1, OWNER, "2026-01-15 12:00:30.000000")
     ]
 
 
@@ -158,7 +159,7 @@ def test_a_lease_that_ran_out_is_claimed_again_with_a_greater_token(inbox, path)
     put(inbox, "a")
     tokens = [claim(inbox, seconds=31 * n)[0].token for n in range(4)]
 
-    assert tokens == [1, 2, 3, 4]
+    assert [token - tokens[0] for token in tokens] == [0, 1, 2, 3]
     assert runs(path, "attempts") == [(4,)]
     assert [attempt for (attempt,) in rows(path, "SELECT attempt FROM failure ORDER BY id")] == [1, 2, 3]
     assert "worker died" in rows(path, "SELECT error FROM failure")[0][0]
@@ -189,6 +190,33 @@ def test_the_runs_of_one_delivery_can_be_asked_for(inbox):
     claimed = claim(inbox, only=wanted)
 
     assert [(one.delivery.key, one.handler) for one in claimed] == [("k1", "a"), ("k1", "b")]
+
+
+def test_what_died_in_a_workers_queue_was_no_attempt_and_what_it_had_begun_was(inbox, path):
+    for number in range(3):
+        put(inbox, "a", key=f"k{number}")
+    with inbox.turn("dies") as turn:
+        turn.claim(3, NOON, NOON + LEASE, idle=1)
+
+    again = claim(inbox, seconds=31, owner="another")
+
+    assert [(one.delivery.key, one.attempt) for one in again] == [("k0", 2), ("k1", 1), ("k2", 1)]
+    assert runs(path, "attempts") == [(2,), (1,), (1,)]
+    assert rows(path, "SELECT run_id, attempt FROM failure") == [(again[0].run_id, 1)]
+
+
+def test_what_may_have_killed_its_worker_waits_for_one_that_is_idle(inbox):
+    put(inbox, "a", key="k0")
+    put(inbox, "a", key="k1")
+    with inbox.turn("dies") as turn:
+        turn.claim(1, NOON, NOON + LEASE)
+
+    with inbox.turn("busy") as turn:
+        while_busy = turn.claim(5, at(31), at(61), idle=0)
+    when_idle = claim(inbox, seconds=31)
+
+    assert while_busy == []
+    assert [one.delivery.key for one in when_idle] == ["k0", "k1"]
 
 
 def test_the_next_time_somebody_has_to_look_is_known(inbox):
@@ -375,7 +403,7 @@ def test_what_was_never_called_is_given_back_at_once_and_not_counted(inbox, path
 
     assert runs(path, "state, attempts, lease_owner") == [("due", 0, None)]
     (again,) = claim(inbox, seconds=1, owner="another")
-    assert (again.attempt, again.token) == (1, 2)
+    assert (again.attempt, again.token) == (1, claimed.token + 1)
     assert settle(inbox, claimed, seconds=2) == set()
 
 

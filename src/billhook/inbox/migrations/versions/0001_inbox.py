@@ -17,12 +17,12 @@ def upgrade() -> None:
         sa.Column("source", sa.Text, nullable=False),
         sa.Column("key", sa.Text, nullable=False),
         sa.Column("event_type", sa.Text, nullable=False),
-        sa.Column("body", sa.LargeBinary, nullable=False),
         sa.Column("headers", sa.Text, nullable=False),
         sa.Column("state", sa.Text, nullable=False),
         sa.Column("error", sa.Text),
         sa.Column("signed_at", MOMENT),
         sa.Column("received_at", MOMENT, nullable=False),
+        sa.Column("body", sa.LargeBinary, nullable=False),
         sa.UniqueConstraint("source", "key", name="delivery_source_key_key"),
     )
     _partial_index("delivery_received_idx", "delivery", ["id"], "state IN ('received')")
