@@ -129,7 +129,7 @@ OPTIONS: tuple[Option, ...] = (
         "BILLHOOK_SECRETS",
         (),
         "list",
-        "Signing secrets (for timestamped-rsa: public keys in PEM), newest first; list two to rotate.",
+        "Signing secrets, newest first, a comma between them; list two to rotate. For timestamped-rsa: PEM.",
         _texts,
         secret=True,
     ),
@@ -172,7 +172,8 @@ OPTIONS: tuple[Option, ...] = (
         "BILLHOOK_INBOX_URL",
         None,
         "URL",
-        "Where deliveries are stored: sqlite:///PATH (default: billhook.db in the instance folder).",
+        "Where deliveries are stored: sqlite:///PATH (default: billhook.db in the instance folder; "
+        "standalone, in the current one).",
         _text,
         secret=True,
     ),

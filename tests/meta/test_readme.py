@@ -11,6 +11,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -44,10 +45,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def environment() -> dict[str, str]:
+def environment(tmp_path: Path) -> dict[str, str]:
     """What the README's export lines set, on a clean environment."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
-    return {**clean, "BILLHOOK_SECRETS": SECRET, "FLASK_BILLHOOK_SECRETS": SECRET}
+    secrets = tmp_path / "secret.txt"
+    secrets.write_text(SECRET + "\n")
+    return {**clean, "BILLHOOK_SECRETS_FILE": str(secrets), "FLASK_BILLHOOK_SECRETS_FILE": str(secrets)}
 
 
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
@@ -90,8 +93,8 @@ from billhook.signing import StandardWebhooks
 import os, shop
 for cls in (InvoiceApproved, CreditPoolIncreased):
     body = sample(cls).to_json()
-    headers = StandardWebhooks().sign(body, os.environ["BILLHOOK_SECRETS"], event_type=cls.type,
-                                      now=datetime.now(UTC))
+    secret = open(os.environ["BILLHOOK_SECRETS_FILE"]).read().strip()
+    headers = StandardWebhooks().sign(body, secret, event_type=cls.type, now=datetime.now(UTC))
     answer = shop.app.test_client().post("/webhooks/billing", data=body,
                                          headers={**headers, "X-Webhook-Type": cls.type})
     print(answer.status_code, answer.text)
@@ -106,35 +109,70 @@ for cls in (InvoiceApproved, CreditPoolIncreased):
 
 
 def test_the_standalone_receiver_handles_what_the_readme_sends(folder, environment):
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
-    serve = shlex.split(block("command: serve"))
-    send, listing = (shlex.split(line) for line in block("command: send").strip().splitlines())
-    assert (serve[0], send[0], listing[0]) == ("billhook", "billhook", "billhook")
-    with (folder / "log").open("w") as log:
-        server = subprocess.Popen(
-            [*BILLHOOK, *serve[1:], "--bind", address],
-            cwd=folder,
-            env={**environment, "PYTHONUNBUFFERED": "1"},
-            stdout=log,
-            stderr=log,
-        )
+    address = free_address()
+    serve = words(block("command: serve"))[0]
+    send, listing = words(block("command: send"))
 
-    try:
-        wait_for(address)
-        sent = run(
-            [*BILLHOOK, *(word.replace("127.0.0.1:8000", address) for word in send[1:])], folder, environment
-        )
-        wait_until(lambda: "invoice inv_42 approved" in (folder / "log").read_text())
+    with served([*BILLHOOK, *serve[1:], "--bind", address], folder, environment, address) as log:
+        sent = run([*BILLHOOK, *aimed(send[1:], address)], folder, environment)
+        wait_until(lambda: "invoice inv_42 approved" in log.read_text())
         listed = run([*BILLHOOK, *listing[1:]], folder, environment)
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(30)
 
+    assert (serve[0], send[0], listing[0]) == ("billhook", "billhook", "billhook")
     assert "200" in sent
     assert "InvoiceApproved" in listed
     assert (folder / "billhook.db").is_file()
+
+
+def test_the_mounted_app_runs_as_the_readme_says(folder, environment):
+    address = free_address()
+    serve, send, listing = words(block("command: mounted"))
+    flask = [sys.executable, "-m", "flask"]
+
+    command = [*flask, *(address.split(":")[1] if word == "8001" else word for word in serve[1:])]
+    with served(command, folder, environment, address) as log:
+        sent = run([*flask, *aimed(send[1:], address)], folder, environment)
+        wait_until(lambda: re.search(r"invoice \S+ approved", log.read_text()))
+        listed = run([*flask, *listing[1:]], folder, environment)
+
+    assert (serve[0], send[0], listing[0]) == ("flask", "flask", "flask")
+    assert "200" in sent
+    assert "InvoiceApproved" in listed
+
+
+def words(commands: str) -> list[list[str]]:
+    return [shlex.split(line) for line in commands.strip().splitlines()]
+
+
+def aimed(command: list[str], address: str) -> list[str]:
+    """The command with the README's address exchanged for the one that is free here."""
+    return [re.sub(r"127\.0\.0\.1:800\d", address, word) for word in command]
+
+
+def free_address() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+@contextlib.contextmanager
+def served(command: list[str], folder: Path, environment: dict[str, str], address: str) -> Iterator[Path]:
+    """A server while the block runs; gives its log."""
+    log = folder / "log"
+    with log.open("w") as output:
+        server = subprocess.Popen(
+            command,
+            cwd=folder,
+            env={**environment, "PYTHONUNBUFFERED": "1"},
+            stdout=output,
+            stderr=output,
+        )
+    try:
+        wait_for(address)
+        yield log
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(30)
 
 
 def wait_for(address: str) -> None:

@@ -58,12 +58,13 @@ def drain(environ: Mapping[str, Any]) -> None:
     What is left then is never read, and the connection is closed.
     """
     declared = environ.get("CONTENT_LENGTH") or ""
-    wanted = min(int(declared), DRAIN_BYTES) if declared.isdigit() else DRAIN_BYTES
+    whole = int(declared) if declared.isascii() and declared.isdigit() else None
+    wanted = DRAIN_BYTES if whole is None else min(whole, DRAIN_BYTES)
     try:
         read = len(_read_exactly(environ["wsgi.input"], wanted))
     except BodyIncomplete:
-        read = -1
-    if read != int(declared or -1) and not (not declared and 0 <= read < wanted):
+        read = wanted + 1
+    if read != whole if whole is not None else read >= wanted:
         give_up(environ)
 
 

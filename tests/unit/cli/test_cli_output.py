@@ -290,3 +290,27 @@ def test_the_first_start_is_quiet_about_the_schema(tmp_path):
 
 def test_the_help_says_where_no_secrets_are_needed(run):
     assert "Standalone no secrets are needed" in " ".join(run("handlers", "--help").stdout.split())
+
+
+def test_a_module_of_plain_subscribers_can_be_served_and_is_counted(run, free, tmp_path, monkeypatch):
+    monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
+    (tmp_path / "plain_served.py").write_text(
+        "from billhook import signals\n"
+        "@signals.invoice_approved.connect\n"
+        "def book(sender, *, event, delivery): ...\n"
+    )
+
+    result = run("serve", "plain_served.py", "--bind", free, SECRETS=SECRET)
+
+    assert result.exit_code == 0, result.output
+    assert "Handlers:   1\n" in result.stdout
+
+
+def test_a_whole_column_is_never_broken_and_a_cut_one_ends_in_dots(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+
+    print_table("", ("name", "key"), [("n" * 50, "k" * 50), ("m", "k")], whole=("name",), cut="key")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "n" * 50 + "  " + "k" * 6 + "…"
+    assert len(lines) == 4

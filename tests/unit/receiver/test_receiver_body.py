@@ -11,7 +11,7 @@ import pytest
 from kit import in_children
 
 from billhook.errors import BodyIncomplete, BodyTooLarge
-from billhook.receiver.body import SlowBodyWatch, give_up, read_body
+from billhook.receiver.body import DRAIN_BYTES, SlowBodyWatch, drain, give_up, read_body
 
 
 class Stream:
@@ -108,6 +108,29 @@ def test_giving_up_marks_a_stream_that_can_be_marked_and_no_other():
     give_up({"wsgi.input": plain})
 
     assert marked.failed is True
+
+
+@pytest.mark.parametrize(
+    ("length", "pieces", "closes"),
+    [
+        ("5", (b"ab", b"cde"), False),
+        ("5", (b"ab",), True),
+        ("5", (b"ab", OSError("reset")), True),
+        ("0", (), False),
+        (str(DRAIN_BYTES + 1), (b"x" * DRAIN_BYTES, b"y"), True),
+        (None, (b"ab",), False),
+        (None, (), False),
+        (None, (b"x" * DRAIN_BYTES, b"y"), True),
+        (None, (b"ab", ValueError("chunk")), True),
+    ],
+)
+def test_the_rest_of_a_refused_body_is_read_to_its_end_or_the_connection_closed(length, pieces, closes):
+    stream = Stream(*pieces)
+
+    drain(environ(stream, length, terminated=length is None))
+
+    assert getattr(stream, "failed", False) is closes
+    assert sum(stream.asked[:1]) <= DRAIN_BYTES
 
 
 # --- the watch over slow ones ---------------------------------------------------------------------
