@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import resource
 import sqlite3
 import threading
@@ -21,7 +22,8 @@ from billhook.errors import (
     InboxUnavailable,
     SchemaMismatch,
 )
-from billhook.inbox import Inbox, Incoming, Verdict
+from billhook.inbox import Inbox, Incoming, Receipt, Verdict
+from billhook.inbox.committer import Committer
 
 
 @pytest.fixture
@@ -286,8 +288,6 @@ def test_no_time_left_is_a_deadline_passed(inbox, path, left):
 
 
 def test_while_a_batch_hangs_nobody_waits_behind_it(tmp_path, path):
-    import fcntl
-
     inbox = open_inbox(path, deadline_seconds=0.3)
     inbox.put(incoming("before"))
     with path.with_name(path.name + "-lock").open("r+b") as turn, Foreigner(path):
@@ -403,6 +403,61 @@ def test_the_log_is_moved_into_the_file_now_and_then(inbox, path, tmp_path):
 
     assert value(alone, "SELECT count(*) FROM delivery") > 100
     assert value(path, "SELECT count(*) FROM delivery") == 300
+
+
+def test_whether_it_can_be_written_is_answered_within_the_deadline_to_all_who_ask(path):
+    inbox = open_inbox(path, deadline_seconds=0.3)
+    inbox.check_writable()
+    with path.with_name(path.name + "-lock").open("r+b") as turn:
+        fcntl.flock(turn, fcntl.LOCK_EX)  # a process that stopped in its turn
+        started = time.monotonic()
+        answers = together(5, lambda _: inbox.check_writable())
+        seconds = time.monotonic() - started
+
+    assert {type(answer) for answer in answers} == {DeadlinePassed}
+    assert seconds < 0.6
+    until(lambda: _writable(inbox))
+    inbox.close()
+
+
+def _writable(inbox):
+    with contextlib.suppress(InboxUnavailable):
+        inbox.check_writable()
+        return True
+    return False
+
+
+def test_while_one_finds_out_whether_storage_is_back_the_others_are_told_at_once(path):
+    inbox = open_inbox(path, deadline_seconds=0.5)
+    inbox.put(incoming("before"))
+    with Foreigner(path):
+        with pytest.raises(InboxUnavailable, match="locked"):
+            inbox.put(incoming("k1"))
+        one = threading.Thread(target=lambda: _accepted(inbox, "k2"))
+        one.start()
+        time.sleep(0.05)
+        started = time.monotonic()
+        with pytest.raises(InboxUnavailable, match="the inbox is failing"):
+            inbox.put(incoming("k3"))
+        seconds = time.monotonic() - started
+        one.join()
+
+    assert seconds < 0.1
+    assert inbox.put(incoming("after")).verdict is Verdict.ACCEPTED
+    inbox.close()
+
+
+def test_what_fails_after_a_commit_ends_neither_it_nor_the_committer(caplog):
+    def tidy():
+        raise LookupError("tidying")
+
+    committer = Committer(lambda take: [Receipt(Verdict.ACCEPTED, 1, one.key) for one in take()], tidy, 1.0)
+
+    keys = [committer.put(incoming(key), 1.0).stored_event_type for key in ("k1", "k2")]
+    committer.close()
+
+    assert keys == ["k1", "k2"]
+    assert "tidying up after a commit failed; the commit stands" in caplog.text
 
 
 # --- the end --------------------------------------------------------------------------------------

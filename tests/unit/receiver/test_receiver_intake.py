@@ -5,12 +5,14 @@ from __future__ import annotations
 import io
 import json
 import logging
+import socket
 import time
 
 import pytest
 from kit import SECRET, rows, signed
 
 from billhook import Source
+from billhook.errors import BacklogFull, DeadlinePassed, Draining, InboxUnavailable
 from billhook.receiver.answers import answer_to
 from billhook.receiver.intake import Intake
 
@@ -173,8 +175,6 @@ def test_a_conflict_is_in_the_log(intake, caplog):
 
 
 def test_retry_after_is_spread_from_five_seconds_to_a_minute():
-    from billhook.errors import BacklogFull, DeadlinePassed, Draining, InboxUnavailable
-
     waits = [
         int(dict(answer_to(kind("x")).headers)["Retry-After"])
         for kind in (BacklogFull, DeadlinePassed, Draining, InboxUnavailable)
@@ -186,8 +186,6 @@ def test_retry_after_is_spread_from_five_seconds_to_a_minute():
 
 
 def test_reading_takes_its_time_from_the_deadline(intake):
-    import socket
-
     ours, theirs = socket.socketpair()
     found, headers = environ(CONTENT_LENGTH="50")
     found["wsgi.input"] = ours.makefile("rb", buffering=0)
@@ -199,3 +197,66 @@ def test_reading_takes_its_time_from_the_deadline(intake):
 
     assert answer.status == 400
     assert time.monotonic() - started < 1
+
+
+def test_the_rest_of_a_refused_body_is_read_where_the_server_is_gunicorn_and_left_alone_elsewhere(intake):
+    ours, theirs = socket.socketpair()
+    elsewhere, here = io.BytesIO(b"rest"), io.BytesIO(b"rest")
+
+    with ours, theirs:
+        intake.drain({"wsgi.input": elsewhere, "CONTENT_LENGTH": "4"})
+        intake.drain({"wsgi.input": here, "CONTENT_LENGTH": "4", "gunicorn.socket": ours})
+
+    assert (elsewhere.tell(), here.tell()) == (0, 4)
+
+
+# --- what is left of a refused body ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("sent", "length", "chunked", "kept_alive"),
+    [
+        (b"x" * 10, "10", False, True),
+        (b"x" * 10, "20", False, False),
+        (b"x" * 10, None, True, True),
+        (b"x" * (1024 * 1024 + 1), str(1024 * 1024 + 1), False, False),
+        (b"x" * (1024 * 1024 + 1), None, True, False),
+    ],
+)
+def test_the_rest_of_a_refused_body_is_read_up_to_a_limit(intake, sent, length, chunked, kept_alive):
+    class Stream(io.BytesIO):
+        failed = False
+
+    ours, theirs = socket.socketpair()
+    environ = {"wsgi.input": Stream(sent), "gunicorn.socket": ours, "wsgi.input_terminated": chunked}
+    if length is not None:
+        environ["CONTENT_LENGTH"] = length
+    with ours, theirs:
+        intake.drain(environ)
+
+    assert environ["wsgi.input"].failed is not kept_alive
+    assert environ["wsgi.input"].tell() == min(len(sent), 1024 * 1024)
+
+
+def test_a_body_that_breaks_while_it_is_drained_closes_the_connection(intake):
+    class Broken:
+        failed = False
+
+        def read(self, size):
+            raise ValueError("a broken chunk")
+
+    ours, theirs = socket.socketpair()
+    environ = {"wsgi.input": Broken(), "gunicorn.socket": ours}
+
+    with ours, theirs:
+        intake.drain(environ)
+
+    assert environ["wsgi.input"].failed
+
+
+def test_without_a_socket_to_watch_nothing_is_drained(intake):
+    class Unread:
+        def read(self, size):
+            raise AssertionError("it was read")
+
+    intake.drain({"wsgi.input": Unread()})
