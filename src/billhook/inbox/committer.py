@@ -25,9 +25,8 @@ logger = logging.getLogger("billhook.inbox")
 
 BATCH_LIMIT = 256
 """Rows in one transaction at most: some milliseconds of work."""
-GATHER_SECONDS = 0.001
-GATHER_LOOKS = 3
-"""Under load, how often and how long a batch looks for as many rows as the last one had."""
+GATHER_SECONDS = 0.002
+"""Under load, how long a batch waits to become as large as the one before it."""
 LOAD_ROWS = 4
 """A batch of so many is load: below it nobody ever waits for company."""
 LOOK_SECONDS = 0.05
@@ -75,6 +74,7 @@ class Committer:
         self._commit = commit
         self._tidy = tidy
         self._deadline_seconds = deadline_seconds
+        self._baton = threading.local()
         self._start_over()
 
     def _start_over(self) -> None:
@@ -99,6 +99,7 @@ class Committer:
         if self._failing and busy_since is not None:
             # Somebody is finding out whether storage is back; the others need not wait for the same answer.
             raise InboxUnavailable("the inbox is failing")
+        self.answered()  # a caller that puts again is done with its last
         entry = _Entry(incoming)
         self._queue.put(entry)
         try:
@@ -106,12 +107,21 @@ class Committer:
                 entry.abandoned = True
                 raise DeadlinePassed(f"no commit within {timeout_seconds:.1f} s")
         finally:
-            # Waking one another, one by one, keeps a batch of threads from fighting for the interpreter.
-            if entry.next is not None:
-                entry.next.done.release()
+            self._baton.entry = entry.next
         if entry.receipt is None:
             raise entry.error or InboxUnavailable("the commit gave no receipt")
         return entry.receipt
+
+    def answered(self) -> None:
+        """This thread is done with its last `put`: wake the next of the batch.
+
+        One by one, each when the one before has sent its answer, they do not fight for the interpreter.
+        Who forgets to call this delays the next by LOOK_SECONDS at most.
+        """
+        following: _Entry | None = getattr(self._baton, "entry", None)
+        if following is not None:
+            self._baton.entry = None
+            following.done.release()
 
     def close(self, timeout_seconds: float = 2.0) -> None:
         """Take nothing more, commit what waits, and stop."""
@@ -156,7 +166,8 @@ class Committer:
             receipts = self._commit(take)
             self._failing = False
         except InboxUnavailable as failure:
-            error = failure
+            error = failure.with_traceback(None)  # it holds frames, and they the connections that failed
+            error.__context__ = None
             self._failing = not isinstance(failure, BacklogFull)
         except Exception:
             # A defect must not end the only thread that commits; every waiter is told to try again.
@@ -174,9 +185,7 @@ class Committer:
 
     def _gather(self) -> None:
         """Under load, let those come back who were answered last: a commit costs much, a row little."""
-        for _ in range(GATHER_LOOKS if self._last_size >= LOAD_ROWS else 0):
-            if self._queue.qsize() + 1 >= self._last_size:
-                return
+        if self._last_size >= LOAD_ROWS and self._queue.qsize() + 1 < self._last_size:
             time.sleep(GATHER_SECONDS)
 
     def _waiting(self, limit: int) -> Iterator[_Entry]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import partial
@@ -22,7 +21,7 @@ from billhook.errors import InboxUnavailable
 from billhook.inbox.bell import Bell
 from billhook.inbox.forking import SETTING_UP
 from billhook.inbox.records import Incoming
-from billhook.inbox.sqlite_driver import begin, connect, execute_unless_busy, insertion
+from billhook.inbox.sqlite_driver import begin, connect, execute_unless_busy, insertion, patiently_execute
 from billhook.inbox.sqlite_file import SqliteFile
 from billhook.inbox.writelock import WriteLock
 
@@ -70,7 +69,7 @@ class SqliteDatabase:
         Raises InboxUnavailable when the storage fails, and has then rolled back.
         """
         self._own()
-        with self._mutex, self._lock.held(announce=True), self._storage_errors():
+        with self._mutex, self._lock.held(), self._storage_errors():
             self._same_file()
             if self._writer is None:
                 self._writer = self._open().connect()
@@ -99,20 +98,14 @@ class SqliteDatabase:
         return range(last - count + 1, last + 1)
 
     def _insert(self, connection: sqlite3.Connection, statement: str, values: list[object]) -> sqlite3.Cursor:
-        if not self._lock.announced and (cursor := execute_unless_busy(connection, statement, values)):
+        if cursor := execute_unless_busy(connection, statement, values):
             return cursor
-        end = time.monotonic() + self._busy_seconds
-        with self._lock.held(announce=False):
-            # Only short inserts of others can be in the way now; SQLite itself would sleep ever longer.
-            while not (cursor := execute_unless_busy(connection, statement, values)):
-                if time.monotonic() > end:
-                    raise sqlite3.OperationalError("database is locked")
-                time.sleep(0.0005)
-            return cursor
+        with self._lock.held():  # only short inserts of others can be in the way then
+            return patiently_execute(connection, statement, values, self._busy_seconds)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
-        """A consistent snapshot; takes no lock, and writes in it fail."""
+        """A consistent snapshot, for reading only; takes no lock."""
         self._own()
         with self._storage_errors():
             self._same_file()
@@ -126,7 +119,7 @@ class SqliteDatabase:
     def write_unverified(self) -> Iterator[Connection]:
         """A write transaction on a schema of any age, for the migrations."""
         self._own()
-        with self._mutex, self._lock.held(announce=True), self._storage_errors():
+        with self._mutex, self._lock.held(), self._storage_errors():
             engine = self._new_engine()
             try:
                 with engine.begin() as connection:
@@ -196,5 +189,5 @@ class SqliteDatabase:
         engine = create_engine(
             "sqlite+pysqlite://", creator=partial(connect, self.path, self._busy_seconds), poolclass=QueuePool
         )
-        event.listen(engine, "begin", begin)
+        event.listen(engine, "begin", partial(begin, self._busy_seconds))
         return engine

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sqlite3
+import time
 import urllib.parse
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import Connection
 
 from billhook.inbox.records import Incoming
 
-__all__ = ["begin", "connect", "execute_unless_busy", "insertion"]
+__all__ = ["begin", "connect", "execute_unless_busy", "insertion", "patiently_execute"]
 
 
 def connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
@@ -27,16 +29,19 @@ def connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
         isolation_level=None,
         check_same_thread=False,
     )
-    connection.execute("PRAGMA journal_mode=WAL")
-    connection.execute("PRAGMA synchronous=FULL")
-    connection.execute("PRAGMA foreign_keys=ON")
-    connection.execute("PRAGMA wal_autocheckpoint=0")
-    facts = tuple(
-        connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
-    )
-    if facts != ("wal", 2):
+    try:
+        for setting in ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "wal_autocheckpoint=0"):
+            connection.execute(f"PRAGMA {setting}")
+        facts = tuple(
+            connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
+        )
+        if facts != ("wal", 2):
+            raise sqlite3.OperationalError(f"journal_mode, synchronous are {facts}, need ('wal', 2)")
+    except BaseException:
+        # Closed now, not when it is collected: while one connection is open, SQLite keeps the file's
+        # descriptors of all that were closed before.
         connection.close()
-        raise sqlite3.OperationalError(f"journal_mode, synchronous are {facts}, need ('wal', 2)")
+        raise
     return connection
 
 
@@ -75,10 +80,26 @@ def _moment(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
-def begin(connection: Connection) -> None:
-    """Begin a transaction; one that may write takes the lock now.
+def begin(busy_seconds: float, connection: Connection) -> None:
+    """Begin a transaction; one that may write takes the lock now, and waits for it if it must.
 
     A deferred one that reads and then writes fails at once, whatever the busy timeout.
     """
-    reading = connection.get_execution_options().get("billhook_read")
-    connection.exec_driver_sql("BEGIN" if reading else "BEGIN IMMEDIATE")
+    if connection.get_execution_options().get("billhook_read"):
+        connection.exec_driver_sql("BEGIN")
+    else:
+        driver: Any = connection.connection.driver_connection
+        patiently_execute(driver, "BEGIN IMMEDIATE", [], busy_seconds)
+
+
+def patiently_execute(
+    connection: sqlite3.Connection, statement: str, values: list[object], busy_seconds: float
+) -> sqlite3.Cursor:
+    """Execute, waiting for a lock in short steps: those of SQLite's own handler grow to 0.1 s."""
+    end = time.monotonic() + busy_seconds
+    connection.execute("PRAGMA busy_timeout=0")
+    while not (cursor := execute_unless_busy(connection, statement, values)):
+        if time.monotonic() > end:
+            raise sqlite3.OperationalError("database is locked")
+        time.sleep(0.0005)
+    return cursor

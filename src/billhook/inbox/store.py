@@ -119,6 +119,10 @@ class Inbox:
             incoming, self._deadline_seconds if timeout_seconds is None else timeout_seconds
         )
 
+    def answered(self) -> None:
+        """Call when the answer to the last `put` is sent: the others of its batch are woken one by one."""
+        self._committer.answered()
+
     def _commit(self, take: Callable[[], Sequence[Incoming]]) -> list[Receipt]:
         limit = self._backlog_limit
         if limit is not None:

@@ -47,6 +47,7 @@ def _view(intake: Intake, source: Source) -> RouteCallable:
         else:
             headers = cast("Mapping[str, str]", request.headers)  # all of it that is read is get()
             response = _response(intake.accept(request.environ, headers, source, _read_before))
+            response.call_on_close(intake.answered)
         if response.status_code in (405, 413):  # refused before the body was read
             response.call_on_close(partial(intake.drain, request.environ))
         return response

@@ -113,6 +113,10 @@ class Intake:
             raise BodyTooLarge
         return body
 
+    def answered(self) -> None:
+        """The answer to what this thread accepted is sent."""
+        self._inbox.answered()
+
     def drain(self, environ: Mapping[str, Any]) -> None:
         """Read the rest of a body that was refused unread; to be called when the answer is sent."""
         connection = environ.get("gunicorn.socket")

@@ -36,6 +36,7 @@ def test_while_storage_fails_only_one_finds_out_whether_it_is_back(path):
     with Foreigner(path):
         with pytest.raises(InboxUnavailable, match="locked"):
             inbox.put(incoming("k1"))
+        time.sleep(0.05)  # the committer is idle again
         asking = put_in_thread(inbox, "k2")
         time.sleep(0.1)
         started = time.monotonic()
