@@ -7,18 +7,19 @@ from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import Connection, func, select, update
+from sqlalchemy import Connection, update
 from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError
 
 from billhook.errors import BacklogFull, ConfigError
 from billhook.inbox import migrate, retention, runs
 from billhook.inbox.accept import accept
+from billhook.inbox.backlog import waiting
 from billhook.inbox.bell import Bell
 from billhook.inbox.committer import Committer
 from billhook.inbox.probe import Probe
 from billhook.inbox.records import Claim, Incoming, Outcome, Plan, Receipt, Stored
-from billhook.inbox.schema import delivery, run, version
+from billhook.inbox.schema import version
 from billhook.inbox.settling import settle
 from billhook.inbox.sqlite import SqliteDatabase
 
@@ -127,7 +128,7 @@ class Inbox:
         limit = self._backlog_limit
         if limit is not None:
             with self.database.read() as connection:
-                if _waiting(connection, limit) >= limit:
+                if waiting(connection, limit) >= limit:
                     raise BacklogFull(f"{limit} deliveries wait already")
         return accept(self.database, take())
 
@@ -174,18 +175,6 @@ class Inbox:
         """Commit what waits, take nothing more, and close this process's connections."""
         self._committer.close()
         self.database.close()
-
-
-def _waiting(connection: Connection, limit: int) -> int:
-    """Deliveries not finished, counted up to `limit` on the partial indexes, never on the whole table."""
-    unread = select(delivery.c.id).where(delivery.c.state == "received").limit(limit).subquery()
-    running = select(run.c.delivery_id).where(run.c.state.in_(("due", "running"))).limit(limit).subquery()
-    counts = (
-        select(func.count()).select_from(unread).scalar_subquery()
-        + select(func.count(running.c.delivery_id.distinct())).scalar_subquery()
-    )
-    waiting: int = connection.execute(select(counts)).scalar_one()
-    return waiting
 
 
 def _sqlite_path(url: str) -> str:
