@@ -3,7 +3,7 @@
     python tests/bench/receiver.py [--rounds 5] [--seconds 6]
 
 Each round measures every receiver once, in turn: gunicorn gthread, 2 processes of 16 threads, and `wrk`
-(32 connections) sending deliveries that are each signed and each new. Printed are medians with their
+(32 connections, at most 20 of them to one process) sending deliveries that are each signed and each new. Printed are medians with their
 spread, and ratios taken within a round, so that a noisy machine spoils little.
 """
 
@@ -37,6 +37,8 @@ from apps import SECRET  # noqa: E402
 RECEIVERS = {"bare view": "bare", "billhook": "durable", "by hand": "by_hand"}
 CONNECTIONS = 32
 WRK_THREADS = 1
+# Both processes get connections: else the one whose threads wait most, and so accepts fastest, gets them all.
+BALANCED = ["--worker-connections", "20"]
 
 WRK_SCRIPT = """
 local file = io.open(os.getenv("BENCH_REQUESTS"), "r")
@@ -136,7 +138,15 @@ def _gunicorn(factory: str, folder: Path) -> Iterator[tuple[str, int]]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     command = [sys.executable, "-m", "gunicorn", "-k", "gthread", "-w", "2", "--threads", "16"]
-    command += ["-b", f"127.0.0.1:{port}", "--no-control-socket", "--chdir", str(HERE), f"apps:{factory}()"]
+    command += [
+        "-b",
+        f"127.0.0.1:{port}",
+        "--no-control-socket",
+        *BALANCED,
+        "--chdir",
+        str(HERE),
+        f"apps:{factory}()",
+    ]
     environ = {**os.environ, "BENCH_FOLDER": str(folder)}
     server = subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL)
     try:

@@ -36,7 +36,8 @@ def connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
             connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
         )
         if facts != ("wal", 2):
-            raise sqlite3.OperationalError(f"journal_mode, synchronous are {facts}, need ('wal', 2)")
+            need = f"journal_mode, synchronous are {facts}, need ('wal', 2)"
+            raise sqlite3.OperationalError(need)  # noqa: TRY301 - closed below like any other failure
     except BaseException:
         # Closed now, not when it is collected: while one connection is open, SQLite keeps the file's
         # descriptors of all that were closed before.
