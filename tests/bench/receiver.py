@@ -3,8 +3,8 @@
     python tests/bench/receiver.py [--rounds 5] [--seconds 6]
 
 Each round measures every receiver once, in turn: gunicorn gthread, 2 processes of 16 threads, and `wrk`
-(32 connections, at most 20 of them to one process) sending deliveries that are each signed and each new. Printed are medians with their
-spread, and ratios taken within a round, so that a noisy machine spoils little.
+(32 connections, at most 20 of them to one process) sending deliveries that are each signed and each new.
+Printed are medians with their spread, and ratios taken within a round, so that a noisy machine spoils little.
 """
 
 from __future__ import annotations

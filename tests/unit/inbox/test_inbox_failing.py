@@ -110,3 +110,45 @@ def test_readiness_has_a_deadline_even_while_another_process_stands_in_the_turn(
     assert seconds < 1.0
     inbox.check_writable()
     inbox.close()
+
+
+# --- one by one -----------------------------------------------------------------------------------
+
+
+def put_together(inbox, path, count, *, answer):
+    """Puts that wait for one commit; how long after the first each came back, in seconds."""
+    returned = []
+
+    def put(number):
+        inbox.put(incoming(f"k{number}"))
+        returned.append(time.monotonic())
+        if answer:
+            inbox.answered()
+
+    with Foreigner(path):
+        threads = [threading.Thread(target=put, args=(number,)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+    for thread in threads:
+        thread.join()
+    return [moment - returned[0] for moment in returned]
+
+
+def test_the_next_of_a_batch_is_woken_when_the_one_before_has_answered(path):
+    inbox = open_inbox(path, deadline_seconds=5)
+
+    waits = put_together(inbox, path, 10, answer=True)
+
+    assert len(waits) == 10
+    inbox.close()
+
+
+def test_one_that_never_says_it_answered_holds_the_others_up_for_a_moment_only(path):
+    inbox = open_inbox(path, deadline_seconds=5)
+
+    waits = put_together(inbox, path, 10, answer=False)
+
+    assert len(waits) == 10
+    assert max(waits) < 1
+    inbox.close()

@@ -260,3 +260,14 @@ def test_without_a_socket_to_watch_nothing_is_drained(intake):
             raise AssertionError("it was read")
 
     intake.drain({"wsgi.input": Unread()})
+
+
+def test_an_answer_that_is_sent_lets_the_next_of_its_batch_be_woken(app_with):
+    app = app_with()
+    headers = signed(message_id="answered")
+
+    with app.test_client() as client, client.post("/webhooks/billing", data=b"{}", headers=headers) as answer:
+        status = answer.status_code
+    again = app.test_client().post("/webhooks/billing", data=b"{}", headers=headers, buffered=True)
+
+    assert (status, again.json) == (200, {"status": "duplicate"})
