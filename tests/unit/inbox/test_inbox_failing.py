@@ -9,61 +9,12 @@ import pytest
 from kit import Foreigner, incoming, open_inbox
 
 from billhook.errors import DeadlinePassed, InboxUnavailable
-from billhook.inbox import Receipt, Verdict
-from billhook.inbox.committer import Committer
 from billhook.inbox.probe import Probe
 
 
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "billhook.db"
-
-
-def put_in_thread(inbox, key):
-    def put():
-        with pytest.raises(InboxUnavailable):
-            inbox.put(incoming(key))
-
-    thread = threading.Thread(target=put)
-    thread.start()
-    return thread
-
-
-def test_while_storage_fails_only_one_finds_out_whether_it_is_back(path):
-    inbox = open_inbox(path, deadline_seconds=1)
-    inbox.put(incoming("before"))
-
-    with Foreigner(path):
-        with pytest.raises(InboxUnavailable, match="locked"):
-            inbox.put(incoming("k1"))
-        time.sleep(0.05)  # the committer is idle again
-        asking = put_in_thread(inbox, "k2")
-        time.sleep(0.1)
-        started = time.monotonic()
-        with pytest.raises(InboxUnavailable, match="the inbox is failing"):
-            inbox.put(incoming("k3"))
-        seconds = time.monotonic() - started
-        asking.join()
-
-    assert seconds < 0.1
-    assert inbox.put(incoming("k4")).verdict is Verdict.ACCEPTED
-    inbox.close()
-
-
-def test_tidying_up_that_fails_ends_neither_the_commit_nor_the_committer(caplog):
-    def untidy():
-        raise ValueError("not today")
-
-    committer = Committer(
-        lambda take: [Receipt(Verdict.ACCEPTED, 1, one.event_type) for one in take()], untidy, 1.0
-    )
-
-    first = committer.put(incoming("k1"), 1.0)
-    second = committer.put(incoming("k2"), 1.0)
-    committer.close()
-
-    assert (first.verdict, second.verdict) == (Verdict.ACCEPTED, Verdict.ACCEPTED)
-    assert "the commit stands" in caplog.text
 
 
 def test_a_probe_that_hangs_keeps_one_thread_however_many_ask():
