@@ -29,8 +29,7 @@ BillhookError
 │   │   ├── DeadlinePassed
 │   │   ├── BacklogFull
 │   │   └── Draining
-│   ├── IllegalTransition
-│   └── LeaseLost
+│   └── IllegalTransition
 └── HandlerSignal                raised by a handler, to say how its run ended
     ├── Retry
     └── Discard
@@ -62,7 +61,6 @@ __all__ = [
     "InvalidJSON",
     "InvalidPayload",
     "LateRegistration",
-    "LeaseLost",
     "MissingExtra",
     "MissingSecret",
     "PayloadError",
@@ -299,10 +297,6 @@ class IllegalTransition(InboxError):
         self.before = before
         self.after = after
         super().__init__(f"a {kind} in state {before!r} cannot become {after!r}")
-
-
-class LeaseLost(InboxError):
-    """A run was settled by someone who no longer holds its lease; nothing was changed."""
 
 
 # --- raised by handlers ---------------------------------------------------------------------------

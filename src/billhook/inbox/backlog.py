@@ -6,10 +6,10 @@ from sqlalchemy import Connection, func, select
 
 from billhook.inbox.schema import delivery, run
 
-__all__ = ["waiting"]
+__all__ = ["depth"]
 
 
-def waiting(connection: Connection, limit: int) -> int:
+def depth(connection: Connection, limit: int) -> int:
     """Deliveries not finished, counted up to `limit` on the partial indexes, never on the whole table."""
     unread = select(delivery.c.id).where(delivery.c.state == "received").limit(limit).subquery()
     running = select(run.c.delivery_id).where(run.c.state.in_(("due", "running"))).limit(limit).subquery()
@@ -17,5 +17,5 @@ def waiting(connection: Connection, limit: int) -> int:
         select(func.count()).select_from(unread).scalar_subquery()
         + select(func.count(running.c.delivery_id.distinct())).scalar_subquery()
     )
-    waiting: int = connection.execute(select(counts)).scalar_one()
-    return waiting
+    counted: int = connection.execute(select(counts)).scalar_one()
+    return counted

@@ -14,7 +14,7 @@ from sqlalchemy.exc import ArgumentError
 from billhook.errors import BacklogFull, ConfigError
 from billhook.inbox import migrate, retention, runs
 from billhook.inbox.accept import accept
-from billhook.inbox.backlog import waiting
+from billhook.inbox.backlog import depth
 from billhook.inbox.bell import Bell
 from billhook.inbox.committer import Committer
 from billhook.inbox.probe import Probe
@@ -128,7 +128,7 @@ class Inbox:
         limit = self._backlog_limit
         if limit is not None:
             with self.database.read() as connection:
-                if waiting(connection, limit) >= limit:
+                if depth(connection, limit) >= limit:
                     raise BacklogFull(f"{limit} deliveries wait already")
         return accept(self.database, take())
 
