@@ -6,9 +6,10 @@ import threading
 import time
 
 import pytest
-from kit import Foreigner, incoming, open_inbox
+from kit import NOON, Foreigner, incoming, open_inbox
 
-from billhook.errors import DeadlinePassed, InboxUnavailable
+from billhook.errors import BacklogFull, DeadlinePassed, InboxUnavailable
+from billhook.inbox import Plan
 from billhook.inbox.probe import Probe
 
 
@@ -102,4 +103,19 @@ def test_one_that_never_says_it_answered_holds_the_others_up_for_a_moment_only(p
 
     assert len(waits) == 10
     assert max(waits) < 1
+    inbox.close()
+
+
+# --- the backlog ----------------------------------------------------------------------------------
+
+
+def test_the_backlog_counts_deliveries_however_many_handlers_each_has(path):
+    inbox = open_inbox(path, backlog_limit=4)
+    ids = [inbox.put(incoming(f"k{number}")).delivery_id for number in range(4)]
+    with inbox.turn("planner") as turn:
+        turn.plan([Plan(delivery_id, ("a", "b", "c")) for delivery_id in ids], NOON)
+
+    with pytest.raises(BacklogFull, match="4 deliveries wait already"):
+        inbox.put(incoming("one more"))
+
     inbox.close()
