@@ -18,7 +18,7 @@ __all__ = ["OPTIONS", "Option", "Settings", "from_environ", "read_secrets_file"]
 
 PREFIX = "BILLHOOK_"
 # Set around billhook by its own tests, never read as options.
-NOT_OPTIONS = ("BILLHOOK_SPEC", "BILLHOOK_TEST_")
+NOT_OPTIONS = ("BILLHOOK_SPEC", "BILLHOOK_TEST_", "BILLHOOK_FAILPOINT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +172,8 @@ OPTIONS: tuple[Option, ...] = (
         "BILLHOOK_INBOX_URL",
         None,
         "URL",
-        "Where deliveries are stored: sqlite:///PATH (default: billhook.db in the instance folder; "
-        "standalone, in the current one).",
+        "Where deliveries are stored: sqlite:///PATH (default: billhook.db in the instance folder; standalone, "
+        "in the current one), or postgresql+psycopg://USER:PASSWORD@HOST/NAME.",
         _text,
         secret=True,
     ),

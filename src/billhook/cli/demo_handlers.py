@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import os
+from pathlib import Path
 
 from flask import current_app
 
@@ -29,7 +30,7 @@ def note(event: Event | UnknownEvent, delivery: Delivery) -> None:
         "attempt": delivery.attempt,
         "event": base64.b64encode(event.to_json()).decode("ascii"),
     }
-    path = assembly_of(current_app).inbox.database.path.with_name(NOTES)
+    path = Path(assembly_of(current_app).inbox.database.place).with_name(NOTES)
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         os.write(descriptor, (json.dumps(line) + "\n").encode())

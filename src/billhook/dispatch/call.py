@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from billhook.dispatch.delivery import Delivery
 from billhook.dispatch.subscribers import Subscriber
 from billhook.events import Event, UnknownEvent
+from billhook.failpoints import reach
 
 __all__ = ["Failed", "call"]
 
@@ -47,6 +48,7 @@ def call(
     delivery: Delivery,
 ) -> Failed | None:
     """Call inside the app's context. None is success; SystemExit and its kin are failures like any other."""
+    reach("before_call")
     try:
         with context():
             result = subscriber.receiver(sender, event=event, delivery=delivery)
@@ -54,6 +56,7 @@ def call(
                 asyncio.run(result)
     except BaseException as exception:  # noqa: BLE001 - SystemExit would end the worker, and gunicorn's master
         return Failed.by(exception)
+    reach("after_call")
     return None
 
 

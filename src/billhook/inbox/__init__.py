@@ -2,7 +2,8 @@
 
 from billhook.inbox.records import Claim, Incoming, Outcome, Plan, Receipt, Stored, Verdict
 from billhook.inbox.states import DeliveryState, RunState
-from billhook.inbox.store import Inbox, Turn
+from billhook.inbox.store import Inbox
+from billhook.inbox.turn import Turn
 
 __all__ = [
     "Claim",

@@ -3,32 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
-from typing import Protocol
 
 from sqlalchemy import Connection, select, tuple_
 
+from billhook.inbox.database import Database
 from billhook.inbox.records import Incoming, Receipt, Verdict
 from billhook.inbox.schema import delivery
 
-__all__ = ["Database", "accept"]
+__all__ = ["accept"]
 
 Identity = tuple[str, str]
-
-
-class Database(Protocol):
-    """What is asked of a database here."""
-
-    def insert_new(self, rows: Sequence[Incoming]) -> Sequence[int]:
-        """Commit rows, passing over those whose (source, key) is stored, whoever stored it.
-
-        Returns the ids of the rows that are new, ascending, which is the order in which they were given.
-        """
-        ...
-
-    def read(self) -> AbstractContextManager[Connection]:
-        """A snapshot of what is committed."""
-        ...
 
 
 def accept(database: Database, batch: Sequence[Incoming]) -> list[Receipt]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from pathlib import Path
 
 from sqlalchemy import Connection, inspect, select
@@ -9,7 +10,10 @@ from sqlalchemy import Connection, inspect, select
 from billhook.errors import SchemaMismatch
 from billhook.inbox.schema import REVISION, version
 
-__all__ = ["found_revision", "upgrade", "verify"]
+__all__ = ["any_schema", "found_revision", "upgrade", "verify"]
+
+any_schema: ContextVar[bool] = ContextVar("any_schema", default=False)
+"""True while an app is built only to have its inbox upgraded: it must not refuse it for its age."""
 
 
 def found_revision(connection: Connection) -> str | None:

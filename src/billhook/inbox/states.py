@@ -1,11 +1,11 @@
 """What may follow what. Every UPDATE of a state goes through `check`, so an illegal step raises.
 
-delivery   received ──► planned ──► done            run   due ◄──► running ──► succeeded
-              │  ▲        ▲ │                               ▲         ├──────► discarded
-              │  │        │ └─────► dead                    │         └──────► dead
-              │  └ replay └ replay ─┘                       └ replay (from any finished state)
+delivery   received ──► planned ──► done            run   waiting ──► due ◄──► running ──► succeeded
+              │  ▲        ▲ │                                 ▲        ▲          ├──────► discarded
+              │  │        │ └─────► dead                      │        │          └──────► dead
+              │  └ replay └ replay ─┘                         └ replay ┴ replay (from any finished state)
               ├──► quarantined
-              └──► done (nobody listens)
+              └──► done (nobody listens)       done, dead, quarantined ──► pruned
 """
 
 from __future__ import annotations
@@ -25,11 +25,13 @@ class DeliveryState(StrEnum):
     DONE = "done"  # every handler succeeded, discarded, or none listens
     DEAD = "dead"  # every handler finished, at least one of them dead
     QUARANTINED = "quarantined"  # authentic, but not readable as its type
+    PRUNED = "pruned"  # body and runs are gone; the key still tells a duplicate
 
 
 class RunState(StrEnum):
     """Where one handler's duty to one delivery stands."""
 
+    WAITING = "waiting"  # ordered: its turn comes when the one before it is finished
     DUE = "due"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -40,18 +42,20 @@ class RunState(StrEnum):
 DELIVERY_STEPS: dict[DeliveryState, frozenset[DeliveryState]] = {
     DeliveryState.RECEIVED: frozenset({DeliveryState.PLANNED, DeliveryState.DONE, DeliveryState.QUARANTINED}),
     DeliveryState.PLANNED: frozenset({DeliveryState.DONE, DeliveryState.DEAD}),
-    DeliveryState.DONE: frozenset({DeliveryState.RECEIVED, DeliveryState.PLANNED}),
-    DeliveryState.DEAD: frozenset({DeliveryState.RECEIVED, DeliveryState.PLANNED}),
-    DeliveryState.QUARANTINED: frozenset({DeliveryState.RECEIVED}),
+    DeliveryState.DONE: frozenset({DeliveryState.RECEIVED, DeliveryState.PLANNED, DeliveryState.PRUNED}),
+    DeliveryState.DEAD: frozenset({DeliveryState.RECEIVED, DeliveryState.PLANNED, DeliveryState.PRUNED}),
+    DeliveryState.QUARANTINED: frozenset({DeliveryState.RECEIVED, DeliveryState.PRUNED}),
+    DeliveryState.PRUNED: frozenset(),
 }
 
 RUN_STEPS: dict[RunState, frozenset[RunState]] = {
+    RunState.WAITING: frozenset({RunState.DUE}),
     RunState.DUE: frozenset({RunState.RUNNING}),
     # RUNNING again: the lease ran out and another worker took over.
-    RunState.RUNNING: frozenset(RunState),
-    RunState.SUCCEEDED: frozenset({RunState.DUE}),
-    RunState.DISCARDED: frozenset({RunState.DUE}),
-    RunState.DEAD: frozenset({RunState.DUE}),
+    RunState.RUNNING: frozenset(set(RunState) - {RunState.WAITING}),
+    RunState.SUCCEEDED: frozenset({RunState.WAITING, RunState.DUE}),
+    RunState.DISCARDED: frozenset({RunState.WAITING, RunState.DUE}),
+    RunState.DEAD: frozenset({RunState.WAITING, RunState.DUE}),
 }
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from kit import in_children
 
-from billhook.inbox.bell import DEAF_SECONDS, Bell
+from billhook.inbox.sqlite.bell import DEAF_SECONDS, Bell
 
 
 @pytest.fixture

@@ -522,10 +522,7 @@ def test_a_full_backlog_takes_nothing_until_it_shrinks(path):
     [
         ("sqlite://", "must name a file: an inbox in memory would lose deliveries"),
         ("sqlite:///:memory:", "must name a file"),
-        (
-            "postgresql+psycopg://u:hunter2hunter2@h/d",
-            "names 'postgresql': this version stores in sqlite:///PATH",
-        ),
+        ("postgresql+psycopg2://u:hunter2hunter2@h/d", r"names 'postgresql\+psycopg2': an inbox is"),
         ("mysql://u:hunter2hunter2@h/d", "names 'mysql'"),
         ("u:hunter2hunter2@nonsense", "is no database URL: write sqlite:///PATH"),
         ("postgresql://u:hunter2hunter2@h:port/d", "is no database URL"),

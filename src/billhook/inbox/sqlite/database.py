@@ -18,12 +18,12 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
 from billhook.errors import InboxUnavailable
-from billhook.inbox.bell import Bell
 from billhook.inbox.forking import SETTING_UP
 from billhook.inbox.records import Incoming
-from billhook.inbox.sqlite_driver import begin, connect, execute_unless_busy, insertion, patiently_execute
-from billhook.inbox.sqlite_file import SqliteFile
-from billhook.inbox.writelock import WriteLock
+from billhook.inbox.sqlite.bell import Bell
+from billhook.inbox.sqlite.driver import begin, connect, execute_unless_busy, insertion, patiently_execute
+from billhook.inbox.sqlite.file import SqliteFile
+from billhook.inbox.sqlite.writelock import WriteLock
 
 __all__ = ["SqliteDatabase"]
 
@@ -34,12 +34,19 @@ CHECKPOINT_COMMITS = 256
 class SqliteDatabase:
     """Connections to one SQLite file, built anew in every process."""
 
-    def __init__(self, path: str, busy_seconds: float, verify: Callable[[Connection], None]) -> None:
-        """`verify` is called with every new connection's first transaction and raises to refuse it."""
+    def __init__(
+        self,
+        path: str,
+        busy_seconds: float,
+        verify: Callable[[Connection], None],
+        upgrade: Callable[[Connection], None],
+    ) -> None:
+        """`verify` is called in the first transaction of each opening and raises to refuse the file."""
         self.file = SqliteFile(Path(path).absolute())
         self.path = self.file.path
         self._busy_seconds = busy_seconds
         self._verify = verify
+        self._upgrade = upgrade
         self._forked: list[object] = []
         self._start_over()
 
@@ -62,6 +69,18 @@ class SqliteDatabase:
                     self._lock.close()
                     self._start_over()
 
+    @property
+    def place(self) -> str:
+        """The file's path."""
+        return str(self.path)
+
+    def prepare(self) -> None:
+        """Make the file where it is missing, and bring its schema up to date."""
+        self.file.create()
+        with self.write_unverified() as connection:
+            self._upgrade(connection)
+        self.close()
+
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """A transaction that holds the write lock from its start; committed when the block ends.
@@ -78,7 +97,7 @@ class SqliteDatabase:
             self._commits += 1
 
     def insert_new(self, rows: Sequence[Incoming]) -> Sequence[int]:
-        """Commit the deliveries that are new; see billhook.inbox.accept.Database.
+        """Commit the deliveries that are new; see billhook.inbox.database.Database.
 
         One statement, one step: between those of a longer transaction the interpreter's lock would have
         to be won from the request threads, with the file locked all the while. Tried first without
@@ -127,7 +146,7 @@ class SqliteDatabase:
             finally:
                 engine.dispose()
 
-    def checkpoint_if_due(self) -> None:
+    def tidy(self) -> None:
         """Move the log into the file now and then, while nobody can write.
 
         SQLite before 3.51.3 may corrupt the file when a checkpoint meets another's commit (its WAL-reset

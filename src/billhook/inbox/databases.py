@@ -1,0 +1,49 @@
+"""Which database a URL means."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sqlalchemy import URL
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
+
+from billhook.errors import ConfigError, MissingExtra
+from billhook.inbox import migrate
+from billhook.inbox.database import Database
+from billhook.inbox.sqlite import SqliteDatabase
+
+__all__ = ["database_at"]
+
+
+def database_at(url: str, *, busy_seconds: float) -> Database:
+    """sqlite:///PATH, or postgresql+psycopg://USER@HOST/NAME with the extra billhook[postgres].
+
+    `busy_seconds`: how long a SQLite file that somebody else has locked is waited for.
+    Raises ConfigError for any other URL, without repeating its password; MissingExtra.
+    """
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):  # the latter for a port that is no number
+        raise ConfigError(
+            "BILLHOOK_INBOX_URL is no database URL: write sqlite:///PATH or "
+            "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+        ) from None
+    if parsed.get_backend_name() == "sqlite":
+        return SqliteDatabase(_path(parsed), busy_seconds, migrate.verify, migrate.upgrade)
+    if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
+        raise ConfigError(
+            f"BILLHOOK_INBOX_URL names {parsed.drivername!r}: an inbox is sqlite:///PATH or "
+            "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+        )
+    try:
+        from billhook.inbox.postgres import PostgresDatabase
+    except ImportError:
+        raise MissingExtra("an inbox in PostgreSQL", "postgres") from None
+    return PostgresDatabase(parsed.set(drivername="postgresql+psycopg"), migrate.verify)
+
+
+def _path(url: URL) -> str:
+    if url.database in (None, "", ":memory:"):
+        raise ConfigError("BILLHOOK_INBOX_URL must name a file: an inbox in memory would lose deliveries")
+    return str(Path(str(url.database)))
