@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlalchemy import Connection, select, tuple_
+from sqlalchemy import Connection, select
 
+from billhook.inbox.clauses import among
 from billhook.inbox.database import Database
 from billhook.inbox.records import Incoming, Receipt, Verdict
 from billhook.inbox.schema import delivery
@@ -48,9 +49,12 @@ def accept(database: Database, batch: Sequence[Incoming]) -> list[Receipt]:
 
 def _stored(connection: Connection, identities: list[Identity]) -> dict[Identity, tuple[int, str]]:
     """The id and the event type under which each identity is stored."""
-    rows = connection.execute(
-        select(delivery.c.source, delivery.c.key, delivery.c.id, delivery.c.event_type).where(
-            tuple_(delivery.c.source, delivery.c.key).in_(identities)
+    found: dict[Identity, tuple[int, str]] = {}
+    for source in {source for source, _ in identities}:
+        keys = [key for own, key in identities if own == source]
+        query = select(delivery.c.key, delivery.c.id, delivery.c.event_type).where(
+            delivery.c.source == source, among(delivery.c.key, keys)
         )
-    )
-    return {(source, key): (delivery_id, event_type) for source, key, delivery_id, event_type in rows}
+        for key, delivery_id, event_type in connection.execute(query):
+            found[source, key] = (delivery_id, event_type)
+    return found
