@@ -30,11 +30,28 @@ BillhookError
 │   │   ├── BacklogFull
 │   │   └── Draining
 │   └── IllegalTransition
+├── ResourceError                an object of the billing service's API is not as it must be
+│   ├── InvalidResource          what came cannot be read as its model
+│   └── RuleBroken               what is to be sent breaks a rule of the specification
+│       ├── FieldConflict
+│       ├── FieldMissing
+│       └── LimitBroken
+├── ApiError                     a call of the billing service's API did not do what was asked
+│   ├── ServiceError             the service answered with an error of the specification
+│   │   ├── InvalidRequest
+│   │   │   ├── ResourceNotFound
+│   │   │   └── RequestTooLarge
+│   │   ├── AuthenticationFailed
+│   │   ├── RateLimitExceeded
+│   │   └── InternalError
+│   ├── UnexpectedResponse       something answered, but not as the specification has it
+│   └── ServiceUnavailable       nothing answered
 └── HandlerSignal                raised by a handler, to say how its run ended
     ├── Retry
     └── Discard
 
-No text here ever holds a secret, a header value or a body: what an attacker sent is not repeated.
+No text here ever holds a secret, a header value or a body: what an attacker sent is not repeated. An ApiError
+quotes what the service answered, without tokens and cut short.
 """
 
 from __future__ import annotations
@@ -42,6 +59,8 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 __all__ = [
+    "ApiError",
+    "AuthenticationFailed",
     "BacklogFull",
     "BadTypeHeader",
     "BillhookError",
@@ -53,26 +72,40 @@ __all__ = [
     "Discard",
     "Draining",
     "DuplicateHandlerName",
+    "FieldConflict",
+    "FieldMissing",
     "HandlerSignal",
     "HandlerSignature",
     "IllegalTransition",
     "InboxError",
     "InboxUnavailable",
+    "InternalError",
     "InvalidJSON",
     "InvalidPayload",
+    "InvalidRequest",
+    "InvalidResource",
     "LateRegistration",
+    "LimitBroken",
     "MissingExtra",
     "MissingSecret",
     "PayloadError",
+    "RateLimitExceeded",
     "RequestError",
+    "RequestTooLarge",
+    "ResourceError",
+    "ResourceNotFound",
     "Retry",
+    "RuleBroken",
     "SchemaMismatch",
+    "ServiceError",
+    "ServiceUnavailable",
     "SignatureError",
     "SignatureMalformed",
     "SignatureMismatch",
     "SignatureMissing",
     "TimestampInFuture",
     "TimestampTooOld",
+    "UnexpectedResponse",
     "UnsupportedEncoding",
     "WeakSecret",
 ]
@@ -297,6 +330,147 @@ class IllegalTransition(InboxError):
         self.before = before
         self.after = after
         super().__init__(f"a {kind} in state {before!r} cannot become {after!r}")
+
+
+# --- the objects of the billing service's API -----------------------------------------------------
+
+
+class ResourceError(BillhookError):
+    """An object of the billing service's API is not as it must be."""
+
+
+class InvalidResource(ResourceError):
+    """What came is not strict JSON, or not an object of the model that was asked for.
+
+    `details` is a list of {"loc", "msg", "type"} objects without the input's values.
+    """
+
+    def __init__(self, message: str, details: list[dict[str, Any]] | None = None) -> None:
+        self.details = details or []
+        super().__init__(message)
+
+
+class RuleBroken(ResourceError):
+    """What is to be sent breaks a rule that the specification states, so it cannot be made.
+
+    `params` are the fields that are concerned, in the wire's spelling, such as `creditGrant.name`.
+    """
+
+    def __init__(self, message: str, *params: str) -> None:
+        self.params = params
+        super().__init__(message)
+
+
+class FieldConflict(RuleBroken):
+    """Fields are given that exclude each other, or a field where it does not apply."""
+
+
+class FieldMissing(RuleBroken):
+    """A field is not given that is needed in this request, though not in every one."""
+
+
+class LimitBroken(RuleBroken):
+    """A number or a size is over its limit, or under it."""
+
+
+# --- the billing service's API ----------------------------------------------------------------------
+
+
+class ApiError(BillhookError):
+    """A call of the billing service's API did not do what was asked.
+
+    `operation` is its method and path as the specification has them, such as `GET /invoices/{invoiceId}`.
+    `retry_after_seconds` is how long the service asked to be left alone, if it did.
+    """
+
+    def __init__(self, operation: str, text: str, *, retry_after_seconds: float | None = None) -> None:
+        self.operation = operation
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(f"{operation}: {text}")
+
+
+class ServiceError(ApiError):
+    """The service answered with an error. Source: spec, "Errors", whose fields it has, and the HTTP status.
+
+    `params` is a list of {"param", "message"} objects.
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        *,
+        status: int,
+        type: str,  # noqa: A002 - the specification's name
+        code: str,
+        message: str,
+        param: str | None = None,
+        params: list[dict[str, str]] | None = None,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        self.status = status
+        self.type = type
+        self.code = code
+        self.message = message
+        self.param = param
+        self.params = params or []
+        wrong = "; ".join(f"{each['param']}: {each['message']}" for each in self.params) or param
+        text = f"the service answered {status} {code}: {message}" + (f" ({wrong})" if wrong else "")
+        super().__init__(operation, text, retry_after_seconds=retry_after_seconds)
+
+
+class InvalidRequest(ServiceError):
+    """The request failed validation; `param` or `params` may say where."""
+
+
+class ResourceNotFound(InvalidRequest):
+    """There is no such customer, contract, invoice or whatever else was addressed."""
+
+
+class RequestTooLarge(InvalidRequest):
+    """A batch of events is over the size limit."""
+
+
+class AuthenticationFailed(ServiceError):
+    """The client id, the refresh token or the access token was not accepted."""
+
+
+class RateLimitExceeded(ServiceError):
+    """Too many requests; see `retry_after_seconds`."""
+
+
+class InternalError(ServiceError):
+    """The service failed on its own side."""
+
+
+class UnexpectedResponse(ApiError):
+    """Something answered, but not as the specification has it: a page, half a JSON text, another shape.
+
+    `excerpt` is the beginning of the body, without tokens and control characters.
+    """
+
+    def __init__(
+        self,
+        operation: str,
+        problem: str,
+        *,
+        status: int,
+        excerpt: str,
+        retry_after_seconds: float | None = None,
+    ) -> None:
+        self.status = status
+        self.excerpt = excerpt
+        quoted = f"; it begins with {excerpt!r}" if excerpt else ""
+        text = f"the answer, of status {status}, is not one of the billing service: {problem}{quoted}"
+        super().__init__(operation, text, retry_after_seconds=retry_after_seconds)
+
+
+class ServiceUnavailable(ApiError):
+    """No answer came. `sent` is False if the request surely did not reach the service, so nothing was done."""
+
+    def __init__(self, operation: str, problem: str, *, sent: bool) -> None:
+        self.sent = sent
+        doubt = "it is not known whether it was done" if sent else "nothing was sent"
+        super().__init__(operation, f"no answer from the billing service: {problem}; {doubt}")
 
 
 # --- raised by handlers ---------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""What every event model has in common: the wire's spelling, the open registry, the JSON form."""
+"""What every event model has in common: the open registry, the JSON form."""
 
 from __future__ import annotations
 
@@ -6,29 +6,12 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
-from pydantic.alias_generators import to_camel, to_snake
+from pydantic.alias_generators import to_snake
 
-from billhook.events import strict_json
 from billhook.signals import event_signal
+from billhook.wire import Shape, strict_json
 
 __all__ = ["EVENT_TYPES", "Event", "Shape"]
-
-
-class Shape(BaseModel):
-    """An object as the service writes it, or a part of one.
-
-    Immutable; snake_case here and camelCase on the wire, and either when constructing. Fields that the
-    specification does not list are kept, and readable in `model_extra`.
-    """
-
-    model_config = ConfigDict(
-        frozen=True,
-        extra="allow",
-        alias_generator=to_camel,
-        validate_by_alias=True,
-        validate_by_name=True,
-    )
 
 
 _registered: dict[str, type[Event]] = {}

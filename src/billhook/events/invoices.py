@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from decimal import Decimal
-from enum import StrEnum
 from typing import Annotated
 
 from pydantic import AfterValidator, Field
 
 from billhook.events.base import Event
 from billhook.events.fields import Currency, CustomerId, InvoiceId, Moment, Number, RaisedAt, Text, recognised
+from billhook.wire.statuses import BillingStatus
 
 __all__ = [
     "BillingStatus",
@@ -18,16 +18,6 @@ __all__ = [
     "InvoiceSendFailed",
     "PaymentFailed",
 ]
-
-
-class BillingStatus(StrEnum):
-    """The payment states that are listed. `NONE` is the text "None", which is not null."""
-
-    NONE = "None"
-    PAID = "Paid"
-    REJECTED = "Rejected"
-    PENDING_PAYMENT = "PendingPayment"
-    OVERDUE = "Overdue"
 
 
 class InvoiceApproved(Event):

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict
 
 from billhook.errors import InvalidPayload
-from billhook.events import strict_json
 from billhook.events.base import EVENT_TYPES, Event
 from billhook.signals import event_signal
+from billhook.wire import strict_json
+from billhook.wire.reading import as_object, read
 
 __all__ = ["UnknownEvent", "parse_event"]
 
@@ -41,21 +42,8 @@ def parse_event(type: str, body: bytes) -> Event | UnknownEvent:  # noqa: A002 -
     Raises InvalidJSON, or InvalidPayload for JSON that is not an object or not one of this type. Neither
     repeats anything of the body; InvalidPayload.details has `loc` (in the wire's spelling), `msg`, `type`.
     """
-    data = strict_json.loads(body)
-    if not isinstance(data, dict):
-        raise InvalidPayload("the body is JSON, but not an object")
+    data = as_object(strict_json.loads(body), InvalidPayload)
     model = EVENT_TYPES.get(type)
     if model is None:
         return UnknownEvent(type=type, data=data)
-    try:
-        # The wire has one spelling: a snake_case twin of a field is just another extra field.
-        return model.model_validate(data, by_alias=True, by_name=False)
-    except ValidationError as error:
-        raise _invalid_payload(model, error) from None
-
-
-def _invalid_payload(model: type[Event], error: ValidationError) -> InvalidPayload:
-    found = error.errors(include_input=False, include_url=False, include_context=False)
-    details = [{"loc": each["loc"], "msg": each["msg"], "type": each["type"]} for each in found]
-    wrong = ", ".join(".".join(map(str, each["loc"])) for each in found)
-    return InvalidPayload(f"the body is not a valid {model.type}, because of {wrong}", details)
+    return read(model, data, InvalidPayload)

@@ -7,14 +7,14 @@ from typing import Annotated
 
 from pydantic import Field
 
-from billhook.events.base import Event, Shape
+from billhook.events.base import Event
 from billhook.events.fields import (
     ContractId,
     ContractName,
     Currency,
     CustomerId,
     CustomerName,
-    Flag,
+    ExceededAmount,
     InvoiceId,
     Moment,
     Number,
@@ -25,6 +25,7 @@ from billhook.events.fields import (
     Text,
     Threshold,
 )
+from billhook.wire.consumption import ProductConsumptionSnapshot
 
 __all__ = [
     "CommitmentCrossed",
@@ -87,30 +88,13 @@ class FinalTierExceeded(Event):
     ]
 
 
-class ProductConsumptionSnapshot(Shape):
-    """How much of a product a customer has used, at one moment.
-
-    Source: spec, "Events", CommitmentCrossed; "Resources and their fields", Product consumption.
-    """
-
-    product_id: ProductId
-    product_name: ProductName
-    provisioned_amount: Annotated[Number, Field(description="Units provisioned.", examples=[Decimal(10000)])]
-    consumed_amount: Annotated[Number, Field(description="Units used.", examples=[Decimal(8125)])]
-    usage_percentage: Annotated[
-        Number, Field(description="Units used, in percent.", examples=[Decimal("81.25")])
-    ]
-    has_access: Annotated[Flag, Field(description="May the customer still use the product?", examples=[True])]
-    remaining_amount: Annotated[Number, Field(description="Units left.", examples=[Decimal(1875)])]
-
-
 class CommitmentCrossed(ProductConsumptionSnapshot, Event):
     """A customer's usage passed what it had committed to.
 
     Source: spec, "Events". The body says neither who nor when: two of them may well be equal.
     """
 
-    exceeded_amount: Annotated[Number, Field(description="Units over the commitment.", examples=[Decimal(0)])]
+    exceeded_amount: ExceededAmount
 
 
 class CommitmentUsageCrossed(Event):

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, get_args, get_origin
 
 from pydantic.fields import FieldInfo
 
-from billhook.events.base import Shape
+from billhook.wire.shape import Shape
 
 __all__ = ["sample"]
 
@@ -29,11 +29,14 @@ def sample(cls: type[S], **changes: Any) -> S:
     >>> sample(InvoiceApproved, invoice_id="inv_1").invoice_id
     'inv_1'
 
-    A field shows the first of its `examples`; without one it needs to be a str, bool, Decimal, datetime or
-    Shape, a list of one, or optional. Changes are validated as in `cls(...)`: pydantic's ValidationError.
+    A field shows the first of its `examples`, and is left out if they are `[]`; without any it needs to be a
+    str, bool, Decimal, datetime or Shape, a list of one, or optional. Changes are validated as in `cls(...)`:
+    pydantic's ValidationError.
     """
     values = {
-        name: _value(name, field) for name, field in cls.model_fields.items() if field.alias not in changes
+        name: _value(name, field)
+        for name, field in cls.model_fields.items()
+        if field.alias not in changes and field.examples != []
     }
     return cls.model_validate(values | changes)
 

@@ -1,0 +1,131 @@
+"""What every object of the API has in common: the registry, and its forms as a request and as a response."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any, Self
+
+from pydantic import Field, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema
+
+from billhook.errors import InvalidJSON, InvalidResource
+from billhook.wire import Shape, strict_json
+from billhook.wire.fields import Moment, Text
+from billhook.wire.reading import as_object, read
+
+__all__ = ["READ_ONLY", "RESOURCES", "WRITE_ONLY", "Access", "Resource", "Stored"]
+
+
+@dataclass(frozen=True)
+class Access:
+    """Who may set a field, when not both: stands in the field's `Annotated`, and in its JSON schema."""
+
+    keyword: str
+
+    def __get_pydantic_json_schema__(
+        self, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {**handler(schema), self.keyword: True}
+
+
+READ_ONLY = Access("readOnly")
+"""Set by the service: in its responses only."""
+
+WRITE_ONLY = Access("writeOnly")
+"""Set by its users: in requests, and a response need not have it."""
+
+_registered: dict[str, type[Resource]] = {}
+
+
+class Resource(Shape):
+    """An object that goes to the service or comes from it, or a part of one.
+
+    Constructing one raises pydantic's ValidationError where a value is not of its field's type, and
+    RuleBroken where a request breaks a rule that the specification states.
+
+    Source: spec, "Resources and their fields" and "Endpoints".
+    """
+
+    def __init_subclass__(cls, *, register: bool = True, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)  # `register` is for the hook below, which sees the finished class
+
+    @classmethod
+    def __pydantic_init_subclass__(cls, *, register: bool = True, **kwargs: Any) -> None:
+        super().__pydantic_init_subclass__(**kwargs)
+        if register:
+            if cls.__name__ in _registered:
+                raise TypeError(f"there is a resource {cls.__name__} already: choose another class name")
+            _registered[cls.__name__] = cls
+
+    @classmethod
+    def from_json(cls, body: bytes) -> Self:
+        """Read `body`, by the wire's spelling; `cls.from_json(it.to_json()) == it`.
+
+        Raises InvalidResource, which repeats nothing of the body, and RuleBroken.
+        """
+        try:
+            data = strict_json.loads(body)
+        except InvalidJSON as error:
+            raise InvalidResource(str(error)) from None
+        return cls.from_wire(data)
+
+    @classmethod
+    def from_wire(cls, data: object) -> Self:
+        """Read `data`, plain values as `strict_json.loads` gives them. Raises as `from_json` does."""
+        return read(cls, as_object(data, InvalidResource), InvalidResource)
+
+    def to_json(self) -> bytes:
+        """All that was given, in the wire's spelling; what never was is left out. Numbers keep their digits.
+
+        Extra values that have no JSON form raise TypeError or ValueError.
+        """
+        return strict_json.dumps(self.model_dump(by_alias=True, exclude_unset=True))
+
+    def to_request(self) -> bytes:
+        """As `to_json`, without the fields that are read-only: the body of a request."""
+        return self._to_json_without(READ_ONLY)
+
+    def to_response(self) -> bytes:
+        """As `to_json`, without the fields that are write-only: the body of a response."""
+        return self._to_json_without(WRITE_ONLY)
+
+    def _to_json_without(self, access: Access) -> bytes:
+        hidden = _fields_with(access, self)
+        return strict_json.dumps(self.model_dump(by_alias=True, exclude_unset=True, exclude=hidden))
+
+
+def _fields_with(access: Access, value: object) -> dict[Any, Any]:
+    """The fields of this access in `value` and its parts, as `model_dump(exclude=...)` takes them."""
+    found: dict[Any, Any] = {}
+    parts: dict[Any, object] = {}
+    if isinstance(value, Resource):
+        marked = {name for name, field in type(value).model_fields.items() if access in field.metadata}
+        found = dict.fromkeys(marked, True)
+        parts = {name: part for name, part in value.__dict__.items() if name not in marked}
+    elif isinstance(value, dict):
+        parts = value
+    elif isinstance(value, list):
+        parts = dict(enumerate(value))
+    for name, part in parts.items():
+        if inner := _fields_with(access, part):
+            found[name] = inner
+    return found
+
+
+class Stored(Resource, register=False):
+    """What the service keeps. Source: spec, "Resources and their fields", the conventions."""
+
+    id: Annotated[Text, READ_ONLY, Field(description="Id given by the service.")]
+    created_at: Annotated[
+        Moment, READ_ONLY, Field(description="When it was made.", examples=["2026-01-15T09:30:00Z"])
+    ]
+    updated_at: Annotated[
+        Moment, READ_ONLY, Field(description="When it was last changed.", examples=["2026-01-15T09:31:00Z"])
+    ]
+
+
+RESOURCES: Mapping[str, type[Resource]] = MappingProxyType(_registered)
+"""Every model of this package by its name; read-only, filled by the classes themselves."""

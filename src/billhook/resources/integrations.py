@@ -1,0 +1,72 @@
+"""Counterparts in other systems, and in the clouds' marketplaces.
+
+Source: spec, "Resources and their fields".
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from billhook.resources.base import Resource
+from billhook.wire.fields import Text
+
+__all__ = [
+    "CustomerCloudSettings",
+    "CustomerIntegration",
+    "ProductCloudSettings",
+    "ProductIntegration",
+]
+
+
+class CustomerIntegration(Resource):
+    """A customer's counterpart at another provider.
+
+    Source: spec, "Resources and their fields", Customer, externalIntegration.
+    """
+
+    type: Annotated[Text | None, Field(description="The provider.", examples=["Salesforce"])] = None
+    id: Annotated[Text | None, Field(description="Id at the provider.", examples=["0015g00000XyZ"])] = None
+    name: Annotated[Text | None, Field(description="Name at the provider.", examples=["Acme"])] = None
+
+
+class ProductIntegration(Resource):
+    """A product's or a credit grant's counterpart at another provider.
+
+    Source: spec, "Resources and their fields", ContractProduct, externalIntegrations.
+    """
+
+    provider: Annotated[Text | None, Field(description="The provider.", examples=["NetSuite"])] = None
+    external_id: Annotated[Text | None, Field(description="Id at the provider.", examples=["4711"])] = None
+
+
+class _CloudSettings(Resource, register=False):
+    """A place in a cloud's marketplace."""
+
+    cloud_provider: Annotated[Text | None, Field(description="The cloud.", examples=["AWS"])] = None
+    cloud_provider_marketplace_id: Annotated[
+        Text | None, Field(description="Id in the cloud's marketplace.", examples=["mp-17"])
+    ] = None
+
+
+class CustomerCloudSettings(_CloudSettings):
+    """A customer in a cloud's marketplace.
+
+    Source: spec, "Resources and their fields", Customer, cloudProviderSettings.
+    """
+
+    customer_identifier: Annotated[
+        Text | None, Field(description="Who the customer is there.", examples=["aws-cust-9"])
+    ] = None
+
+
+class ProductCloudSettings(_CloudSettings):
+    """A product in a cloud's marketplace.
+
+    Source: spec, "Resources and their fields", ContractProduct, cloudProviderSettings.
+    """
+
+    dimension: Annotated[
+        Text | None, Field(description="The dimension it is metered by.", examples=["calls"])
+    ] = None

@@ -1,0 +1,137 @@
+"""The types of fields, and the fields that events and resources share: each is described here once.
+
+Source: spec, "Events", rule 2 and the table; "Resources and their fields".
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Any, TypeVar
+
+from pydantic import BeforeValidator, FailFast, Field, StrictBool, StrictStr, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from billhook.errors import InvalidJSON
+from billhook.wire.strict_json import MAX_DEPTH, MAX_DIGITS, dumps, in_utc, is_bounded, loads
+
+__all__ = [
+    "Aliases",
+    "CustomerId",
+    "ExceededAmount",
+    "Flag",
+    "FromOne",
+    "Integer",
+    "InvoiceId",
+    "JsonObject",
+    "JsonValue",
+    "ListOf",
+    "MaybeListOf",
+    "Moment",
+    "Number",
+    "ProductId",
+    "ProductName",
+    "Text",
+    "recognised",
+]
+
+_ISO_8601 = re.compile(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
+    r"(?:[T ][0-9]{2}:[0-9]{2}(?::[0-9]{2}(?:[.,][0-9]+)?)?(?:Z|[+-][0-9]{2}(?::?[0-9]{2})?)?)?"
+)
+
+
+def _number(value: object) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, int | float | Decimal):
+        raise PydanticCustomError("number_type", "Input should be a number")
+    number = Decimal(float.__repr__(value)) if isinstance(value, float) else Decimal(value)
+    if not (number.is_finite() and is_bounded(number)):
+        raise PydanticCustomError(
+            "number_range", f"Input should be a finite number of at most {MAX_DIGITS} digits"
+        )
+    return number
+
+
+def _integer(value: object) -> int:
+    number = _number(value)
+    if number != int(number):
+        raise PydanticCustomError("integer_type", "Input should be an integer")
+    return int(number)
+
+
+def _json(value: object) -> object:
+    try:
+        return loads(dumps(value))
+    except (TypeError, ValueError, RecursionError, InvalidJSON):
+        raise PydanticCustomError(
+            "json_value",
+            "Input should have a form in JSON: text, finite numbers, true, false, null, "
+            f"and arrays and objects of these, {MAX_DEPTH} levels deep at most",
+        ) from None
+
+
+def _moment(value: object) -> datetime:
+    if isinstance(value, str) and _ISO_8601.fullmatch(value := value.upper()):
+        try:
+            value = datetime.fromisoformat(value)
+        except ValueError:  # of the right form, but no such day, hour or offset
+            value = None
+    if not isinstance(value, datetime):
+        raise PydanticCustomError("moment", "Input should be an ISO 8601 date-time")
+    try:
+        return in_utc(value)
+    except OverflowError:
+        raise PydanticCustomError(
+            "moment_range", "Input should be between the years 1 and 9999 in UTC"
+        ) from None
+
+
+def recognised(listed: type[StrEnum]) -> Callable[[str], str]:
+    """A validator for an open enumeration: a listed value becomes its member, any other stays a str."""
+    members = {member.value: member for member in listed}
+    return lambda value: members.get(value, value)
+
+
+Number = Annotated[Decimal, BeforeValidator(_number), WithJsonSchema({"type": "number"})]
+"""A number with the digits of the wire. Takes Decimal, int and float (as Python prints it); never a str or
+a bool, NaN or an infinity."""
+
+Integer = Annotated[int, BeforeValidator(_integer)]
+"""A whole number, from any number without a fraction: 3, and 3.0 as well."""
+
+FromOne = Annotated[int, Field(ge=1), BeforeValidator(_integer)]
+"""The same, 1 or greater. (The limit stands inside: outside it would not be in the JSON schema.)"""
+
+Moment = Annotated[datetime, BeforeValidator(_moment)]
+"""An aware UTC datetime. Takes ISO 8601 text (a date alone is its midnight) and datetimes; without an offset
+they are read as UTC, with another one converted. Never a Unix time."""
+
+Text = StrictStr
+Flag = StrictBool
+
+T = TypeVar("T")
+
+ListOf = Annotated[list[T], FailFast()]
+"""A list; of thousands of mistakes in one, the first is told."""
+
+MaybeListOf = Annotated[list[T] | None, FailFast()]
+"""The same where there may be none. (A union of `ListOf` is not to be had: FailFast has no hash.)"""
+
+JsonValue = Annotated[Any, BeforeValidator(_json)]
+"""Anything that JSON can say, as the wire will have it: a float becomes a Decimal, a datetime its text."""
+
+JsonObject = Annotated[dict[str, Any], BeforeValidator(_json)]
+"""An object of any such values."""
+
+CustomerId = Annotated[Text, Field(description="Id of the customer.", examples=["cus_1042"])]
+Aliases = Annotated[
+    ListOf[Text],
+    Field(description="Names by which usage is matched to the customer.", examples=[["acme", "acme-eu"]]),
+]
+InvoiceId = Annotated[Text, Field(description="Id of the invoice.", examples=["inv_3007"])]
+ProductId = Annotated[Text, Field(description="Id of the product.", examples=["prd_55"])]
+ProductName = Annotated[Text, Field(description="Name of the product.", examples=["API calls"])]
+ExceededAmount = Annotated[Number, Field(description="Units over the commitment.", examples=[Decimal(0)])]

@@ -1,0 +1,37 @@
+"""From decoded JSON to a model, with a refusal that repeats nothing of what was read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from pydantic import ValidationError
+
+from billhook.errors import BillhookError
+from billhook.wire.shape import Shape
+
+__all__ = ["Refusal", "as_object", "read"]
+
+S = TypeVar("S", bound=Shape)
+
+Refusal = Callable[[str, list[dict[str, Any]]], BillhookError]
+"""Makes the error of a text and details: `loc` (in the wire's spelling), `msg` and `type` of each mistake."""
+
+
+def as_object(data: object, refusal: Refusal) -> dict[str, Any]:
+    """`data` if it is an object, else the refusal."""
+    if not isinstance(data, dict):
+        raise refusal("the body is JSON, but not an object", [])
+    return data
+
+
+def read(model: type[S], data: dict[str, Any], refusal: Refusal) -> S:
+    """`data`, as strict_json decodes it, as a `model`; else the refusal."""
+    try:
+        # The wire has one spelling: a snake_case twin of a field is just another extra field.
+        return model.model_validate(data, by_alias=True, by_name=False)
+    except ValidationError as error:
+        found = error.errors(include_input=False, include_url=False, include_context=False)
+    details = [{"loc": each["loc"], "msg": each["msg"], "type": each["type"]} for each in found]
+    wrong = ", ".join(".".join(map(str, each["loc"])) for each in found)
+    raise refusal(f"the body is not a valid {model.__name__}, because of {wrong}", details)

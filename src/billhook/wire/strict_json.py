@@ -1,0 +1,152 @@
+"""Strict JSON, both ways: bytes to plain values and back, with every number kept digit for digit.
+
+Python's own decoder takes more than RFC 8259 promises to carry safely between two programs: the last of
+two equal keys wins, half a surrogate pair is let through, `NaN` is a number. Two readers of one body could
+then disagree about what it says, so `loads` refuses all of that.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from json.encoder import encode_basestring
+from typing import NoReturn
+
+from billhook.errors import InvalidJSON
+
+__all__ = ["MAX_DEPTH", "MAX_DIGITS", "dumps", "in_utc", "is_bounded", "loads", "moment_text"]
+
+MAX_DEPTH = 64
+"""Arrays and objects within one another, the outermost included."""
+
+MAX_DIGITS = 640
+"""Digits of a number, and the powers of ten it may lie from 1.
+
+The longest text that int() converts whatever `sys.set_int_max_str_digits` says; no amount comes near it,
+while `int(Decimal("1e999999999"))` in a handler would take all memory.
+"""
+
+# Possessive, and a string without its closing quote runs to the end: linear on any input.
+_NO_BRACKET = re.compile(r'"[^"\\]*+(?:\\.[^"\\]*+)*+"?|[^"\[\]{}]++', re.DOTALL)
+_SQUARE = str.maketrans("{}", "[]")
+_SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_WORDS = {None: "null", True: "true", False: "false"}
+
+
+def loads(body: bytes) -> object:
+    """Decode `body`: dict, list, str, int, Decimal, bool or None.
+
+    Raises InvalidJSON, and nothing else whatever the bytes are: not UTF-8 (a byte order mark counts as
+    such), not JSON, a key given twice in an object, over 64 levels, half a surrogate pair, NaN or an
+    infinity, a number beyond 640 digits. The text of the error never repeats the body.
+    """
+    try:
+        text = body.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidJSON(f"the body is not UTF-8 (byte {error.start})") from None
+    if text.count("[") + text.count("{") > MAX_DEPTH:
+        _check_depth(text)
+    try:
+        value: object = _DECODER.decode(text)
+    except json.JSONDecodeError as error:
+        raise InvalidJSON(f"the body is not JSON (line {error.lineno}, column {error.colno})") from None
+    if _SURROGATE_ESCAPE.search(text):
+        _check_surrogates(value)
+    return value
+
+
+def dumps(value: object) -> bytes:
+    """Encode `value` as compact UTF-8 JSON: a Decimal as a number, a datetime in UTC with a `Z`.
+
+    Raises TypeError for what has no JSON form, ValueError for NaN, an infinity or half a surrogate pair.
+    """
+    return _encode(value).encode("utf-8")
+
+
+def is_bounded(number: Decimal) -> bool:
+    """Is the finite `number` within MAX_DIGITS, in length and in magnitude?"""
+    return abs(number.adjusted()) <= MAX_DIGITS and len(number.as_tuple().digits) <= MAX_DIGITS
+
+
+def in_utc(moment: datetime) -> datetime:
+    """`moment` in UTC; a naive one is read as UTC. OverflowError if that is outside the years 1 to 9999."""
+    return moment.replace(tzinfo=UTC) if moment.utcoffset() is None else moment.astimezone(UTC)
+
+
+def moment_text(moment: datetime) -> str:
+    """`moment` as it is written: ISO 8601, in UTC, with a `Z`."""
+    return f"{in_utc(moment).isoformat().removesuffix('+00:00')}Z"
+
+
+def _check_depth(text: str) -> None:
+    """Refuse more than MAX_DEPTH levels before the decoder, which is recursive, sees them."""
+    brackets = _NO_BRACKET.sub("", text).translate(_SQUARE)
+    for _ in range(MAX_DEPTH):
+        brackets = brackets.replace("[]", "")  # takes off the innermost level, everywhere at once
+    if brackets:
+        raise InvalidJSON(f"the body is nested deeper than {MAX_DEPTH} levels, or has an unmatched bracket")
+
+
+def _check_surrogates(value: object) -> None:
+    """Refuse half a surrogate pair: it was escaped, so the UTF-8 decoder could not see it."""
+    try:
+        json.dumps(value, ensure_ascii=False, default=str).encode("utf-8")
+    except UnicodeEncodeError:
+        raise InvalidJSON("a string in the body holds half a surrogate pair") from None
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise InvalidJSON("an object in the body has the same key twice")
+    return found
+
+
+def _integer(token: str) -> int:
+    if len(token.lstrip("-")) > MAX_DIGITS:
+        raise InvalidJSON(f"a number in the body has more than {MAX_DIGITS} digits")
+    return int(token)
+
+
+def _fraction(token: str) -> Decimal:
+    try:
+        number = Decimal(token)
+    except InvalidOperation:
+        number = Decimal("NaN")  # what an app that does not trap InvalidOperation gets as well
+    if not (number.is_finite() and is_bounded(number)):
+        raise InvalidJSON(f"a number in the body has more than {MAX_DIGITS} digits")
+    return number
+
+
+def _constant(_: str) -> NoReturn:
+    raise InvalidJSON("the body holds NaN or an infinity, which JSON does not have")
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
+)
+
+
+def _encode(value: object) -> str:
+    if isinstance(value, str):
+        return encode_basestring(value)
+    if value is None or isinstance(value, bool):
+        return _WORDS[value]
+    if isinstance(value, Decimal):
+        if not value.is_finite():
+            raise ValueError("NaN and the infinities have no JSON form")
+        return str(value)
+    if isinstance(value, int | float):
+        return json.dumps(value, allow_nan=False)
+    if isinstance(value, datetime):
+        return f'"{moment_text(value)}"'
+    if isinstance(value, Mapping):
+        return (
+            "{" + ",".join(f"{encode_basestring(key)}:{_encode(each)}" for key, each in value.items()) + "}"
+        )
+    if isinstance(value, list | tuple):
+        return "[" + ",".join(map(_encode, value)) + "]"
+    raise TypeError(f"a {type(value).__name__} has no JSON form")

@@ -1,0 +1,364 @@
+"""Every model of a resource against our transcription of the spec, and the transcription against the file.
+
+Source: spec, "Resources and their fields", "Endpoints", "Errors". The file itself is not part of this
+repository: BILLHOOK_SPEC names it.
+"""
+
+from __future__ import annotations
+
+import copy
+import os
+import re
+import tomllib
+from datetime import datetime
+from decimal import Decimal
+from enum import StrEnum
+from pathlib import Path
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin
+
+import pytest
+from pydantic import ValidationError
+from resource_spec import objects_of
+
+from billhook.resources import READ_ONLY, RESOURCES, WRITE_ONLY, Resource, Stored, sample
+from billhook.wire import Shape
+
+TRANSCRIPTION = tomllib.loads(Path(__file__).with_name("resource_fields.toml").read_text(encoding="utf-8"))
+GROUPS = ("objects", "requests", "responses")
+SHAPES = {name: fields for group in GROUPS for name, fields in TRANSCRIPTION[group].items()}
+KIND = re.compile(r"(?P<kind>.*?)(?P<mark>[*?~+]?)(?: (?P<access>read-only|write-only))?")
+MODELS: dict[str, type[Resource]] = {**RESOURCES, "Stored": Stored}
+
+Fields = dict[str, str]
+
+
+def field_of(cls: type[Resource], wire_name: str) -> str:
+    """The Python name of a field."""
+    (name,) = (name for name, field in cls.model_fields.items() if field.alias == wire_name)
+    return name
+
+
+# --- the models as the transcription would write them ---------------------------------------------
+
+
+def kind_of(annotation: Any) -> str:
+    simple = {str: "string", Decimal: "number", int: "integer", bool: "boolean", datetime: "date", Any: "any"}
+    if annotation in simple:
+        return simple[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, Shape):
+        return annotation.__name__
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return kind_of(inner[0])
+    if origin is list:
+        return "array" if kind_of(inner[0]) == "any" else f"array of {kind_of(inner[0])}"
+    if origin is dict:
+        return "object" if inner[1] is Any else f"map of string to {kind_of(inner[1])}"
+    return " or ".join(kind_of(part) for part in inner if part is not NoneType)  # a union
+
+
+def written_out(cls: type[Resource]) -> Fields:
+    access = {READ_ONLY: " read-only", WRITE_ONLY: " write-only"}
+    return {
+        str(field.alias): kind_of(field.annotation)
+        + ("*" if field.is_required() else "?")
+        + "".join(text for marker, text in access.items() if marker in field.metadata)
+        for field in cls.model_fields.values()
+    }
+
+
+def as_read(kind: str, group: str) -> str:
+    """What a transcribed kind comes to in a model: its mark after the rule of its group."""
+    parts = KIND.fullmatch(kind)
+    unmarked = "?" if group == "objects" else "*"
+    mark = {"": unmarked, "~": "?", "+": "*"}.get(parts["mark"], parts["mark"])
+    kind = parts["kind"].removesuffix(" or null")
+    listed_or_said = {"integer from 1": "integer", "date as string": "date"}
+    kind = "string" if kind.endswith(" or more") else listed_or_said.get(kind, kind)
+    return kind + mark + (f" {parts['access']}" if parts["access"] else "")
+
+
+def wanted(transcription: dict[str, Any]) -> dict[str, Fields]:
+    """Every model that the transcription asks for, with its fields."""
+    found = {
+        name: {field: as_read(kind, group) for field, kind in fields.items()}
+        for group in GROUPS
+        for name, fields in transcription[group].items()
+    }
+    for name, described in transcription["same"].items():
+        of, _, all_optional = described.partition(", ")
+        found[name] = {
+            field: kind.replace("*", "?") if all_optional else kind
+            for field, kind in found[of].items()
+            if field != "deletedAt"
+        }
+    for name in transcription["stored"]:
+        found[name] = found[name] | found["Stored"]
+    return found
+
+
+def differences(transcription: dict[str, Any]) -> list[str]:
+    """What the models have otherwise than `transcription`; the order of the fields does not matter."""
+    there, here = wanted(transcription), {name: written_out(cls) for name, cls in MODELS.items()}
+    found = [f"{name}: only in the transcription" for name in sorted(there.keys() - here.keys())]
+    found += [f"{name}: only in the models" for name in sorted(here.keys() - there.keys())]
+    found += [
+        f"{name}.{field}: {there[name].get(field)} is transcribed, the model has {here[name].get(field)}"
+        for name in sorted(there.keys() & here.keys())
+        for field in sorted(there[name].keys() | here[name].keys())
+        if there[name].get(field) != here[name].get(field)
+    ]
+    return found
+
+
+def test_every_model_has_exactly_the_fields_of_the_transcription():
+    assert differences(TRANSCRIPTION) == []
+
+
+@pytest.mark.parametrize(
+    ("group", "name", "change", "told"),
+    [
+        ("objects", "Plan", {"price": "number"}, "Plan.price: number? is transcribed, the model has None"),
+        ("objects", "Plan", {"status": None}, "the model has string? read-only"),
+        ("objects", "Plan", {"name": "string"}, "string? is transcribed, the model has string? read-only"),
+        ("objects", "Contact", {"email": "string*"}, "string* is transcribed, the model has string?"),
+        ("objects", "Contact", {"phone": "string read-only"}, "string? read-only is transcribed"),
+        ("objects", "Duration", {"value": "integer"}, "integer? is transcribed, the model has number?"),
+        ("objects", "UsageWindow", {"start": "string"}, "the model has date?"),
+        ("objects", "CloudUsageResult", {"partnerSubmission": "object"}, "map of string to Partner"),
+        ("objects", "ProductGroup", {"products": "array of Pricing"}, "array of ContractProduct?"),
+        ("requests", "CreditDeduction", {"creditAmount": "number?"}, "the model has number*"),
+        ("requests", "LoginRequest", {"refreshToken": "string*"}, "the model has string* write-only"),
+        ("responses", "DataPoint", {"values": "map of string to string"}, "map of string to number*"),
+        ("responses", "InvoiceList", {"invoices": "array"}, "InvoiceList: only in the transcription"),
+    ],
+)
+def test_an_altered_transcription_is_told_apart(group: str, name: str, change: Any, told: str):
+    altered = copy.deepcopy(TRANSCRIPTION)
+    fields = altered[group].setdefault(name, {}) | change
+    altered[group][name] = {field: kind for field, kind in fields.items() if kind is not None}
+
+    (difference,) = differences(altered)
+
+    assert told in difference
+
+
+def test_an_object_missing_from_the_transcription_is_told():
+    altered = copy.deepcopy(TRANSCRIPTION)
+    del altered["objects"]["UsageWindow"]
+
+    assert differences(altered) == ["UsageWindow: only in the models"]
+
+
+# --- what annotations do not show -----------------------------------------------------------------
+
+
+def fields_of_kind(ending: str) -> list[tuple[str, str, str]]:
+    kinds = {
+        (name, field): KIND.fullmatch(kind)["kind"]
+        for name, fields in SHAPES.items()
+        for field, kind in fields.items()
+    }
+    return [(*place, kind.removesuffix(ending)) for place, kind in kinds.items() if kind.endswith(ending)]
+
+
+@pytest.mark.parametrize(("name", "field", "listed"), fields_of_kind(" or more"))
+def test_listed_values_are_recognised_and_others_stay_text(name: str, field: str, listed: str):
+    cls, values = RESOURCES[name], listed.split(", ")
+    python_name = field_of(cls, field)
+
+    known = [getattr(sample(cls, **{field: value}), python_name) for value in values]
+    other = getattr(sample(cls, **{field: "NotListed"}), python_name)
+
+    assert known == values
+    assert all(isinstance(value, StrEnum) for value in known)
+    assert {*type(known[0])} == {*values}
+    assert type(other) is str
+
+
+@pytest.mark.parametrize(("name", "field", "_"), fields_of_kind("integer from 1"))
+def test_a_number_that_counts_from_one_does(name: str, field: str, _: str):
+    cls = RESOURCES[name]
+
+    assert getattr(sample(cls, **{field: 1}), field_of(cls, field)) == 1
+    with pytest.raises(ValidationError, match="greater than or equal to 1"):
+        sample(cls, **{field: 0})
+
+
+def test_every_resource_and_field_says_what_it_means_and_from_where():
+    silent = [
+        f"{cls.__name__}.{name}"
+        for cls in MODELS.values()
+        for name, field in cls.model_fields.items()
+        if not field.description or "\n" in field.description
+    ]
+    unexplained = [name for name, cls in MODELS.items() if "Source: spec, " not in (cls.__doc__ or "")]
+
+    assert silent == []
+    assert unexplained == []
+
+
+# --- the transcription against the file -----------------------------------------------------------
+
+
+def as_stated(kind: str) -> Any:
+    """What the spec can say of a transcribed kind, with the shapes written out."""
+    kind = KIND.fullmatch(kind)["kind"].removesuffix(" or any")
+    if kind == "array":
+        return ["any"]
+    if kind.endswith(" or more"):
+        return {"one of": kind.removesuffix(" or more").split(", ")}
+    if kind.startswith("array of "):
+        return [as_stated(kind.removeprefix("array of "))]
+    if kind.startswith("map of string to "):
+        return {"map": as_stated(kind.removeprefix("map of string to "))}
+    if kind in SHAPES:
+        return {field: as_stated(inner) for field, inner in SHAPES[kind].items()}
+    return {"integer from 1": kind, "date as string": "string"}.get(kind, kind)
+
+
+def transcribed() -> dict[str, dict[str, tuple[str, Any]]]:
+    """By the spec's names, as `objects_of` has them."""
+    return {
+        title: {
+            field: (re.sub("[~+]", "", KIND.fullmatch(kind)["mark"]), as_stated(kind))
+            for field, kind in SHAPES[name].items()
+        }
+        for name, title in TRANSCRIPTION["sources"].items()
+    }
+
+
+def shapes_within(kind: Any) -> set[str]:
+    names = set(re.findall(r"\b[A-Z]\w+", kind)) & set(SHAPES)
+    return names.union(*(shapes_within(inner) for name in names for inner in SHAPES[name].values()))
+
+
+def test_every_shape_stands_in_something_that_has_a_place_in_the_spec():
+    placed = set(TRANSCRIPTION["sources"])
+
+    reached = placed.union(*(shapes_within(kind) for name in placed for kind in SHAPES[name].values()))
+
+    assert reached == set(SHAPES)
+
+
+@pytest.fixture
+def spec() -> str:
+    path = os.environ.get("BILLHOOK_SPEC")
+    if not path:
+        pytest.skip("BILLHOOK_SPEC does not name the spec's file")
+    return Path(path).read_text(encoding="utf-8")
+
+
+# Bodies that are the same as another's, and are not transcribed twice.
+REPEATED = {
+    "GET /catalogProducts, query": "GET /customFields, query",
+    "GET /catalogProducts/{catalogProductId}, response": "POST /catalogProducts, response",
+    "PUT /catalogProducts/{catalogProductId}, response": "POST /catalogProducts, response",
+    "GET /customers/integration/{integrationType}/{integrationId}, response": (
+        "PUT /customers/{customerId}, response"
+    ),
+    "DELETE /contracts/{contractId}, response": "POST /contracts, response",
+    "POST /catalogProducts, request": "Catalog product",
+}
+
+
+def test_the_transcription_is_what_the_spec_says(spec: str):
+    stated, ours = objects_of(spec), transcribed()
+
+    for title, same in REPEATED.items():
+        assert stated.pop(title) == stated[same], title
+    assert stated.keys() == ours.keys()
+    assert [title for title in ours if stated[title] != ours[title]] == []
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("| ref | string | yes |", "| ref | string | no |"),
+        ("| legalName | string |", "| legalName | array |"),
+        ("phone (strings)", "phone, fax (strings)"),
+        ("receiveInvoiceEmail (boolean)", "receiveInvoiceEmail (string)"),
+        ("country, countryCode, city", "country, city"),
+        ("value (any)", "value (number)"),
+        ("| startDate* |", "| startDate? |"),
+        ("| planId? |", "| planIds? |"),
+        ("additionally returns deletedAt (string)", "returns no more"),
+        ("billingDay: integer (1 or greater)", "billingDay: integer"),
+        ("isCreditPurchase: boolean", "isCreditPurchase: number"),
+        ("Commitment: units (number)", "Commitment: units (integer)"),
+        ("grantAmount (number), price (number)", "grantAmount (number)"),
+        ("baseAmount (number)", "baseAmount (string)"),
+        ("dayOfMonth: integer", "dayOfMonth: number"),
+        ("{startTime, endTime} date-times", "{startTime, endTime}"),
+        ("creditsUsed, tax}, all numbers", "creditsUsed}, all numbers"),
+        ("| dueDate | date-time |", "| dueDate | string |"),
+        ("lineItems | array of {invoiceId,", "lineItems | array of {lineId,"),
+        ("rawSyncedData (object)", "rawSyncedData (string)"),
+        ("allowedValues (array of string)", "allowedValues (string)"),
+        ("exceededAmount (numbers), hasAccess", "exceededAmount, hasAccess"),
+        ("(map of string to {receivedAt", "({receivedAt"),
+        ("`createdAt` and `updatedAt` (date-time)", "`createdAt` (date-time)"),
+        ("the values InReview and Active appear", "the values Draft and Active appear"),
+        ("PendingPayment, Overdue. Transitions", "PendingPayment. Transitions"),
+        ("{refreshToken*: string}", "{refreshToken: string}"),
+        ("expiresIn: number", "expiresIn: string"),
+        ("| eventName | string | no |", "| eventName | string | yes |"),
+        ("`{events*: array of Event}`", "`{events*: array of string}`"),
+        ("matchedCustomer: string or null", "matchedCustomer: string"),
+        ("value (number or null,", "value (number,"),
+        ("fillDates?: boolean", "fillDates*: boolean"),
+        ("values: map of string to number", "values: object"),
+        (
+            "`{productsConsumptions: array of Product consumption}`",
+            "`{consumptions: array of Product consumption}`",
+        ),
+        ("`customerExternalId?`. At most", "`externalId?`. At most"),
+        ("issuedAfter?` (string)", "issuedAfter*` (string)"),
+        ("`{entries: array of Credit ledger entry}`", "`{entries: array of Invoice}`"),
+        ("{creditAmount: number, customerId: string}", "{creditAmount: number, customerId?: string}"),
+        ("productCode*: string}", "productCode: string}"),
+        ("threshold?: number, recurringThreshold", "threshold: number, recurringThreshold"),
+        ("| param | string | no |", "| param | string | yes |"),
+        ("| rate_limit_error | rate_limit_exceeded |", "| rate_limit_error | slow_down |"),
+    ],
+)
+def test_an_altered_spec_is_told_apart(spec: str, old: str, new: str):
+    assert spec.count(old) == 1
+
+    stated, ours = objects_of(spec.replace(old, new)), transcribed()
+
+    assert {title: stated.get(title) for title in ours} != ours
+
+
+READ_ONLY_BY_OUR_READING = {
+    "Contract.customFieldValues",  # "Stored values; same shape as the customer's"
+    "Contract.deletedAt",  # "additionally returns"
+    "CreditLedgerEntry.createdAt",
+    "CreditLedgerEntry.id",
+    "Customer.openAmount",  # sums over invoices
+    "Customer.overdueAmount",
+    "Customer.paidAmount",
+    "Customer.pendingPaymentAmount",
+    "Customer.totalOutstandingAmount",
+    "Stored.createdAt",  # "Returned"
+    "Stored.id",
+    "Stored.updatedAt",
+}
+
+
+def test_what_the_spec_calls_read_only_is(spec: str):
+    ours = {
+        f"{name}.{field}"
+        for name, fields in TRANSCRIPTION["objects"].items()
+        for field, kind in fields.items()
+        if kind.endswith("read-only")
+    }
+    text = spec.split("\n## Resources and their fields\n")[1].split("\n## ")[0]
+    stated = {f"Customer.{field}" for field in re.findall(r"^\| (\w+) \|[^|]*\|.*Read-only.*\|$", text, re.M)}
+    for name in re.findall(r"^### (\w+) \(read-only in this interface\)$", text, re.M):
+        stated |= {f"{name}.{field}" for field in TRANSCRIPTION["objects"][name]}
+
+    assert len(stated) == 1 + 4 + 12
+    assert ours - stated == READ_ONLY_BY_OUR_READING
+    assert stated <= ours
