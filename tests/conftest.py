@@ -1,16 +1,28 @@
-"""Fixtures of the core's tests. Nothing of billhook is replaced here: files, sockets and threads are real."""
+"""Fixtures of the core's tests. Nothing of billhook is replaced here: files, sockets and threads are real.
+
+A test that asks for `inbox`, `where` or `inbox_url` runs twice: on a SQLite file, and on PostgreSQL.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import BOTH, OwnServer, SharedServer, fresh_schema, own_server, required
 from flask import Flask
-from kit import Server, bare_app, gunicorn, make_app, open_inbox
+from kit import Server, bare_app, gunicorn, hang_up, make_app, open_inbox, place_of, upgraded
 
 from billhook.clock import FrozenClock
+from billhook.engines import Loop
+from billhook.extension import assembly_of
 from billhook.inbox import Inbox
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--long", action="store_true", help="tests/acceptance with the numbers it is judged by")
 
 
 @pytest.fixture
@@ -21,19 +33,127 @@ def clock() -> FrozenClock:
     return FrozenClock(datetime.now(UTC).replace(microsecond=0))
 
 
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[SharedServer]:
+    """The PostgreSQL server of the session; whoever asks for its `url` first starts it."""
+    shared = SharedServer()
+    yield shared
+    shared.stop()
+
+
+@pytest.fixture(scope="session")
+def frail_server() -> Iterator[OwnServer]:
+    """A PostgreSQL server for tests that freeze, kill or reconfigure it; each leaves it well."""
+    server = own_server()
+    yield server
+    server.stop()
+
+
 @pytest.fixture
-def app_with(tmp_path) -> Iterator[Callable[..., Flask]]:
-    """Makes apps with a Billhook on an inbox in the test's folder, and closes what they opened."""
+def frail_url(frail_server) -> Iterator[str]:
+    """The URL of a new inbox on the frail server."""
+    with fresh_schema(frail_server.url) as url:
+        yield upgraded(url)
+        hang_up(url)
+
+
+@pytest.fixture
+def postgres_url(postgres_server) -> Iterator[str]:
+    """The URL of an empty schema on PostgreSQL."""
+    with fresh_schema(postgres_server.url) as url:
+        yield url
+        hang_up(url)
+
+
+@pytest.fixture(params=BOTH)
+def bare_url(request, tmp_path) -> str:
+    """The URL of a place for an inbox, on each kind of database, with nothing in it yet."""
+    if request.param == "postgresql":
+        url: str = request.getfixturevalue("postgres_url")
+        return url
+    path = tmp_path / "billhook.db"
+    path.touch(0o600)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
+def inbox_url(bare_url) -> str:
+    """The URL of a new inbox on each kind of database, its schema made as users make it."""
+    return upgraded(bare_url)
+
+
+@pytest.fixture
+def where(inbox_url) -> Path | str:
+    """Where the inbox is, as `kit.rows` and `kit.value` take it."""
+    return place_of(inbox_url)
+
+
+@pytest.fixture
+def inbox(where) -> Iterator[Inbox]:
+    """A prepared inbox."""
+    opened = open_inbox(where)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def amqp_url() -> str:
+    """A broker that speaks AMQP, shared with others: use names of your own."""
+    return required("BILLHOOK_TEST_AMQP_URL", "AMQP broker")
+
+
+@pytest.fixture
+def redis_url() -> str:
+    """A Redis, shared with others: use names of your own."""
+    return required("BILLHOOK_TEST_REDIS_URL", "Redis")
+
+
+@pytest.fixture
+def app_with(request, tmp_path) -> Iterator[Callable[..., Flask]]:
+    """Makes apps with a Billhook on an inbox in the test's folder, and closes what they opened.
+
+    In a test that uses `inbox_url`, on that one.
+    """
     made: list[Flask] = []
+    config = {}
+    if "inbox_url" in request.fixturenames:
+        config["BILLHOOK_INBOX_URL"] = request.getfixturevalue("inbox_url")
 
     def make(**arguments: Any) -> Flask:
-        app = make_app(tmp_path, **arguments)
+        app = make_app(tmp_path, **{**config, **arguments})
         made.append(app)
         return app
 
     yield make
     for app in made:
         app.extensions["billhook"].close()
+
+
+@pytest.fixture
+def running(app_with):
+    """An app, and loops on its inbox in threads of their own; all are stopped at the end."""
+    loops: list[tuple[Loop, threading.Thread]] = []
+
+    def start(app: Flask, threads: int = 2) -> Loop:
+        loop = assembly_of(app).loop(threads)
+        thread = threading.Thread(target=loop.run, args=(3.0,))
+        thread.start()
+        loops.append((loop, thread))
+        return loop
+
+    def make(handlers, *, threads=2, count=1, start_now=True, **config):
+        app = app_with(handlers=[handlers], **{"BILLHOOK_LEASE_SECONDS": 0.5, **config})
+        for _ in range(count if start_now else 0):
+            start(app, threads)
+        return app
+
+    make.start = start
+    yield make
+    for loop, _ in loops:
+        loop.stop()
+    for _, thread in loops:
+        thread.join(10)
+        assert not thread.is_alive()
 
 
 @pytest.fixture
@@ -49,14 +169,6 @@ def plain_app(tmp_path) -> Iterator[Callable[..., Flask]]:
     for app in made:
         if "billhook" in app.extensions:
             app.extensions["billhook"].close()
-
-
-@pytest.fixture
-def inbox(tmp_path) -> Iterator[Inbox]:
-    """A prepared inbox on a file of its own."""
-    opened = open_inbox(tmp_path / "billhook.db")
-    yield opened
-    opened.close()
 
 
 @pytest.fixture(scope="session")

@@ -21,6 +21,7 @@ __all__ = [
     "delivery_duplicate",
     "delivery_quarantined",
     "delivery_rejected",
+    "delivery_twin",
     "emit",
     "event_signal",
     "handler_dead",
@@ -41,6 +42,10 @@ delivery_conflict = _lifecycle.signal(
 delivery_rejected = _lifecycle.signal("delivery_rejected", "Not taken: source, status, cause.")
 delivery_quarantined = _lifecycle.signal(
     "delivery_quarantined", "Stored but unreadable: delivery_id, event_type, error."
+)
+delivery_twin = _lifecycle.signal(
+    "delivery_twin",
+    "Stored, and not handed to a handler that had the like: delivery_id, event_type, handler, twin_of.",
 )
 handler_succeeded = _lifecycle.signal("handler_succeeded", "delivery, handler.")
 handler_retrying = _lifecycle.signal("handler_retrying", "delivery, handler, error, due_at.")

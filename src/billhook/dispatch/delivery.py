@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
+
+from billhook.errors import ConfigError
 
 __all__ = ["Delivery"]
 
@@ -27,3 +30,15 @@ class Delivery:
     signed_at: datetime | None
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
+    make_client: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def client(self) -> Any:
+        """The `billhook.client.BillingClient` of this process, for calls to the service's API.
+
+        Made of the BILLHOOK_API_ options when it is first asked for; all handlers and threads share it.
+        Raises ConfigError, which names the options that are not set, and MissingExtra.
+        """
+        if self.make_client is None:
+            raise ConfigError("this delivery was made by hand and not by an app, so it has no client")
+        return self.make_client()

@@ -11,7 +11,10 @@ from billhook.dispatch.retry import RetrySchedule
 from billhook.errors import HandlerSignature
 from billhook.events import Event, UnknownEvent
 
-__all__ = ["Handler", "default_name"]
+__all__ = ["IDENTITY_WINDOW_SECONDS", "Handler", "default_name"]
+
+IDENTITY_WINDOW_SECONDS = 86_400.0
+"""How long a delivery is known again by its fields, unless a handler says otherwise."""
 
 
 class Handler:
@@ -19,7 +22,8 @@ class Handler:
 
     `aliases` are names it had before: runs stored under them are still its own. `retry` overrides the
     app's schedule. `timeout_seconds` bounds one attempt; a thread cannot be stopped, so a handler past
-    its time may still be running when it is tried again.
+    its time may still be running when it is tried again. `ordered_by` is the event's field by which runs
+    take turns; `identity` are those by which a delivery of the last `identity_window_seconds` is known again.
     """
 
     def __init__(
@@ -30,11 +34,17 @@ class Handler:
         aliases: tuple[str, ...] = (),
         retry: RetrySchedule | None = None,
         timeout_seconds: float | None = None,
+        ordered_by: str | None = None,
+        identity: tuple[str, ...] = (),
+        identity_window_seconds: float = IDENTITY_WINDOW_SECONDS,
     ) -> None:
         self.name = name or default_name(function)
         self.aliases = aliases
         self.retry = retry
         self.timeout_seconds = timeout_seconds
+        self.ordered_by = ordered_by
+        self.identity = identity
+        self.identity_window_seconds = identity_window_seconds
         self._function = function
         self._takes_delivery = _takes_delivery(function, self.name)
 

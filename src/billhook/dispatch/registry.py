@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from difflib import get_close_matches
 from typing import Any, TypeVar
 
-from billhook.dispatch.handler import Handler
+from pydantic.alias_generators import to_snake
+
+from billhook.dispatch.handler import IDENTITY_WINDOW_SECONDS, Handler
 from billhook.dispatch.retry import RetrySchedule
 from billhook.errors import ConfigError, DuplicateHandlerName, LateRegistration
 from billhook.events import EVENT_TYPES, Event, UnknownEvent
@@ -14,6 +17,7 @@ __all__ = ["Handlers"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+LONGEST_WINDOW_SECONDS = 7 * 86_400
 
 _ANY = ("*",)
 """Every signal there is when the app is set up: a type may be declared after the decorator ran."""
@@ -40,11 +44,20 @@ class Handlers:
         aliases: Iterable[str] = (),
         retry: Iterable[float] | None = None,
         timeout_seconds: float | None = None,
+        ordered_by: str | None = None,
+        identity: Iterable[str] = (),
+        identity_window_seconds: float = IDENTITY_WINDOW_SECONDS,
     ) -> Callable[[F], F]:
         """Register the decorated function for these event types; it stays a plain function.
 
         `name` (default `module.qualname`) is stored with every run, so keep it when the function moves,
         or list the old one in `aliases`. `retry` is the waits between attempts, in seconds.
+
+        `ordered_by` is a field of all the event types: deliveries of one source with the same value are
+        handled one at a time, in the order they came, across all processes; None in it orders nothing.
+        `identity` are fields that tell a delivery apart: one that says the same in them as another of the
+        last `identity_window_seconds` (at most 7 days) is a twin of it, and discarded without a call.
+
         Raises ConfigError, HandlerSignature, DuplicateHandlerName, LateRegistration.
         """
         if not event_types:
@@ -53,7 +66,16 @@ class Handlers:
             if not (isinstance(event_type, type) and EVENT_TYPES.get(event_type.__name__) is event_type):
                 raise ConfigError(f"on() takes classes of billhook.events, got {event_type!r}")
         signals = tuple(event_type.signal_name for event_type in event_types)
-        return self._register(signals, name, aliases, retry, timeout_seconds)
+        return self._register(
+            signals,
+            name,
+            aliases,
+            retry,
+            timeout_seconds,
+            ordered_by=_ordered_by(ordered_by, event_types),
+            identity=_identity(identity, event_types),
+            identity_window_seconds=_window(identity_window_seconds),
+        )
 
     def on_any(
         self,
@@ -84,6 +106,7 @@ class Handlers:
         aliases: Iterable[str],
         retry: Iterable[float] | None,
         timeout_seconds: float | None,
+        **terms: Any,
     ) -> Callable[[F], F]:
         if isinstance(aliases, str):
             raise ConfigError(f"aliases is the text {aliases!r}: give a tuple, aliases=({aliases!r},)")
@@ -95,7 +118,12 @@ class Handlers:
 
         def register(function: F) -> F:
             handler = Handler(
-                function, name=name, aliases=tuple(aliases), retry=schedule, timeout_seconds=timeout_seconds
+                function,
+                name=name,
+                aliases=tuple(aliases),
+                retry=schedule,
+                timeout_seconds=timeout_seconds,
+                **terms,
             )
             if self._frozen:
                 raise LateRegistration(handler.name)
@@ -113,3 +141,36 @@ class Handlers:
         self._frozen = True
         every = (*(model.signal_name for model in EVENT_TYPES.values()), UnknownEvent.signal_name)
         return [(every if signals is _ANY else signals, handler) for signals, handler in self._registered]
+
+
+def _ordered_by(field: str | None, event_types: Iterable[type[Event]]) -> str | None:
+    if field is not None:
+        _check_field("ordered_by", field, event_types)
+    return field
+
+
+def _identity(fields: Iterable[str], event_types: Iterable[type[Event]]) -> tuple[str, ...]:
+    if isinstance(fields, str):
+        raise ConfigError(f"identity is the text {fields!r}: give a tuple, identity=({fields!r},)")
+    fields = tuple(fields)
+    for field in fields:
+        _check_field("identity", field, event_types)
+    return fields
+
+
+def _check_field(option: str, field: object, event_types: Iterable[type[Event]]) -> None:
+    for event_type in event_types:
+        known = event_type.model_fields
+        if field not in known:
+            near = get_close_matches(to_snake(str(field)), known, n=3)
+            hint = f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(known) or 'none'}"
+            raise ConfigError(f"{option} names {field!r}, which is no field of {event_type.type}: {hint}")
+
+
+def _window(seconds: float) -> float:
+    if not (isinstance(seconds, int | float) and 0 < seconds <= LONGEST_WINDOW_SECONDS):
+        raise ConfigError(
+            f"identity_window_seconds is {seconds!r}: it must be above 0 and at most 604800 (7 days, "
+            "for so long every delivery is kept)"
+        )
+    return float(seconds)

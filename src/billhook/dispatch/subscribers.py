@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from billhook.dispatch.handler import Handler, default_name
+from billhook.dispatch.handler import IDENTITY_WINDOW_SECONDS, Handler, default_name
+from billhook.dispatch.keys import digest, order_key
 from billhook.errors import DuplicateHandlerName
-from billhook.events import EVENT_TYPES, UnknownEvent
+from billhook.events import EVENT_TYPES, Event, UnknownEvent
 from billhook.signals import event_signal
 
 __all__ = ["Subscriber", "Subscribers", "connect"]
@@ -16,7 +17,16 @@ __all__ = ["Subscriber", "Subscribers", "connect"]
 class Subscriber:
     """A receiver of a signal under the name its runs are stored with."""
 
-    __slots__ = ("aliases", "name", "receiver", "retry", "timeout_seconds")
+    __slots__ = (
+        "aliases",
+        "identity",
+        "identity_window_seconds",
+        "name",
+        "ordered_by",
+        "receiver",
+        "retry",
+        "timeout_seconds",
+    )
 
     def __init__(self, receiver: Callable[..., Any]) -> None:
         self.receiver = receiver
@@ -25,6 +35,24 @@ class Subscriber:
         self.aliases = decorated.aliases if decorated else ()
         self.retry = decorated.retry if decorated else None
         self.timeout_seconds = decorated.timeout_seconds if decorated else None
+        self.ordered_by = decorated.ordered_by if decorated else None
+        self.identity = decorated.identity if decorated else ()
+        self.identity_window_seconds = (
+            decorated.identity_window_seconds if decorated else IDENTITY_WINDOW_SECONDS
+        )
+
+    @property
+    def has_terms(self) -> bool:
+        """Whether its runs depend on what the event says."""
+        return self.ordered_by is not None or bool(self.identity)
+
+    def order_key(self, source: str, event: Event | UnknownEvent) -> str | None:
+        """The order that the event's run takes its turn in, if it is in any."""
+        return None if self.ordered_by is None else order_key(source, getattr(event, self.ordered_by))
+
+    def digest(self, source: str, event: Event | UnknownEvent) -> str | None:
+        """By what the event is known should it come again, if this subscriber asks for that."""
+        return digest(source, event, self.identity) if self.identity else None
 
 
 class Subscribers:
@@ -44,7 +72,14 @@ class Subscribers:
 
     def names(self, event_type: str) -> tuple[str, ...]:
         """The names to plan runs for; one that two subscribers came to share fails when it is called."""
-        return tuple(dict.fromkeys(subscriber.name for subscriber in self._all(event_type)))
+        return tuple(one.name for one in self.each(event_type))
+
+    def each(self, event_type: str) -> list[Subscriber]:
+        """One subscriber for each of these names."""
+        found: dict[str, Subscriber] = {}
+        for subscriber in self._all(event_type):
+            found.setdefault(subscriber.name, subscriber)
+        return list(found.values())
 
     def find(self, event_type: str, handler: str) -> Subscriber | None:
         """The subscriber that a stored run belongs to, by its name or one of its aliases."""

@@ -13,10 +13,11 @@ from datetime import timedelta
 
 from billhook.clock import Clock
 from billhook.dispatch import Decision, Delivery, Failed, RetrySchedule, Subscriber, Subscribers, call, decide
-from billhook.engines.reports import Planned, Report, announce, announce_quarantined
+from billhook.engines.reports import Planned, Report, announce, announce_quarantined, announce_twins
+from billhook.engines.terms import terms_of
 from billhook.errors import DuplicateHandlerName, PayloadError
 from billhook.events import Event, UnknownEvent, parse_event
-from billhook.inbox import Claim, Outcome, Plan, RunState, Stored
+from billhook.inbox import Claim, Outcome, Plan, RunState, Stored, Twin
 
 __all__ = ["Cycle"]
 
@@ -34,20 +35,25 @@ class Cycle:
         *,
         sender: object,
         context: Callable[[], AbstractContextManager[object]],
+        client: Callable[[], object] | None = None,
     ) -> None:
+        """`client` gives what handlers find as `delivery.client`; it is called when one asks for that."""
         self.clock = clock
         self._subscribers = subscribers
         self._schedule = schedule
         self._sender = sender
         self._context = context
+        self._client = client
         self._unheard: set[str] = set()
 
     def plan(self, received: Iterable[Stored]) -> list[Planned]:
         """One run per subscriber of the event's signal; a body that is not its type is set aside."""
         planned = []
         for stored in received:
+            subscribers = self._subscribers.each(stored.event_type)
             try:
                 event = parse_event(stored.event_type, stored.body)
+                terms = {one.name: terms_of(one, stored, event) for one in subscribers if one.has_terms}
             except Exception as error:
                 details = error.details if isinstance(error, PayloadError) else []
                 if not isinstance(error, PayloadError):  # a user's own event model; it must not stop the rest
@@ -55,10 +61,10 @@ class Cycle:
                 reason = json.dumps({"error": str(error), "details": details})
                 planned.append(Planned(Plan(stored.delivery_id, error=reason), stored, None))
             else:
-                names = self._subscribers.names(stored.event_type)
-                if not names:
+                if not subscribers:
                     self._note_unheard(stored.event_type)
-                planned.append(Planned(Plan(stored.delivery_id, names), stored, event))
+                names = tuple(one.name for one in subscribers)
+                planned.append(Planned(Plan(stored.delivery_id, names, terms=terms), stored, event))
         return planned
 
     def _note_unheard(self, event_type: str) -> None:
@@ -69,7 +75,7 @@ class Cycle:
 
     def attempt(self, claim: Claim, event: Event | UnknownEvent | None = None) -> Report:
         """Call the handler of a claimed run, whatever comes of it."""
-        delivery = _delivery(claim)
+        delivery = _delivery(claim, self._client)
         subscriber = self._subscriber(claim)
         schedule = (subscriber.retry if subscriber else None) or self._schedule
         failed: Failed | None
@@ -137,13 +143,17 @@ class Cycle:
         )
         return Report(outcome, delivery, claim.handler, failed)
 
-    def announce(self, reports: Sequence[Report], settled: set[int]) -> None:
-        """Tell observers and the log how attempts ended, once that is committed."""
+    def announce(self, reports: Sequence[Report], settled: set[tuple[int, int]]) -> None:
+        """Tell observers and the log how attempts ended, once that is committed: by (run id, token)."""
         announce(self._sender, reports, settled)
 
     def announce_quarantined(self, planned: Sequence[Planned], won: Sequence[int]) -> None:
         """Tell observers and the log of deliveries that were set aside, once that is committed."""
         announce_quarantined(self._sender, planned, won)
+
+    def announce_twins(self, planned: Sequence[Planned], twins: Sequence[Twin]) -> None:
+        """Tell observers and the log of deliveries that came again, once that is committed."""
+        announce_twins(self._sender, planned, twins)
 
 
 def _state(decision: Decision | None) -> RunState:
@@ -154,7 +164,7 @@ def _state(decision: Decision | None) -> RunState:
     return RunState.DEAD if decision.dead else RunState.DUE
 
 
-def _delivery(claim: Claim) -> Delivery:
+def _delivery(claim: Claim, client: Callable[[], object] | None = None) -> Delivery:
     stored = claim.delivery
     return Delivery(
         id=stored.delivery_id,
@@ -166,6 +176,7 @@ def _delivery(claim: Claim) -> Delivery:
         signed_at=stored.signed_at,
         body=stored.body,
         headers=_headers(stored.headers),
+        make_client=client,
     )
 
 

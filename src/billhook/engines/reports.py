@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from billhook import signals
 from billhook.dispatch import Delivery, Failed
 from billhook.events import Event, UnknownEvent
-from billhook.inbox import Outcome, Plan, RunState, Stored
+from billhook.inbox import Outcome, Plan, RunState, Stored, Twin
 
-__all__ = ["Planned", "Report", "announce", "announce_quarantined"]
+__all__ = ["Planned", "Report", "announce", "announce_quarantined", "announce_twins"]
 
 logger = logging.getLogger("billhook.engines")
 
@@ -35,12 +35,12 @@ class Report:
     failed: Failed | None
 
 
-def announce(sender: object, reports: Sequence[Report], settled: set[int]) -> None:
-    """How settled attempts ended; one that lost its lease has no say."""
+def announce(sender: object, reports: Sequence[Report], settled: set[tuple[int, int]]) -> None:
+    """How attempts ended, of those whose (run id, token) is settled; one that lost its lease has no say."""
     for report in reports:
         outcome, failed = report.outcome, report.failed
         facts = {"delivery": report.delivery, "handler": report.handler}
-        if outcome.run_id not in settled:
+        if (outcome.run_id, outcome.token) not in settled:
             logger.warning("run %d of %s lost its lease; not settled", outcome.run_id, report.handler)
         elif failed is None or outcome.state is RunState.DISCARDED:
             signals.emit(signals.handler_succeeded, sender, **facts)
@@ -82,3 +82,23 @@ def announce_quarantined(sender: object, planned: Sequence[Planned], won: Sequen
                 event_type=one.stored.event_type,
                 error=one.plan.error,
             )
+
+
+def announce_twins(sender: object, planned: Sequence[Planned], twins: Sequence[Twin]) -> None:
+    """Which runs were discarded as they were planned, because their handler had the like already."""
+    types = {one.stored.delivery_id: one.stored.event_type for one in planned}
+    for twin in twins:
+        logger.info(
+            "delivery %d is a twin of delivery %d, and %s is not called",
+            twin.delivery_id,
+            twin.twin_of,
+            twin.handler,
+        )
+        signals.emit(
+            signals.delivery_twin,
+            sender,
+            delivery_id=twin.delivery_id,
+            event_type=types[twin.delivery_id],
+            handler=twin.handler,
+            twin_of=twin.twin_of,
+        )

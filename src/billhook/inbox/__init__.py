@@ -1,6 +1,17 @@
 """The durable truth: what came, who must handle it, and how that went. The only SQL of billhook."""
 
-from billhook.inbox.records import Claim, Incoming, Outcome, Plan, Receipt, Stored, Verdict
+from billhook.inbox.records import (
+    Claim,
+    Incoming,
+    Likeness,
+    Outcome,
+    Plan,
+    Receipt,
+    Stored,
+    Terms,
+    Twin,
+    Verdict,
+)
 from billhook.inbox.states import DeliveryState, RunState
 from billhook.inbox.store import Inbox
 from billhook.inbox.turn import Turn
@@ -10,11 +21,14 @@ __all__ = [
     "DeliveryState",
     "Inbox",
     "Incoming",
+    "Likeness",
     "Outcome",
     "Plan",
     "Receipt",
     "RunState",
     "Stored",
+    "Terms",
     "Turn",
+    "Twin",
     "Verdict",
 ]

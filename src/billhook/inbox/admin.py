@@ -45,6 +45,10 @@ _SUMMARY = (
     delivery.c.received_at,
     delivery.c.signed_at,
     func.length(delivery.c.body).label("body_bytes"),
+    select(func.min(run.c.twin_of))
+    .where(run.c.delivery_id == delivery.c.id)
+    .scalar_subquery()
+    .label("twin_of"),
 )
 _RUN = (
     run.c.id,
@@ -54,6 +58,8 @@ _RUN = (
     run.c.due_at,
     run.c.finished_at,
     run.c.last_error,
+    run.c.order_key,
+    run.c.twin_of,
 )
 _FAILURE = (failure.c.run_id, failure.c.attempt, failure.c.failed_at, failure.c.error, failure.c.traceback)
 
@@ -136,13 +142,8 @@ def _runs(connection: Connection, delivery_ids: Sequence[int]) -> dict[int, list
     for run_id, *facts in connection.execute(query.where(of_delivery).order_by(failure.c.id)):
         failures.setdefault(run_id, []).append(Failure(*facts))
     found: dict[int, list[Run]] = {}
-    for delivery_id, *facts in connection.execute(
-        select(run.c.delivery_id, *_RUN).where(of_delivery).order_by(run.c.id)
-    ):
-        found.setdefault(delivery_id, []).append(_run(facts, failures))
+    duties = select(run.c.delivery_id, *_RUN).where(of_delivery).order_by(run.c.id)
+    for row in connection.execute(duties).mappings():
+        own = {column.name: row[column.name] for column in _RUN}
+        found.setdefault(row["delivery_id"], []).append(Run(**own, failures=failures.get(row["id"], [])))
     return found
-
-
-def _run(facts: Sequence[Any], failures: dict[int, list[Failure]]) -> Run:
-    run_id, handler, state, attempts, due_at, finished_at, last_error = facts
-    return Run(run_id, handler, state, attempts, due_at, finished_at, last_error, failures.get(run_id, []))

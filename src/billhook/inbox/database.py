@@ -8,6 +8,7 @@ from typing import Protocol
 
 from sqlalchemy import Connection
 
+from billhook.inbox.express import Express
 from billhook.inbox.records import Incoming
 
 __all__ = ["Bell", "Database"]
@@ -43,6 +44,11 @@ class Database(Protocol):
     @property
     def bell(self) -> Bell:
         """Rung after each commit of deliveries."""
+        ...
+
+    @property
+    def express(self) -> Express:
+        """The short way of one delivery."""
         ...
 
     def prepare(self) -> None:

@@ -40,7 +40,13 @@ def database_at(url: str, *, busy_seconds: float) -> Database:
         from billhook.inbox.postgres import PostgresDatabase
     except ImportError:
         raise MissingExtra("an inbox in PostgreSQL", "postgres") from None
-    return PostgresDatabase(parsed.set(drivername="postgresql+psycopg"), migrate.verify)
+    try:
+        return PostgresDatabase(parsed.set(drivername="postgresql+psycopg"), migrate.verify)
+    except (ArgumentError, ValueError):
+        raise ConfigError(
+            "BILLHOOK_INBOX_URL names several hosts in a way that is not understood: write "
+            "postgresql+psycopg://USER:PASSWORD@/NAME?host=FIRST:PORT&host=SECOND:PORT"
+        ) from None
 
 
 def _path(url: URL) -> str:

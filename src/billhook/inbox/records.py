@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
 from billhook.inbox.states import RunState
 
-__all__ = ["Claim", "Incoming", "Outcome", "Plan", "Receipt", "Stored", "Verdict"]
+__all__ = [
+    "Claim",
+    "Incoming",
+    "Likeness",
+    "Outcome",
+    "Plan",
+    "Receipt",
+    "Stored",
+    "Terms",
+    "Twin",
+    "Verdict",
+]
 
 
 class Verdict(StrEnum):
@@ -61,12 +73,47 @@ class Stored:
 
 
 @dataclass(frozen=True, slots=True)
+class Likeness:
+    """By what a handler knows that it had a delivery already, under another key.
+
+    `digest` is of the values of `fields`, their source and event type; only a delivery received within
+    `window_seconds` of `received_at` is the same one come again.
+    """
+
+    digest: str
+    fields: tuple[str, ...]
+    received_at: datetime
+    window_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """What one handler asks for beside being called: a turn among its runs of `order_key`, and no twins."""
+
+    order_key: str | None = None
+    likeness: Likeness | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
-    """What is to be done with a received delivery: run these handlers, or set it aside for `error`."""
+    """What is to be done with a received delivery: run these handlers, or set it aside for `error`.
+
+    `terms` are by the handler's name; most have none.
+    """
 
     delivery_id: int
     handlers: tuple[str, ...] = ()
     error: str | None = None
+    terms: Mapping[str, Terms] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Twin:
+    """A run that was discarded as it was planned: its handler had the delivery `twin_of`, which is alike."""
+
+    delivery_id: int
+    handler: str
+    twin_of: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,24 @@
-"""The life of runs in a transaction: plan, claim, renew, release. Each UPDATE names the state before."""
+"""The life of runs in a transaction: claim, renew, release. Each UPDATE names the state before.
+
+A run that waits for its turn is none of this module's business: see billhook.inbox.ordering.
+"""
 
 from __future__ import annotations
 
-import secrets
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from itertools import groupby
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, insert, select, tuple_, update
+from sqlalchemy import ColumnElement, Connection, Text, and_, case, cast, insert, select, update
 
-from billhook.inbox.records import Claim, Plan, Stored
+from billhook.inbox.clauses import among, in_state
+from billhook.inbox.records import Claim, Stored
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = ["UNFINISHED", "claim", "holds", "next_due_at", "plan", "received", "release", "renew"]
+__all__ = ["STORED", "UNFINISHED", "claim", "holds", "next_due_at", "received", "release", "renew"]
 
-_STORED = (
+STORED = (
     delivery.c.id,
     delivery.c.source,
     delivery.c.key,
@@ -36,60 +38,17 @@ _CLAIMED = (
 )
 _QUEUED = " queued"
 _COUNTS = case((and_(run.c.state == RunState.RUNNING.value, run.c.lease_owner.endswith(_QUEUED)), 0), else_=1)
-UNFINISHED = run.c.state.in_((RunState.DUE.value, RunState.RUNNING.value))
+# And may be claimed when its time comes: one that waits for its turn is in no claim's way.
+UNFINISHED = in_state(run.c.state, RunState.DUE, RunState.RUNNING)
+_LEASE = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
 
 
 def received(connection: Connection, limit: int, only: int | None = None) -> list[Stored]:
     """Deliveries that wait to be planned, oldest first."""
-    query = select(*_STORED).where(delivery.c.state == DeliveryState.RECEIVED.value)
+    query = select(*STORED).where(in_state(delivery.c.state, DeliveryState.RECEIVED))
     if only is not None:
         query = query.where(delivery.c.id == only)
     return [Stored(*row) for row in connection.execute(query.order_by(delivery.c.id).limit(limit))]
-
-
-def plan(connection: Connection, plans: Sequence[Plan], now: datetime) -> list[int]:
-    """Make the runs of received deliveries; returns those that nobody else planned meanwhile."""
-    if not plans:
-        return []
-    won: set[int] = set()
-    for state, group in groupby(sorted(plans, key=_planned_state), key=_planned_state):
-        check(DeliveryState.RECEIVED, state)
-        for error, same in groupby(sorted(group, key=lambda p: p.error or ""), key=lambda p: p.error):
-            won.update(_advance(connection, [p.delivery_id for p in same], state, error))
-    rows = [
-        {
-            "delivery_id": planned.delivery_id,
-            "handler": handler,
-            "state": RunState.DUE.value,
-            "attempts": 0,
-            "due_at": now,
-            # Not from 0: an outcome from before the file was replaced must fit no run of the new one.
-            "token": secrets.randbits(30),
-        }
-        for planned in plans
-        if planned.delivery_id in won
-        for handler in planned.handlers
-    ]
-    if rows:
-        connection.execute(insert(run), rows)
-    return [planned.delivery_id for planned in plans if planned.delivery_id in won]
-
-
-def _planned_state(planned: Plan) -> DeliveryState:
-    if planned.error is not None:
-        return DeliveryState.QUARANTINED
-    return DeliveryState.PLANNED if planned.handlers else DeliveryState.DONE
-
-
-def _advance(
-    connection: Connection, delivery_ids: list[int], state: DeliveryState, error: str | None
-) -> Iterable[int]:
-    return connection.execute(
-        update(delivery)
-        .where(delivery.c.id.in_(delivery_ids), delivery.c.state == DeliveryState.RECEIVED.value)
-        .values(state=state.value, error=error)
-        .returning(delivery.c.id)
-    ).scalars()
 
 
 def claim(
@@ -109,7 +68,7 @@ def claim(
     are marked as queued, and if their worker dies that is no attempt of theirs.
     """
     due = (
-        select(*_CLAIMED, *_STORED)
+        select(*_CLAIMED, *STORED)
         .join(delivery, delivery.c.id == run.c.delivery_id)
         .where(UNFINISHED, run.c.due_at <= now)
         .order_by(run.c.due_at, run.c.id)
@@ -126,7 +85,7 @@ def claim(
         if part:
             connection.execute(
                 update(run)
-                .where(run.c.id.in_([row.run_id for row in part]))
+                .where(among(run.c.id, [row.run_id for row in part]))
                 .values(
                     state=RunState.RUNNING.value,
                     attempts=run.c.attempts + _COUNTS,
@@ -190,4 +149,8 @@ def next_due_at(connection: Connection) -> datetime | None:
 
 def holds(held: Sequence[tuple[int, int]]) -> ColumnElement[bool]:
     """Those of the (run id, token) pairs whose lease still holds."""
-    return and_(tuple_(run.c.id, run.c.token).in_(held), run.c.state == RunState.RUNNING.value)
+    return and_(
+        among(run.c.id, [run_id for run_id, _ in held]),  # by the index; then by the pair
+        among(_LEASE, [f"{run_id}:{token}" for run_id, token in held]),
+        run.c.state == RunState.RUNNING.value,
+    )

@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 __all__ = ["REVISION", "UtcDateTime", "delivery", "failure", "metadata", "run", "version"]
 
-REVISION = "0001"
+REVISION = "0002"
 """The migration that this code was written for; the app refuses any other."""
 
 
@@ -85,6 +85,12 @@ run = Table(
     Column("token", Integer, nullable=False),
     Column("last_error", Text),
     Column("finished_at", UtcDateTime),
+    # Runs of one handler and one order_key take turns; without one a run waits for nobody.
+    Column("order_key", Text),
+    # By what its handler knows a delivery that came again under another key, and which one came first.
+    # No foreign key: the number is still true when that delivery is gone.
+    Column("identity", Text),
+    Column("twin_of", _Id),
     UniqueConstraint("delivery_id", "handler"),
 )
 failure = Table(
@@ -99,14 +105,24 @@ failure = Table(
 )
 
 
-def _unfinished(name: str, column: Column[Any], states: str) -> None:
-    """A partial index: finished rows, however many, cost an accept, a plan and a claim nothing."""
-    condition = text(f"state IN ({states})")
-    Index(name, column, sqlite_where=condition, postgresql_where=condition)
+def _partial(name: str, condition: str, *columns: Column[Any]) -> None:
+    """An index of few rows: the others, however many, cost an accept, a plan and a claim nothing."""
+    where = text(condition)
+    Index(name, *columns, sqlite_where=where, postgresql_where=where)
 
 
-_unfinished("delivery_received_idx", delivery.c.id, "'received'")
-_unfinished("run_due_at_idx", run.c.due_at, "'due', 'running'")
+_partial("delivery_received_idx", "state IN ('received')", delivery.c.id)
+_partial("delivery_unfinished_idx", "state IN ('received', 'planned')", delivery.c.id)
+_partial("run_due_at_idx", "state IN ('due', 'running')", run.c.due_at)
+_partial(
+    "run_order_idx",
+    "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')",
+    run.c.handler,
+    run.c.order_key,
+    run.c.state,
+    run.c.delivery_id,
+)
+_partial("run_identity_idx", "identity IS NOT NULL AND twin_of IS NULL", run.c.handler, run.c.identity)
 
 version = Table("billhook_version", MetaData(), Column("version_num", Text, nullable=False))
 """Alembic's own table, read at start without importing alembic (0.8 s)."""

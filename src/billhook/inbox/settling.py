@@ -1,55 +1,60 @@
-"""Writing how runs ended, and what that makes of their deliveries."""
+"""Writing how runs ended, and what that makes of their deliveries and of those that waited behind them."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from sqlalchemy import Connection, case, exists, insert, update
 
+from billhook.inbox.clauses import among, in_state
+from billhook.inbox.ordering import advance
 from billhook.inbox.records import Outcome
-from billhook.inbox.runs import UNFINISHED, holds
+from billhook.inbox.runs import holds
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = ["settle"]
+__all__ = ["Lease", "conclude", "settle"]
+
+Lease = tuple[int, int]
+"""A run's id and its token: one claim of it, and no other."""
 
 
-def settle(connection: Connection, outcomes: Sequence[Outcome]) -> set[int]:
-    """Write how runs ended, and what that makes of their deliveries; returns the run ids settled.
+class _Settled(NamedTuple):
+    run_id: int
+    token: int
+    handler: str
+    order_key: str | None
 
-    An outcome whose token is no longer the run's own changes nothing: somebody else holds the lease.
+    @property
+    def lease(self) -> Lease:
+        return self.run_id, self.token
+
+
+def settle(connection: Connection, outcomes: Sequence[Outcome]) -> tuple[set[Lease], list[int]]:
+    """Write how runs ended, one or more; under billhook.inbox.locks.
+
+    Returns the leases settled, and the deliveries of which a run became due because it is its turn now. An
+    outcome whose token is no longer the run's own changes nothing: somebody else holds the lease.
     """
-    if not outcomes:
-        return set()
-    settled: set[int] = set()
+    settled: list[_Settled] = []
     succeeded = [outcome for outcome in outcomes if outcome.state is RunState.SUCCEEDED]
     if succeeded:
-        settled.update(_finish(connection, succeeded, succeeded[-1]))
+        settled.extend(_finish(connection, succeeded, succeeded[-1]))
     for outcome in outcomes:
         check(RunState.RUNNING, outcome.state)
         if outcome.state is not RunState.SUCCEEDED:
-            settled.update(_finish(connection, [outcome], outcome))
-    failures = [
-        {
-            "run_id": outcome.run_id,
-            "attempt": outcome.attempt,
-            "failed_at": outcome.at,
-            "error": outcome.error,
-            "traceback": outcome.traceback,
-        }
-        for outcome in outcomes
-        if outcome.run_id in settled and outcome.state in (RunState.DUE, RunState.DEAD)
-    ]
-    if failures:
-        connection.execute(insert(failure), failures)
-    _conclude(
-        connection,
-        {o.delivery_id for o in outcomes if o.run_id in settled and o.state is not RunState.DUE},
-    )
-    return settled
+            settled.extend(_finish(connection, [outcome], outcome))
+    leases = {one.lease for one in settled}
+    ours = [outcome for outcome in outcomes if (outcome.run_id, outcome.token) in leases]
+    _note_failures(connection, [o for o in ours if o.state in (RunState.DUE, RunState.DEAD)])
+    finished = {o.run_id: o.delivery_id for o in ours if o.state is not RunState.DUE}
+    conclude(connection, set(finished.values()))
+    keys = [(s.handler, s.order_key) for s in settled if s.order_key is not None and s.run_id in finished]
+    return leases, advance(connection, keys, max(outcome.at for outcome in outcomes))
 
 
-def _finish(connection: Connection, outcomes: list[Outcome], like: Outcome) -> Iterable[int]:
+def _finish(connection: Connection, outcomes: list[Outcome], like: Outcome) -> Iterable[_Settled]:
     """Settle runs that all ended `like` one of them, where the token still holds."""
     values: dict[str, object] = {"state": like.state.value, "last_error": like.error, "lease_owner": None}
     if like.state is RunState.DUE:
@@ -57,22 +62,46 @@ def _finish(connection: Connection, outcomes: list[Outcome], like: Outcome) -> I
     else:
         values["finished_at"] = like.at
     held = [(outcome.run_id, outcome.token) for outcome in outcomes]
-    return connection.execute(update(run).where(holds(held)).values(values).returning(run.c.id)).scalars()
+    return map(
+        _Settled._make,
+        connection.execute(
+            update(run)
+            .where(holds(held))
+            .values(values)
+            .returning(run.c.id, run.c.token, run.c.handler, run.c.order_key)
+        ),
+    )
 
 
-def _conclude(connection: Connection, delivery_ids: set[int]) -> None:
-    """A delivery whose last run finished is done, or dead if any of them is."""
+def _note_failures(connection: Connection, failed: Sequence[Outcome]) -> None:
+    if failed:
+        rows = [
+            {
+                "run_id": outcome.run_id,
+                "attempt": outcome.attempt,
+                "failed_at": outcome.at,
+                "error": outcome.error,
+                "traceback": outcome.traceback,
+            }
+            for outcome in failed
+        ]
+        connection.execute(insert(failure), rows)
+
+
+def conclude(connection: Connection, delivery_ids: set[int]) -> None:
+    """A planned delivery without an unfinished run is done, or dead if any of them is."""
     if not delivery_ids:
         return
     own = run.c.delivery_id == delivery.c.id
     check(DeliveryState.PLANNED, DeliveryState.DONE)
     check(DeliveryState.PLANNED, DeliveryState.DEAD)
+    unfinished = in_state(run.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING)
     connection.execute(
         update(delivery)
         .where(
-            delivery.c.id.in_(delivery_ids),
+            among(delivery.c.id, delivery_ids),
             delivery.c.state == DeliveryState.PLANNED.value,
-            ~exists().where(own, UNFINISHED),
+            ~exists().where(own, unfinished),
         )
         .values(
             state=case(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
@@ -12,13 +12,17 @@ from billhook.errors import BacklogFull
 from billhook.failpoints import reach
 from billhook.inbox import migrate, retention, runs
 from billhook.inbox.accept import accept
-from billhook.inbox.backlog import depth
+from billhook.inbox.backlog import Gauge, depth
 from billhook.inbox.committer import Committer
 from billhook.inbox.database import Bell
 from billhook.inbox.databases import database_at
+from billhook.inbox.express import Express
+from billhook.inbox.overdue import Overdue, next_due_at, overdue
 from billhook.inbox.probe import Probe
-from billhook.inbox.records import Incoming, Receipt, Stored
+from billhook.inbox.records import Incoming, Receipt, Stored, Verdict
+from billhook.inbox.retention import Limits, Pruned
 from billhook.inbox.schema import version
+from billhook.inbox.states import DeliveryState
 from billhook.inbox.turn import Turn
 
 __all__ = ["Inbox"]
@@ -34,6 +38,7 @@ class Inbox:
         """`url` is sqlite:///PATH or postgresql+psycopg://…; see billhook.inbox.databases.database_at."""
         self._deadline_seconds = deadline_seconds
         self._backlog_limit = backlog_limit
+        self._gauge = None if backlog_limit is None else Gauge(self._depth, backlog_limit)
         # A foreign lock is waited for, but not so long that the answer would miss its deadline.
         self.database = database_at(url, busy_seconds=deadline_seconds * 0.6)
         self._probe = Probe(self._write_nothing)
@@ -43,6 +48,11 @@ class Inbox:
     def bell(self) -> Bell:
         """Rings in every engine of this inbox, in any process, after each commit of deliveries."""
         return self.database.bell
+
+    @property
+    def express(self) -> Express:
+        """The short way, for an engine that handles deliveries one by one."""
+        return self.database.express
 
     def prepare(self) -> None:
         """At start: create or upgrade a SQLite file, refuse a database that this code does not fit.
@@ -72,16 +82,19 @@ class Inbox:
         self._committer.answered()
 
     def _commit(self, take: Callable[[], Sequence[Incoming]]) -> list[Receipt]:
-        limit = self._backlog_limit
-        if limit is not None:
-            with self.database.read() as connection:
-                if depth(connection, limit) >= limit:
-                    raise BacklogFull(f"{limit} deliveries wait already")
+        if self._gauge is not None and self._gauge.full():
+            raise BacklogFull(f"{self._backlog_limit} deliveries wait already")
         rows = take()
         reach("before_insert")
         receipts = accept(self.database, rows)
         reach("after_insert")
+        if self._gauge is not None:
+            self._gauge.add(sum(receipt.verdict is Verdict.ACCEPTED for receipt in receipts))
         return receipts
+
+    def _depth(self, limit: int) -> int:
+        with self.database.read() as connection:
+            return depth(connection, limit)
 
     def _after_commit(self) -> None:
         """Once a batch, not once a delivery: whoever handles what came looks for all of it."""
@@ -98,6 +111,14 @@ class Inbox:
         with self.database.read() as connection:
             return runs.received(connection, limit), runs.next_due_at(connection)
 
+    def overdue(
+        self, *, received_before: datetime, due_before: datetime, limit: int
+    ) -> tuple[list[Overdue], datetime | None]:
+        """Deliveries that somebody should have begun by then, and when the next run after that is due."""
+        with self.database.read() as connection:
+            found = overdue(connection, received_before=received_before, due_before=due_before, limit=limit)
+            return found, next_due_at(connection, due_before)
+
     @contextmanager
     def turn(self, owner: str) -> Iterator[Turn]:
         """One transaction for an engine; all of it happens or none."""
@@ -110,14 +131,28 @@ class Inbox:
             reach(f"after_{step}")
         self.database.tidy()
 
-    def prune(self, received_before: datetime) -> int:
-        """Delete a batch of finished deliveries older than that; returns how many, 0 when none is left."""
+    def prune(
+        self,
+        limits: Limits,
+        after: int = 0,
+        limit: int = retention.BATCH_LIMIT,
+        *,
+        states: Collection[DeliveryState] = retention.PRUNABLE,
+        dry_run: bool = False,
+    ) -> Pruned:
+        """Let go of up to `limit` old deliveries in these states, in one transaction.
+
+        Those with ids above `after`; call it again with the answer's own `after` until it says `over`. A
+        `dry_run` counts and changes nothing.
+        """
         with self.database.read() as connection:  # the search takes no lock that an accept would wait for
-            old = retention.find_old(connection, received_before)
-        if not old:
-            return 0
+            found = retention.find(connection, limits, after, limit, states)
+        if dry_run or not found.rows:
+            return found.counted(limits)
         with self.database.write() as connection:
-            return retention.prune(connection, old)
+            pruned = retention.prune(connection, found, limits)
+        self.database.tidy()
+        return pruned
 
     def check_writable(self) -> None:
         """Raise InboxUnavailable unless a write can be committed now, within the deadline."""

@@ -8,31 +8,59 @@ from datetime import datetime
 from sqlalchemy import Connection
 
 from billhook.inbox import runs
-from billhook.inbox.records import Claim, Outcome, Plan
-from billhook.inbox.settling import settle
+from billhook.inbox.giveback import release_unknown
+from billhook.inbox.locks import lock_for
+from billhook.inbox.planning import plan
+from billhook.inbox.records import Claim, Outcome, Plan, Twin
+from billhook.inbox.settling import Lease, settle
 
 __all__ = ["Turn"]
 
 
 class Turn:
-    """One write transaction of an engine: settle, plan and claim together cost one sync of the disk."""
+    """One write transaction of an engine: settle, plan and claim together cost one sync of the disk.
+
+    `twins` are the runs that were planned and discarded at once; `released` the deliveries of which a run
+    became due because the one before it finished.
+    """
 
     def __init__(self, connection: Connection, owner: str) -> None:
         self._connection = connection
         self._owner = owner
+        self._locked = False
         self.steps: list[str] = []
+        self.twins: list[Twin] = []
+        self.released: list[int] = []
 
-    def settle(self, outcomes: Sequence[Outcome]) -> set[int]:
-        """Write how runs ended; returns the run ids whose lease still held."""
-        if outcomes:
-            self.steps.append("settle")
-        return settle(self._connection, outcomes)
+    def lock(self, outcomes: Sequence[Outcome], plans: Sequence[Plan]) -> None:
+        """Take all the locks of a turn that will settle these and plan those; else each takes its own.
+
+        Two turns that took theirs step by step might wait for one another.
+        """
+        lock_for(self._connection, outcomes, plans)
+        self._locked = True
+
+    def settle(self, outcomes: Sequence[Outcome]) -> set[Lease]:
+        """Write how runs ended; returns the (run id, token) of those whose lease still held."""
+        if not outcomes:
+            return set()
+        self.steps.append("settle")
+        if not self._locked:
+            lock_for(self._connection, outcomes, ())
+        settled, released = settle(self._connection, outcomes)
+        self.released += released
+        return settled
 
     def plan(self, plans: Sequence[Plan], now: datetime) -> list[int]:
         """Make runs of received deliveries; returns the delivery ids that were still unplanned."""
-        if plans:
-            self.steps.append("plan")
-        return runs.plan(self._connection, plans, now)
+        if not plans:
+            return []
+        self.steps.append("plan")
+        if not self._locked:
+            lock_for(self._connection, (), plans)
+        won, twins = plan(self._connection, plans, now)
+        self.twins += twins
+        return won
 
     def claim(
         self,
@@ -59,13 +87,20 @@ class Turn:
             self.steps.append("claim")
         return claims
 
-    def renew(self, held: Sequence[tuple[int, int]], leased_until: datetime) -> set[tuple[int, int]]:
+    def renew(self, held: Sequence[Lease], leased_until: datetime) -> set[Lease]:
         """Extend leases given as (run id, token); returns those still held."""
         return runs.renew(self._connection, held, leased_until)
 
-    def release(self, held: Sequence[tuple[int, int]], now: datetime) -> None:
+    def release(self, held: Sequence[Lease], now: datetime) -> None:
         """Give back runs, as (run id, token), that nobody called."""
         runs.release(self._connection, held, now)
+
+    def release_unknown(self, held: Sequence[Lease], now: datetime) -> int:
+        """Give back what this owner has in the inbox beside `held`, as (run id, token); returns how many.
+
+        Only for an owner whose name is its own: after a turn that failed, and may be committed all the same.
+        """
+        return release_unknown(self._connection, self._owner, held, now)
 
     def next_due_at(self) -> datetime | None:
         """When the next run may be claimed."""

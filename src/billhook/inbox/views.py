@@ -15,7 +15,10 @@ __all__ = ["Details", "Failure", "Run", "Selection", "Summary"]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Which deliveries: every fact given must hold. `handler` means that it has a run of this name."""
+    """Which deliveries: every fact given must hold.
+
+    `handler` means that it has a run of this name, `twins` that a handler had it under another key already.
+    """
 
     event_type: str | None = None
     state: str | None = None
@@ -23,6 +26,7 @@ class Selection:
     handler: str | None = None
     since: datetime | None = None
     until: datetime | None = None
+    twins: bool = False
 
     @property
     def is_everything(self) -> bool:
@@ -44,12 +48,14 @@ class Selection:
             found.append(delivery.c.received_at >= self.since)
         if self.until is not None:
             found.append(delivery.c.received_at < self.until)
+        if self.twins:
+            found.append(exists().where(run.c.delivery_id == delivery.c.id, run.c.twin_of.is_not(None)))
         return found
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A delivery in a list; `body_bytes` is its length."""
+    """A delivery in a list; `body_bytes` is its length, `twin_of` the first it was taken for a twin of."""
 
     id: int
     source: str
@@ -59,6 +65,7 @@ class Summary:
     received_at: datetime
     signed_at: datetime | None
     body_bytes: int
+    twin_of: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +80,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One handler's duty to a delivery, and its failed attempts, oldest first."""
+    """One handler's duty to a delivery, and its failed attempts, oldest first.
+
+    Runs of one handler and `order_key` take turns; `twin_of` is the id of a delivery that was alike.
+    """
 
     id: int
     handler: str
@@ -82,6 +92,8 @@ class Run:
     due_at: datetime
     finished_at: datetime | None
     last_error: str | None
+    order_key: str | None = None
+    twin_of: int | None = None
     failures: list[Failure] = field(default_factory=list)
 
 

@@ -10,7 +10,15 @@ import pytest
 from billhook import Handlers, signals
 from billhook.dispatch import RetrySchedule, Subscribers, connect
 from billhook.errors import ConfigError, DuplicateHandlerName, HandlerSignature, LateRegistration
-from billhook.events import EVENT_TYPES, InvoiceApproved, PaymentFailed, PingTest, UnknownEvent, sample
+from billhook.events import (
+    EVENT_TYPES,
+    InvoiceApproved,
+    InvoicePaymentStatusChanged,
+    PaymentFailed,
+    PingTest,
+    UnknownEvent,
+    sample,
+)
 from billhook.events.base import Event
 
 
@@ -263,6 +271,94 @@ def test_options_travel_with_the_handler(sender):
 
     assert subscriber.retry == RetrySchedule((1.0, 2.5))
     assert subscriber.timeout_seconds == 0.5
+
+
+# --- order and identity ---------------------------------------------------------------------------
+
+
+def test_order_and_identity_travel_with_the_handler(sender):
+    handlers = Handlers()
+    handlers.on(
+        InvoiceApproved,
+        PaymentFailed,
+        name="h",
+        ordered_by="invoice_id",
+        identity=["invoice_id", "date"],
+        identity_window_seconds=60,
+    )(plain)
+    handlers.on(InvoiceApproved, name="neither")(plain)
+    connect(handlers.freeze(), sender)
+    subscribers = Subscribers(sender).of("InvoiceApproved")
+
+    ordered, neither = subscribers["h"], subscribers["neither"]
+
+    assert (ordered.ordered_by, ordered.identity) == ("invoice_id", ("invoice_id", "date"))
+    assert (ordered.identity_window_seconds, ordered.has_terms) == (60.0, True)
+    assert (neither.ordered_by, neither.identity, neither.has_terms) == (None, (), False)
+    assert neither.identity_window_seconds == 86_400.0
+    assert Subscribers(sender).of("PaymentFailed")["h"].ordered_by == "invoice_id"
+
+
+@pytest.mark.parametrize("option", ["ordered_by", "identity"])
+@pytest.mark.parametrize(
+    ("field", "told"),
+    [
+        ("invoiceId", "names 'invoiceId', which is no field of InvoiceApproved: did you mean invoice_id?"),
+        ("invoice", r"names 'invoice', which .*: did you mean invoice_id\?"),
+        ("zzz", "names 'zzz', which is no field of InvoiceApproved: it has date, invoice_id"),
+        ("model_extra", "names 'model_extra', which is no field"),
+        (7, "names 7, which is no field"),
+    ],
+)
+def test_a_field_that_an_event_has_not_is_refused(option, field, told):
+    value = field if option == "ordered_by" else (field,)
+
+    with pytest.raises(ConfigError, match=f"{option} {told}".replace("_id?", r"_id\?")):
+        Handlers().on(InvoiceApproved, **{option: value})
+
+
+def test_every_event_type_must_have_the_field():
+    with pytest.raises(ConfigError, match="'customer_id', which is no field of InvoicePaymentStatusChanged"):
+        Handlers().on(PaymentFailed, InvoicePaymentStatusChanged, ordered_by="customer_id")
+    with pytest.raises(ConfigError, match="which is no field of PingTest: it has none"):
+        Handlers().on(PaymentFailed, PingTest, identity=("invoice_id",))
+
+
+def test_identity_as_one_text_is_refused():
+    with pytest.raises(ConfigError, match=r"identity is the text 'date': give a tuple, identity=\('date',\)"):
+        Handlers().on(InvoiceApproved, identity="date")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 604_801, float("nan"), float("inf"), "60", None])
+def test_a_window_is_no_longer_than_keys_are_kept(seconds):
+    with pytest.raises(
+        ConfigError, match=r"identity_window_seconds is .*: it must be above 0 and at most 604800 \(7 days"
+    ):
+        Handlers().on(InvoiceApproved, identity=("date",), identity_window_seconds=seconds)
+
+
+@pytest.mark.parametrize("register", ["on_any", "on_unknown"])
+def test_only_handlers_of_named_types_have_an_order(register):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'ordered_by'"):
+        getattr(Handlers(), register)(ordered_by="invoice_id")
+
+
+def test_of_two_subscribers_of_one_name_one_is_planned(sender):
+    def make():
+        def subscriber(sender, *, event, delivery): ...
+
+        return subscriber
+
+    kept = [make(), make()]
+    for subscriber in kept:
+        signals.ping_test.connect(subscriber, sender=sender)
+
+    ours = [one for one in Subscribers(sender).each("PingTest") if one.receiver in kept]
+
+    assert len(ours) == 1
+    assert not ours[0].has_terms
+    assert ours[0].order_key("default", sample(PingTest)) is None
+    assert ours[0].digest("default", sample(PingTest)) is None
 
 
 # --- plain subscribers ----------------------------------------------------------------------------

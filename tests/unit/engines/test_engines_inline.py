@@ -1,20 +1,23 @@
-"""From a stored delivery to settled runs, in one thread and with a clock that stands still."""
+"""From a stored delivery to settled runs, in one thread and with a clock that stands still.
+
+On every database.
+"""
 
 from __future__ import annotations
 
 import json
-import sqlite3
-from contextlib import closing
 
 import pytest
 from flask import current_app
-from kit import APPROVED, deliver, inbox_file, rows
+from kit import APPROVED, change, deliver, inbox_at, rows
 from pydantic import field_validator
 
 from billhook import Discard, Handlers, Retry, signals
 from billhook.events import EVENT_TYPES, InvoiceApproved, PingTest, UnknownEvent, sample
 from billhook.events.base import Event, _registered
 from billhook.extension import assembly_of
+
+pytestmark = pytest.mark.usefixtures("inbox_url")
 
 
 @pytest.fixture
@@ -29,11 +32,11 @@ def shop(app_with, clock):
 
 
 def runs(app, columns="handler, state, attempts"):
-    return rows(inbox_file(app), f"SELECT {columns} FROM run ORDER BY handler")
+    return rows(inbox_at(app), f"SELECT {columns} FROM run ORDER BY handler")
 
 
 def states(app):
-    return [state for (state,) in rows(inbox_file(app), "SELECT state FROM delivery ORDER BY id")]
+    return [state for (state,) in rows(inbox_at(app), "SELECT state FROM delivery ORDER BY id")]
 
 
 def later(app, clock, seconds):
@@ -186,7 +189,7 @@ def test_a_failed_handler_is_tried_again_on_schedule_until_it_is_dead(shop, cloc
     assert calls == [1, 2, 3]
     assert runs(app, "state, attempts, last_error") == [("dead", 3, "ValueError: not today")]
     assert states(app) == ["dead"]
-    failures = rows(inbox_file(app), "SELECT attempt, error, traceback FROM failure ORDER BY id")
+    failures = rows(inbox_at(app), "SELECT attempt, error, traceback FROM failure ORDER BY id")
     assert [attempt for attempt, *_ in failures] == [1, 2, 3]
     assert all("raise error" in traceback for *_, traceback in failures)
 
@@ -202,7 +205,7 @@ def test_a_handler_that_recovers_is_done_and_keeps_its_history(shop, clock):
     assert calls == [1, 2]
     assert states(app) == ["done"]
     assert runs(app, "state, last_error") == [("succeeded", None)]
-    assert rows(inbox_file(app), "SELECT count(*) FROM failure") == [(1,)]
+    assert rows(inbox_at(app), "SELECT count(*) FROM failure") == [(1,)]
 
 
 def test_a_handler_that_succeeded_is_not_run_again_because_a_sibling_failed(shop, clock):
@@ -253,7 +256,7 @@ def test_discard_ends_a_run_without_a_failure(shop, clock):
     assert later(app, clock, 100_000) == 0
     assert runs(app, "state, attempts, last_error") == [("discarded", 1, "Discard: a test ping")]
     assert states(app) == ["done"]
-    assert rows(inbox_file(app), "SELECT count(*) FROM failure") == [(0,)]
+    assert rows(inbox_at(app), "SELECT count(*) FROM failure") == [(0,)]
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), MemoryError()])
@@ -334,9 +337,8 @@ def test_a_handler_that_never_came_back_is_not_called_again_for_ever(shop, clock
     handlers.on(PingTest, name="h")(failing(calls))
     app = shop(handlers)
     deliver(app)
-    with closing(sqlite3.connect(inbox_file(app))) as connection, connection:
-        # Its worker died at every attempt: claimed, never settled.
-        connection.execute("UPDATE run SET state = 'running', attempts = 3, lease_owner = 'dead'")
+    # Its worker died at every attempt: claimed, never settled.
+    change(inbox_at(app), "UPDATE run SET state = 'running', attempts = 3, lease_owner = 'dead'")
     observed = Observed(app)
 
     later(app, clock, 100_000)
@@ -373,7 +375,7 @@ def test_what_cannot_be_read_is_quarantined_and_told_once(shop, event_type, body
     assert reply.json == {"status": "accepted"}
     assert states(app) == ["quarantined"]
     assert calls == []
-    ((stored,),) = rows(inbox_file(app), "SELECT error FROM delivery")
+    ((stored,),) = rows(inbox_at(app), "SELECT error FROM delivery")
     assert error in json.loads(stored)["error"]
     assert [detail["loc"] for detail in json.loads(stored)["details"]] == ([loc] if loc else [])
     (facts,) = observed.facts("delivery_quarantined")
@@ -407,8 +409,7 @@ def test_a_delivery_that_was_readable_when_planned_and_is_not_any_more_has_faile
     handlers.on(PingTest, name="h")(failing(calls))
     app = shop(handlers)
     deliver(app)
-    with closing(sqlite3.connect(inbox_file(app))) as connection, connection:
-        connection.execute("UPDATE delivery SET body = ?", (b"{",))
+    change(inbox_at(app), "UPDATE delivery SET body = ?", b"{")
 
     later(app, clock, 10)
 
@@ -484,8 +485,7 @@ def test_a_settle_that_lost_its_lease_is_told_to_nobody(shop, clock):
 
     @handlers.on(PingTest, name="h")
     def slow(event):
-        with closing(sqlite3.connect(inbox_file(app))) as connection, connection:
-            connection.execute("UPDATE run SET token = token + 1")  # another worker took over
+        change(inbox_at(app), "UPDATE run SET token = token + 1")  # another worker took over
 
     app = shop(handlers)
     observed = Observed(app)
@@ -501,8 +501,7 @@ def test_a_failure_of_storage_after_the_commit_changes_no_answer(shop):
 
     @handlers.on(PingTest, name="h")
     def breaks_the_inbox(event):
-        with closing(sqlite3.connect(inbox_file(app))) as connection, connection:
-            connection.execute("DROP TABLE failure")
+        change(inbox_at(app), "DROP TABLE failure")
         raise ValueError("and fails")
 
     app = shop(handlers)

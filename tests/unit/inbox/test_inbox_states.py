@@ -21,13 +21,13 @@ LEGAL = {
     ("dead", "received"),
     ("dead", "planned"),
     ("quarantined", "received"),
+    *((before, "pruned") for before in ("done", "dead", "quarantined")),
 }
 LEGAL_RUNS = {
+    ("waiting", "due"),
     ("due", "running"),
     *(("running", after) for after in ("due", "running", "succeeded", "discarded", "dead")),
-    ("succeeded", "due"),
-    ("discarded", "due"),
-    ("dead", "due"),
+    *product(("succeeded", "discarded", "dead"), ("due", "waiting")),
 }
 
 

@@ -2,37 +2,51 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 import psycopg
-from sqlalchemy import URL, Connection, Engine, create_engine, text
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy import URL, Connection, Engine, create_engine, event, text
+from sqlalchemy.exc import DBAPIError, DisconnectionError, InvalidRequestError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from billhook.errors import InboxUnavailable
 from billhook.inbox.forking import SETTING_UP
 from billhook.inbox.postgres.bell import PostgresBell
-from billhook.inbox.postgres.driver import connect, insert
+from billhook.inbox.postgres.driver import PatientConnection, connect, insert, is_lost, reason
+from billhook.inbox.postgres.express import PostgresExpress
 from billhook.inbox.records import Incoming
 
 __all__ = ["PostgresDatabase"]
 
+logger = logging.getLogger("billhook.inbox")
+
 PATIENCE_SECONDS = 10.0
 """How long one statement may take. A request does not wait so long: see billhook.inbox.committer."""
+RING_SECONDS = 2.0
+"""How long the bell may take: it is rung between two batches."""
 _MIGRATING = 0x62696C6C  # "bill": the advisory lock of the migrations
+_FAILURES = (DBAPIError, InvalidRequestError, PoolTimeout, psycopg.Error, OSError)
+"""Of storage. InvalidRequestError is of a pool whose connections are lost as soon as they are made."""
 
 
 class PostgresDatabase:
     """Connections to one PostgreSQL database, built anew in every process. See inbox.database.Database."""
 
     def __init__(self, url: URL, verify: Callable[[Connection], None]) -> None:
-        """`verify` is called in each process's first transaction and raises to refuse the database."""
+        """`verify` is called in each process's first transaction and raises to refuse the database.
+
+        Raises sqlalchemy's ArgumentError or ValueError for a URL that names its hosts in no known way.
+        """
         self._url = url
+        self._arguments = url.get_dialect()().create_connect_args(url)[1]
         self._verify = verify
+        self.express = PostgresExpress(self._connect_directly, self._storage_errors)
         self._forked: list[object] = []
         self._start_over()
 
@@ -40,8 +54,8 @@ class PostgresDatabase:
         self._mutex = threading.RLock()
         self._inserting = threading.Lock()
         self._engine: Engine | None = None
-        self._inserter: psycopg.Connection[Any] | None = None
-        self.bell = PostgresBell(partial(self._connect, PATIENCE_SECONDS, autocommit=True))
+        self._inserter: PatientConnection | None = None
+        self._bell = PostgresBell(partial(self._connect, RING_SECONDS, autocommit=True))
         self._pid = os.getpid()  # last: whoever sees it uses what is above
 
     def _own(self) -> None:
@@ -49,17 +63,27 @@ class PostgresDatabase:
         if self._pid != os.getpid():
             with SETTING_UP:
                 if self._pid != os.getpid():  # pragma: no branch - another thread was first
-                    self._forked.append((self._engine, self._inserter, self.bell))
+                    self._forked.append((self._engine, self._inserter, self._bell))
                     self._start_over()
 
     @property
     def place(self) -> str:
-        """The URL without its password and options."""
-        return self._url.set(query={}).render_as_string(hide_password=True)
+        """The URL without its password, and of its options only where the server is."""
+        query = {name: self._url.query[name] for name in ("host", "port") if name in self._url.query}
+        return self._url.set(query=query).render_as_string(hide_password=True)
+
+    @property
+    def bell(self) -> PostgresBell:
+        """This process's: its connections are no more to be shared than the others."""
+        self._own()
+        return self._bell
 
     def prepare(self) -> None:
         """See that the schema fits; it is `billhook db upgrade` that changes it, on purpose."""
-        self._open()
+        with self.read() as connection:
+            if connection.execute(text("SHOW fsync")).scalar_one() != "on":
+                lost = "what was answered 200 may be gone after a power cut"
+                logger.warning("the server of %s runs with fsync=off: %s", self.place, lost)
         self.close()
 
     def insert_new(self, rows: Sequence[Incoming]) -> Sequence[int]:
@@ -67,16 +91,27 @@ class PostgresDatabase:
         self._own()
         with self._inserting, self._storage_errors():
             try:
-                if self._inserter is None:
-                    self._open()
-                    self._inserter = self._connect(PATIENCE_SECONDS, autocommit=True)
-                return insert(self._inserter, rows)
-            except psycopg.Error:
-                broken, self._inserter = self._inserter, None
-                if broken is not None:
-                    with suppress(psycopg.Error):
-                        broken.close()
+                return insert(self._ready_inserter(), rows)
+            except (psycopg.Error, OSError):
+                self._drop_inserter()
                 raise
+
+    def _ready_inserter(self) -> PatientConnection:
+        if self._inserter is not None and is_lost(self._inserter):
+            self._drop_inserter()  # the server was restarted while nothing came
+        if self._inserter is None:
+            self._inserter = self._connect_directly()
+        return self._inserter
+
+    def _connect_directly(self) -> PatientConnection:
+        self._own()
+        self._open()
+        return self._connect(PATIENCE_SECONDS, autocommit=True)
+
+    def _drop_inserter(self) -> None:
+        dropped, self._inserter = self._inserter, None
+        if dropped is not None:
+            dropped.close()
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -113,10 +148,9 @@ class PostgresDatabase:
         """Close every connection of this process; the next use opens them again. Call before a fork."""
         self._own()
         with self._inserting, self._mutex:
-            if self._inserter is not None:
-                self._inserter.close()
-                self._inserter = None
-            self.bell.close()
+            self._drop_inserter()
+            self._bell.close()
+            self.express.close()
             if self._engine is not None:
                 self._engine.dispose()
                 self._engine = None
@@ -125,9 +159,9 @@ class PostgresDatabase:
     def _storage_errors(self) -> Iterator[None]:
         try:
             yield
-        except (DBAPIError, psycopg.Error) as error:
+        except _FAILURES as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
-            raise InboxUnavailable(f"the inbox {self.place} failed: {cause}") from None
+            raise InboxUnavailable(f"the inbox {self.place} failed: {reason(cause)}") from None
 
     def _open(self) -> Engine:
         with self._mutex:
@@ -143,8 +177,20 @@ class PostgresDatabase:
             return self._engine
 
     def _new_engine(self, patience_seconds: float | None) -> Engine:
-        return create_engine(self._url.set(query={}), creator=partial(self._connect, patience_seconds))
+        engine = create_engine(
+            self._url.set(query={}),
+            creator=partial(self._connect, patience_seconds),
+            pool_timeout=PATIENCE_SECONDS,
+            use_native_hstore=False,  # one question less of each new pool
+        )
+        event.listen(engine, "checkout", _replace_lost)
+        return engine
 
-    def _connect(self, patience_seconds: float | None, **more: Any) -> psycopg.Connection[Any]:
-        names = self._url.translate_connect_args(username="user", database="dbname")
-        return connect({**self._url.query, **names}, patience_seconds, **more)
+    def _connect(self, patience_seconds: float | None, **more: Any) -> PatientConnection:
+        return connect(self._arguments, patience_seconds, **more)
+
+
+def _replace_lost(connection: PatientConnection, *_: object) -> None:
+    """The pool's connections may have ended while they lay there; SQLAlchemy opens another then."""
+    if is_lost(connection):
+        raise DisconnectionError("the server ended it")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import select
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,7 +12,10 @@ from psycopg.abc import RV, PQGen
 
 from billhook.inbox.records import Incoming
 
-__all__ = ["PatientConnection", "connect", "insert", "session_options"]
+__all__ = ["PatientConnection", "connect", "insert", "is_lost", "reason", "session_options"]
+
+WEAK = ("off", "local", "remote_write")
+"""Settings of synchronous_commit that answer before the disk, here or on a standby, has it."""
 
 
 class PatientConnection(psycopg.Connection[Any]):
@@ -21,36 +26,89 @@ class PatientConnection(psycopg.Connection[Any]):
 
     patience_seconds: float | None = None
 
-    def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
+    def wait(self, gen: PQGen[RV], *how: Any, **more: Any) -> RV:
         """As psycopg's; every statement comes through here."""
-        if timeout is not None or self.patience_seconds is None:
-            return super().wait(gen, interval, timeout)
+        if self.patience_seconds is None:
+            return super().wait(gen, *how, **more)
+        return super().wait(self._patiently(gen, self.patience_seconds), *how, **more)
+
+    def _patiently(self, gen: PQGen[RV], seconds: float) -> PQGen[RV]:
+        """The steps of `gen`, each taken when psycopg has waited for it: for ever, if nobody counted.
+
+        When the time is over one more is taken: this process may have slept, and the answer be there.
+        """
+        end, late = time.monotonic() + seconds, False
         try:
-            return super().wait(gen, interval, self.patience_seconds)
-        except psycopg.OperationalError as error:
-            if error.sqlstate is not None or self.pgconn.status != psycopg.pq.ConnStatus.OK:
-                raise
-            # Neither the server's word nor a broken line: the time was over, in the middle of an answer.
-            self.close()
-            raise psycopg.OperationalError(f"no answer within {self.patience_seconds:g} s") from None
+            step = next(gen)
+            while True:
+                step = gen.send((yield step))
+                if late:
+                    self.close()
+                    raise psycopg.OperationalError(f"no answer within {seconds:g} s")
+                late = time.monotonic() > end
+        except StopIteration as done:
+            answer: RV = done.value
+            return answer
 
 
 def session_options(given: str, patience_seconds: float | None) -> str:
-    """What the server is told of each connection: wait for the disk, and hold no lock for the dead."""
-    settings = {"synchronous_commit": "on", "TimeZone": "UTC"}
-    if patience_seconds is not None:
-        milliseconds = str(int(patience_seconds * 1000))
-        settings["statement_timeout"] = settings["idle_in_transaction_session_timeout"] = milliseconds
-    return " ".join(filter(None, [given, *(f"-c {name}={value}" for name, value in settings.items())]))
+    """What the server is told of each connection: wait for the disk, and hold no lock for the dead.
+
+    `given` comes from the URL. It may set other time-outs, and not whether a commit is on the disk.
+    """
+    milliseconds = str(int((patience_seconds or 0) * 1000))  # 0: no limit, whatever the role's own is
+    limits = {"statement_timeout": milliseconds, "idle_in_transaction_session_timeout": milliseconds}
+    fixed = {
+        "synchronous_commit": "on",
+        "default_transaction_isolation": r"read\ committed",
+        "TimeZone": "UTC",
+    }
+    before, after = (
+        [f"-c {name}={value}" for name, value in settings.items()] for settings in (limits, fixed)
+    )
+    return " ".join(filter(None, [*before, given, *after]))
 
 
-def connect(arguments: Mapping[str, Any], patience_seconds: float | None, **more: Any) -> PatientConnection:
-    """Open a connection; psycopg.Error if it cannot be. `arguments` are libpq's, and win over ours."""
+def connect(
+    arguments: Mapping[str, Any], patience_seconds: float | None, *, autocommit: bool = False
+) -> PatientConnection:
+    """Open a connection; `arguments` are libpq's, and win over ours. Raises psycopg.Error or OSError."""
+    defaults = {
+        "connect_timeout": 2,
+        "application_name": "billhook",
+        # A listener is silent for hours: these tell within a minute that nobody is there any more.
+        "keepalives_idle": 10,
+        "keepalives_interval": 10,
+        "keepalives_count": 3,
+    }
     options = session_options(arguments.get("options", ""), patience_seconds)
-    defaults = {"connect_timeout": 2, "application_name": "billhook", "keepalives_idle": 10}
-    connection = PatientConnection.connect(**{**defaults, **arguments, "options": options}, **more)
-    connection.patience_seconds = patience_seconds
+    connection = PatientConnection.connect(**{**defaults, **arguments, "options": options}, autocommit=True)
+    try:
+        connection.patience_seconds = patience_seconds
+        ((found,),) = connection.execute("SHOW synchronous_commit").fetchall()
+        if found in WEAK:  # something between us and the server has its own way with options
+            need = f"synchronous_commit is {found!r}, need 'on'"
+            raise psycopg.OperationalError(need)  # noqa: TRY301 - closed below like any other failure
+        connection.autocommit = autocommit
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def is_lost(connection: psycopg.Connection[Any]) -> bool:
+    """Whether an idle connection has ended meanwhile: unasked, a server says nothing but goodbye."""
+    if connection.closed:
+        return True
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def reason(error: BaseException | None) -> str:
+    """What went wrong, in one line. Not the server's DETAIL, which may show a row, and so a body."""
+    primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
+    return " ".join((primary or str(error)).split())
 
 
 _INSERT_NEW = """

@@ -9,19 +9,18 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing, contextmanager, suppress
-from functools import partial
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.pool import QueuePool
 
 from billhook.errors import InboxUnavailable
 from billhook.inbox.forking import SETTING_UP
 from billhook.inbox.records import Incoming
 from billhook.inbox.sqlite.bell import Bell
-from billhook.inbox.sqlite.driver import begin, connect, execute_unless_busy, insertion, patiently_execute
+from billhook.inbox.sqlite.driver import checkpoint, connect, execute_in_turn, insertion, new_engine, new_ids
+from billhook.inbox.sqlite.express import SqliteExpress
 from billhook.inbox.sqlite.file import SqliteFile
 from billhook.inbox.sqlite.writelock import WriteLock
 
@@ -47,6 +46,7 @@ class SqliteDatabase:
         self._busy_seconds = busy_seconds
         self._verify = verify
         self._upgrade = upgrade
+        self.express = SqliteExpress(self)
         self._forked: list[object] = []
         self._start_over()
 
@@ -110,17 +110,9 @@ class SqliteDatabase:
             if self._inserter is None:
                 self._open()
                 self._inserter = connect(self.path, busy_seconds=0)
-            cursor = self._insert(self._inserter, statement, values)
+            cursor = execute_in_turn(self._inserter, statement, values, self._lock, self._busy_seconds)
             self._commits += 1
-        # The lock was ours for the statement: the new rows' ids follow one another and end with the last.
-        last, count = cursor.lastrowid or 0, cursor.rowcount
-        return range(last - count + 1, last + 1)
-
-    def _insert(self, connection: sqlite3.Connection, statement: str, values: list[object]) -> sqlite3.Cursor:
-        if cursor := execute_unless_busy(connection, statement, values):
-            return cursor
-        with self._lock.held():  # only short inserts of others can be in the way then
-            return patiently_execute(connection, statement, values, self._busy_seconds)
+        return new_ids(cursor)
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
@@ -139,7 +131,7 @@ class SqliteDatabase:
         """A write transaction on a schema of any age, for the migrations."""
         self._own()
         with self._mutex, self._lock.held(), self._storage_errors():
-            engine = self._new_engine()
+            engine = new_engine(self.path, self._busy_seconds)
             try:
                 with engine.begin() as connection:
                     yield connection
@@ -147,16 +139,11 @@ class SqliteDatabase:
                 engine.dispose()
 
     def tidy(self) -> None:
-        """Move the log into the file now and then, while nobody can write.
-
-        SQLite before 3.51.3 may corrupt the file when a checkpoint meets another's commit (its WAL-reset
-        bug), so the automatic checkpoints are off, and this one runs under the write lock.
-        """
-        if self._commits < CHECKPOINT_COMMITS:
-            return
-        with suppress(InboxUnavailable), self.write(), closing(connect(self.path, busy_seconds=0)) as other:
-            self._commits = 0
-            other.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        """Move the log into the file now and then, while nobody can write."""
+        if self._commits >= CHECKPOINT_COMMITS:
+            with suppress(InboxUnavailable), self.write():
+                self._commits = 0
+                checkpoint(self.path)
 
     def close(self) -> None:
         """Close every connection of this process; the next use opens them again. Call before a fork."""
@@ -198,15 +185,8 @@ class SqliteDatabase:
     def _open(self) -> Engine:
         with self._mutex:
             if self._engine is None:
-                engine = self._new_engine()
+                engine = new_engine(self.path, self._busy_seconds)
                 with engine.connect().execution_options(billhook_read=True) as connection:
                     self._verify(connection)
                 self._engine = engine
             return self._engine
-
-    def _new_engine(self) -> Engine:
-        engine = create_engine(
-            "sqlite+pysqlite://", creator=partial(connect, self.path, self._busy_seconds), poolclass=QueuePool
-        )
-        event.listen(engine, "begin", partial(begin, self._busy_seconds))
-        return engine

@@ -6,15 +6,19 @@ import sqlite3
 import time
 import urllib.parse
 from collections.abc import Sequence
+from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.pool import QueuePool
 
 from billhook.inbox.records import Incoming
+from billhook.inbox.sqlite.writelock import WriteLock
 
-__all__ = ["begin", "connect", "execute_unless_busy", "insertion", "patiently_execute"]
+__all__ = ["checkpoint", "connect", "execute_in_turn", "insertion", "new_engine", "new_ids"]
 
 
 def connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
@@ -46,7 +50,27 @@ def connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
     return connection
 
 
-def execute_unless_busy(
+def checkpoint(path: Path) -> None:
+    """Move the log into the file; the caller must hold the write lock.
+
+    SQLite before 3.51.3 may corrupt the file when a checkpoint meets another's commit (its WAL-reset
+    bug): this is why the automatic checkpoints are off.
+    """
+    with closing(connect(path, busy_seconds=0)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+def execute_in_turn(
+    connection: sqlite3.Connection, statement: str, values: list[object], lock: WriteLock, busy_seconds: float
+) -> sqlite3.Cursor:
+    """Execute at once, or, when another connection has the file locked, in turn with the other processes."""
+    if cursor := _execute_unless_busy(connection, statement, values):
+        return cursor
+    with lock.held():  # only short inserts of others can be in the way then
+        return _patiently_execute(connection, statement, values, busy_seconds)
+
+
+def _execute_unless_busy(
     connection: sqlite3.Connection, statement: str, values: list[object]
 ) -> sqlite3.Cursor | None:
     """Execute, or None when another connection has the file locked."""
@@ -71,6 +95,12 @@ def insertion(rows: Sequence[Incoming]) -> tuple[str, list[object]]:
     return statement, [value for row in rows for value in _values(row)]
 
 
+def new_ids(cursor: sqlite3.Cursor) -> range:
+    """The ids of the rows inserted: the lock was ours for the statement, so they follow one another."""
+    last, count = cursor.lastrowid or 0, cursor.rowcount
+    return range(last - count + 1, last + 1)
+
+
 def _values(row: Incoming) -> tuple[object, ...]:
     times = _moment(row.signed_at), _moment(row.received_at)
     return (row.source, row.key, row.event_type, row.body, row.headers, *times)
@@ -81,7 +111,15 @@ def _moment(moment: datetime | None) -> str | None:
     return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
-def begin(busy_seconds: float, connection: Connection) -> None:
+def new_engine(path: Path, busy_seconds: float) -> Engine:
+    """SQLAlchemy's side of it: connections as `connect` makes them, transactions as they must begin."""
+    creator = partial(connect, path, busy_seconds)
+    engine = create_engine("sqlite+pysqlite://", creator=creator, poolclass=QueuePool)
+    event.listen(engine, "begin", partial(_begin, busy_seconds))
+    return engine
+
+
+def _begin(busy_seconds: float, connection: Connection) -> None:
     """Begin a transaction; one that may write takes the lock now, and waits for it if it must.
 
     A deferred one that reads and then writes fails at once, whatever the busy timeout.
@@ -90,16 +128,16 @@ def begin(busy_seconds: float, connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN")
     else:
         driver: Any = connection.connection.driver_connection
-        patiently_execute(driver, "BEGIN IMMEDIATE", [], busy_seconds)
+        _patiently_execute(driver, "BEGIN IMMEDIATE", [], busy_seconds)
 
 
-def patiently_execute(
+def _patiently_execute(
     connection: sqlite3.Connection, statement: str, values: list[object], busy_seconds: float
 ) -> sqlite3.Cursor:
     """Execute, waiting for a lock in short steps: those of SQLite's own handler grow to 0.1 s."""
     end = time.monotonic() + busy_seconds
     connection.execute("PRAGMA busy_timeout=0")
-    while not (cursor := execute_unless_busy(connection, statement, values)):
+    while not (cursor := _execute_unless_busy(connection, statement, values)):
         if time.monotonic() > end:
             raise sqlite3.OperationalError("database is locked")
         time.sleep(0.0005)

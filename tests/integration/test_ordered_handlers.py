@@ -1,0 +1,216 @@
+"""Ordered handlers in several processes: one at a time of each key, in the order of arrival, nobody held up.
+
+On every database. What the handlers did is read from a file that each line is appended to in one write.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import threading
+import time
+from collections import defaultdict
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from kit import in_children, incoming, make_app, open_inbox, place_of, rows, value
+
+from billhook import Handlers, Retry
+from billhook.events import InvoicePaymentStatusChanged
+from billhook.extension import assembly_of
+
+PROCESSES = 4
+THREADS = 4
+KEYS = 6
+OF_EACH = 12
+FAILING = 0.25
+HELD = "held"
+UNFINISHED = "SELECT count(*) FROM delivery WHERE state IN ('received', 'planned')"
+
+
+def body(key, number):
+    fields = {"invoiceId": key, "billingStatus": "Paid", "amountDue": 0, "amountPaid": number, "total": 1}
+    return json.dumps(fields).encode()
+
+
+class Diary:
+    """Lines `what key number pid`, from any thread of any process."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._file = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+
+    def note(self, what, key, number):
+        os.write(self._file, f"{what} {key} {number} {os.getpid()}\n".encode())
+
+    def lines(self):
+        return [line.split() for line in self.path.read_text().splitlines()]
+
+
+def make_handlers(diary, **order):
+    """A handler that takes a moment, fails at random, and is succeeded by `end`."""
+    handlers, dice = Handlers(), random.Random()
+
+    @handlers.on(InvoicePaymentStatusChanged, name="note", retry=[0] * 200, **order)
+    def note(event):
+        key, number = event.invoice_id, int(event.amount_paid)
+        diary.note("begin", key, number)
+        time.sleep(dice.random() * 0.004)
+        if key == HELD and number == 0 and not all_others_are_through(diary):
+            diary.note("fail", key, number)
+            raise Retry("until the others are through", after_seconds=0.02)
+        if dice.random() < FAILING:
+            diary.note("fail", key, number)
+            raise ValueError("at random")
+        diary.note("end", key, number)
+
+    return handlers
+
+
+def all_others_are_through(diary):
+    ended = {(key, number) for what, key, number, _ in diary.lines() if what == "end" and key != HELD}
+    return len(ended) == KEYS * OF_EACH
+
+
+def work(folder, url, handlers, seconds=60.0):
+    """A worker process's loop, until every delivery is finished."""
+    app = make_app(folder, handlers=[handlers], BILLHOOK_INBOX_URL=url, BILLHOOK_LEASE_SECONDS=4)
+    assembly = assembly_of(app)
+    loop = assembly.loop(THREADS)
+    thread = threading.Thread(target=loop.run, args=(5.0,))
+    thread.start()
+    end = time.monotonic() + seconds
+    while value(place_of(url), UNFINISHED) and time.monotonic() < end:
+        time.sleep(0.02)
+    loop.stop()
+    thread.join()
+    assembly.close()
+    return b"done"
+
+
+def fill(inbox, keys):
+    """Deliveries of all keys, dealt like cards; what comes first of each key has the lower number."""
+    left = {key: list(range(OF_EACH)) for key in keys}
+    while left:
+        key = random.choice(list(left))
+        number = left[key].pop(0)
+        if not left[key]:
+            del left[key]
+        inbox.put(
+            incoming(f"{key}-{number}", event_type="InvoicePaymentStatusChanged", body=body(key, number))
+        )
+
+
+def check_order(lines, *, died=False):
+    """Of each key the next attempt begins when the last one ended, and success comes in order of arrival.
+
+    With `died`, what succeeded just before a worker died may succeed once more: nobody knew of it.
+    """
+    by_key = defaultdict(list)
+    for what, key, number, _ in lines:
+        by_key[key].append((what, int(number)))
+    for key, found in by_key.items():
+        for (what, number), (following, its_number) in pairwise(found):
+            if what == "begin":
+                assert (following, its_number) in {("end", number), ("fail", number)}, f"{key} overlaps"
+            else:
+                assert following == "begin"
+                again = died and its_number == number
+                assert again or its_number == number + (what == "end"), f"{key} out of order"
+        ended = [number for what, number in found if what == "end"]
+        ended = sorted(set(ended)) if died else ended
+        assert ended == list(range(OF_EACH)), f"{key}: {ended}"
+    return by_key
+
+
+def overlapping(lines):
+    """How often an attempt began while one of another key was at work."""
+    at_work, times = set(), 0
+    for what, key, number, _ in lines:
+        if what == "begin":
+            times += any(other != key for other, _ in at_work)
+            at_work.add((key, number))
+        else:
+            at_work.discard((key, number))
+    return times
+
+
+def run_in_processes(inbox_url, tmp_path, **order):
+    """Every delivery handled by several processes while they still come; what the handlers noted."""
+    diary = Diary(tmp_path / "diary.txt")
+    keys = [f"key{number}" for number in range(KEYS)]
+    inbox = open_inbox(place_of(inbox_url))
+    fill(inbox, [HELD])
+    inbox.close()
+
+    def child(number):
+        if number == PROCESSES:  # not a worker: who receives
+            receiving = open_inbox(place_of(inbox_url))
+            fill(receiving, keys)
+            receiving.close()
+            return b"done"
+        folder = tmp_path / f"worker{number}"
+        folder.mkdir()
+        return work(folder, inbox_url, make_handlers(diary, **order))
+
+    assert in_children(PROCESSES + 1, child) == [b"done"] * (PROCESSES + 1)
+    assert rows(place_of(inbox_url), "SELECT DISTINCT state FROM delivery") == [("done",)]
+    return diary.lines()
+
+
+def test_of_each_key_one_at_a_time_in_order_while_the_others_flow_on(inbox_url, tmp_path):
+    lines = run_in_processes(inbox_url, tmp_path, ordered_by="invoice_id")
+
+    by_key = check_order(lines)
+    assert len(by_key) == KEYS + 1
+    assert len({pid for *_, pid in lines}) > 1  # not one process did it all
+    assert overlapping(lines) > 0
+    # The first of one key was held until all the others were through: they waited for nobody.
+    last_of_others = max(n for n, (what, key, *_) in enumerate(lines) if what == "end" and key != HELD)
+    first_of_held = min(n for n, (what, key, *_) in enumerate(lines) if what == "end" and key == HELD)
+    assert last_of_others < first_of_held
+    states = "SELECT DISTINCT state, twin_of FROM run"
+    assert rows(place_of(inbox_url), states) == [("succeeded", None)]
+
+
+def test_without_an_order_that_would_be_noticed(inbox_url, tmp_path):
+    lines = run_in_processes(inbox_url, tmp_path)
+
+    with pytest.raises(AssertionError, match=r"overlaps|out of order|begin"):
+        check_order(lines)
+
+
+def test_a_worker_that_is_killed_in_mid_handler_holds_its_key_until_its_lease_ends_and_no_other(
+    inbox_url, tmp_path
+):
+    diary = Diary(tmp_path / "diary.txt")
+    inbox = open_inbox(place_of(inbox_url))
+    fill(inbox, ["key0", "key1"])
+    inbox.close()
+
+    def child(number):
+        handlers = Handlers()
+
+        @handlers.on(InvoicePaymentStatusChanged, name="note", retry=[0] * 9, ordered_by="invoice_id")
+        def note(event):
+            key, at = event.invoice_id, int(event.amount_paid)
+            diary.note("begin", key, at)
+            if key == "key0" and at == 3 and not (tmp_path / "died").exists():
+                (tmp_path / "died").touch()
+                diary.note("fail", key, at)
+                os.kill(os.getpid(), signal.SIGKILL)
+            diary.note("end", key, at)
+
+        folder = tmp_path / f"worker{number}"
+        folder.mkdir()
+        return work(folder, inbox_url, handlers)
+
+    results = in_children(3, child)
+
+    assert sorted(results) == [b"", b"done", b"done"]
+    check_order(diary.lines(), died=True)
+    worker_died = "SELECT count(*) FROM failure WHERE error LIKE 'the worker died%'"
+    assert value(place_of(inbox_url), worker_died) >= 1
