@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from flask import Flask
 
 from billhook.clock import Clock
 from billhook.dispatch import Handlers, RetrySchedule, Subscribers, connect
 from billhook.engines import Cycle, Engine, InlineEngine, Loop, ThreadEngine, WorkerEngine
+from billhook.engines.celery import CeleryEngine, find_celery
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.inbox import Inbox
 from billhook.receiver import Intake
 from billhook.settings import Settings
+
+if TYPE_CHECKING:
+    from billhook.client import BillingClient
 
 __all__ = ["Assembly"]
 
@@ -43,7 +49,9 @@ class Assembly:
             RetrySchedule.of(settings.retry_schedule_seconds),
             sender=app,
             context=app.app_context,
+            client=self.client,
         )
+        self._clients: dict[int, BillingClient] = {}
         self.engine = self._engine(settings.engine)
         self.intake = Intake(
             self.inbox,
@@ -60,6 +68,25 @@ class Assembly:
             connect(group.freeze(), self.app)
             self.handler_groups.append(group)
         self.subscribers.check()
+
+    def bind(self) -> None:
+        """All of it is set up: what the app has beside Flask may know of it."""
+        if isinstance(self.engine, CeleryEngine):
+            self.engine.bind()
+            self.app.extensions.setdefault("celery", self.engine.celery)
+
+    def client(self) -> BillingClient:
+        """The client of the service's API, made when this process first asks. ConfigError, MissingExtra.
+
+        By process id, for connections do not survive a fork. Of two threads that make one at the same time
+        one's is kept, and the other's never sent anything.
+        """
+        made = self._clients.get(os.getpid())
+        if made is None:
+            from billhook.client import BillingClient  # brings the HTTP library: only who calls need have it
+
+            made = self._clients.setdefault(os.getpid(), BillingClient.from_settings(self.settings))
+        return made
 
     def loop(self, threads: int) -> Loop:
         """The loop of a worker process."""
@@ -80,6 +107,9 @@ class Assembly:
         """End the engine, commit what waits and close the inbox in this process."""
         self.engine.stop()
         self.inbox.close()
+        client = self._clients.pop(os.getpid(), None)
+        if client is not None:
+            client.close()
 
     def _engine(self, name: str) -> Engine:
         lease_seconds = self.settings.lease_seconds
@@ -88,4 +118,7 @@ class Assembly:
             return ThreadEngine(self.inbox, self.cycle, lease_seconds=lease_seconds, retention_days=days)
         if name == "inline":
             return InlineEngine(self.inbox, self.cycle, lease_seconds=lease_seconds)
+        if name == "celery":
+            celery = find_celery(self.app.extensions, self.settings.celery_app)
+            return CeleryEngine(self.inbox, self.cycle, celery, lease_seconds=lease_seconds)
         return WorkerEngine()

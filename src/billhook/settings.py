@@ -49,7 +49,9 @@ def _text(key: str, value: Any) -> str | None:
     if value is None or value == "":
         return None
     if not isinstance(value, str | Path):
-        raise ConfigError(f"{key} must be text, got {type(value).__name__}")
+        raise ConfigError(
+            f"{key} must be text, got {type(value).__name__} (put it into double quotes in the environment)"
+        )
     return str(value)
 
 
@@ -188,8 +190,17 @@ OPTIONS: tuple[Option, ...] = (
         "BILLHOOK_ENGINE",
         "thread",
         "",
-        "Where handlers run: thread (of the app's process), worker (`billhook worker`) or inline (tests).",
-        _choice("thread", "worker", "inline"),
+        "Where handlers run: thread (of the app's process), worker (`billhook worker`), celery (your Celery "
+        "workers) or inline (tests).",
+        _choice("thread", "worker", "celery", "inline"),
+    ),
+    Option(
+        "BILLHOOK_CELERY_APP",
+        None,
+        "",
+        "For the celery engine: your Celery app, as myshop.tasks:celery "
+        '(default: app.extensions["celery"]).',
+        _text,
     ),
     Option(
         "BILLHOOK_DEADLINE_SECONDS",
@@ -216,8 +227,8 @@ OPTIONS: tuple[Option, ...] = (
         "BILLHOOK_RETENTION_DAYS",
         30.0,
         "days",
-        "How long finished deliveries are kept; at least 7, for they are what duplicates are known by.",
-        _number(7, 36_500),
+        "How long finished deliveries are kept; their keys, by which duplicates are known, at least 7 days.",
+        _number(0, 36_500),
     ),
     Option(
         "BILLHOOK_BACKLOG_LIMIT",
@@ -240,6 +251,36 @@ OPTIONS: tuple[Option, ...] = (
         "Standalone: the path that takes deliveries.",
         lambda key, value: _text(key, value) or "/",
     ),
+    Option(
+        "BILLHOOK_API_URL",
+        None,
+        "URL",
+        "For calls to the service's API: its base address, of production or of the sandbox.",
+        _text,
+    ),
+    Option(
+        "BILLHOOK_API_CLIENT_ID",
+        None,
+        "",
+        "For calls to the service's API: the client id of your organization.",
+        _text,
+        secret=True,
+    ),
+    Option(
+        "BILLHOOK_API_REFRESH_TOKEN",
+        None,
+        "",
+        "For calls to the service's API: the API token that its dashboard made.",
+        _text,
+        secret=True,
+    ),
+    Option(
+        "BILLHOOK_API_REFRESH_TOKEN_FILE",
+        None,
+        "path",
+        "A file with that token instead.",
+        _text,
+    ),
 )
 
 
@@ -257,6 +298,7 @@ class Settings:
     inbox_url: str | None = field(repr=False)
     max_body_bytes: int
     engine: str
+    celery_app: str | None
     deadline_seconds: float
     lease_seconds: float
     retry_schedule_seconds: tuple[float, ...]
@@ -264,6 +306,10 @@ class Settings:
     backlog_limit: int | None
     handlers: tuple[str, ...]
     url_prefix: str
+    api_url: str | None
+    api_client_id: str | None = field(repr=False)
+    api_refresh_token: str | None = field(repr=False)
+    api_refresh_token_file: str | None
 
     @classmethod
     def from_mapping(cls, config: Mapping[str, Any]) -> Settings:
@@ -281,6 +327,8 @@ class Settings:
         }
         if values["secrets"] and values["secrets_file"]:
             raise ConfigError("set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, not both")
+        if values["api_refresh_token"] and values["api_refresh_token_file"]:
+            raise ConfigError("set BILLHOOK_API_REFRESH_TOKEN or BILLHOOK_API_REFRESH_TOKEN_FILE, not both")
         return cls(**values)
 
 

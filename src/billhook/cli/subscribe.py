@@ -1,0 +1,190 @@
+"""`billhook subscribe`: asks the service to send the events that somebody here handles."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from decimal import Decimal, InvalidOperation
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from billhook.cli.calling import checked, open_client
+from billhook.cli.faults import Fault
+from billhook.cli.output import print_json, print_table, printable, progress
+from billhook.cli.params import as_json, handlers_argument
+
+if TYPE_CHECKING:
+    from billhook.client import BillingClient
+
+__all__ = ["subscribe"]
+
+_UNKNOWN = (
+    "Note: the service's specification shows no way to list or remove subscriptions, and does not say what a "
+    "second one of the same type and URL does; look in the service's dashboard before you repeat this."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subscription:
+    """One event type, and what became of it."""
+
+    event_type: str
+    threshold: Decimal | None
+    result: str = "not tried"
+    error: str | None = None
+    answer: dict[str, Any] | None = None
+
+
+class _Threshold(click.ParamType[tuple[str, Decimal]]):
+    """TYPE=NUMBER."""
+
+    name = "threshold"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Decimal]:
+        event_type, equals, text = str(value).partition("=")
+        try:
+            number = Decimal(text)
+        except InvalidOperation:
+            number = Decimal("NaN")
+        if not (event_type and equals and number.is_finite()):
+            self.fail(f"{value!r} is not TYPE=NUMBER, such as CommitmentUsageCrossed=80", param, ctx)
+        return event_type, number
+
+
+@click.command()
+@handlers_argument
+@click.option("--callback-url", required=True, metavar="URL", help="Where the service is to send events.")
+@click.option(
+    "--type", "event_types", multiple=True, metavar="TYPE",
+    help="Subscribe to this type instead of all that are handled. May be repeated.",
+)  # fmt: skip
+@click.option(
+    "--threshold", "thresholds", type=_Threshold(), multiple=True, metavar="TYPE=NUMBER",
+    help="The percentage from which events of TYPE are sent, where it has one. May be repeated.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show what would be subscribed to, and send nothing.")
+@as_json
+def subscribe(
+    handlers: Sequence[str],
+    callback_url: str,
+    event_types: tuple[str, ...],
+    thresholds: tuple[tuple[str, Decimal], ...],
+    dry_run: bool,
+    as_json: bool,
+) -> None:
+    """Subscribe a URL to every event type that the handlers handle. Exit code 1 unless all succeeded.
+
+    HANDLERS are modules or .py files; without any, those of BILLHOOK_HANDLERS. Needs the options
+    BILLHOOK_API_URL, BILLHOOK_API_CLIENT_ID and BILLHOOK_API_REFRESH_TOKEN (or its _FILE), and the extra
+    billhook[client]; --dry-run needs none of them.
+
+    \b
+    Examples:
+      billhook subscribe myshop/billing.py --callback-url https://shop.example/webhooks/billing --dry-run
+      billhook subscribe --type CommitmentUsageCrossed --threshold CommitmentUsageCrossed=80 --callback-url …
+      flask --app myshop billhook subscribe --callback-url https://shop.example/webhooks/billing
+    """
+    _check_url(callback_url)
+    planned = _planned(event_types or _handled(handlers), dict(thresholds))
+    _check_rules(callback_url, planned)
+    done = planned if dry_run else _subscribed(callback_url, planned)
+    _report(callback_url, done, dry_run, as_json)
+    if not dry_run and any(each.result != "subscribed" for each in done):
+        sys.exit(1)
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or not url.isascii() or not url.isprintable() or " " in url:
+        raise click.UsageError("--callback-url is no URL that can be posted to: write https://HOST/PATH")
+
+
+def _handled(handlers: Sequence[str]) -> list[str]:
+    from billhook.cli.handlers import find_subscribers
+    from billhook.events import EVENT_TYPES
+
+    subscribers = find_subscribers(handlers)
+    handled = [event_type for event_type in EVENT_TYPES if subscribers.of(event_type)]
+    if not handled:
+        raise Fault("no event type is handled here: name the HANDLERS, set BILLHOOK_HANDLERS, or give --type")
+    return handled
+
+
+def _planned(event_types: Iterable[str], thresholds: dict[str, Decimal]) -> list[_Subscription]:
+    from billhook.cli.wanted import event_class
+
+    names = dict.fromkeys(event_class(event_type).type for event_type in event_types)
+    for event_type in thresholds:
+        if event_type not in names:
+            raise click.UsageError(f"--threshold names {event_type!r}, which is not subscribed to here")
+    return [_Subscription(name, thresholds.get(name)) for name in names]
+
+
+def _check_rules(callback_url: str, planned: Sequence[_Subscription]) -> None:
+    """All of them before the first is sent."""
+    from billhook.resources import WebhookSubscription
+
+    with checked():
+        for each in planned:
+            given = {} if each.threshold is None else {"threshold": each.threshold}
+            WebhookSubscription(callback_url=callback_url, event_type=each.event_type, **given)
+
+
+def _subscribed(callback_url: str, planned: Sequence[_Subscription]) -> list[_Subscription]:
+    from billhook.errors import AuthenticationFailed, ServiceUnavailable
+
+    done = []
+    stopped = False
+    with open_client() as client, progress("subscribing", len(planned)) as steps:
+        for each in planned:
+            if not stopped:
+                each, error = _one(client, callback_url, each)
+                stopped = isinstance(error, AuthenticationFailed | ServiceUnavailable)
+            done.append(each)
+            steps.advance()
+    return done
+
+
+def _one(
+    client: BillingClient, callback_url: str, planned: _Subscription
+) -> tuple[_Subscription, Exception | None]:
+    from billhook.errors import ApiError, ServiceUnavailable
+
+    try:
+        answer = client.webhooks.subscribe(callback_url, planned.event_type, threshold=planned.threshold)
+    except ApiError as error:
+        # Without an answer nobody knows: the service may have done it.
+        unknown = isinstance(error, ServiceUnavailable) and error.sent
+        return replace(planned, result="unknown" if unknown else "failed", error=str(error)), error
+    return replace(planned, result="subscribed", answer=answer), None
+
+
+def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_json: bool) -> None:
+    results = ["would be subscribed" if dry_run else each.result for each in done]
+    if as_json:
+        facts = [
+            {
+                "event_type": each.event_type,
+                "threshold": None if each.threshold is None else str(each.threshold),
+                "result": result,
+                "error": each.error,
+            }
+            for each, result in zip(done, results, strict=True)
+        ]
+        print_json({"callback_url": callback_url, "dry_run": dry_run, "subscriptions": facts})
+    else:
+        rows = [(each.event_type, each.threshold, result) for each, result in zip(done, results, strict=True)]
+        print_table("", ("event type", "threshold", "result"), rows, whole=("event type", "result"))
+        for each in done:
+            if each.error is not None:
+                click.echo(f"{each.event_type}: {printable(each.error)}", err=True)
+    click.echo(_UNKNOWN, err=True)

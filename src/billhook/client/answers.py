@@ -1,0 +1,155 @@
+"""From an answer to a model, or to the error that it is. Source: spec, "Errors"."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, TypeVar
+
+from billhook.client.operation import Operation
+from billhook.client.redaction import Redactor
+from billhook.client.retries import retry_after_seconds
+from billhook.client.transport import Answer
+from billhook.errors import (
+    ApiError,
+    AuthenticationFailed,
+    InternalError,
+    InvalidJSON,
+    InvalidRequest,
+    RateLimitExceeded,
+    RequestTooLarge,
+    ResourceError,
+    ResourceNotFound,
+    ServiceError,
+    UnexpectedResponse,
+)
+from billhook.resources import ErrorBody, ErrorCode, ErrorType, Resource
+from billhook.wire import strict_json
+
+__all__ = ["error_of", "model_of", "object_of"]
+
+R = TypeVar("R", bound=Resource)
+
+_EXCERPT_CHARACTERS = 200
+_MESSAGE_CHARACTERS = 1_000
+_MOST_PARAMS = 50
+
+_BY_TYPE: dict[str, type[ServiceError]] = {
+    ErrorType.INVALID_REQUEST_ERROR: InvalidRequest,
+    ErrorType.AUTHENTICATION_ERROR: AuthenticationFailed,
+    ErrorType.RATE_LIMIT_ERROR: RateLimitExceeded,
+    ErrorType.API_ERROR: InternalError,
+}
+_BY_CODE: dict[str, type[ServiceError]] = {
+    ErrorCode.RESOURCE_NOT_FOUND: ResourceNotFound,
+    ErrorCode.REQUEST_TOO_LARGE: RequestTooLarge,
+}
+
+
+def error_of(operation: Operation, answer: Answer, redactor: Redactor, now: datetime) -> ApiError | None:
+    """The error that an answer is; None for a success. A type of error that is not listed is unexpected."""
+    if 200 <= answer.status < 300:
+        return None
+    wait_seconds = retry_after_seconds(answer.retry_after, now)
+    body = _validated(answer, ErrorBody)
+    kind = None if isinstance(body, str) else _BY_TYPE.get(body.type)
+    if isinstance(body, ErrorBody) and kind is not None:
+        return _service_error(kind, operation, answer.status, body, redactor, wait_seconds)
+    if 300 <= answer.status < 400:
+        problem = "it leads to another address, where tokens are not taken; check the base address"
+    else:
+        problem = body if isinstance(body, str) else "its error is of a type that is not listed"
+    return _unexpected(operation, answer, redactor, problem, wait_seconds)
+
+
+def model_of(operation: Operation, answer: Answer, model: type[R], redactor: Redactor) -> R:
+    """The model in the body of a success. Raises UnexpectedResponse."""
+    found = _validated(answer, model)
+    if isinstance(found, str):
+        raise _unexpected(operation, answer, redactor, found)
+    return found
+
+
+def object_of(operation: Operation, answer: Answer, redactor: Redactor) -> dict[str, Any]:
+    """The body of a success whose shape the specification does not show; {} for none. UnexpectedResponse."""
+    if not answer.body.strip():
+        return {}
+    problem = _no_json(answer)
+    found = None if problem else _object_in(answer.body)
+    if found is None:
+        raise _unexpected(operation, answer, redactor, problem or "it is no JSON object")
+    return found
+
+
+def _validated(answer: Answer, model: type[R]) -> R | str:
+    """The model, or why there is none: apart, so that no variable of who raises holds the body's values."""
+    problem = _no_json(answer)
+    if problem is not None:
+        return problem
+    try:
+        return model.from_json(answer.body)
+    except ResourceError as error:
+        details = getattr(error, "details", ())
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details[:5])
+        return f"{error} ({wrong})" if wrong else str(error)
+
+
+def _no_json(answer: Answer) -> str | None:
+    kind = answer.content_type.partition(";")[0].strip().lower()
+    if kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json")):
+        return None
+    return "it is not JSON" if not kind else "its content type is not application/json"
+
+
+def _object_in(body: bytes) -> dict[str, Any] | None:
+    try:
+        found = strict_json.loads(body)
+    except InvalidJSON:
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _service_error(
+    kind: type[ServiceError],
+    operation: Operation,
+    status: int,
+    body: ErrorBody,
+    redactor: Redactor,
+    wait_seconds: float | None,
+) -> ServiceError:
+    def clean(text: str) -> str:
+        return redactor.clean(text, _MESSAGE_CHARACTERS)
+
+    if kind is InvalidRequest:
+        kind = _BY_CODE.get(body.code, kind)
+    return kind(
+        operation.name,
+        status=status,
+        type=str(body.type),
+        code=clean(body.code),
+        message=clean(body.message),
+        param=None if body.param is None else clean(body.param),
+        params=[
+            {"param": clean(each.param), "message": clean(each.message)}
+            for each in (body.params or ())[:_MOST_PARAMS]
+        ],
+        retry_after_seconds=wait_seconds,
+    )
+
+
+def _unexpected(
+    operation: Operation,
+    answer: Answer,
+    redactor: Redactor,
+    problem: str,
+    wait_seconds: float | None = None,
+) -> UnexpectedResponse:
+    # The answer to a login is the token; where it is not read as one, nobody knows which part of it.
+    hidden = operation.path == "/login" and answer.status < 300
+    text = "" if hidden else answer.body.decode("utf-8", "replace")
+    return UnexpectedResponse(
+        operation.name,
+        redactor.clean(problem, _MESSAGE_CHARACTERS),
+        status=answer.status,
+        excerpt=redactor.clean(text, _EXCERPT_CHARACTERS),
+        retry_after_seconds=wait_seconds,
+    )

@@ -1,0 +1,141 @@
+"""BillingClient: the API of the billing service, as methods in the groups of the specification."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import httpx2
+from pydantic import SecretStr
+
+from billhook.client.calls import Calls
+from billhook.client.operations.auth import Auth
+from billhook.client.operations.catalog_products import CatalogProducts
+from billhook.client.operations.cloud_usage import CloudUsage
+from billhook.client.operations.contracts import Contracts
+from billhook.client.operations.credits import Credits
+from billhook.client.operations.custom_fields import CustomFields
+from billhook.client.operations.customers import Customers
+from billhook.client.operations.events import Events
+from billhook.client.operations.invoices import Invoices
+from billhook.client.operations.measurements import Measurements
+from billhook.client.operations.plans import Plans
+from billhook.client.operations.webhooks import Webhooks
+from billhook.client.redaction import Redactor, fits_header
+from billhook.client.retries import Retrier, RetryPolicy
+from billhook.client.transport import Transport
+from billhook.clock import Clock, SystemClock
+from billhook.errors import ConfigError
+from billhook.settings import Settings
+
+__all__ = ["BillingClient"]
+
+_SYSTEM_CLOCK = SystemClock()
+_RETRIES = RetryPolicy()
+
+
+class BillingClient:
+    """The billing service's API. Source: spec, "Endpoints" and "Authentication".
+
+    >>> with BillingClient("https://billing.example", client_id, token) as client:  # doctest: +SKIP
+    ...     client.invoices.get("inv_3007").amount
+
+    Any number of threads may share one; make it after any fork. It logs in when the first call needs it.
+    Calls raise ApiError for what went wrong on the way and at the service; pydantic's ValidationError and
+    RuleBroken for what cannot be sent, before anything is.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        client_id: str | SecretStr,
+        refresh_token: str | SecretStr,
+        *,
+        timeout_seconds: float = 10.0,
+        retries: RetryPolicy = _RETRIES,
+        clock: Clock = _SYSTEM_CLOCK,
+        sleep: Callable[[float], object] = time.sleep,
+        transport: httpx2.BaseTransport | None = None,
+    ) -> None:
+        """`timeout_seconds` is the longest that the service may be silent; `retries` bounds a whole call.
+
+        `transport` replaces the network, for tests and for TLS settings of one's own:
+        `httpx2.HTTPTransport(verify=context)`. Raises ConfigError.
+        """
+        # Not a text any more from here on: a traceback may be shown with its variables.
+        client_id, refresh_token = _secret(client_id), _secret(refresh_token)
+        _check("the client id (BILLHOOK_API_CLIENT_ID)", client_id)
+        _check("the refresh token (BILLHOOK_API_REFRESH_TOKEN)", refresh_token)
+        if not 0 < timeout_seconds <= 86_400:
+            raise ConfigError(f"timeout_seconds is {timeout_seconds!r}: it must be above 0 and at most 86400")
+        redactor = Redactor(refresh_token, client_id)
+        self._transport = Transport(
+            base_url, client_id, redactor, timeout_seconds=timeout_seconds, transport=transport
+        )
+        calls = Calls(self._transport, Retrier(retries, clock, sleep), redactor, clock, refresh_token)
+        self.auth = Auth(calls)
+        self.events = Events(calls)
+        self.measurements = Measurements(calls)
+        self.customers = Customers(calls)
+        self.contracts = Contracts(calls)
+        self.plans = Plans(calls)
+        self.catalog_products = CatalogProducts(calls)
+        self.invoices = Invoices(calls)
+        self.credits = Credits(calls)
+        self.custom_fields = CustomFields(calls)
+        self.cloud_usage = CloudUsage(calls)
+        self.webhooks = Webhooks(calls)
+
+    @classmethod
+    def from_settings(cls, settings: Settings) -> Self:
+        """The client that the BILLHOOK_API_ options describe. Raises ConfigError, naming what is missing."""
+        given = {
+            "BILLHOOK_API_URL": settings.api_url is not None,
+            "BILLHOOK_API_CLIENT_ID": settings.api_client_id is not None,
+            "BILLHOOK_API_REFRESH_TOKEN (or BILLHOOK_API_REFRESH_TOKEN_FILE)": (
+                settings.api_refresh_token is not None or settings.api_refresh_token_file is not None
+            ),
+        }
+        if not all(given.values()):
+            missing = ", ".join(name for name, there in given.items() if not there)
+            raise ConfigError(f"calls to the billing service's API need options: set {missing}")
+        return cls(str(settings.api_url), SecretStr(str(settings.api_client_id)), _token(settings))
+
+    def close(self) -> None:
+        """Close the connections; a second time does nothing."""
+        self._transport.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        made = hasattr(self, "_transport")  # a traceback may show one that could not be made
+        return f"<BillingClient {self._transport.base_url}>" if made else "<BillingClient>"
+
+
+def _secret(value: str | SecretStr) -> SecretStr:
+    return value if isinstance(value, SecretStr) else SecretStr(value)
+
+
+def _check(name: str, secret: SecretStr) -> None:
+    if not fits_header(secret):
+        raise ConfigError(f"{name} must be printable ASCII without spaces, and not empty")
+
+
+def _token(settings: Settings) -> SecretStr:
+    path = settings.api_refresh_token_file
+    if path is None:
+        return SecretStr(settings.api_refresh_token or "")
+    try:
+        return SecretStr(Path(path).read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError) as error:
+        reason = type(error).__name__
+    raise ConfigError(f"BILLHOOK_API_REFRESH_TOKEN_FILE {path!r} cannot be read: {reason}")

@@ -1,0 +1,25 @@
+"""Custom-field definitions. Source: spec, "Endpoints", Custom fields."""
+
+from __future__ import annotations
+
+from billhook.client.operation import Operation
+from billhook.client.operations.group import Group
+from billhook.client.paging import Listing
+from billhook.resources import CustomField, CustomFieldPage, CustomFieldResponse, PageQuery
+
+__all__ = ["GET", "LIST", "CustomFields"]
+
+LIST = Operation("GET", "/customFields", repeatable=True)
+GET = Operation("GET", "/customFields/{customFieldId}", repeatable=True)
+
+
+class CustomFields(Group):
+    """The definitions of custom fields; their values are with the customers and contracts."""
+
+    def list(self, *, limit: int | None = None) -> Listing[CustomField]:
+        """GET /customFields, all pages of `limit` each."""
+        return self._listing(LIST, CustomFieldPage, lambda page: page.custom_fields, PageQuery, limit=limit)
+
+    def get(self, custom_field_id: str) -> CustomField:
+        """GET /customFields/{customFieldId}. Raises ResourceNotFound."""
+        return self._calls.read(GET, CustomFieldResponse, custom_field_id).custom_field

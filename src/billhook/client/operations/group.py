@@ -1,0 +1,58 @@
+"""What the groups of operations have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+from billhook.client.calls import Calls
+from billhook.client.operation import Operation
+from billhook.client.paging import Listing, Page
+from billhook.resources import PageQuery, Resource
+from billhook.resources.paging import Page as AnsweredPage
+
+__all__ = ["Group", "body_of"]
+
+P = TypeVar("P", bound=AnsweredPage)
+T = TypeVar("T")
+
+
+class Group:
+    """The operations of one chapter of the specification; an attribute of BillingClient."""
+
+    def __init__(self, calls: Calls) -> None:
+        self._calls = calls
+
+    def _listing(
+        self,
+        operation: Operation,
+        model: type[P],
+        items: Callable[[P], Sequence[T]],
+        query: type[PageQuery],
+        **parameters: object,
+    ) -> Listing[T]:
+        """The list that a query with these parameters asks for; None is none. Nothing is sent yet."""
+        given = {name: value for name, value in parameters.items() if value is not None}
+        asked = query.model_validate(given).to_query()
+
+        def fetch(cursor: str | None) -> Page[T]:
+            place = {} if cursor is None else {"cursor": cursor}
+            answered = self._calls.read(operation, model, query={**asked, **place})
+            total = getattr(answered, "total", None)
+            return Page(
+                tuple(items(answered)),
+                None if total is None else int(total),
+                answered.has_more,
+                answered.next_cursor,
+            )
+
+        return Listing(operation.name, fetch)
+
+
+def body_of(model: type[Resource], value: Resource | Mapping[str, Any]) -> bytes:
+    """The body of a request: `value`, or the `model` made of it.
+
+    Raises RuleBroken, in the specification's words, and pydantic's ValidationError; nothing was sent then.
+    """
+    made = value if isinstance(value, model) else model.model_validate(value)
+    return made.to_request()

@@ -1,0 +1,45 @@
+"""Invoices. Source: spec, "Endpoints", Invoices: they are read here, and approved elsewhere."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from billhook.client.operation import Operation
+from billhook.client.operations.group import Group
+from billhook.client.paging import Listing
+from billhook.resources import Invoice, InvoicePage, InvoiceQuery, InvoiceResponse
+
+__all__ = ["GET", "LIST", "Invoices"]
+
+LIST = Operation("GET", "/invoices", repeatable=True)
+GET = Operation("GET", "/invoices/{invoiceId}", repeatable=True)
+
+
+class Invoices(Group):
+    """Invoices."""
+
+    def list(
+        self,
+        *,
+        customer_id: str | None = None,
+        billing_status: str | None = None,
+        issued_after: datetime | str | None = None,
+        issued_before: datetime | str | None = None,
+        limit: int | None = None,
+    ) -> Listing[Invoice]:
+        """GET /invoices, all pages of `limit` each."""
+        return self._listing(
+            LIST,
+            InvoicePage,
+            lambda page: page.invoices,
+            InvoiceQuery,
+            customer_id=customer_id,
+            billing_status=billing_status,
+            issued_after=issued_after,
+            issued_before=issued_before,
+            limit=limit,
+        )
+
+    def get(self, invoice_id: str) -> Invoice:
+        """GET /invoices/{invoiceId}. Raises ResourceNotFound."""
+        return self._calls.read(GET, InvoiceResponse, invoice_id).invoice

@@ -1,0 +1,65 @@
+"""Lists: an iterator over all pages, which follows cursors. Source: spec, "Endpoints", on pagination."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from billhook.errors import UnexpectedResponse
+
+__all__ = ["Listing", "Page"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[T]):
+    """One page. `total` is None where the service does not tell it; `next_cursor` is None after the last."""
+
+    items: tuple[T, ...]
+    total: int | None
+    has_more: bool
+    next_cursor: str | None
+
+
+class Listing(Iterator[T]):
+    """Iterates over the items of all pages; each page is fetched when its first item is asked for.
+
+    An error on the way ends nothing: the next item that is asked for is again the one that was not had.
+
+    >>> for invoice in client.invoices.list(billing_status="Overdue"): ...  # doctest: +SKIP
+    >>> client.invoices.list(limit=20).page().total  # doctest: +SKIP
+    """
+
+    def __init__(self, operation_name: str, fetch: Callable[[str | None], Page[T]]) -> None:
+        self._operation_name = operation_name
+        self._fetch = fetch
+        self._items: deque[T] = deque()
+        self._last: Page[T] | None = None
+        self._seen: set[str] = set()
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        while not self._items:
+            if self._last is not None and not self._last.has_more:
+                raise StopIteration
+            self._items.extend(self._next_page().items)
+        return self._items.popleft()
+
+    def page(self, cursor: str | None = None) -> Page[T]:
+        """Fetch one page, the first or the one at `cursor`; the iteration is not moved by that."""
+        return self._fetch(cursor)
+
+    def _next_page(self) -> Page[T]:
+        cursor = None if self._last is None else self._last.next_cursor or ""
+        if cursor == "" or cursor in self._seen:
+            problem = "it says that there is more and gives no new cursor to it"
+            raise UnexpectedResponse(self._operation_name, problem, status=200, excerpt="")
+        self._last = self._fetch(cursor)
+        if cursor is not None:
+            self._seen.add(cursor)
+        return self._last

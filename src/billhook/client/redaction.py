@@ -1,0 +1,49 @@
+"""What may be shown of what came from outside: short, printable, and without a token in it."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+from pydantic import SecretStr
+
+__all__ = ["Redactor", "fits_header"]
+
+HIDDEN = "[hidden]"
+_KEPT = 50
+_LEAST_CHARACTERS = 4  # hiding a shorter one would hide half of every text, and it keeps no secret
+_JWT = re.compile(r"eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,2}")
+
+
+def fits_header(secret: SecretStr) -> bool:
+    """Printable ASCII without spaces? Anything else the HTTP library refuses, and repeats in its error."""
+    return re.fullmatch(r"[!-~]+", secret.get_secret_value()) is not None
+
+
+class Redactor:
+    """Knows the secrets of one client, and takes them, and whatever looks like a JWT, out of texts."""
+
+    def __init__(self, *secrets: SecretStr) -> None:
+        self._lasting = secrets
+        self._passing: list[SecretStr] = []
+        self._lock = threading.Lock()
+
+    def learn(self, secret: SecretStr) -> None:
+        """One more: an access token. The oldest of many are forgotten; they have ended long before."""
+        with self._lock:
+            self._passing = [*self._passing[-_KEPT + 1 :], secret]
+
+    def clean(self, text: str, limit: int) -> str:
+        """`text` without secrets and control characters, cut to `limit` characters."""
+        with self._lock:
+            secrets = [secret.get_secret_value() for secret in (*self._lasting, *self._passing)]
+        for secret in sorted(secrets, key=len, reverse=True):
+            if len(secret) >= _LEAST_CHARACTERS:
+                text = text.replace(secret, HIDDEN)
+        text = _JWT.sub(HIDDEN, text)
+        shown = "".join(each if each.isprintable() else " " for each in text)
+        return _cut(" ".join(shown.split()), limit)
+
+
+def _cut(text: str, limit: int) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

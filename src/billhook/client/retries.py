@@ -1,0 +1,152 @@
+"""When a call is made again, and how long all of it may take."""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import parsedate_to_datetime
+from typing import TypeVar
+
+import stamina
+
+from billhook.client.operation import Operation
+from billhook.clock import Clock
+from billhook.errors import (
+    ApiError,
+    ConfigError,
+    InternalError,
+    RateLimitExceeded,
+    ServiceUnavailable,
+)
+
+__all__ = ["Budget", "Retrier", "RetryPolicy", "retry_after_seconds"]
+
+T = TypeVar("T")
+
+logger = logging.getLogger("billhook.client")
+
+_SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RetryPolicy:
+    """How often and how long a call is tried.
+
+    `total_seconds` bounds a call with all that is in it: logging in, every attempt, the waits between them.
+    A wait begins at `first_wait_seconds` and doubles up to `longest_wait_seconds`, less up to half of it by
+    chance; where the service names a time (Retry-After), that is waited, and a little more by chance. A wait
+    that is longer than what is left of the time is not begun.
+    """
+
+    attempts: int = 5
+    total_seconds: float = 60.0
+    first_wait_seconds: float = 0.5
+    longest_wait_seconds: float = 10.0
+
+    def __post_init__(self) -> None:
+        """Raises ConfigError."""
+        if not 1 <= self.attempts <= 100:
+            raise ConfigError(f"attempts is {self.attempts!r}: it must be from 1 to 100")
+        for name in ("total_seconds", "first_wait_seconds", "longest_wait_seconds"):
+            seconds = getattr(self, name)
+            if not 0 < seconds <= 86_400:
+                raise ConfigError(f"{name} is {seconds!r}: it must be above 0 and at most 86400")
+
+    def wait_seconds(self, attempt: int, asked_seconds: float | None) -> float:
+        """The wait after attempt number `attempt` (from 1); `asked_seconds` is what Retry-After said."""
+        wait = min(self.longest_wait_seconds, self.first_wait_seconds * 2.0 ** (attempt - 1))
+        chance = random.random()  # noqa: S311 - spreads clients over time, keeps nothing secret
+        if asked_seconds is None:
+            return wait * (1 - chance / 2)
+        return asked_seconds + min(wait, 1.0) * chance
+
+
+class Budget:
+    """The time that a call has left, by an injected clock."""
+
+    def __init__(self, clock: Clock, seconds: float) -> None:
+        self._clock = clock
+        self._ends_at = clock.now() + timedelta(seconds=seconds)
+
+    @property
+    def left_seconds(self) -> float:
+        """Never below 0."""
+        return max(0.0, (self._ends_at - self._clock.now()).total_seconds())
+
+
+class Retrier:
+    """Repeats what is safe to repeat. Stateless: one serves all threads."""
+
+    def __init__(self, policy: RetryPolicy, clock: Clock, sleep: Callable[[float], object]) -> None:
+        self._policy = policy
+        self._clock = clock
+        self._sleep = sleep
+
+    def budget(self) -> Budget:
+        """The time for one call, from now on."""
+        return Budget(self._clock, self._policy.total_seconds)
+
+    def run(self, operation: Operation, attempt: Callable[[], T], budget: Budget) -> T:
+        """Call `attempt` until it succeeds; the last of its ApiErrors comes out if it does not.
+
+        stamina counts the attempts and tells its hooks about each. The waits are ours, before the next
+        attempt begins: only so do they pass by a clock that tests move.
+        """
+        number = 0
+        wait_seconds = 0.0
+
+        def once() -> T:
+            nonlocal number
+            number += 1
+            if wait_seconds and not stamina.is_testing():
+                self._sleep(wait_seconds)
+            return attempt()
+
+        def decide(error: Exception) -> bool | float:
+            nonlocal wait_seconds
+            if number >= self._policy.attempts or not _may_repeat(error, operation):
+                return False
+            asked_seconds = error.retry_after_seconds if isinstance(error, ApiError) else None
+            wait_seconds = self._policy.wait_seconds(number, asked_seconds)
+            if wait_seconds >= budget.left_seconds:
+                return False
+            logger.info("%s; attempt %d in %.1f s", error, number + 1, wait_seconds)
+            return 0.0
+
+        return stamina.RetryingCaller(attempts=self._policy.attempts, timeout=None)(decide, once)
+
+
+def _may_repeat(error: Exception, operation: Operation) -> bool:
+    """Did it fail for a time, and can the same be sent twice without being done twice?
+
+    A login within a call has its own attempts: what comes out of it is not tried again.
+    """
+    if not isinstance(error, ApiError) or error.operation != operation.name:
+        return False
+    if isinstance(error, ServiceUnavailable):
+        return operation.repeatable or not error.sent
+    # The specification shows no status numbers beside those of POST /login, so either one will do.
+    status = getattr(error, "status", 0)
+    passing = isinstance(error, RateLimitExceeded | InternalError) or status == 429 or status >= 500
+    return passing and operation.repeatable
+
+
+def retry_after_seconds(value: str | None, now: datetime) -> float | None:
+    """What a Retry-After header says, in seconds from `now`: it holds seconds, or an HTTP date.
+
+    None for one that is absent or cannot be read.
+    """
+    text = (value or "").strip()
+    if _SECONDS.fullmatch(text):
+        return float(text)
+    try:
+        moment = parsedate_to_datetime(text)
+    except (ValueError, OverflowError):
+        return None
+    if moment.tzinfo is None:  # "-0000", which is UTC of no known place
+        moment = moment.replace(tzinfo=UTC)
+    return max(0.0, (moment - now).total_seconds())

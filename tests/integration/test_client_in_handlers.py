@@ -1,0 +1,154 @@
+"""`delivery.client`: the service's API in a handler, of this app's options, one for each process."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from kit import APPROVED, deliver, in_children, together, value
+from service import CLIENT_ID, REFRESH_TOKEN, Service, a_server, answered, service_on
+
+from billhook import Delivery, Handlers
+from billhook.client import BillingClient
+from billhook.errors import ConfigError
+from billhook.events import InvoiceApproved
+from billhook.extension import assembly_of
+from billhook.resources import Invoice, sample
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Any]:
+    with a_server() as running:
+        yield running
+
+
+@pytest.fixture
+def service(http) -> Service:
+    service = service_on(http)
+    invoice = json.loads(sample(Invoice).to_json())
+    service.always("GET /invoices/inv_1", answered(200, {"invoice": invoice}))
+    return service
+
+
+@pytest.fixture
+def options(service) -> dict[str, str]:
+    return {
+        "BILLHOOK_API_URL": service.url,
+        "BILLHOOK_API_CLIENT_ID": CLIENT_ID,
+        "BILLHOOK_API_REFRESH_TOKEN": REFRESH_TOKEN,
+        "BILLHOOK_ENGINE": "inline",
+    }
+
+
+def handled(app_with, options, function):
+    """An app with one handler, and what happened to one delivery of it."""
+    handlers = Handlers()
+    handlers.on(InvoiceApproved, name="one", retry=[])(function)
+    app = app_with(handlers=[handlers], **options)
+    deliver(app, APPROVED, "InvoiceApproved")
+    assembly_of(app).handle_due()
+    return app
+
+
+def test_a_handler_fetches_what_the_event_is_about(app_with, service, options):
+    amounts = []
+
+    def store(event: InvoiceApproved, delivery: Delivery) -> None:
+        assert isinstance(delivery.client, BillingClient)
+        amounts.append(delivery.client.invoices.get(event.invoice_id).amount)
+
+    handled(app_with, options, store)
+
+    assert [str(amount) for amount in amounts] == ["1249.9"]
+    assert service.lines(logins=True) == ["POST /login", "GET /invoices/inv_1"]
+
+
+def test_without_options_it_says_which_to_set_and_the_attempt_has_failed(app_with, tmp_path):
+    def store(event: InvoiceApproved, delivery: Delivery) -> None:
+        delivery.client.invoices.get(event.invoice_id)
+
+    handled(app_with, {"BILLHOOK_ENGINE": "inline"}, store)
+
+    assert value(tmp_path / "billhook.db", "SELECT last_error FROM run") == (
+        "ConfigError: calls to the billing service's API need options: set BILLHOOK_API_URL, "
+        "BILLHOOK_API_CLIENT_ID, BILLHOOK_API_REFRESH_TOKEN (or BILLHOOK_API_REFRESH_TOKEN_FILE)"
+    )
+
+
+def test_a_handler_that_does_not_call_needs_no_options(app_with, tmp_path):
+    handled(app_with, {"BILLHOOK_ENGINE": "inline"}, lambda event, delivery: None)
+
+    assert value(tmp_path / "billhook.db", "SELECT state FROM run") == "succeeded"
+
+
+def test_all_handlers_and_threads_of_a_process_share_one(app_with, options):
+    assembly = assembly_of(app_with(**options))
+
+    clients = together(20, lambda _: assembly.client())
+
+    assert len({id(client) for client in clients}) == 1
+    assert assembly.client() is clients[0]
+
+
+def test_a_forked_process_has_one_of_its_own(app_with, service, options):
+    assembly = assembly_of(app_with(**options))
+    assembly.client().auth.login()
+
+    def fetch(_: int) -> bytes:
+        return str(assembly.client().invoices.get("inv_1").amount).encode()
+
+    assert in_children(2, fetch) == [b"1249.9"] * 2
+    assert service.logins == 3
+
+
+def test_the_client_is_closed_with_the_app(app_with, options):
+    assembly = assembly_of(app_with(**options))
+    client = assembly.client()
+
+    assembly.close()
+
+    with pytest.raises(ConfigError, match="this BillingClient is closed"):
+        client.auth.login()
+
+
+def test_a_delivery_that_was_made_by_hand_has_none():
+    delivery = Delivery(1, "k", "default", "PingTest", 1, datetime.now(UTC), None, b"{}", {})
+
+    with pytest.raises(ConfigError, match="this delivery was made by hand and not by an app"):
+        _ = delivery.client
+
+
+def test_a_delivery_shows_nothing_of_its_client_and_is_the_same_without():
+    facts = (1, "k", "default", "PingTest", 1, datetime(2026, 1, 1, tzinfo=UTC), None, b"{}", {})
+
+    assert Delivery(*facts) == Delivery(*facts, make_client=object)
+    assert "client" not in repr(Delivery(*facts, make_client=object))
+
+
+def test_an_app_that_makes_no_calls_does_not_import_the_client(tmp_path):
+    program = """
+import sys
+from flask import Flask
+from billhook import Billhook
+app = Flask("shop", instance_path=sys.argv[1])
+app.config.update(BILLHOOK_SECRETS=["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"])
+Billhook().init_app(app)
+print({"httpx2", "stamina", "billhook.client"} & set(sys.modules))
+"""
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
+    ran = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path)],
+        env=environ,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+
+    assert ran.stdout.strip() == "set()"

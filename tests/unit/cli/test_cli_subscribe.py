@@ -1,0 +1,198 @@
+"""`subscribe`: the types that are handled, each once, and what became of each."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import Result
+from service import BROKEN, CLIENT_ID, REFRESH_TOKEN, REFUSED, Service, a_server, answered, cut, service_on
+
+from billhook.events import EVENT_TYPES
+
+URL = "https://shop.example/webhooks/billing"
+MODULE = """
+from billhook import Handlers
+from billhook.events import CommitmentUsageCrossed, InvoiceApproved, PaymentFailed
+
+handlers = Handlers()
+
+
+@handlers.on(PaymentFailed, InvoiceApproved)
+def money(event): ...
+
+
+@handlers.on(InvoiceApproved, CommitmentUsageCrossed)
+def more(event): ...
+
+
+@handlers.on_unknown()
+def new(event): ...
+"""
+HANDLED = ["InvoiceApproved", "PaymentFailed", "CommitmentUsageCrossed"]
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Any]:
+    with a_server() as running:
+        yield running
+
+
+@pytest.fixture
+def service(http) -> Service:
+    service = service_on(http)
+    service.always("POST /webhook", answered(201, {"id": "sub_1"}))
+    return service
+
+
+@pytest.fixture
+def subscribe(run, service, tmp_path) -> Callable[..., Result]:
+    """Runs `billhook subscribe`, in a folder with handlers.py, with good credentials."""
+    (tmp_path / "handlers.py").write_text(MODULE)
+
+    def invoke(*arguments: str, url: str = URL, **options: str) -> Result:
+        given = {"API_URL": service.url, "API_CLIENT_ID": CLIENT_ID, "API_REFRESH_TOKEN": REFRESH_TOKEN}
+        result = run("subscribe", "--callback-url", url, *arguments, **{**given, **options})
+        assert CLIENT_ID not in result.output
+        assert REFRESH_TOKEN not in result.output
+        return result
+
+    return invoke
+
+
+def sent(service: Service) -> list[dict[str, Any]]:
+    return [taken.json for taken in service.taken if taken.line == "POST /webhook"]
+
+
+def test_every_type_that_is_handled_is_subscribed_to_once(subscribe, service):
+    result = subscribe("handlers.py")
+
+    assert result.exit_code == 0, result.output
+    assert [each["eventType"] for each in sent(service)] == [name for name in EVENT_TYPES if name in HANDLED]
+    assert all(
+        each["callbackUrl"] == URL and set(each) == {"callbackUrl", "eventType"} for each in sent(service)
+    )
+    for name in HANDLED:
+        assert any(line.startswith(name) and "subscribed" in line for line in result.stdout.splitlines())
+
+
+def test_what_the_specification_leaves_open_is_said(subscribe):
+    result = subscribe("handlers.py")
+
+    assert "no way to list or remove subscriptions" in result.stderr
+    assert "does not say what a second one of the same type and URL does" in result.stderr
+
+
+def test_types_may_be_named_instead(subscribe, service):
+    result = subscribe("--type", "PingTest", "--type", "Overage", "--type", "PingTest")
+
+    assert result.exit_code == 0, result.output
+    assert [each["eventType"] for each in sent(service)] == ["PingTest", "Overage"]
+
+
+def test_a_threshold_goes_with_its_type(subscribe, service):
+    result = subscribe("handlers.py", "--threshold", "CommitmentUsageCrossed=80.5", "--json")
+
+    by_type = {each["eventType"]: each.get("threshold") for each in sent(service)}
+    assert by_type == {"InvoiceApproved": None, "PaymentFailed": None, "CommitmentUsageCrossed": 80.5}
+    rows = {row["event_type"]: row for row in json.loads(result.stdout)["subscriptions"]}
+    assert rows["CommitmentUsageCrossed"] == {
+        "event_type": "CommitmentUsageCrossed",
+        "threshold": "80.5",
+        "result": "subscribed",
+        "error": None,
+    }
+
+
+def test_a_dry_run_sends_nothing_and_needs_no_credentials(subscribe, service):
+    result = subscribe("handlers.py", "--dry-run", API_URL="", API_CLIENT_ID="", API_REFRESH_TOKEN="")
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("would be subscribed") == 3
+    assert service.taken == []
+
+
+def test_the_json_is_all_there_is_on_stdout(subscribe):
+    facts = json.loads(subscribe("handlers.py", "--dry-run", "--json").stdout)
+
+    assert facts["callback_url"] == URL
+    assert facts["dry_run"] is True
+    assert [row["event_type"] for row in facts["subscriptions"]] == [n for n in EVENT_TYPES if n in HANDLED]
+    assert {row["result"] for row in facts["subscriptions"]} == {"would be subscribed"}
+
+
+def test_one_that_fails_does_not_keep_the_others_and_is_not_repeated(subscribe, service):
+    service.answer("POST /webhook", answered(200, {}), BROKEN)
+
+    result = subscribe("handlers.py", "--json")
+
+    assert result.exit_code == 1
+    rows = json.loads(result.stdout)["subscriptions"]
+    assert [row["result"] for row in rows] == ["subscribed", "failed", "subscribed"]
+    assert "internal_error" in rows[1]["error"]
+    assert len(sent(service)) == 3
+
+
+def test_where_no_answer_came_nobody_knows_and_the_rest_is_not_tried(subscribe, service):
+    service.answer("POST /webhook", cut)
+
+    result = subscribe("handlers.py")
+
+    assert result.exit_code == 1
+    assert "unknown" in result.stdout
+    assert result.stdout.count("not tried") == 2
+    assert "it is not known whether it was done" in result.stderr
+    assert len(sent(service)) == 1
+
+
+def test_wrong_credentials_are_told_once(subscribe, service):
+    service.answer("POST /login", REFUSED)
+
+    result = subscribe("handlers.py", "--json")
+
+    assert result.exit_code == 1
+    rows = json.loads(result.stdout)["subscriptions"]
+    assert [row["result"] for row in rows] == ["failed", "not tried", "not tried"]
+    assert sent(service) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--type", "PingTests"], "there is no event type 'PingTests': did you mean PingTest"),
+        (["--type", "PingTest", "--threshold", "PingTest=5"], "threshold and recurringThreshold apply to"),
+        (
+            ["--type", "PingTest", "--threshold", "Overage=5"],
+            "--threshold names 'Overage', which is not subscribed",
+        ),
+        (["--type", "PingTest", "--threshold", "PingTest"], "is not TYPE=NUMBER, such as"),
+        (["--type", "PingTest", "--threshold", "PingTest=much"], "is not TYPE=NUMBER"),
+        (["--type", "PingTest", "--threshold", "PingTest=inf"], "is not TYPE=NUMBER"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_sent(subscribe, service, arguments, text):
+    result = subscribe(*arguments)
+
+    assert result.exit_code == 2
+    assert text in result.stderr
+    assert service.taken == []
+
+
+@pytest.mark.parametrize(
+    "url", ["", "shop.example", "ftp://shop.example", "https://", "http://[", "https://a b", "https://é"]
+)
+def test_the_callback_is_a_url(subscribe, service, url):
+    result = subscribe("handlers.py", url=url)
+
+    assert result.exit_code == 2
+    assert "--callback-url is no URL that can be posted to: write https://HOST/PATH" in result.stderr
+    assert service.taken == []
+
+
+def test_without_any_handler_it_says_what_to_name(subscribe):
+    result = subscribe()
+
+    assert result.exit_code == 1
+    assert "no event type is handled here: name the HANDLERS" in result.stderr
