@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import Connection, Integer, bindparam, select
 
 from billhook.inbox.clauses import in_state
-from billhook.inbox.runs import UNFINISHED
+from billhook.inbox.runs import CLAIMABLE
 from billhook.inbox.schema import UtcDateTime, delivery, run
 from billhook.inbox.states import DeliveryState
 
@@ -37,11 +37,11 @@ _UNREAD = (
 )
 _DUE = (
     select(run.c.delivery_id, run.c.due_at, run.c.attempts)
-    .where(UNFINISHED, run.c.due_at <= _BEFORE)
+    .where(CLAIMABLE, run.c.due_at <= _BEFORE)
     .order_by(run.c.due_at, run.c.id)
     .limit(_LIMIT)
 )
-_NEXT = select(run.c.due_at).where(UNFINISHED, run.c.due_at > _BEFORE).order_by(run.c.due_at).limit(1)
+_NEXT = select(run.c.due_at).where(CLAIMABLE, run.c.due_at > _BEFORE).order_by(run.c.due_at).limit(1)
 
 
 def overdue(

@@ -16,7 +16,7 @@ from billhook.inbox.records import Claim, Stored
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = ["STORED", "UNFINISHED", "claim", "holds", "next_due_at", "received", "release", "renew"]
+__all__ = ["CLAIMABLE", "STORED", "claim", "holds", "next_due_at", "received", "release", "renew"]
 
 STORED = (
     delivery.c.id,
@@ -35,11 +35,13 @@ _CLAIMED = (
     run.c.attempts,
     run.c.state,
     run.c.lease_owner,
+    run.c.delivery_id,
+    run.c.due_at,
 )
 _QUEUED = " queued"
 _COUNTS = case((and_(run.c.state == RunState.RUNNING.value, run.c.lease_owner.endswith(_QUEUED)), 0), else_=1)
 # And may be claimed when its time comes: one that waits for its turn is in no claim's way.
-UNFINISHED = in_state(run.c.state, RunState.DUE, RunState.RUNNING)
+CLAIMABLE = in_state(run.c.state, RunState.DUE, RunState.RUNNING)
 _LEASE = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
 
 
@@ -67,15 +69,16 @@ def claim(
     running one, so a dead worker's runs are due again. Only the first `idle` are begun at once; the others
     are marked as queued, and if their worker dies that is no attempt of theirs.
     """
-    due = (
-        select(*_CLAIMED, *STORED)
-        .join(delivery, delivery.c.id == run.c.delivery_id)
-        .where(UNFINISHED, run.c.due_at <= now)
-        .order_by(run.c.due_at, run.c.id)
-        .limit(limit)
-        .with_for_update(of=run, skip_locked=True)
-    )
-    rows = connection.execute(due if only is None else due.where(run.c.delivery_id == only)).all()
+    query = select(*_CLAIMED).where(CLAIMABLE, run.c.due_at <= now)
+    if only is not None:
+        query = query.where(run.c.delivery_id == only)
+    # First the few runs, by the index alone and as they are once they are locked; then what belongs to them.
+    few = query.order_by(run.c.due_at, run.c.id).limit(limit).with_for_update(skip_locked=True).cte("few")
+    rows = connection.execute(
+        select(few, *STORED)
+        .join(delivery, delivery.c.id == few.c.delivery_id)
+        .order_by(few.c.due_at, few.c.run_id)
+    ).all()
     lost = [row for row in rows if row.state == RunState.RUNNING]
     if lost and not idle:
         return []  # what may have killed its worker is begun at once, or left until it can be
@@ -143,7 +146,7 @@ def release(connection: Connection, held: Sequence[tuple[int, int]], now: dateti
 def next_due_at(connection: Connection) -> datetime | None:
     """When the next run may be claimed; None when none is unfinished."""
     return connection.execute(
-        select(run.c.due_at).where(UNFINISHED).order_by(run.c.due_at).limit(1)
+        select(run.c.due_at).where(CLAIMABLE).order_by(run.c.due_at).limit(1)
     ).scalar_one_or_none()
 
 

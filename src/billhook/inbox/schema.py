@@ -113,7 +113,7 @@ def _partial(name: str, condition: str, *columns: Column[Any]) -> None:
 
 _partial("delivery_received_idx", "state IN ('received')", delivery.c.id)
 _partial("delivery_unfinished_idx", "state IN ('received', 'planned')", delivery.c.id)
-_partial("run_due_at_idx", "state IN ('due', 'running')", run.c.due_at)
+_partial("run_due_at_idx", "state IN ('due', 'running')", run.c.due_at, run.c.id)
 _partial(
     "run_order_idx",
     "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')",

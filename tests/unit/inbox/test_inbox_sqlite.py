@@ -129,6 +129,10 @@ def test_the_file_is_readable_by_its_owner_only_and_its_folder_is_made(tmp_path)
     assert path.stat().st_mode & 0o777 == 0o600
 
 
+def test_where_it_is_can_be_told(inbox, path):
+    assert inbox.database.place == str(path)
+
+
 def test_a_folder_that_cannot_be_made_is_told(tmp_path):
     (tmp_path / "file").touch()
 
@@ -162,3 +166,39 @@ def test_a_foreign_table_of_our_name_is_a_plain_refusal(path):
 
     with pytest.raises(InboxUnavailable, match="table delivery already exists"):
         open_inbox(path)
+
+
+def test_a_log_that_somebody_else_began_is_emptied_before_it_is_written_to(path):
+    log = path.with_name(path.name + "-wal")
+    open_inbox(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("SELECT key FROM delivery").fetchall()  # so the log does not go with its last user
+        left = open_inbox(path)
+        left.put(incoming("before"))
+        left.close()
+        assert log.stat().st_size > 0
+
+        inbox = open_inbox(path)
+        with inbox.database.write():
+            assert log.stat().st_size == 0
+        inbox.put(incoming("after"))
+
+        assert other.execute("SELECT key FROM delivery").fetchall() == [("before",), ("after",)]
+    inbox.close()
+
+
+def test_a_reader_who_keeps_the_log_from_being_emptied_is_waited_for_and_then_told(path):
+    open_inbox(path).close()
+    inbox = Inbox(f"sqlite:///{path}", deadline_seconds=0.5)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM delivery").fetchall()
+        with contextlib.closing(sqlite3.connect(path)) as writer, writer:
+            writer.execute("UPDATE billhook_version SET version_num = version_num")
+
+        with pytest.raises(InboxUnavailable, match="locked: somebody reads or writes it for too long"):
+            inbox.put(incoming("k"), timeout_seconds=5)
+        reader.execute("COMMIT")
+
+    inbox.put(incoming("k"))
+    inbox.close()

@@ -12,16 +12,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from sqlalchemy import Connection, Engine
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from billhook.errors import InboxUnavailable
 from billhook.inbox.forking import SETTING_UP
 from billhook.inbox.records import Incoming
 from billhook.inbox.sqlite.bell import Bell
-from billhook.inbox.sqlite.driver import checkpoint, connect, execute_in_turn, insertion, new_engine, new_ids
+from billhook.inbox.sqlite.driver import checkpoint, execute_in_turn, insertion, new_engine, new_ids
 from billhook.inbox.sqlite.express import SqliteExpress
 from billhook.inbox.sqlite.file import SqliteFile
+from billhook.inbox.sqlite.opened import Opened
 from billhook.inbox.sqlite.writelock import WriteLock
 
 __all__ = ["SqliteDatabase"]
@@ -52,11 +53,9 @@ class SqliteDatabase:
 
     def _start_over(self) -> None:
         self._mutex = threading.RLock()
-        self._engine: Engine | None = None
-        self._writer: Connection | None = None
-        self._inserter: sqlite3.Connection | None = None
         self._commits = 0
         self._lock = WriteLock(self.file.beside("-lock"))
+        self._opened = Opened(self.path, self._busy_seconds, self._verify, self._lock)
         self.bell = Bell(self.file.beside("-wake"))
         self._pid = os.getpid()  # last: whoever sees it uses what is above
 
@@ -65,7 +64,7 @@ class SqliteDatabase:
         if self._pid != os.getpid():
             with SETTING_UP:
                 if self._pid != os.getpid():  # pragma: no branch - another thread was first
-                    self._forked.append((self._engine, self._writer, self._inserter))
+                    self._forked.append(self._opened)
                     self._lock.close()
                     self._start_over()
 
@@ -90,10 +89,9 @@ class SqliteDatabase:
         self._own()
         with self._mutex, self._lock.held(), self._storage_errors():
             self._same_file()
-            if self._writer is None:
-                self._writer = self._open().connect()
-            with self._writer.begin():
-                yield self._writer
+            writer = self._opened.writer()
+            with writer.begin():
+                yield writer
             self._commits += 1
 
     def insert_new(self, rows: Sequence[Incoming]) -> Sequence[int]:
@@ -107,10 +105,8 @@ class SqliteDatabase:
         self._own()
         with self._mutex, self._storage_errors():
             self._same_file(busy=len(rows) > 2)
-            if self._inserter is None:
-                self._open()
-                self._inserter = connect(self.path, busy_seconds=0)
-            cursor = execute_in_turn(self._inserter, statement, values, self._lock, self._busy_seconds)
+            inserter = self._opened.inserter()
+            cursor = execute_in_turn(inserter, statement, values, self._lock, self._busy_seconds)
             self._commits += 1
         return new_ids(cursor)
 
@@ -120,8 +116,10 @@ class SqliteDatabase:
         self._own()
         with self._storage_errors():
             self._same_file()
+            with self._mutex:
+                engine = self._opened.engine()
             with (
-                self._open().connect().execution_options(billhook_read=True) as connection,
+                engine.connect().execution_options(billhook_read=True) as connection,
                 connection.begin(),
             ):
                 yield connection
@@ -160,33 +158,14 @@ class SqliteDatabase:
         except (DBAPIError, sqlite3.Error, OSError) as error:
             # The next use starts afresh: a full disk, a lost file and a corrupt page are mended outside
             # this process, and none of them needs it to restart.
-            with self._mutex:
-                self._forget()
+            self._forget()
             cause = error.orig if isinstance(error, DBAPIError) else error
             raise InboxUnavailable(f"the inbox {self.path} failed: {cause}") from None
 
     def _same_file(self, busy: bool = False) -> None:
         if self.file.changed(busy):
-            with self._mutex:
-                self._forget()
+            self._forget()
 
     def _forget(self) -> None:
-        with suppress(DBAPIError, sqlite3.Error):
-            if self._inserter is not None:
-                self._inserter.close()
-            if self._writer is not None:
-                self._writer.invalidate()
-                self._writer.close()
-        self._writer = self._inserter = None
-        if self._engine is not None:
-            self._engine.dispose()
-            self._engine = None
-
-    def _open(self) -> Engine:
         with self._mutex:
-            if self._engine is None:
-                engine = new_engine(self.path, self._busy_seconds)
-                with engine.connect().execution_options(billhook_read=True) as connection:
-                    self._verify(connection)
-                self._engine = engine
-            return self._engine
+            self._opened.forget()

@@ -18,7 +18,7 @@ from sqlalchemy.pool import QueuePool
 from billhook.inbox.records import Incoming
 from billhook.inbox.sqlite.writelock import WriteLock
 
-__all__ = ["checkpoint", "connect", "execute_in_turn", "insertion", "new_engine", "new_ids"]
+__all__ = ["begin_log_anew", "checkpoint", "connect", "execute_in_turn", "insertion", "new_engine", "new_ids"]
 
 
 def connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
@@ -58,6 +58,19 @@ def checkpoint(path: Path) -> None:
     """
     with closing(connect(path, busy_seconds=0)) as connection:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+
+
+def begin_log_anew(path: Path, busy_seconds: float) -> None:
+    """Move all of the log into the file and empty it; the caller must hold the write lock.
+
+    After a failed sync the log may hold pages that are read, but will never reach the disk: the system took
+    them for written. What SQLite recovers from such a log, and all that it would add behind it, is gone when
+    the power fails. So nobody trusts a log that somebody else began; sqlite3.Error if that must be.
+    """
+    with closing(connect(path, busy_seconds)) as connection:
+        ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    if busy:
+        raise sqlite3.OperationalError("database is locked: somebody reads or writes it for too long")
 
 
 def execute_in_turn(

@@ -29,8 +29,13 @@ class SqliteFile:
     def create(self) -> None:
         """Make the file, readable by its owner only, and its folder, where they are missing."""
         try:
+            missing = [folder for folder in self.path.parents if not folder.exists()]
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            new = not self.path.exists()
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
+            if new:  # a file whose name is not on the disk is lost with all that is in it
+                for folder in (self.path.parent, *(one.parent for one in missing)):
+                    _sync(folder)
         except OSError as error:
             raise ConfigError(f"the inbox {self.path} cannot be opened: {error.strerror}") from None
 
@@ -47,3 +52,11 @@ class SqliteFile:
         status = os.stat(self.path)  # noqa: PTH116 - half the cost of Path.stat, paid by every commit
         before, self._identity = self._identity, (status.st_dev, status.st_ino)
         return before != self._identity
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
