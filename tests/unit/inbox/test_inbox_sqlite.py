@@ -183,7 +183,7 @@ def test_a_log_that_somebody_else_began_is_emptied_before_it_is_written_to(path)
             assert log.stat().st_size == 0
         inbox.put(incoming("after"))
 
-        assert other.execute("SELECT key FROM delivery").fetchall() == [("before",), ("after",)]
+        assert other.execute("SELECT key FROM delivery ORDER BY id").fetchall() == [("before",), ("after",)]
     inbox.close()
 
 
