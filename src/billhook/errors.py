@@ -465,7 +465,7 @@ class UnexpectedResponse(ApiError):
 
 
 class ServiceUnavailable(ApiError):
-    """No answer came. `sent` is False if the request surely did not reach the service, so nothing was done."""
+    """No answer came. `sent` is False if the request surely did not reach the service: nothing was done."""
 
     def __init__(self, operation: str, problem: str, *, sent: bool) -> None:
         self.sent = sent

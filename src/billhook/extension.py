@@ -71,6 +71,7 @@ class Billhook:
         assembly.mounts.append(url_prefix)
         if "billhook" not in app.extensions:
             app.extensions["billhook"] = assembly
+            assembly.bind()
             atexit.register(assembly.close)
 
     def start(self, app: Flask) -> None:

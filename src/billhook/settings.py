@@ -174,8 +174,8 @@ OPTIONS: tuple[Option, ...] = (
         "BILLHOOK_INBOX_URL",
         None,
         "URL",
-        "Where deliveries are stored: sqlite:///PATH (default: billhook.db in the instance folder; standalone, "
-        "in the current one), or postgresql+psycopg://USER:PASSWORD@HOST/NAME.",
+        "Where deliveries are stored: sqlite:///PATH (default: billhook.db in the instance folder; "
+        "standalone, in the current one), or postgresql+psycopg://USER:PASSWORD@HOST/NAME.",
         _text,
         secret=True,
     ),
@@ -198,8 +198,7 @@ OPTIONS: tuple[Option, ...] = (
         "BILLHOOK_CELERY_APP",
         None,
         "",
-        "For the celery engine: your Celery app, as myshop.tasks:celery "
-        '(default: app.extensions["celery"]).',
+        'For the celery engine: your Celery app, as myshop.tasks:celery (default: app.extensions["celery"]).',
         _text,
     ),
     Option(

@@ -28,6 +28,13 @@ from billhook.signals import event_signal
 __all__ = ["create_app", "load_handlers"]
 
 
+def __getattr__(name: str) -> Any:
+    """`celery -A billhook.standalone:celery worker`: the Celery app of BILLHOOK_CELERY_APP, with our task."""
+    if name == "celery":
+        return create_app().extensions["celery"]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
 def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     """A Flask app with the receiver, `GET /healthz` and `GET /readyz`, and nothing else.
 
@@ -39,6 +46,8 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     app = Flask("billhook", instance_path=str(Path.cwd()), static_folder=None)
     app.config.from_mapping(from_environ(os.environ if environ is None else environ))
     settings = Settings.from_mapping(app.config)
+    if settings.celery_app is not None:
+        _look_here()
     hooks = Billhook(handlers=load_handlers(settings.handlers))
     hooks.init_app(app, url_prefix="/" + settings.url_prefix.strip("/"))
     app.add_url_rule("/healthz", "healthz", lambda: {"status": "up"})
@@ -89,8 +98,7 @@ def _load_module(name: str) -> ModuleType:
         raise ConfigError(
             f"{name!r} is no handlers module: give a name such as myshop.billing, or a .py file"
         )
-    if "" not in sys.path and str(Path.cwd()) not in sys.path:
-        sys.path.insert(0, str(Path.cwd()))
+    _look_here()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -100,6 +108,12 @@ def _load_module(name: str) -> ModuleType:
             f"there is no handlers module {name!r} here: the handlers, given as arguments or in "
             "BILLHOOK_HANDLERS, are modules such as myshop.billing, or .py files"
         ) from None
+
+
+def _look_here() -> None:
+    """Modules are looked for in the current folder too, as `python -m` does."""
+    if "" not in sys.path and str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
 
 
 def _load_file(path: Path) -> ModuleType:

@@ -24,14 +24,16 @@ def bare() -> Flask:
 
 
 def durable() -> Flask:
-    """billhook, storing in SQLite with synchronous=FULL; handlers run elsewhere."""
+    """billhook, storing in SQLite with synchronous=FULL unless told where; handlers run elsewhere."""
     from billhook import Billhook
+
+    sqlite = f"sqlite:///{Path(os.environ['BENCH_FOLDER']) / 'inbox.db'}"
 
     app = Flask(__name__)
     app.config.update(
         BILLHOOK_SECRETS=[SECRET],
         BILLHOOK_ENGINE=os.environ.get("BENCH_ENGINE", "worker"),
-        BILLHOOK_INBOX_URL=f"sqlite:///{Path(os.environ['BENCH_FOLDER']) / 'inbox.db'}",
+        BILLHOOK_INBOX_URL=os.environ.get("BENCH_INBOX_URL", sqlite),
     )
     Billhook(app)
     return app

@@ -4,6 +4,7 @@
 
 Each round measures every receiver once, in turn: gunicorn gthread, 2 processes of 16 threads, and `wrk`
 (32 connections, at most 20 of them to one process) sending deliveries that are each signed and each new.
+With BILLHOOK_TEST_POSTGRES_URL set, billhook storing there is measured too.
 Printed are medians with their spread, and ratios taken within a round, so that a noisy machine spoils little.
 """
 
@@ -28,13 +29,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from billhook.events import InvoiceApproved, sample
+from billhook.inbox import Inbox
 from billhook.signing import StandardWebhooks
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 from apps import SECRET  # noqa: E402
+from engines import postgres  # noqa: E402
 
 RECEIVERS = {"bare view": "bare", "billhook": "durable", "by hand": "by_hand"}
+ON_POSTGRESQL = "postgresql"
 CONNECTIONS = 32
 WRK_THREADS = 1
 # Both processes get connections: else the one whose threads wait most, and so accepts fastest, gets them all.
@@ -70,24 +74,33 @@ def main() -> None:
     options = parser.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("this benchmark loads with wrk: apt-get install wrk")
-    results: dict[str, list[dict[str, float]]] = {name: [] for name in RECEIVERS}
+    receivers = dict(RECEIVERS)
+    if "BILLHOOK_TEST_POSTGRES_URL" in os.environ:
+        receivers[ON_POSTGRESQL] = "durable"
+    results: dict[str, list[dict[str, float]]] = {name: [] for name in receivers}
     for number in range(options.rounds):
-        for name, factory in RECEIVERS.items():
-            figures = measure(factory, options.seconds)
+        for name, factory in receivers.items():
+            figures = measure(factory, options.seconds, postgresql=name == ON_POSTGRESQL)
             results[name].append(figures)
             if not options.json:
                 print(f"round {number + 1}: {name:10} {_line(figures)}", flush=True)
     print(json.dumps(results)) if options.json else report(results)
 
 
-def measure(factory: str, seconds: int) -> dict[str, float]:
+def measure(factory: str, seconds: int, *, postgresql: bool = False) -> dict[str, float]:
     """One receiver under load for some seconds."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        more = {}
+        if postgresql:
+            more["BENCH_INBOX_URL"] = stack.enter_context(postgres(folder))
+            inbox = Inbox(more["BENCH_INBOX_URL"])
+            inbox.upgrade()
+            inbox.close()
         requests, script = folder / "requests", folder / "load.lua"
         script.write_text(WRK_SCRIPT)
         _sign(requests, 12_000 * (seconds + 1))
-        with _gunicorn(factory, folder) as (url, master):
+        with _gunicorn(factory, folder, more) as (url, master):
             _wrk(url, script, requests, 1, skip=0)
             before = _cpu_seconds(master)
             figures = _wrk(url, script, requests, seconds, skip=12_000)
@@ -105,11 +118,12 @@ def report(results: dict[str, list[dict[str, float]]]) -> None:
             f"p99 {statistics.median(p99s):6.1f} ms ({min(p99s):.1f} to {max(p99s):.1f})   "
             f"CPU {statistics.median(cpu):4.0f} us a request"
         )
-    for other in ("bare view", "by hand"):
+    pairs = [("billhook", "bare view"), ("billhook", "by hand"), (ON_POSTGRESQL, "bare view")]
+    for ours, other in (pair for pair in pairs if pair[0] in results):
         for key, label in (("rate", "throughput"), ("p99_ms", "p99")):
-            ratios = [a[key] / b[key] for a, b in zip(results["billhook"], results[other], strict=True)]
+            ratios = [a[key] / b[key] for a, b in zip(results[ours], results[other], strict=True)]
             print(
-                f"billhook / {other:9} {label:10} {statistics.median(ratios):5.2f} "
+                f"{ours:10} / {other:9} {label:10} {statistics.median(ratios):5.2f} "
                 f"({min(ratios):.2f} to {max(ratios):.2f})"
             )
 
@@ -133,7 +147,7 @@ def _sign(path: Path, count: int) -> None:
 
 
 @contextlib.contextmanager
-def _gunicorn(factory: str, folder: Path) -> Iterator[tuple[str, int]]:
+def _gunicorn(factory: str, folder: Path, more: dict[str, str]) -> Iterator[tuple[str, int]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -147,7 +161,7 @@ def _gunicorn(factory: str, folder: Path) -> Iterator[tuple[str, int]]:
         str(HERE),
         f"apps:{factory}()",
     ]
-    environ = {**os.environ, "BENCH_FOLDER": str(folder)}
+    environ = {**os.environ, "BENCH_FOLDER": str(folder), **more}
     server = subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL)
     try:
         _wait_for(port)

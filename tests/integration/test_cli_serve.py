@@ -172,6 +172,19 @@ def test_a_worker_that_dies_is_replaced_and_its_work_is_done(cli):
     assert server.wait(20) == 0
 
 
+def test_several_worker_processes_are_kept_beside_the_web_server(cli):
+    server = cli.serve("shop_handlers.py", "--worker-processes", "2")
+    until(lambda: cli.log().count("working with") == 2, 20)
+    pids = descendants(server.pid)
+
+    server.send_signal(signal.SIGTERM)
+
+    assert server.wait(20) == 0
+    assert len(pids) == 4  # gunicorn, its worker, and two of ours
+    assert alive(pids) == set()
+    assert cli.log().count("billhook.worker: ended") == 2
+
+
 def test_a_gunicorn_that_dies_ends_serve_with_its_exit_code(cli):
     server = cli.serve("shop_handlers.py")
     pids = descendants(server.pid)

@@ -1,4 +1,7 @@
-"""What must not happen to a run when workers die, sleep past their leases, or meet broken code."""
+"""What must not happen to a run when workers die, sleep past their leases, or meet broken code.
+
+On every database.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +11,15 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from kit import incoming, make_app
+from kit import incoming, until
 
 from billhook import Discard, Handlers, Retry, signals
 from billhook.clock import FrozenClock
 from billhook.events import EVENT_TYPES, Event, PingTest
 from billhook.extension import assembly_of
 from billhook.inbox import Plan
+
+pytestmark = pytest.mark.usefixtures("inbox_url")
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 LEASE = timedelta(seconds=30)
@@ -29,13 +34,6 @@ def planned(inbox, count):
 def claim(inbox, *, at, idle, limit=10):
     with inbox.turn("worker") as turn:
         return turn.claim(limit, at, at + LEASE, idle=idle)
-
-
-def until(condition, seconds=10):
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it did not happen in time"
-        time.sleep(0.01)
 
 
 # --- queued and begun ------------------------------------------------------------------------------
@@ -73,7 +71,7 @@ def test_a_lost_run_that_was_begun_counts_every_time(inbox):
 # --- leases ---------------------------------------------------------------------------------------
 
 
-def test_a_queued_run_whose_lease_ran_out_is_not_called(tmp_path):
+def test_a_queued_run_whose_lease_ran_out_is_not_called(app_with):
     clock, handlers, calls, gate = FrozenClock(NOON), Handlers(), [], threading.Event()
 
     @handlers.on(PingTest)
@@ -81,12 +79,12 @@ def test_a_queued_run_whose_lease_ran_out_is_not_called(tmp_path):
         calls.append(delivery.key)
         gate.wait(10)
 
-    app = make_app(tmp_path, handlers=[handlers], clock=clock, BILLHOOK_ENGINE="worker")
+    app = app_with(handlers=[handlers], clock=clock, BILLHOOK_ENGINE="worker")
     assembly = assembly_of(app)
     for number in range(3):
         assembly.inbox.put(incoming(f"k{number}"))
     loop = assembly.loop(1)
-    loop._window = 3  # as after a run of quick handlers: two are claimed beyond the one thread
+    loop._holding.window = 3  # as after a run of quick handlers: two are claimed beyond the one thread
     thread = threading.Thread(target=loop.run, kwargs={"grace_seconds": 2})
     thread.start()
 
@@ -123,7 +121,7 @@ class Worded(Retry):
 
 
 @pytest.mark.parametrize("error", [RateLimited(5), Worded()])
-def test_a_broken_kind_of_retry_is_retried_by_the_schedule(tmp_path, error):
+def test_a_broken_kind_of_retry_is_retried_by_the_schedule(app_with, error):
     handlers, calls = Handlers(), []
 
     @handlers.on(PingTest, retry=[0, 0])
@@ -131,7 +129,7 @@ def test_a_broken_kind_of_retry_is_retried_by_the_schedule(tmp_path, error):
         calls.append(delivery.attempt)
         raise error
 
-    app = make_app(tmp_path, handlers=[handlers], BILLHOOK_ENGINE="worker")
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="worker")
     assembly = assembly_of(app)
     assembly.inbox.put(incoming("k"))
 
@@ -141,7 +139,7 @@ def test_a_broken_kind_of_retry_is_retried_by_the_schedule(tmp_path, error):
     assert calls == [1, 2, 3]
 
 
-def test_an_observer_that_is_cancelled_stops_neither_the_engine_nor_the_answer(tmp_path):
+def test_an_observer_that_is_cancelled_stops_neither_the_engine_nor_the_answer(app_with):
     handlers, calls = Handlers(), []
 
     @handlers.on(PingTest)
@@ -152,7 +150,7 @@ def test_an_observer_that_is_cancelled_stops_neither_the_engine_nor_the_answer(t
     def cancelled(sender, **facts):
         raise asyncio.CancelledError
 
-    app = make_app(tmp_path, handlers=[handlers], BILLHOOK_ENGINE="thread")
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
     assembly = assembly_of(app)
     with (
         signals.handler_succeeded.connected_to(cancelled, sender=app),
@@ -167,7 +165,7 @@ def test_an_observer_that_is_cancelled_stops_neither_the_engine_nor_the_answer(t
     assert calls == ["k1", "k2"]
 
 
-def test_on_any_hears_types_that_are_declared_after_it(tmp_path, monkeypatch):
+def test_on_any_hears_types_that_are_declared_after_it(app_with, monkeypatch):
     handlers, heard = Handlers(), []
 
     @handlers.on_any()
@@ -178,7 +176,7 @@ def test_on_any_hears_types_that_are_declared_after_it(tmp_path, monkeypatch):
         """Declared after the decorator ran."""
 
     try:
-        app = make_app(tmp_path, handlers=[handlers], BILLHOOK_ENGINE="worker")
+        app = app_with(handlers=[handlers], BILLHOOK_ENGINE="worker")
         assembly = assembly_of(app)
         assembly.inbox.put(incoming("k", event_type="BrandNewThing"))
         assembly.handle_due()

@@ -28,7 +28,7 @@ KEYS = 6
 OF_EACH = 12
 FAILING = 0.25
 HELD = "held"
-UNFINISHED = "SELECT count(*) FROM delivery WHERE state IN ('received', 'planned')"
+CLAIMABLE = "SELECT count(*) FROM delivery WHERE state IN ('received', 'planned')"
 
 
 def body(key, number):
@@ -83,7 +83,7 @@ def work(folder, url, handlers, seconds=60.0):
     thread = threading.Thread(target=loop.run, args=(5.0,))
     thread.start()
     end = time.monotonic() + seconds
-    while value(place_of(url), UNFINISHED) and time.monotonic() < end:
+    while value(place_of(url), CLAIMABLE) and time.monotonic() < end:
         time.sleep(0.02)
     loop.stop()
     thread.join()

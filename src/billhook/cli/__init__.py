@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import click
 
+from billhook.cli.api import api
 from billhook.cli.db import db
 from billhook.cli.deliveries import deliveries
 from billhook.cli.demo import demo
@@ -16,6 +17,7 @@ from billhook.cli.handlers import handlers
 from billhook.cli.options import options
 from billhook.cli.send import send
 from billhook.cli.serve import serve
+from billhook.cli.subscribe import subscribe
 from billhook.cli.worker import worker
 
 __all__ = ["flask_group", "main"]
@@ -50,7 +52,17 @@ def flask_group() -> None:
 
 
 # What a user's own app is served by is the user's choice, and the demo has an app of its own.
-_EVERYWHERE: tuple[click.Command, ...] = (db, deliveries, events, handlers, options, send, worker)
+_EVERYWHERE: tuple[click.Command, ...] = (
+    api,
+    db,
+    deliveries,
+    events,
+    handlers,
+    options,
+    send,
+    subscribe,
+    worker,
+)
 for _command in _EVERYWHERE:
     main.add_command(_command)
     flask_group.add_command(_command)

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import click
 
 from billhook.cli.output import print_json
 from billhook.cli.params import as_json
-from billhook.cli.where import open_inbox
+from billhook.cli.where import is_missing, open_inbox
+
+if TYPE_CHECKING:
+    from billhook.inbox import Inbox
 
 __all__ = ["db"]
+
+
+@contextmanager
+def _inbox_of_any_age() -> Iterator[Inbox]:
+    """The inbox, of an app too that refuses to start with it as it is."""
+    from billhook.inbox.migrate import any_schema
+
+    token = any_schema.set(True)
+    try:
+        with open_inbox() as inbox:
+            yield inbox
+    finally:
+        any_schema.reset(token)
 
 
 @click.group()
@@ -23,14 +43,19 @@ def upgrade() -> None:
     Safe to run twice, and from several machines at once. Standalone it needs no secrets.
 
     \b
-    Example:
-      BILLHOOK_INBOX_URL=sqlite:////srv/billing/billhook.db billhook db upgrade
+    Examples:
+      BILLHOOK_INBOX_URL=postgresql+psycopg://billing@db/billing billhook db upgrade
+      flask --app myshop billhook db upgrade
     """
     from billhook.inbox.admin import revision
 
-    with open_inbox() as inbox:
-        before = revision(inbox)
-        inbox.upgrade()
+    with _inbox_of_any_age() as inbox:
+        if is_missing(inbox):  # an app's, which makes its file when it starts
+            before = None
+            inbox.database.prepare()
+        else:
+            before = revision(inbox)
+            inbox.upgrade()
         after = revision(inbox)
     click.echo(
         f"schema {after}: nothing to do" if before == after else f"schema {before or 'none'} -> {after}"
@@ -49,8 +74,8 @@ def current(as_json: bool) -> None:
     from billhook.inbox.admin import revision
     from billhook.inbox.schema import REVISION
 
-    with open_inbox() as inbox:
-        found = revision(inbox)
+    with _inbox_of_any_age() as inbox:
+        found = None if is_missing(inbox) else revision(inbox)
     if as_json:
         print_json({"found": found, "needed": REVISION})
         return

@@ -12,6 +12,7 @@ import click
 from billhook.cli.faults import Fault
 from billhook.cli.output import print_json, print_table, progress
 from billhook.cli.params import DELIVERY_ID, NAME, as_json, delivery_filters
+from billhook.cli.prune import prune
 from billhook.cli.replay import replay
 from billhook.cli.where import open_inbox
 
@@ -23,7 +24,7 @@ __all__ = ["deliveries"]
 
 @click.group()
 def deliveries() -> None:
-    """List, show, replay and export what was received. Standalone it needs no secrets.
+    """List, show, replay, export and prune what was received. Standalone it needs no secrets.
 
     \b
     States:
@@ -32,15 +33,18 @@ def deliveries() -> None:
       done         every handler succeeded, or there was none
       dead         a handler gave up
       quarantined  authentic, but not readable as its type
+      pruned       past its retention: only its key is kept, to know a duplicate
     """
 
 
+deliveries.add_command(prune)
 deliveries.add_command(replay)
 
 
 @deliveries.command("list")
 @delivery_filters
 @click.option("--handler", type=NAME, metavar="NAME", help="With a run of this handler.")
+@click.option("--twins", is_flag=True, help="Those that a handler had already, under another key.")
 @click.option(
     "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="As many at most."
 )
@@ -134,6 +138,10 @@ def _print_page(found: Sequence[Summary]) -> None:
     rows = [[s.id, _moment(s.received_at), s.event_type, s.state, s.source, s.key] for s in found]
     if all(summary.source == DEFAULT_SOURCE for summary in found):
         columns, rows = columns[:4] + columns[5:], [row[:4] + row[5:] for row in rows]
+    if any(summary.twin_of is not None for summary in found):
+        columns.insert(-1, "twin of")
+        for row, summary in zip(rows, found, strict=True):
+            row.insert(-1, summary.twin_of)
     print_table("", columns, rows, whole=columns[:-1], cut=columns[-1])
 
 

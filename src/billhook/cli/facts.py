@@ -56,6 +56,9 @@ def print_details(details: Details) -> None:
     click.echo(f"key      {printable(summary.key)}")
     if details.error is not None:
         _print_error(_error(details.error))
+    if summary.state == "pruned":
+        click.echo("past its retention: of all the rest nothing is kept")
+        return
     print_table("headers", ("name", "value"), [(_header(n), v) for n, v in details.headers.items()])
     text = _readable(details.body)
     click.echo(f"body, {summary.body_bytes} bytes:")
@@ -90,6 +93,9 @@ def _print_runs(runs: list[Run]) -> None:
         ("handler", "state", "attempts", "next", "last error"),
         [(run.handler, run.state, run.attempts, _next(run), run.last_error) for run in runs],
     )
+    for run in runs:
+        if run.twin_of is not None:
+            click.echo(f"for {printable(run.handler)} it is a twin of delivery {run.twin_of}")
     failures = [(run.handler, one) for run in runs for one in run.failures]
     if failures:
         print_table(

@@ -7,21 +7,23 @@ from typing import TYPE_CHECKING
 
 import click
 
+from billhook.cli.faults import Fault
 from billhook.cli.output import print_json, print_table
-from billhook.cli.params import as_json, handlers_argument
+from billhook.cli.params import as_json, handlers_argument, require_all
 
 if TYPE_CHECKING:
     from billhook.dispatch import Subscriber, Subscribers
 
-__all__ = ["find_subscribers", "handlers"]
+__all__ = ["find_subscribers", "handlers", "refuse_unhandled"]
 
 UNKNOWN = "(unknown types)"
 
 
 @click.command()
 @handlers_argument
+@require_all
 @as_json
-def handlers(handlers: Sequence[str], as_json: bool) -> None:
+def handlers(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     """List the handlers, the event types of each, and the types that nobody handles.
 
     HANDLERS are modules or .py files; without any, those of BILLHOOK_HANDLERS. Standalone no secrets are
@@ -30,11 +32,30 @@ def handlers(handlers: Sequence[str], as_json: bool) -> None:
     \b
     Examples:
       billhook handlers myshop/billing.py
+      billhook handlers myshop/billing.py --require-all
       flask --app myshop billhook handlers --json
     """
+    subscribers = find_subscribers(handlers)
+    _print(subscribers, as_json)
+    if require_all:
+        refuse_unhandled(subscribers)
+
+
+def refuse_unhandled(subscribers: Subscribers) -> None:
+    """Raise Fault if there is an event type that nobody handles; unknown types are none of them."""
     from billhook.events import EVENT_TYPES
 
-    subscribers = find_subscribers(handlers)
+    unhandled = [event_type for event_type in EVENT_TYPES if not subscribers.names(event_type)]
+    if unhandled:
+        raise Fault(
+            f"nobody handles {', '.join(unhandled)}: register a handler for each (on_any() takes all of "
+            "them), or leave --require-all out"
+        )
+
+
+def _print(subscribers: Subscribers, as_json: bool) -> None:
+    from billhook.events import EVENT_TYPES
+
     by_name: dict[str, tuple[Subscriber, list[str]]] = {}
     unhandled = []
     for event_type in (*EVENT_TYPES, UNKNOWN):
@@ -59,6 +80,10 @@ def handlers(handlers: Sequence[str], as_json: bool) -> None:
         click.echo(f"Stored, and handled by nobody: {', '.join(unhandled)}")
 
 
+class _Sender:
+    """In the place of an app. No object(): signals must notice that it is gone, for its id comes again."""
+
+
 def find_subscribers(names: Sequence[str] = ()) -> Subscribers:
     """Those of the user's app, or those that the handlers' modules make, without an inbox. ConfigError."""
     from billhook.cli.where import environment, user_code, users_app
@@ -73,7 +98,7 @@ def find_subscribers(names: Sequence[str] = ()) -> Subscribers:
             raise click.UsageError("the app has its own handlers: leave HANDLERS out")
         return assembly_of(app).subscribers
     settings = Settings.from_mapping(from_environ(environment(names)))
-    sender = object()
+    sender = _Sender()
     with user_code("a module of the handlers"):
         for group in load_handlers(settings.handlers):
             connect(group.freeze(), sender)

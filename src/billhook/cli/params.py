@@ -19,6 +19,7 @@ __all__ = [
     "as_json",
     "delivery_filters",
     "handlers_argument",
+    "require_all",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -85,6 +86,10 @@ as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, and 
 
 handlers_argument = click.argument("handlers", nargs=-1, metavar="[HANDLERS]...")
 
+require_all = click.option(
+    "--require-all", is_flag=True, help="Refuse (exit code 1) when nobody handles some event type."
+)
+
 
 def delivery_filters(command: F) -> F:
     """The options that select deliveries; they arrive as event_type, state, source, since, until."""
@@ -94,7 +99,7 @@ def delivery_filters(command: F) -> F:
         click.option("--source", type=NAME, metavar="NAME", help="From this source."),
         click.option(
             "--state",
-            type=click.Choice(["received", "planned", "done", "dead", "quarantined"]),
+            type=click.Choice(["received", "planned", "done", "dead", "quarantined", "pruned"]),
             help="In this state.",
         ),
         click.option("--type", "event_type", type=NAME, metavar="TYPE", help="Of this event type."),

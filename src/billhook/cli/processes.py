@@ -7,11 +7,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-__all__ = ["exit_code", "spawn", "stop", "web_command", "worker_command"]
+__all__ = ["exit_code", "spawn", "stop", "stop_all", "web_command", "worker_command"]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -23,9 +24,13 @@ def web_command(bind: str, workers: int, threads: int) -> list[str]:
     return [*command, "billhook.standalone:create_app()"]
 
 
-def worker_command(threads: int, grace_seconds: float) -> list[str]:
-    """`billhook worker`, whose handlers come from the environment."""
-    command = [sys.executable, "-P", "-m", "billhook", "worker"]
+def worker_command(threads: int, grace_seconds: float, *, flask: Sequence[str] | None = None) -> list[str]:
+    """`billhook worker` for a parent that starts it again; its handlers come from the environment.
+
+    `flask` is what stands between `flask` and `billhook` for an app of the user's own.
+    """
+    program = ["billhook"] if flask is None else ["flask", *flask, "billhook"]
+    command = [sys.executable, "-P", "-m", *program, "worker", "--watched"]
     return [*command, "--threads", str(threads), "--grace", f"{grace_seconds:g}"]
 
 
@@ -57,14 +62,22 @@ def spawn(
 
 def stop(process: subprocess.Popen[bytes], grace_seconds: float) -> int:
     """Ask it to end, and kill it when the grace is over; returns its exit code as a shell tells it."""
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
+    stop_all([process], grace_seconds)
+    return exit_code(process)
+
+
+def stop_all(processes: Sequence[subprocess.Popen[bytes]], grace_seconds: float) -> None:
+    """Ask all of them to end at the same time, and kill those that are there when the grace is over."""
+    end = time.monotonic() + grace_seconds
+    for process in processes:
+        process.send_signal(signal.SIGTERM)  # nothing happens if it has ended already
+    for process in processes:
         try:
-            process.wait(grace_seconds)
+            process.wait(max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
-            process.wait()
-    return exit_code(process)
+    for process in processes:
+        process.wait()
 
 
 def exit_code(process: subprocess.Popen[bytes]) -> int:

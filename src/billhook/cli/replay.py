@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -9,26 +10,33 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from billhook.cli.faults import Fault
-from billhook.cli.output import print_json, printable, progress
+from billhook.cli.output import progress
 from billhook.cli.params import DELIVERY_ID, NAME, as_json, delivery_filters
+from billhook.cli.replayed import in_deliveries, nothing, report
 from billhook.cli.where import open_inbox
 
 if TYPE_CHECKING:
+    from billhook.cli.output import Steps
     from billhook.inbox import Inbox
-    from billhook.inbox.replay import Replayed
+    from billhook.inbox.replay import Newcomer, Replayed
 
 __all__ = ["replay"]
-
-_LOOKED_AT = 50
 
 
 @click.command()
 @click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
 @delivery_filters
 @click.option(
-    "--handler", type=NAME, metavar="NAME", help="Only the runs of this handler, however they ended."
+    "--handler",
+    type=NAME,
+    metavar="NAME",
+    help="Only the runs of this handler, however they ended; with ids or filters, also its first run of "
+    "deliveries that came before it was there.",
 )
 @click.option("--all-handlers", is_flag=True, help="Every handler, those that succeeded included.")
+@click.option(
+    "--rate", type=click.FloatRange(0.01, 100_000), metavar="N", help="At most N deliveries a second."
+)
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
@@ -36,6 +44,7 @@ def replay(
     delivery_ids: tuple[int, ...],
     handler: str | None,
     all_handlers: bool,
+    rate: float | None,
     dry_run: bool,
     yes: bool,
     as_json: bool,
@@ -45,38 +54,50 @@ def replay(
 
     Handlers that failed run again, with all their attempts before them; one that succeeded does not, unless
     --handler or --all-handlers says so. A quarantined delivery is read anew, as is one that nobody handled.
+    To give deliveries to a handler that is newer than they are, name its module too (BILLHOOK_HANDLERS).
 
     \b
     Examples:
       billhook deliveries replay 42 43
       billhook deliveries replay --state dead --since 1d --dry-run
-      billhook deliveries replay --state quarantined --yes
+      billhook deliveries replay --state dead --rate 20 --yes
     """
-    from billhook.inbox import replay as again
     from billhook.inbox.admin import Selection
 
     selection = Selection(**selected, handler=handler)
     _check(delivery_ids, selection.is_everything, handler, all_handlers, selected)
+    newcomer = None if handler is None else _newcomer(handler)
+    if newcomer and not Selection(**selected).is_everything:
+        selection = Selection(**selected)  # those without a run of it as well
     with open_inbox() as inbox:
+        if delivery_ids and handler is not None and newcomer is None:
+            _check_stored(inbox, handler)
         batches, total = _chosen(inbox, delivery_ids, selection)
         if not (total or as_json):
-            click.echo(_nothing(inbox, handler))
+            click.echo(nothing(inbox, handler))
             return
         if not (yes or dry_run or as_json):
-            click.confirm(f"Replay {_deliveries(total)}?", abort=True, err=True)
-        now = datetime.now(UTC)
-        done = again.Replayed()
+            click.confirm(f"Replay {in_deliveries(total)}?", abort=True, err=True)
+        if rate is not None and not dry_run:
+            batches = _paced(batches, rate)
+        how = {"handler": handler, "newcomer": newcomer, "all_handlers": all_handlers, "dry_run": dry_run}
         with progress("replaying", total) as steps:
-            for batch in batches:
-                done += again.replay(
-                    inbox, batch, now, handler=handler, all_handlers=all_handlers, dry_run=dry_run
-                )
-                steps.advance(len(batch))
-        if not dry_run:
+            done = _replay(inbox, batches, steps, how)
+    everything = all_handlers or handler is not None
+    report(total, done, dry_run=dry_run, as_json=as_json, everything=everything)
+
+
+def _replay(inbox: Inbox, batches: Iterable[list[int]], steps: Steps, how: dict[str, Any]) -> Replayed:
+    from billhook.inbox.replay import Replayed, replay
+
+    now = datetime.now(UTC)
+    done = Replayed()
+    for batch in batches:
+        done += replay(inbox, batch, now, **how)
+        steps.advance(len(batch))
+        if not how["dry_run"]:
             inbox.bell.ring()
-    _report(total, done, dry_run, as_json)
-    if not (done.deliveries or as_json):
-        click.echo(_why_nothing(everything=all_handlers or handler is not None))
+    return done
 
 
 def _check(
@@ -94,6 +115,21 @@ def _check(
         raise click.UsageError("give ids or filters, not both")
     if handler is not None and all_handlers:
         raise click.UsageError("choose one of --handler and --all-handlers")
+
+
+def _newcomer(handler: str) -> Newcomer | None:
+    """What gives deliveries a run of a handler that they had none of; None if it is not registered here."""
+    from billhook.cli.handlers import find_subscribers
+    from billhook.engines.terms import newcomer
+
+    return newcomer(find_subscribers(), handler)
+
+
+def _check_stored(inbox: Inbox, handler: str) -> None:
+    from billhook.inbox.admin import Selection, count
+
+    if not count(inbox, Selection(handler=handler)):
+        raise Fault(nothing(inbox, handler))
 
 
 def _chosen(inbox: Inbox, delivery_ids: tuple[int, ...], selection: Any) -> tuple[Iterable[list[int]], int]:
@@ -114,40 +150,11 @@ def _in_batches(wanted: list[int], size: int) -> Iterator[list[int]]:
         yield wanted[start : start + size]
 
 
-def _report(total: int, done: Replayed, dry_run: bool, as_json: bool) -> None:
-    if as_json:
-        facts = {"selected": total, "replayed": done.deliveries, "reread": done.reread, "runs": done.runs}
-        print_json({**facts, "dry_run": dry_run})
-        return
-    would = "would be " if dry_run else ""
-    runs = "1 run" if done.runs == 1 else f"{done.runs} runs"
-    click.echo(
-        f"{done.deliveries} of {_deliveries(total)} {would}replayed: "
-        f"{runs} {would}due again, {_deliveries(done.reread)} {would}read anew"
-    )
-
-
-def _deliveries(number: int) -> str:
-    return "1 delivery" if number == 1 else f"{number} deliveries"
-
-
-def _nothing(inbox: Inbox, handler: str | None) -> str:
-    """Nothing is selected; if it may be for the handler's name, those that newer deliveries have are told."""
-    from billhook.inbox.admin import Selection, count, details, page
-
-    told = "nothing matches"
-    if handler is None or count(inbox, Selection(handler=handler)):
-        return told
-    newest = [one.id for one in page(inbox, Selection(), _LOOKED_AT)]
-    names = sorted({run.handler for one in details(inbox, newest) for run in one.runs})
-    known = f"; there are {printable(', '.join(names))}" if names else ""
-    return f"{told}: no delivery has a run of {printable(handler)}{known}"
-
-
-def _why_nothing(*, everything: bool) -> str:
-    if everything:
-        return "Nothing was to be done: no such run is finished, or waits for another attempt."
-    return (
-        "Nothing was to be done, for no handler failed: --all-handlers runs those that succeeded again, "
-        "and --handler NAME one of them."
-    )
+def _paced(batches: Iterable[list[int]], rate: float) -> Iterator[list[int]]:
+    """The same in smaller batches, each when its time has come: `rate` ids a second."""
+    size, given, started = max(1, int(rate / 4)), 0, time.monotonic()
+    for batch in batches:
+        for part in _in_batches(batch, size):
+            time.sleep(max(0.0, started + given / rate - time.monotonic()))
+            yield part
+            given += len(part)

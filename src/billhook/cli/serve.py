@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 import click
 
 from billhook.cli.binding import BIND, check_free
-from billhook.cli.params import handlers_argument
+from billhook.cli.handlers import refuse_unhandled
+from billhook.cli.params import handlers_argument, require_all
 from billhook.cli.where import the_app, worker_environment
 
 if TYPE_CHECKING:
@@ -33,7 +34,22 @@ _WEB_GRACE_SECONDS = 25.0
 @click.option(
     "--threads", type=click.IntRange(1, 256), default=16, show_default=True, help="Of each of them."
 )
-def serve(handlers: Sequence[str], bind: str, workers: int, threads: int) -> None:
+@click.option(
+    "--worker-processes",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="Processes that call the handlers.",
+)
+@require_all
+def serve(
+    handlers: Sequence[str],
+    bind: str,
+    workers: int,
+    threads: int,
+    worker_processes: int,
+    require_all: bool,
+) -> None:
     """Receive and handle: gunicorn, one worker process, and an inbox in ./billhook.db.
 
     HANDLERS are modules or .py files that hold a billhook.Handlers, or connect subscribers to its signals;
@@ -46,22 +62,26 @@ def serve(handlers: Sequence[str], bind: str, workers: int, threads: int) -> Non
       billhook serve myshop.billing myshop.audit --bind 0.0.0.0:8080 --workers 4
     """
     from billhook.cli.processes import spawn, web_command, worker_command
-    from billhook.cli.supervisor import Supervisor
+    from billhook.cli.supervisor import Role, Supervisor, worker_roles
+    from billhook.extension import assembly_of
 
     # What a handler prints is seen when it prints it.
     environ = {**worker_environment(handlers), "PYTHONUNBUFFERED": "1"}
     # The app is built here once, to refuse what cannot work before any process is started.
     app = the_app(environ)
+    if require_all:
+        refuse_unhandled(assembly_of(app).subscribers)
     lines = _announcement(app, bind)
     check_free(bind)
     for line in lines:
         click.echo(line)
     sys.stdout.flush()
+    start_web = partial(spawn, web_command(bind, workers, threads), environ, pass_fds=_descriptors(bind))
+    start_worker = partial(spawn, worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS), environ)
+    # The web server first: what it still accepts rings in a worker that is there to hear it.
     with Supervisor(
-        partial(spawn, web_command(bind, workers, threads), environ, pass_fds=_descriptors(bind)),
-        partial(spawn, worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS), environ),
-        web_grace_seconds=_WEB_GRACE_SECONDS,
-        worker_grace_seconds=_WORKER_GRACE_SECONDS + 5,
+        [Role("the web server", start_web, _WEB_GRACE_SECONDS, vital=True)],
+        worker_roles(worker_processes, start_worker, _WORKER_GRACE_SECONDS),
         tell=partial(click.echo, err=True),
     ) as supervisor:
         code = supervisor.run()
@@ -78,12 +98,11 @@ def _announcement(app: Flask, bind: str) -> list[str]:
         for event_type in (*EVENT_TYPES, UnknownEvent.signal_name)
         for name in assembly.subscribers.names(event_type)
     }
-    place = getattr(assembly.inbox.database, "path", "the database of BILLHOOK_INBOX_URL")
     assembly.inbox.close()
     at = f"http://{bind}" if not bind.startswith(("unix:", "fd:")) else f"{bind} "
     lines = [
         f"Deliveries: POST {at}{assembly.mounts[0]}",
-        f"Inbox:      {place}",
+        f"Inbox:      {assembly.inbox.database.place}",
         f"Handlers:   {len(handlers)}",
     ]
     if not handlers:

@@ -22,7 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "environment",
+    "flask_arguments",
     "inbox_of",
+    "is_missing",
     "open_inbox",
     "the_app",
     "the_settings",
@@ -44,13 +46,29 @@ def environment(handlers: Sequence[str] = ()) -> dict[str, str]:
 
 
 def worker_environment(handlers: Sequence[str] = ()) -> dict[str, str]:
-    """`environment` with a worker for the engine; what it replaces must still be a value that there is."""
+    """`environment` with a worker for the engine; what it replaces must be a value that there is.
+
+    Raises ConfigError for the celery engine, whose workers are Celery's to start.
+    """
     from billhook.settings import Settings, from_environ
 
     environ = environment(handlers)
-    if users_app() is None:
-        Settings.from_mapping(from_environ(environ))
+    app = users_app()
+    engine = Settings.from_mapping(from_environ(environ) if app is None else app.config).engine
+    if engine == "celery":
+        raise ConfigError(_celery_instead(standalone=app is None))
     return {**environ, "BILLHOOK_ENGINE": "worker"}
+
+
+def _celery_instead(*, standalone: bool) -> str:
+    how = "`celery -A MODULE:NAME worker`"
+    if standalone:
+        receiver = "gunicorn 'billhook.standalone:create_app()'"
+        how = f"`celery -A billhook.standalone:celery worker`, and the receiver as `{receiver}`"
+    return (
+        f"BILLHOOK_ENGINE is celery, so handlers run in Celery's workers: start them as {how}; "
+        "for billhook's own workers set BILLHOOK_ENGINE=worker"
+    )
 
 
 def users_app() -> Flask | None:
@@ -62,6 +80,21 @@ def users_app() -> Flask | None:
         return None
     with user_code("the Flask app"):
         return info.load_app()
+
+
+def flask_arguments() -> list[str] | None:
+    """What stands between `flask` and `billhook` when the same is called again; None without `flask`."""
+    from flask.cli import ScriptInfo
+
+    info = click.get_current_context().find_object(ScriptInfo)
+    if info is None:
+        return None
+    if info.create_app is not None:
+        raise SetupFault(
+            "a command line of your own cannot be started again from here: use "
+            "`flask --app … billhook worker --processes …`"
+        )
+    return [] if info.app_import_path is None else ["--app", info.app_import_path]
 
 
 def the_app(environ: Mapping[str, str] | None = None) -> Flask:
@@ -106,6 +139,12 @@ def inbox_of(app: Flask) -> Inbox:
     return assembly_of(app).inbox
 
 
+def is_missing(inbox: Inbox) -> bool:
+    """True for a file that nobody has made yet; a database on a server is somebody else's to make."""
+    path: Path | None = getattr(inbox.database, "path", None)
+    return path is not None and not path.is_file()
+
+
 def _command() -> str | None:
     """The first word after `billhook`, however that was called."""
     context = click.get_current_context()
@@ -125,11 +164,10 @@ def open_inbox() -> Iterator[Inbox]:
 
     url = the_settings().inbox_url or f"sqlite:///{Path.cwd() / 'billhook.db'}"
     inbox = Inbox(url)
-    path: Path | None = getattr(inbox.database, "path", None)
-    if path is not None and not path.is_file():
+    if is_missing(inbox):
         raise ConfigError(
-            f"there is no inbox at {path}: start the receiver (`billhook serve`), or set BILLHOOK_INBOX_URL; "
-            f"in a Flask app: flask --app … billhook {_command()}"
+            f"there is no inbox at {inbox.database.place}: start the receiver (`billhook serve`), or set "
+            f"BILLHOOK_INBOX_URL; in a Flask app: flask --app … billhook {_command()}"
         )
     try:
         yield inbox

@@ -1,26 +1,30 @@
-"""`billhook worker`: calls the handlers, in a process of its own."""
+"""`billhook worker`: calls the handlers, in a process of its own or in several."""
 
 from __future__ import annotations
 
 import logging
-import os
-import signal
+import math
+import sys
 from collections.abc import Sequence
-from types import FrameType
+from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
+from billhook.cli.handlers import refuse_unhandled
 from billhook.cli.output import printable
-from billhook.cli.params import handlers_argument
-from billhook.cli.where import the_app, users_app, worker_environment
+from billhook.cli.params import handlers_argument, require_all
+from billhook.cli.where import flask_arguments, the_app, users_app, worker_environment
 
 if TYPE_CHECKING:
-    from billhook.engines import Loop
+    from billhook.assembly import Assembly
 
 __all__ = ["worker"]
 
 logger = logging.getLogger("billhook.worker")
+
+_LEFT_BEHIND_LIMIT = 100
+"""Threads with handlers that are past their time and never return; then another process had better go on."""
 
 
 @click.command()
@@ -30,39 +34,78 @@ logger = logging.getLogger("billhook.worker")
     type=click.IntRange(1, 1_000),
     default=8,
     show_default=True,
-    help="Handlers at the same time.",
+    help="Handlers at the same time, in each process.",
+)
+@click.option(
+    "--processes",
+    type=click.IntRange(1, 256),
+    default=1,
+    show_default=True,
+    help="With two or more, a parent starts those again that die or hang.",
 )
 @click.option(
     "--grace", type=click.FloatRange(0, 3_600), default=25.0, show_default=True,
     help="Seconds that running handlers are given at the end.",
 )  # fmt: skip
-def worker(handlers: Sequence[str], threads: int, grace: float) -> None:
+@require_all
+@click.option("--watched", is_flag=True, hidden=True, help="There is a parent that starts it again.")
+def worker(
+    handlers: Sequence[str], threads: int, processes: int, grace: float, require_all: bool, watched: bool
+) -> None:
     """Call the handlers of what was received, until SIGTERM or SIGINT; a second one ends it at once.
 
     Start as many as you like: no run is done by two of them at the same time. Handlers still running when
-    the grace is over run again elsewhere, when their lease ends.
+    the grace is over run again elsewhere, when their lease ends. A handler that kills its process takes the
+    others in it along: with --processes the rest goes on meanwhile.
 
     \b
     Examples:
       billhook worker myshop/billing.py --threads 16
+      billhook worker myshop/billing.py --processes 4
       flask --app myshop billhook worker
     """
     from billhook.extension import assembly_of
 
     if handlers and users_app() is not None:
         raise click.UsageError("the app has its own handlers: leave HANDLERS out")
-    app = the_app(worker_environment(handlers))
-    assembly = assembly_of(app)
-    if not logging.getLogger().handlers:  # an app that set up its log keeps it
+    environ = worker_environment(handlers)
+    if users_app() is None:
         _set_up_log()
+    # Built in the parent too, to refuse what cannot work before any process is started.
+    assembly = assembly_of(the_app(environ))
+    if require_all:
+        refuse_unhandled(assembly.subscribers)
+    if processes > 1:
+        assembly.inbox.close()
+        sys.exit(_keep(processes, threads, grace, environ))
+    _work(assembly, threads, grace, watched=watched)
+
+
+def _keep(processes: int, threads: int, grace: float, environ: dict[str, str]) -> int:
+    """Be the parent of so many workers; the exit code."""
+    from billhook.cli.processes import spawn, worker_command
+    from billhook.cli.supervisor import Supervisor, worker_roles
+
+    command = worker_command(threads, grace, flask=flask_arguments())
+    start = partial(spawn, command, {**environ, "PYTHONUNBUFFERED": "1"})
+    with Supervisor(worker_roles(processes, start, grace), tell=partial(click.echo, err=True)) as supervisor:
+        return supervisor.run()
+
+
+def _work(assembly: Assembly, threads: int, grace: float, *, watched: bool) -> None:
+    from billhook.cli.ending import Ending, watch
+
+    _set_up_log()
     loop = assembly.loop(threads)
-    stopping = _Stopping(loop)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, stopping)
+    ending = Ending(loop.stop, grace, at_once=not watched)
+    if watched:
+        watch(assembly.settings.lease_seconds)
     logger.info("working with %d threads", threads)
-    loop.run(grace_seconds=grace)
+    loop.run(grace_seconds=grace, left_behind_limit=_LEFT_BEHIND_LIMIT if watched else math.inf)
     assembly.close()
     logger.info("ended")
+    ending.soon()
+    sys.exit(ending.code)
 
 
 class _Printable(logging.Formatter):
@@ -73,21 +116,9 @@ class _Printable(logging.Formatter):
 
 
 def _set_up_log() -> None:
+    if logging.getLogger().handlers:  # an app that set up its log keeps it
+        return
     output = logging.StreamHandler()
     output.setFormatter(_Printable("%(asctime)s [%(process)d] %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[output])
     logging.getLogger("alembic").setLevel(logging.WARNING)  # a new inbox is no news
-
-
-class _Stopping:
-    """What a signal does: the first time in order, the second time at once."""
-
-    def __init__(self, loop: Loop) -> None:
-        self._loop = loop
-        self._asked = False
-
-    def __call__(self, number: int, frame: FrameType | None) -> None:
-        if self._asked:
-            os._exit(1)
-        self._asked = True
-        self._loop.stop()

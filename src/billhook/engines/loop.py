@@ -7,30 +7,28 @@ commits, more finishes and more comes: the batches make themselves.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import secrets
 import socket
-import threading
 import time
-from contextlib import suppress
 from datetime import datetime, timedelta
 
 from billhook.engines.alarm import Alarm
 from billhook.engines.cycle import Cycle
-from billhook.engines.pool import Job, Pool
-from billhook.engines.reports import Planned, Report
+from billhook.engines.holding import Events, Holding
+from billhook.engines.outlook import Outlook
+from billhook.engines.pool import Pool
+from billhook.engines.reports import Report
+from billhook.engines.upkeep import Upkeep
 from billhook.errors import BillhookError
-from billhook.events import Event, UnknownEvent
-from billhook.inbox import Claim, Inbox, Stored
+from billhook.inbox import Inbox, Stored
 
 __all__ = ["Loop"]
 
 logger = logging.getLogger("billhook.engines")
 
-SLOW_LOOK_SECONDS = 2.0  # how long a row can lie unseen when its ring was lost
-PRUNE_SECONDS = 3600.0  # between two looks for deliveries past their retention
 PLAN_LIMIT = 200
-WINDOW_FACTOR = 32  # claims held per thread at most, while handlers return faster than the inbox commits
 
 
 class Loop:
@@ -47,152 +45,152 @@ class Loop:
     ) -> None:
         self._inbox = inbox
         self._cycle = cycle
-        self._threads = threads
         self._lease_seconds = lease_seconds
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
         self._alarm = Alarm(inbox)
-        self._stopping = threading.Event()
-        self._held: dict[tuple[int, int], Job] = {}
+        self._stopping = False  # no Event: `stop` may be called by a signal that interrupts a wait for it
+        self._holding = Holding(threads, lease_seconds)
         self._unsettled: list[Report] = []
-        self._events: dict[tuple[int, str], Event | UnknownEvent] = {}
-        self._window = threads
-        self._renew_at = 0.0
-        self._retention = timedelta(days=retention_days)
-        self._prune_at = time.monotonic() + PRUNE_SECONDS
+        self._events = Events()
+        self._upkeep = Upkeep(inbox, retention_days=retention_days)
         self._failures = 0
-        self._pool = Pool(cycle, threads, self._alarm.ring)
+        self._outlook = Outlook()
+        self._pool = Pool(cycle, threads, self._alarm.ring, hurry=self._alarm.ring)
 
     def wake(self) -> None:
         """There may be something to do; callable from any thread."""
         self._alarm.ring()
 
     def stop(self) -> None:
-        """Claim nothing more; `run` returns when what is running has ended, or its grace has."""
-        self._stopping.set()
+        """Claim nothing more; `run` returns when what is running has ended, or its grace has.
+
+        Callable from any thread and from a signal handler.
+        """
+        self._stopping = True
         self.wake()
 
-    def run(self, grace_seconds: float = 25.0) -> None:
-        """Work until `stop`. Storage failures are logged, waited out, and lose nothing."""
-        while not self._stopping.is_set():
+    def run(self, grace_seconds: float = 25.0, *, left_behind_limit: float = math.inf) -> None:
+        """Work until `stop`. Storage failures are logged, waited out, and lose nothing.
+
+        Ends by itself when so many threads were left behind, each with a handler that does not come back,
+        or when the system has no thread for it: a new process begins without them.
+        """
+        while not self._stopping and not self._pool.exhausted(left_behind_limit):
             self._alarm.sleep(self._guarded_turn())
+        if not self._stopping:
+            logger.error("too many handlers never returned: this process has no more threads for others")
         self._finish(grace_seconds)
 
     def _guarded_turn(self) -> float:
         """One turn; the seconds to sleep after it. No error ends the loop: the next turn tries again."""
         try:
             pause = self._turn()
+            if not self._stopping:
+                pause = min(pause, self._upkeep.step(self._cycle.clock.now()))
         except Exception as error:
             self._failures += 1
+            self._holding.doubt()
             pause = min(5.0, 0.1 * 2 ** min(self._failures, 6))
             if isinstance(error, BillhookError):
                 logger.error("no turn, next try in %.1f s: %s", pause, error)  # noqa: TRY400 - says it all
             else:
                 logger.exception("no turn, next try in %.1f s", pause)
-            time.sleep(0.1) if self._stopping.is_set() else self._stopping.wait(pause)
+            self._wait_out(pause)
             return 0.0
         self._failures = 0
         return pause
 
+    def _wait_out(self, seconds: float) -> None:
+        """Only `stop` ends it sooner: a bell that rings and rings must not hurry what fails."""
+        end = time.monotonic() + seconds
+        time.sleep(0.1)
+        while not self._stopping and (left := end - time.monotonic()) > 0:
+            time.sleep(min(0.1, left))
+
     def _turn(self) -> float:
         self._alarm.hush()
-        if time.monotonic() >= self._prune_at:
-            self._prune()
+        holding = self._holding
         self._unsettled += self._pool.reports()
-        for job in self._pool.expired():
-            self._held.pop((job.claim.run_id, job.claim.token), None)
-        room = max(0, self._window - len(self._held)) if not self._stopping.is_set() else 0
+        holding.drop(job.lease for job in self._pool.expired())
+        if renewing := holding.must_renew():
+            holding.begin_renewal()
+            # At this pace they would not be begun before the next renewal, or never.
+            holding.give_back(self._pool.drop_waiting(keep=holding.pace))
+        room = 0 if self._stopping else holding.room
         received, next_due_at = self._inbox.waiting(PLAN_LIMIT if room else 0)
         now = self._cycle.clock.now()
-        renewing = bool(self._held) and time.monotonic() >= self._renew_at
-        due = room > 0 and (bool(received) or (next_due_at is not None and next_due_at <= now))
-        if not (self._unsettled or due or renewing):
+        idle = holding.idle() > 0
+        due = room > 0 and (bool(received) or self._outlook.worth_claiming(next_due_at, now, idle=idle))
+        if not (self._unsettled or due or renewing or holding.unwanted or holding.doubtful):
             return self._until(next_due_at if room else None, now)
-        claims, next_due_at = self._write(received, room, now, renewing)
-        self._hand_out(claims)
-        full = len(self._held) >= self._window
-        more = bool(claims) or len(received) == PLAN_LIMIT
-        return 0.0 if more and not full else self._until(None if full else next_due_at, now)
-
-    def _prune(self) -> None:
-        """A batch of old deliveries goes; the next soon if there are more, else in an hour."""
-        gone = self._inbox.prune(self._cycle.clock.now() - self._retention)
-        self._prune_at = time.monotonic() + (1.0 if gone else PRUNE_SECONDS)
+        claimed, next_due_at = self._write(received, room, now, renewing)
+        if room:
+            self._outlook.claimed(claimed, next_due_at, now)
+        more = claimed > 0 or len(received) == PLAN_LIMIT
+        return 0.0 if more and not holding.full else self._until(None if holding.full else next_due_at, now)
 
     def _write(
         self, received: list[Stored], room: int, now: datetime, renewing: bool
-    ) -> tuple[list[Claim], datetime | None]:
-        """The turn's transaction; what it did is forgotten or announced only once it is committed."""
+    ) -> tuple[int, datetime | None]:
+        """The turn's transaction; what it did is forgotten or announced only once it is committed.
+
+        Returns how many runs it claimed, and when the next one is due.
+        """
         planned = self._cycle.plan(received)
+        plans = [one.plan for one in planned]
         reports = self._unsettled
-        done = {(report.outcome.run_id, report.outcome.token) for report in reports}
+        outcomes = [report.outcome for report in reports]
+        done = {(outcome.run_id, outcome.token) for outcome in outcomes}
+        holding, unwanted, looking = self._holding, self._holding.unwanted, self._holding.doubtful
+        ours = [lease for lease in holding.jobs if lease not in done]
         leased_until = now + timedelta(seconds=self._lease_seconds)
         with self._inbox.turn(self._owner) as turn:
-            settled = turn.settle([report.outcome for report in reports])
-            won = turn.plan([one.plan for one in planned], now)
-            ours = [lease for lease in self._held if lease not in done]
+            turn.lock(outcomes, plans)
+            settled = turn.settle(outcomes)
+            won = turn.plan(plans, now)
+            turn.release(unwanted, now)
+            if looking:
+                turn.release_unknown(list(holding.jobs), now)
             renewed = turn.renew(ours, leased_until) if renewing else set()
-            idle = max(0, self._threads - len(ours))
-            claims = turn.claim(room, now, leased_until, idle=idle) if room else []
+            claims = turn.claim(room, now, leased_until, idle=holding.idle(done)) if room else []
             next_due_at = turn.next_due_at()
-        self._unsettled = []
-        self._adapt(renewing)
-        for lease in done:
-            self._held.pop(lease, None)
-        for lease in renewed:
-            self._held[lease].leased_until = leased_until
-        self._remember(planned, won)
+        self._unsettled, holding.unwanted = [], []
+        if looking:
+            holding.looked()
+        if renewing:
+            holding.renewed(renewed, leased_until)
+        else:
+            holding.grow()
+        holding.drop(done)
+        self._events.remember(planned, won)
+        for job in self._events.jobs(claims):
+            holding.take(job)
+            self._pool.submit(job)
+        if unwanted or len(turn.released) > len(claims):
+            self._inbox.bell.ring()  # more than we take ourselves is due now, and others may be asleep
         self._cycle.announce(reports, settled)
         self._cycle.announce_quarantined(planned, won)
-        return claims, next_due_at
-
-    def _adapt(self, renewing: bool) -> None:
-        """Hold few claims while handlers are slow, so that other workers get them; many while fast."""
-        if renewing:
-            self._window = self._threads
-            self._renew_at = time.monotonic() + self._lease_seconds / 3
-        elif len(self._held) >= self._window:
-            self._window = min(self._window * 2, self._threads * WINDOW_FACTOR)
-
-    def _remember(self, planned: list[Planned], won: list[int]) -> None:
-        if len(self._events) > 10 * PLAN_LIMIT:  # planned here, claimed elsewhere: let them go
-            self._events.clear()
-        mine = set(won)
-        for one in planned:
-            if one.event is not None and one.plan.handlers and one.stored.delivery_id in mine:
-                self._events[one.stored.identity] = one.event
-
-    def _hand_out(self, claims: list[Claim]) -> None:
-        if claims and not self._held:
-            self._renew_at = time.monotonic() + self._lease_seconds / 3
-        for claim in claims:
-            job = Job(claim, self._events.get(claim.delivery.identity), claim.leased_until)
-            self._held[claim.run_id, claim.token] = job
-            self._pool.submit(job)
-        for claim in claims:
-            self._events.pop(claim.delivery.identity, None)
+        self._cycle.announce_twins(planned, turn.twins)
+        return len(claims), next_due_at
 
     def _until(self, next_due_at: datetime | None, now: datetime) -> float:
         """Seconds to sleep if nobody rings: to the next due run, renewal or time-out, or the slow look."""
-        pause = SLOW_LOOK_SECONDS
-        if next_due_at is not None:
-            pause = min(pause, max(0.01, (next_due_at - now).total_seconds()))
-        if self._held:
-            pause = min(pause, max(0.01, self._renew_at - time.monotonic()))
-        timeout = self._pool.next_timeout()
-        return pause if timeout is None else min(pause, timeout + 0.001)
+        others = (self._holding.renewal_in(), self._pool.next_timeout())
+        return self._outlook.pause(next_due_at, now, others, idle=self._holding.idle() > 0)
 
     def _finish(self, grace_seconds: float) -> None:
         """Give back what was not begun, and wait for the rest as long as the grace lasts."""
         end = time.monotonic() + grace_seconds
-        waiting = [(job.claim.run_id, job.claim.token) for job in self._pool.drop_waiting()]
+        self._stopping = True
+        self._holding.give_back(self._pool.drop_waiting())
         self._pool.close()
-        for lease in waiting:
-            self._held.pop(lease, None)
-        with suppress(BillhookError), self._inbox.turn(self._owner) as turn:
-            turn.release(waiting, self._cycle.clock.now())
-        while (self._held or self._unsettled) and time.monotonic() < end:
-            self._guarded_turn()
-            if self._held:
-                self._alarm.sleep(min(0.5, max(0.01, end - time.monotonic())))
-        if self._held:
-            logger.warning("stopped with %d handlers still running; their leases run out", len(self._held))
+        pause = self._guarded_turn()
+        while self._holding.jobs or self._holding.unwanted or self._unsettled:
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            self._alarm.sleep(min(0.5, pause, left))
+            pause = self._guarded_turn()
+        if self._holding.jobs:
+            running = len(self._holding.jobs)
+            logger.warning("stopped with %d handlers still running; their leases run out", running)

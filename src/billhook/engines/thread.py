@@ -13,6 +13,8 @@ __all__ = ["ThreadEngine"]
 
 THREADS = 4
 """Handlers that run at once beside the web threads; `billhook worker --threads` is for more."""
+GRACE_SECONDS = 5.0
+"""How long running handlers are waited for at the end of a web process."""
 
 
 class ThreadEngine:
@@ -29,6 +31,7 @@ class ThreadEngine:
         self._pid: int | None = None
         self._loop: Loop | None = None
         self._thread: threading.Thread | None = None
+        self._stopped = False
 
     def start(self) -> None:
         """Begin to handle deliveries in this process; again after a fork."""
@@ -42,13 +45,16 @@ class ThreadEngine:
                 lease_seconds=self._lease_seconds,
                 retention_days=self._retention_days,
             )
-            self._thread = threading.Thread(target=self._loop.run, name="billhook-engine", daemon=True)
+            self._thread = threading.Thread(
+                target=self._loop.run, args=(GRACE_SECONDS,), name="billhook-engine", daemon=True
+            )
             self._thread.start()
+            self._stopped = False
             self._pid = os.getpid()
 
     def wake(self, delivery_id: int) -> None:
         """A delivery came."""
-        if not self._running():
+        if not self._running() and not (self._stopped and self._pid == os.getpid()):
             self.start()
         if self._loop is not None:
             self._loop.wake()
@@ -56,8 +62,9 @@ class ThreadEngine:
     def _running(self) -> bool:
         return self._pid == os.getpid() and self._thread is not None and self._thread.is_alive()
 
-    def stop(self, grace_seconds: float = 5.0) -> None:
-        """Give back what was not begun, wait for what runs, and end the thread."""
+    def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:
+        """Give back what was not begun, wait for what runs, and end the thread; only `start` begins anew."""
         if self._pid == os.getpid() and self._loop is not None and self._thread is not None:
+            self._stopped = True
             self._loop.stop()
             self._thread.join(grace_seconds)

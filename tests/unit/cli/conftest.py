@@ -41,13 +41,18 @@ def forgotten(tmp_path, monkeypatch) -> Iterator[None]:
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch) -> Run:
-    """Runs `billhook …` in an empty folder; keyword arguments are BILLHOOK_ options."""
+def run(request, tmp_path, monkeypatch) -> Run:
+    """Runs `billhook …` in an empty folder; keyword arguments are BILLHOOK_ options.
+
+    In a test that uses `inbox_url`, as `shop` does, on that inbox.
+    """
     monkeypatch.chdir(tmp_path)
     for name in list(os.environ):
         if name.startswith(("BILLHOOK_", "FLASK_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("COLUMNS", "200")
+    if "inbox_url" in request.fixturenames:
+        monkeypatch.setenv("BILLHOOK_INBOX_URL", request.getfixturevalue("inbox_url"))
 
     def invoke(*arguments: str, stdin: str | bytes | None = None, **options: str) -> Result:
         with monkeypatch.context() as patch:
@@ -61,7 +66,7 @@ def run(tmp_path, monkeypatch) -> Run:
 class Shop:
     """An app in the test's folder whose `send` fails until it is mended; `calls` is what ran."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, inbox_url: str) -> None:
         self.calls: list[str] = []
         self.broken = True
         handlers = Handlers()
@@ -76,7 +81,9 @@ class Shop:
         def book(event: InvoiceApproved | PaymentFailed) -> None:
             self.calls.append("book")
 
-        self.app = make_app(folder, BILLHOOK_ENGINE="inline", handlers=[handlers])
+        self.app = make_app(
+            folder, BILLHOOK_ENGINE="inline", BILLHOOK_INBOX_URL=inbox_url, handlers=[handlers]
+        )
         self.assembly = self.app.extensions["billhook"]
 
     def fill(self) -> None:
@@ -96,8 +103,8 @@ class Shop:
 
 
 @pytest.fixture
-def shop(tmp_path) -> Iterator[Shop]:
-    made = Shop(tmp_path)
+def shop(tmp_path, inbox_url) -> Iterator[Shop]:
+    made = Shop(tmp_path, inbox_url)
     made.fill()
     yield made
     made.assembly.close()

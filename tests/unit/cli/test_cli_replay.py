@@ -1,8 +1,9 @@
-"""`deliveries replay`: what is done again, and what is left alone."""
+"""`deliveries replay`, on each database: what is done again, and what is left alone."""
 
 from __future__ import annotations
 
 import json
+import time
 from datetime import UTC, datetime
 
 import pytest
@@ -17,15 +18,15 @@ def replayed(result) -> dict[str, int]:
     return json.loads(result.stdout)
 
 
-def test_a_dead_delivery_runs_its_failed_handler_again_and_no_other(run, shop, tmp_path):
-    token = value(tmp_path / "billhook.db", "SELECT token FROM run WHERE handler = 'send'")
+def test_a_dead_delivery_runs_its_failed_handler_again_and_no_other(run, shop, where):
+    token = value(where, "SELECT token FROM run WHERE handler = 'send'")
     shop.broken = False
 
     result = replayed(run("deliveries", "replay", "2", "--json"))
 
-    assert result == {"selected": 1, "replayed": 1, "reread": 0, "runs": 1, "dry_run": False}
+    assert result == {"selected": 1, "replayed": 1, "reread": 0, "runs": 1, "added": 0, "dry_run": False}
     query = "SELECT state, attempts, token > ? FROM run WHERE handler = 'send'"
-    assert rows(tmp_path / "billhook.db", query, token) == [("due", 0, 1)]
+    assert rows(where, query, token) == [("due", 0, 1)]
     assert shop.handle() == ["send"]
     assert admin.counts(shop.assembly.inbox)["dead"] == 0
 
@@ -53,20 +54,20 @@ def test_a_named_handler_runs_again_however_it_ended(run, shop):
     assert shop.handle() == ["book", "book"]
 
 
-def test_a_quarantined_delivery_is_read_anew(run, shop, tmp_path):
+def test_a_quarantined_delivery_is_read_anew(run, shop, where):
     result = run("deliveries", "replay", "--state", "quarantined", "--yes")
 
     assert "1 of 1 delivery replayed: 0 runs due again, 1 delivery read anew" in result.stdout
     query = "SELECT state, error FROM delivery WHERE id = 3"
-    assert rows(tmp_path / "billhook.db", query) == [("received", None)]
+    assert rows(where, query) == [("received", None)]
     shop.handle()
-    assert value(tmp_path / "billhook.db", "SELECT state FROM delivery WHERE id = 3") == "quarantined"
+    assert value(where, "SELECT state FROM delivery WHERE id = 3") == "quarantined"
 
 
-def test_a_delivery_that_nobody_handled_is_offered_to_todays_handlers(run, shop, tmp_path):
+def test_a_delivery_that_nobody_handled_is_offered_to_todays_handlers(run, shop, where):
     assert replayed(run("deliveries", "replay", "4", "--json"))["reread"] == 1
 
-    assert value(tmp_path / "billhook.db", "SELECT state FROM delivery WHERE id = 4") == "received"
+    assert value(where, "SELECT state FROM delivery WHERE id = 4") == "received"
 
 
 def test_a_run_that_waits_for_its_next_attempt_need_not_wait(run, shop, tmp_path):
@@ -81,19 +82,19 @@ def test_a_run_that_waits_for_its_next_attempt_need_not_wait(run, shop, tmp_path
     assert shop.handle() == ["send"]
 
 
-def test_a_run_that_is_running_is_left_alone(run, shop, tmp_path):
+def test_a_run_that_is_running_is_left_alone(run, shop, where):
     with shop.assembly.inbox.database.write() as connection:
         connection.exec_driver_sql("UPDATE run SET state='running', due_at='2999-01-01' WHERE handler='send'")
         connection.exec_driver_sql("UPDATE delivery SET state='planned' WHERE id=2")
-    before = rows(tmp_path / "billhook.db", "SELECT * FROM run WHERE handler = 'send'")
+    before = rows(where, "SELECT * FROM run WHERE handler = 'send'")
 
     assert replayed(run("deliveries", "replay", "2", "--json"))["runs"] == 0
-    assert rows(tmp_path / "billhook.db", "SELECT * FROM run WHERE handler = 'send'") == before
+    assert rows(where, "SELECT * FROM run WHERE handler = 'send'") == before
 
 
-def test_a_dry_run_counts_and_changes_nothing(run, shop, tmp_path):
+def test_a_dry_run_counts_and_changes_nothing(run, shop, where):
     tables = ("delivery", "run", "failure")
-    before = [rows(tmp_path / "billhook.db", f"SELECT * FROM {table}") for table in tables]
+    before = [rows(where, f"SELECT * FROM {table}") for table in tables]
 
     result = run("deliveries", "replay", "--since", "1h", "--dry-run")
 
@@ -101,7 +102,7 @@ def test_a_dry_run_counts_and_changes_nothing(run, shop, tmp_path):
         "3 of 4 deliveries would be replayed: 1 run would be due again, 2 deliveries would be"
         in result.stdout
     )
-    assert [rows(tmp_path / "billhook.db", f"SELECT * FROM {table}") for table in tables] == before
+    assert [rows(where, f"SELECT * FROM {table}") for table in tables] == before
 
 
 def test_many_are_replayed_in_batches(shop):
@@ -114,13 +115,41 @@ def test_many_are_replayed_in_batches(shop):
     assert (done.deliveries, done.reread, done.runs) == (3, 2, 1)
 
 
+def seconds_to_replay_four(run, *options):
+    started = time.monotonic()
+    result = replayed(run("deliveries", "replay", "1", "2", "3", "4", "--json", *options))
+    assert result["selected"] == 4
+    return time.monotonic() - started
+
+
+def test_a_rate_is_kept_and_a_dry_run_needs_none(run, shop):
+    assert seconds_to_replay_four(run, "--rate", "4") >= 0.75
+    assert seconds_to_replay_four(run, "--rate", "0.01", "--dry-run") < 60
+
+
+@pytest.mark.parametrize(
+    ("rate", "sizes"), [(1000, [200, 50]), (100, [25] * 10), (8, [2] * 125), (0.5, [1] * 250)]
+)
+def test_batches_are_as_small_as_the_rate_asks_for(monkeypatch, rate, sizes):
+    from billhook.cli import replay as module
+
+    waits = []
+    monkeypatch.setattr(module.time, "sleep", waits.append)
+    monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)
+
+    batches = list(module._paced([list(range(200)), list(range(50))], rate))
+
+    assert [len(batch) for batch in batches] == sizes
+    assert waits == [pytest.approx(sum(sizes[:number]) / rate) for number in range(len(sizes))]
+
+
 def test_a_worker_in_another_process_hears_of_it(run, shop):
     bell = shop.assembly.inbox.bell
     bell.listen()
 
     run("deliveries", "replay", "2", "--yes")
 
-    assert bell.wait(0)
+    assert bell.wait(5)
 
 
 def test_it_asks_first_and_no_means_no(run, shop, tmp_path):
@@ -148,12 +177,12 @@ def test_an_unclear_replay_is_refused(run, shop, options, told):
     assert told in " ".join(result.stderr.split())
 
 
-def test_one_missing_id_stops_all_of_it(run, shop, tmp_path):
+def test_one_missing_id_stops_all_of_it(run, shop, where):
     result = run("deliveries", "replay", "2", "99", "--yes")
 
     assert result.exit_code == 1
     assert "there is no delivery 99 in this inbox; nothing was replayed" in result.stderr
-    assert value(tmp_path / "billhook.db", "SELECT state FROM delivery WHERE id = 2") == "dead"
+    assert value(where, "SELECT state FROM delivery WHERE id = 2") == "dead"
 
 
 def test_where_nothing_matches_that_is_said_and_nothing_is_asked(run, shop):

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from kit import SECRET
 
 from billhook.events import EVENT_TYPES, parse_event
 from billhook.settings import OPTIONS
@@ -234,3 +235,63 @@ def test_a_handlers_module_that_is_not_there_is_told(run):
 
 def test_a_comma_in_a_name_is_refused(run):
     assert "cannot have a comma" in run("handlers", "a,b.py").stderr
+
+
+ALL = """
+from billhook import Handlers
+
+handlers = Handlers()
+
+@handlers.on_any()
+def note(event): ...
+"""
+
+
+def test_required_types_that_nobody_handles_are_named_and_refused(run, tmp_path):
+    (tmp_path / "few_handlers.py").write_text(HANDLERS)
+
+    result = run("handlers", "few_handlers.py", "--require-all")
+    as_json = run("handlers", "few_handlers.py", "--require-all", "--json")
+
+    assert result.exit_code == as_json.exit_code == 1
+    assert "few_handlers.approve" in result.stdout
+    named = result.stderr.removeprefix("Error: nobody handles ").split(":")[0].split(", ")
+    assert named == [name for name in EVENT_TYPES if name != "InvoiceApproved"]
+    assert (
+        "register a handler for each (on_any() takes all of them), or leave --require-all out"
+        in result.stderr
+    )
+    assert set(named) < set(json.loads(as_json.stdout)["unhandled"])
+
+
+def test_a_handler_of_any_type_handles_all_that_is_required(run, tmp_path):
+    (tmp_path / "all_handlers.py").write_text(ALL)
+
+    result = run("handlers", "all_handlers.py", "--require-all")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_plain_subscribers_handle_what_is_required_and_one_type_less_is_refused(run, tmp_path):
+    lines = ["from billhook import signals", "def book(sender, *, event, delivery): ..."]
+    connected = [f"signals.{model.signal_name}.connect(book)" for model in EVENT_TYPES.values()]
+    (tmp_path / "plain_all.py").write_text("\n".join([*lines, *connected]))
+    (tmp_path / "plain_less.py").write_text("\n".join([*lines, *connected[1:]]))
+
+    less = run("handlers", "plain_less.py", "--require-all")
+    whole = run("handlers", "plain_all.py", "--require-all")
+
+    assert less.exit_code == 1
+    assert less.stderr.startswith(f"Error: nobody handles {next(iter(EVENT_TYPES))}: ")
+    assert whole.exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_serve_and_worker_refuse_in_the_same_words(run, tmp_path, command):
+    (tmp_path / "few_handlers.py").write_text(HANDLERS)
+
+    listed = run("handlers", "few_handlers.py", "--require-all")
+    refused = run(command, "few_handlers.py", "--require-all", SECRETS=SECRET)
+
+    assert refused.exit_code == 1
+    assert refused.stderr.splitlines()[-1] == listed.stderr.splitlines()[-1]

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from kit import NOON, change, incoming, rows, value
+from kit import NOON, change, incoming, rows, until, value
 
 from billhook.errors import InboxUnavailable
 from billhook.inbox import Inbox, Outcome, Plan, RunState, Terms
@@ -212,9 +212,8 @@ def test_connections_that_the_server_ended_are_replaced(postgres_url):
     with closing(Inbox(f"{postgres_url}&application_name=express")) as inbox:
         first, second = put(inbox, "k1"), put(inbox, "k2")
         begin(inbox, first, "a")
-        change(
-            postgres_url,
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'express'",
-        )
+        own = "FROM pg_stat_activity WHERE application_name = 'express'"
+        change(postgres_url, f"SELECT pg_terminate_backend(pid) {own}")
+        until(lambda: value(postgres_url, f"SELECT count(*) {own}") == 0)
 
         assert begin(inbox, second, "a") is not None

@@ -47,11 +47,11 @@ def accept(intake, body=b"{}", headers=None, read_before=bytes, **more):
     return intake.accept(found, headers, SOURCE, read_before)
 
 
-def test_a_good_delivery_is_stored_then_announced_then_answered(intake, inbox, woken):
+def test_a_good_delivery_is_stored_then_announced_then_answered(intake, where, woken):
     answer = accept(intake, b'{"a": 1}')
 
     assert (answer.status, json.loads(answer.body)) == (200, {"status": "accepted"})
-    assert rows(inbox.database.path, "SELECT id, body FROM delivery") == [(1, b'{"a": 1}')]
+    assert rows(where, "SELECT id, body FROM delivery") == [(1, b'{"a": 1}')]
     assert woken == [1]
 
 
@@ -64,7 +64,7 @@ def test_nobody_is_woken_for_what_is_not_new(intake, woken):
     assert woken == [1]
 
 
-def test_the_headers_are_kept_but_not_credentials_for_something_else(intake, inbox):
+def test_the_headers_are_kept_but_not_credentials_for_something_else(intake, where):
     accept(
         intake,
         HTTP_COOKIE="session=1",
@@ -74,7 +74,7 @@ def test_the_headers_are_kept_but_not_credentials_for_something_else(intake, inb
         CONTENT_TYPE="application/json",
     )
 
-    ((text,),) = rows(inbox.database.path, "SELECT headers FROM delivery")
+    ((text,),) = rows(where, "SELECT headers FROM delivery")
     kept = json.loads(text)
     assert kept["X_REQUEST_ID"] == "r1"
     assert kept["CONTENT_TYPE"] == "application/json"
@@ -82,12 +82,12 @@ def test_the_headers_are_kept_but_not_credentials_for_something_else(intake, inb
     assert not {"COOKIE", "AUTHORIZATION", "PROXY_AUTHORIZATION"} & set(kept)
 
 
-def test_a_request_without_a_content_type_is_as_good(intake, inbox):
+def test_a_request_without_a_content_type_is_as_good(intake, where):
     found, headers = environ()
     del found["CONTENT_TYPE"]
 
     assert intake.accept(found, headers, SOURCE).status == 200
-    assert "CONTENT_TYPE" not in rows(inbox.database.path, "SELECT headers FROM delivery")[0][0]
+    assert "CONTENT_TYPE" not in rows(where, "SELECT headers FROM delivery")[0][0]
 
 
 def test_the_time_of_receipt_is_the_clocks(intake, inbox, clock):

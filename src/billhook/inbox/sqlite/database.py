@@ -9,8 +9,9 @@ import os
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import cast
 
 from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
@@ -19,7 +20,7 @@ from billhook.errors import InboxUnavailable
 from billhook.inbox.forking import SETTING_UP
 from billhook.inbox.records import Incoming
 from billhook.inbox.sqlite.bell import Bell
-from billhook.inbox.sqlite.driver import checkpoint, execute_in_turn, insertion, new_engine, new_ids
+from billhook.inbox.sqlite.driver import begin, checkpoint, execute_in_turn, insertion, new_engine, new_ids
 from billhook.inbox.sqlite.express import SqliteExpress
 from billhook.inbox.sqlite.file import SqliteFile
 from billhook.inbox.sqlite.opened import Opened
@@ -123,6 +124,29 @@ class SqliteDatabase:
                 connection.begin(),
             ):
                 yield connection
+
+    @contextmanager
+    def glance(self) -> Iterator[sqlite3.Connection]:
+        """The driver's own connection, for statements that read, each by itself; takes no lock."""
+        self._own()
+        with self._storage_errors():
+            self._same_file(busy=True)
+            with self._mutex:
+                engine = self._opened.engine()
+            with closing(engine.raw_connection()) as pooled:
+                yield cast("sqlite3.Connection", pooled.driver_connection)
+
+    @contextmanager
+    def direct(self) -> Iterator[sqlite3.Connection]:
+        """As `write`, with the driver's own connection."""
+        self._own()
+        with self._mutex, self._storage_errors():
+            self._same_file(busy=True)
+            driver = self._opened.inserter()
+            with self._lock.held(), driver:  # which commits, or rolls back
+                begin(driver, self._busy_seconds)
+                yield driver
+            self._commits += 1
 
     @contextmanager
     def write_unverified(self) -> Iterator[Connection]:

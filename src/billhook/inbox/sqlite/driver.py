@@ -18,7 +18,16 @@ from sqlalchemy.pool import QueuePool
 from billhook.inbox.records import Incoming
 from billhook.inbox.sqlite.writelock import WriteLock
 
-__all__ = ["begin_log_anew", "checkpoint", "connect", "execute_in_turn", "insertion", "new_engine", "new_ids"]
+__all__ = [
+    "begin",
+    "begin_log_anew",
+    "checkpoint",
+    "connect",
+    "execute_in_turn",
+    "insertion",
+    "new_engine",
+    "new_ids",
+]
 
 
 def connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
@@ -141,7 +150,12 @@ def _begin(busy_seconds: float, connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN")
     else:
         driver: Any = connection.connection.driver_connection
-        _patiently_execute(driver, "BEGIN IMMEDIATE", [], busy_seconds)
+        begin(driver, busy_seconds)
+
+
+def begin(connection: sqlite3.Connection, busy_seconds: float) -> None:
+    """Begin a transaction that writes; sqlite3.Error when the lock is not to be had in time."""
+    _patiently_execute(connection, "BEGIN IMMEDIATE", [], busy_seconds)
 
 
 def _patiently_execute(

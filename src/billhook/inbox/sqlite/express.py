@@ -1,16 +1,13 @@
-"""The short way on SQLite: the driver's own statements, inside the database's own transactions."""
+"""The short way on SQLite: the driver's own statements, for SQLAlchemy's part would be most of the cost."""
 
 from __future__ import annotations
 
 import secrets
-import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from typing import TYPE_CHECKING, cast
-
-from sqlalchemy import Connection
 
 from billhook.failpoints import reach
 from billhook.inbox.express import Look
@@ -50,10 +47,9 @@ class SqliteExpress:
     @contextmanager
     def look(self, delivery_id: int, now: datetime) -> Iterator[Look]:
         """Look at a delivery; to begin is a transaction of its own, for this one must not hold the file."""
-        with self._database.read() as connection:
-            execute = _driver(connection).execute
-            row = execute(_UNREAD, (delivery_id,)).fetchone()
-            due = row is None and execute(_DUE, (delivery_id, _text(now))).fetchone() is not None
+        with self._database.glance() as driver:
+            row = driver.execute(_UNREAD, (delivery_id,)).fetchone()
+            due = row is None and driver.execute(_DUE, (delivery_id, _text(now))).fetchone() is not None
         stored = None if row is None else _stored(row)
         yield Look(stored, due, partial(self._begin, stored))
 
@@ -64,8 +60,7 @@ class SqliteExpress:
             return None
         first, *others = planned.handlers
         token = secrets.randbits(30)
-        with self._database.write() as connection:
-            driver = _driver(connection)
+        with self._database.direct() as driver:
             if not driver.execute(_PLAN, (stored.delivery_id,)).rowcount:
                 return None
             begun = (stored.delivery_id, first, "running", 1, _text(leased_until), token, owner)
@@ -82,8 +77,7 @@ class SqliteExpress:
 
     def finish(self, outcome: Outcome) -> bool:
         """Settle the success of a delivery's only run; False when its lease was lost."""
-        with self._database.write() as connection:
-            driver = _driver(connection)
+        with self._database.direct() as driver:
             if not driver.execute(_FINISH, (_text(outcome.at), outcome.run_id, outcome.token)).rowcount:
                 return False
             driver.execute(_CONCLUDE, (outcome.delivery_id,))
@@ -91,11 +85,6 @@ class SqliteExpress:
         reach("after_settle")
         self._database.tidy()
         return True
-
-
-def _driver(connection: Connection) -> sqlite3.Connection:
-    """SQLAlchemy's own work on a statement would be most of what it costs here."""
-    return cast("sqlite3.Connection", connection.connection.driver_connection)
 
 
 def _text(moment: datetime) -> str:

@@ -1,0 +1,348 @@
+"""What might stop the loop from claiming, or make it claim for ever: busy threads, hung ones, lost words."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from contextlib import contextmanager
+from datetime import timedelta
+
+import pytest
+from kit import deliver, inbox_at, incoming, rows, until
+from proxy import Proxy
+from sqlalchemy import event
+
+from billhook import Handlers
+from billhook.clock import SystemClock
+from billhook.engines.holding import Holding
+from billhook.engines.outlook import Outlook
+from billhook.events import PingTest
+from billhook.extension import assembly_of
+from billhook.inbox import Inbox, Plan, Turn
+
+
+def runs(app, columns="state, attempts"):
+    return rows(inbox_at(app), f"SELECT {columns} FROM run ORDER BY id")
+
+
+def states(app):
+    return Counter(state for (state,) in rows(inbox_at(app), "SELECT state FROM delivery"))
+
+
+@contextmanager
+def asked(inbox):
+    """When the inbox's connections were asked anything, but for what the driver asks itself."""
+    found = []
+    with inbox.database.read() as connection:
+        engine = connection.engine
+
+    def note(*_):
+        found.append(time.monotonic())
+
+    event.listen(engine, "before_cursor_execute", note)
+    yield found
+    event.remove(engine, "before_cursor_execute", note)
+
+
+@contextmanager
+def in_a_thread(loop, grace_seconds=3.0, **options):
+    """The loop, running until the block ends, however that is."""
+    thread = threading.Thread(target=loop.run, args=(grace_seconds,), kwargs=options, daemon=True)
+    thread.start()
+    try:
+        yield thread
+    finally:
+        loop.stop()
+        thread.join(10)
+
+
+# --- every thread busy, and a run that was lost ---------------------------------------------------
+
+
+def statements_while_a_lost_run_waits(running):
+    """How many a second, with the only thread busy and room for more claims."""
+    handlers, gate = Handlers(), threading.Event()
+
+    @handlers.on(PingTest, name="h")
+    def handle(event, delivery):
+        if delivery.key == "busy":
+            gate.wait(20)
+
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=60)
+    assembly = assembly_of(app)
+    now = assembly.cycle.clock.now()
+    lost = assembly.inbox.put(incoming("lost")).delivery_id
+    with assembly.inbox.turn("who died") as turn:
+        turn.plan([Plan(lost, ("h",))], now)
+        turn.claim(1, now, now + timedelta(seconds=1.5), only=lost)
+    assembly.inbox.put(incoming("busy"))
+    loop = assembly.loop(1)
+    loop._holding.window = 16
+    with in_a_thread(loop):
+        until(lambda: runs(app) == [("running", 1)] * 2)
+        time.sleep(2.0)  # the one is busy, the other due by now
+        with asked(assembly.inbox) as statements:
+            time.sleep(1.5)
+        gate.set()
+        until(lambda: states(app) == {"done": 2})
+    assert runs(app) == [("succeeded", 2), ("succeeded", 1)]
+    return len(statements) / 1.5
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_a_loop_without_a_free_thread_sleeps_although_a_lost_run_is_due(running):
+    assert statements_while_a_lost_run_waits(running) < 15
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_one_that_looks_whenever_something_is_due_would_be_noticed(running, monkeypatch):
+    monkeypatch.setattr(Outlook, "worth_claiming", lambda *_, **__: True)
+    monkeypatch.setattr(Outlook, "pause", lambda *_, **__: 0.01)
+
+    assert statements_while_a_lost_run_waits(running) > 60
+
+
+def test_what_somebody_else_has_locked_is_looked_for_less_and_less_often():
+    now = SystemClock().now()
+    outlook, due = Outlook(), now - timedelta(seconds=5)
+    pauses = []
+    for _ in range(12):
+        outlook.claimed(0, due, now)
+        pauses.append(outlook.pause(due, now, [None], idle=True))
+
+    assert pauses[:3] == [0.02, 0.04, 0.08]
+    assert pauses[-1] == 2.0
+    outlook.claimed(1, due, now)
+    assert outlook.pause(due, now, [], idle=True) == 0.01
+
+
+# --- threads that hang ----------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_what_waits_behind_handlers_that_hang_is_left_to_others(running):
+    handlers, gate, calls = Handlers(), threading.Event(), []
+
+    @handlers.on(PingTest, name="h")
+    def handle(event, delivery):
+        calls.append((delivery.key, threading.current_thread()))
+        if delivery.key == "hangs":
+            gate.wait(20)
+
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=6)
+    for key in ("hangs", *(f"behind-{number}" for number in range(5))):
+        assembly_of(app).inbox.put(incoming(key))
+    greedy = assembly_of(app).loop(1)
+    greedy._holding.window = 32  # as after a run of quick handlers
+    with in_a_thread(greedy, 1.0):
+        until(lambda: sorted(runs(app)) == [("running", 1)] * 6)
+        until(lambda: [key for key, _ in calls] == ["hangs"])
+        running.start(app)
+        until(lambda: states(app) == {"planned": 1, "done": 5}, 10)
+        assert {attempts for _, attempts in runs(app)} == {1}
+        assert rows(inbox_at(app), "SELECT count(*) FROM failure") == [(0,)]
+        gate.set()
+
+
+def test_a_thread_that_breaks_has_its_place_filled_and_its_claim_runs_out(running):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(lambda event, delivery: calls.append(delivery.key))
+
+    class Odd(SystemClock):
+        """Out of order, for whoever calls handlers, as often as it is told."""
+
+        breaks = 3
+
+        def now(self):
+            if threading.current_thread().name == "billhook-handler" and self.breaks:
+                self.breaks -= 1
+                raise OSError("no time")
+            return super().now()
+
+    app = running(handlers, threads=1, clock=Odd())
+    for number in range(5):
+        deliver(app, message_id=f"m{number}")
+
+    until(lambda: states(app) == {"done": 5}, 15)
+    assert set(calls) == {f"m{number}" for number in range(5)}
+    assert max(attempts for _, attempts in runs(app)) > 1
+
+
+def test_where_no_thread_can_be_had_the_loop_ends_and_says_so(app_with, monkeypatch, caplog):
+    app = app_with(handlers=[Handlers()])
+    start = threading.Thread.start
+
+    def refuse(thread):
+        if thread.name == "billhook-handler":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+
+    assembly_of(app).loop(2).run()
+
+    assert "0 of 2 threads: can't start new thread" in caplog.text
+    assert "this process has no more threads for others" in caplog.text
+
+
+def test_a_loop_ends_when_too_many_handlers_never_returned(app_with, caplog):
+    handlers, gate = Handlers(), threading.Event()
+    handlers.on(PingTest, name="h", timeout_seconds=0.05, retry=[])(lambda event: gate.wait(20))
+    app = app_with(handlers=[handlers], BILLHOOK_LEASE_SECONDS=30)
+    for number in range(3):
+        deliver(app, message_id=f"m{number}")
+
+    assembly_of(app).loop(1).run(0.0, left_behind_limit=3)
+    gate.set()
+
+    assert states(app)["dead"] >= 2
+    assert caplog.text.count("is past its time and left behind") == 3
+
+
+def test_a_handlers_time_is_watched_from_when_it_begins_though_the_loop_sleeps_already(running):
+    handlers, gate = Handlers(), threading.Event()
+    handlers.on(PingTest, name="h", timeout_seconds=0.05, retry=[])(lambda event: gate.wait(20))
+    app = running(handlers, threads=1, BILLHOOK_LEASE_SECONDS=30)
+    time.sleep(0.2)
+    seconds = []
+    for number in range(5):
+        started = time.monotonic()
+        deliver(app, message_id=f"m{number}")
+        until(lambda number=number: states(app)["dead"] == number + 1)
+        seconds.append(time.monotonic() - started)
+    gate.set()
+
+    assert max(seconds) < 1.5  # the slow look, and a renewal, come later
+
+
+def test_those_that_came_back_late_are_not_counted(app_with):
+    handlers = Handlers()
+    handlers.on(PingTest, name="h", timeout_seconds=0.02, retry=[])(lambda event: time.sleep(0.3))
+    app = app_with(handlers=[handlers], BILLHOOK_LEASE_SECONDS=30)
+
+    with in_a_thread(assembly_of(app).loop(1), left_behind_limit=6) as thread:
+        for wave in range(3):
+            for number in range(4):
+                deliver(app, message_id=f"m{wave}-{number}")
+            until(lambda wave=wave: states(app)["dead"] + states(app)["done"] == 4 * wave + 4, 20)
+            time.sleep(0.4)  # all of them have come back
+        assert states(app)["dead"] >= 6
+        assert thread.is_alive()
+
+
+def test_a_thread_engine_that_was_stopped_is_begun_anew_by_start_and_by_no_delivery(app_with):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(lambda event: calls.append(1))
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
+    engine = assembly_of(app).engine
+    deliver(app)
+    until(lambda: calls == [1])
+
+    engine.stop()
+    deliver(app)
+    time.sleep(0.2)
+    between = list(calls)
+    engine.start()
+
+    until(lambda: calls == [1, 1])
+    assert between == [1]
+
+
+# --- an answer that was lost ----------------------------------------------------------------------
+
+
+class Line(Proxy):
+    """Cut when a COMMIT went through and its answer did not: the first COMMIT after `marker` was said."""
+
+    marker: bytes | None = None
+
+    def _to_server(self, client, server, doomed):
+        super()._to_server(Overheard(client, self), server, doomed)
+
+
+class Overheard:
+    """A socket that a line listens to."""
+
+    def __init__(self, client, line):
+        self._client = client
+        self._line = line
+        self.shutdown = client.shutdown
+
+    def recv(self, size):
+        data = self._client.recv(size)
+        if self._line.marker is not None and self._line.marker in data:
+            self._line.fatal = b"COMMIT"
+        return data
+
+
+@pytest.fixture
+def line(postgres_url):
+    """To an inbox on PostgreSQL."""
+    made = Inbox(postgres_url)
+    made.upgrade()
+    made.close()
+    proxy = Line(postgres_url)
+    yield proxy
+    proxy.close()
+
+
+def lose_answers(line, app_with, *, after, until_there_are):
+    """An app whose loop is told that turns failed which are committed; the calls that it made.
+
+    From the first on that says `after`, until there are runs in that state.
+    """
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(lambda event, delivery: calls.append((delivery.key, delivery.attempt)))
+    app = app_with(handlers=[handlers], BILLHOOK_INBOX_URL=line.url, BILLHOOK_LEASE_SECONDS=60)
+    for number in range(3):
+        deliver(app, message_id=f"m{number}")
+    line.marker = after
+    with in_a_thread(assembly_of(app).loop(2)):
+        until(lambda: until_there_are in [state for state, _ in runs(app)])
+        line.marker = line.fatal = None
+        deadline = time.monotonic() + 4
+        while len(calls) < 3 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        until(lambda: states(app)["done"] == len({key for key, _ in calls}))
+    return app, calls
+
+
+def test_claims_of_a_turn_that_failed_and_was_committed_are_given_back(line, postgres_url, app_with, caplog):
+    app, calls = lose_answers(line, app_with, after=b"lease_owner=", until_there_are="running")
+
+    assert "no turn, next try in" in caplog.text
+    assert sorted(calls) == [("m0", 1), ("m1", 1), ("m2", 1)]
+    assert runs(app) == [("succeeded", 1)] * 3
+    assert rows(postgres_url, "SELECT count(*) FROM failure") == [(0,)]
+
+
+def test_without_that_they_would_wait_for_their_lease(line, app_with, monkeypatch):
+    monkeypatch.setattr(Turn, "release_unknown", lambda *_: 0)
+
+    app, calls = lose_answers(line, app_with, after=b"lease_owner=", until_there_are="running")
+
+    assert len(calls) < 3
+    assert ("running", 1) in runs(app)
+
+
+def test_an_outcome_whose_settling_was_answered_by_nobody_is_settled_once(line, app_with, caplog):
+    app, calls = lose_answers(line, app_with, after=b"finished_at=", until_there_are="succeeded")
+
+    assert "no turn, next try in" in caplog.text
+    assert sorted(calls) == [("m0", 1), ("m1", 1), ("m2", 1)]
+    assert runs(app) == [("succeeded", 1)] * 3
+
+
+def test_doubt_is_followed_by_two_looks_and_no_more():
+    holding = Holding(1, lease_seconds=0.3)
+
+    assert not holding.doubtful
+    holding.doubt()
+    assert holding.doubtful
+    holding.looked()
+    assert not holding.doubtful
+    until(lambda: holding.doubtful)
+    holding.looked()
+    time.sleep(0.2)
+    assert not holding.doubtful

@@ -1,0 +1,638 @@
+"""PostgreSQL that is stopped, killed, or reached through a bad line, under real receivers and loops."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import statistics
+import subprocess
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import psycopg
+import pytest
+from databases import fresh_schema, libpq, with_options
+from kit import (
+    NOON,
+    SECRET,
+    change,
+    deliver,
+    gunicorn,
+    hang_up,
+    head,
+    in_children,
+    incoming,
+    open_inbox,
+    postgres,
+    rows,
+    signed,
+    together,
+    until,
+    upgraded,
+    value,
+)
+from proxy import proxied
+from sqlalchemy import create_engine, text
+
+from billhook import Handlers
+from billhook.errors import InboxUnavailable
+from billhook.events import PingTest
+from billhook.inbox import Inbox, Plan, migrate
+from billhook.inbox.schema import REVISION
+
+DEADLINE = 2.5
+PASSWORD = "hunter2hunter2"
+
+
+def post(server, key):
+    return server.post(b"{}", signed(message_id=key))
+
+
+def ready(server):
+    return server.ask(head({}, method="GET", path="/readyz")).status
+
+
+def accepted(server, key):
+    """The sender comes again until it is told 200."""
+    return until(lambda: (reply := post(server, key)).status == 200 and reply, 20)
+
+
+def refusal(url):
+    """What an app that does not start says, on an inbox at that URL."""
+    ran = subprocess.run(
+        [sys.executable, "-c", "from billhook.standalone import create_app; create_app()"],
+        env={**os.environ, "BILLHOOK_INBOX_URL": url, "BILLHOOK_SECRETS": SECRET},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    assert ran.returncode == 1
+    assert "billhook.errors.ConfigError: " in ran.stderr or "billhook.errors.SchemaMismatch: " in ran.stderr
+    return ran.stderr
+
+
+def check_every_answer(answers, where):
+    """`answers` are (key, status): each 200 is stored, once, and nothing else is ever said than 503."""
+    stored = [key for (key,) in rows(where, "SELECT key FROM delivery")]
+    assert {status for _, status in answers} <= {200, 503}
+    assert {key for key, status in answers if status == 200} <= set(stored)
+    assert len(stored) == len(set(stored))
+
+
+def two_workers(folder, url):
+    """A receiver whose app is made once, before the fork: a worker that boots in an outage ends gunicorn."""
+    return gunicorn(folder, "--preload", workers=2, BILLHOOK_INBOX_URL=url)
+
+
+class Senders:
+    """Threads that send one delivery after the other; `answers` are (key, status)."""
+
+    def __init__(self, server, count=4):
+        self.answers = []
+        self._server = server
+        self._stop = threading.Event()
+        self._threads = [threading.Thread(target=self._send, args=(n,)) for n in range(count)]
+
+    def _send(self, sender):
+        number = 0
+        while not self._stop.is_set():
+            number += 1
+            key = f"msg_{sender}_{number}"
+            self.answers.append((key, post(self._server, key).status))
+
+    def good(self):
+        return sum(status == 200 for _, status in self.answers)
+
+    def more(self, count=20):
+        """Until so many more were accepted."""
+        enough = self.good() + count
+        until(lambda: self.good() >= enough, 40)
+
+    def __enter__(self):
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_):
+        self._stop.set()
+        for thread in self._threads:
+            thread.join()
+
+
+# --- the server does not answer -------------------------------------------------------------------
+
+
+def test_a_stopped_server_is_503_in_time_and_good_again_when_it_goes_on(frail_server, frail_url, tmp_path):
+    with gunicorn(tmp_path, BILLHOOK_INBOX_URL=frail_url) as server:
+        accepted(server, "msg_before")
+        with frail_server.frozen():
+            replies = [post(server, f"msg_{number}") for number in range(3)]
+            crowd = together(6, lambda number: post(server, f"msg_crowd_{number}"))
+            unready = ready(server)
+        for number in range(3):
+            accepted(server, f"msg_{number}")
+
+        assert {reply.status for reply in (*replies, *crowd)} == {503}
+        assert all(5 <= int(reply.headers["Retry-After"]) <= 60 for reply in (*replies, *crowd))
+        assert max(reply.seconds for reply in (*replies, *crowd)) < DEADLINE + 0.5
+        assert unready == 503
+        assert until(lambda: ready(server) == 200)
+        check_every_answer([("msg_before", 200), *((f"msg_{number}", 200) for number in range(3))], frail_url)
+
+
+def test_a_plain_connection_to_a_stopped_server_would_hang(frail_server, frail_url):
+    plain = postgres(with_options(frail_url, "-cstatement_timeout=500"))
+    returned = threading.Event()
+
+    def ask():
+        with contextlib.suppress(psycopg.Error):
+            plain.execute("SELECT 1")
+        returned.set()
+
+    thread = threading.Thread(target=ask)
+    with frail_server.frozen():
+        thread.start()
+        hung = not returned.wait(DEADLINE + 0.5)
+    thread.join()
+    plain.close()
+
+    assert hung
+
+
+def test_a_receiver_before_a_server_that_is_stopped_from_the_start_says_so(frail_server, frail_url):
+    with frail_server.frozen():
+        inbox = Inbox(frail_url)
+        started = time.monotonic()
+        with pytest.raises(InboxUnavailable, match="failed: connection timeout expired"):
+            inbox.prepare()
+        seconds = time.monotonic() - started
+        said = refusal(frail_url)
+
+    assert seconds < 8
+    assert "failed: connection timeout expired" in said
+    inbox.prepare()
+
+
+# --- the server is killed -------------------------------------------------------------------------
+
+
+def test_an_immediate_restart_under_load_loses_nothing_that_was_answered(frail_server, frail_url, tmp_path):
+    with two_workers(tmp_path, frail_url) as server, Senders(server) as senders:
+        senders.more()
+        for _ in range(2):
+            frail_server.control("restart", "-m", "immediate")
+            senders.more()
+
+    check_every_answer(senders.answers, frail_url)
+
+
+def test_an_answer_before_the_commit_would_be_noticed(frail_url):
+    inbox = open_inbox(frail_url)
+    inbox.put(incoming("stored"))
+    inbox.close()
+
+    check_every_answer([("stored", 200), ("refused", 503)], frail_url)
+    with pytest.raises(AssertionError, match="lost"):
+        check_every_answer([("stored", 200), ("lost", 200)], frail_url)
+    with pytest.raises(AssertionError, match="500"):
+        check_every_answer([("stored", 500)], frail_url)
+
+
+def test_sessions_that_are_terminated_under_load_lose_nothing_that_was_answered(frail_url, tmp_path):
+    with two_workers(tmp_path, frail_url) as server, Senders(server) as senders:
+        for _ in range(5):
+            senders.more(10)
+            ended = value(
+                frail_url,
+                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
+                "WHERE application_name = 'billhook'",
+            )
+            assert ended > 0
+        senders.more(10)
+
+    check_every_answer(senders.answers, frail_url)
+
+
+# --- on the disk, or not --------------------------------------------------------------------------
+
+
+@pytest.fixture
+def lazy(frail_server):
+    """The server with a role whose commits answer early, and a disk that is written rarely."""
+    with psycopg.connect(**libpq(frail_server.url), autocommit=True) as admin:
+        admin.execute("CREATE ROLE lazy SUPERUSER LOGIN")
+        admin.execute("ALTER ROLE lazy SET synchronous_commit = off")
+        admin.execute("ALTER SYSTEM SET wal_writer_delay = '10s'")
+        admin.execute("SELECT pg_reload_conf()")
+    yield lambda url: url.replace("postgres:@", "lazy:@")
+    with psycopg.connect(**libpq(frail_server.url), autocommit=True) as admin:
+        admin.execute("ALTER SYSTEM RESET wal_writer_delay")
+        admin.execute("SELECT pg_reload_conf()")
+        admin.execute("DROP ROLE lazy")
+
+
+def test_what_was_accepted_is_on_the_disk_although_the_role_says_off(frail_server, frail_url, lazy):
+    inbox = open_inbox(lazy(frail_url))
+
+    for number in range(20):
+        inbox.put(incoming(f"k{number}"))
+    frail_server.control("restart", "-m", "immediate")
+
+    assert value(frail_url, "SELECT count(*) FROM delivery") == 20
+    inbox.close()
+
+
+def test_with_the_roles_own_setting_a_restart_would_lose_it(frail_server, frail_url, lazy):
+    change(frail_url, "CREATE TABLE mine (x INTEGER)")
+    with postgres(lazy(frail_url)) as plain:
+        plain.execute("SELECT 1 FROM pg_sleep(0.3)")
+        plain.execute("INSERT INTO mine VALUES (1)")
+        frail_server.control("restart", "-m", "immediate")
+
+    assert value(frail_url, "SELECT count(*) FROM mine") == 0
+
+
+def test_a_server_that_does_not_wait_for_its_disk_is_told_at_start(frail_server, frail_url, caplog):
+    with psycopg.connect(**libpq(frail_server.url), autocommit=True) as admin:
+        open_inbox(frail_url)
+        silent = caplog.text
+        admin.execute("ALTER SYSTEM SET fsync = off")
+        admin.execute("SELECT pg_reload_conf()")
+        try:
+            until(lambda: value(frail_url, "SHOW fsync") == "off")
+            open_inbox(frail_url)
+        finally:
+            admin.execute("ALTER SYSTEM RESET fsync")
+            admin.execute("SELECT pg_reload_conf()")
+            until(lambda: value(frail_url, "SHOW fsync") == "on")
+
+    assert silent == ""
+    assert "runs with fsync=off: what was answered 200 may be gone after a power cut" in caplog.text
+
+
+# --- the answer is lost ---------------------------------------------------------------------------
+
+
+def test_a_commit_whose_answer_is_lost_is_503_and_a_duplicate_when_sent_again(postgres_url, tmp_path):
+    with proxied(upgraded(postgres_url)) as proxy, gunicorn(tmp_path, BILLHOOK_INBOX_URL=proxy.url) as server:
+        accepted(server, "msg_before")
+        proxy.fatal = b"msg_ambiguous"
+        first = post(server, "msg_ambiguous")
+        stored = rows(postgres_url, "SELECT count(*) FROM delivery WHERE key = 'msg_ambiguous'")
+        proxy.fatal = None
+
+        again = accepted(server, "msg_ambiguous")
+
+        assert (first.status, stored) == (503, [(1,)])
+        assert again.json == {"status": "duplicate"}
+        assert value(postgres_url, "SELECT count(*) FROM delivery") == 2
+
+
+def test_an_insert_that_never_arrived_is_503_and_accepted_when_sent_again(postgres_url, tmp_path):
+    with proxied(upgraded(postgres_url)) as proxy, gunicorn(tmp_path, BILLHOOK_INBOX_URL=proxy.url) as server:
+        accepted(server, "msg_before")
+        proxy.fatal, proxy.heard = b"msg_unheard", False
+        first = post(server, "msg_unheard")
+        stored = rows(postgres_url, "SELECT count(*) FROM delivery WHERE key = 'msg_unheard'")
+        proxy.fatal = None
+
+        again = accepted(server, "msg_unheard")
+
+        assert (first.status, stored) == (503, [(0,)])
+        assert again.json == {"status": "accepted"}
+
+
+def test_a_line_that_is_silent_is_503_in_time_and_good_again_when_it_is_not(postgres_url, tmp_path):
+    with proxied(upgraded(postgres_url)) as proxy, gunicorn(tmp_path, BILLHOOK_INBOX_URL=proxy.url) as server:
+        accepted(server, "msg_before")
+        proxy.hold()
+        silent = [post(server, f"msg_{number}") for number in range(2)]
+        proxy.cut()
+        proxy.release()
+
+        assert [reply.status for reply in silent] == [503, 503]
+        assert max(reply.seconds for reply in silent) < DEADLINE + 0.5
+        accepted(server, "msg_after")
+
+
+# --- processes ------------------------------------------------------------------------------------
+
+
+def sessions(inbox):
+    """The server processes behind this process's connections: of a batch, a turn and a look."""
+    inbox.put(incoming(f"session-{os.getpid()}-{time.monotonic_ns()}"))
+    found = {inbox.database._inserter.info.backend_pid}
+    for transaction in (inbox.database.write, inbox.database.read):
+        with transaction() as connection:
+            found.add(connection.execute(text("SELECT pg_backend_pid()")).scalar_one())
+    return found
+
+
+def check_each_process_has_its_own(parents, children):
+    everybody = [parents, *children]
+    assert sum(map(len, everybody)) == len(set().union(*everybody))
+
+
+def test_no_process_uses_the_sessions_of_another_and_a_fork_breaks_none(postgres_url):
+    inbox = open_inbox(upgraded(postgres_url))
+    before = sessions(inbox)
+
+    def child(_):
+        mine = sessions(inbox)
+        inbox.close()
+        return ",".join(map(str, mine)).encode()
+
+    children = [{int(pid) for pid in told.split(b",")} for told in in_children(3, child)]
+
+    check_each_process_has_its_own(before, children)
+    assert sessions(inbox) == before
+    inbox.close()
+
+
+def test_a_connection_that_is_shared_with_a_child_would_be_noticed(postgres_url):
+    with postgres(postgres_url) as plain:
+        (told,) = in_children(1, lambda _: str(plain.info.backend_pid).encode())
+
+        with pytest.raises(AssertionError, match="assert"):
+            check_each_process_has_its_own({plain.info.backend_pid}, [{int(told)}])
+
+
+def test_preloaded_workers_have_sessions_of_their_own_although_the_master_had_some(postgres_url, tmp_path):
+    (tmp_path / "shop.py").write_text(
+        "from billhook.standalone import create_app\n"
+        "from billhook.extension import assembly_of\n"
+        "from kit import incoming\n"
+        "app = create_app()\n"
+        "assembly_of(app).inbox.put(incoming('before the fork'))\n"
+    )
+    url = with_options(upgraded(postgres_url), "", application_name=f"preloaded-{os.getpid()}")
+    with gunicorn(
+        tmp_path,
+        "--preload",
+        workers=2,
+        app="shop:app",
+        BILLHOOK_INBOX_URL=url,
+        PYTHONPATH=os.pathsep.join([str(tmp_path), str(Path(__file__).parents[1])]),
+    ) as server:
+        answers = together(8, lambda n: [post(server, f"msg_{n}_{m}").status for m in range(10)])
+        inserters = rows(
+            postgres_url,
+            "SELECT pid FROM pg_stat_activity WHERE application_name = ? AND query LIKE '%INTO delivery%'",
+            f"preloaded-{os.getpid()}",
+        )
+
+    assert [status for part in answers for status in part] == [200] * 80
+    assert len(inserters) >= 2  # the master's is one of them
+    assert value(postgres_url, "SELECT count(*) FROM delivery") == 81
+
+
+def test_the_lock_of_the_migrations_is_what_lets_several_upgrade_at_once(postgres_server):
+    def race(upgrade):
+        with fresh_schema(postgres_server.url) as url:
+
+            def child(_):
+                upgrade(url)
+                return b"good"
+
+            results = in_children(4, child)
+            hang_up(url)
+        return results
+
+    def without(url):
+        engine = create_engine(url)
+        with engine.begin() as connection:
+            connection.execute(text("SELECT 1"))
+            migrate.upgrade(connection)
+
+    assert race(upgraded) == [b"good"] * 4
+    assert any(race(without) != [b"good"] * 4 for _ in range(10))
+
+
+# --- who may come in, and which schema --------------------------------------------------------------
+
+
+@pytest.fixture
+def locked(frail_server, frail_url):
+    """The URL of the inbox as somebody who has a password, and a way to change that."""
+    hba = frail_server.data / "pg_hba.conf"
+    before = hba.read_text()
+    hba.write_text("local all guarded scram-sha-256\n" + before)
+    with psycopg.connect(**libpq(frail_server.url), autocommit=True) as admin:
+        admin.execute(f"CREATE ROLE guarded SUPERUSER LOGIN PASSWORD '{PASSWORD}'")
+        admin.execute("SELECT pg_reload_conf()")
+        yield frail_url.replace("postgres:@", f"guarded:{PASSWORD}@"), admin
+        hba.write_text(before)
+        admin.execute("SELECT pg_reload_conf()")
+        admin.execute("DROP ROLE guarded")
+
+
+def test_a_wrong_password_is_told_at_start_without_the_password(locked, tmp_path):
+    right, _ = locked
+    wrong = right.replace(PASSWORD, "wrong" + PASSWORD)
+
+    said = refusal(wrong)
+
+    assert 'password authentication failed for user "guarded"' in said
+    assert PASSWORD not in said
+    with gunicorn(tmp_path, BILLHOOK_INBOX_URL=right) as server:
+        accepted(server, "msg_1")
+
+
+def test_a_password_that_is_changed_while_we_run_is_503_without_the_password(locked, tmp_path):
+    right, admin = locked
+    with gunicorn(tmp_path, BILLHOOK_INBOX_URL=right) as server:
+        accepted(server, "msg_1")
+        admin.execute("ALTER ROLE guarded PASSWORD 'another one entirely'")
+        admin.execute("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = 'guarded'")
+        refused = until(lambda: (reply := post(server, "msg_2")).status == 503 and reply)
+        admin.execute(f"ALTER ROLE guarded PASSWORD '{PASSWORD}'")
+        accepted(server, "msg_2")
+
+        assert "password authentication failed" in server.log.read_text()
+        assert PASSWORD not in server.log.read_text() + refused.body.decode()
+
+
+def test_a_database_without_the_schema_is_refused_until_the_command_it_names_was_run(postgres_url, tmp_path):
+    said = refusal(postgres_url)
+    ran = subprocess.run(
+        [sys.executable, "-m", "billhook", "db", "upgrade"],
+        env={**os.environ, "BILLHOOK_INBOX_URL": postgres_url},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert f"has schema none, this billhook needs {REVISION}: run `billhook db upgrade`" in said
+    assert (ran.returncode, ran.stdout) == (0, f"schema none -> {REVISION}\n")
+    with gunicorn(tmp_path, BILLHOOK_INBOX_URL=postgres_url) as server:
+        accepted(server, "msg_1")
+
+
+# --- the loop -------------------------------------------------------------------------------------
+
+
+class Shop:
+    """A handler that keeps what it was called for, and when."""
+
+    def __init__(self):
+        self.handlers = Handlers()
+        self.called = {}
+        self.handlers.on(PingTest, name="h")(self._handle)
+
+    def _handle(self, event, delivery):
+        self.called.setdefault(delivery.key, time.monotonic())
+
+
+def states(where):
+    return dict(rows(where, "SELECT state, count(*) FROM delivery GROUP BY state"))
+
+
+def test_a_loop_outlives_a_restart_and_a_stop_of_the_server_and_handles_the_rest(
+    running, frail_server, frail_url
+):
+    shop, sent = Shop(), []
+    app = running(shop.handlers, BILLHOOK_INBOX_URL=frail_url, BILLHOOK_LEASE_SECONDS=5)
+
+    def send(count):
+        for _ in range(count):
+            sent.append(f"msg_{len(sent)}")
+            until(lambda: deliver(app, message_id=sent[-1]).status_code == 200, 20)
+
+    send(5)
+    until(lambda: len(shop.called) == 5)
+    frail_server.control("restart", "-m", "immediate")
+    send(5)
+    until(lambda: len(shop.called) == 10, 20)
+    with frail_server.frozen():
+        time.sleep(1.5)
+    send(5)
+
+    until(lambda: states(frail_url) == {"done": 15}, 30)
+    assert set(shop.called) == set(sent)
+
+
+def latencies(app, shop, count, name):
+    """Seconds from each delivery to its handler, one after the other."""
+    found = []
+    for number in range(count):
+        key = f"{name}_{number}"
+        started = time.monotonic()
+        assert deliver(app, message_id=key).status_code == 200
+        until(lambda key=key: key in shop.called)
+        found.append(shop.called[key] - started)
+        time.sleep(0.05)
+    return found
+
+
+def test_a_loop_is_woken_long_before_it_would_look_and_again_after_its_line_was_lost(running, postgres_url):
+    name = f"woken-{os.getpid()}"
+    shop = Shop()
+    url = with_options(upgraded(postgres_url), "", application_name=name)
+    app = running(shop.handlers, BILLHOOK_INBOX_URL=url, BILLHOOK_LEASE_SECONDS=30)
+    latencies(app, shop, 3, "warm")
+
+    first = latencies(app, shop, 15, "first")
+    time.sleep(2)  # a line that was opened just now would not be opened again at once
+    listening = rows(
+        postgres_url,
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = ? "
+        "AND query LIKE 'LISTEN%'",
+        name,
+    )
+    latencies(app, shop, 1, "after")
+    second = latencies(app, shop, 15, "second")
+
+    assert len(listening) == 1
+    assert statistics.median(first) < 0.4
+    assert statistics.median(second) < 0.4
+
+
+def test_a_loop_that_nobody_can_wake_would_be_noticed(running, postgres_url):
+    shop = Shop()
+    with proxied(upgraded(postgres_url)) as proxy:
+        proxy.altered = b"LISTEN ", b"LISTFN "
+        app = running(shop.handlers, BILLHOOK_INBOX_URL=proxy.url, BILLHOOK_LEASE_SECONDS=30)
+        time.sleep(0.3)
+
+        assert statistics.median(latencies(app, shop, 3, "slow")) > 0.4
+
+
+FROZEN = """
+import sys, time
+from billhook.errors import InboxUnavailable
+from billhook.inbox import Inbox, Plan
+from kit import NOON
+
+inbox = Inbox(sys.argv[1])
+try:
+    with inbox.turn("frozen") as turn:
+        print(turn.plan([Plan(int(sys.argv[2]), ("a",))], NOON), flush=True)
+        time.sleep(0.5)
+        turn.next_due_at()
+except InboxUnavailable as error:
+    print(error, flush=True)
+print(inbox.received(10) == [], flush=True)
+inbox.close()
+"""
+
+
+@pytest.fixture
+def frozen_worker(postgres_url):
+    """Starts a process that is stopped in the middle of its turn, with a delivery locked; lets it go on."""
+    started = []
+
+    def start(url, delivery_id):
+        worker = subprocess.Popen(
+            [sys.executable, "-c", FROZEN, url, str(delivery_id)],
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        started.append(worker)
+        assert worker.stdout.readline() == f"[{delivery_id}]\n"
+        worker.send_signal(signal.SIGSTOP)
+        return worker
+
+    yield start
+    for worker in started:
+        worker.send_signal(signal.SIGCONT)
+        worker.communicate(timeout=20)
+
+
+def test_a_worker_that_is_frozen_in_its_turn_keeps_the_others_for_a_moment_only(postgres_url, frozen_worker):
+    inbox = open_inbox(upgraded(postgres_url))
+    delivery_id = inbox.put(incoming("k")).delivery_id
+    worker = frozen_worker(
+        with_options(postgres_url, "-cidle_in_transaction_session_timeout=700"), delivery_id
+    )
+
+    with inbox.turn("awake") as turn:
+        won = turn.plan([Plan(delivery_id, ("a",))], NOON)
+    worker.send_signal(signal.SIGCONT)
+    told, _ = worker.communicate(timeout=20)
+
+    assert won == [delivery_id]
+    refused, good_again = told.splitlines()
+    assert "failed: terminating connection due to idle-in-transaction" in refused
+    assert good_again == "True"
+    assert rows(postgres_url, "SELECT count(*) FROM run") == [(1,)]
+    inbox.close()
+
+
+def test_a_worker_without_that_limit_would_keep_them(postgres_url, frozen_worker):
+    inbox = open_inbox(with_options(upgraded(postgres_url), "-cstatement_timeout=1500"))
+    delivery_id = inbox.put(incoming("k")).delivery_id
+    frozen_worker(with_options(postgres_url, "-cidle_in_transaction_session_timeout=0"), delivery_id)
+
+    def plan():
+        with inbox.turn("awake") as turn:
+            turn.plan([Plan(delivery_id, ("a",))], NOON)
+
+    with ThreadPoolExecutor(1) as pool, pytest.raises(InboxUnavailable, match="statement timeout"):
+        pool.submit(plan).result(20)
+    inbox.close()

@@ -1,0 +1,222 @@
+"""The parent of workers and web servers, with children that are real and small."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+
+import pytest
+from click.testing import CliRunner
+from flask.cli import FlaskGroup
+from kit import until
+
+from billhook.cli.processes import stop_all, worker_command
+from billhook.cli.supervisor import Role, Supervisor, worker_roles
+
+PATIENT = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+)
+SLOW = (
+    "import signal, sys, time\n"
+    "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), sys.exit(0)))\n"
+    "print(flush=True)\n"
+    "time.sleep(60)"
+)
+
+
+def child(code, started=None):
+    """A process that has printed a line, so that its signal handlers are set."""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    if "print" in code:
+        process.stdout.readline()
+    process.stdout.close()
+    if started is not None:
+        started.append(process)
+    return process
+
+
+def role(code, started=None, *, name="the worker", grace_seconds=10.0, vital=False):
+    return Role(name, partial(child, code, started), grace_seconds, vital)
+
+
+def supervise(*stages, signals=(), told=None):
+    """The exit code, and the seconds it took from the first signal on; signals are (seconds, number)."""
+    with Supervisor(*stages, tell=(told if told is not None else []).append) as supervisor:
+        timers = [threading.Timer(after, os.kill, (os.getpid(), number)) for after, number in signals]
+        for timer in timers:
+            timer.start()
+        began = time.monotonic()
+        code = supervisor.run()
+        seconds = time.monotonic() - began - (signals[0][0] if signals else 0)
+        for timer in timers:
+            timer.join()
+    return code, seconds
+
+
+def test_one_that_cannot_start_is_tried_later_each_time():
+    told = []
+
+    supervise([role("raise SystemExit(3)")], signals=[(5.5, signal.SIGTERM)], told=told)
+
+    assert told[:3] == [
+        f"the worker ended with exit code 3; another one starts in {pause} s" for pause in ("0.5", "1", "2")
+    ]
+
+
+def test_each_has_pauses_of_its_own():
+    told, steady = [], []
+
+    supervise(
+        [role("raise SystemExit(3)", name="worker 1"), role("import time; time.sleep(60)", steady)],
+        signals=[(2.0, signal.SIGTERM)],
+        told=told,
+    )
+
+    assert len(steady) == 1
+    assert {text.split(" ended")[0] for text in told} == {"worker 1"}
+
+
+def test_when_a_vital_one_ends_all_end_and_its_exit_code_is_told():
+    told, started = [], []
+
+    code, _ = supervise(
+        [role("raise SystemExit(7)", name="the web server", vital=True)],
+        [role("import time; time.sleep(60)", started)],
+        told=told,
+    )
+
+    assert code == 7
+    assert told == ["the web server ended with exit code 7"]
+    assert started[0].returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_all_of_one_stage_are_asked_at_once(number):
+    started = []
+
+    code, seconds = supervise([role(SLOW, started) for _ in range(3)], signals=[(1.0, number)])
+
+    assert code == 0
+    assert [process.returncode for process in started] == [0, 0, 0]
+    assert seconds < 2.5  # one second each, side by side
+
+
+def test_the_stages_end_one_after_another():
+    started, order = [], []
+    first, second = role(SLOW, started), role(SLOW, started)
+
+    def watch():
+        until(lambda: len(started) == 2, 10)
+        until(lambda: started[0].returncode is not None, 10)
+        order.append(started[1].returncode)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    supervise([first], [second], signals=[(1.0, signal.SIGTERM)])
+    watching.join()
+
+    assert order == [None]
+
+
+def test_who_does_not_end_within_its_grace_is_killed():
+    started = []
+
+    _, seconds = supervise([role(PATIENT, started, grace_seconds=0.5)], signals=[(0.5, signal.SIGTERM)])
+
+    assert started[0].returncode == -signal.SIGKILL
+    assert 0.4 < seconds < 2.5
+
+
+def test_a_second_signal_kills_all_of_them_at_once():
+    started = []
+
+    _, seconds = supervise(
+        [role(PATIENT, started)],
+        [role(PATIENT, started), role(PATIENT, started)],
+        signals=[(0.5, signal.SIGTERM), (1.0, signal.SIGINT)],
+    )
+
+    assert [process.returncode for process in started] == [-signal.SIGKILL] * 3
+    assert seconds < 2.0
+
+
+def test_nothing_is_left_when_starting_one_fails():
+    started = []
+
+    def fail():
+        raise OSError("no more processes")
+
+    with (
+        pytest.raises(OSError, match="no more processes"),
+        Supervisor([role(PATIENT, started), Role("b", fail, 1.0)], tell=print) as supervisor,
+    ):
+        supervisor.run()
+
+    assert started[0].returncode == -signal.SIGKILL
+
+
+def test_signals_mean_afterwards_what_they_meant_before():
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+
+    supervise([role("raise SystemExit(0)", vital=True)])
+
+    assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)] == before
+
+
+def test_under_nohup_a_terminal_that_goes_away_ends_nothing():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        _, seconds = supervise(
+            [role("import time; time.sleep(60)")],
+            signals=[(0.3, signal.SIGHUP), (1.3, signal.SIGTERM)],
+        )
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+    assert seconds >= 0.9
+
+
+def test_one_worker_is_the_worker_and_several_are_numbered():
+    def start():
+        raise AssertionError
+
+    assert [one.name for one in worker_roles(1, start, 5)] == ["the worker"]
+    assert [(one.name, one.grace_seconds) for one in worker_roles(2, start, 5)] == [
+        ("worker 1", 10),
+        ("worker 2", 10),
+    ]
+
+
+def test_a_childs_command_is_billhooks_or_that_of_the_users_app():
+    own = worker_command(4, 2.5)
+    theirs = worker_command(4, 2.5, flask=["--app", "shop"])
+
+    assert " ".join(own[1:]) == "-P -m billhook worker --watched --threads 4 --grace 2.5"
+    assert re.search("-m flask --app shop billhook worker --watched", " ".join(theirs))
+
+
+def test_a_command_line_of_the_users_own_is_told_what_to_call_instead(app_with, monkeypatch):
+    app = app_with()
+    own = FlaskGroup(create_app=lambda: app, add_version_option=False)
+    monkeypatch.setattr(Supervisor, "run", lambda self: pytest.fail("started"))
+
+    result = CliRunner().invoke(own, ["billhook", "worker", "--processes", "2"])
+
+    assert result.exit_code == 2
+    assert "a command line of your own cannot be started again from here: use `flask --app" in result.stderr
+
+
+def test_stopping_what_has_ended_already_is_nothing():
+    process = child("pass")
+    process.wait()
+
+    stop_all([process], 1.0)
+
+    assert process.returncode == 0
