@@ -100,7 +100,7 @@ def test_one_that_looks_whenever_something_is_due_would_be_noticed(running, monk
     monkeypatch.setattr(Outlook, "worth_claiming", lambda *_, **__: True)
     monkeypatch.setattr(Outlook, "pause", lambda *_, **__: 0.01)
 
-    assert statements_while_a_lost_run_waits(running) > 60
+    assert statements_while_a_lost_run_waits(running) > 30
 
 
 def test_what_somebody_else_has_locked_is_looked_for_less_and_less_often():

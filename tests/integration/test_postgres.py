@@ -559,7 +559,7 @@ def test_a_loop_that_nobody_can_wake_would_be_noticed(running, postgres_url):
         app = running(shop.handlers, BILLHOOK_INBOX_URL=proxy.url, BILLHOOK_LEASE_SECONDS=30)
         time.sleep(0.3)
 
-        assert statistics.median(latencies(app, shop, 3, "slow")) > 0.4
+        assert max(latencies(app, shop, 5, "slow")) > 0.8
 
 
 FROZEN = """

@@ -79,7 +79,7 @@ def test_the_two_first_commands_use_what_the_project_declares():
     demo, tests = block("command: demo"), block("command: test")
 
     assert demo.strip().endswith(".venv/bin/billhook demo")
-    assert tests.strip().endswith("'.[test]' && .venv/bin/python -m pytest -q")
+    assert tests.strip().endswith("'.[test]' && .venv/bin/python -m pytest -q -n 3 --dist loadfile")
     assert "python3 -m venv .venv" in demo
     assert "python3 -m venv .venv" in tests
 

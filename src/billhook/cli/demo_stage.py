@@ -24,6 +24,7 @@ from billhook.cli.faults import Fault
 from billhook.cli.output import printable
 from billhook.cli.post import Poster
 from billhook.cli.processes import spawn, stop, web_command, worker_command
+from billhook.errors import InboxUnavailable
 
 __all__ = ["HANDLERS", "Stage"]
 
@@ -128,10 +129,15 @@ class Stage:
         until = time.monotonic() + _PATIENCE_SECONDS
         try:
             while True:
-                states = {one.key: one.state for one in page(inbox, Selection(), 1_000)}
-                unfinished = any(state in ("received", "planned") for state in states.values())
-                if not unfinished or time.monotonic() >= until:
-                    return states
+                over = time.monotonic() >= until
+                try:
+                    states = {one.key: one.state for one in page(inbox, Selection(), 1_000)}
+                except InboxUnavailable:  # the server that makes it is not up, or is about to end
+                    if over:
+                        raise
+                else:
+                    if over or not any(state in ("received", "planned") for state in states.values()):
+                        return states
                 self._check_alive()
                 time.sleep(0.02)
         finally:

@@ -1,0 +1,477 @@
+"""The celery engine with real workers on real brokers: RabbitMQ and Redis, SQLite and PostgreSQL."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections import Counter
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from celery_kit import Proxy, Shop, clean_up, posting, worker
+from kit import SECRET, deliver, gunicorn, incoming, rows, signed, until
+
+from billhook import signals
+from billhook.events import (
+    CreditPoolIncreased,
+    CustomerCreated,
+    InvoiceApproved,
+    InvoicePaymentStatusChanged,
+    PaymentFailed,
+    sample,
+)
+from billhook.extension import assembly_of
+from billhook.inbox import Inbox
+
+
+@pytest.fixture
+def shops(tmp_path):
+    """Makes shops; takes their names off the broker at the end, and closes their apps here."""
+    made, apps = [], []
+
+    class Made(Shop):
+        def app(self, **more):
+            apps.append(super().app(**more))
+            return apps[-1]
+
+    def make(broker, inbox_url=None, **options):
+        folder = tmp_path / f"shop-{len(made)}"
+        folder.mkdir()
+        made.append(Made(folder, inbox_url or f"sqlite:///{folder / 'billhook.db'}", broker, options))
+        return made[-1]
+
+    yield make
+    for app in apps:
+        app.extensions["billhook"].close()
+    for shop in made:
+        clean_up(shop)
+
+
+@pytest.fixture
+def shop(shops, amqp_url):
+    """On RabbitMQ and SQLite."""
+    return shops(amqp_url)
+
+
+@pytest.fixture(params=["rabbitmq-sqlite", "redis-sqlite", "rabbitmq-postgresql"])
+def every_shop(request, shops):
+    broker, database = request.param.split("-")
+    inbox_url = None
+    if database == "postgresql":
+        inbox_url = request.getfixturevalue("postgres_url")
+        with closing(Inbox(inbox_url)) as inbox:
+            inbox.upgrade()
+    return shops(request.getfixturevalue("amqp_url" if broker == "rabbitmq" else "redis_url"), inbox_url)
+
+
+def send(app, model, **more):
+    """One delivery of a sample event."""
+    assert deliver(app, sample(model).to_json(), model.__name__, **more).status_code == 200
+
+
+# --- from the answer to the end -------------------------------------------------------------------
+
+
+def test_every_delivery_is_handled_once_by_the_workers_processes(every_shop):
+    shop = every_shop
+    app = shop.app()
+    for number in range(40):
+        assert deliver(app, message_id=f"msg_{number}").json == {"status": "accepted"}
+    with worker(shop) as running:
+        shop.finished(40)
+
+    assert Counter(key for _, key, _, _ in shop.calls()) == {f"msg_{n}": 1 for n in range(40)}
+    pids = {pid for _, _, _, pid in shop.calls()}
+    assert len(pids) == 2  # prefork: each with database connections of its own
+    assert not pids & {running.process.pid, os.getpid()}
+    assert sorted(shop.told()) == sorted(shop.calls())  # observers are told where the handler ran
+    assert set(shop.runs()) == {("note", "succeeded", 1)}
+
+
+def test_each_handler_has_its_own_attempts_by_the_schedule_in_the_database(every_shop):
+    shop = every_shop
+    app = shop.app()
+    with worker(shop) as running:
+        send(app, InvoiceApproved, message_id="msg_1")
+        shop.finished(1)
+        assert running.process.poll() is None
+
+    assert shop.states() == ["dead"]
+    assert shop.runs() == [("exits", "dead", 2), ("flaky", "succeeded", 3), ("good", "succeeded", 1)]
+    assert Counter(name for name, *_ in shop.calls()) == {"good": 1, "flaky": 3, "exits": 2}
+
+
+def test_ordered_handlers_take_turns_across_the_workers_processes(every_shop):
+    shop = every_shop
+    app = shop.app()
+    keys = [f"msg_{number:02}" for number in range(30)]
+    with worker(shop):
+        for key in keys:
+            send(app, InvoicePaymentStatusChanged, message_id=key)
+        shop.finished(30)
+
+    assert [(name, key) for name, key, _, _ in shop.calls()] == [
+        (name, key) for key in keys for name in ("begins", "ends")
+    ]
+
+
+def test_handlers_run_in_the_apps_context_and_may_be_async(shop):
+    app = shop.app()
+    with worker(shop):
+        assert deliver(app, b"{}", "BrandNewThing", message_id="msg_1").status_code == 200
+        shop.finished(1)
+
+    assert [call[:3] for call in shop.calls()] == [("context:shop", "msg_1", 1)]
+
+
+# --- handlers that do not come back ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+def test_a_handler_past_its_time_is_given_up_in_any_pool_and_its_siblings_go_on(shop, pool):
+    app = shop.app()
+    with worker(shop, pool=pool):
+        for number in range(3):
+            send(app, PaymentFailed, message_id=f"msg_{number}")
+        shop.finished(3)
+
+    assert Counter(name for name, *_ in shop.calls()) == {"hangs": 3, "beside": 3}
+    assert sorted(set(shop.runs("handler, state, last_error"))) == [
+        ("beside", "succeeded", None),
+        ("hangs", "dead", "TimeoutError: the handler did not return within 0.5 s"),
+    ]
+
+
+def test_a_handler_that_kills_its_process_is_dead_in_the_end_and_the_others_are_not(shops, amqp_url):
+    shop = shops(amqp_url, lease_seconds=1)
+    app = shop.app()
+    with worker(shop) as running:
+        send(app, CreditPoolIncreased, message_id="msg_kill")
+        for number in range(5):
+            deliver(app, message_id=f"msg_{number}")
+        shop.finished(6)
+        assert running.process.poll() is None
+
+    assert Counter(name for name, *_ in shop.calls()) == {"kills": 2, "note": 5}
+    assert [run for run in shop.runs("handler, state, attempts, last_error") if run[0] == "kills"] == [
+        ("kills", "dead", 3, "RuntimeError: no attempt of 2 came back; not called again")
+    ]
+
+
+def test_a_worker_that_is_killed_loses_nothing(shops, amqp_url):
+    shop = shops(amqp_url, lease_seconds=1)
+    app = shop.app()
+    with worker(shop) as first:
+        send(app, CustomerCreated, message_id="msg_1")
+        until(shop.calls, 30)
+        os.killpg(first.process.pid, 9)
+    with worker(shop):
+        shop.finished(1)
+
+    assert [call[:3] for call in shop.calls()] == [("slow", "msg_1", 1), ("slow", "msg_1", 2)]
+
+
+def test_a_slow_handler_keeps_its_lease_though_the_sweep_looks_for_it(shops, amqp_url):
+    shop = shops(amqp_url, lease_seconds=1)
+    app = shop.app()
+    with worker(shop):
+        send(app, CustomerCreated, message_id="msg_1")
+        shop.finished(1)
+
+    assert [call[:3] for call in shop.calls()] == [("slow", "msg_1", 1)]
+
+
+# --- messages that come twice, late, never, or from somebody else ---------------------------------
+
+
+def test_fifty_messages_for_one_delivery_are_one_call_and_fifty_for_a_plain_task_are_fifty(every_shop):
+    shop = every_shop
+    app = shop.app()
+    celery = app.extensions["celery"]
+    inbox = assembly_of(app).inbox
+    delivery_id = inbox.put(incoming("msg_1")).delivery_id
+    for _ in range(50):
+        celery.send_task("billhook.handle", args=[delivery_id])
+        celery.send_task("shop.direct", args=["msg_1"])
+    with worker(shop) as running:
+        until(lambda: len([call for call in shop.calls() if call[0] == "direct"]) == 50, 60)
+        shop.finished(1)
+        until(lambda: running.log.read_text().count("Task billhook.handle") >= 100, 30)
+
+    assert Counter(name for name, *_ in shop.calls()) == {"direct": 50, "note": 1}
+
+
+def test_what_has_no_message_is_found(every_shop):
+    shop = every_shop
+    app = shop.app()
+    with worker(shop):
+        for number in range(5):
+            assembly_of(app).inbox.put(incoming(f"msg_{number}"))
+        shop.finished(5, seconds=30)
+
+    assert Counter(key for _, key, _, _ in shop.calls()) == {f"msg_{n}": 1 for n in range(5)}
+
+
+def test_a_web_process_rings_again_for_what_no_worker_swept_up(shop):
+    app = shop.app()
+    assembly = assembly_of(app)
+    assembly.inbox.put(incoming("msg_lost"))
+    assembly.engine.start()
+
+    def waiting():
+        with app.extensions["celery"].connection_for_read() as connection:
+            queue = {"durable": True, "auto_delete": False}
+            return connection.default_channel.queue_declare(shop.queue, **queue).message_count
+
+    until(lambda: waiting() == 1, 30)
+
+
+def test_messages_with_anything_but_an_id_do_nothing_and_are_gone(shop):
+    app = shop.app()
+    celery = app.extensions["celery"]
+    for arguments in (["1"], [True], [None], [], [1, 2], [-1], [2**70], [{"id": 1}]):
+        celery.send_task("billhook.handle", args=arguments)
+    celery.send_task("billhook.handle", kwargs={"delivery_id": 1})
+    with worker(shop) as running:
+        deliver(app, message_id="msg_1")
+        shop.finished(1)
+        until(lambda: running.log.read_text().count("its argument is no delivery's id") == 9, 30)
+
+    assert len(shop.calls()) == 1
+
+
+def test_a_pickle_on_the_queue_is_not_opened(shop):
+    app = shop.app()
+    celery = app.extensions["celery"]
+    marker = shop.folder / "opened"
+
+    class Bomb:
+        def __reduce__(self):
+            return os.mknod, (str(marker),)
+
+    celery.send_task("billhook.handle", args=[Bomb()], serializer="pickle")
+    with worker(shop) as running:
+        deliver(app, message_id="msg_1")
+        shop.finished(1)
+        until(lambda: running.says("Refusing to deserialize"), 30)
+
+    assert not marker.exists()
+
+
+# --- a broker that is away ------------------------------------------------------------------------
+
+
+def post_to(server):
+    """One new delivery; status and seconds."""
+
+    def post():
+        started = time.monotonic()
+        reply = server.post(headers=signed())
+        return reply.status, time.monotonic() - started
+
+    return post
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("trouble", ["cut", "hang"])
+def test_answers_do_not_notice_a_broker_that_is_away_and_all_is_handled_afterwards(
+    request, shops, amqp_url, tmp_path, trouble
+):
+    seconds = 60.0 if request.config.getoption("--long") else 5.0
+    proxy = Proxy(amqp_url)
+    shop = shops(amqp_url)
+    direct, shop.broker = shop.broker, proxy.broker
+    web = gunicorn(
+        shop.folder, app="celery_shop:from_environment()", wait_for="", SHOP_WEB="1", **shop.environment
+    )
+    try:
+        with web as server, worker(shop):
+            server.post(headers=signed())  # it is up
+            with posting(post_to(server)) as loads:
+                time.sleep(seconds / 2)
+                loads.append(type(loads[0])())
+                getattr(proxy, trouble)()
+                time.sleep(seconds)
+                proxy.pass_on()
+                loads.append(type(loads[0])())
+                time.sleep(1)
+            posts = 1 + sum(len(load.statuses) for load in loads)
+            shop.finished(posts, 300)
+    finally:
+        shop.broker = direct
+        proxy.close()
+
+    up, away, _ = loads
+    assert {status for load in loads for status in load.statuses} == {200}
+    assert max(Counter(key for _, key, _, _ in shop.calls()).values()) == 1
+    assert away.percentile(0.99) < 2 * up.percentile(0.99) + 0.1
+
+
+# --- how workers are started ----------------------------------------------------------------------
+
+
+def test_a_standalone_receivers_workers_are_celerys_own(shop, tmp_path):
+    (shop.folder / "tasks.py").write_text(
+        f"from celery import Celery\ncelery = Celery('mine', broker={shop.broker!r})\n"
+        f"celery.conf.update(task_default_queue={shop.queue!r}, broker_connection_retry_on_startup=True)\n"
+    )
+    (shop.folder / "billing.py").write_text(
+        "from pathlib import Path\n"
+        "from billhook import Handlers\n"
+        "from billhook.events import PingTest\n"
+        "handlers = Handlers()\n"
+        "@handlers.on(PingTest)\n"
+        "def note(event, delivery):\n"
+        "    Path(delivery.key).touch()\n"
+    )
+    environment = {
+        "BILLHOOK_SECRETS": SECRET,
+        "BILLHOOK_ENGINE": "celery",
+        "BILLHOOK_CELERY_APP": "tasks:celery",
+        "BILLHOOK_HANDLERS": "billing",
+        "BILLHOOK_INBOX_URL": shop.inbox_url,
+    }
+    with (
+        gunicorn(shop.folder, **environment) as server,
+        worker(shop, app="billhook.standalone:celery", **environment) as running,
+    ):
+        assert server.post(headers=signed(message_id="msg_1")).status == 200
+        until((shop.folder / "msg_1").exists, 30)
+        assert running.says("billhook.handle")
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        (["billhook", "worker"], "celery -A billhook.standalone:celery worker"),
+        (["billhook", "serve"], "celery -A billhook.standalone:celery worker"),
+        (["flask", "--app", "shop", "billhook", "worker"], "celery -A MODULE:NAME worker"),
+    ],
+)
+def test_billhooks_own_workers_are_refused_in_a_sentence_that_names_celerys(tmp_path, command, instead):
+    (tmp_path / "tasks.py").write_text("from celery import Celery\ncelery = Celery(broker='memory://')\n")
+    (tmp_path / "shop.py").write_text(
+        "from flask import Flask\nfrom billhook import Billhook\napp = Flask(__name__)\n"
+        "app.config.from_prefixed_env()\nBillhook(app)\n"
+    )
+    options = {"SECRETS": SECRET, "ENGINE": "celery", "CELERY_APP": "tasks:celery"}
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
+    for name, text in options.items():
+        environ |= {f"BILLHOOK_{name}": text, f"FLASK_BILLHOOK_{name}": text}
+
+    ran = subprocess.run(
+        [sys.executable, "-m", *command], cwd=tmp_path, env=environ, capture_output=True, text=True
+    )
+
+    assert ran.returncode == 2
+    assert f"handlers run in Celery's workers: start them as `{instead}`" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_worker_ends_in_order_while_deliveries_wait(shop):
+    app = shop.app()
+    for number in range(300):
+        assembly_of(app).inbox.put(incoming(f"msg_{number}"))
+    with worker(shop) as running:
+        until(shop.calls, 30)
+        running.process.terminate()
+        assert running.process.wait(30) == 0
+
+    assert set(shop.runs("state")) <= {("succeeded",), ("due",)}  # nothing was cut off in the middle
+
+
+# --- the example, and a control -------------------------------------------------------------------
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+@contextmanager
+def started(command, folder, environ, ready):
+    """A command of the example's README, until the block ends."""
+    log = folder / f"{command.split()[0]}.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            ["sh", "-c", f"exec {command}"], cwd=folder, env=environ, stdout=output, stderr=output
+        )
+    try:
+        until(lambda: ready(log.read_text()) or process.poll() is not None, 60)
+        assert process.poll() is None, log.read_text()
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def test_the_example_runs_as_its_readme_says(shop, tmp_path):
+    folder = tmp_path / "celery"
+    shutil.copytree(EXAMPLES / "celery", folder, ignore=shutil.ignore_patterns("__pycache__", "instance"))
+    readme = (folder / "README.md").read_text()
+    web, worker_command, letter = re.findall(r"^\$ ((?:flask|celery|cat) .*)$", readme, re.MULTILINE)[:3]
+    sent = re.search(r"^\$ (billhook send .*)$", readme, re.MULTILINE)[1]
+    expected = re.search(rf"^\$ {re.escape(letter)}\n(.*)$", readme, re.MULTILINE)[1]
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        port = str(probe.getsockname()[1])
+    environ = {
+        name: text for name, text in os.environ.items() if not name.startswith(("BILLHOOK_", "FLASK_"))
+    }
+    environ |= {
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "BILLHOOK_SECRETS": SECRET,
+        "FLASK_BILLHOOK_SECRETS": SECRET,
+        "FLASK_CELERY__broker_url": shop.broker,
+        "FLASK_CELERY__task_default_queue": shop.queue,
+        "PYTHONUNBUFFERED": "1",
+    }
+    node = f" --hostname {shop.queue}@%h"
+    with (
+        started(web.replace("8000", port), folder, environ, lambda log: "Running on" in log),
+        started(worker_command + node, folder, environ, lambda log: "[queues]" in log),
+    ):
+        command = sent.replace("8000", port)
+        ran = subprocess.run(command, shell=True, cwd=folder, env=environ, capture_output=True, text=True)
+        assert ran.stdout.startswith('200 {"status": "accepted"}')
+        until((folder / letter.split()[1]).exists, 30)
+        until(lambda: (folder / letter.split()[1]).read_text().strip() == expected)
+        failing = command.replace("InvoiceApproved", "PaymentFailed")
+        subprocess.run(failing, shell=True, cwd=folder, env=environ, check=True, stdout=subprocess.DEVNULL)
+        asked = "SELECT state, attempts FROM run WHERE handler LIKE '%ask_again'"
+        until(lambda: rows(folder / "instance" / "billhook.db", asked) == [("succeeded", 3)], 30)
+
+
+def test_publishing_in_the_request_would_be_noticed(shops, amqp_url):
+    proxy = Proxy(amqp_url)
+    shop = shops(amqp_url)
+    direct, shop.broker = shop.broker, proxy.broker
+    proxy.hang()
+    app = shop.app()
+
+    def careless(sender, **facts):
+        app.extensions["celery"].send_task("shop.direct", args=["k"], retry=False)
+
+    try:
+        seconds = []
+        for observers in ([], [careless]):
+            with told_of_deliveries(observers, app):
+                started_at = time.monotonic()
+                assert deliver(app).status_code == 200
+                seconds.append(time.monotonic() - started_at)
+    finally:
+        shop.broker = direct
+        proxy.close()
+
+    assert seconds[0] < 1 < seconds[1]
+
+
+@contextmanager
+def told_of_deliveries(observers, app):
+    for observer in observers:
+        signals.delivery_accepted.connect(observer, sender=app)
+    yield
+    for observer in observers:
+        signals.delivery_accepted.disconnect(observer, sender=app)
