@@ -97,6 +97,7 @@ def variant(app: str, database: str, total: int) -> Iterator[tuple[Tasks | Deliv
             jobs.close()
             with celery.connection_for_write() as connection:
                 connection.default_channel.queue_delete(environ["BENCH_QUEUE"])
+                connection.default_channel.exchange_delete(environ["BENCH_QUEUE"])
 
 
 class Tasks:

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import suppress
 from typing import Any
 
 __all__ = ["Doorbell"]
-
-logger = logging.getLogger("billhook.engines")
 
 PATIENCE_SECONDS = 5.0
 """How long the broker may take for any one answer."""
