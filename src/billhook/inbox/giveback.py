@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, Text, cast, update
+from sqlalchemy import Connection, update
 
 from billhook.inbox.clauses import among, in_state
+from billhook.inbox.runs import LEASE
 from billhook.inbox.schema import run
 from billhook.inbox.states import RunState, check
 
@@ -23,14 +24,13 @@ def release_unknown(
     begin no other's.
     """
     check(RunState.RUNNING, RunState.DUE)
-    lease = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
     return connection.execute(
         update(run)
         .where(
             in_state(run.c.state, RunState.DUE, RunState.RUNNING),  # as the index has it
             run.c.state == RunState.RUNNING.value,
             run.c.lease_owner.startswith(owner, autoescape=True),
-            ~among(lease, [f"{run_id}:{token}" for run_id, token in held]),
+            ~among(LEASE, [f"{run_id}:{token}" for run_id, token in held]),
         )
         .values(state=RunState.DUE.value, due_at=now, attempts=run.c.attempts - 1, lease_owner=None)
     ).rowcount

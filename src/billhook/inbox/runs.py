@@ -16,7 +16,7 @@ from billhook.inbox.records import Claim, Stored
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = ["CLAIMABLE", "STORED", "claim", "holds", "next_due_at", "received", "release", "renew"]
+__all__ = ["CLAIMABLE", "LEASE", "STORED", "claim", "holds", "next_due_at", "received", "release", "renew"]
 
 STORED = (
     delivery.c.id,
@@ -42,7 +42,8 @@ _QUEUED = " queued"
 _COUNTS = case((and_(run.c.state == RunState.RUNNING.value, run.c.lease_owner.endswith(_QUEUED)), 0), else_=1)
 # And may be claimed when its time comes: one that waits for its turn is in no claim's way.
 CLAIMABLE = in_state(run.c.state, RunState.DUE, RunState.RUNNING)
-_LEASE = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
+LEASE = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
+"""A run's id and token as one text: see billhook.inbox.clauses."""
 
 
 def received(connection: Connection, limit: int, only: int | None = None) -> list[Stored]:
@@ -154,6 +155,6 @@ def holds(held: Sequence[tuple[int, int]]) -> ColumnElement[bool]:
     """Those of the (run id, token) pairs whose lease still holds."""
     return and_(
         among(run.c.id, [run_id for run_id, _ in held]),  # by the index; then by the pair
-        among(_LEASE, [f"{run_id}:{token}" for run_id, token in held]),
+        among(LEASE, [f"{run_id}:{token}" for run_id, token in held]),
         run.c.state == RunState.RUNNING.value,
     )
