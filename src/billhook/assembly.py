@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,12 +24,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Assembly"]
 
+logger = logging.getLogger("billhook.inbox")
+
 
 class Assembly:
     """Held in `app.extensions["billhook"]`; made by Billhook.init_app, never by users."""
 
     def __init__(self, app: Flask, settings: Settings, clock: Clock) -> None:
-        """Open and check the inbox. Raises ConfigError; starts nothing, so a fork may follow."""
+        """Check the inbox, if it is there. Raises ConfigError; starts nothing, so a fork may follow."""
         self.app = app
         self.settings = settings
         self.mounts: list[str] = []
@@ -41,7 +44,11 @@ class Assembly:
         try:
             self.inbox.prepare()
         except InboxUnavailable as error:
-            raise ConfigError(str(error)) from None
+            if not self.inbox.database.may_return:
+                raise ConfigError(str(error)) from None
+            # Ending here would end gunicorn too, with the processes that work: its schema is checked, and
+            # every delivery answered 503, at each first use until it is there.
+            logger.error("%s; until it can be used, deliveries are answered 503", error)  # noqa: TRY400
         self.subscribers = Subscribers(app)
         self.cycle = Cycle(
             self.subscribers,

@@ -31,7 +31,10 @@ __all__ = ["create_app", "load_handlers"]
 def __getattr__(name: str) -> Any:
     """`celery -A billhook.standalone:celery worker`: the Celery app of BILLHOOK_CELERY_APP, with our task."""
     if name == "celery":
-        return create_app().extensions["celery"]
+        try:
+            return create_app().extensions["celery"]
+        except ConfigError as error:
+            raise SystemExit(f"Error: {error}") from None  # it is Celery's command line that asks
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

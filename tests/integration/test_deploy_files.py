@@ -16,11 +16,14 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 
 import gunicorn.config
 import pytest
+from databases import with_options
+from kit import upgraded, value
 
 import billhook
 from billhook.cli.worker import worker as worker_command
@@ -32,6 +35,8 @@ from billhook.signing import StandardWebhooks
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CONF = DEPLOY / "gunicorn.conf.py"
 UNITS = (DEPLOY / "billhook-web.service", DEPLOY / "billhook-worker.service")
+CELERY_UNIT = DEPLOY / "billhook-celery.service"
+POSTGRES = DEPLOY / "billhook-postgresql.conf"
 SITE = DEPLOY / "nginx.conf"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 HANDLERS = """
@@ -122,13 +127,14 @@ def seconds(text: str) -> int:
     [
         ("gunicorn.conf.py", conf_settings()),
         (
-            "billhook-web.service and billhook-worker.service",
-            unit_settings(UNITS[0]).keys() | unit_settings(UNITS[1]).keys(),
+            "billhook-web.service, billhook-worker.service and billhook-celery.service",
+            {key for unit in (*UNITS, CELERY_UNIT) for key in unit_settings(unit)},
         ),
+        ("On several machines: PostgreSQL", set(unit_settings(POSTGRES))),
         ("billhook.env", set(env_settings())),
         ("nginx.conf", set(nginx_settings())),
     ],
-    ids=["gunicorn", "systemd", "environment", "nginx"],
+    ids=["gunicorn", "systemd", "postgresql", "environment", "nginx"],
 )
 def test_the_page_explains_every_setting_and_no_other(heading: str, settings: set[str]) -> None:
     assert explained(heading) == settings
@@ -156,6 +162,12 @@ def test_the_units_differ_only_in_what_they_run() -> None:
         *("Description", "Wants", "Type", "NotifyAccess", "ExecStart", "ExecReload"),
         *("TimeoutStartSec", "TimeoutStopSec"),
     }
+
+
+def test_celerys_unit_differs_from_the_workers_only_in_what_it_runs() -> None:
+    worker, celery = unit_settings(UNITS[1]), unit_settings(CELERY_UNIT)
+    different = {key for key in worker.keys() | celery.keys() if worker.get(key) != celery.get(key)}
+    assert different == {"Description", "ExecStart"}
 
 
 def test_nothing_is_killed_before_it_could_have_stopped_by_itself() -> None:
@@ -237,14 +249,17 @@ def free_port() -> int:
 
 def commands_of_the_units(port: int) -> list[list[str]]:
     """What the units start, with our programs in the place of the installed ones, on another port."""
-    commands = []
-    for unit in UNITS:
-        program, *arguments = unit_settings(unit)["ExecStart"].split()
-        places = {"/opt/billhook/deploy/gunicorn.conf.py": str(CONF)}
-        ours = str(Path(sys.executable).parent / Path(program).name)
-        commands.append([ours, *(places.get(argument, argument) for argument in arguments)])
+    commands = [ours(unit_settings(unit)["ExecStart"]) for unit in UNITS]
     commands[0][1:1] = ["--bind", f"127.0.0.1:{port}"]
     return commands
+
+
+def ours(command: str) -> list[str]:
+    """A command of the page or of a unit, with our programs in the place of the installed ones."""
+    program, *arguments = command.split()
+    places = {"/opt/billhook/deploy/gunicorn.conf.py": str(CONF)}
+    where = str(Path(sys.executable).parent / Path(program).name)
+    return [where, *(places.get(argument, argument) for argument in arguments)]
 
 
 def ready(port: int) -> bool:
@@ -306,13 +321,77 @@ def test_what_an_earlier_process_left_is_handled_without_a_new_delivery(tmp_path
         eventually((tmp_path / "handled-1").exists)
 
 
+def test_celerys_unit_handles_what_was_taken_and_stops_when_told(tmp_path: Path) -> None:
+    pytest.importorskip("celery", reason="the extra billhook[celery] is not installed")
+    (tmp_path / "tasks.py").write_text("from celery import Celery\ncelery = Celery(broker='memory://')\n")
+    options = {
+        **env_settings(),
+        "BILLHOOK_HANDLERS": "note",
+        "BILLHOOK_ENGINE": "celery",
+        "BILLHOOK_CELERY_APP": "tasks:celery",
+        "BILLHOOK_INBOX_URL": f"sqlite:///{tmp_path}/inbox.db",
+        "BILLHOOK_SECRETS": SECRET,
+    }
+    port = free_port()
+    web, _ = commands_of_the_units(port)
+
+    with running(web, tmp_path, **options):
+        eventually(lambda: ready(port))
+        assert deliver(port) == 200
+        with running(ours(unit_settings(CELERY_UNIT)["ExecStart"]), tmp_path, **options):
+            eventually((tmp_path / "handled-1").exists, 30)
+
+
+def test_the_pages_worker_processes_handle_what_was_taken(tmp_path: Path) -> None:
+    page = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    several = next(re.finditer(r"(?m)^ExecStart=(.*billhook worker --processes.*)$", page))[1]
+    options = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_HANDLERS": "note.py", "BILLHOOK_ENGINE": "worker"}
+    port = free_port()
+    web, _ = commands_of_the_units(port)
+
+    with running(web, tmp_path, **options), running(ours(several), tmp_path, **options):
+        eventually(lambda: ready(port))
+        assert deliver(port) == 200
+        eventually((tmp_path / "handled-1").exists, 30)
+
+
+def test_on_postgresql_no_process_holds_more_connections_than_the_page_says(
+    tmp_path: Path, postgres_url: str
+) -> None:
+    page = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    allowed = int(re.findall(r"Count on (\d+) connections\s+for each web process and each worker", page)[0])
+    url = with_options(upgraded(postgres_url), "", application_name=f"deploy-{os.getpid()}")
+    options = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_HANDLERS": "note.py", "BILLHOOK_INBOX_URL": url}
+    port = free_port()
+    web, worker = commands_of_the_units(port)
+    count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = ?"
+    held: list[int] = []
+
+    with (
+        running(web, tmp_path, **options, BILLHOOK_ENGINE="worker", WEB_CONCURRENCY="1"),
+        running(worker, tmp_path, **options),
+    ):
+        eventually(lambda: ready(port))
+        with ThreadPoolExecutor(16) as senders:
+            for _ in range(3):
+                answers = set(senders.map(lambda _: deliver(port), range(32)))
+                held.append(value(url, count, f"deploy-{os.getpid()}"))
+                assert answers == {200}
+        eventually(lambda: len(list(tmp_path.glob("handled-*"))) == 96, 30)
+        held.append(value(url, count, f"deploy-{os.getpid()}"))
+
+    assert 2 <= max(held) <= 2 * allowed
+
+
 def test_systemd_understands_the_units(tmp_path: Path) -> None:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not installed")
-    for unit in UNITS:  # the paths of the programs are the reader's to make
+    for unit in (*UNITS, CELERY_UNIT):  # the paths of the programs are the reader's to make
         text = re.sub(r"(?m)^ExecStart=\S+", "ExecStart=/bin/true", unit.read_text(encoding="utf-8"))
         (tmp_path / unit.name).write_text(text)
-    units = [str(tmp_path / unit.name) for unit in UNITS]
+        (tmp_path / f"{unit.name}.d").mkdir()
+        shutil.copy(POSTGRES, tmp_path / f"{unit.name}.d" / "postgresql.conf")
+    units = [str(tmp_path / unit.name) for unit in (*UNITS, CELERY_UNIT)]
 
     done = subprocess.run(
         ["systemd-analyze", "verify", "--man=no", *units],

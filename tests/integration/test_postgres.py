@@ -72,7 +72,7 @@ def refusal(url):
         timeout=60,
     )
     assert ran.returncode == 1
-    assert "billhook.errors.ConfigError: " in ran.stderr or "billhook.errors.SchemaMismatch: " in ran.stderr
+    assert "SchemaMismatch: " in ran.stderr
     return ran.stderr
 
 
@@ -85,8 +85,8 @@ def check_every_answer(answers, where):
 
 
 def two_workers(folder, url):
-    """A receiver whose app is made once, before the fork: a worker that boots in an outage ends gunicorn."""
-    return gunicorn(folder, "--preload", workers=2, BILLHOOK_INBOX_URL=url)
+    """A receiver of two processes, of which gunicorn may replace either in the middle of an outage."""
+    return gunicorn(folder, workers=2, BILLHOOK_INBOX_URL=url)
 
 
 class Senders:
@@ -164,18 +164,98 @@ def test_a_plain_connection_to_a_stopped_server_would_hang(frail_server, frail_u
     assert hung
 
 
-def test_a_receiver_before_a_server_that_is_stopped_from_the_start_says_so(frail_server, frail_url):
+def test_an_inbox_before_a_server_that_is_stopped_from_the_start_says_so(frail_server, frail_url):
     with frail_server.frozen():
         inbox = Inbox(frail_url)
         started = time.monotonic()
         with pytest.raises(InboxUnavailable, match="failed: connection timeout expired"):
             inbox.prepare()
         seconds = time.monotonic() - started
-        said = refusal(frail_url)
 
     assert seconds < 8
-    assert "failed: connection timeout expired" in said
     inbox.prepare()
+
+
+# --- the server is away when a process starts -------------------------------------------------------
+
+
+def test_a_receiver_that_starts_before_its_server_is_503_in_time_until_that_is_there(
+    frail_server, frail_url, tmp_path
+):
+    with contextlib.ExitStack() as stack:
+        with frail_server.frozen():
+            server = stack.enter_context(gunicorn(tmp_path, BILLHOOK_INBOX_URL=frail_url))
+            refused = [post(server, f"msg_{number}") for number in range(2)]
+            unready = ready(server)
+
+        for number in range(2):
+            accepted(server, f"msg_{number}")
+        assert {reply.status for reply in refused} == {503}
+        assert max(reply.seconds for reply in refused) < DEADLINE + 0.5
+        assert unready == 503
+        assert until(lambda: ready(server) == 200)
+        assert "until it can be used, deliveries are answered 503" in server.log.read_text()
+
+
+def test_processes_that_are_replaced_in_an_outage_do_not_take_gunicorn_along(
+    frail_server, frail_url, tmp_path
+):
+    with gunicorn(tmp_path, BILLHOOK_INBOX_URL=frail_url, workers=2) as server:
+        accepted(server, "msg_before")
+        with frail_server.frozen():
+            os.kill(server.pid, signal.SIGHUP)
+            until(lambda: server.log.read_text().count("until it can be used") == 2, 30)
+            until(lambda: post(server, "msg_during").status == 503, 30)
+        accepted(server, "msg_during")
+
+        assert "Worker failed to boot" not in server.log.read_text()
+
+
+def test_a_schema_that_does_not_fit_is_503_in_words_if_the_server_came_after_the_receiver(
+    frail_server, frail_url, tmp_path
+):
+    change(frail_url, "UPDATE billhook_version SET version_num = '0001'")
+    with contextlib.ExitStack() as stack:
+        with frail_server.frozen():
+            server = stack.enter_context(gunicorn(tmp_path, BILLHOOK_INBOX_URL=frail_url))
+        told = f"the inbox has schema 0001, this billhook needs {REVISION}: run `billhook db upgrade`"
+        until(lambda: post(server, "msg_1").status == 503 and told in server.log.read_text(), 20)
+        unready = ready(server)
+        change(frail_url, "UPDATE billhook_version SET version_num = ?", REVISION)
+        accepted(server, "msg_1")
+
+        assert unready == 503
+        assert "Traceback" not in server.log.read_text()
+        assert value(frail_url, "SELECT count(*) FROM delivery") == 1
+
+
+def test_a_worker_that_starts_before_its_server_handles_what_is_there_when_that_is(
+    frail_server, frail_url, tmp_path
+):
+    with contextlib.closing(open_inbox(frail_url)) as inbox:
+        inbox.put(incoming("k", event_type="PingTest"))
+    (tmp_path / "hands.py").write_text(
+        "from billhook import Handlers\nfrom billhook.events import PingTest\nhandlers = Handlers()\n"
+        "handlers.on(PingTest, name='ping')(lambda event: None)\n"
+    )
+    log = tmp_path / "worker.log"
+    with frail_server.frozen(), log.open("wb") as output:
+        worker = subprocess.Popen(
+            [sys.executable, "-m", "billhook", "worker", "hands.py"],
+            cwd=tmp_path,
+            env={**os.environ, "BILLHOOK_INBOX_URL": frail_url, "BILLHOOK_SECRETS": SECRET},
+            stdout=output,
+            stderr=output,
+        )
+        until(lambda: "no turn, next try in" in log.read_text() or worker.poll() is not None, 30)
+    try:
+        until(lambda: states(frail_url) == {"done": 1}, 30)
+    finally:
+        worker.terminate()
+        code = worker.wait(30)
+
+    assert code == 0
+    assert "Traceback" not in log.read_text()
 
 
 # --- the server is killed -------------------------------------------------------------------------
@@ -435,12 +515,36 @@ def test_a_wrong_password_is_told_at_start_without_the_password(locked, tmp_path
     right, _ = locked
     wrong = right.replace(PASSWORD, "wrong" + PASSWORD)
 
-    said = refusal(wrong)
-
-    assert 'password authentication failed for user "guarded"' in said
-    assert PASSWORD not in said
+    with gunicorn(tmp_path, BILLHOOK_INBOX_URL=wrong) as server:
+        refused = post(server, "msg_1")
+        said = server.log.read_text()
     with gunicorn(tmp_path, BILLHOOK_INBOX_URL=right) as server:
         accepted(server, "msg_1")
+
+    assert 'password authentication failed for user "guarded"' in said
+    assert refused.status == 503
+    assert PASSWORD not in said + refused.body.decode()
+
+
+def test_the_password_may_be_in_a_file_of_libpqs_instead_of_the_url(locked, tmp_path):
+    right, _ = locked
+    bare = right.replace(f":{PASSWORD}@", "@")
+    kept = tmp_path / "pgpass"
+    kept.touch(mode=0o600)
+    said = {}
+    for password in (PASSWORD, "another"):
+        kept.write_text(f"*:*:*:guarded:{password}\n")
+        said[password] = subprocess.run(
+            [sys.executable, "-m", "billhook", "db", "current"],
+            env={**os.environ, "BILLHOOK_INBOX_URL": bare, "PGPASSFILE": str(kept)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    assert PASSWORD not in bare
+    assert said[PASSWORD].stdout == f"schema {REVISION}, this billhook needs {REVISION}\n"
+    assert "password authentication failed" in said["another"].stderr
 
 
 def test_a_password_that_is_changed_while_we_run_is_503_without_the_password(locked, tmp_path):

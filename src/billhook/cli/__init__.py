@@ -15,6 +15,7 @@ from billhook.cli.events import events
 from billhook.cli.faults import FaultGroup
 from billhook.cli.handlers import handlers
 from billhook.cli.options import options
+from billhook.cli.sandbox import sandbox
 from billhook.cli.send import send
 from billhook.cli.serve import serve
 from billhook.cli.subscribe import subscribe
@@ -35,6 +36,7 @@ def main() -> None:
     Examples:
       billhook demo                                      see it work, here and now
       billhook serve myshop/billing.py                   receive and handle
+      billhook sandbox --allow-private --seed demo       the billing service itself, here
       billhook send InvoiceApproved --to http://127.0.0.1:8000/webhooks/billing
       billhook deliveries list --state dead              what went wrong
     """
@@ -66,5 +68,5 @@ _EVERYWHERE: tuple[click.Command, ...] = (
 for _command in _EVERYWHERE:
     main.add_command(_command)
     flask_group.add_command(_command)
-for _command in (demo, serve):
+for _command in (demo, sandbox, serve):
     main.add_command(_command)

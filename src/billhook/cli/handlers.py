@@ -14,12 +14,12 @@ from billhook.cli.params import as_json, handlers_argument, require_all
 if TYPE_CHECKING:
     from billhook.dispatch import Subscriber, Subscribers
 
-__all__ = ["find_subscribers", "handlers", "refuse_unhandled"]
+__all__ = ["find_subscribers", "handler_names", "handlers", "refuse_unhandled"]
 
 UNKNOWN = "(unknown types)"
 
 
-@click.command()
+@click.command(short_help="List who handles which event type.")
 @handlers_argument
 @require_all
 @as_json
@@ -68,16 +68,26 @@ def _print(subscribers: Subscribers, as_json: bool) -> None:
         print_json({"handlers": [_facts(*entry) for entry in by_name.values()], "unhandled": unhandled})
         return
     every = len(EVENT_TYPES) + 1
-    print_table(
-        "",
-        ("handler", "event types", "time-out (s)"),
-        [
-            (name, "all" if len(types) == every else "\n".join(types), subscriber.timeout_seconds)
-            for name, (subscriber, types) in by_name.items()
-        ],
-    )
+    listed = [subscriber for subscriber, _ in by_name.values()]
+    columns: dict[str, list[object]] = {
+        "handler": list(by_name),
+        "event types": ["all" if len(types) == every else "\n".join(types) for _, types in by_name.values()],
+        "time-out (s)": [one.timeout_seconds for one in listed],
+    }
+    if any(one.ordered_by for one in listed):
+        columns["ordered by"] = [one.ordered_by for one in listed]
+    if any(one.identity for one in listed):
+        columns["identity"] = [_identity(one) for one in listed]
+    print_table("", list(columns), zip(*columns.values(), strict=True), whole=["event types"])
     if unhandled:
         click.echo(f"Stored, and handled by nobody: {', '.join(unhandled)}")
+
+
+def handler_names(subscribers: Subscribers) -> set[str]:
+    """Of all handlers there are, whatever they handle."""
+    from billhook.events import EVENT_TYPES
+
+    return {name for event_type in (*EVENT_TYPES, UNKNOWN) for name in subscribers.names(event_type)}
 
 
 class _Sender:
@@ -107,6 +117,12 @@ def find_subscribers(names: Sequence[str] = ()) -> Subscribers:
     return subscribers
 
 
+def _identity(subscriber: Subscriber) -> str:
+    if not subscriber.identity:
+        return ""
+    return "\n".join([*subscriber.identity, f"for {subscriber.identity_window_seconds:g} s"])
+
+
 def _facts(subscriber: Subscriber, event_types: list[str]) -> dict[str, object]:
     return {
         "name": subscriber.name,
@@ -114,4 +130,7 @@ def _facts(subscriber: Subscriber, event_types: list[str]) -> dict[str, object]:
         "event_types": event_types,
         "timeout_seconds": subscriber.timeout_seconds,
         "retry_schedule_seconds": list(subscriber.retry.delays_seconds) if subscriber.retry else None,
+        "ordered_by": subscriber.ordered_by,
+        "identity": list(subscriber.identity),
+        "identity_window_seconds": subscriber.identity_window_seconds if subscriber.identity else None,
     }

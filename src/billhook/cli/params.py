@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ __all__ = [
     "DELIVERY_ID",
     "MOMENT",
     "NAME",
+    "Amount",
     "DeliveryId",
     "Moment",
     "Name",
@@ -48,6 +50,16 @@ class Moment(click.ParamType[datetime]):
                 param,
                 ctx,
             )
+
+
+class Amount(click.FloatRange):
+    """A number within limits: NaN is within any, as click compares them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number", param, ctx)
+        return number
 
 
 class Name(click.ParamType[str]):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from billhook.cli.output import print_json, print_table, progress
-from billhook.cli.params import as_json
+from billhook.cli.params import Amount, as_json
 from billhook.cli.where import open_inbox, the_settings
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _LONGEST_BREATH_SECONDS = 0.2
 @click.option(
     "--older-than",
     "days",
-    type=click.FloatRange(0, 36_500),
+    type=Amount(0, 36_500),
     metavar="DAYS",
     help="Received longer ago; default: BILLHOOK_RETENTION_DAYS.",
 )

@@ -11,7 +11,7 @@ import click
 
 from billhook.cli.faults import Fault
 from billhook.cli.output import progress
-from billhook.cli.params import DELIVERY_ID, NAME, as_json, delivery_filters
+from billhook.cli.params import DELIVERY_ID, NAME, Amount, as_json, delivery_filters
 from billhook.cli.replayed import in_deliveries, nothing, report
 from billhook.cli.where import open_inbox
 
@@ -34,9 +34,7 @@ __all__ = ["replay"]
     "deliveries that came before it was there.",
 )
 @click.option("--all-handlers", is_flag=True, help="Every handler, those that succeeded included.")
-@click.option(
-    "--rate", type=click.FloatRange(0.01, 100_000), metavar="N", help="At most N deliveries a second."
-)
+@click.option("--rate", type=Amount(0.01, 100_000), metavar="N", help="At most N deliveries a second.")
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @as_json
@@ -133,15 +131,19 @@ def _check_stored(inbox: Inbox, handler: str) -> None:
 
 
 def _chosen(inbox: Inbox, delivery_ids: tuple[int, ...], selection: Any) -> tuple[Iterable[list[int]], int]:
-    from billhook.inbox import admin
+    from billhook.inbox import DeliveryState, admin
 
     if not delivery_ids:
         return admin.ids(inbox, selection), admin.count(inbox, selection)
     wanted = sorted(set(delivery_ids))
-    known = {one.summary.id for one in admin.details(inbox, wanted)}
-    for missing in wanted:
-        if missing not in known:
-            raise Fault(f"there is no delivery {missing} in this inbox; nothing was replayed")
+    states = {one.summary.id: one.summary.state for one in admin.details(inbox, wanted)}
+    for delivery_id in wanted:
+        if delivery_id not in states:
+            raise Fault(f"there is no delivery {delivery_id} in this inbox; nothing was replayed")
+        if states[delivery_id] == DeliveryState.PRUNED.value:
+            raise Fault(
+                f"of delivery {delivery_id}, past its retention, only the key is left; nothing was replayed"
+            )
     return _in_batches(wanted, admin.BATCH), len(wanted)
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from billhook.cli.binding import BIND, check_free
-from billhook.cli.handlers import refuse_unhandled
+from billhook.cli.handlers import handler_names, refuse_unhandled
 from billhook.cli.params import handlers_argument, require_all
 from billhook.cli.where import the_app, worker_environment
 
@@ -25,7 +25,7 @@ _WORKER_GRACE_SECONDS = 25.0
 _WEB_GRACE_SECONDS = 25.0
 
 
-@click.command()
+@click.command(short_help="Receive and handle: gunicorn and a worker.")
 @handlers_argument
 @click.option(
     "--bind", type=BIND, default="127.0.0.1:8000", show_default=True, help="HOST:PORT, or unix:PATH."
@@ -89,15 +89,10 @@ def serve(
 
 
 def _announcement(app: Flask, bind: str) -> list[str]:
-    from billhook.events import EVENT_TYPES, UnknownEvent
     from billhook.extension import assembly_of
 
     assembly = assembly_of(app)
-    handlers = {
-        name
-        for event_type in (*EVENT_TYPES, UnknownEvent.signal_name)
-        for name in assembly.subscribers.names(event_type)
-    }
+    handlers = handler_names(assembly.subscribers)
     assembly.inbox.close()
     at = f"http://{bind}" if not bind.startswith(("unix:", "fd:")) else f"{bind} "
     lines = [

@@ -123,7 +123,7 @@ def user_code(what: str) -> Iterator[None]:
         yield
     except (BillhookError, click.ClickException):
         raise
-    except Exception as error:  # noqa: BLE001 - a module may raise anything while it is imported
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything when imported
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename}, line {frame.lineno}"
         if isinstance(error, SyntaxError):

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.handlers import refuse_unhandled
+from billhook.cli.handlers import handler_names, refuse_unhandled
 from billhook.cli.output import printable
-from billhook.cli.params import handlers_argument, require_all
+from billhook.cli.params import Amount, handlers_argument, require_all
 from billhook.cli.where import flask_arguments, the_app, users_app, worker_environment
+from billhook.errors import ConfigError
 
 if TYPE_CHECKING:
     from billhook.assembly import Assembly
@@ -27,7 +28,7 @@ _LEFT_BEHIND_LIMIT = 100
 """Threads with handlers that are past their time and never return; then another process had better go on."""
 
 
-@click.command()
+@click.command(short_help="Call the handlers of what was received.")
 @handlers_argument
 @click.option(
     "--threads",
@@ -44,7 +45,7 @@ _LEFT_BEHIND_LIMIT = 100
     help="With two or more, a parent starts those again that die or hang.",
 )
 @click.option(
-    "--grace", type=click.FloatRange(0, 3_600), default=25.0, show_default=True,
+    "--grace", type=Amount(0, 3_600), default=25.0, show_default=True,
     help="Seconds that running handlers are given at the end.",
 )  # fmt: skip
 @require_all
@@ -54,9 +55,9 @@ def worker(
 ) -> None:
     """Call the handlers of what was received, until SIGTERM or SIGINT; a second one ends it at once.
 
-    Start as many as you like: no run is done by two of them at the same time. Handlers still running when
-    the grace is over run again elsewhere, when their lease ends. A handler that kills its process takes the
-    others in it along: with --processes the rest goes on meanwhile.
+    Start as many as you like, all with the same handlers: no run is done by two of them at the same time.
+    Handlers still running when the grace is over run again elsewhere, when their lease ends. A handler that
+    kills its process takes the others in it along: with --processes the rest goes on meanwhile.
 
     \b
     Examples:
@@ -73,6 +74,11 @@ def worker(
         _set_up_log()
     # Built in the parent too, to refuse what cannot work before any process is started.
     assembly = assembly_of(the_app(environ))
+    if not handler_names(assembly.subscribers):
+        raise ConfigError(
+            "no handler is registered: a worker without any would take every delivery for done; name the "
+            "modules or files of yours, as arguments or in BILLHOOK_HANDLERS"
+        )
     if require_all:
         refuse_unhandled(assembly.subscribers)
     if processes > 1:

@@ -54,6 +54,8 @@ def call(
             result = subscriber.receiver(sender, event=event, delivery=delivery)
             if inspect.iscoroutine(result):
                 asyncio.run(result)
+            elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+                return Failed.by(TypeError("the handler returned a generator, of which nothing has run"))
     except BaseException as exception:  # noqa: BLE001 - SystemExit would end the worker, and gunicorn's master
         return Failed.by(exception)
     reach("after_call")

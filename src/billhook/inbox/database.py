@@ -42,6 +42,11 @@ class Database(Protocol):
         ...
 
     @property
+    def may_return(self) -> bool:
+        """Whether it may be away when a process starts, and be there later without anybody's doing."""
+        ...
+
+    @property
     def bell(self) -> Bell:
         """Rung after each commit of deliveries."""
         ...

@@ -36,6 +36,10 @@ def database_at(url: str, *, busy_seconds: float) -> Database:
             f"BILLHOOK_INBOX_URL names {parsed.drivername!r}: an inbox is sqlite:///PATH or "
             "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
         )
+    if "@" in f"{parsed.host}{parsed.database}":  # and before it a part of the password: not to be repeated
+        raise ConfigError(
+            "BILLHOOK_INBOX_URL has an @ too many: in a password write %40 for @, %2F for / and %25 for %"
+        )
     try:
         from billhook.inbox.postgres import PostgresDatabase
     except ImportError:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import update
 
-from billhook.errors import BacklogFull
+from billhook.errors import BacklogFull, InboxUnavailable, SchemaMismatch
 from billhook.failpoints import reach
 from billhook.inbox import migrate, retention, runs
 from billhook.inbox.accept import accept
@@ -82,6 +82,12 @@ class Inbox:
         self._committer.answered()
 
     def _commit(self, take: Callable[[], Sequence[Incoming]]) -> list[Receipt]:
+        try:
+            return self._store(take)
+        except SchemaMismatch as error:  # a database that was away when this process began, for one
+            raise InboxUnavailable(str(error)) from None
+
+    def _store(self, take: Callable[[], Sequence[Incoming]]) -> list[Receipt]:
         if self._gauge is not None and self._gauge.full():
             raise BacklogFull(f"{self._backlog_limit} deliveries wait already")
         rows = take()

@@ -93,7 +93,7 @@ class NewContract(_Terms):
 
     @model_validator(mode="after")
     def _plan_or_products(self) -> NewContract:
-        if self.plan_id is None:
+        if not self.plan_id:
             if not self.name:
                 raise FieldMissing("name is required when planId is not provided: give one of them", "name")
             return self

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeVar
 
 from pydantic import ValidationError
@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from billhook.errors import BillhookError
 from billhook.wire.shape import Shape
 
-__all__ = ["Refusal", "as_object", "read"]
+__all__ = ["Refusal", "as_object", "in_words", "read"]
 
 S = TypeVar("S", bound=Shape)
 
@@ -35,3 +35,10 @@ def read(model: type[S], data: dict[str, Any], refusal: Refusal) -> S:
     details = [{"loc": each["loc"], "msg": each["msg"], "type": each["type"]} for each in found]
     wrong = ", ".join(".".join(map(str, each["loc"])) for each in found)
     raise refusal(f"the body is not a valid {model.__name__}, because of {wrong}", details)
+
+
+def in_words(mistakes: Iterable[Mapping[str, Any]]) -> str:
+    """Pydantic's list of mistakes, or the details of a refusal, as `limit: Input should be a number; …`."""
+    return "; ".join(
+        f"{'.'.join(map(str, each['loc']))}: {each['msg']}".removeprefix(": ") for each in mistakes
+    )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal, InvalidOperation
 from json.encoder import encode_basestring
@@ -17,7 +17,17 @@ from typing import NoReturn
 
 from billhook.errors import InvalidJSON
 
-__all__ = ["MAX_DEPTH", "MAX_DIGITS", "dumps", "in_utc", "is_bounded", "loads", "moment_text"]
+__all__ = [
+    "MAX_DEPTH",
+    "MAX_DIGITS",
+    "dumps",
+    "in_utc",
+    "is_bounded",
+    "loads",
+    "moment_text",
+    "not_json",
+    "scan",
+]
 
 MAX_DEPTH = 64
 """Arrays and objects within one another, the outermost included."""
@@ -52,10 +62,38 @@ def loads(body: bytes) -> object:
     try:
         value: object = _DECODER.decode(text)
     except json.JSONDecodeError as error:
-        raise InvalidJSON(f"the body is not JSON (line {error.lineno}, column {error.colno})") from None
+        raise InvalidJSON(not_json(text, error.pos)) from None
     if _SURROGATE_ESCAPE.search(text):
         _check_surrogates(value)
     return value
+
+
+def scan(text: str, start: int, depth: int = 0) -> tuple[object, int]:
+    """Decode the value of `text` that begins at `start`: the value, and where it ends.
+
+    For long bodies whose parts are wanted as text as well. `depth` is how many levels it lies within.
+    Raises as `loads` does; what comes after the value is not looked at.
+    """
+    try:
+        value, end = _SCAN(text, start)
+    except StopIteration as error:
+        raise InvalidJSON(not_json(text, error.value)) from None
+    except json.JSONDecodeError as error:
+        raise InvalidJSON(not_json(text, error.pos)) from None
+    except RecursionError:
+        raise InvalidJSON(f"the body is nested deeper than {MAX_DEPTH} levels") from None
+    part = text[start:end]
+    if part.count("[") + part.count("{") > MAX_DEPTH - depth:
+        _check_depth("[" * depth + part + "]" * depth)
+    if "\\u" in part and _SURROGATE_ESCAPE.search(part):
+        _check_surrogates(value)
+    return value, end
+
+
+def not_json(text: str, at: int) -> str:
+    """What is said of a body that breaks off from JSON at `at`."""
+    line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
+    return f"the body is not JSON (line {line}, column {column})"
 
 
 def dumps(value: object) -> bytes:
@@ -112,6 +150,8 @@ def _integer(token: str) -> int:
 
 
 def _fraction(token: str) -> Decimal:
+    if len(token) <= 32 and "e" not in token and "E" not in token:
+        return Decimal(token)  # most are: bounded, as anybody can see
     try:
         number = Decimal(token)
     except InvalidOperation:
@@ -128,6 +168,7 @@ def _constant(_: str) -> NoReturn:
 _DECODER = json.JSONDecoder(
     object_pairs_hook=_object, parse_int=_integer, parse_float=_fraction, parse_constant=_constant
 )
+_SCAN: Callable[[str, int], tuple[object, int]] = _DECODER.scan_once  # type: ignore[attr-defined]
 
 
 def _encode(value: object) -> str:

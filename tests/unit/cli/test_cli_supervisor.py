@@ -16,8 +16,10 @@ from click.testing import CliRunner
 from flask.cli import FlaskGroup
 from kit import until
 
+from billhook import Handlers
 from billhook.cli.processes import stop_all, worker_command
 from billhook.cli.supervisor import Role, Supervisor, worker_roles
+from billhook.events import PingTest
 
 PATIENT = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
@@ -40,6 +42,14 @@ def child(code, started=None):
     if started is not None:
         started.append(process)
     return process
+
+
+@pytest.fixture(autouse=True)
+def not_under_nohup():
+    """Whoever runs the tests so that a hang-up is ignored has that inherited, and it is respected."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
 
 
 def role(code, started=None, *, name="the worker", grace_seconds=10.0, vital=False):
@@ -203,7 +213,9 @@ def test_a_childs_command_is_billhooks_or_that_of_the_users_app():
 
 
 def test_a_command_line_of_the_users_own_is_told_what_to_call_instead(app_with, monkeypatch):
-    app = app_with()
+    handlers = Handlers()
+    handlers.on(PingTest, name="ping")(lambda event: None)
+    app = app_with(handlers=[handlers])
     own = FlaskGroup(create_app=lambda: app, add_version_option=False)
     monkeypatch.setattr(Supervisor, "run", lambda self: pytest.fail("started"))
 

@@ -129,9 +129,55 @@ def test_handlers_lists_decorated_and_plain_subscribers_and_needs_no_secret(run,
         "event_types": ["InvoiceApproved"],
         "timeout_seconds": 5,
         "retry_schedule_seconds": [1.0, 2.0],
+        "ordered_by": None,
+        "identity": [],
+        "identity_window_seconds": None,
     }
     assert len(listed["unhandled"]) == len(EVENT_TYPES)  # all but one, and the unknown ones
     assert "billhook.db" not in [path.name for path in tmp_path.iterdir()]
+
+
+TERMS = """
+from billhook import Handlers
+from billhook.events import InvoicePaymentStatusChanged
+
+handlers = Handlers()
+
+@handlers.on(InvoicePaymentStatusChanged, ordered_by="invoice_id")
+def follow(event): ...
+
+@handlers.on(
+    InvoicePaymentStatusChanged, identity=("invoice_id", "billing_status"), identity_window_seconds=3600
+)
+def notify(event): ...
+"""
+
+
+def test_handlers_shows_what_orders_the_deliveries_and_what_makes_two_the_same(run, tmp_path):
+    (tmp_path / "terms_handlers.py").write_text(TERMS)
+
+    listed = {
+        one["name"]: one
+        for one in json.loads(run("handlers", "terms_handlers.py", "--json").stdout)["handlers"]
+    }
+    lines = run("handlers", "terms_handlers.py").stdout.splitlines()
+
+    follow, notify = listed["terms_handlers.follow"], listed["terms_handlers.notify"]
+    assert (follow["ordered_by"], follow["identity"]) == ("invoice_id", [])
+    assert (notify["ordered_by"], notify["identity"]) == (None, ["invoice_id", "billing_status"])
+    assert notify["identity_window_seconds"] == 3600
+    assert lines[0].split()[-3:] == ["ordered", "by", "identity"]
+    assert [line.split()[-1] for line in lines[2:6]] == ["invoice_id", "invoice_id", "billing_status", "s"]
+    assert "for 3600 s" in lines[5]
+
+
+def test_handlers_has_no_columns_that_nobody_needs(run, tmp_path):
+    (tmp_path / "plain_handlers.py").write_text(HANDLERS)
+
+    heading = run("handlers", "plain_handlers.py").stdout.splitlines()[0]
+
+    assert "ordered by" not in heading
+    assert "identity" not in heading
 
 
 def test_handlers_says_which_types_nobody_handles(run, tmp_path):
@@ -150,6 +196,7 @@ def test_handlers_says_which_types_nobody_handles(run, tmp_path):
         ("import nowhere_at_all", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
         ("def broken(:", "SyntaxError"),
         ("raise ValueError('my mistake')", "ValueError: my mistake"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
     ],
 )
 def test_a_mistake_in_a_handlers_module_is_told_in_one_line(run, tmp_path, text, told):

@@ -120,15 +120,13 @@ def test_no_secret_is_in_any_text_of_a_running_app(tmp_path):
     assert not [text for text in texts if secret in text]
 
 
-def test_the_password_of_an_inbox_url_is_in_no_text(tmp_path):
+def test_the_password_of_an_inbox_url_is_in_no_text(tmp_path, caplog):
     url = f"postgresql+psycopg://billing:{HIDDEN}@127.0.0.1:1/billing"
 
-    with pytest.raises(
-        ConfigError, match=r"the inbox .*billing:\*\*\*@127\.0\.0\.1:1/billing failed"
-    ) as caught:
-        start(tmp_path, BILLHOOK_INBOX_URL=url)
+    start(tmp_path, BILLHOOK_INBOX_URL=url)
 
-    assert HIDDEN not in str(caught.value)
+    assert "the inbox postgresql+psycopg://billing:***@127.0.0.1:1/billing failed" in caplog.text
+    assert HIDDEN not in caplog.text
     assert HIDDEN not in repr(Settings.from_mapping({"BILLHOOK_INBOX_URL": url}))
 
 

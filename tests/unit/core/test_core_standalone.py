@@ -10,6 +10,7 @@ import sys
 import pytest
 from kit import PATH, SECRET, deliver, inbox_file, rows
 
+from billhook import standalone as module
 from billhook.errors import ConfigError
 from billhook.extension import assembly_of
 from billhook.standalone import create_app, load_handlers
@@ -173,6 +174,16 @@ def test_wrong_options_refuse_to_start(here, monkeypatch):
 
     with pytest.raises(ConfigError, match="BILLHOOK_LEASE is no option"):
         create_app()
+
+
+def test_a_mistake_that_celerys_command_line_meets_is_told_without_a_stack_trace(here, monkeypatch):
+    monkeypatch.setenv("BILLHOOK_ENGINE", "celery")
+    monkeypatch.setenv("BILLHOOK_CELERY_APP", "nope:celery")
+
+    with pytest.raises(
+        SystemExit, match="Error: BILLHOOK_CELERY_APP 'nope:celery': there is no module 'nope'"
+    ):
+        module.celery  # noqa: B018 - as `celery -A billhook.standalone:celery` does
 
 
 def test_start_begins_to_handle_what_is_stored(standalone, here, monkeypatch):

@@ -41,6 +41,24 @@ def test_returning_is_success_whatever_is_returned():
     assert attempt(lambda event: ValueError("returned, not raised")) is None
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_handler_that_hands_back_a_generator_has_done_nothing_and_failed(is_async):
+    given = []
+
+    def handler(event):
+        yield given.append(event)
+
+    async def async_handler(event):
+        yield given.append(event)
+
+    made = async_handler if is_async else handler
+    failed = attempt(lambda event: made(event))
+
+    assert failed is not None
+    assert failed.error == "TypeError: the handler returned a generator, of which nothing has run"
+    assert given == []
+
+
 def test_a_handler_gets_its_event_and_its_delivery():
     given = []
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import re
 import signal
 import socket
 import sys
@@ -18,6 +19,7 @@ from databases import with_options
 from kit import (
     NOON,
     change,
+    deliver,
     in_children,
     incoming,
     make_app,
@@ -383,13 +385,38 @@ def test_a_server_that_is_not_there_is_told_in_one_line_without_the_password():
     inbox.close()
 
 
-def test_an_app_whose_server_is_not_there_does_not_start_and_says_why(tmp_path):
+def test_an_app_whose_server_is_not_there_starts_says_why_and_answers_503(tmp_path, caplog):
     url = f"postgresql+psycopg://me:hunter2hunter2@127.0.0.1:{closed_port()}/billing"
 
-    with pytest.raises(ConfigError, match="refused") as caught:
-        make_app(tmp_path, BILLHOOK_INBOX_URL=url)
+    app = make_app(tmp_path, BILLHOOK_INBOX_URL=url)
+    answer = deliver(app)
+    app.extensions["billhook"].close()
 
-    assert "hunter2" not in str(caught.value)
+    assert "Connection refused" in caplog.text
+    assert "until it can be used, deliveries are answered 503" in caplog.text
+    assert answer.status_code == 503
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        ("127.0.0.1/billing?passwd=hunter2", 'BILLHOOK_INBOX_URL: invalid connection option "passwd"'),
+        ("ter2@127.0.0.1/billing", "BILLHOOK_INBOX_URL has an @ too many: in a password write %40"),
+        ("ter2/x@127.0.0.1/billing", "BILLHOOK_INBOX_URL has an @ too many: in a password write %40"),
+    ],
+)
+def test_a_url_that_no_server_could_mend_is_refused_without_its_password(tmp_path, rest, told):
+    with pytest.raises(ConfigError, match=re.escape(told)) as caught:
+        make_app(tmp_path, BILLHOOK_INBOX_URL=f"postgresql+psycopg://me:hunter2@{rest}")
+
+    assert "ter2" not in str(caught.value)
+
+
+def test_a_password_with_an_at_sign_that_is_written_as_it_must_be_is_taken():
+    inbox = Inbox("postgresql+psycopg://me:hunter%402@127.0.0.1/billing")
+
+    assert inbox.database.place == "postgresql+psycopg://me:***@127.0.0.1/billing"
 
 
 def test_the_password_is_in_no_text_of_the_inbox_nor_in_its_log(url, caplog):

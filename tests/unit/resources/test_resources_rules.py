@@ -42,7 +42,9 @@ def broken(error: type[RuleBroken], make: Any, *given: Any, **fields: Any) -> Ru
 # --- contracts ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("fields", [{}, {"name": None}, {"name": ""}, {"products": [ContractProduct()]}])
+@pytest.mark.parametrize(
+    "fields", [{}, {"name": None}, {"name": ""}, {"plan_id": ""}, {"products": [ContractProduct()]}]
+)
 def test_a_contract_without_a_plan_needs_a_name(fields: dict[str, Any]):
     error = broken(FieldMissing, NewContract, **TERMS, **fields)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -12,19 +11,26 @@ from typing import Any
 
 import psycopg
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
-from sqlalchemy.exc import DBAPIError, DisconnectionError, InvalidRequestError
+from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from billhook.errors import InboxUnavailable
 from billhook.inbox.forking import SETTING_UP
 from billhook.inbox.postgres.bell import PostgresBell
-from billhook.inbox.postgres.driver import PatientConnection, connect, insert, is_lost, reason
+from billhook.inbox.postgres.driver import (
+    PatientConnection,
+    connect,
+    insert,
+    is_lost,
+    known,
+    reason,
+    replace_lost,
+    tell_of_fsync,
+)
 from billhook.inbox.postgres.express import PostgresExpress
 from billhook.inbox.records import Incoming
 
 __all__ = ["PostgresDatabase"]
-
-logger = logging.getLogger("billhook.inbox")
 
 PATIENCE_SECONDS = 10.0
 """How long one statement may take. A request does not wait so long: see billhook.inbox.committer."""
@@ -38,16 +44,19 @@ _FAILURES = (DBAPIError, InvalidRequestError, PoolTimeout, psycopg.Error, OSErro
 class PostgresDatabase:
     """Connections to one PostgreSQL database, built anew in every process. See inbox.database.Database."""
 
+    may_return = True
+
     def __init__(self, url: URL, verify: Callable[[Connection], None]) -> None:
         """`verify` is called in each process's first transaction and raises to refuse the database.
 
         Raises sqlalchemy's ArgumentError or ValueError for a URL that names its hosts in no known way.
         """
         self._url = url
-        self._arguments = url.get_dialect()().create_connect_args(url)[1]
+        self._arguments = known(url.get_dialect()().create_connect_args(url)[1])
         self._verify = verify
         self.express = PostgresExpress(self._connect_directly, self._storage_errors)
         self._forked: list[object] = []
+        self._told = False
         self._start_over()
 
     def _start_over(self) -> None:
@@ -80,10 +89,8 @@ class PostgresDatabase:
 
     def prepare(self) -> None:
         """See that the schema fits; it is `billhook db upgrade` that changes it, on purpose."""
-        with self.read() as connection:
-            if connection.execute(text("SHOW fsync")).scalar_one() != "on":
-                lost = "what was answered 200 may be gone after a power cut"
-                logger.warning("the server of %s runs with fsync=off: %s", self.place, lost)
+        with self.read():
+            pass  # the first use verifies
         self.close()
 
     def insert_new(self, rows: Sequence[Incoming]) -> Sequence[int]:
@@ -170,6 +177,9 @@ class PostgresDatabase:
                 try:
                     with engine.begin() as connection:
                         self._verify(connection)
+                        if not self._told:
+                            tell_of_fsync(connection, self.place)
+                            self._told = True
                 except BaseException:
                     engine.dispose()
                     raise
@@ -183,14 +193,8 @@ class PostgresDatabase:
             pool_timeout=PATIENCE_SECONDS,
             use_native_hstore=False,  # one question less of each new pool
         )
-        event.listen(engine, "checkout", _replace_lost)
+        event.listen(engine, "checkout", replace_lost)
         return engine
 
     def _connect(self, patience_seconds: float | None, **more: Any) -> PatientConnection:
         return connect(self._arguments, patience_seconds, **more)
-
-
-def _replace_lost(connection: PatientConnection, *_: object) -> None:
-    """The pool's connections may have ended while they lay there; SQLAlchemy opens another then."""
-    if is_lost(connection):
-        raise DisconnectionError("the server ended it")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import select
 import time
 from collections.abc import Mapping, Sequence
@@ -9,10 +10,26 @@ from typing import Any
 
 import psycopg
 from psycopg.abc import RV, PQGen
+from psycopg.conninfo import make_conninfo
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import DisconnectionError
 
+from billhook.errors import ConfigError
 from billhook.inbox.records import Incoming
 
-__all__ = ["PatientConnection", "connect", "insert", "is_lost", "reason", "session_options"]
+__all__ = [
+    "PatientConnection",
+    "connect",
+    "insert",
+    "is_lost",
+    "known",
+    "reason",
+    "replace_lost",
+    "session_options",
+    "tell_of_fsync",
+]
+
+logger = logging.getLogger("billhook.inbox")
 
 WEAK = ("off", "local", "remote_write")
 """Settings of synchronous_commit that answer before the disk, here or on a standby, has it."""
@@ -69,6 +86,15 @@ def session_options(given: str, patience_seconds: float | None) -> str:
     return " ".join(filter(None, [*before, given, *after]))
 
 
+def known(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The same, if libpq knows all of them: nothing that happens later mends a wrong name. ConfigError."""
+    try:
+        make_conninfo(**arguments)
+    except psycopg.ProgrammingError as error:
+        raise ConfigError(f"BILLHOOK_INBOX_URL: {reason(error)}") from None
+    return arguments
+
+
 def connect(
     arguments: Mapping[str, Any], patience_seconds: float | None, *, autocommit: bool = False
 ) -> PatientConnection:
@@ -103,6 +129,19 @@ def is_lost(connection: psycopg.Connection[Any]) -> bool:
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
+
+
+def replace_lost(connection: psycopg.Connection[Any], *_: object) -> None:
+    """The pool's connections may have ended while they lay there; SQLAlchemy opens another then."""
+    if is_lost(connection):
+        raise DisconnectionError("the server ended it")
+
+
+def tell_of_fsync(connection: Connection, place: str) -> None:
+    """Warn of a server that does not wait for its disk: it is the operator's to mend, not ours to refuse."""
+    if connection.execute(text("SHOW fsync")).scalar_one() != "on":
+        lost = "what was answered 200 may be gone after a power cut"
+        logger.warning("the server of %s runs with fsync=off: %s", place, lost)
 
 
 def reason(error: BaseException | None) -> str:

@@ -35,6 +35,9 @@ CHECKPOINT_COMMITS = 256
 class SqliteDatabase:
     """Connections to one SQLite file, built anew in every process."""
 
+    may_return = False
+    """A file that cannot be opened at the start is in a wrong place, or broken."""
+
     def __init__(
         self,
         path: str,
