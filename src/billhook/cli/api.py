@@ -11,7 +11,7 @@ from billhook.cli.calling import open_client
 __all__ = ["api"]
 
 
-@click.group()
+@click.group(short_help="Read from the service's API.")
 def api() -> None:
     """Read from the service's API: customers, contracts, plans, products, invoices, credits, events.
 

@@ -17,7 +17,7 @@ from billhook.wire import strict_json
 if TYPE_CHECKING:
     from billhook.resources import Resource
 
-__all__ = ["limit_option", "print_items", "print_one"]
+__all__ = ["limit_option", "print_items", "print_one", "print_wire"]
 
 limit_option = click.option(
     "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True,
@@ -51,7 +51,7 @@ def print_items(kind: str, items: Iterator[Resource], limit: int, as_json: bool)
             steps.advance()
     more, found = len(found) > limit, found[:limit]
     if as_json:
-        _print_json(b"[" + b",".join(item.to_json() for item in found) + b"]")
+        print_wire(b"[" + b",".join(item.to_json() for item in found) + b"]")
     elif found:
         columns = _COLUMNS[kind]
         rows = [[_cell(getattr(item, column)) for column in columns] for item in found]
@@ -65,7 +65,7 @@ def print_items(kind: str, items: Iterator[Resource], limit: int, as_json: bool)
 def print_one(item: Resource, as_json: bool) -> None:
     """All fields of one, by the wire's names."""
     if as_json:
-        _print_json(item.to_json())
+        print_wire(item.to_json())
         return
     fields = strict_json.loads(item.to_json())
     rows = [(name, _cell(value)) for name, value in fields.items()] if isinstance(fields, dict) else []
@@ -78,7 +78,7 @@ def _cell(value: Any) -> object:
     return strict_json.dumps(value).decode() if isinstance(value, dict | list) else value
 
 
-def _print_json(body: bytes) -> None:
+def print_wire(body: bytes) -> None:
     """One document on stdout, in ASCII; each number has the digits that it has on the wire."""
     mark = uuid4().hex  # in no text that comes from outside
     marked = json.dumps(json.loads(body, parse_float=lambda digits: f"{mark}{digits}{mark}"), indent=2)

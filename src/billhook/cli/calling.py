@@ -44,11 +44,11 @@ def checked() -> Iterator[None]:
     from pydantic import ValidationError
 
     from billhook.errors import RuleBroken
+    from billhook.wire.reading import in_words
 
     try:
         yield
     except ValidationError as error:
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.errors())
-        raise click.UsageError(wrong) from None
+        raise click.UsageError(in_words(error.errors())) from None
     except (RuleBroken, ValueError) as error:
         raise click.UsageError(str(error)) from None

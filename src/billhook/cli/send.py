@@ -11,7 +11,7 @@ import click
 
 from billhook.cli.answers import report
 from billhook.cli.output import printable, progress
-from billhook.cli.params import as_json
+from billhook.cli.params import Amount, as_json
 from billhook.cli.post import Poster
 from billhook.cli.where import the_settings
 from billhook.errors import ConfigError
@@ -45,9 +45,7 @@ _SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hm
 @click.option(
     "--id", "message_id", help="The delivery's id, where the scheme has one; the default is random."
 )
-@click.option(
-    "--timeout", type=click.FloatRange(0.1, 600), default=10.0, show_default=True, help="Seconds to wait."
-)
+@click.option("--timeout", type=Amount(0.1, 600), default=10.0, show_default=True, help="Seconds to wait.")
 @as_json
 def send(
     event_type: str,

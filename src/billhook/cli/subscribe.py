@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -15,6 +15,7 @@ from billhook.cli.calling import checked, open_client
 from billhook.cli.faults import Fault
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import as_json, handlers_argument
+from billhook.cli.thresholds import THRESHOLD, once_each
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
@@ -38,24 +39,6 @@ class _Subscription:
     answer: dict[str, Any] | None = None
 
 
-class _Threshold(click.ParamType[tuple[str, Decimal]]):
-    """TYPE=NUMBER."""
-
-    name = "threshold"
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[str, Decimal]:
-        event_type, equals, text = str(value).partition("=")
-        try:
-            number = Decimal(text)
-        except InvalidOperation:
-            number = Decimal("NaN")
-        if not (event_type and equals and number.is_finite()):
-            self.fail(f"{value!r} is not TYPE=NUMBER, such as CommitmentUsageCrossed=80", param, ctx)
-        return event_type, number
-
-
 @click.command()
 @handlers_argument
 @click.option("--callback-url", required=True, metavar="URL", help="Where the service is to send events.")
@@ -64,7 +47,7 @@ class _Threshold(click.ParamType[tuple[str, Decimal]]):
     help="Subscribe to this type instead of all that are handled. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--threshold", "thresholds", type=_Threshold(), multiple=True, metavar="TYPE=NUMBER",
+    "--threshold", "thresholds", type=THRESHOLD, multiple=True, metavar="TYPE=NUMBER",
     help="The percentage from which events of TYPE are sent, where it has one. May be repeated.",
 )  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be subscribed to, and send nothing.")
@@ -90,7 +73,7 @@ def subscribe(
       flask --app myshop billhook subscribe --callback-url https://shop.example/webhooks/billing
     """
     _check_url(callback_url)
-    planned = _planned(event_types or _handled(handlers), dict(thresholds))
+    planned = _planned(event_types or _handled(handlers), once_each(thresholds))
     _check_rules(callback_url, planned)
     done = planned if dry_run else _subscribed(callback_url, planned)
     _report(callback_url, done, dry_run, as_json)
@@ -140,15 +123,16 @@ def _check_rules(callback_url: str, planned: Sequence[_Subscription]) -> None:
 
 
 def _subscribed(callback_url: str, planned: Sequence[_Subscription]) -> list[_Subscription]:
-    from billhook.errors import AuthenticationFailed, ServiceUnavailable
+    from billhook.errors import AuthenticationFailed, RateLimitExceeded, ServiceUnavailable
 
+    ends_it = (AuthenticationFailed, KeyboardInterrupt, RateLimitExceeded, ServiceUnavailable)
     done = []
     stopped = False
     with open_client() as client, progress("subscribing", len(planned)) as steps:
         for each in planned:
             if not stopped:
                 each, error = _one(client, callback_url, each)
-                stopped = isinstance(error, AuthenticationFailed | ServiceUnavailable)
+                stopped = isinstance(error, ends_it)
             done.append(each)
             steps.advance()
     return done
@@ -156,16 +140,27 @@ def _subscribed(callback_url: str, planned: Sequence[_Subscription]) -> list[_Su
 
 def _one(
     client: BillingClient, callback_url: str, planned: _Subscription
-) -> tuple[_Subscription, Exception | None]:
-    from billhook.errors import ApiError, ServiceUnavailable
+) -> tuple[_Subscription, BaseException | None]:
+    from billhook.errors import ApiError
 
     try:
         answer = client.webhooks.subscribe(callback_url, planned.event_type, threshold=planned.threshold)
+    except KeyboardInterrupt as error:
+        # What was done before must be told: nobody can ask the service for it.
+        return replace(planned, result="unknown", error="interrupted"), error
     except ApiError as error:
-        # Without an answer nobody knows: the service may have done it.
-        unknown = isinstance(error, ServiceUnavailable) and error.sent
-        return replace(planned, result="unknown" if unknown else "failed", error=str(error)), error
+        result = "unknown" if _may_be_done(error) else "failed"
+        return replace(planned, result=result, error=str(error)), error
     return replace(planned, result="subscribed", answer=answer), None
+
+
+def _may_be_done(error: Exception) -> bool:
+    """Without an answer that can be read nobody knows, unless it is surely a refusal."""
+    from billhook.errors import ServiceUnavailable, UnexpectedResponse
+
+    if isinstance(error, UnexpectedResponse):
+        return not 300 <= error.status < 500
+    return isinstance(error, ServiceUnavailable) and error.sent
 
 
 def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_json: bool) -> None:

@@ -24,6 +24,7 @@ from billhook.errors import (
 )
 from billhook.resources import ErrorBody, ErrorCode, ErrorType, Resource
 from billhook.wire import strict_json
+from billhook.wire.reading import in_words
 
 __all__ = ["error_of", "model_of", "object_of"]
 
@@ -89,7 +90,7 @@ def _validated(answer: Answer, model: type[R]) -> R | str:
         return model.from_json(answer.body)
     except ResourceError as error:
         details = getattr(error, "details", ())
-        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in details[:5])
+        wrong = in_words(details[:5])
         return f"{error} ({wrong})" if wrong else str(error)
 
 

@@ -79,7 +79,7 @@ class Login:
         self._clock = clock
         self._lock = threading.Lock()
         self._grant: Grant | None = None
-        self._flight: Future[Grant] | None = None
+        self._flight: Future[Grant | None] | None = None
 
     @property
     def current(self) -> Grant | None:
@@ -96,30 +96,34 @@ class Login:
 
     def renewed(self, old: Grant | None, budget: Budget) -> Grant:
         """Another than `old`, which was refused or is ending; the one that was fetched meanwhile, if any."""
-        with self._lock:
-            if self._grant is not None and self._grant is not old:
-                return self._grant
-            flight, first = self._flight, self._flight is None
-            if flight is None:
-                flight = self._flight = Future()
-        if first:
-            return self._fly(flight, budget)
-        try:
-            return flight.result(budget.left_seconds)
-        except TimeoutError:
-            late = ServiceUnavailable(LOGIN.name, "the login of another thread takes too long", sent=True)
-        raise late
+        while True:
+            with self._lock:
+                if self._grant is not None and self._grant is not old:
+                    return self._grant
+                flight, first = self._flight, self._flight is None
+                if flight is None:
+                    flight = self._flight = Future()
+            if first:
+                return self._fly(flight, budget)
+            try:
+                grant = flight.result(budget.left_seconds)
+            except TimeoutError:
+                break
+            if grant is not None:
+                return grant
+        raise ServiceUnavailable(LOGIN.name, "the login of another thread takes too long", sent=True)
 
-    def _fly(self, flight: Future[Grant], budget: Budget) -> Grant:
+    def _fly(self, flight: Future[Grant | None], budget: Budget) -> Grant:
+        """Fetch one for all who wait; where only this thread failed, as its time ran out, they try next."""
         try:
             grant = self._fetch(budget)
         except BaseException as error:
             with self._lock:
                 self._flight = None
-            told = error if isinstance(error, ApiError) else None
-            flight.set_exception(
-                told or ServiceUnavailable(LOGIN.name, "the login was broken off", sent=True)
-            )
+            if isinstance(error, ApiError) and budget.left_seconds:
+                flight.set_exception(error)
+            else:
+                flight.set_result(None)
             raise
         with self._lock:
             self._grant, self._flight = grant, None

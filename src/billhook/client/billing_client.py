@@ -60,7 +60,8 @@ class BillingClient:
         sleep: Callable[[float], object] = time.sleep,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        """`timeout_seconds` is the longest that the service may be silent; `retries` bounds a whole call.
+        """`timeout_seconds` is the longest that the service may be silent, a part of a second counting as a
+        whole one once it is connected; `retries` bounds a whole call.
 
         `transport` replaces the network, for tests and for TLS settings of one's own:
         `httpx2.HTTPTransport(verify=context)`. Raises ConfigError.
@@ -92,6 +93,11 @@ class BillingClient:
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
         """The client that the BILLHOOK_API_ options describe. Raises ConfigError, naming what is missing."""
+        return cls(*cls.credentials(settings))
+
+    @staticmethod
+    def credentials(settings: Settings) -> tuple[str, SecretStr, SecretStr]:
+        """Base URL, client id and API token as the options have them. Raises as `from_settings` does."""
         given = {
             "BILLHOOK_API_URL": settings.api_url is not None,
             "BILLHOOK_API_CLIENT_ID": settings.api_client_id is not None,
@@ -102,7 +108,7 @@ class BillingClient:
         if not all(given.values()):
             missing = ", ".join(name for name, there in given.items() if not there)
             raise ConfigError(f"calls to the billing service's API need options: set {missing}")
-        return cls(str(settings.api_url), SecretStr(str(settings.api_client_id)), _token(settings))
+        return str(settings.api_url), SecretStr(str(settings.api_client_id)), _token(settings)
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""

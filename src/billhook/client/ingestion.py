@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from billhook.client.outcomes import EventResult, EventState, Given, Progress
 from billhook.errors import ApiError, RequestTooLarge, ResourceError
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, IngestionResult, UsageEvent
+from billhook.wire.reading import in_words
 
 __all__ = ["ingest"]
 
@@ -66,7 +67,7 @@ def _item(given: Given, max_bytes: int) -> _Item:
         encoded = event.to_request()
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False, include_context=False)
-        return _Item(given, problem="; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in found))
+        return _Item(given, problem=in_words(found))
     except (TypeError, ValueError, ResourceError) as error:
         return _Item(given, problem=str(error))
     alone = len(_HEAD) + len(encoded) + len(_TAIL)

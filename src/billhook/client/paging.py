@@ -13,6 +13,9 @@ __all__ = ["Listing", "Page"]
 
 T = TypeVar("T")
 
+_MOST_EMPTY_PAGES = 100
+_LONGEST_CURSOR = 8_192  # it goes into an address, and servers take little more there
+
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[T]):
@@ -44,10 +47,14 @@ class Listing(Iterator[T]):
         return self
 
     def __next__(self) -> T:
+        fetched = 0
         while not self._items:
             if self._last is not None and not self._last.has_more:
                 raise StopIteration
+            if fetched == _MOST_EMPTY_PAGES:
+                raise self._lost(f"{fetched} pages on end are empty, and it says that there is more")
             self._items.extend(self._next_page().items)
+            fetched += 1
         return self._items.popleft()
 
     def page(self, cursor: str | None = None) -> Page[T]:
@@ -57,9 +64,13 @@ class Listing(Iterator[T]):
     def _next_page(self) -> Page[T]:
         cursor = None if self._last is None else self._last.next_cursor or ""
         if cursor == "" or cursor in self._seen:
-            problem = "it says that there is more and gives no new cursor to it"
-            raise UnexpectedResponse(self._operation_name, problem, status=200, excerpt="")
+            raise self._lost("it says that there is more and gives no new cursor to it")
+        if cursor is not None and len(cursor) > _LONGEST_CURSOR:
+            raise self._lost(f"its cursor has {len(cursor)} characters, and no address takes that")
         self._last = self._fetch(cursor)
         if cursor is not None:
             self._seen.add(cursor)
         return self._last
+
+    def _lost(self, problem: str) -> UnexpectedResponse:
+        return UnexpectedResponse(self._operation_name, problem, status=200, excerpt="")

@@ -11,7 +11,9 @@ __all__ = ["Redactor", "fits_header"]
 
 HIDDEN = "[hidden]"
 _KEPT = 50
+_MOST_UNSEEN = 20  # spaces and controls for each character that is shown, at most
 _LEAST_CHARACTERS = 4  # hiding a shorter one would hide half of every text, and it keeps no secret
+_NEVER_ESCAPED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _JWT = re.compile(r"eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,2}")
 
 
@@ -39,10 +41,22 @@ class Redactor:
             secrets = [secret.get_secret_value() for secret in (*self._lasting, *self._passing)]
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= _LEAST_CHARACTERS:
-                text = text.replace(secret, HIDDEN)
-        text = _JWT.sub(HIDDEN, text)
+                text = re.sub(_spellings(secret), HIDDEN, text)
+        # Cut after that, or half a secret could be left; and before the rest, for a page may be large.
+        text = _JWT.sub(HIDDEN, text)[: limit * _MOST_UNSEEN]
         shown = "".join(each if each.isprintable() else " " for each in text)
         return _cut(" ".join(shown.split()), limit)
+
+
+def _spellings(secret: str) -> str:
+    """A pattern of `secret` as it is, and as JSON, HTML and addresses have it: `a/b`, `a\\/b`, `a%2Fb`."""
+    return "".join(re.escape(each) if each in _NEVER_ESCAPED else _spelling(each) for each in secret)
+
+
+def _spelling(character: str) -> str:
+    code = "".join(f"[{digit}{digit.upper()}]" for digit in f"{ord(character):02x}")
+    entity = rf"&(?:#0*{ord(character)}|#[xX]0*{code}|[A-Za-z]+);"
+    return rf"(?:\\?{re.escape(character)}|%{code}|\\u00{code}|{entity})"
 
 
 def _cut(text: str, limit: int) -> str:

@@ -29,7 +29,8 @@ T = TypeVar("T")
 
 logger = logging.getLogger("billhook.client")
 
-_SECONDS = re.compile(r"[0-9]{1,9}", re.ASCII)
+_SECONDS = re.compile(r"[0-9]+", re.ASCII)
+_FOR_EVER_SECONDS = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -138,11 +139,11 @@ def _may_repeat(error: Exception, operation: Operation) -> bool:
 def retry_after_seconds(value: str | None, now: datetime) -> float | None:
     """What a Retry-After header says, in seconds from `now`: it holds seconds, or an HTTP date.
 
-    None for one that is absent or cannot be read.
+    None for one that is absent or cannot be read. At most some 30 years, which is as good as for ever.
     """
     text = (value or "").strip()
     if _SECONDS.fullmatch(text):
-        return float(text)
+        return min(float(text), _FOR_EVER_SECONDS)
     try:
         moment = parsedate_to_datetime(text)
     except (ValueError, OverflowError):

@@ -7,13 +7,14 @@ request holds the tokens.
 from __future__ import annotations
 
 import logging
-import re
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import httpx2
 from pydantic import SecretStr
 
+from billhook.client.connecting import base_address, opened
 from billhook.client.operation import Operation
 from billhook.client.redaction import Redactor
 from billhook.client.retries import Budget
@@ -29,7 +30,6 @@ _HEADERS = {
     "Accept-Encoding": "gzip, deflate",  # what the library can always undo, whatever else is installed
     "User-Agent": "billhook",
 }
-_HOST = re.compile(rb"[0-9A-Za-z._:-]+")  # the library takes others, and asks for `a%20b`
 # What happens before the first byte of a request leaves.
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
@@ -44,6 +44,24 @@ class Answer:
     body: bytes = field(repr=False)
 
 
+class _Left:
+    """How long the next read or write of a socket may last, told anew for each of them.
+
+    A number would bind each of them alone: a service that sends a header's letter now and then would keep
+    its caller for hours. `socket.settimeout` asks what is no float for its `__index__`: so seconds are whole.
+    """
+
+    def __init__(self, timeout_seconds: float, budget: Budget) -> None:
+        self._timeout_seconds = timeout_seconds
+        self._budget = budget
+
+    def __index__(self) -> int:
+        left_seconds = min(self._timeout_seconds, self._budget.left_seconds)
+        if not left_seconds:
+            raise TimeoutError
+        return math.ceil(left_seconds)
+
+
 class Transport:
     """Sends requests to one base address; safe for any number of threads."""
 
@@ -56,13 +74,13 @@ class Transport:
         timeout_seconds: float,
         transport: httpx2.BaseTransport | None,
     ) -> None:
-        """Raises ConfigError for what is no base address."""
-        self.base_url = _checked(base_url)
+        """Raises ConfigError for what is no base address, and for an environment that does not do."""
+        self.base_url = base_address(base_url)
         """Without a slash at its end."""
         self._client_id = client_id
         self._redactor = redactor
         self._timeout_seconds = timeout_seconds
-        self._http = httpx2.Client(transport=transport, follow_redirects=False)
+        self._http = opened(transport)
 
     def request(
         self,
@@ -72,7 +90,7 @@ class Transport:
         body: bytes | None,
         bearer: SecretStr | None,
     ) -> httpx2.Request:
-        """A request that is ready to be sent. Raises ValueError if its address is too long."""
+        """A request that is ready to be sent. Raises ValueError if its parameters make no address."""
         headers = {**_HEADERS, "x-api-key": self._client_id.get_secret_value()}
         if bearer is not None:
             headers["Authorization"] = f"Bearer {bearer.get_secret_value()}"
@@ -81,18 +99,26 @@ class Transport:
         try:
             url = httpx2.URL(self.base_url + address, params=query or None)
         except httpx2.InvalidURL:
-            url = None
-        if url is None:
-            headers.clear()  # they would be seen in a traceback that shows variables
-            raise ValueError(f"the address of {operation.name} is too long: shorten its parameters")
-        return httpx2.Request(operation.method, url, headers=headers, content=body)
+            problem = "is too long: shorten its parameters"
+        except UnicodeEncodeError:
+            problem = "cannot be made: there is half a surrogate pair in its parameters"
+        else:
+            return httpx2.Request(operation.method, url, headers=headers, content=body)
+        headers.clear()  # they would be seen in a traceback that shows variables
+        raise ValueError(f"the address of {operation.name} {problem}")
 
     def exchange(self, operation: Operation, request: httpx2.Request, budget: Budget) -> Answer:
         """Send it and read the answer. Raises ServiceUnavailable; UnexpectedResponse if it is unreadable."""
         if self._http.is_closed:
             raise ConfigError("this BillingClient is closed: make a new one")
         timeout_seconds = max(min(self._timeout_seconds, budget.left_seconds), 0.001)
-        request.extensions["timeout"] = httpx2.Timeout(timeout_seconds).as_dict()
+        left = _Left(self._timeout_seconds, budget)
+        request.extensions["timeout"] = {
+            "connect": timeout_seconds,
+            "pool": timeout_seconds,
+            "read": left,
+            "write": left,
+        }
         result: Answer | ServiceUnavailable | UnexpectedResponse
         try:
             result = self._read(operation, self._http.send(request, stream=True), budget)
@@ -139,23 +165,3 @@ class Transport:
         reason = "it took too long" if isinstance(error, httpx2.TimeoutException) else str(error)
         problem = f"{self.base_url}: {self._redactor.clean(reason, 200) or type(error).__name__}"
         return ServiceUnavailable(operation.name, problem, sent=not isinstance(error, _NOT_SENT))
-
-
-def _checked(base_url: str) -> str:
-    try:
-        url = httpx2.URL(base_url)
-    except (httpx2.InvalidURL, TypeError):
-        url = httpx2.URL()
-    if url.userinfo:
-        raise ConfigError(
-            "the base address of the billing service has a user name or password in it: leave that out"
-        )
-    named = url.scheme in ("http", "https") and _HOST.fullmatch(url.raw_host)
-    if not named or url.query or url.fragment:
-        raise ConfigError(
-            "the base address of the billing service must be such as https://billing.example or "
-            "https://billing.example/api, without a query"
-        )
-    if url.scheme == "http" and url.host not in ("localhost", "127.0.0.1", "::1"):
-        logger.warning("%s is plain http: the tokens can be read on the way there", url.host)
-    return str(url).rstrip("/")

@@ -52,6 +52,31 @@ def test_a_table_that_is_piped_cuts_nothing(capsys, monkeypatch):
     assert capsys.readouterr().out.count("k") == 300 + 1  # and the heading's
 
 
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("worker", "--grace", "nan"),
+        ("send", "PingTest", "--to", "http://127.0.0.1:1/", "--timeout", "nan"),
+        ("deliveries", "replay", "1", "--rate", "NaN"),
+        ("deliveries", "prune", "--older-than", "nan"),
+    ],
+)
+def test_what_is_no_number_is_within_no_limits(run, arguments):
+    result = run(*arguments)
+
+    assert result.exit_code == 2
+    assert f"Invalid value for '{arguments[-2]}': '{arguments[-1]}' is no number" in result.stderr
+
+
+def test_a_worker_without_any_handler_is_refused_for_it_would_take_everything_for_done(run):
+    result = run("worker", SECRETS=SECRET)
+
+    assert result.exit_code == 2
+    assert (
+        "no handler is registered: a worker without any would take every delivery for done" in result.stderr
+    )
+
+
 def test_progress_without_a_terminal_prints_nothing(capsys):
     with progress("working", 3) as steps:
         steps.advance(2)

@@ -3,12 +3,30 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from click.testing import Result
-from service import BROKEN, CLIENT_ID, REFRESH_TOKEN, REFUSED, Service, a_server, answered, cut, service_on
+from kit import until
+from service import (
+    BROKEN,
+    CLIENT_ID,
+    LIMITED,
+    REFRESH_TOKEN,
+    REFUSED,
+    Service,
+    a_server,
+    answered,
+    cut,
+    service_on,
+    when,
+)
+from werkzeug import Response
 
 from billhook.events import EVENT_TYPES
 
@@ -147,6 +165,72 @@ def test_where_no_answer_came_nobody_knows_and_the_rest_is_not_tried(subscribe, 
     assert len(sent(service)) == 1
 
 
+PAGE = {"content_type": "text/html"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Response("<h1>done", 200, **PAGE), "unknown"),
+        (Response("<h1>it took too long", 504, **PAGE), "unknown"),
+        (Response("<h1>no such page", 404, **PAGE), "failed"),
+        (Response("", 302, {"Location": "/"}), "failed"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_a_failure_only_where_nothing_was_done(
+    subscribe, service, answer, expected
+):
+    service.always("POST /webhook", answer)
+
+    rows = json.loads(subscribe("--type", "Overage", "--json").stdout)["subscriptions"]
+
+    assert [row["result"] for row in rows] == [expected]
+    assert "is not one of the billing service" in rows[0]["error"]
+
+
+def test_what_was_done_before_an_interruption_is_told(subscribe, service, tmp_path):
+    process = None
+    service.answer(
+        "POST /webhook", answered(200, {}), when(lambda: process.poll() is not None, answered(200, {}))
+    )
+    subscribe("handlers.py", "--dry-run")  # writes handlers.py
+    given = {
+        "BILLHOOK_API_URL": service.url,
+        "BILLHOOK_API_CLIENT_ID": CLIENT_ID,
+        "BILLHOOK_API_REFRESH_TOKEN": REFRESH_TOKEN,
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "billhook", "subscribe", "handlers.py", "--callback-url", URL, "--json"],
+        cwd=tmp_path,
+        env={**os.environ, **given},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert until(lambda: len(sent(service)) == 2, 60)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert process.returncode == 1
+    rows = json.loads(stdout)["subscriptions"]
+    assert [row["result"] for row in rows] == ["subscribed", "unknown", "not tried"]
+    assert b"Traceback" not in stderr
+
+
+def test_a_service_that_wants_fewer_requests_is_left_alone(subscribe, service):
+    service.always("POST /webhook", LIMITED)
+
+    result = subscribe("handlers.py", "--json")
+
+    assert result.exit_code == 1
+    rows = json.loads(result.stdout)["subscriptions"]
+    assert [row["result"] for row in rows] == ["failed", "not tried", "not tried"]
+    assert len(sent(service)) == 1
+
+
 def test_wrong_credentials_are_told_once(subscribe, service):
     service.answer("POST /login", REFUSED)
 
@@ -166,6 +250,10 @@ def test_wrong_credentials_are_told_once(subscribe, service):
         (
             ["--type", "PingTest", "--threshold", "Overage=5"],
             "--threshold names 'Overage', which is not subscribed",
+        ),
+        (
+            ["--type", "Overage", "--threshold", "Overage=5", "--threshold", "Overage=6"],
+            "--threshold names 'Overage' twice, with different numbers",
         ),
         (["--type", "PingTest", "--threshold", "PingTest"], "is not TYPE=NUMBER, such as"),
         (["--type", "PingTest", "--threshold", "PingTest=much"], "is not TYPE=NUMBER"),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from typing import NoReturn
 
 import pytest
 from hypothesis import given
@@ -17,6 +18,7 @@ from service import (
     LIMITED,
     REFRESH_TOKEN,
     REFUSED,
+    Moving,
     a_token,
     answered,
     error,
@@ -282,39 +284,53 @@ class Watched(Budget):
         return super().left_seconds
 
 
-def test_a_login_that_is_broken_off_leaves_nobody_waiting(moving):
+def broken_off(moving: Moving) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def out_of_time(moving: Moving) -> NoReturn:
+    moving.clock.advance(seconds=60)
+    raise ServiceUnavailable("POST /login", "it took too long", sent=True)
+
+
+@pytest.mark.parametrize(
+    ("ending", "raised"), [(broken_off, KeyboardInterrupt), (out_of_time, ServiceUnavailable)]
+)
+def test_what_only_one_thread_fails_at_the_next_that_waits_does_for_the_others(moving, ending, raised):
     begun, done = threading.Event(), threading.Event()
-    told: list[BaseException] = []
+    fetched: list[Budget] = []
 
     def fetch(budget: Budget):
-        begun.set()
-        done.wait(30)
-        raise KeyboardInterrupt
+        fetched.append(budget)
+        if len(fetched) == 1:
+            begun.set()
+            done.wait(30)
+            ending(moving)
+        return grant_of(SecretStr("the-token"), None, moving.clock.now())
 
     login = Login(fetch, moving.clock)
+    told: dict[Budget, object] = {}
 
     def wait_for_it(budget: Budget) -> None:
         try:
-            login.grant(budget)
-        except BaseException as raised:  # noqa: BLE001 - one of them is the KeyboardInterrupt
-            told.append(raised)
+            told[budget] = login.grant(budget).token.get_secret_value()
+        except BaseException as error:  # noqa: BLE001 - one of them is the KeyboardInterrupt
+            told[budget] = type(error)
 
-    first, second = Budget(moving.clock, 60), Watched(moving.clock, 60)
-    threads = [threading.Thread(target=wait_for_it, args=(budget,)) for budget in (first, second)]
+    first, others = Budget(moving.clock, 60), [Watched(moving.clock, 600) for _ in range(3)]
+    threads = [threading.Thread(target=wait_for_it, args=(budget,)) for budget in (first, *others)]
     threads[0].start()
     begun.wait(30)
-    threads[1].start()
-    second.asked.wait(30)
+    for thread in threads[1:]:
+        thread.start()
+    for each in others:
+        each.asked.wait(30)
     done.set()
     for thread in threads:
         thread.join(30)
 
-    interrupted, unavailable = sorted(told, key=lambda each: type(each).__name__)
-    assert isinstance(interrupted, KeyboardInterrupt)
-    assert str(unavailable) == (
-        "POST /login: no answer from the billing service: the login was broken off; "
-        "it is not known whether it was done"
-    )
+    assert told == {first: raised, **dict.fromkeys(others, "the-token")}
+    assert len(fetched) == 2
 
 
 # --- when a token ends ----------------------------------------------------------------------------

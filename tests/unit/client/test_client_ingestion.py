@@ -181,6 +181,7 @@ def test_an_event_that_is_none_is_told_and_the_rest_goes_on(service, client):
     assert [result.event for result in results] == given_
     assert results[0].error == "timestamp: Input should be an ISO 8601 date-time"
     assert results[2].error == "timestamp: Field required; customerAlias: Field required; ref: Field required"
+    assert results[3].error == "Input should be a valid dictionary or instance of UsageEvent"
     assert all(result.error for result in results if result.state is INVALID)
     assert list(service.refs) == ["2"]
 
@@ -292,6 +293,19 @@ def test_an_answer_that_is_none_ends_it(service, client):
 
     with pytest.raises(UnexpectedResponse):
         list(client.events.ingest([event(1)]))
+
+
+def test_what_the_events_themselves_raise_comes_out_and_who_has_no_result_was_not_sent(service, client):
+    def broken():
+        yield from (event(number) for number in range(1_500))
+        raise RuntimeError("the source is broken")
+
+    seen: list[EventResult] = []
+    with pytest.raises(RuntimeError, match="the source is broken"):
+        seen.extend(client.events.ingest(broken()))
+
+    assert states(seen) == [ACCEPTED] * 1_000
+    assert list(service.refs) == [result.event.ref for result in seen]
 
 
 # --- progress -------------------------------------------------------------------------------------

@@ -122,12 +122,36 @@ def test_cursors_that_lead_nowhere_are_not_followed_for_ever(service, client, cu
     assert len(service.lines()) == len(cursors)
 
 
+def test_a_cursor_that_fits_in_no_address_is_the_services_mistake_and_not_the_callers(service, client):
+    service.always("GET /invoices", stuck(["c" * 70_000]))
+
+    with pytest.raises(
+        UnexpectedResponse, match="its cursor has 70000 characters, and no address takes that"
+    ):
+        list(client.invoices.list())
+
+
 def test_an_empty_page_with_more_behind_it_is_not_the_end(service, client):
     last = {"invoices": [INVOICE], "total": 1, "hasMore": False, "nextCursor": ""}
     first = {"invoices": [], "total": 1, "hasMore": True, "nextCursor": "b"}
     service.answer("GET /invoices", answered(200, first), answered(200, last))
 
     assert len(list(client.invoices.list())) == 1
+
+
+def test_empty_pages_are_not_followed_for_ever_either(service, client):
+    cursors = (f"c{number}" for number in itertools.count())
+    service.always(
+        "GET /invoices",
+        lambda _: answered(200, {"invoices": [], "total": 9, "hasMore": True, "nextCursor": next(cursors)}),
+    )
+
+    with pytest.raises(
+        UnexpectedResponse, match="100 pages on end are empty, and it says that there is more"
+    ):
+        list(client.invoices.list())
+
+    assert len(service.lines()) == 100
 
 
 def test_the_ledger_may_tell_its_entries_and_nothing_else(service, client):

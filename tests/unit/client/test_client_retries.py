@@ -168,7 +168,7 @@ def test_the_time_that_the_service_names_is_waited(service, client, moving, valu
     assert 20 <= moving.slept[0] <= 21
 
 
-@pytest.mark.parametrize("value", ["60", "86400", "999999999", "Fri, 31 Dec 9999 23:59:59 GMT"])
+@pytest.mark.parametrize("value", ["60", "86400", "9" * 40, "Fri, 31 Dec 9999 23:59:59 GMT"])
 def test_a_wait_that_is_too_long_is_not_begun(service, client, moving, value):
     service.always("GET /plans/p", limited(value))
 
@@ -180,7 +180,7 @@ def test_a_wait_that_is_too_long_is_not_begun(service, client, moving, value):
     assert len(service.lines()) == 1
 
 
-@pytest.mark.parametrize("value", ["soon", "-5", "1e3", "٣", "9" * 40, "Thu, 32 Jan 2026 12:00:00 GMT"])
+@pytest.mark.parametrize("value", ["soon", "-5", "1e3", "٣", "1, 2", "Thu, 32 Jan 2026 12:00:00 GMT"])
 def test_a_time_that_cannot_be_read_is_not_one(service, client, moving, value):
     assert retry_after_seconds(value, NOW) is None
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import html
 import io
+import json
 import logging
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -134,6 +138,7 @@ def test_no_mistake_of_the_user_shows_a_secret(service, client_of, log):
     for call in (
         lambda: client.plans.get("p" * 70_000),
         lambda: client.plans.get(".."),
+        lambda: next(client.contracts.list(customer_id="\ud800")),
         lambda: client.contracts.create({}),
     ):
         with pytest.raises((ValueError, BillhookError)) as caught:
@@ -213,6 +218,29 @@ def test_a_secret_is_hidden_wherever_it_stands_and_the_longest_first():
     assert redactor.clean("a token-and-more b token passing", 100) == "a [hidden] b [hidden] [hidden]"
 
 
+ODD = "to/ken+with&odd\"letters'\\=="
+SPELLINGS = {
+    "as it is": ODD,
+    "JSON": json.dumps(ODD)[1:-1],
+    "JSON for pages": json.dumps(ODD)[1:-1]
+    .replace("/", "\\/")
+    .replace("&", "\\u0026")
+    .replace("+", "\\u002B"),
+    "a page": html.escape(ODD),
+    "a page by numbers": "".join(each if each.isalnum() else f"&#{ord(each)};" for each in ODD),
+    "an address": quote(ODD, safe=""),
+    "an address in small letters": quote(ODD, safe="").replace("%2F", "%2f"),
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS)
+def test_a_secret_is_hidden_however_it_is_spelt(spelling):
+    text = f"<p>{SPELLINGS[spelling]}</p>"
+
+    assert Redactor(SecretStr(ODD)).clean(text, 200) == "<p>[hidden]</p>"
+    assert "ken" in Redactor(SecretStr("another")).clean(text, 200)
+
+
 def test_what_looks_like_a_jwt_is_hidden_even_in_part():
     token = a_token(None)
 
@@ -224,6 +252,17 @@ def test_a_text_is_cut_after_its_secrets_are_hidden():
     redactor = Redactor(SecretStr("s" * 500))
 
     assert redactor.clean("s" * 500 + "abc", 10) == "[hidden]a…"
+
+
+def test_a_large_text_is_cut_before_it_is_looked_at_letter_by_letter():
+    page = "<p> \0" * 2_000_000
+
+    started = time.process_time()
+    text = Redactor().clean(page, 200)
+    took = time.process_time() - started
+
+    assert len(text) == 200
+    assert took < 0.5  # letter by letter it takes a second and more
 
 
 def test_a_client_id_of_a_letter_hides_nothing():

@@ -101,12 +101,26 @@ def test_a_service_that_is_silent_is_given_up():
     assert took < 10
 
 
-def test_a_service_that_drips_is_given_up_when_the_time_for_all_is_over():
+HEADER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "drop"),
+    [
+        (HEAD, b" "),
+        (b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"),
+        (b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+        # A file's name in the head of gzip: it may go on for ever, and nothing comes out of it.
+        (HEADER + b"Content-Encoding: gzip\r\n\r\n\x1f\x8b\x08\x08\0\0\0\0\0\0", b"n"),
+    ],
+    ids=["its body", "its header", "news that it is at work", "what decompresses to nothing"],
+)
+def test_a_service_that_drips_is_given_up_when_the_time_for_all_is_over(head, drop):
     def drip(connection: socket.socket) -> None:
-        connection.sendall(HEAD)
+        connection.sendall(head)
         with contextlib.suppress(OSError):
             for _ in range(200):
-                connection.sendall(b" ")
+                connection.sendall(drop)
                 time.sleep(0.05)
 
     with talking(drip) as url:
@@ -114,7 +128,8 @@ def test_a_service_that_drips_is_given_up_when_the_time_for_all_is_over():
         error = failure(url, retries=RetryPolicy(attempts=1, total_seconds=0.3))
         took = time.monotonic() - started
 
-    assert "it did not end in time" in str(error)
+    assert "it did not end in time" in str(error) or "it took too long" in str(error)
+    assert error.sent is True
     assert took < 8  # dripping to its end takes 10 s
 
 
@@ -190,11 +205,39 @@ def test_a_client_that_follows_would_have_gone_there(service):
 @pytest.mark.parametrize(
     "url",
     ["", "billing.example", "ftp://billing.example", "https://", "https://billing.example?a=b",
-     "https://billing.example#x", "https://bill ing", "http://[", "https://a\nb", "/only/a/path", None],
+     "https://billing.example#x", "https://bill ing", "http://[", "https://a\nb", "/only/a/path", None,
+     # A path after these would be part of the query, or would not be sent at all.
+     "https://billing.example/?", "https://billing.example/api#",
+     # The socket would fail at these, and not as a connection does.
+     "https://billing.example:99999", "https://billing.example:0", "https://a..b",
+     f"https://{'a' * 64}.example"],
 )  # fmt: skip
 def test_what_is_no_base_address_is_refused(url):
-    with pytest.raises(ConfigError, match="the base address of the billing service must be such as https://"):
+    with pytest.raises(ConfigError, match=r"the base address of .* \(BILLHOOK_API_URL\) must be such as"):
         BillingClient(url, CLIENT_ID, REFRESH_TOKEN)
+
+
+ENVIRONMENTS = [
+    (
+        "ALL_PROXY",
+        "socks5://user:hunter2@127.0.0.1:1",
+        r"a SOCKS proxy is set: pip install 'httpx2\[socks\]'",
+    ),
+    ("HTTP_PROXY", "gopher://user:hunter2@127.0.0.1:1", "a proxy's address cannot be read"),
+    ("HTTPS_PROXY", "http://user:hunter2@127.0.0.1:http", "a proxy's address cannot be read"),
+    ("SSL_CERT_FILE", "/nowhere/certificates.pem", r"certificates cannot be read \(No such file"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "text"), ENVIRONMENTS)
+def test_a_machine_that_is_set_up_wrongly_is_told(monkeypatch, name, value, text):
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(ConfigError, match=text) as caught:
+        BillingClient("https://billing.example", CLIENT_ID, REFRESH_TOKEN)
+
+    assert "look at HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
 
 
 def test_a_password_in_the_base_address_is_refused_and_not_repeated():
@@ -264,5 +307,14 @@ def test_the_network_can_be_replaced(moving: Moving):
 def test_an_address_that_is_too_long_is_refused_before_it_is_sent(service, client):
     with pytest.raises(ValueError, match=r"the address of GET /plans/\{planId\} is too long"):
         client.plans.get("p" * 70_000)
+
+    assert service.lines() == []
+
+
+def test_an_address_that_cannot_be_written_is_refused_before_it_is_sent(service, client):
+    with pytest.raises(
+        ValueError, match=r"the address of GET /contracts cannot be made: there is half a sur"
+    ):
+        next(client.contracts.list(customer_id="\ud800"))
 
     assert service.lines() == []

@@ -80,7 +80,8 @@ class Events(Group):
 
         It goes on as its results are asked for: `for result in client.events.ingest(events)`. `on_progress`
         is called after each batch. Raises ApiError when a batch cannot be sent, after the results of the
-        events in it, which are `unconfirmed`: to send them again does no harm.
+        events in it, which are `unconfirmed`: to send them again does no harm. What `events` itself raises
+        comes out as it is; an event that had no result then was not sent.
         """
 
         def send(body: bytes) -> IngestionResult:
