@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import shlex
@@ -140,6 +141,73 @@ def test_the_mounted_app_runs_as_the_readme_says(folder, environment):
     assert "InvoiceApproved" in listed
 
 
+def test_the_sandbox_sends_what_the_readme_has_happen(folder, environment):
+    address, receiver = free_address(), free_address()
+    sandbox, serve = words(block("command: sandbox"))[0], words(block("command: serve"))[0]
+
+    with served([*BILLHOOK, *sandbox[1:], "--bind", address], folder, environment, address) as log:
+        terminal = exported(log, environment)
+        with served([*BILLHOOK, *serve[1:], "--bind", receiver], folder, terminal, receiver) as received:
+            subscribed, moved, raised, invoices = (
+                run([*BILLHOOK, *aimed(command[1:], receiver)], folder, terminal)
+                for command in words(block("command: sandbox-use"))
+            )
+            ids = [each["body"]["invoiceId"] for each in json.loads(raised)["raised"]]
+            wait_until(lambda: all(f"invoice {each} approved" in received.read_text() for each in ids))
+
+    assert subscribed.count(" subscribed") == 2
+    assert json.loads(moved)["steps"] > 0
+    assert len(ids) == 3
+    assert all(each in invoices for each in ids)
+    assert "BILLHOOK_SECRETS" not in terminal  # it found those of the environment
+    assert (folder / "billhook-sandbox.db").is_file()
+
+
+def test_what_the_sandbox_prints_to_export_works_in_another_terminal(folder, environment):
+    del environment["BILLHOOK_SECRETS_FILE"]
+    address = free_address()
+    command = [*words(block("command: sandbox"))[0][1:], "--bind", address]
+    asked = re.findall(r"^- `(GET|POST) (/_sandbox/\S+?)(?: (\{.*?\}))?`", README, re.MULTILINE)
+
+    with served([*BILLHOOK, *command], folder, environment, address) as log:
+        terminal = exported(log, environment)
+        known = run([*BILLHOOK, "api", "login"], folder, terminal)
+        answers = [
+            run([*BILLHOOK, "sandbox", "call", *filter(None, each)], folder, terminal) for each in asked
+        ]
+        with pytest.raises(AssertionError, match="BILLHOOK_API_URL"):
+            run([*BILLHOOK, "api", "login"], folder, environment)
+
+    assert "the service knows us" in known
+    assert terminal["BILLHOOK_SECRETS"].startswith("whsec_")
+    assert [path for _, path, _ in asked] == [
+        "/_sandbox/clock", "/_sandbox/trigger/PaymentFailed", "/_sandbox/faults", "/_sandbox/deliveries",
+    ]  # fmt: skip
+    assert all(isinstance(json.loads(answer), dict) for answer in answers)
+
+
+def test_the_test_of_the_readme_passes(folder, environment):
+    name = "test_billing.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", name]
+
+    told = run(command, folder, environment)
+    (folder / name).write_text((folder / name).read_text().replace('== "API calls"', '== "API"'))
+
+    assert "1 passed" in told
+    with pytest.raises(AssertionError):
+        run(command, folder, environment)
+
+
+def exported(log: Path, environment: dict[str, str]) -> dict[str, str]:
+    """The environment of a shell in which one typed the `export` lines that the sandbox printed."""
+    last = "BILLHOOK_API_REFRESH_TOKEN" if "BILLHOOK_SECRETS_FILE" in environment else "BILLHOOK_SECRETS"
+    wait_until(lambda: re.search(rf"export {last}=\S+\n", log.read_text()))
+    lines = [line for line in log.read_text().splitlines() if line.startswith("  export ")]
+    shell = ["sh", "-ec", "\n".join([*lines, "env -0"])]
+    told = subprocess.run(shell, env=environment, capture_output=True, text=True, timeout=30, check=True)
+    return dict(each.split("=", 1) for each in told.stdout.rstrip("\0").split("\0"))
+
+
 def words(commands: str) -> list[list[str]]:
     return [shlex.split(line) for line in commands.strip().splitlines()]
 
@@ -158,7 +226,7 @@ def free_address() -> str:
 @contextlib.contextmanager
 def served(command: list[str], folder: Path, environment: dict[str, str], address: str) -> Iterator[Path]:
     """A server while the block runs; gives its log."""
-    log = folder / "log"
+    log = folder / f"log of {address}"
     with log.open("w") as output:
         server = subprocess.Popen(
             command,
@@ -187,7 +255,7 @@ def wait_for(address: str) -> None:
 
 
 def wait_until(condition) -> None:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 40
     while not condition():
-        assert time.monotonic() < end, "it did not happen within 20 s"
+        assert time.monotonic() < end, "it did not happen within 40 s"
         time.sleep(0.05)

@@ -1,0 +1,70 @@
+"""How much customers have used of what they were sold. Source: spec, "Product consumption"; "Events"."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime
+
+from billhook.resources import ProductConsumption
+from billhook.sandbox.billing import contracts, credit_schedules, customers
+from billhook.sandbox.billing.announcements import announce
+from billhook.sandbox.billing.contracts import KeptContract
+from billhook.sandbox.billing.lines import Cycle, draw, lines
+from billhook.sandbox.billing.rating import Charge
+from billhook.sandbox.billing.subjects import subjects
+from billhook.sandbox.transaction import Transaction
+
+__all__ = ["cycle_began", "of_customer", "statement", "usage_changed"]
+
+
+def statement(tx: Transaction, contract: KeptContract, start: datetime, end: datetime) -> list[Charge]:
+    """What a contract's products and credits cost in a cycle, one charge for each line item.
+
+    Draws the credits that the usage has not drawn yet, so it needs a transaction that writes; called again
+    it gives the same.
+    """
+    cycle = Cycle(contract, start, end)
+    charges = []
+    for line in lines(tx, cycle):
+        uses = [draw(tx, cycle, use) for use in line.uses]
+        charges.append(replace(line, uses=uses).charge())
+    return [*charges, *credit_schedules.charges(tx, contract.id, start, end)]
+
+
+def usage_changed(tx: Transaction, changed: Collection[tuple[str, str]]) -> None:
+    """Announce what the usage of these (customer id, meter id) has passed, and draw credits for it.
+
+    Costs a look-up where nobody is under contract, and reads nothing but the products that are concerned.
+    """
+    meters_of: defaultdict[str, set[str]] = defaultdict(set)
+    for customer_id, meter_id in changed:
+        meters_of[customer_id].add(meter_id)
+    for contract in contracts.in_force(tx, meters_of, tx.now) if meters_of else ():
+        _tell(tx, contract, meters_of[contract.customer_id])
+
+
+def cycle_began(tx: Transaction, contract: KeptContract) -> None:
+    """The same for usage that was there before the contract, or before its present cycle."""
+    _tell(tx, contract, None)
+
+
+def of_customer(tx: Transaction, customer_id: str) -> list[ProductConsumption]:
+    """The customer's products in their present cycles; none without a contract in force."""
+    return [
+        subject.consumption()
+        for contract in contracts.active(tx, customer_id, tx.now)
+        for line in lines(tx, Cycle(contract, *contracts.cycle_at(contract, tx.now)))
+        for subject in subjects(line)
+    ]
+
+
+def _tell(tx: Transaction, contract: KeptContract, only_meters: Collection[str] | None) -> None:
+    cycle = Cycle(contract, *contracts.cycle_at(contract, tx.now))
+    customer = customers.find(tx, contract.customer_id)
+    for line in lines(tx, cycle, only_meters):
+        for subject in subjects(line):
+            announce(tx, cycle, customer, subject)
+        for use in line.uses:
+            draw(tx, cycle, use)

@@ -1,0 +1,96 @@
+"""What a new contract must be, besides its form. Source: spec, "Resources and their fields", Contract."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from billhook.resources import ContractProduct, ContractStatus, NewContract, Plan, ProductGroup
+from billhook.sandbox.billing import catalog, customers, plans, terms
+from billhook.sandbox.billing.contract_terms import (
+    MONTHLY,
+    calendar_anchor,
+    period_of_plan,
+    period_of_products,
+)
+from billhook.sandbox.billing.contracts import CONTRACTS, inline_products
+from billhook.sandbox.billing.credits import check_grant
+from billhook.sandbox.periods import LAST, Period
+from billhook.sandbox.refusals import invalid_request
+from billhook.sandbox.storage.keys import check_key
+from billhook.sandbox.storage.tables.billing import contract
+from billhook.sandbox.transaction import Transaction
+
+__all__ = ["MAX_PRODUCTS", "Cycles", "check"]
+
+MAX_PRODUCTS = 1000
+
+_FIRST = datetime(1900, 1, 1, tzinfo=UTC)
+_DAY = timedelta(days=1)
+_CENTURY = timedelta(days=36_525)
+_CURRENCY = re.compile(r"[A-Z]{3}")
+
+
+@dataclass(frozen=True, slots=True)
+class Cycles:
+    """How long a contract's cycles are, and what they are counted from if it is not startDate."""
+
+    period: Period
+    anchor: datetime | None
+
+
+def check(tx: Transaction, given: NewContract) -> tuple[Cycles, Plan | None]:
+    """Refuse what cannot be. Gives its cycles, and its plan if it has one."""
+    if customers.CUSTOMERS.find(tx, given.customer_id) is None:
+        raise invalid_request("there is no such customer", "customerId")
+    if given.status not in (None, *ContractStatus):
+        raise invalid_request("a new contract is InReview or Active: it becomes the rest", "status")
+    _check_dates(given)
+    if given.currency is not None and not _CURRENCY.fullmatch(given.currency):
+        raise invalid_request("currency is a code of three capital letters, such as USD", "currency")
+    _check_external_id(tx, given.external_id)
+    for n, grant in enumerate(given.credit_grants or []):
+        check_grant(grant, f"creditGrants.{n}")
+    if given.plan_id:
+        plan = plans.PLANS.find(tx, given.plan_id)
+        if plan is None:
+            raise invalid_request("there is no such plan", "planId")
+        period = period_of_plan(plan.billing_data) or MONTHLY
+        lines: Iterable[ContractProduct | ProductGroup] = plans.products(tx, [plan.id])[plan.id]
+    else:
+        plan, period = None, _check_products(tx, given)
+        groups = given.product_groups or []
+        lines = [*groups, *(product for _, product, _ in inline_products(given))]
+    aligned = any(line.is_calendar_aligned for line in lines)
+    return Cycles(period, calendar_anchor(given.start_date, period) if aligned else None), plan
+
+
+def _check_dates(given: NewContract) -> None:
+    """A term is of a day at least and a century at most: shorter ones would be renewed without end."""
+    if not _FIRST <= given.start_date < LAST:
+        raise invalid_request(f"startDate is in the years {_FIRST.year} to {LAST.year - 1}", "startDate")
+    if given.end_date is not None and not _DAY <= given.end_date - given.start_date <= _CENTURY:
+        raise invalid_request("endDate is from a day to a century after startDate", "endDate")
+
+
+def _check_external_id(tx: Transaction, external_id: str | None) -> None:
+    if external_id is None:
+        return
+    check_key(external_id, "externalId")
+    taken = CONTRACTS.first(tx, contract.c.external_id == external_id, contract.c.deleted_at.is_(None))
+    if taken is not None:
+        raise invalid_request("another contract has this externalId", "externalId", code="already_exists")
+
+
+def _check_products(tx: Transaction, given: NewContract) -> Period:
+    sold = [(where, product) for where, product, _ in inline_products(given)]
+    if len(sold) > MAX_PRODUCTS:
+        raise invalid_request(f"a contract sells at most {MAX_PRODUCTS} products", "products")
+    for where, product in sold:
+        terms.check(product, where)
+        wanted = product.catalog_product_id
+        if wanted is not None and catalog.PRODUCTS.find(tx, wanted) is None:
+            raise invalid_request("there is no such catalog product", f"{where}.catalogProductId")
+    return period_of_products(sold)

@@ -1,0 +1,152 @@
+"""Custom fields: values that users give, by the definition that they fit.
+
+Source: spec, "Resources and their fields", Custom-field definition; Customer, customFields.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from decimal import Decimal
+
+from pydantic import TypeAdapter, ValidationError
+
+from billhook.errors import InvalidJSON
+from billhook.resources import CustomField, CustomFieldInput, CustomFieldValue
+from billhook.sandbox.refusals import invalid_request
+from billhook.sandbox.storage.shelf import Shelf
+from billhook.sandbox.storage.tables.entities import custom_field
+from billhook.sandbox.transaction import Transaction
+from billhook.wire import strict_json
+from billhook.wire.fields import Moment
+
+__all__ = [
+    "DEFINITIONS",
+    "ENTITIES",
+    "VALUE_TYPES",
+    "as_text",
+    "definitions",
+    "is_text_of",
+    "set_values",
+    "with_defaults",
+]
+
+ENTITIES = ("Customer", "Contract")
+VALUE_TYPES = ("String", "Number", "Boolean", "Date")
+
+DEFINITIONS = Shelf(custom_field, CustomField, "cf")
+
+_MOMENT: TypeAdapter[object] = TypeAdapter(Moment)
+_IDENTIFYING = ("custom_field_name", "field_path")
+_NARROWING = ("integration_source", "integration_entity_type")
+
+
+def definitions(tx: Transaction, entity: str) -> list[CustomField]:
+    """The definitions of `entity`: Customer or Contract."""
+    return DEFINITIONS.all(tx, custom_field.c.entity == entity)
+
+
+def set_values(
+    tx: Transaction,
+    entity: str,
+    values: Sequence[CustomFieldValue],
+    inputs: Sequence[CustomFieldInput],
+) -> list[CustomFieldValue]:
+    """`values` with those of `inputs` set: a null takes its value away, the others stay as they are.
+
+    Refuses an input that fits no definition, or whose value is not one that its definition allows.
+    """
+    known = definitions(tx, entity)
+    found = {value.custom_field_definition_id: value for value in values}
+    for n, given in enumerate(inputs):
+        definition = _definition_of(given, known, f"customFields.{n}")
+        found.pop(definition.id, None)
+        if given.value is not None:
+            text = as_text(definition, given.value, f"customFields.{n}.value")
+            found[definition.id] = _value(definition, text)
+    return list(found.values())
+
+
+def with_defaults(known: Sequence[CustomField], values: Sequence[CustomFieldValue]) -> list[CustomFieldValue]:
+    """`values`, and the defaults of those of the `known` definitions that none is set for."""
+    are_set = {value.custom_field_definition_id for value in values}
+    return [
+        *values,
+        *(
+            _value(definition, definition.default_value)
+            for definition in known
+            if definition.default_value is not None and definition.id not in are_set
+        ),
+    ]
+
+
+def as_text(definition: CustomField, value: object, param: str) -> str:
+    """`value` as it is kept; refused if it is not of the definition's type, or not among its values."""
+    text = _TEXTS[definition.value_type or "String"](value)
+    if text is None:
+        raise invalid_request(f"the definition wants a {definition.value_type} here", param)
+    if definition.allowed_values and text not in definition.allowed_values:
+        raise invalid_request("this is not one of the definition's allowedValues", param)
+    return text
+
+
+def is_text_of(value_type: str, text: str) -> bool:
+    """Is it what a value of this type is kept as?"""
+    value: object = text
+    if value_type in ("Number", "Boolean"):
+        with contextlib.suppress(InvalidJSON):
+            value = strict_json.loads(text.encode())
+    return _TEXTS[value_type](value) == text
+
+
+def _definition_of(given: CustomFieldInput, known: Sequence[CustomField], param: str) -> CustomField:
+    if given.custom_field_name is None and given.field_path is None:
+        raise invalid_request(
+            f"{param} names no field: give customFieldName or fieldPath", f"{param}.customFieldName"
+        )
+    fitting = [
+        definition
+        for definition in known
+        if all(getattr(given, name) in (None, getattr(definition, name)) for name in _IDENTIFYING)
+        and all(
+            None in (wanted := getattr(given, name), has := getattr(definition, name)) or wanted == has
+            for name in _NARROWING
+        )
+    ]
+    if len(fitting) != 1:
+        fault = "fits more than one definition" if fitting else "fits no definition"
+        raise invalid_request(f"{param} {fault} of a custom field: see GET /customFields", param)
+    if given.value_type not in (None, fitting[0].value_type):
+        raise invalid_request(f"the definition's valueType is {fitting[0].value_type}", f"{param}.valueType")
+    return fitting[0]
+
+
+def _value(definition: CustomField, text: str) -> CustomFieldValue:
+    return CustomFieldValue(
+        custom_field_definition_id=definition.id, value=text, field_name=definition.custom_field_name
+    )
+
+
+def _string(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _number(value: object) -> str | None:
+    if isinstance(value, bool) or not isinstance(value, int | Decimal):
+        return None
+    return strict_json.dumps(value).decode()
+
+
+def _boolean(value: object) -> str | None:
+    return strict_json.dumps(value).decode() if isinstance(value, bool) else None
+
+
+def _date(value: object) -> str | None:
+    try:
+        _MOMENT.validate_python(value)
+    except ValidationError:
+        return None
+    return _string(value)
+
+
+_TEXTS = {"String": _string, "Number": _number, "Boolean": _boolean, "Date": _date}

@@ -1,0 +1,68 @@
+"""What an invoice has besides the fields of the specification. All of it is the sandbox's own.
+
+Source: spec, "Resources and their fields", Invoice.
+"""
+
+from __future__ import annotations
+
+from decimal import Decimal, localcontext
+from typing import Annotated
+
+from pydantic import Field
+
+from billhook.resources import Invoice, LineItem, Resource
+from billhook.resources.base import READ_ONLY, WRITE_ONLY
+from billhook.resources.paging import CountedPage
+from billhook.sandbox.billing.exact import EXACT, ZERO
+from billhook.wire.fields import ListOf, Moment, Number, Text
+
+__all__ = ["KeptInvoice", "ShownInvoice", "ShownInvoicePage", "ShownInvoiceResponse", "ShownLine"]
+
+
+class ShownLine(LineItem, register=False):
+    """A line item, and what it is for."""
+
+    product_id: Annotated[Text | None, Field(description="Id of the product.", examples=["cat_31"])] = None
+    product_name: Annotated[Text | None, Field(description="Name of it.", examples=["API calls"])] = None
+    units: Annotated[Number | None, Field(description="Units used.", examples=[Decimal(10000)])] = None
+
+
+class ShownInvoice(Invoice, register=False):
+    """An invoice as the sandbox shows it."""
+
+    invoice_number: Annotated[
+        Text, READ_ONLY, Field(description="Its number in its year.", examples=["2026-0117"])
+    ]
+    currency: Annotated[Text, READ_ONLY, Field(description="Currency code.", examples=["USD"])]
+    issued_at: Annotated[
+        Moment, READ_ONLY, Field(description="When it was issued.", examples=["2026-02-01T00:00:00Z"])
+    ]
+    approved_at: Annotated[
+        Moment | None,
+        READ_ONLY,
+        Field(description="When it was approved.", examples=["2026-02-02T00:00:00Z"]),
+    ] = None
+
+
+class KeptInvoice(ShownInvoice, register=False):
+    """The same with what is not shown."""
+
+    amount_paid: Annotated[Number, WRITE_ONLY, Field(description="What was paid so far.")] = ZERO
+
+    @property
+    def amount_due(self) -> Decimal:
+        """What is still to be paid."""
+        with localcontext(EXACT):
+            return (self.amount or ZERO) - self.amount_paid
+
+
+class ShownInvoiceResponse(Resource, register=False):
+    """One invoice."""
+
+    invoice: Annotated[ShownInvoice, Field(description="The invoice.")]
+
+
+class ShownInvoicePage(CountedPage, register=False):
+    """A page of invoices."""
+
+    invoices: Annotated[ListOf[ShownInvoice], Field(description="The invoices of this page.")]

@@ -1,0 +1,146 @@
+"""Invoices: issuing and finding them. What becomes of one is in `approval` and `payments`.
+
+Source: spec, "Resources and their fields", Invoice; "Endpoints", Invoices and POST /credits/top-up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from decimal import ROUND_HALF_EVEN, Decimal, localcontext
+from typing import Any
+
+from sqlalchemy import func, select
+
+from billhook.resources import BillingCycle, CreditGrant, Customer, Resource, RevenueBreakdown
+from billhook.sandbox.billing import agenda, contracts, customers
+from billhook.sandbox.billing.contracts import KeptContract
+from billhook.sandbox.billing.exact import EXACT
+from billhook.sandbox.billing.invoice_fields import KeptInvoice, ShownLine
+from billhook.sandbox.billing.rating import Charge
+from billhook.sandbox.refusals import not_found
+from billhook.sandbox.storage.shelf import Shelf
+from billhook.sandbox.storage.tables.billing import invoice
+from billhook.sandbox.transaction import Transaction, new_id
+from billhook.wire import strict_json
+from billhook.wire.statuses import BillingStatus
+
+__all__ = ["CURRENCY", "INVOICES", "find", "issue_cycle", "issue_top_up"]
+
+INVOICES = Shelf(invoice, KeptInvoice, "inv")
+CURRENCY = "USD"
+"""Of contracts and customers that say none."""
+
+_NOTHING = Decimal("0.00")
+_SUMS = ("total", "subtotal", "overage", "discount", "credits_used")
+
+
+def find(tx: Transaction, invoice_id: str) -> KeptInvoice:
+    """The invoice with this id; a refusal, not_found, if there is none."""
+    found = INVOICES.find(tx, invoice_id)
+    if found is None:
+        raise not_found("invoice")
+    return found
+
+
+def issue_cycle(
+    tx: Transaction, contract: KeptContract, cycle: tuple[datetime, datetime], charges: Sequence[Charge]
+) -> KeptInvoice:
+    """Issue the invoice for a cycle of a contract, with a line for each charge."""
+    customer = customers.find(tx, contract.customer_id)
+    start, end = cycle
+    data = {
+        "contractId": contract.id,
+        "name": f"{contracts.name_of(contract)}, {start:%Y-%m-%d} to {end:%Y-%m-%d}",
+        "billingCycle": _wire(BillingCycle(start_time=start, end_time=end)),
+        "currency": contract.currency or customer.currency or CURRENCY,
+        "isTrial": contract.is_trial is True,
+    }
+    columns = {"kind": "cycle", "contract_id": contract.id, "cycle_start": start, "cycle_end": end}
+    return _issue(tx, customer, data, charges, columns)
+
+
+def issue_top_up(tx: Transaction, customer_id: str, grant: CreditGrant) -> str:
+    """Issue a one-off invoice for credits; its id. They are granted when it is approved.
+
+    Source: spec, "Endpoints", POST /credits/top-up.
+    """
+    customer = customers.find(tx, customer_id)
+    with localcontext(EXACT):
+        price = (grant.price or _NOTHING).quantize(_NOTHING, ROUND_HALF_EVEN)
+    name = grant.name or "Credits"
+    charge = Charge(
+        product_id=grant.credit_product_id or name,
+        product_name=name,
+        units=grant.grant_amount or _NOTHING,
+        subtotal=price,
+        discount=_NOTHING,
+        overage=_NOTHING,
+        credits_used=_NOTHING,
+        total=price,
+    )
+    data = {"name": name, "currency": customer.currency or CURRENCY, "isTrial": False}
+    return _issue(tx, customer, data, [charge], {"kind": "topup"}).id
+
+
+def _issue(
+    tx: Transaction,
+    customer: Customer,
+    data: Mapping[str, Any],
+    charges: Sequence[Charge],
+    columns: Mapping[str, Any],
+) -> KeptInvoice:
+    invoice_id = new_id("inv")
+    number = _next_number(tx, tx.now.year)
+    lines = [_line(invoice_id, charge) for charge in charges]
+    whole = _breakdown(charges)
+    known = {
+        "customerId": customer.id,
+        "accountId": tx.options.client_id,
+        "invoiceNumber": f"{tx.now.year}-{number:04}",
+        "issuedAt": tx.now,
+        "billingStatus": BillingStatus.NONE.value,
+        "revenueBreakdown": _wire(whole),
+        "lineItems": [_wire(line) for line in lines],
+        "amount": whole.total,
+    }
+    issued = INVOICES.add(
+        tx,
+        {**data, **known},
+        resource_id=invoice_id,
+        customer_id=customer.id,
+        billing_status=BillingStatus.NONE.value,
+        currency=data["currency"],
+        amount=whole.total,
+        issued_at=tx.now,
+        year=tx.now.year,
+        number=number,
+        **columns,
+    )
+    agenda.add(tx, tx.now + tx.options.approve_after, "invoice_approval", issued.id)
+    return issued
+
+
+def _line(invoice_id: str, charge: Charge) -> ShownLine:
+    return ShownLine(
+        invoice_id=invoice_id,
+        revenue_breakdown=_breakdown([charge]),
+        product_id=charge.product_id,
+        product_name=charge.product_name,
+        units=charge.units,
+    )
+
+
+def _breakdown(charges: Sequence[Charge]) -> RevenueBreakdown:
+    with localcontext(EXACT):
+        sums = {name: sum((getattr(each, name) for each in charges), _NOTHING) for name in _SUMS}
+    return RevenueBreakdown(**sums, tax=_NOTHING)
+
+
+def _next_number(tx: Transaction, year: int) -> int:
+    last = tx.connection.execute(select(func.max(invoice.c.number)).where(invoice.c.year == year)).scalar()
+    return (last or 0) + 1
+
+
+def _wire(part: Resource) -> object:
+    return strict_json.loads(part.to_json())

@@ -1,0 +1,67 @@
+"""Measurements: the usage of a day told as one figure, which stands for its events.
+
+Source: spec, "Resources and their fields", Measurement.
+"""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any
+
+from sqlalchemy import insert, update
+
+from billhook.resources import Measurement, NewMeasurement, UsageDate
+from billhook.sandbox.billing import consumption, customers, meters
+from billhook.sandbox.billing.exact import ZERO
+from billhook.sandbox.billing.usage import day_of
+from billhook.sandbox.refusals import invalid_request
+from billhook.sandbox.storage.shelf import Shelf
+from billhook.sandbox.storage.tables.usage import measurement, usage_day
+from billhook.sandbox.transaction import Transaction
+from billhook.wire import strict_json
+
+__all__ = ["MEASUREMENTS", "measure"]
+
+MEASUREMENTS = Shelf(measurement, Measurement, "msr")
+
+
+def measure(tx: Transaction, given: NewMeasurement) -> Measurement:
+    """Set the figure of a customer's day; an earlier one of the same day is changed, and keeps its id."""
+    if customers.CUSTOMERS.find(tx, given.customer_id) is None:
+        raise invalid_request("there is no such customer", "customerId")
+    meter = meters.with_id_or_product(tx, given.meter_id)
+    if meter is None:
+        raise invalid_request("meterId is the id of no meter, and of no product that has one", "meterId")
+    if given.value < 0:
+        raise invalid_request("value is below 0: a day's usage is 0 or more", "value")
+    day = _day(given.usage_date)
+    data: dict[str, Any] = strict_json.loads(given.to_request())  # type: ignore[assignment]
+    key: dict[str, Any] = {"customer_id": given.customer_id, "meter_id": meter.id, "day": day}
+    columns = (measurement.c.customer_id, measurement.c.meter_id, measurement.c.day)
+    there = MEASUREMENTS.first(
+        tx, *(column == value for column, value in zip(columns, key.values(), strict=True))
+    )
+    stored = MEASUREMENTS.add(tx, data, **key) if there is None else MEASUREMENTS.change(tx, there, data)
+    _replace(tx, key, stored)
+    consumption.usage_changed(tx, {(given.customer_id, meter.id)})
+    return stored
+
+
+def _day(given: UsageDate) -> int:
+    try:
+        return day_of(date(given.year, given.month, given.day))
+    except (ValueError, OverflowError):
+        raise invalid_request("usageDate is no day of the calendar", "usageDate") from None
+
+
+def _replace(tx: Transaction, key: dict[str, Any], stored: Measurement) -> None:
+    days = usage_day.c
+    changed = tx.connection.execute(
+        update(usage_day)
+        .where(
+            days.customer_id == key["customer_id"], days.meter_id == key["meter_id"], days.day == key["day"]
+        )
+        .values(measured=stored.value)
+    )
+    if changed.rowcount == 0:
+        tx.connection.execute(insert(usage_day).values(**key, events=0, total=ZERO, measured=stored.value))

@@ -1,0 +1,74 @@
+"""What is in the reports that the end of a month makes. The specification shows their ids alone.
+
+Source: spec, "Events", MonthEndReport and UnchargedEvents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import Field
+from sqlalchemy import insert, select
+
+from billhook.resources import Resource
+from billhook.sandbox.refusals import not_found
+from billhook.sandbox.storage.tables.billing import report
+from billhook.sandbox.transaction import Transaction, new_id
+from billhook.wire.fields import Integer, MaybeListOf, Moment, Number, Text
+
+__all__ = ["Billed", "Report", "ReportResponse", "Uncharged", "find", "keep"]
+
+
+class Billed(Resource, register=False):
+    """The invoices of one currency."""
+
+    currency: Annotated[Text, Field(description="Currency code.", examples=["USD"])]
+    invoices: Annotated[Integer, Field(description="How many were issued.", examples=[3])]
+    amount: Annotated[Number, Field(description="What they come to.")]
+
+
+class Uncharged(Resource, register=False):
+    """Events of one name and one customer that nothing charges for."""
+
+    customer_id: Annotated[Text, Field(description="Id of the customer.", examples=["cus_1042"])]
+    name: Annotated[Text, Field(description="Name of the events.", examples=["api_call"])]
+    events: Annotated[Integer, Field(description="How many there are.", examples=[12])]
+
+
+class Report(Resource, register=False):
+    """What a month came to."""
+
+    id: Annotated[Text, Field(description="Id of the report.", examples=["rep_1"])]
+    type: Annotated[Text, Field(description="MonthEnd or UnchargedEvents.", examples=["MonthEnd"])]
+    start_time: Annotated[Moment, Field(description="When the month began.")]
+    end_time: Annotated[Moment, Field(description="When it ended.")]
+    events: Annotated[Integer, Field(description="How many events it had.", examples=[1200])]
+    uncharged_events: Annotated[Integer, Field(description="How many of them nothing charges for.")]
+    new_customers: Annotated[Integer | None, Field(description="Customers that were made in it.")] = None
+    new_contracts: Annotated[Integer | None, Field(description="Contracts that were made in it.")] = None
+    billed: Annotated[MaybeListOf[Billed], Field(description="Invoices that were issued in it.")] = None
+    uncharged: Annotated[
+        MaybeListOf[Uncharged], Field(description="What nothing charges for: at most 1000 of them.")
+    ] = None
+
+
+class ReportResponse(Resource, register=False):
+    """A report."""
+
+    report: Annotated[Report, Field(description="The report.")]
+
+
+def keep(tx: Transaction, facts: Mapping[str, Any]) -> Report:
+    """Store a report with these facts, by the names of Report's fields."""
+    made = Report(id=new_id("rep"), **facts)
+    tx.connection.execute(insert(report).values(id=made.id, body=made.to_json().decode()))
+    return made
+
+
+def find(tx: Transaction, report_id: str) -> Report:
+    """The report with this id; a refusal, not_found, if there is none."""
+    body = tx.connection.execute(select(report.c.body).where(report.c.id == report_id)).scalar_one_or_none()
+    if body is None:
+        raise not_found("report")
+    return Report.from_json(body.encode())

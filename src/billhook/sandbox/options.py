@@ -1,0 +1,42 @@
+"""What a sandbox can be told when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from billhook.signing import Scheme, StandardWebhooks
+
+__all__ = ["SandboxOptions"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SandboxOptions:
+    """How a sandbox behaves where the specification leaves it open. No secret is in its `repr`."""
+
+    database_url: str = "sqlite://"
+    """SQLAlchemy's URL: `sqlite:///FILE`, `postgresql+psycopg://…`, or `sqlite://` for a temporary file."""
+    client_id: str = "sandbox"
+    """What `x-api-key` must be."""
+    api_token: str | None = field(default=None, repr=False)
+    """The first API token; None: a random one, told once. One that exists already is kept."""
+    scheme: Scheme = field(default_factory=StandardWebhooks)
+    """How deliveries are signed."""
+    secrets: Sequence[str | Mapping[str, str]] = field(default=(), repr=False)
+    """What they are signed with, newest first: each a text, or {key id: key} where the scheme names its key.
+    None: one is made, and kept."""
+    allow_private: bool = False
+    """Deliver to loopback and private addresses, too?"""
+    retry_seconds: Sequence[float] = (1, 5, 30, 120, 600, 1800, 3600)
+    """How long after each failed attempt a delivery is tried again, before jitter."""
+    delivery_timeout_seconds: float = 10
+    """How long a receiver may take to answer, from the name's look-up to the status line."""
+    rate_limit: str = "1000/second"
+    """How many requests are answered; the others get 429. As the `limits` library writes it."""
+    keep_events: int = 100_000
+    """How many events are kept in the log, the newest, with their deliveries; none goes unsent."""
+    approve_after: timedelta = timedelta(days=1)
+    """How long after it was issued an invoice is approved by itself."""
+    seed: int | None = None
+    """Makes faults and jitter repeatable."""

@@ -1,0 +1,89 @@
+"""What goes wrong on request: which fault strikes which delivery.
+
+A fault strikes a delivery once at most, and one that spoils an attempt never the last one of the schedule:
+so what is sent arrives at last, however much goes wrong.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Row, delete, func, insert, select, update
+
+from billhook.sandbox.sending.due import Due
+from billhook.sandbox.sending.fault_kind import SPOILING, TIMED, FaultKind
+from billhook.sandbox.storage.tables.sending import delivery, fault, strike
+from billhook.sandbox.transaction import Transaction
+
+__all__ = ["any_fault", "clear", "decide"]
+
+
+def any_fault(tx: Transaction) -> bool:
+    """Is there a fault at all?"""
+    return tx.connection.execute(select(fault.c.seq).limit(1)).first() is not None
+
+
+def clear(tx: Transaction) -> None:
+    """Take all faults back; what is held goes."""
+    tx.raised += tx.connection.execute(select(delivery.c.id).where(delivery.c.held)).scalars()
+    values = {"held": False, "due_at": tx.real_now}
+    tx.connection.execute(update(delivery).where(delivery.c.held).values(**values))
+    tx.connection.execute(delete(strike))
+    tx.connection.execute(delete(fault))
+
+
+def decide(tx: Transaction, found: Sequence[Due]) -> list[tuple[Due, FaultKind | None]]:
+    """Which of the deliveries that are due to send now, each with what is to go wrong."""
+    faults = tx.connection.execute(select(fault).order_by(fault.c.seq)).all()
+    struck = _struck(tx, [due.id for due in found])
+    left = {one.id: one.times - one.struck for one in faults if one.times is not None}
+    now: list[tuple[Due, FaultKind | None]] = []
+    for due in found:
+        for one in faults:
+            if (due.id, one.id) not in struck and left.get(one.id, 1) > 0 and _fits(tx, one, due):
+                left[one.id] = left.get(one.id, 2) - 1
+                kind = _struck_by(tx, one, due)
+                if kind not in TIMED:
+                    now.append((due, kind))
+                break
+        else:
+            now.append((due, None))
+    return now
+
+
+def _struck(tx: Transaction, ids: Collection[str]) -> set[tuple[str, str]]:
+    rows = tx.connection.execute(select(strike).where(strike.c.delivery_id.in_(ids)))
+    return {(row.delivery_id, row.fault_id) for row in rows}
+
+
+def _fits(tx: Transaction, one: Row[Any], due: Due) -> bool:
+    if one.event_type not in (None, due.event_type) or one.subscription_id not in (None, due.subscription_id):
+        return False
+    if one.kind in SPOILING and due.attempts >= len(tx.options.retry_seconds):
+        return False
+    if one.kind == FaultKind.REORDER and _one_is_held(tx, due.url):
+        return False  # it is for this one that the other waits
+    # By the delivery alone, so that the order of threads does not count.
+    dice = random.Random(f"{one.seed}:{one.kind}:{due.seq}")  # noqa: S311
+    return bool(dice.random() < one.probability)
+
+
+def _struck_by(tx: Transaction, one: Row[Any], due: Due) -> FaultKind:
+    kind = FaultKind(one.kind)
+    tx.connection.execute(insert(strike).values(delivery_id=due.id, fault_id=one.id))
+    tx.connection.execute(update(fault).where(fault.c.id == one.id).values(struck=fault.c.struck + 1))
+    if kind in TIMED:
+        values = {
+            "due_at": tx.real_now + timedelta(seconds=float(one.seconds)),
+            "held": kind == FaultKind.REORDER,
+        }
+        tx.connection.execute(update(delivery).where(delivery.c.id == due.id).values(**values))
+    return kind
+
+
+def _one_is_held(tx: Transaction, url: str) -> bool:
+    query = select(func.count()).select_from(delivery).where(delivery.c.held, delivery.c.url == url)
+    return tx.connection.execute(query).scalar_one() > 0

@@ -1,0 +1,73 @@
+"""Serving a sandbox by itself: gunicorn, with one process, for a sandbox has one clock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from gunicorn.app.base import BaseApplication
+
+from billhook.sandbox.options import SandboxOptions
+from billhook.sandbox.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+__all__ = ["serve"]
+
+_THREADS = 16
+
+
+class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
+    def __init__(self, options: SandboxOptions, bind: str, ready: Callable[[str], None]) -> None:
+        self._options = options
+        self._bind = bind
+        self._ready = ready
+        self._sandbox: Sandbox | None = None
+        super().__init__()
+
+    def load_config(self) -> None:
+        settings: dict[str, Any] = {
+            "bind": self._bind,
+            "workers": 1,
+            "worker_class": "gthread",
+            "threads": _THREADS,
+            "keepalive": 75,
+            "graceful_timeout": 5,
+            "control_socket_disable": True,
+            "errorlog": "-",
+            "loglevel": "error",  # a warning repeats a request's broken line, which may hold a token
+            "proc_name": "billhook-sandbox",
+            "when_ready": lambda arbiter: self._ready(_address(arbiter)),
+            "post_worker_init": lambda worker: self._begin(),
+            "worker_exit": lambda arbiter, worker: self._end(),
+        }
+        for name, value in settings.items():
+            self.cfg.set(name, value)
+
+    def load(self) -> Flask:
+        """In the process that answers: no connection or thread survives a fork."""
+        self._sandbox = Sandbox(self._options)
+        return self._sandbox.app()
+
+    def _begin(self) -> None:
+        if self._sandbox is not None:
+            self._sandbox.start()
+
+    def _end(self) -> None:
+        if self._sandbox is not None:
+            self._sandbox.close()
+
+
+def _address(arbiter: Any) -> str:
+    host, port = arbiter.LISTENERS[0].sock.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve(options: SandboxOptions, bind: str, ready: Callable[[str], None]) -> None:
+    """Answer at `bind` (HOST:PORT) until SIGTERM or SIGINT; `ready` is told the URL once it listens.
+
+    The database must have its API token already: it is told by whoever made it, and not here.
+    """
+    _Server(replace(options, api_token=None), bind, ready).run()

@@ -1,0 +1,3 @@
+"""The sandbox's own storage. It shares nothing with the receiver's inbox."""
+
+__all__: list[str] = []

@@ -1,0 +1,74 @@
+"""Many rows in one statement, without a parameter for each: what a batch of a thousand events needs.
+
+Values are given as they lie in the columns: moments in microseconds, amounts as text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    Connection,
+    Row,
+    Table,
+    Text,
+    any_,
+    bindparam,
+    func,
+    literal,
+    select,
+    text,
+)
+
+__all__ = ["among", "insert_rows", "with_keys"]
+
+
+def among(connection: Connection, column: ColumnElement[str], texts: Iterable[str]) -> ColumnElement[bool]:
+    """Is `column` one of any number of texts?"""
+    if connection.dialect.name == "postgresql":
+        return column == any_(literal(list(texts), ARRAY(Text)))
+    values = func.json_each(json.dumps(list(texts))).table_valued("value")
+    return column.in_(select(values.c.value))
+
+
+def with_keys(connection: Connection, table: Table, keys: Sequence[tuple[Any, ...]]) -> Sequence[Row[Any]]:
+    """The rows with these primary keys, each value as it lies in its column."""
+    columns = list(table.primary_key.columns)
+    names = ", ".join(f"there.{column.name}" for column in table.columns)
+    if connection.dialect.name == "postgresql":
+        sent = [
+            bindparam(f"k{n}", [key[n] for key in keys], ARRAY(_plain(column)))
+            for n, column in enumerate(columns)
+        ]
+        source = f"unnest({', '.join(f':k{n}' for n in range(len(columns)))})"
+        given = f"{source} AS given ({', '.join(f'k{n}' for n in range(len(columns)))})"
+        equal = [f"there.{column.name} = given.k{n}" for n, column in enumerate(columns)]
+    else:
+        sent = [bindparam("keys", json.dumps(keys))]
+        given = "json_each(:keys) AS given"
+        equal = [
+            f"there.{column.name} = json_extract(given.value, '$[{n}]')" for n, column in enumerate(columns)
+        ]
+    # Of the tables' own names alone: nothing that anybody sent is in the statement.
+    statement = f"SELECT {names} FROM {given} JOIN {table.name} AS there ON {' AND '.join(equal)}"  # noqa: S608
+    return connection.execute(text(statement).bindparams(*sent)).all()
+
+
+def insert_rows(
+    connection: Connection, table: Table, names: Sequence[str], rows: list[tuple[Any, ...]], then: str = ""
+) -> None:
+    """Insert `rows`, whose values are those of the columns `names`; `then` ends the statement."""
+    if rows:
+        place = "?" if connection.dialect.paramstyle == "qmark" else "%s"
+        places = ", ".join([place] * len(names))
+        statement = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({places}) {then}"  # noqa: S608
+        connection.exec_driver_sql(statement, rows)
+
+
+def _plain(column: ColumnElement[Any]) -> Any:
+    return BigInteger if isinstance(column.type, BigInteger) else Text

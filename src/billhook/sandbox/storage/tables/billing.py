@@ -1,0 +1,64 @@
+"""What is owed and granted, and what falls due."""
+
+from __future__ import annotations
+
+from sqlalchemy import Column, Index, Integer, Table, Text, UniqueConstraint
+
+from billhook.sandbox.storage.tables.base import document, metadata, serial
+from billhook.sandbox.storage.types import Amount, Instant
+
+__all__ = ["agenda", "contract", "invoice", "report"]
+
+contract = document(
+    "contract",
+    Column("customer_id", Text, nullable=False, index=True),
+    Column("external_id", Text, index=True),
+    Column("status", Text, nullable=False),
+    Column("start_at", Instant, nullable=False),
+    Column("end_at", Instant),
+    Column("deleted_at", Instant),
+)
+"""A deleted one stays, with `deleted_at`: its external id is free for another."""
+
+invoice = document(
+    "invoice",
+    Column("customer_id", Text, nullable=False),
+    Column("contract_id", Text),
+    Column("kind", Text, nullable=False),
+    Column("billing_status", Text, nullable=False),
+    Column("currency", Text, nullable=False),
+    Column("amount", Amount, nullable=False),
+    Column("issued_at", Instant, nullable=False),
+    Column("approved_at", Instant),
+    Column("due_at", Instant),
+    Column("cycle_start", Instant),
+    Column("cycle_end", Instant),
+    Column("year", Integer, nullable=False),
+    Column("number", Integer, nullable=False),
+    UniqueConstraint("year", "number"),
+    Index("invoice_customer", "customer_id", "billing_status"),
+    Index("invoice_issued", "issued_at"),
+)
+"""`kind` is cycle (of a contract, from `cycle_start` to `cycle_end`) or topup (of credits). `number` counts
+the invoices of a `year`."""
+
+report = Table(
+    "report",
+    metadata,
+    serial(),
+    Column("id", Text, nullable=False, unique=True),
+    Column("body", Text, nullable=False),
+    sqlite_autoincrement=True,
+)
+"""What the end of a month found, as JSON."""
+
+agenda = Table(
+    "agenda",
+    metadata,
+    serial(),
+    Column("due_at", Instant, nullable=False, index=True),
+    Column("kind", Text, nullable=False),
+    Column("subject_id", Text, nullable=False, index=True),
+    sqlite_autoincrement=True,
+)
+"""What happens when the clock gets there: in the order of `due_at`, then of `seq`. Done with, a row goes."""

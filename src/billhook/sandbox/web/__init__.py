@@ -1,0 +1,3 @@
+"""The sandbox over HTTP."""
+
+__all__: list[str] = []

@@ -1,0 +1,96 @@
+"""From a request's bytes to a model, strictly; what is wrong is told by the name that it has on the wire."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from flask import Request
+from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
+
+from billhook.errors import InvalidResource, Refusal, RuleBroken
+from billhook.resources import EventBatch, Resource, WrongParam
+from billhook.sandbox.refusals import invalid_request, too_large
+from billhook.wire import strict_json
+
+__all__ = ["body_bytes", "read_body", "read_query"]
+
+_TOO_LONG = "the body is longer than the sandbox takes"
+_NUL = b"\\u0000"
+"""As JSON has it: the byte itself stands in no JSON. A batch's events are judged one by one."""
+
+
+def body_bytes(request: Request) -> bytes:
+    """The body; refused if it is longer than the server takes, broken off, or no JSON by its own word."""
+    if request.mimetype != "application/json":
+        raise invalid_request("the body must be sent as Content-Type: application/json", code="not_json")
+    try:
+        body = request.get_data(cache=False)
+    except RequestEntityTooLarge:
+        raise too_large(_TOO_LONG) from None
+    except ClientDisconnected:
+        raise invalid_request("the body is shorter than its Content-Length", code="not_json") from None
+    except Exception:  # noqa: BLE001 - broken chunks raise whatever the server likes
+        raise invalid_request("the body cannot be read: its chunks are broken", code="not_json") from None
+    # Of one that comes in chunks no more is read than is taken: the rest may be cut off.
+    if request.content_length is None and len(body) == request.max_content_length:
+        raise too_large(_TOO_LONG)
+    return body
+
+
+def read_body(model: type[Resource], body: bytes) -> Resource:
+    """`body` as a `model`, or the refusal that the specification has for it."""
+    try:
+        read = model.from_json(body)
+    except (InvalidResource, RuleBroken) as error:
+        raise refusal_of(error) from None
+    if _NUL in body and not issubclass(model, EventBatch):
+        _refuse_nul(model, strict_json.loads(body))
+    return read
+
+
+def _refuse_nul(model: type[Resource], given: object) -> None:
+    """Refuse a NUL in any text, however deep: PostgreSQL keeps none. Only fields of ours are named."""
+    fields = {field.alias or name for name, field in model.model_fields.items()}
+    wrong = []
+    for name, value in given.items() if isinstance(given, dict) else ():
+        entries = enumerate(value) if isinstance(value, list) else ()
+        places = [f"{name}.{n}" for n, entry in entries if _holds_nul(entry)]
+        if name in fields and (places or _holds_nul(value)):
+            wrong += places or [name]
+    if wrong or _holds_nul(given):
+        raise invalid_request("a text in the body holds a NUL character: it cannot be kept", *wrong)
+
+
+def _holds_nul(value: object) -> bool:
+    if isinstance(value, dict):
+        return any(map(_holds_nul, value)) or any(map(_holds_nul, value.values()))
+    if isinstance(value, list):
+        return any(map(_holds_nul, value))
+    return isinstance(value, str) and "\0" in value
+
+
+def read_query(model: type[Resource], query: Mapping[str, str]) -> Resource:
+    """The same for the parameters of the URL."""
+    if nul := [name for name, value in query.items() if "\0" in value]:
+        raise invalid_request("a parameter of the URL holds a NUL character", *nul)
+    try:
+        return model.from_wire(dict(query))
+    except RuleBroken as error:
+        raise refusal_of(error) from None
+    except InvalidResource as error:
+        wrong = _wrong(error)
+        names = ", ".join(each.param for each in wrong)
+        raise invalid_request(
+            f"the parameters of the URL are not valid, because of {names}", details=wrong
+        ) from None
+
+
+def refusal_of(error: InvalidResource | RuleBroken) -> Refusal:
+    """400, with `param` or `params`. Source: spec, "Errors"."""
+    if isinstance(error, RuleBroken):
+        return invalid_request(str(error), *error.params)
+    return invalid_request(str(error), details=_wrong(error))
+
+
+def _wrong(error: InvalidResource) -> list[WrongParam]:
+    return [WrongParam(param=".".join(map(str, each["loc"])), message=each["msg"]) for each in error.details]

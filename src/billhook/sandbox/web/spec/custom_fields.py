@@ -1,0 +1,29 @@
+"""Definitions of custom fields. Source: spec, "Endpoints", Custom fields."""
+
+from __future__ import annotations
+
+from billhook.resources import CustomFieldPage, CustomFieldResponse, PageQuery
+from billhook.sandbox.billing.custom_fields import DEFINITIONS
+from billhook.sandbox.refusals import not_found
+from billhook.sandbox.web.lists import limit_of
+from billhook.sandbox.web.operation import Call, Group
+
+__all__ = ["GROUP"]
+
+GROUP = Group("customFields", prefix="/customFields")
+
+
+@GROUP.operation("GET", "", takes=PageQuery, gives=CustomFieldPage)
+def list_all(call: Call[PageQuery]) -> CustomFieldPage:
+    """List the definitions, oldest first."""
+    page = DEFINITIONS.page(call.tx, limit_of(call.given), call.given.cursor)
+    return CustomFieldPage(custom_fields=page.items, **page.fields())
+
+
+@GROUP.operation("GET", "/{customFieldId}", gives=CustomFieldResponse)
+def get(call: Call[None]) -> CustomFieldResponse:
+    """Get a definition."""
+    found = DEFINITIONS.find(call.tx, call.path["customFieldId"])
+    if found is None:
+        raise not_found("custom field")
+    return CustomFieldResponse(custom_field=found)

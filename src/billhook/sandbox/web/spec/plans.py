@@ -1,0 +1,17 @@
+"""Plans. Source: spec, "Endpoints", Plans."""
+
+from __future__ import annotations
+
+from billhook.resources import PlanResponse
+from billhook.sandbox.billing import plans
+from billhook.sandbox.web.operation import Call, Group
+
+__all__ = ["GROUP"]
+
+GROUP = Group("plans", prefix="/plans")
+
+
+@GROUP.operation("GET", "/{planId}", gives=PlanResponse)
+def get(call: Call[None]) -> PlanResponse:
+    """Get a plan."""
+    return PlanResponse(plan=plans.find(call.tx, call.path["planId"]))

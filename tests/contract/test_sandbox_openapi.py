@@ -1,0 +1,125 @@
+"""The sandbox's own description, and a fuzzer that holds it to its word."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from openapi_spec_validator import validate
+from sandboxes import Running, running
+
+from billhook.client import OPERATIONS
+from billhook.events import EVENT_TYPES
+from billhook.resources import CatalogProductResponse
+from billhook.sandbox.sandbox import Sandbox
+from billhook.sandbox.web.groups import GROUPS
+from billhook.sandbox.web.operation import Call, Group
+
+PAGES = ("/openapi/", "/openapi/swagger", "/openapi/redoc")
+
+
+def description(sandbox: Running) -> dict[str, Any]:
+    answer = sandbox.send("GET", "/openapi/openapi.json", None, {})
+    assert answer.status == 200
+    found: dict[str, Any] = answer.json
+    return found
+
+
+BATCHES = ("/events", "/v2/events", "/events/dry-run")
+OF_THE_SESSION = ("/_sandbox/tokens", "/_sandbox/clock")
+# What fits the schema is not always accepted: "another product has this externalId" is in no schema.
+ASIDE = "positive_data_acceptance"
+
+
+def paths(kind: str, names: tuple[str, ...]) -> list[str]:
+    return [part for name in names for part in (f"--{kind}-path", name)]
+
+
+PARTS = {
+    "all but the others": ["--exclude-checks", ASIDE, *paths("exclude", (*BATCHES, *OF_THE_SESSION))],
+    # A batch is taken with its wrong events: they are listed in the answer.
+    "batches of events": [*paths("include", BATCHES), "--exclude-checks", f"{ASIDE},negative_data_rejection"],
+    # These end the fuzzer's own session: after that, all is 401.
+    "what ends a session": [*paths("include", OF_THE_SESSION), "--exclude-checks", ASIDE],
+}
+
+
+def fuzz(sandbox: Running, folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Schemathesis against a running sandbox."""
+    options = ["--checks", "all", "--seed", "1", "--generation-database", "none", "--no-color"]
+    options += ["--suppress-health-check", "all"]
+    options += ["-H", "x-api-key: sandbox", "-H", f"Authorization: Bearer {sandbox.login()}"]
+    command = [sys.executable, "-m", "schemathesis.cli", "run", f"{sandbox.url}/openapi/openapi.json"]
+    return subprocess.run(
+        [*command, *options, *arguments], cwd=folder, capture_output=True, text=True, timeout=600
+    )
+
+
+def test_the_description_is_valid_and_has_the_23_webhooks() -> None:
+    with running() as sandbox:
+        found = description(sandbox)
+
+    validate(found)
+    assert set(found["webhooks"]) == set(EVENT_TYPES)
+    for name, webhook in found["webhooks"].items():
+        parameters = {one["name"]: one["schema"] for one in webhook["post"]["parameters"]}
+        assert parameters["X-Webhook-Type"] == {"type": "string", "const": name}
+        assert {"webhook-id", "webhook-timestamp", "webhook-signature"} < set(parameters)
+        body = found["components"]["schemas"][name]
+        assert set(EVENT_TYPES[name].model_json_schema(by_alias=True).get("properties", {})) == set(
+            body.get("properties", {})
+        )
+
+
+def test_every_operation_of_the_client_is_described_and_no_other_but_the_sandboxs_own() -> None:
+    wanted = {operation.name for operation in OPERATIONS.values()}
+    with running() as sandbox:
+        described = description(sandbox)["paths"]
+
+    told = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
+
+    assert {line for line in told if "/_sandbox" not in line} == wanted
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_pages_need_no_outside_host(page: str) -> None:
+    with running() as sandbox:
+        answer = sandbox.send("GET", page, None, {})
+
+        assert answer.status == 200
+        loaded = re.findall(rb"""(?:src|href)\s*=\s*["']([^"']+)""", answer.body)
+        assert loaded or page == "/openapi/"
+        assert [link for link in loaded if b"//" in link] == []
+
+
+@pytest.mark.timeout(700)
+@pytest.mark.parametrize("part", PARTS)
+def test_a_fuzzer_finds_no_5xx_and_no_answer_against_its_schema(part: str, tmp_path: Path) -> None:
+    with running(rate_limit="100000/second") as sandbox:
+        found = fuzz(sandbox, tmp_path, "--max-examples", "5", *PARTS[part])
+
+    assert found.returncode == 0, found.stdout[-8000:] + found.stderr[-2000:]
+
+
+def test_control_the_fuzzer_finds_an_answer_against_its_schema(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    careless = Group("careless", prefix="/careless")
+
+    @careless.operation("GET", "", gives=CatalogProductResponse)
+    def get(call: Call[None]) -> bytes:
+        """Answer something else than was said."""
+        return b'{"catalogProduct": {"name": 7}}'
+
+    monkeypatch.setattr("billhook.sandbox.sandbox.GROUPS", (*GROUPS[:1], careless))
+    assert Sandbox.__module__ == "billhook.sandbox.sandbox"
+
+    with running() as sandbox:
+        found = fuzz(sandbox, tmp_path, "--max-examples", "3")
+
+    assert found.returncode == 1
+    assert "Response violates schema" in found.stdout

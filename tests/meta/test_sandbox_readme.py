@@ -1,0 +1,35 @@
+"""The sandbox's two tables: no event is left out, and every address that they name is there."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import billhook
+from billhook.events import EVENT_TYPES
+from billhook.sandbox.web.groups import GROUPS
+
+README = (Path(billhook.__file__).parent / "sandbox" / "README.md").read_text(encoding="utf-8")
+OPERATIONS = {(operation.method, operation.path) for group in GROUPS for operation in group.operations}
+
+
+def own_operations() -> set[tuple[str, str]]:
+    return {(method, path) for method, path in OPERATIONS if path.startswith("/_sandbox")}
+
+
+def test_every_event_has_a_row_that_says_what_raises_it() -> None:
+    section = README.split("## What the specification leaves open")[0]
+
+    rows = re.findall(r"^\| ([A-Z][A-Za-z]+) \| (.+) \|$", section, re.MULTILINE)
+
+    assert [name for name, _ in rows] == list(dict.fromkeys(name for name, _ in rows))
+    assert {name for name, _ in rows} == set(EVENT_TYPES)
+
+
+def test_every_operation_that_is_named_is_there_and_every_own_one_is_named() -> None:
+    found = re.findall(r"`(GET|POST|PUT|DELETE)(?:`, `(GET))? (/[^` ]+)", README)
+
+    named = {(method, path) for first, second, path in found for method in (first, second) if method}
+
+    assert named - OPERATIONS == set()
+    assert own_operations() - named == set()
