@@ -279,7 +279,46 @@ def test_plain_subscribers_are_called_and_observers_told(tmp_path: Path) -> None
         assert len((server.folder / "alerts.log").read_text().splitlines()) == 1
 
 
-@pytest.mark.parametrize("readme", sorted(EXAMPLES.rglob("README.md")), ids=lambda path: path.parent.name)
+def test_an_app_is_tested_with_the_service_in_its_own_process(tmp_path: Path) -> None:
+    readme = (EXAMPLES / "sandbox" / "README.md").read_text(encoding="utf-8")
+    assert "$ python -m pytest -q test_ledger.py\n1 passed\n" in readme
+    folder = tmp_path / "sandbox"
+    shutil.copytree(EXAMPLES / "sandbox", folder, ignore=shutil.ignore_patterns("__pycache__"))
+
+    passed = pytest_of(folder)
+    test = folder / "test_ledger.py"
+    test.write_text(test.read_text().replace("P40D", "P3D"))  # the month has not ended: nothing is approved
+    failed = pytest_of(folder)
+
+    assert passed.returncode == 0, passed.stdout
+    assert "1 passed" in passed.stdout
+    assert failed.returncode == 1
+    assert "assert [] == [20]" in failed.stdout
+
+
+def pytest_of(folder: Path) -> subprocess.CompletedProcess[str]:
+    """What the README has one type; warnings are errors, as in our own tests."""
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-W",
+        "error",
+        "-p",
+        "no:cacheprovider",
+        "test_ledger.py",
+    ]
+    return subprocess.run(
+        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=90, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    "readme",
+    [path for path in sorted(EXAMPLES.rglob("README.md")) if path.parent.name != "sandbox"],
+    ids=lambda path: path.parent.name,
+)
 def test_the_secret_that_a_readme_has_one_make_is_a_good_one(readme: Path) -> None:
     one_liners = re.findall(r"\$\((python -c '[^']+')\)", readme.read_text(encoding="utf-8"))
     assert len(one_liners) == 1

@@ -17,13 +17,19 @@ if TYPE_CHECKING:
 
 __all__ = ["demo", "report"]
 
+_SAMPLES_ONLY = "Note: these are samples; events happen by themselves with pip install 'billhook[sandbox]'"
+_NEXT = "Next: README.md, for handlers of your own and a sandbox to try them with"
+
 _COLUMNS = ("sent", "answer", "handler got", "inbox", "result")
 
 
-@click.command()
+@click.command(short_help="See it work, here and now.")
 @as_json
 def demo(as_json: bool) -> None:
-    """See it work: gunicorn, a worker, an inbox, and 28 deliveries, 5 of them bad.
+    """See it work: the billing service as a sandbox, gunicorn, a worker, an inbox, and 5 bad deliveries.
+
+    The sandbox is subscribed to, usage is sent to it and its clock is moved, until each of the 23 events has
+    happened by itself; all must be received and handled. Without the extra `sandbox`, samples are sent.
 
     Takes a few seconds, a free loopback port and a folder for temporary files; needs no network, no set-up
     and no secret, and leaves nothing behind. Exit code 0 if every delivery went as promised.
@@ -35,15 +41,29 @@ def demo(as_json: bool) -> None:
     from billhook.cli.demo_stage import HANDLERS, Stage
 
     started = time.monotonic()
-    with Stage(HANDLERS) as stage, progress("delivering", len(stage.rows)) as steps:
+    with Stage(HANDLERS) as stage, progress("playing", None) as steps:
+        if not stage.has_sandbox:
+            click.echo(_SAMPLES_ONLY, err=True)
         verdicts = stage.play(steps.advance)
         seconds = time.monotonic() - started
         log = stage.log_tail() if any(verdict.wrong for verdict in verdicts) else ""
+    if not as_json:
+        _tell(stage.steps)
     good = report(verdicts, seconds, as_json)
     if not good:
         raise Fault(
             "not every delivery went as promised; the end of the server's log:\n" + printable(log, "\n")
         )
+    if not as_json:
+        click.echo(_NEXT)
+
+
+def _tell(steps: Sequence[str]) -> None:
+    """What led to the table."""
+    click.echo("gunicorn received, a worker handled. What was done to be sent webhooks:")
+    for step in steps or ["signed a sample of each event type and posted it"]:
+        click.echo(f"- {step}")
+    click.echo("- posted 5 bad deliveries\n")
 
 
 def report(verdicts: Sequence[Verdict], seconds: float, as_json: bool) -> bool:

@@ -12,10 +12,10 @@ from typing import Any
 
 from billhook.cli.post import Answer
 from billhook.errors import PayloadError
-from billhook.events import EVENT_TYPES, InvoiceApproved, parse_event, sample
+from billhook.events import EVENT_TYPES, parse_event, sample
 from billhook.signing import StandardWebhooks
 
-__all__ = ["Note", "Row", "Verdict", "judge", "plan"]
+__all__ = ["Note", "Row", "Verdict", "folded", "hostile", "judge", "promised", "samples"]
 
 ACCEPTED = '{"status": "accepted"}'
 DUPLICATE = '{"status": "duplicate"}'
@@ -83,19 +83,28 @@ class Verdict:
         }
 
 
-def plan(secret: str, forged_secret: str, now: datetime) -> list[Row]:
-    """A sample of each type, and five that no receiver should be fooled by. Sent in this order."""
-    rows = []
-    for number, (name, model) in enumerate(EVENT_TYPES.items(), 1):
-        body = sample(model).to_json()
-        rows.append(Row(name, name, body, _sign(body, name, secret, now, f"demo_{number}"), handled_as=name))
-    body, name = sample(InvoiceApproved).to_json(), "InvoiceApproved"
-    first = next(row for row in rows if row.event_type == name)
+def samples(secret: str, now: datetime) -> list[Row]:
+    """A sample of each type."""
+    return [
+        promised(name, sample(model).to_json(), f"demo_{number}", secret, now)
+        for number, (name, model) in enumerate(EVENT_TYPES.items(), 1)
+    ]
+
+
+def promised(event_type: str, body: bytes, key: str, secret: str, now: datetime) -> Row:
+    """A good delivery: accepted, and handled once, with the values that were sent."""
+    headers = _sign(body, event_type, secret, now, key)
+    return Row(event_type, event_type, body, headers, handled_as=event_type)
+
+
+def hostile(sent: Iterable[Row], secret: str, forged_secret: str, now: datetime) -> list[Row]:
+    """Five that no receiver should be fooled by, one of them a repetition of what was `sent`."""
+    name = "InvoiceApproved"
+    first = next(row for row in sent if row.event_type == name)
     refused = partial(Row, status=401, answer="authentication_failed", state=None)
-    old = now - timedelta(hours=1)
+    body, old = first.body, now - timedelta(hours=1)
     unknown, broken = b'{"surprise":true}', b'{"date": "2026-01-'
     return [
-        *rows,
         refused("forged (another secret)", name, body, _sign(body, name, forged_secret, now, "demo_forged")),
         refused("stale (signed an hour ago)", name, body, _sign(body, name, secret, old, "demo_stale")),
         replace(first, label="duplicate (the same again)", answer=DUPLICATE),
@@ -116,17 +125,32 @@ def plan(secret: str, forged_secret: str, now: datetime) -> list[Row]:
     ]
 
 
+def folded(verdicts: Iterable[Verdict]) -> list[Verdict]:
+    """One verdict for each of the 23 types, on all its deliveries; a type that never came is wrong."""
+    by_type: dict[str, list[Verdict]] = {name: [] for name in EVENT_TYPES}
+    for verdict in verdicts:
+        by_type[verdict.row.event_type].append(verdict)
+    return [_fold(name, found) for name, found in by_type.items()]
+
+
+def _fold(name: str, found: list[Verdict]) -> Verdict:
+    if not found:
+        nothing = Row(name, name, b"", {}, handled_as=name)
+        return Verdict(nothing, Answer(None, "", 0.0), "", None, ("it never happened",))
+    worst = next((verdict for verdict in found if verdict.wrong), found[0])
+    wrong = dict.fromkeys(text for verdict in found for text in verdict.wrong)
+    label = name if len(found) == 1 else f"{name} x{len(found)}"
+    return replace(worst, row=replace(worst.row, label=label), wrong=tuple(wrong))
+
+
 def judge(
-    rows: Iterable[Row], answers: Iterable[Answer], notes: Iterable[Note], states: Mapping[str, str]
+    sent: Iterable[tuple[Row, Answer]], notes: Iterable[Note], states: Mapping[str, str]
 ) -> list[Verdict]:
     """Compare what was promised with the answers, the handler's notes and the inbox ({key: state})."""
     by_key: dict[str, list[Note]] = {}
     for note in notes:
         by_key.setdefault(note.key, []).append(note)
-    return [
-        _judge(row, answer, by_key.get(row.key, []), states.get(row.key))
-        for row, answer in zip(rows, answers, strict=True)
-    ]
+    return [_judge(row, answer, by_key.get(row.key, []), states.get(row.key)) for row, answer in sent]
 
 
 def _judge(row: Row, answer: Answer, notes: list[Note], state: str | None) -> Verdict:

@@ -1,4 +1,4 @@
-"""Where the demo plays: a folder, a port, gunicorn and a worker, all of them gone afterwards."""
+"""Where the demo plays: a folder, a port, gunicorn, a worker and a sandbox, all of them gone afterwards."""
 
 from __future__ import annotations
 
@@ -10,21 +10,25 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from base64 import b64encode
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType, TracebackType
+from typing import TYPE_CHECKING
 
 from billhook.cli.demo_handlers import NOTES
-from billhook.cli.demo_rows import Note, Verdict, judge, plan
+from billhook.cli.demo_inbox import settled
+from billhook.cli.demo_rows import Note, Row, Verdict, folded, hostile, judge, samples
 from billhook.cli.faults import Fault
 from billhook.cli.output import printable
-from billhook.cli.post import Poster
-from billhook.cli.processes import spawn, stop, web_command, worker_command
-from billhook.errors import InboxUnavailable
+from billhook.cli.post import Answer, Poster
+from billhook.cli.processes import spawn, stop_all, web_command, worker_command
+from billhook.errors import MissingExtra
+
+if TYPE_CHECKING:
+    from billhook.cli.demo_service import Service
 
 __all__ = ["HANDLERS", "Stage"]
 
@@ -32,18 +36,22 @@ HANDLERS = "billhook.cli.demo_handlers"
 _URL_PATH = "/webhooks/billing"
 _PATIENCE_SECONDS = 12.0
 _TAIL_LINES = 40
+_SANDBOX = "sandbox.db"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stage:
-    """A context manager, in the main thread; `play` sends and judges."""
+    """A context manager, in the main thread; `play` sends and judges, `steps` tells what the sandbox did."""
 
     def __init__(self, handlers: str) -> None:
         self._handlers = handlers
         secret, forged = (f"whsec_{b64encode(secrets.token_bytes(32)).decode()}" for _ in range(2))
         self._secret = secret
-        self.rows = plan(secret, forged, datetime.now(UTC))
-        self._children: list[subprocess.Popen[bytes]] = []
+        self._forged_secret = forged
+        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._service: Service | None = None
+        self._serving = ExitStack()
+        self.steps: list[str] = []
         self._begun = False
         self._interrupted_by: int | None = None
 
@@ -71,18 +79,39 @@ class Stage:
     ) -> None:
         self._clear()
 
+    @property
+    def has_sandbox(self) -> bool:
+        """Do events happen by themselves? Else samples are sent, for the sandbox is not installed."""
+        return self._service is not None
+
     def play(self, advance: Callable[[], None]) -> list[Verdict]:
-        """Send every row in order, wait for the handlers, and judge. Raises Fault if the server ends."""
-        with Poster(f"http://127.0.0.1:{self._port}{_URL_PATH}", _PATIENCE_SECONDS) as poster:
-            answers = []
-            for row in self.rows:
-                answers.append(poster.post(row.body, row.headers))
+        """Have everything sent, wait for the handlers, and judge. Raises Fault if a server ends."""
+        url = f"http://127.0.0.1:{self._port}{_URL_PATH}"
+        sent = self._happen(self._service, url, advance) if self._service else []
+        with Poster(url, _PATIENCE_SECONDS) as poster:
+
+            def post(row: Row) -> tuple[Row, Answer]:
+                answer = poster.post(row.body, row.headers)
                 self._check_alive()
                 advance()
-        states = self._settled()
+                return row, answer
+
+            sent = sent or [post(row) for row in samples(self._secret, datetime.now(UTC))]
+            good = [row for row, _ in sent]
+            bad = [post(row) for row in hostile(good, self._secret, self._forged_secret, datetime.now(UTC))]
+        states = settled(self._folder / "billhook.db", _PATIENCE_SECONDS, self._check_alive)
         notes = self._folder / NOTES
         lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
-        return judge(self.rows, answers, [Note.read(line) for line in lines], states)
+        called = [Note.read(line) for line in lines]
+        return [*folded(judge(sent, called, states)), *judge(bad, called, states)]
+
+    def _happen(self, service: Service, url: str, advance: Callable[[], None]) -> list[tuple[Row, Answer]]:
+        try:
+            self.steps += service.play(url, advance)
+            return service.sent(self._secret)
+        except Fault:
+            self._check_alive()  # tells more, if that is why
+            raise
 
     def log_tail(self) -> str:
         """The last that gunicorn and the worker said."""
@@ -96,16 +125,35 @@ class Stage:
         secret_file.touch(mode=0o600)
         secret_file.write_text(self._secret + "\n", encoding="ascii")
         environ = self._environ(secret_file)
-        # The socket is ours before anybody else can take the port, and holds who comes before gunicorn is up.
-        with socket.create_server(("127.0.0.1", 0)) as listener, (self._folder / "log").open("wb") as log:
+        # The socket is ours before anybody else can take its port, and holds who comes before a server is up.
+        with (
+            socket.create_server(("127.0.0.1", 0)) as listener,
+            (self._folder / "log").open("wb") as log,
+        ):
             self._port = listener.getsockname()[1]
-            for command, descriptors in (
-                (web_command(f"fd://{listener.fileno()}", 1, 8), (listener.fileno(),)),
-                (worker_command(4, 5), ()),
-            ):
-                self._children.append(
-                    spawn(command, environ, output=log, cwd=self._folder, pass_fds=descriptors)
-                )
+
+            def start(name: str, command: list[str], *sockets: socket.socket) -> None:
+                self._children[name] = spawn(
+                    command, environ, output=log, cwd=self._folder,
+                    pass_fds=[one.fileno() for one in sockets],
+                )  # fmt: skip
+
+            start("the web server", web_command(f"fd://{listener.fileno()}", 1, 8), listener)
+            start("the worker", worker_command(4, 5))
+        self._service = self._sandbox()  # last: it begins threads, and children are made by forking
+
+    def _sandbox(self) -> Service | None:
+        """In this process: one of its own would be the last to come up. None if it is not installed."""
+        try:
+            from billhook.cli.demo_service import Service
+            from billhook.sandbox import Sandbox, SandboxOptions
+            from billhook.sandbox.serving import serving
+        except MissingExtra:
+            return None
+        database_url = f"sqlite:///{self._folder / _SANDBOX}"
+        made = Sandbox(SandboxOptions(database_url=database_url, secrets=(self._secret,), allow_private=True))
+        url = self._serving.enter_context(serving(made))
+        return Service(url, made.client_id, made.api_token or "", _PATIENCE_SECONDS)
 
     def _environ(self, secret_file: Path) -> dict[str, str]:
         ours = ("BILLHOOK_", "FLASK_", "GUNICORN_", "WEB_CONCURRENCY")
@@ -120,31 +168,8 @@ class Stage:
             "BILLHOOK_ENGINE": "worker",
         }
 
-    def _settled(self) -> dict[str, str]:
-        """{key: state} once nothing waits any more, or when patience is over."""
-        from billhook.inbox import Inbox
-        from billhook.inbox.admin import Selection, page
-
-        inbox = Inbox(f"sqlite:///{self._folder / 'billhook.db'}")
-        until = time.monotonic() + _PATIENCE_SECONDS
-        try:
-            while True:
-                over = time.monotonic() >= until
-                try:
-                    states = {one.key: one.state for one in page(inbox, Selection(), 1_000)}
-                except InboxUnavailable:  # the server that makes it is not up, or is about to end
-                    if over:
-                        raise
-                else:
-                    if over or not any(state in ("received", "planned") for state in states.values()):
-                        return states
-                self._check_alive()
-                time.sleep(0.02)
-        finally:
-            inbox.close()
-
     def _check_alive(self) -> None:
-        for child, name in zip(self._children, ("the web server", "the worker"), strict=True):
+        for name, child in self._children.items():
             if child.poll() is not None:
                 tail = printable(self.log_tail(), "\n")
                 raise Fault(f"{name} ended by itself; the end of its log:\n{tail}")
@@ -152,10 +177,8 @@ class Stage:
     def _clear(self) -> None:
         for number in _SIGNALS:  # an impatient second Ctrl-C would leave things behind
             signal.signal(number, signal.SIG_IGN)
-        for child in self._children:
-            child.terminate()
-        for child in self._children:
-            stop(child, 10.0)
+        stop_all(tuple(self._children.values()), 10.0)
+        self._serving.close()
         shutil.rmtree(self._folder, ignore_errors=True)
         for number, handler in self._before:
             signal.signal(number, handler)

@@ -10,18 +10,24 @@ import pytest
 from kit import OTHER_SECRET, SECRET
 
 from billhook.cli.demo import report
-from billhook.cli.demo_rows import Note, judge, plan
+from billhook.cli.demo_rows import Note, Row, Verdict, folded, hostile, judge, samples
 from billhook.cli.post import Answer
 from billhook.events import EVENT_TYPES
 
 NOW = datetime.now(UTC)
 
 
+def planned() -> list[Row]:
+    """A sample of each type, and the five bad ones."""
+    rows = samples(SECRET, NOW)
+    return [*rows, *hostile(rows, SECRET, OTHER_SECRET, NOW)]
+
+
 class Story:
     """What a good receiver would have done with every row, to be doctored."""
 
     def __init__(self) -> None:
-        self.rows = plan(SECRET, OTHER_SECRET, NOW)
+        self.rows = planned()
         self.answers = [Answer(row.status, row.answer, 0.01) for row in self.rows]
         self.notes = [
             Note(row.key, row.event_type, row.handled_as, 1, row.body)
@@ -30,16 +36,18 @@ class Story:
         ]
         self.states = {row.key: row.state for row in self.rows if row.state}
 
+    def verdicts(self) -> list[Verdict]:
+        return judge(zip(self.rows, self.answers, strict=True), self.notes, self.states)
+
     def wrong(self) -> list[str]:
-        verdicts = judge(self.rows, self.answers, self.notes, self.states)
-        return [f"{verdict.row.label}: {wrong}" for verdict in verdicts for wrong in verdict.wrong]
+        return [f"{verdict.row.label}: {wrong}" for verdict in self.verdicts() for wrong in verdict.wrong]
 
     def at(self, label: str) -> int:
         return next(number for number, row in enumerate(self.rows) if row.label.startswith(label))
 
 
 def test_the_plan_has_every_type_and_five_that_must_not_pass_for_them():
-    rows = plan(SECRET, OTHER_SECRET, NOW)
+    rows = planned()
 
     assert [row.event_type for row in rows[:23]] == list(EVENT_TYPES)
     assert [row.status for row in rows[23:]] == [401, 401, 200, 200, 200]
@@ -50,7 +58,7 @@ def test_a_good_story_is_as_promised(capsys):
     story = Story()
 
     assert story.wrong() == []
-    assert report(judge(story.rows, story.answers, story.notes, story.states), 1.0, as_json=False)
+    assert report(story.verdicts(), 1.0, as_json=False)
     assert "28 of 28 as promised" in capsys.readouterr().out
 
 
@@ -111,7 +119,7 @@ def test_a_broken_body_that_reaches_a_handler_is_found():
 def test_no_answer_is_found_and_shown(capsys):
     story = Story()
     story.answers[0] = Answer(None, "Connection refused", 0.0)
-    verdicts = judge(story.rows, story.answers, story.notes, story.states)
+    verdicts = story.verdicts()
 
     assert not report(verdicts, 1.0, as_json=False)
     assert "AnonymousCustomer: no answer, expected 200" in capsys.readouterr().out
@@ -123,7 +131,7 @@ def test_the_table_fits_a_terminal_with_every_name_whole(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     story = Story()
 
-    report(judge(story.rows, story.answers, story.notes, story.states), 1.0, as_json=False)
+    report(story.verdicts(), 1.0, as_json=False)
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["sent", "answer", "handler", "got", "inbox", "result"]
@@ -137,8 +145,32 @@ def test_a_row_that_went_wrong_is_never_the_same(capsys):
     story = Story()
     story.notes[14] = dataclasses.replace(story.notes[14], body=b'{"date":"2020-01-01","reportId":"x"}')
 
-    assert not report(judge(story.rows, story.answers, story.notes, story.states), 1.0, as_json=False)
+    assert not report(story.verdicts(), 1.0, as_json=False)
 
     out = capsys.readouterr().out
     assert "WRONG" in out
     assert "MonthEndReport: the handler got other values than were sent" in out
+
+
+def test_several_deliveries_of_a_type_are_one_line_and_one_bad_one_spoils_it():
+    story = Story()
+    twice = [*story.verdicts()[:23], story.verdicts()[3]]
+    story.notes.pop(3)
+    spoilt = [*twice[:23], story.verdicts()[3]]
+
+    name = twice[3].row.event_type
+    assert {verdict.row.label for verdict in folded(twice)} == {*EVENT_TYPES, f"{name} x2"} - {name}
+    assert not any(verdict.wrong for verdict in folded(twice))
+    assert [(verdict.row.label, verdict.wrong) for verdict in folded(spoilt) if verdict.wrong] == [
+        (f"{name} x2", ("handled 0 times, not 1",))
+    ]
+
+
+def test_a_type_that_never_came_is_found():
+    verdicts = Story().verdicts()[1:23]
+
+    found = folded(verdicts)
+
+    assert [(one.row.label, one.wrong) for one in found if one.wrong] == [
+        ("AnonymousCustomer", ("it never happened",))
+    ]

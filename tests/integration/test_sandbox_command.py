@@ -1,0 +1,339 @@
+"""`billhook sandbox`: a process of its own, that the client can speak to."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import re
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from billhook.client import BillingClient
+from billhook.errors import AuthenticationFailed
+from billhook.resources import NewCatalogProduct
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return int(listener.getsockname()[1])
+
+
+def command(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "billhook", "sandbox", *arguments]
+
+
+def clean() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("BILLHOOK_")}
+
+
+def answered(url: str, request: bytes) -> bytes:
+    """The first line of the answer."""
+    host, _, port = url.removeprefix("http://").partition(":")
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(request)
+        with connection.makefile("rb") as file:
+            return file.readline()
+
+
+@contextmanager
+def sandbox(folder: Path, *arguments: str) -> Iterator[dict[str, Any]]:
+    """The facts that a running `billhook sandbox --json` tells."""
+    bind = f"127.0.0.1:{free_port()}"
+    process = subprocess.Popen(
+        command("--bind", bind, "--json", *arguments),
+        cwd=folder,
+        env={**clean(), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        told = ""
+        while not told.rstrip().endswith("}"):
+            line = process.stdout.readline()
+            assert line, f"the sandbox ended with {process.wait()}: {told}"
+            told += line
+        yield json.loads(told)
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        process.stdout.close()
+
+
+def refused(folder: Path, *arguments: str) -> str:
+    """What is said to a command that cannot work."""
+    done = subprocess.run(
+        command(*arguments), cwd=folder, env=clean(), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 2, done
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_the_client_speaks_to_the_sandbox_with_what_was_printed(tmp_path: Path) -> None:
+    with sandbox(tmp_path) as facts:
+        client = BillingClient(facts["url"], facts["client_id"], facts["api_token"])
+
+        made = client.catalog_products.create(NewCatalogProduct(name="API calls"))
+
+        assert [one.id for one in client.catalog_products.list()] == [made.id]
+        client.close()
+
+
+def test_what_was_kept_is_there_after_a_restart_and_the_token_is_told_once(tmp_path: Path) -> None:
+    with sandbox(tmp_path) as first, BillingClient(first["url"], "sandbox", first["api_token"]) as client:
+        made = client.catalog_products.create(NewCatalogProduct(name="API calls"))
+
+    with sandbox(tmp_path) as again, BillingClient(again["url"], "sandbox", first["api_token"]) as client:
+        listed = [one.id for one in client.catalog_products.list()]
+
+    assert listed == [made.id]
+    assert again["api_token"] is None
+    assert again["signing_secret"] == first["signing_secret"]
+
+
+def test_a_new_token_ends_the_one_before_it(tmp_path: Path) -> None:
+    with sandbox(tmp_path) as first:
+        pass
+
+    with sandbox(tmp_path, "--new-token") as again:
+        with BillingClient(again["url"], "sandbox", again["api_token"]) as client:
+            assert list(client.catalog_products.list()) == []
+        with (
+            BillingClient(again["url"], "sandbox", first["api_token"]) as client,
+            pytest.raises(AuthenticationFailed, match="wrong or was revoked"),
+        ):
+            list(client.catalog_products.list())
+
+
+def test_the_database_is_its_owners_alone(tmp_path: Path) -> None:
+    with sandbox(tmp_path):
+        pass
+
+    mode = stat.S_IMODE((tmp_path / "billhook-sandbox.db").stat().st_mode)
+
+    assert mode == 0o600
+
+
+def test_a_temporary_database_leaves_nothing(tmp_path: Path) -> None:
+    with sandbox(tmp_path, "--database", "temporary"):
+        pass
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_temporary_database_by_its_url_has_the_token_that_was_printed(tmp_path: Path) -> None:
+    with (
+        sandbox(tmp_path, "--database", "sqlite://") as facts,
+        BillingClient(facts["url"], facts["client_id"], facts["api_token"]) as client,
+    ):
+        assert list(client.catalog_products.list()) == []
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_second_sandbox_on_the_same_file_is_refused_in_a_line(tmp_path: Path) -> None:
+    with sandbox(tmp_path):
+        said = refused(tmp_path, "--bind", f"127.0.0.1:{free_port()}")
+
+    assert "another sandbox is using this database" in said
+
+
+def printed(folder: Path, *arguments: str, **environ: str) -> str:
+    """What `billhook sandbox` says for people, until it waits for requests."""
+    process = subprocess.Popen(
+        command("--bind", f"127.0.0.1:{free_port()}", "--database", "temporary", *arguments),
+        cwd=folder, env={**clean(), **environ, "PYTHONUNBUFFERED": "1"}, stdout=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    try:
+        said = ""
+        while "  export BILLHOOK_SECRETS" not in said:
+            line = process.stdout.readline()
+            assert line, f"the sandbox ended with {process.wait()}: {said}"
+            said += line
+        return said
+    finally:
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(20) == 0
+        process.stdout.close()
+
+
+@pytest.mark.parametrize(
+    ("signature", "word"),
+    [
+        ("standard-webhooks", "signing secret"),
+        ("timestamped-hmac", "signing secret"),
+        ("timestamped-rsa", "public key"),
+        ("body-hmac", "signing secret"),
+    ],
+)
+def test_the_lines_that_are_printed_make_a_receiver_in_each_preset(
+    tmp_path: Path, signature: str, word: str
+) -> None:
+    said = printed(tmp_path, "--client-id", "my shop's", BILLHOOK_SIGNATURE=signature)
+
+    lines = said[said.index("To speak to it") :].split("\n", 1)[1].replace("To receive from it:\n", "")
+    report = (
+        "import os; from billhook.extension import scheme_of\n"
+        "from billhook.settings import Settings, from_environ, read_secrets_file as read\n"
+        "s = Settings.from_mapping(from_environ(os.environ))\n"
+        "secrets = read(s.secrets_file) if s.secrets_file else s.secrets\n"
+        "print(s.signature, len(scheme_of(s).load(secrets)), os.environ['BILLHOOK_API_CLIENT_ID'])"
+    )
+    done = subprocess.run(
+        ["sh", "-ec", f'{lines}\nexec "$0" -c "$1"', sys.executable, report],
+        cwd=tmp_path, env=clean(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.stdout.strip() == f"{signature} 1 my shop's", done
+    assert [each for each in ("signing secret", "public key") if f"  {each}" in said] == [word]
+    assert "PRIVATE" not in said
+
+
+def test_of_a_private_key_that_was_given_the_public_half_is_printed(tmp_path: Path) -> None:
+    private = "whsk_" + base64.b64encode(b"\x07" * 32).decode()
+    (tmp_path / "secret").write_text(private)
+
+    said = printed(tmp_path, "--secret-file", "secret")
+
+    assert "  export BILLHOOK_SECRETS=whpk_" in said
+    assert private not in said
+
+
+def test_a_broken_request_is_its_senders_fault_and_no_token_in_it_is_logged(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    chunked = (
+        b"POST /login HTTP/1.1\r\nHost: x\r\nx-api-key: sandbox\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"
+    )
+    with sandbox(tmp_path) as facts:
+        broken = answered(facts["url"], chunked)
+        no_colon = answered(facts["url"], b"GET / HTTP/1.1\r\nAuthorization Bearer tell-nobody\r\n\r\n")
+
+    assert [line.split()[1] for line in (broken, no_colon)] == [b"400", b"400"]
+    logged = capfd.readouterr().err
+    assert "Traceback" not in logged
+    assert "tell-nobody" not in logged
+
+
+def test_a_given_secret_is_neither_printed_nor_kept(tmp_path: Path) -> None:
+    secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+    (tmp_path / "secret").write_text(secret)
+
+    with sandbox(tmp_path, "--secret-file", "secret") as facts:
+        pass
+
+    assert facts["signing_secret"] is None
+    kept = b"".join(path.read_bytes() for path in tmp_path.glob("billhook-sandbox.db*"))
+    assert secret.encode() not in kept
+    assert facts["api_token"].encode() not in kept  # only its digest is
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--database", "sqlite:////nowhere/at/all.db"), "cannot be opened: No such file or directory"),
+        (("--database", "mysql://me@localhost/x"), "cannot be used"),
+        (("--database", "no url"), "cannot be used"),
+        (("--rate-limit", "many"), "say it as 1000/second"),
+        (("--bind", "unix:/tmp/x"), "the sandbox listens on HOST:PORT"),
+        (("--seed", "nothing"), "'nothing' is not 'demo'"),
+    ],
+)
+def test_what_cannot_work_is_said_in_a_line(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+    assert said in refused(tmp_path, *arguments)
+
+
+def test_a_password_in_the_databases_url_is_not_repeated(tmp_path: Path) -> None:
+    told = refused(tmp_path, "--database", "postgresql+psycopg://me:tell-nobody@127.0.0.1:1/x")
+
+    assert "cannot be opened" in told
+    assert "tell-nobody" not in told
+
+
+def test_a_taken_port_is_said_before_anything_is_made(tmp_path: Path) -> None:
+    with sandbox(tmp_path, "--database", "temporary") as facts:
+        bind = re.sub("^http://", "", facts["url"])
+
+        assert f"{bind} is taken" in refused(tmp_path, "--bind", bind)
+
+    assert not (tmp_path / "billhook-sandbox.db").exists()
+
+
+def asked(facts: dict[str, Any], *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """`billhook sandbox call` with the credentials that were printed."""
+    environ = {
+        "BILLHOOK_API_URL": facts["url"],
+        "BILLHOOK_API_CLIENT_ID": facts["client_id"],
+        "BILLHOOK_API_REFRESH_TOKEN": facts["api_token"],
+    }
+    return subprocess.run(
+        command("call", *arguments),
+        env={**clean(), **environ},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        **more,
+    )
+
+
+def test_a_seeded_sandbox_moves_its_clock_and_tells_what_it_raised(tmp_path: Path) -> None:
+    with sandbox(tmp_path, "--seed", "demo") as facts:
+        moved = asked(facts, "POST", "/_sandbox/clock", '{"advance": "P40D"}')
+        raised = asked(facts, "GET", "/_sandbox/raised?limit=1000")
+        given = asked(facts, "POST", "/catalogProducts", "-", input='{"name": "Nine", "productCode": "9"}')
+
+    assert moved.returncode == 0, moved.stderr
+    types = {one["eventType"] for one in json.loads(raised.stdout)["raised"]}
+    assert {"InvoiceApproved", "UpcomingRenewal", "TierCrossed", "MonthEndReport"} <= types
+    assert json.loads(given.stdout)["catalogProduct"]["name"] == "Nine"
+
+
+def test_a_seeded_sandbox_is_not_seeded_again(tmp_path: Path) -> None:
+    def customers(facts: dict[str, Any]) -> Any:
+        return json.loads(asked(facts, "GET", "/_sandbox/customers?limit=1000").stdout)["customers"]
+
+    with sandbox(tmp_path, "--seed", "demo") as facts:
+        planted = customers(facts)
+    with sandbox(tmp_path, "--seed", "demo", "--new-token") as facts:
+        found = customers(facts)
+
+    assert len(planted) == 4
+    assert found == planted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("GET", "/_sandbox/nothing"), 1, "GET /_sandbox/nothing was answered with 404: Not Found"),
+        (("POST", "/_sandbox/clock", '{"advance": "soon"}'), 1, "was answered with 400"),
+        (("POST", "/_sandbox/clock", "{"), 1, "the body is not JSON"),
+        (("GET", "no/path"), 2, "PATH is an address on the sandbox"),
+        (("PATCH", "/x"), 2, "'PATCH' is not one of"),
+    ],
+)
+def test_a_call_that_fails_is_said_in_a_line(
+    tmp_path: Path, arguments: tuple[str, ...], code: int, said: str
+) -> None:
+    with sandbox(tmp_path, "--database", "temporary") as facts:
+        done = asked(facts, *arguments)
+
+    assert done.returncode == code, done
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+    assert facts["api_token"] not in done.stderr + done.stdout
+
+
+def test_a_call_without_credentials_names_what_is_missing(tmp_path: Path) -> None:
+    assert "set BILLHOOK_API_URL, BILLHOOK_API_CLIENT_ID" in refused(tmp_path, "call", "GET", "/invoices")

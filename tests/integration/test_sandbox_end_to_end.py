@@ -1,0 +1,214 @@
+"""Client, sandbox, webhook, receiver, handler: over sockets, under faults, and nothing is lost.
+
+The two logs are independent of one another: the sandbox knows nothing of the inbox. They are compared.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kit import PATH, SECRET, gunicorn, rows, until
+from sandboxes import API_TOKEN, Running
+
+from billhook.client import BillingClient, EventState
+from billhook.clock import FrozenClock
+from billhook.errors import DeliveryError
+from billhook.events import EVENT_TYPES, parse_event
+from billhook.resources import UsageEvent
+from billhook.sandbox import Sandbox, SandboxOptions
+from billhook.sandbox.serving import serving
+from billhook.sandbox.story import play, set_stage
+from billhook.signing import StandardWebhooks
+from billhook.wire import strict_json
+
+FAULTS = ("duplicate", "delay", "reorder", "drop", "corrupt", "wrong_secret", "stale")
+
+Handled = dict[str, list[tuple[str, bytes]]]
+"""By delivery key: type and body of each call of a handler."""
+
+
+@contextmanager
+def sandbox(**options: Any) -> Iterator[Running]:
+    """A sandbox by the real clock, that is patient with its receiver."""
+    real = FrozenClock(datetime.now(UTC))  # not asked: the sandbox has its own
+    made = Sandbox(
+        SandboxOptions(
+            api_token=API_TOKEN,
+            secrets=[SECRET],
+            allow_private=True,
+            seed=7,
+            retry_seconds=[0.1] * 40,
+            rate_limit="100000/second",
+            **options,
+        )
+    )
+    with serving(made) as url:
+        yield Running(made, url, real)
+
+
+def calling(running: Running) -> Callable[[str, str, Any], Any]:
+    """What the story calls: an hour may have passed between two of its requests."""
+
+    def call(method: str, path: str, body: Any) -> Any:
+        running.token = running.login()
+        return running.ok(method, path, body)
+
+    return call
+
+
+def faulty(running: Running, faults: tuple[str, ...], probability: float) -> None:
+    for fault in faults:
+        seconds = {"seconds": 0.2} if fault in ("delay", "reorder") else {}
+        running.ok("POST", "/_sandbox/faults", {"fault": fault, "probability": probability, **seconds})
+
+
+Sent = tuple[str, str, str, bytes]
+"""Id, state, type and body of a delivery; the state is `fooled` if a spoilt attempt was answered with 200."""
+
+
+def sent_by(running: Running) -> list[Sent]:
+    """Every delivery in the sandbox's log, once none is pending."""
+    running.token = running.login()
+
+    def settled() -> bool:
+        told = running.ok("POST", "/_sandbox/flush", {"timeoutSeconds": 5})
+        return bool(told["pending"] == 0)
+
+    until(settled, 90)
+    whole = strict_json.loads(running.call("GET", "/_sandbox/raised?limit=1000").body)
+    assert isinstance(whole, dict)
+    assert whole["hasMore"] is False
+    bodies = {one["id"]: strict_json.dumps(one["body"]) for one in whole["raised"]}
+    page = running.ok("GET", "/_sandbox/deliveries?limit=1000")
+    assert page["hasMore"] is False
+    return [(one["id"], _state(one), one["eventType"], bodies[one["raisedId"]]) for one in page["deliveries"]]
+
+
+def _state(delivery: dict[str, Any]) -> str:
+    fooled = any(one.get("error") == "should_have_refused" for one in delivery["attempts"])
+    return "fooled" if fooled else str(delivery["state"])
+
+
+def lost(sent: list[Sent], handled: Mapping[str, list[tuple[str, bytes]]]) -> list[str]:
+    """What the sandbox sent, and no handler got as it was raised."""
+    found = []
+    for key, state, event_type, body in sent:
+        calls = handled.get(key, [])
+        good = [
+            parse_event(kind, got) == parse_event(event_type, body)
+            for kind, got in calls
+            if kind == event_type
+        ]
+        if state != "delivered" or not good or not all(good) or len(good) != len(calls):
+            found.append(f"{event_type} {key}: {state}, handled {len(calls)} times")
+    return found
+
+
+def test_every_event_that_happens_is_handled_whatever_goes_wrong_on_the_way(tmp_path: Path) -> None:
+    handlers = "billhook.cli.demo_handlers"
+    with (
+        sandbox() as service,
+        gunicorn(tmp_path, BILLHOOK_HANDLERS=handlers, BILLHOOK_ENGINE="thread") as receiver,
+        BillingClient(service.url, "sandbox", API_TOKEN) as client,
+    ):
+        faulty(service, FAULTS, 0.3)
+        url = f"http://127.0.0.1:{receiver.port}{PATH}"
+        now = service.sandbox.clock.now()
+        for _ in play(calling(service), url, now):
+            pass
+        more = [
+            UsageEvent(
+                name="calls",
+                timestamp=now,
+                customer_alias=f"somebody-{number}",
+                ref=f"ref-{number}",
+                data={"units": 1},
+            )
+            for number in range(150)
+        ]
+        assert {result.state for result in client.events.ingest(more)} == {EventState.ACCEPTED}
+        sent = sent_by(service)
+        noted = receiver.inbox.parent / "handled.jsonl"
+        keys = {key for key, *_ in sent}
+        until(lambda: keys <= set(read_notes(noted)), 60)
+        stored = {key for (key,) in rows(receiver.inbox, "SELECT key FROM delivery")}
+        struck = {one["fault"]: one["struck"] for one in service.ok("GET", "/_sandbox/faults")["faults"]}
+
+    assert {event_type for _, _, event_type, _ in sent} == set(EVENT_TYPES)
+    assert len([one for one in sent if one[2] == "AnonymousCustomer"]) == 151
+    assert lost(sent, read_notes(noted)) == []
+    assert stored == keys
+    assert all(struck[fault] > 0 for fault in FAULTS), struck
+
+
+def read_notes(path: Path) -> Handled:
+    found: Handled = {}
+    if path.exists():
+        for line in path.read_text().splitlines():
+            note = json.loads(line)
+            found.setdefault(note["key"], []).append((note["type"], base64.b64decode(note["event"])))
+    return found
+
+
+@contextmanager
+def careless() -> Iterator[tuple[str, Handled]]:
+    """A receiver by somebody in a hurry: it says 200 first, and looks at the signature then."""
+    handled: Handled = {}
+    scheme = StandardWebhooks()
+    keys = scheme.load([SECRET])
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            event_type = self.headers["X-Webhook-Type"]
+            self.send_response(200)
+            self.end_headers()
+            try:
+                verified = scheme.verify(
+                    dict(self.headers.items()),
+                    body,
+                    keys,
+                    event_type=event_type,
+                    now=datetime.now(UTC),
+                    tolerance_seconds=300,
+                )
+            except DeliveryError:
+                return
+            handled.setdefault(verified.key, []).append((event_type, body))
+
+        def log_message(self, *_: object) -> None:
+            """Say nothing."""
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/", handled
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+@pytest.mark.parametrize("fault", [None, "corrupt", "wrong_secret", "stale"])
+def test_control_a_receiver_that_answers_before_it_verifies_is_caught(fault: str | None) -> None:
+    with sandbox() as service, careless() as (url, handled):
+        if fault is not None:
+            faulty(service, (fault,), 1)
+        call = calling(service)
+        for event_type in ("CustomerCreated", "ContractCreated", "CreditPoolIncreased"):
+            call("POST", "/webhook", {"callbackUrl": url, "eventType": event_type})
+        set_stage(call, service.sandbox.clock.now())
+        sent = sent_by(service)
+        until(lambda: fault is not None or len(handled) == len(sent), 20)
+
+    assert len(sent) == 6
+    assert bool(lost(sent, handled)) is (fault is not None)
