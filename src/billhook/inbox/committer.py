@@ -181,6 +181,8 @@ class Committer:
         # Only when everybody's answer is there may anybody be woken, by us or by one another.
         for entry, following in pairwise(batch):
             entry.next = following
+        if error is not None:
+            self._busy_since = None  # whoever is told may come again at once: nobody is trying any more
         first.done.release()
 
     def _gather(self) -> None:

@@ -344,6 +344,24 @@ def test_while_one_finds_out_whether_storage_is_back_the_others_are_told_at_once
     inbox.close()
 
 
+def test_whoever_was_told_of_a_failure_and_comes_again_at_once_is_tried():
+    faults, tidied = [InboxUnavailable("the disk")], threading.Event()
+
+    def commit(take):
+        batch = take()
+        if faults:
+            raise faults.pop()
+        return [Receipt(Verdict.ACCEPTED, 1, one.key) for one in batch]
+
+    committer = Committer(commit, tidied.wait, 5.0)
+    with pytest.raises(InboxUnavailable, match="the disk"):
+        committer.put(incoming("k"), 5.0)
+    threading.Timer(0.1, tidied.set).start()  # the committer is still busy with what comes after a batch
+
+    assert committer.put(incoming("k"), 5.0).verdict is Verdict.ACCEPTED
+    committer.close()
+
+
 def test_what_fails_after_a_commit_ends_neither_it_nor_the_committer(caplog):
     def tidy():
         raise LookupError("tidying")
