@@ -115,7 +115,7 @@ def test_all_of_one_stage_are_asked_at_once(number):
 
     assert code == 0
     assert [process.returncode for process in started] == [0, 0, 0]
-    assert seconds < 2.5  # one second each, side by side
+    assert seconds < 3.5  # a second until they are asked, one each side by side, and a busy machine
 
 
 def test_the_stages_end_one_after_another():
@@ -141,7 +141,7 @@ def test_who_does_not_end_within_its_grace_is_killed():
     _, seconds = supervise([role(PATIENT, started, grace_seconds=0.5)], signals=[(0.5, signal.SIGTERM)])
 
     assert started[0].returncode == -signal.SIGKILL
-    assert 0.4 < seconds < 2.5
+    assert 0.4 < seconds < 5
 
 
 def test_a_second_signal_kills_all_of_them_at_once():
@@ -154,7 +154,7 @@ def test_a_second_signal_kills_all_of_them_at_once():
     )
 
     assert [process.returncode for process in started] == [-signal.SIGKILL] * 3
-    assert seconds < 2.0
+    assert seconds < 5
 
 
 def test_nothing_is_left_when_starting_one_fails():

@@ -197,7 +197,7 @@ def test_a_foreign_lock_makes_a_put_give_up_within_the_deadline_and_recover(wher
         seconds = time.monotonic() - started
     verdict = until(lambda: _accepted(inbox, "k")).verdict
 
-    assert seconds < 1
+    assert seconds < 2
     assert verdict in (Verdict.ACCEPTED, Verdict.DUPLICATE)
     assert value(where, "SELECT count(*) FROM delivery") == 1
     inbox.close()
@@ -212,7 +212,7 @@ def test_the_time_that_is_left_is_the_time_that_is_waited(where):
             inbox.put(incoming("k"), timeout_seconds=0.1)
         seconds = time.monotonic() - started
 
-    assert seconds < 0.5
+    assert seconds < 2
     inbox.close()
 
 
@@ -223,7 +223,7 @@ def test_no_time_left_is_a_deadline_passed(inbox, where, left):
 
 
 def test_while_a_batch_hangs_nobody_waits_behind_it(where):
-    inbox = open_inbox(where, deadline_seconds=0.3)
+    inbox = open_inbox(where, deadline_seconds=1)
     inbox.put(incoming("before"))
     with hung(where):
         with pytest.raises(DeadlinePassed, match="no commit within"):
@@ -234,7 +234,7 @@ def test_while_a_batch_hangs_nobody_waits_behind_it(where):
             inbox.put(incoming("k2"))
         seconds = time.monotonic() - started
 
-    assert seconds < 0.2
+    assert seconds < 0.8
     until(lambda: _accepted(inbox, "k3"))
     inbox.close()
 
@@ -310,7 +310,7 @@ def test_whether_it_can_be_written_is_answered_within_the_deadline_to_all_who_as
         seconds = time.monotonic() - started
 
     assert {type(answer) for answer in answers} == {DeadlinePassed}
-    assert seconds < 1
+    assert seconds < 1.4  # one after the other they would take 1.5
     until(lambda: _writable(inbox))
     inbox.close()
 
@@ -323,7 +323,7 @@ def _writable(inbox):
 
 
 def test_while_one_finds_out_whether_storage_is_back_the_others_are_told_at_once(where):
-    inbox = open_inbox(where, deadline_seconds=0.5)
+    inbox = open_inbox(where, deadline_seconds=1.5)
     inbox.put(incoming("before"))
     change(where, "ALTER TABLE delivery RENAME TO lost")
     with pytest.raises(InboxUnavailable, match="delivery"):
@@ -332,14 +332,14 @@ def test_while_one_finds_out_whether_storage_is_back_the_others_are_told_at_once
     with Foreigner(where):
         one = threading.Thread(target=lambda: _accepted(inbox, "k2"))
         one.start()
-        time.sleep(0.05)
+        until(lambda: inbox._committer._busy_since is not None)
         started = time.monotonic()
         with pytest.raises(InboxUnavailable, match="the inbox is failing"):
             inbox.put(incoming("k3"))
         seconds = time.monotonic() - started
         one.join()
 
-    assert seconds < 0.3
+    assert seconds < 0.8
     assert until(lambda: _accepted(inbox, "after")).verdict is Verdict.ACCEPTED
     inbox.close()
 

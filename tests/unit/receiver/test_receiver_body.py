@@ -185,7 +185,7 @@ def test_each_of_many_readings_has_its_own_time(pair):
     for thread in threads:
         thread.join()
 
-    assert all(0.14 < seconds < 0.5 for seconds in ended)
+    assert all(0.14 < seconds < 2 for seconds in ended)
     assert len([t for t in threading.enumerate() if t.name == "billhook-slow-bodies"]) >= 1
 
 
