@@ -144,6 +144,9 @@ def test_what_the_sandbox_keeps_for_itself_is_neither_shown_nor_taken() -> None:
             deletedAt=STARTED,
             cycleMonths=7,
             cycleAnchor="2026-01-05",
+            cycleBillingDay=5,
+            proRates=True,
+            paymentDays=1,
         )
         sandbox.advance("P2M")
         cycles = [each["billingCycle"]["startTime"] for each in invoices(sandbox)]
@@ -151,6 +154,7 @@ def test_what_the_sandbox_keeps_for_itself_is_neither_shown_nor_taken() -> None:
     assert made["id"] != "mine"
     assert made["createdAt"] == STARTED
     assert not {"deletedAt", "cycleMonths", "cycleDays", "cycleAnchor", "firstEndDate"} & set(made)
+    assert not {"cycleBillingDay", "proRates", "paymentDays"} & set(made)
     assert cycles == [STARTED, "2026-02-10T12:00:00Z"]
 
 
@@ -190,6 +194,11 @@ def standing() -> Any:
         ({"products": [fee(1, scheduling=cycle("Days", 1.5))]}, "products.0.scheduling.duration.value"),
         ({"products": [fee(1, scheduling=cycle("Years", 101))]}, "products.0.scheduling.duration.value"),
         ({"products": [fee(1, scheduling={"billingDay": 0})]}, "products.0.scheduling.billingDay"),
+        ({"products": [fee(1, scheduling={"billingDay": 32})]}, "products.0.scheduling.billingDay"),
+        (
+            {"productGroups": [{"products": [fee(1), fee(1, scheduling={"billingDay": 32})]}]},
+            "productGroups.0.products.1.scheduling.billingDay",
+        ),
         ({"creditGrants": [{"grantAmount": -1}]}, "creditGrants.0.grantAmount"),
         ({"customFields": [{"customFieldName": "unknown", "value": 1}]}, "customFields.0"),
     ],
@@ -341,17 +350,20 @@ def test_an_external_id_stands_for_the_id_where_a_contract_is_got_too() -> None:
     assert read == made
 
 
-def test_an_id_goes_before_an_external_id_that_looks_like_it() -> None:
+def test_an_external_id_is_no_other_contracts_id() -> None:
+    """Else a path would name two. Source: spec, "Resources and their fields", Contract, externalId."""
     with running() as sandbox:
         owner = customer(sandbox)
         first = contract(sandbox, owner, name="First")["id"]
-        second = contract(sandbox, owner, name="Second", externalId=first)["id"]
-        by_id = sandbox.ok("GET", f"/_sandbox/contracts/{first}")["contract"]
+        body = {"customerId": owner, "startDate": STARTED, "name": "Second", "externalId": first}
+        refused = sandbox.call("POST", "/contracts", body)
         sandbox.ok("DELETE", f"/contracts/{first}")
-        afterwards = sandbox.ok("GET", f"/_sandbox/contracts/{first}")["contract"]
+        second = sandbox.ok("POST", "/contracts", body)["contract"]
+        found = sandbox.ok("GET", f"/_sandbox/contracts/{first}")["contract"]
 
-    assert by_id["name"] == "First"
-    assert afterwards["id"] == second
+    assert refused.error() == TAKEN
+    assert params(refused) == ["externalId"]
+    assert found == second
 
 
 def test_the_external_id_of_a_deleted_contract_finds_nothing() -> None:

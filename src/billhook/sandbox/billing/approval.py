@@ -18,7 +18,7 @@ from billhook.sandbox.transaction import Transaction
 __all__ = ["DUE_DAYS", "approve", "approve_by_time"]
 
 DUE_DAYS = 30
-"""Days to pay in, for customers that say none."""
+"""Days to pay in, where neither the contract nor the customer says any."""
 
 
 def approve(tx: Transaction, invoice: KeptInvoice) -> KeptInvoice:
@@ -29,7 +29,8 @@ def approve(tx: Transaction, invoice: KeptInvoice) -> KeptInvoice:
     if invoice.approved_at is not None:
         raise invalid_request("the invoice is approved already", code="already_approved")
     customer = customers.find(tx, str(invoice.customer_id))
-    due_at = tx.now + timedelta(days=int(customer.due_days or DUE_DAYS))
+    days = int(customer.due_days or DUE_DAYS) if invoice.payment_days is None else invoice.payment_days
+    due_at = tx.now + timedelta(days=days)
     invoice = invoices.INVOICES.change(
         tx, invoice, {"approvedAt": tx.now, "dueDate": due_at}, approved_at=tx.now, due_at=due_at
     )

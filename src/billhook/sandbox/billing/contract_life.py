@@ -13,6 +13,7 @@ from billhook.resources import Contract, ContractStatus, NewContract
 from billhook.sandbox.billing import (
     agenda,
     consumption,
+    contract_offer,
     contract_rules,
     contracts,
     credit_schedules,
@@ -32,22 +33,17 @@ NOTICE = timedelta(days=30)
 
 def create(tx: Transaction, given: NewContract) -> KeptContract:
     """Make a contract. It is in force at once, unless it is to be reviewed. Raises ContractCreated."""
-    cycles, plan = contract_rules.check(tx, given)
+    offer = contract_rules.check(tx, given)
     customer = customers.find(tx, given.customer_id)
     data: dict[str, Any] = strict_json.loads(given.to_request())  # type: ignore[assignment]
     for name in ("customFields", "deletedAt"):
         data.pop(name, None)
     values = custom_fields.set_values(tx, "Contract", [], given.custom_fields or [])
     kept = {
+        **contract_offer.kept(given, offer),
         "status": given.status or ContractStatus.ACTIVE.value,
-        "name": given.name or (plan.name if plan else None),
-        "autoRenewContract": given.auto_renew_contract is not False,
         "isTrial": given.is_trial is True,
         "customFieldValues": [strict_json.loads(value.to_json()) for value in values] or None,
-        "cycleMonths": cycles.period.months,
-        "cycleDays": cycles.period.time.days,
-        "cycleAnchor": cycles.anchor,
-        "firstEndDate": given.end_date,
     }
     made = CONTRACTS.add(
         tx,
@@ -56,7 +52,7 @@ def create(tx: Transaction, given: NewContract) -> KeptContract:
         external_id=given.external_id,
         status=kept["status"],
         start_at=given.start_date,
-        end_at=given.end_date,
+        end_at=kept["endDate"],
     )
     told: dict[str, Any] = {} if made.end_date is None else {"end_date": made.end_date}
     tx.raise_event(

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
-from billhook.resources import ContractProduct, ContractStatus, NewContract, Plan, ProductGroup
+from billhook.resources import ContractProduct, ContractStatus, NewContract, ProductGroup
 from billhook.sandbox.billing import catalog, customers, plans, terms
-from billhook.sandbox.billing.contract_terms import (
-    MONTHLY,
-    calendar_anchor,
-    period_of_plan,
-    period_of_products,
-)
+from billhook.sandbox.billing.contract_offer import Offer, period_of_plan, period_of_products
 from billhook.sandbox.billing.contracts import CONTRACTS, inline_products
 from billhook.sandbox.billing.credits import check_grant
 from billhook.sandbox.periods import LAST, Period
@@ -23,7 +17,7 @@ from billhook.sandbox.storage.keys import check_key
 from billhook.sandbox.storage.tables.billing import contract
 from billhook.sandbox.transaction import Transaction
 
-__all__ = ["MAX_PRODUCTS", "Cycles", "check"]
+__all__ = ["MAX_PRODUCTS", "check"]
 
 MAX_PRODUCTS = 1000
 
@@ -33,16 +27,8 @@ _CENTURY = timedelta(days=36_525)
 _CURRENCY = re.compile(r"[A-Z]{3}")
 
 
-@dataclass(frozen=True, slots=True)
-class Cycles:
-    """How long a contract's cycles are, and what they are counted from if it is not startDate."""
-
-    period: Period
-    anchor: datetime | None
-
-
-def check(tx: Transaction, given: NewContract) -> tuple[Cycles, Plan | None]:
-    """Refuse what cannot be. Gives its cycles, and its plan if it has one."""
+def check(tx: Transaction, given: NewContract) -> Offer:
+    """Refuse what cannot be. Gives what the contract is about."""
     if customers.CUSTOMERS.find(tx, given.customer_id) is None:
         raise invalid_request("there is no such customer", "customerId")
     if given.status not in (None, *ContractStatus):
@@ -57,14 +43,12 @@ def check(tx: Transaction, given: NewContract) -> tuple[Cycles, Plan | None]:
         plan = plans.PLANS.find(tx, given.plan_id)
         if plan is None:
             raise invalid_request("there is no such plan", "planId")
-        period = period_of_plan(plan.billing_data) or MONTHLY
-        lines: Iterable[ContractProduct | ProductGroup] = plans.products(tx, [plan.id])[plan.id]
+        period, products = period_of_plan(plan.billing_data), plans.products(tx, [plan.id])[plan.id]
     else:
         plan, period = None, _check_products(tx, given)
-        groups = given.product_groups or []
-        lines = [*groups, *(product for _, product, _ in inline_products(given))]
-    aligned = any(line.is_calendar_aligned for line in lines)
-    return Cycles(period, calendar_anchor(given.start_date, period) if aligned else None), plan
+        products = [product for _, product, _ in inline_products(given)]
+    lines: Sequence[ContractProduct | ProductGroup] = [*(given.product_groups or []), *products]
+    return Offer(plan, products, period, any(line.is_calendar_aligned for line in lines))
 
 
 def _check_dates(given: NewContract) -> None:
@@ -79,9 +63,11 @@ def _check_external_id(tx: Transaction, external_id: str | None) -> None:
     if external_id is None:
         return
     check_key(external_id, "externalId")
-    taken = CONTRACTS.first(tx, contract.c.external_id == external_id, contract.c.deleted_at.is_(None))
-    if taken is not None:
-        raise invalid_request("another contract has this externalId", "externalId", code="already_exists")
+    named_so = (contract.c.external_id == external_id) | (contract.c.id == external_id)
+    if CONTRACTS.first(tx, named_so, contract.c.deleted_at.is_(None)) is not None:
+        raise invalid_request(
+            "another contract has this externalId or id", "externalId", code="already_exists"
+        )
 
 
 def _check_products(tx: Transaction, given: NewContract) -> Period:

@@ -1,38 +1,31 @@
 """How long a contract's cycles and its terms are: the calendar's part of it, without a database.
 
 Source: spec, "Resources and their fields", Contract and ContractProduct, scheduling; Plan, billingData.
+What a new contract says of them is read in `contract_offer`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Annotated
 
 from pydantic import Field
 
-from billhook.resources import BillingData, Contract, ContractProduct, Duration
+from billhook.resources import Contract
 from billhook.resources.base import WRITE_ONLY
 from billhook.sandbox.periods import Period, months_after
-from billhook.sandbox.refusals import invalid_request
-from billhook.wire.fields import Integer, Moment
+from billhook.wire.fields import Flag, Integer, Moment
 
 __all__ = [
-    "MONTHLY",
     "KeptContract",
+    "billing_day_anchor",
     "calendar_anchor",
     "cycle_at",
     "cycles_before",
+    "days_of",
     "next_end",
-    "period_of_plan",
-    "period_of_products",
     "renews",
 ]
-
-MONTHLY = Period(months=1)
-_INTERVALS = {"Monthly": 1, "Quarterly": 3, "Yearly": 12}
-_LONGEST_DAYS = 36_525
-"""A hundred years: no cycle is longer."""
 
 
 class KeptContract(Contract, register=False):
@@ -43,27 +36,16 @@ class KeptContract(Contract, register=False):
     cycle_anchor: Annotated[
         Moment | None, WRITE_ONLY, Field(description="What cycles are counted from; else startDate.")
     ] = None
+    cycle_billing_day: Annotated[
+        Integer, WRITE_ONLY, Field(description="The day of a month on which cycles begin; 0 if none is set.")
+    ] = 0
     first_end_date: Annotated[
         Moment | None, WRITE_ONLY, Field(description="When it ended before it was ever renewed.")
     ] = None
-
-
-def period_of_products(products: Iterable[tuple[str, ContractProduct]]) -> Period:
-    """The cycle of a contract with these: that of the first that has a duration, else a month.
-
-    Each comes with its path in the request, for what is refused.
-    """
-    for where, product in products:
-        duration = product.scheduling.duration if product.scheduling else None
-        if duration is not None:
-            return _period(duration, f"{where}.scheduling.duration")
-    return MONTHLY
-
-
-def period_of_plan(billing: BillingData | None) -> Period | None:
-    """The cycle that a plan says: Monthly, Quarterly or Yearly; None if it says none of them."""
-    months = _INTERVALS.get(billing.billing_interval or "") if billing else None
-    return None if months is None else Period(months=months)
+    pro_rates: Annotated[Flag, WRITE_ONLY, Field(description="Does a short cycle cost less?")] = False
+    payment_days: Annotated[
+        Integer | None, WRITE_ONLY, Field(description="Days to pay in, by its payment term.")
+    ] = None
 
 
 def calendar_anchor(start: datetime, period: Period) -> datetime:
@@ -77,16 +59,21 @@ def calendar_anchor(start: datetime, period: Period) -> datetime:
     return midnight - timedelta(days=midnight.weekday() if period.time.days % 7 == 0 else 0)
 
 
+def billing_day_anchor(start: datetime, day: int) -> datetime:
+    """The midnight of the last such day of a month that is not after `start`."""
+    midnight = start.replace(hour=0, minute=0, second=0, microsecond=0)
+    anchor = _on_day(midnight, day)
+    return anchor if anchor <= start else _on_day(months_after(midnight, -1), day)
+
+
 def cycle_at(contract: KeptContract, moment: datetime) -> tuple[datetime, datetime]:
     """Begin and end of the cycle that `moment` is in; the first, if that is to come.
 
     Cycles are counted from startDate: one of a 31st ends on the last day of a shorter month, and the next
-    on a 31st again. By the calendar, the first is the rest of its period. The last cycle of a contract that
-    is not renewed ends with it.
+    on a 31st again. By the calendar or a billing day, the first is the rest of its period. The last cycle of
+    a contract that is not renewed ends with it.
     """
-    period, anchor = _period_of(contract), contract.cycle_anchor or contract.start_date
-    count = cycles_before(contract, moment)
-    begin, end = period.times(count).after(anchor), period.times(count + 1).after(anchor)
+    begin, end = _whole_cycle(contract, moment)
     begin = max(begin, contract.start_date)
     if contract.end_date is not None and not renews(contract):
         end = min(end, contract.end_date)
@@ -99,11 +86,22 @@ def cycles_before(contract: KeptContract, moment: datetime) -> int:
     if period.months:
         apart = (moment.year - anchor.year) * 12 + moment.month - anchor.month
         count = apart // period.months
-        if period.times(count).after(anchor) > moment:
+        if _border(contract, count) > moment:
             count -= 1
     else:
         count = (moment - anchor) // period.time
     return max(count, 0)
+
+
+def days_of(contract: KeptContract, start: datetime, end: datetime) -> tuple[int, int]:
+    """The days of the cycle from `start` to `end`, and those that it had if nothing cut it short.
+
+    Days are counted as for usage: a cycle has the whole day on which it begins, and the next one has that
+    on which it ends. So a day is charged to one cycle alone.
+    """
+    begin, finish = _whole_cycle(contract, start)
+    whole = (finish.date() - begin.date()).days
+    return min((end.date() - start.date()).days, whole), whole
 
 
 def renews(contract: Contract) -> bool:
@@ -137,6 +135,24 @@ def _period_of(contract: KeptContract) -> Period:
     return Period(contract.cycle_months, timedelta(days=contract.cycle_days))
 
 
+def _border(contract: KeptContract, count: int) -> datetime:
+    """Where so many cycles are over, the first of them counted as a whole one."""
+    moment = _period_of(contract).times(count).after(contract.cycle_anchor or contract.start_date)
+    # What they are counted from may be the last of a short month: its day is not the billing day then.
+    return _on_day(moment, contract.cycle_billing_day) if contract.cycle_billing_day else moment
+
+
+def _whole_cycle(contract: KeptContract, moment: datetime) -> tuple[datetime, datetime]:
+    count = cycles_before(contract, moment)
+    return _border(contract, count), _border(contract, count + 1)
+
+
+def _on_day(moment: datetime, day: int) -> datetime:
+    """`moment`, on this day of its month; on the last, if that is shorter."""
+    # Counted from a December, which has every day.
+    return months_after(moment.replace(year=moment.year - 1, month=12, day=day), moment.month)
+
+
 def _months_between(start: datetime, end: datetime) -> tuple[int, timedelta]:
     """Whole months, and how much before their end `end` is: a day at most. 0 months if it is not so."""
     latest = end + timedelta(days=1)
@@ -145,18 +161,3 @@ def _months_between(start: datetime, end: datetime) -> tuple[int, timedelta]:
         if count > 0 and timedelta(0) <= (short := months_after(start, count) - end) <= timedelta(days=1):
             return count, short
     return 0, timedelta(0)
-
-
-def _period(duration: Duration, where: str) -> Period:
-    days = {"Days": 1, "Weeks": 7, "Months": 31, "Years": 366}.get(duration.unit or "")
-    if days is None:
-        raise invalid_request("unit is Days, Weeks, Months or Years", f"{where}.unit")
-    value = duration.value
-    if value is None or value != int(value) or not 1 <= value * days <= _LONGEST_DAYS:
-        raise invalid_request(
-            "value is a whole number from 1, and a cycle at most a century", f"{where}.value"
-        )
-    count = int(value)
-    if duration.unit in ("Months", "Years"):
-        return Period(months=count * (12 if duration.unit == "Years" else 1))
-    return Period(time=timedelta(days=count * days))

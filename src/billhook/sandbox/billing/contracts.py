@@ -13,7 +13,14 @@ from sqlalchemy import select
 
 from billhook.resources import Contract, ContractProduct, NewContract, ProductGroup
 from billhook.sandbox.billing import catalog, custom_fields, meters, plans
-from billhook.sandbox.billing.contract_terms import KeptContract, cycle_at, cycles_before, next_end, renews
+from billhook.sandbox.billing.contract_terms import (
+    KeptContract,
+    cycle_at,
+    cycles_before,
+    days_of,
+    next_end,
+    renews,
+)
 from billhook.sandbox.billing.meter_fields import Meter
 from billhook.sandbox.refusals import not_found
 from billhook.sandbox.storage.shelf import Shelf
@@ -28,6 +35,7 @@ __all__ = [
     "counted_until",
     "cycle_at",
     "cycles_before",
+    "days_of",
     "find",
     "has_any",
     "in_force",
@@ -58,14 +66,12 @@ class SoldProduct:
 
 
 def find(tx: Transaction, contract_id: str) -> KeptContract:
-    """The contract with this id or, if there is none, this externalId; refused if it was deleted.
+    """The contract with this id or externalId; refused if there is none or it was deleted.
 
     Source: spec, "Resources and their fields", Contract, externalId.
     """
-    kept = contract.c.deleted_at.is_(None)
-    found = CONTRACTS.first(tx, contract.c.id == contract_id, kept) or CONTRACTS.first(
-        tx, contract.c.external_id == contract_id, kept
-    )
+    named_so = (contract.c.id == contract_id) | (contract.c.external_id == contract_id)
+    found = CONTRACTS.first(tx, named_so, contract.c.deleted_at.is_(None))
     if found is None:
         raise not_found("contract")
     return found

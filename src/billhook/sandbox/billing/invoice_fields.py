@@ -14,7 +14,7 @@ from billhook.resources import Invoice, LineItem, Resource
 from billhook.resources.base import READ_ONLY, WRITE_ONLY
 from billhook.resources.paging import CountedPage
 from billhook.sandbox.billing.exact import EXACT, ZERO
-from billhook.wire.fields import ListOf, Moment, Number, Text
+from billhook.wire.fields import Integer, ListOf, Moment, Number, Text
 
 __all__ = ["KeptInvoice", "ShownInvoice", "ShownInvoicePage", "ShownInvoiceResponse", "ShownLine"]
 
@@ -47,6 +47,9 @@ class ShownInvoice(Invoice, register=False):
 class KeptInvoice(ShownInvoice, register=False):
     """The same with what is not shown."""
 
+    payment_days: Annotated[
+        Integer | None, WRITE_ONLY, Field(description="Days to pay in, if its contract says it.")
+    ] = None
     amount_paid: Annotated[Number, WRITE_ONLY, Field(description="What was paid so far.")] = ZERO
 
     @property

@@ -55,6 +55,7 @@ def issue_cycle(
         "billingCycle": _wire(BillingCycle(start_time=start, end_time=end)),
         "currency": contract.currency or customer.currency or CURRENCY,
         "isTrial": contract.is_trial is True,
+        "paymentDays": contract.payment_days,
     }
     columns = {"kind": "cycle", "contract_id": contract.id, "cycle_start": start, "cycle_end": end}
     return _issue(tx, customer, data, charges, columns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from decimal import Decimal
+from decimal import Decimal, localcontext
 
 from sqlalchemy import delete, insert, select
 
@@ -16,13 +16,16 @@ from billhook.resources import ProductGroup
 from billhook.sandbox.billing import contracts, usage
 from billhook.sandbox.billing.contracts import KeptContract, SoldProduct
 from billhook.sandbox.billing.credit_pools import Link, drain, pools_of
-from billhook.sandbox.billing.exact import ZERO, bounded
+from billhook.sandbox.billing.exact import EXACT, ZERO, bounded, exact_sum
 from billhook.sandbox.billing.rating import Charge, Part, charge, include, rate
 from billhook.sandbox.billing.terms import NOTHING_PROMISED, Promise, promise_of, terms_of
 from billhook.sandbox.storage.tables.credit import cover
 from billhook.sandbox.transaction import Transaction
 
 __all__ = ["Cycle", "Line", "Use", "draw", "lines"]
+
+_FINE = Decimal("1E-10")
+"""Of a share of a fee: most have no last digit, and credits are drawn for what a discount leaves of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +132,7 @@ def _group(
         name=group.display_name or name,
         uses=_uses(tx, cycle, members, promise),
         is_group=True,
-        fee=bounded(group.base_amount or ZERO) + promise.fee,
+        fee=_share(cycle, exact_sum([bounded(group.base_amount or ZERO), promise.fee])),
         promise=promise,
     )
 
@@ -154,12 +157,21 @@ def _part(tx: Transaction, cycle: Cycle, key: str, sold: SoldProduct) -> Part:
     part = Part(
         terms=terms,
         units=units,
-        fee=terms.fee + own.fee,
+        fee=_share(cycle, exact_sum([terms.fee, own.fee])),
         covered_units=covered_units,
         covered_money=covered_money,
         discounted=terms.is_discounted(contracts.cycles_before(cycle.contract, cycle.start)),
     )
     return include([part], own)[0]
+
+
+def _share(cycle: Cycle, fee: Decimal) -> Decimal:
+    """What is charged of a fee: by the days of the cycle, where the contract pro-rates."""
+    if not cycle.contract.pro_rates:
+        return fee
+    days, whole = contracts.days_of(cycle.contract, cycle.start, cycle.end)
+    with localcontext(EXACT):
+        return (fee * days / whole).quantize(_FINE)
 
 
 def _covered(tx: Transaction, cycle: Cycle, key: str) -> tuple[Decimal, Decimal]:

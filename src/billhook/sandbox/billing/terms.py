@@ -95,13 +95,15 @@ def promise_of(commitment: Commitment | None) -> Promise:
 
 
 def check(product: ContractProduct, where: str) -> None:
-    """Refuse tiers that cannot be reckoned with; `where` is the product's path in the request."""
+    """Refuse tiers and a billing day that cannot be; `where` is the product's path in the request."""
     pricing = product.pricing or Pricing()
     if pricing.type == "Tiered" and not _tiers(pricing):
         raise invalid_request(
             "a price by tiers needs tiers: a list of {upTo, price} with rising upTo, null in the last only",
             f"{where}.pricing.tiers",
         )
+    if product.scheduling and (product.scheduling.billing_day or 1) > 31:
+        raise invalid_request("billingDay is from 1 to 31", f"{where}.scheduling.billingDay")
 
 
 def _tiers(pricing: Pricing) -> tuple[Tier, ...] | None:

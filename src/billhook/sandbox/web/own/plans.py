@@ -10,6 +10,7 @@ from billhook.resources import BillingData, ContractProduct, PageQuery, Plan, Re
 from billhook.resources.paging import CountedPage
 from billhook.sandbox.billing import plans, terms
 from billhook.sandbox.billing.catalog import PRODUCTS
+from billhook.sandbox.billing.contract_offer import check_billing
 from billhook.sandbox.billing.contract_rules import MAX_PRODUCTS
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.storage.keys import check_key
@@ -100,6 +101,8 @@ def _check(tx: Transaction, given: NewPlan) -> None:
         raise invalid_request(
             f"billingInterval is one of {', '.join(plans.BILLING_INTERVALS)}", "billingData.billingInterval"
         )
+    if given.billing_data is not None:
+        check_billing(given.billing_data, "billingData")
     if len(given.products or []) > MAX_PRODUCTS:
         raise invalid_request(f"a plan sells at most {MAX_PRODUCTS} products", "products")
     for n, product in enumerate(given.products or []):
