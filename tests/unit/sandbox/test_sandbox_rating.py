@@ -287,6 +287,48 @@ def test_credits_pay_for_what_the_discount_leaves() -> None:
     assert (made.discount, made.credits_used, made.total) == (50, 150, 0)
 
 
+@pytest.mark.parametrize(
+    ("sold", "units", "covered", "used", "total"),
+    [
+        ({"pricing": {"type": "PerUnit", "price": 1}}, 100, 50, "45", "45"),
+        ({"pricing": {"price": 0.3}, "commitment": {"units": 100, "price": 50}}, 150, 20, "5.40", "53.10"),
+    ],
+)
+def test_credits_of_kind_unit_are_worth_what_their_units_cost_after_the_discount(
+    sold: dict[str, Any], units: int, covered: int, used: str, total: str
+) -> None:
+    sold["pricing"]["discount"] = {"type": "Percentage", "amount": 10}
+
+    made = rated(sold, units, covered_units=Decimal(covered))
+
+    assert (made.credits_used, made.total) == (Decimal(used), Decimal(total))
+
+
+def test_credits_of_kind_unit_are_not_drawn_for_what_is_paid_for_already() -> None:
+    free = Part(terms=Terms(), units=Decimal(10))
+    discounted = Part(
+        terms=Terms(unit_price=Decimal(1), discount=Discount(type="Percentage", amount=Decimal(100))),
+        units=Decimal(10),
+    )
+    by_money = Part(terms=Terms(unit_price=Decimal(1)), units=Decimal(10), covered_money=Decimal(10))
+
+    assert [rate(part).due_units for part in (free, discounted, by_money)] == [10, 0, 0]
+
+
+@given(tiers(), amounts, amounts, shares, amounts)
+def test_units_that_credits_pay_for_cost_as_if_they_were_not_used(
+    by_tier: tuple[Tier, ...], units: Decimal, covered: Decimal, off: Decimal, fee: Decimal
+) -> None:
+    terms = Terms(tiers=by_tier, discount=Discount(type="Percentage", amount=off))
+    part = Part(terms=terms, units=units, fee=fee, covered_units=covered)
+    less = Part(terms=terms, units=max(units - covered, ZERO), fee=fee)
+
+    told, rest = rate(part), rate(less)
+
+    owed = part.fee + told.usage - told.discount - told.credits_used
+    assert owed == less.fee + rest.usage - rest.discount
+
+
 @given(tiers(), amounts, amounts, amounts, amounts)
 def test_what_credits_have_paid_for_and_what_is_due_is_all_the_usage(
     by_tier: tuple[Tier, ...], units: Decimal, promised: Decimal, by_units: Decimal, by_money: Decimal
@@ -298,7 +340,8 @@ def test_what_credits_have_paid_for_and_what_is_due_is_all_the_usage(
 
     assert told.credits_used + told.due_money == told.usage
     assert min(told.credits_used, told.due_money, told.due_units) >= 0
-    assert told.due_units == max(units - part.included_units - by_units, ZERO)
+    paid_for = told.usage > 0 and told.due_money == 0
+    assert told.due_units == (ZERO if paid_for else max(units - part.included_units - by_units, ZERO))
 
 
 @given(tiers(), amounts, amounts, shares, amounts)

@@ -100,7 +100,8 @@ def drain(tx: Transaction, pool: Pool, amount: Decimal, link: Link) -> Decimal:
     if amount <= 0 or pool.balance <= 0:
         return ZERO
     there = lots(tx, credit_lot.c.pool_id == pool.id, credit_lot.c.automatic.is_(True))
-    return sum(take(tx, there, amount, "Usage", link).values(), ZERO)
+    with localcontext(EXACT):
+        return sum(take(tx, there, amount, "Usage", link).values(), ZERO)
 
 
 def take(

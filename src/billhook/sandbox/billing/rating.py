@@ -108,15 +108,16 @@ def include(parts: Sequence[Part], promise: Promise) -> list[Part]:
 def rate(part: Part) -> Rated:
     """What `part` costs; its discount is taken off its fee first, and never more than there is."""
     with localcontext(EXACT):
-        terms = part.terms
         usage = _beyond(part, part.units)
-        subtotal = part.fee + usage
-        discount = terms.discount_on(subtotal) if part.discounted else ZERO
-        coverable = max(min(usage, subtotal - discount), ZERO)
+        discount = _discount(part, usage)
+        due = part.fee + usage - discount
+        coverable = max(min(usage, due), ZERO)
         # Units that credits have paid for are the last ones: what remains is rated as if they were not used.
-        by_units = usage - _beyond(part, max(part.units - part.covered_units, part.included_units))
-        left = max(coverable - by_units, ZERO)
-        no_units = part.promise.blocks or part.promise.in_money
+        rest = _beyond(part, max(part.units - part.covered_units, part.included_units))
+        by_units = due - (part.fee + rest - _discount(part, rest))
+        due_money = max(coverable - by_units - part.covered_money, ZERO)
+        paid_for = usage > 0 and due_money == 0  # what costs nothing by its price is drawn all the same
+        no_units = paid_for or part.promise.blocks or part.promise.in_money
         billable = ZERO if no_units else part.units - part.included_units
         return Rated(
             fee=part.fee,
@@ -124,7 +125,7 @@ def rate(part: Part) -> Rated:
             discount=discount,
             credits_used=min(coverable, by_units + part.covered_money),
             due_units=max(billable - part.covered_units, ZERO),
-            due_money=max(left - part.covered_money, ZERO),
+            due_money=due_money,
         )
 
 
@@ -151,6 +152,10 @@ def charge(product_id: str, product_name: str, parts: Sequence[Part], fee: Decim
             credits_used=paid_by_credits,
             total=before_credits - paid_by_credits,
         )
+
+
+def _discount(part: Part, usage: Decimal) -> Decimal:
+    return part.terms.discount_on(part.fee + usage) if part.discounted else ZERO
 
 
 def _beyond(part: Part, units: Decimal) -> Decimal:
