@@ -81,6 +81,25 @@ def test_products_consumptions_without_a_contract_in_force_are_none(sandbox: Run
     assert len(sold) == 1
 
 
+def test_products_consumptions_of_a_commitment_of_money_are_told_in_money(sandbox: Running) -> None:
+    """Source: spec, "Events", CurrencyCommitmentUsageCrossed: the consumption's unit is our choice."""
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    acme.buy(
+        {
+            "catalogProductId": product,
+            "pricing": {"type": "PerUnit", "price": 2},
+            "commitment": {"type": "Currency", "price": 80},
+        }
+    )
+    acme.use(60)
+
+    (told,) = acme.consumptions()
+
+    assert (told["provisionedAmount"], told["consumedAmount"]) == (80, 120)
+    assert (told["usagePercentage"], told["remainingAmount"], told["exceededAmount"]) == (150, 0, 40)
+
+
 def test_products_consumptions_begin_anew_with_each_cycle(sandbox: Running) -> None:
     product = metered(sandbox)
     acme = Customer.of(sandbox)

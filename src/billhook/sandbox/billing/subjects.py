@@ -42,20 +42,19 @@ class Subject:
         return not self.is_blocked and (left or not (promise.blocks and promise.is_made))
 
     def consumption(self) -> ProductConsumption:
-        """As the API tells it. Without a commitment nothing is provisioned, left or exceeded."""
-        provisioned = self.promise.units
+        """As the API tells it, in money if the commitment is; without one nothing is provisioned or left."""
+        provisioned, consumed = self.promise.units, self.units
+        if self.promise.in_money:
+            provisioned, consumed = self.promise.money, self.money
         with localcontext(EXACT):
-            share = percent(self.units, provisioned)
-            if self.promise.in_money:
-                share = percent(self.money, self.promise.money)
             return ProductConsumption(
                 product_id=self.product_id,
                 product_name=self.name,
                 provisioned_amount=provisioned,
-                consumed_amount=self.units,
-                usage_percentage=share,
-                remaining_amount=max(provisioned - self.units, ZERO),
-                exceeded_amount=max(self.units - provisioned, ZERO) if provisioned else ZERO,
+                consumed_amount=consumed,
+                usage_percentage=percent(consumed, provisioned),
+                remaining_amount=max(provisioned - consumed, ZERO),
+                exceeded_amount=max(consumed - provisioned, ZERO) if provisioned else ZERO,
                 has_access=self.has_access,
             )
 
