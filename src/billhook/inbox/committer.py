@@ -67,7 +67,7 @@ class Committer:
         tidy: Callable[[], None],
         deadline_seconds: float,
     ) -> None:
-        """`commit` calls what it is given just before it writes: that is the batch; `tidy` is called after it."""
+        """`commit` calls what it is given just before it writes: that is the batch. `tidy` comes after it."""
         self._commit = commit
         self._tidy = tidy
         self._deadline_seconds = deadline_seconds

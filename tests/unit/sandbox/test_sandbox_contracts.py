@@ -331,7 +331,10 @@ def test_a_contract_that_never_was_is_not_found(standing: Any) -> None:
     assert answer.error() == NOT_FOUND
 
 
-@pytest.mark.parametrize("external_id", ["agr-77", "agr/2026/77", "Angebot%20Ä"])
+EXTERNAL_IDS = ["agr-77", "agr/2026/77", "/agr//77/", "agr/activate", "Angebot%20Ä", "two\nlines"]
+
+
+@pytest.mark.parametrize("external_id", EXTERNAL_IDS)
 def test_an_external_id_stands_for_the_id_in_the_path(external_id: str) -> None:
     """Source: spec, "Resources and their fields", Contract, externalId."""
     with running() as sandbox:
@@ -341,13 +344,17 @@ def test_an_external_id_stands_for_the_id_in_the_path(external_id: str) -> None:
     assert deleted["id"] == made["id"]
 
 
-def test_an_external_id_stands_for_the_id_where_a_contract_is_got_too() -> None:
+@pytest.mark.parametrize("external_id", EXTERNAL_IDS)
+def test_an_external_id_stands_for_the_id_where_a_contract_is_got_or_activated_too(external_id: str) -> None:
+    address = f"/_sandbox/contracts/{quote(external_id, safe='')}"
     with running() as sandbox:
-        made = contract(sandbox, externalId="agr-77")
+        made = contract(sandbox, externalId=external_id, status="InReview")
 
-        read = sandbox.ok("GET", "/_sandbox/contracts/agr-77")["contract"]
+        read = sandbox.ok("GET", address)["contract"]
+        active = sandbox.ok("POST", f"{address}/activate")["contract"]
 
     assert read == made
+    assert (active["id"], active["status"]) == (made["id"], "Active")
 
 
 def test_an_external_id_is_no_other_contracts_id() -> None:

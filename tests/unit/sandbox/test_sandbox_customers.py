@@ -163,6 +163,10 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"contacts": [{"email": 1}]}, "contacts.0.email"),
     ({"externalIntegration": [{"type": "Salesforce"}]}, "externalIntegration.0.id"),
     ({"externalIntegration": [{"id": "7"}]}, "externalIntegration.0.type"),
+    (
+        {"externalIntegration": [{"type": "T", "id": "7"}, {"type": "a/b", "id": "7"}]},
+        "externalIntegration.1.type",
+    ),
     ({"externalIntegration": [{"type": "T", "id": f"{n}"} for n in range(101)]}, "externalIntegration"),
     ({"dueDays": "soon"}, "dueDays"),
     ({"dueDays": "-1"}, "dueDays"),
@@ -203,19 +207,20 @@ def test_a_name_of_255_letters_beyond_ascii_is_found_again(bare_url) -> None:
 def test_a_customer_is_found_by_its_counterpart_at_another_provider(bare_url) -> None:
     """Source: spec, "Endpoints", GET /customers/integration/{integrationType}/{integrationId}."""
     entries = [{"type": "Salesforce", "id": "a/b c"}, {"type": "NetSuite", "id": "4711"}]
+    entries.append({"type": "Odd", "id": "/a"})
     with running(database_url=bare_url) as sandbox:
         made(sandbox)
         customer = made(sandbox, externalIntegration=entries)
         found = [
             sandbox.ok("GET", f"/customers/integration/{path}")["customer"]
-            for path in ("Salesforce/a%2Fb%20c", "Salesforce/a/b%20c", "NetSuite/4711")
+            for path in ("Salesforce/a%2Fb%20c", "Salesforce/a/b%20c", "NetSuite/4711", "Odd/%2Fa")
         ]
         missing = [
             sandbox.call("GET", f"/customers/integration/{path}").error()
             for path in ("NetSuite/a%2Fb%20c", "netsuite/4711", "NetSuite/471", "NetSuite/%FF")
         ]
 
-    assert found == [customer] * 3
+    assert found == [customer] * 4
     assert set(missing) == {NOT_FOUND}
 
 

@@ -210,9 +210,33 @@ def test_wrong_parameters_of_the_url_are_told_as_such() -> None:
         missing = sandbox.call("GET", "/credits")
         wrong = sandbox.call("GET", "/invoices?issuedAfter=x&issuedBefore=y")
 
-    assert missing.json["message"] == "the parameters of the URL are not valid, because of customerId"
+    assert missing.json["message"] == (
+        "the parameters of the URL are not valid, because of customerId: Field required"
+    )
     assert missing.json["param"] == "customerId"
     assert [each["param"] for each in wrong.json["params"]] == ["issuedAfter", "issuedBefore"]
+
+
+def test_the_message_tells_the_cause_where_one_field_is_wrong_and_params_where_several_are() -> None:
+    """Source: spec, "Errors", message, param and params."""
+    with running() as sandbox:
+        none = sandbox.send("POST", "/login", {}, {})
+        one = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN.split("-")}, {})
+        two = sandbox.call("POST", "/catalogProducts", {"name": 1, "productCode": 2})
+
+    assert none.json["message"] == (
+        "the body is not a valid LoginRequest, because of refreshToken: Field required"
+    )
+    assert one.json["message"] == (
+        "the body is not a valid LoginRequest, because of refreshToken: Input should be a valid string"
+    )
+    assert (none.json["param"], one.json["param"]) == ("refreshToken", "refreshToken")
+    text = "Input should be a valid string"
+    assert two.json["params"] == [
+        {"param": "name", "message": text},
+        {"param": "productCode", "message": text},
+    ]
+    assert two.json["message"].endswith("because of name, productCode")
 
 
 def test_what_is_refused_is_not_repeated_in_the_answer() -> None:
@@ -222,6 +246,7 @@ def test_what_is_refused_is_not_repeated_in_the_answer() -> None:
         {"name": [secret]},
         {"name": {secret: 1}},
         {"name": "A", "externalId": secret * 20},
+        {"name": "A", "externalId": {secret: secret}},
         f'{{"name": "{secret}'.encode(),
     ]
     with running() as sandbox:

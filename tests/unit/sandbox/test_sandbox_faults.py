@@ -162,6 +162,64 @@ def test_reorder_holds_the_last_one_for_some_seconds_only() -> None:
         assert (delivery(sandbox)["held"], delivery(sandbox)["state"]) == (False, "delivered")
 
 
+def faults_of(one: dict[str, Any]) -> list[str | None]:
+    """What struck each attempt."""
+    return [attempt.get("fault") for attempt in one["attempts"]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("delay", ["delay, delay", None, None]),  # both before the first attempt, one after the other
+        ("reorder", ["reorder", "reorder", None]),  # one that is held already is not held once more
+    ],
+)
+def test_the_attempts_that_a_fault_held_up_show_it_and_no_others(
+    kind: str, shown: list[str | None], bare_url: str
+) -> None:
+    with running(database_url=bare_url) as sandbox, receiving(500, 500) as receiver:
+        fault(sandbox, kind, seconds=90)
+        fault(sandbox, kind, seconds=90)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        for _ in range(5):
+            later(sandbox, 91)
+        found = delivery(sandbox)
+
+    assert [one["status"] for one in found["attempts"]] == [500, 500, 200]
+    assert faults_of(found) == shown
+
+
+def test_what_holds_an_attempt_up_is_shown_beside_what_spoils_it() -> None:
+    with running() as sandbox, receiving(401) as receiver:
+        for kind in ("delay", "reorder", "corrupt"):
+            fault(sandbox, kind)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        for _ in range(4):
+            later(sandbox, 11)
+        found = delivery(sandbox)
+
+    assert faults_of(found) == ["delay, reorder, corrupt", None]
+
+
+@pytest.mark.parametrize("kind", ["delay", "reorder"])
+def test_what_held_a_delivery_up_is_shown_after_a_restart_and_without_the_fault(
+    kind: str, bare_url: str
+) -> None:
+    with receiving() as receiver:
+        with running(database_url=bare_url) as sandbox:
+            fault(sandbox, kind, seconds=90)
+            subscribe(sandbox, "PingTest", receiver.url)
+            flush(sandbox)
+        with running(database_url=bare_url) as sandbox:
+            sandbox.ok("DELETE", "/_sandbox/faults")
+            later(sandbox, 91)
+            found = delivery(sandbox)
+
+    assert faults_of(found) == [kind]
+
+
 def test_what_is_held_goes_when_the_faults_are_taken_back() -> None:
     with running() as sandbox, receiving() as receiver:
         made = fault(sandbox, "reorder", seconds=3600)

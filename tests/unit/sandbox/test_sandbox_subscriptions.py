@@ -136,6 +136,7 @@ def test_webhooks_an_address_that_is_not_on_the_open_internet_is_refused(host: s
 
         assert answer.status == 400
         assert "open internet" in answer.json["message"]
+        assert "allow_private (--allow-private)" in answer.json["message"]
         assert subscriptions(sandbox) == []
 
 
@@ -204,6 +205,21 @@ def test_a_trigger_takes_fields_and_names_those_that_are_wrong() -> None:
     assert wrong.status == 400
     assert {one["param"] for one in wrong.json["params"]} == {"overageAmount", "date"}
     assert unknown.status == 404
+
+
+def test_a_trigger_raises_an_event_of_the_sandboxs_now_unless_it_is_told_another_date() -> None:
+    given = "2025-12-31T00:00:00Z"
+    with running() as sandbox:
+        sandbox.advance("P1D")
+        for event_type in EVENT_TYPES:
+            trigger(sandbox, event_type)
+            trigger(sandbox, event_type, date=given)
+        dates = {name: [body.get("date") for _, body in sandbox.raised(name)] for name in EVENT_TYPES}
+
+    assert dates == {
+        name: ["2026-01-11T12:00:00Z" if "date" in model.model_fields else None, given]
+        for name, model in EVENT_TYPES.items()
+    }
 
 
 def test_what_was_raised_is_listed_page_by_page() -> None:

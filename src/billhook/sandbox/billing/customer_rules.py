@@ -33,8 +33,15 @@ def check(given: CustomerUpdate) -> None:
         check_key(name, f"aliases.{n}")
     _check_count(given.external_integration, "externalIntegration")
     for n, each in enumerate(given.external_integration or []):
-        check_key(each.type or "", f"externalIntegration.{n}.type")
+        _check_type(each.type or "", f"externalIntegration.{n}.type")
         check_key(each.id or "", f"externalIntegration.{n}.id")
+
+
+def _check_type(kind: str, param: str) -> None:
+    check_key(kind, param)
+    # In GET /customers/integration/{integrationType}/{integrationId} the first slash ends the type.
+    if "/" in kind:
+        raise invalid_request(f"{param} holds a slash: choose another", param)
 
 
 def _check_count(given: Sized | None, param: str) -> None:

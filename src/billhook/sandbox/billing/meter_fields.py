@@ -53,13 +53,6 @@ class MeterFilter(Resource, register=False):
         JsonValue, Field(description="What with; `exists` needs none, or true or false.", examples=["eu"])
     ] = None
 
-    @model_validator(mode="after")
-    def _sensible(self) -> MeterFilter:
-        check_property(self.property, "filters.property")
-        if (wanted := _wanted(self.operator, self.value)) is not None:
-            raise RuleBroken(f"the value of a filter {self.operator} is {wanted}", "filters.value")
-        return self
-
 
 class NewMeter(Resource, register=False):
     """The request of POST /_sandbox/meters."""
@@ -94,6 +87,9 @@ class NewMeter(Resource, register=False):
             )
         if self.property is not None:
             check_property(self.property, "property")
+        # Here and not in MeterFilter, which does not know its place in the list.
+        for n, one in enumerate(self.filters):
+            _check_filter(one, f"filters.{n}")
         return self
 
 
@@ -106,6 +102,12 @@ def check_property(name: str, param: str) -> None:
         raise RuleBroken(
             f"{param} is a key in the event's data without quotes, backslashes and control characters", param
         )
+
+
+def _check_filter(one: MeterFilter, place: str) -> None:
+    check_property(one.property, f"{place}.property")
+    if (wanted := _wanted(one.operator, one.value)) is not None:
+        raise RuleBroken(f"the value of a filter {one.operator} is {wanted}", f"{place}.value")
 
 
 def _wanted(operator: Operator, value: Any) -> str | None:

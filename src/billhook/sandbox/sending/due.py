@@ -35,6 +35,8 @@ class Due:
     body: bytes
     attempts: int
     due_at: datetime
+    held_up_by: str | None
+    """The faults that put off what is now its next attempt."""
 
     @property
     def destination(self) -> str:
@@ -85,10 +87,11 @@ def settle(tx: Transaction, due: Due, made: Sequence[Attempt]) -> None:
     ).scalar_one()
     for one in made:
         number += 1
+        faults = ", ".join(filter(None, [due.held_up_by, one.fault])) or None
         tx.connection.execute(
             insert(attempt).values(
                 delivery_id=due.id, number=number, started_at=one.started_at, milliseconds=one.milliseconds,
-                status=one.status, error=one.problem, fault=one.fault, answer=one.answer,
+                status=one.status, error=one.problem, fault=faults, answer=one.answer,
             )
         )  # fmt: skip
     schedule = tx.options.retry_seconds
@@ -101,7 +104,7 @@ def settle(tx: Transaction, due: Due, made: Sequence[Attempt]) -> None:
     tx.connection.execute(
         update(delivery)
         .where(delivery.c.id == due.id, delivery.c.state == "pending")
-        .values(state=state, due_at=due_at, attempts=due.attempts + 1, held=False)
+        .values(state=state, due_at=due_at, attempts=due.attempts + 1, held=False, held_up_by=None)
     )
     tx.connection.execute(
         update(delivery)
@@ -114,7 +117,7 @@ def _due_at(tx: Transaction, url: str, limit: int) -> list[Due]:
     rows = tx.connection.execute(
         select(
             delivery.c.id, delivery.c.seq, delivery.c.subscription_id, delivery.c.url, raised.c.event_type,
-            raised.c.body, delivery.c.attempts, delivery.c.due_at,
+            raised.c.body, delivery.c.attempts, delivery.c.due_at, delivery.c.held_up_by,
         )
         .join(raised, raised.c.id == delivery.c.raised_id)
         .where(delivery.c.url == url, delivery.c.due_at <= tx.real_now)

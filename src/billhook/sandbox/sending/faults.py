@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from datetime import timedelta
 from typing import Any
 
-from sqlalchemy import Row, delete, func, insert, select, update
+from sqlalchemy import Row, case, delete, func, insert, select, update
 
 from billhook.sandbox.sending.due import Due
 from billhook.sandbox.sending.fault_kind import SPOILING, TIMED, FaultKind
@@ -76,9 +76,11 @@ def _struck_by(tx: Transaction, one: Row[Any], due: Due) -> FaultKind:
     tx.connection.execute(insert(strike).values(delivery_id=due.id, fault_id=one.id))
     tx.connection.execute(update(fault).where(fault.c.id == one.id).values(struck=fault.c.struck + 1))
     if kind in TIMED:
+        before = delivery.c.held_up_by
         values = {
             "due_at": tx.real_now + timedelta(seconds=float(one.seconds)),
             "held": kind == FaultKind.REORDER,
+            "held_up_by": case((before.is_(None), kind.value), else_=before + f", {kind}"),
         }
         tx.connection.execute(update(delivery).where(delivery.c.id == due.id).values(**values))
     return kind

@@ -18,13 +18,14 @@ from billhook.sandbox.web.description import (
     INFO,
     OPENAPI_VERSION,
     SECURITY_SCHEMES,
+    SWAGGER_CONFIG,
     event_schemas,
     webhooks,
 )
 from billhook.sandbox.web.gate import Gate
 from billhook.sandbox.web.operation import Call, Group, Operation
 from billhook.sandbox.web.reading import body_bytes, read_body, read_query
-from billhook.sandbox.web.routes import blueprint
+from billhook.sandbox.web.routes import ForeignName, blueprint
 
 if TYPE_CHECKING:
     from billhook.sandbox.sandbox import Sandbox
@@ -56,7 +57,10 @@ def create_app(sandbox: Sandbox, gate: Gate, groups: Iterable[Group]) -> OpenAPI
     )
     app.openapi_version = OPENAPI_VERSION
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
+    app.config["SWAGGER_CONFIG"] = SWAGGER_CONFIG
     app.extensions[_KEY] = _Parts(sandbox, gate)
+    app.url_map.converters["foreign"] = ForeignName
+    app.url_map.merge_slashes = False  # else /contracts//a would be sent on to the contract "a"
     for group in groups:
         app.register_api(blueprint(group, _answer))
     app.components_schemas.update(event_schemas())
@@ -85,7 +89,7 @@ def _given(operation: Operation) -> Any:
         return None
     if not operation.has_body:
         return read_query(operation.takes, request.args)
-    body = body_bytes(request)
+    body = body_bytes(request, needed=operation.needs_body)
     if operation.max_bytes is not None and len(body) > operation.max_bytes:
         raise too_large(f"the body has at most {operation.max_bytes} bytes: split it")
     return read_body(operation.takes, body)

@@ -16,7 +16,7 @@ from pydantic.json_schema import models_json_schema
 from billhook.events import EVENT_TYPES
 from billhook.signing import Scheme
 
-__all__ = ["INFO", "OPENAPI_VERSION", "SECURITY_SCHEMES", "event_schemas", "webhooks"]
+__all__ = ["INFO", "OPENAPI_VERSION", "SECURITY_SCHEMES", "SWAGGER_CONFIG", "event_schemas", "webhooks"]
 
 OPENAPI_VERSION = "3.1.1"
 """The first with webhooks; not yet everybody's tools read a later one."""
@@ -37,6 +37,9 @@ SECURITY_SCHEMES: dict[str, Any] = {
         "description": "From POST /login; good for one hour.",
     },
 }
+
+SWAGGER_CONFIG = {"validatorUrl": "none"}
+"""Without its badge: else the page, where it is not on localhost, tells an outside host its address."""
 
 _REF = "#/components/schemas/{model}"
 

@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Call", "Group", "Operation"]
 
+_OWN = "/_sandbox"
+"""What the paths begin with that are not the specification's."""
+
 B = TypeVar("B")
 
 
@@ -51,6 +54,14 @@ class Operation:
     @property
     def has_body(self) -> bool:
         return self.method in ("POST", "PUT") and self.takes is not None
+
+    @property
+    def needs_body(self) -> bool:
+        """Must a body be sent? The sandbox's own operations take none as {}, where no field is required."""
+        if self.takes is None or not self.has_body:
+            return False
+        needed = any(field.is_required() for field in self.takes.model_fields.values())
+        return needed or not self.path.startswith(_OWN)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

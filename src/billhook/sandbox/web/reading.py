@@ -19,10 +19,20 @@ _NUL = b"\\u0000"
 """As JSON has it: the byte itself stands in no JSON. A batch's events are judged one by one."""
 
 
-def body_bytes(request: Request) -> bytes:
-    """The body; refused if it is longer than the server takes, broken off, or no JSON by its own word."""
+def body_bytes(request: Request, *, needed: bool) -> bytes:
+    """The body, and {} for none where none is `needed`.
+
+    Refused if it is longer than the server takes, broken off, or no JSON by its own word.
+    """
+    body = _all_of(request)
+    if not body and not needed:
+        return b"{}"
     if request.mimetype != "application/json":
         raise invalid_request("the body must be sent as Content-Type: application/json", code="not_json")
+    return body
+
+
+def _all_of(request: Request) -> bytes:
     try:
         body = request.get_data(cache=False)
     except RequestEntityTooLarge:
@@ -78,18 +88,23 @@ def read_query(model: type[Resource], query: Mapping[str, str]) -> Resource:
     except RuleBroken as error:
         raise refusal_of(error) from None
     except InvalidResource as error:
-        wrong = _wrong(error)
-        names = ", ".join(each.param for each in wrong)
-        raise invalid_request(
-            f"the parameters of the URL are not valid, because of {names}", details=wrong
-        ) from None
+        names = ", ".join(each.param for each in _wrong(error))
+        raise _invalid(f"the parameters of the URL are not valid, because of {names}", error) from None
 
 
 def refusal_of(error: InvalidResource | RuleBroken) -> Refusal:
     """400, with `param` or `params`. Source: spec, "Errors"."""
     if isinstance(error, RuleBroken):
         return invalid_request(str(error), *error.params)
-    return invalid_request(str(error), details=_wrong(error))
+    return _invalid(str(error), error)
+
+
+def _invalid(text: str, error: InvalidResource) -> Refusal:
+    """`params` say what is wrong with each of several; of a single one `message` must, if it does not yet."""
+    wrong = _wrong(error)
+    if len(wrong) == 1 and wrong[0].message not in text:
+        text = f"{text}: {wrong[0].message}"
+    return invalid_request(text, details=wrong)
 
 
 def _wrong(error: InvalidResource) -> list[WrongParam]:

@@ -10,25 +10,36 @@ from typing import Any
 from flask import Response
 from flask_openapi.blueprint import APIBlueprint
 from pydantic import BaseModel, Field, create_model
+from werkzeug.routing import BaseConverter
 
 from billhook.resources import ErrorBody
 from billhook.sandbox.web.description import SECURITY_SCHEMES
 from billhook.sandbox.web.operation import Group, Operation
 
-__all__ = ["Answering", "blueprint"]
+__all__ = ["Answering", "ForeignName", "blueprint"]
 
 Answering = Callable[[Operation, dict[str, str]], Response]
 """Answers a request for an operation, with the values of its path."""
 
 _PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
-# Their last part is another system's name for it, which may hold slashes. Ids of ours hold none, so that no
-# other address looks like one.
+# Their last parameter is another system's name for it, which may hold slashes. Ids of ours hold none, so that
+# no other address of the same method looks like one.
 _FOREIGN = (
     ("DELETE", "/contracts/{contractId}"),
+    ("GET", "/_sandbox/contracts/{contractId}"),
+    ("POST", "/_sandbox/contracts/{contractId}/activate"),
     ("GET", "/customers/integration/{integrationType}/{integrationId}"),
     ("GET", "/customers/products-consumptions/alias/{alias}"),
 )
 _ALWAYS = (400, 401, 429, 500)
+
+
+class ForeignName(BaseConverter):
+    """Any text, with slashes and line breaks; Flask's own `path` takes no slash as the first character."""
+
+    part_isolating = False
+    regex = "(?s:.+?)"
+    weight = 200  # as `path` has it: ids of ours, which hold no slash, are tried before it
 
 
 class Nothing(BaseModel):
@@ -49,7 +60,7 @@ def _register(made: APIBlueprint, operation: Operation, answering: Answering) ->
     names = _PARAMETER.findall(operation.path)
     rule = operation.path
     for name in names:
-        kind = "path:" if (operation.method, operation.path) in _FOREIGN and name == names[-1] else ""
+        kind = "foreign:" if (operation.method, operation.path) in _FOREIGN and name == names[-1] else ""
         rule = rule.replace(f"{{{name}}}", f"<{kind}{name}>")
 
     def view(**path: str) -> Response:
@@ -64,9 +75,11 @@ def _register(made: APIBlueprint, operation: Operation, answering: Answering) ->
     responses: dict[int, Any] = {200: operation.gives or Nothing, **statuses}
     needed = ["clientId"] if operation.open else list(SECURITY_SCHEMES)
     security: list[dict[str, list[Any]]] = [{name: [] for name in needed}]
-    register = getattr(made, operation.method.lower())
+    method = operation.method.lower()
     operation_id = f"{made.name}_{view.__name__}"
-    register(rule, responses=responses, security=security, operation_id=operation_id)(view)
+    getattr(made, method)(rule, responses=responses, security=security, operation_id=operation_id)(view)
+    if operation.has_body:  # flask-openapi takes every body for a required one
+        getattr(made.paths[operation.path], method).requestBody.required = operation.needs_body
 
 
 def _described(operation: Operation, names: list[str]) -> dict[str, Any]:

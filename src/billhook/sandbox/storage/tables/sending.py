@@ -61,6 +61,7 @@ delivery = Table(
     Column("attempts", Integer, nullable=False, default=0),
     Column("due_at", Instant),
     Column("held", Boolean, nullable=False, default=False, server_default=false()),
+    Column("held_up_by", Text),
     Index("delivery_due", "url", "due_at", sqlite_where=_UNDONE, postgresql_where=_UNDONE),
     Index("delivery_next", "due_at", sqlite_where=_UNDONE, postgresql_where=_UNDONE),
     Index("delivery_held", "url", sqlite_where=text("held = 1"), postgresql_where=text("held")),
@@ -69,7 +70,7 @@ delivery = Table(
 """One event to one subscription. `state` is pending, delivered, failed or cancelled; `due_at` is the
 machine's time, and null when there is no more to do. What is being sent is still due: so it is sent again
 by whoever starts after a crash. `attempts` counts those of the present schedule; `held`: until a later
-one went."""
+one went; `held_up_by`: the faults that its next attempt waited for, to be shown with that."""
 
 attempt = Table(
     "attempt",

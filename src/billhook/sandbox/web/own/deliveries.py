@@ -39,7 +39,8 @@ class DeliveryAttempt(Resource, register=False):
         Text | None, Field(description="Why it is no success: one of a few words.", examples=["timed_out"])
     ] = None
     fault: Annotated[
-        Text | None, Field(description="The fault that struck it, on request.", examples=["corrupt"])
+        Text | None,
+        Field(description="The fault that struck it, on request; of several, all.", examples=["corrupt"]),
     ] = None
     answer: Annotated[
         Text | None, Field(description="How the answer's body begins, where it is text.", examples=["{}"])

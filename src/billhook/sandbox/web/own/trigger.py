@@ -33,7 +33,7 @@ class Triggered(Resource, register=False):
 
 @GROUP.operation("POST", "/{eventType}", takes=Overrides, gives=Triggered)
 def trigger(call: Call[Overrides]) -> Triggered:
-    """Raise an event of this type: a valid sample with the fields that are given."""
+    """Raise an event of this type: a valid sample of now, with the fields that are given."""
     model = EVENT_TYPES.get(call.path["eventType"])
     if model is None:
         raise not_found("event type")
@@ -41,6 +41,8 @@ def trigger(call: Call[Overrides]) -> Triggered:
         as_object(strict_json.loads(text), InvalidResource)
         for text in (sample(model).to_json(), call.given.to_json())
     )
+    if "date" in model.model_fields:
+        body["date"] = call.tx.now
     try:
         event = read(model, {**body, **given}, InvalidResource)
     except InvalidResource as error:
