@@ -8,11 +8,12 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import stat
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +117,88 @@ def test_a_new_token_ends_the_one_before_it(tmp_path: Path) -> None:
             list(client.catalog_products.list())
 
 
+def test_a_token_that_was_not_printed_before_the_end_is_told_at_the_next_start(tmp_path: Path) -> None:
+    kept = tmp_path / "billhook-sandbox.db"
+
+    def has_customers() -> bool:
+        with suppress(sqlite3.Error), closing(sqlite3.connect(f"file:{kept}?mode=ro", uri=True)) as file:
+            return bool(file.execute("SELECT count(*) FROM customer").fetchone()[0])
+        return False
+
+    arguments = command("--bind", f"127.0.0.1:{free_port()}", "--seed", "demo")
+    with subprocess.Popen(arguments, cwd=tmp_path, env=clean(), stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        while not has_customers():
+            assert process.poll() is None
+        process.kill()
+        assert process.stdout.read() == b""
+
+    with sandbox(tmp_path) as again, BillingClient(again["url"], "sandbox", again["api_token"]) as client:
+        assert list(client.catalog_products.list()) != []
+
+
+def test_a_token_that_could_not_be_printed_is_told_at_the_next_start(tmp_path: Path) -> None:
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            command("--bind", f"127.0.0.1:{free_port()}"),
+            cwd=tmp_path, env=clean(), stdout=full, stderr=subprocess.PIPE, timeout=60,
+        )  # fmt: skip
+
+    assert done.returncode != 0
+    with sandbox(tmp_path) as again, BillingClient(again["url"], "sandbox", again["api_token"]) as client:
+        assert list(client.catalog_products.list()) == []
+
+
+SLOW = """
+import time
+from billhook.cli import main
+from billhook.sandbox import server
+
+def pause():
+    print("now", flush=True)
+    time.sleep(1)
+
+{}
+main(prog_name="billhook")
+"""
+WITHIN_A_FINALIZER = """
+class Slow:
+    def __del__(self):
+        pause()
+
+def slow(options):
+    Slow()
+    return Sandbox(options)
+
+Sandbox, server.Sandbox = server.Sandbox, slow
+"""
+BEFORE_IT_HANDLES_SIGNALS = """
+def slow(worker):
+    pause()
+    init(worker)
+
+init, server._Worker.init_process = server._Worker.init_process, slow
+"""
+
+
+@pytest.mark.parametrize("moment", [WITHIN_A_FINALIZER, BEFORE_IT_HANDLES_SIGNALS])
+def test_ctrl_c_while_the_server_comes_up_makes_no_noise(tmp_path: Path, moment: str) -> None:
+    arguments = ["sandbox", "--bind", f"127.0.0.1:{free_port()}", "--database", "temporary"]
+    with subprocess.Popen(
+        [sys.executable, "-c", SLOW.format(moment), *arguments],
+        cwd=tmp_path, env=clean(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        assert process.stderr is not None
+        while process.stdout.readline() != b"now\n":
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)
+        noise = process.stderr.read()
+
+    assert noise == b""
+    assert process.returncode == 0
+
+
 def test_the_database_is_its_owners_alone(tmp_path: Path) -> None:
     with sandbox(tmp_path):
         pass
@@ -181,7 +264,7 @@ def printed(folder: Path, *arguments: str, **environ: str) -> str:
 def test_the_lines_that_are_printed_make_a_receiver_in_each_preset(
     tmp_path: Path, signature: str, word: str
 ) -> None:
-    said = printed(tmp_path, "--client-id", "my shop's", BILLHOOK_SIGNATURE=signature)
+    said = printed(tmp_path, "--client-id", "my$shop's", BILLHOOK_SIGNATURE=signature)
 
     lines = said[said.index("To speak to it") :].split("\n", 1)[1].replace("To receive from it:\n", "")
     report = (
@@ -195,7 +278,7 @@ def test_the_lines_that_are_printed_make_a_receiver_in_each_preset(
         ["sh", "-ec", f'{lines}\nexec "$0" -c "$1"', sys.executable, report],
         cwd=tmp_path, env=clean(), capture_output=True, text=True, timeout=60,
     )  # fmt: skip
-    assert done.stdout.strip() == f"{signature} 1 my shop's", done
+    assert done.stdout.strip() == f"{signature} 1 my$shop's", done
     assert [each for each in ("signing secret", "public key") if f"  {each}" in said] == [word]
     assert "PRIVATE" not in said
 
@@ -240,14 +323,19 @@ def test_a_given_secret_is_neither_printed_nor_kept(tmp_path: Path) -> None:
     assert facts["api_token"].encode() not in kept  # only its digest is
 
 
+FORMS = "sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--database", "sqlite:////nowhere/at/all.db"), "cannot be opened: No such file or directory"),
-        (("--database", "mysql://me@localhost/x"), "cannot be used"),
-        (("--database", "no url"), "cannot be used"),
+        (("--database", "mysql://me@localhost/x"), f"is SQLite or PostgreSQL: write {FORMS}"),
+        (("--database", "no url"), f"cannot be read: write {FORMS}"),
         (("--rate-limit", "many"), "say it as 1000/second"),
-        (("--bind", "unix:/tmp/x"), "the sandbox listens on HOST:PORT"),
+        (("--bind", "unix:/tmp/x"), "'unix:/tmp/x' is not HOST:PORT"),
+        (("--bind", "foo"), "'foo' is not HOST:PORT"),
+        (("--client-id", ""), "the client id must be printable ASCII without spaces, and not empty"),
         (("--seed", "nothing"), "'nothing' is not 'demo'"),
     ],
 )
@@ -333,6 +421,38 @@ def test_a_call_that_fails_is_said_in_a_line(
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert facts["api_token"] not in done.stderr + done.stdout
+
+
+@pytest.mark.parametrize(
+    ("url", "client_id", "said"),
+    [
+        ("nonsense", "sandbox", "(BILLHOOK_API_URL) must be such as https://billing.example"),
+        ("ftp://127.0.0.1:8310", "sandbox", "(BILLHOOK_API_URL) must be such as https://billing.example"),
+        ("http://127.0.0.1:1", "a\nb", "(BILLHOOK_API_CLIENT_ID) must be printable ASCII without spaces"),
+    ],
+)
+def test_a_call_with_options_that_cannot_be_used_is_refused_as_the_client_does(
+    url: str, client_id: str, said: str
+) -> None:
+    done = asked({"url": url, "client_id": client_id, "api_token": "t"}, "GET", "/invoices")
+
+    assert done.returncode == 2
+    assert said in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_the_receivers_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "billhook.db")) as inbox:
+        inbox.execute("CREATE TABLE delivery (id INTEGER)")
+    before = (tmp_path / "billhook.db").read_bytes()
+
+    said = refused(tmp_path, "--database", "sqlite:///billhook.db")
+
+    assert said == (
+        "Error: the sandbox's database holds tables of something else: give the sandbox one of its own, "
+        "another file or database\n"
+    )
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("billhook.db", before)]
 
 
 def test_a_call_without_credentials_names_what_is_missing(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Where `serve` listens: read, and tried, before anything is started."""
+"""Where a server listens: read, and tried, before anything is started."""
 
 from __future__ import annotations
 
@@ -14,20 +14,25 @@ import click
 
 from billhook.cli.faults import SetupFault
 
-__all__ = ["BIND", "Bind", "check_free"]
+__all__ = ["BIND", "TCP_BIND", "Bind", "check_free"]
 
 _TCP = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]*):([0-9]{1,5})")
 _OTHER = re.compile(r"unix:\S+|fd://[0-9]{1,9}")
 
 
 class Bind(click.ParamType[str]):
-    """HOST:PORT, unix:PATH or fd://NUMBER, as gunicorn reads them."""
+    """HOST:PORT, unix:PATH or fd://NUMBER, as gunicorn reads them; `tcp`: the first only."""
 
     name = "address"
+
+    def __init__(self, *, tcp: bool) -> None:
+        self._tcp = tcp
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
         found = _TCP.fullmatch(text)
+        if found is None and self._tcp:
+            self.fail(f"{text!r} is not HOST:PORT", param, ctx)
         if found is None and not _OTHER.fullmatch(text):
             self.fail(f"{text!r} is neither HOST:PORT nor unix:PATH", param, ctx)
         if found is not None and not 1 <= int(found[2]) <= 65_535:
@@ -35,7 +40,8 @@ class Bind(click.ParamType[str]):
         return text
 
 
-BIND = Bind()
+BIND = Bind(tcp=False)
+TCP_BIND = Bind(tcp=True)
 
 
 def check_free(bind: str) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 import dataclasses
 import sys
 import tempfile
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from billhook.cli.binding import BIND, check_free
+from billhook.cli.binding import TCP_BIND, check_free
 from billhook.cli.output import progress
 from billhook.cli.params import as_json
 from billhook.cli.sandbox_facts import Facts, tell
 from billhook.cli.where import the_settings
-from billhook.errors import ConfigError
 
 if TYPE_CHECKING:
     from billhook.sandbox import Sandbox, SandboxOptions
@@ -27,7 +27,7 @@ _PATIENCE_SECONDS = 90.0
 
 
 @click.group(invoke_without_command=True, short_help="Run the billing service here.")
-@click.option("--bind", type=BIND, default="127.0.0.1:8300", show_default=True, help="HOST:PORT.")
+@click.option("--bind", type=TCP_BIND, default="127.0.0.1:8300", show_default=True, help="HOST:PORT.")
 @click.option(
     "--database", metavar="URL", default="sqlite:///billhook-sandbox.db", show_default=True,
     help=f"SQLAlchemy's URL, for SQLite or PostgreSQL; `{_TEMPORARY[0]}` for a file that goes at the end.",
@@ -73,8 +73,8 @@ def sandbox(
     """
     if context.invoked_subcommand is not None:
         return
-    if bind.startswith("unix:"):
-        raise ConfigError("the sandbox listens on HOST:PORT")
+    from billhook.sandbox.server import serve
+
     check_free(bind)
     # The sender is not who has to be protected from replays.
     settings = dataclasses.replace(the_settings(), replay_protection="dedupe-only")
@@ -88,7 +88,8 @@ def sandbox(
             rate_limit=rate_limit,
             seed=random_seed,
         )
-        _serve(options, bind, _prepare(options, new_token, seed), settings, as_json)
+        facts = _prepare(options, seed)
+        serve(options, bind, lambda url: _tell(url, facts, options, new_token, settings, as_json))
 
 
 @sandbox.command()
@@ -138,13 +139,11 @@ def _secrets(file: str | None, given: tuple[str, ...], given_file: str | None) -
     return tuple(read_secrets_file(path)) if path is not None else tuple(given)
 
 
-def _prepare(options: SandboxOptions, new_token: bool, seed: str | None) -> Facts:
+def _prepare(options: SandboxOptions, seed: str | None) -> Facts:
     """Make the database and what is wanted in it, before anybody is answered."""
     from billhook.sandbox import Sandbox
 
-    made = Sandbox(options)
-    try:
-        token = made.new_api_token() if new_token else made.api_token
+    with closing(Sandbox(options)) as made:
         if seed is not None:
             from billhook.sandbox.seeds import plant
 
@@ -153,9 +152,7 @@ def _prepare(options: SandboxOptions, new_token: bool, seed: str | None) -> Fact
             if not planted:
                 click.echo(f"note: {seed} is there already: nothing was added", err=True)
         secret, public_key = _verifying(made)
-    finally:
-        made.close()
-    return Facts(made.client_id, token, None if options.secrets else secret, public_key)
+        return Facts(made.client_id, None, None if options.secrets else secret, public_key)
 
 
 def _verifying(made: Sandbox) -> tuple[str | None, str | None]:
@@ -165,7 +162,12 @@ def _verifying(made: Sandbox) -> tuple[str | None, str | None]:
     return (None, told) if made.has_public_key else (told, None)
 
 
-def _serve(options: SandboxOptions, bind: str, facts: Facts, settings: Settings, as_json: bool) -> None:
-    from billhook.sandbox.server import serve
+def _tell(
+    url: str, facts: Facts, options: SandboxOptions, new_token: bool, settings: Settings, as_json: bool
+) -> None:
+    """Last of all, for a token that was made and is not on the screen yet would be lost at Ctrl-C."""
+    from billhook.sandbox import Sandbox
 
-    serve(options, bind, lambda url: tell(url, facts, settings, as_json))
+    with closing(Sandbox(options)) as made, made.telling_api_token(new=new_token) as token:
+        tell(url, dataclasses.replace(facts, api_token=token), settings, as_json)
+        sys.stdout.flush()

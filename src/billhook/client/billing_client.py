@@ -12,6 +12,7 @@ import httpx2
 from pydantic import SecretStr
 
 from billhook.client.calls import Calls
+from billhook.client.connecting import base_address
 from billhook.client.operations.auth import Auth
 from billhook.client.operations.catalog_products import CatalogProducts
 from billhook.client.operations.cloud_usage import CloudUsage
@@ -24,12 +25,13 @@ from billhook.client.operations.invoices import Invoices
 from billhook.client.operations.measurements import Measurements
 from billhook.client.operations.plans import Plans
 from billhook.client.operations.webhooks import Webhooks
-from billhook.client.redaction import Redactor, fits_header
+from billhook.client.redaction import Redactor
 from billhook.client.retries import Retrier, RetryPolicy
 from billhook.client.transport import Transport
 from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError
 from billhook.settings import Settings
+from billhook.wire.header_value import HEADER_RULE, fits_header
 
 __all__ = ["BillingClient"]
 
@@ -68,8 +70,7 @@ class BillingClient:
         """
         # Not a text any more from here on: a traceback may be shown with its variables.
         client_id, refresh_token = _secret(client_id), _secret(refresh_token)
-        _check("the client id (BILLHOOK_API_CLIENT_ID)", client_id)
-        _check("the refresh token (BILLHOOK_API_REFRESH_TOKEN)", refresh_token)
+        _check(client_id, refresh_token)
         if not 0 < timeout_seconds <= 86_400:
             raise ConfigError(f"timeout_seconds is {timeout_seconds!r}: it must be above 0 and at most 86400")
         redactor = Redactor(refresh_token, client_id)
@@ -93,22 +94,14 @@ class BillingClient:
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
         """The client that the BILLHOOK_API_ options describe. Raises ConfigError, naming what is missing."""
-        return cls(*cls.credentials(settings))
+        return cls(*_given(settings))
 
     @staticmethod
     def credentials(settings: Settings) -> tuple[str, SecretStr, SecretStr]:
         """Base URL, client id and API token as the options have them. Raises as `from_settings` does."""
-        given = {
-            "BILLHOOK_API_URL": settings.api_url is not None,
-            "BILLHOOK_API_CLIENT_ID": settings.api_client_id is not None,
-            "BILLHOOK_API_REFRESH_TOKEN (or BILLHOOK_API_REFRESH_TOKEN_FILE)": (
-                settings.api_refresh_token is not None or settings.api_refresh_token_file is not None
-            ),
-        }
-        if not all(given.values()):
-            missing = ", ".join(name for name, there in given.items() if not there)
-            raise ConfigError(f"calls to the billing service's API need options: set {missing}")
-        return str(settings.api_url), SecretStr(str(settings.api_client_id)), _token(settings)
+        base_url, client_id, refresh_token = _given(settings)
+        _check(client_id, refresh_token)
+        return base_address(base_url), client_id, refresh_token
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
@@ -131,9 +124,28 @@ def _secret(value: str | SecretStr) -> SecretStr:
     return value if isinstance(value, SecretStr) else SecretStr(value)
 
 
-def _check(name: str, secret: SecretStr) -> None:
-    if not fits_header(secret):
-        raise ConfigError(f"{name} must be printable ASCII without spaces, and not empty")
+def _check(client_id: SecretStr, refresh_token: SecretStr) -> None:
+    for name, secret in (
+        ("the client id (BILLHOOK_API_CLIENT_ID)", client_id),
+        ("the refresh token (BILLHOOK_API_REFRESH_TOKEN)", refresh_token),
+    ):
+        if not fits_header(secret.get_secret_value()):
+            raise ConfigError(f"{name} {HEADER_RULE}")
+
+
+def _given(settings: Settings) -> tuple[str, SecretStr, SecretStr]:
+    """Base URL, client id and API token, as they stand in the options."""
+    given = {
+        "BILLHOOK_API_URL": settings.api_url is not None,
+        "BILLHOOK_API_CLIENT_ID": settings.api_client_id is not None,
+        "BILLHOOK_API_REFRESH_TOKEN (or BILLHOOK_API_REFRESH_TOKEN_FILE)": (
+            settings.api_refresh_token is not None or settings.api_refresh_token_file is not None
+        ),
+    }
+    if not all(given.values()):
+        missing = ", ".join(name for name, there in given.items() if not there)
+        raise ConfigError(f"calls to the billing service's API need options: set {missing}")
+    return str(settings.api_url), SecretStr(str(settings.api_client_id)), _token(settings)
 
 
 def _token(settings: Settings) -> SecretStr:

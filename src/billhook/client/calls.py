@@ -11,13 +11,14 @@ from pydantic import SecretStr
 from billhook.client.answers import error_of, model_of, object_of
 from billhook.client.auth import LOGIN, Grant, Login, grant_of
 from billhook.client.operation import Operation
-from billhook.client.redaction import Redactor, fits_header
+from billhook.client.redaction import Redactor
 from billhook.client.retries import Budget, Retrier
 from billhook.client.transport import Answer, Transport
 from billhook.clock import Clock
 from billhook.errors import ApiError, AuthenticationFailed, UnexpectedResponse
 from billhook.resources import LoginRequest, LoginResponse
 from billhook.resources.base import Resource
+from billhook.wire.header_value import fits_header
 
 __all__ = ["Calls"]
 
@@ -119,7 +120,7 @@ class Calls:
         token = SecretStr(granted.access_token)
         self._redactor.learn(token)
         del answer  # its body is the token
-        if not fits_header(token):
+        if not fits_header(token.get_secret_value()):
             problem = "its access token cannot be sent in a header"
             raise UnexpectedResponse(LOGIN.name, problem, status=200, excerpt="")
         return grant_of(token, granted.expires_in, self._clock.now())

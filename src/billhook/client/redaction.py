@@ -7,7 +7,7 @@ import threading
 
 from pydantic import SecretStr
 
-__all__ = ["Redactor", "fits_header"]
+__all__ = ["Redactor"]
 
 HIDDEN = "[hidden]"
 _KEPT = 50
@@ -15,11 +15,6 @@ _MOST_UNSEEN = 20  # spaces and controls for each character that is shown, at mo
 _LEAST_CHARACTERS = 4  # hiding a shorter one would hide half of every text, and it keeps no secret
 _NEVER_ESCAPED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _JWT = re.compile(r"eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,2}")
-
-
-def fits_header(secret: SecretStr) -> bool:
-    """Printable ASCII without spaces? Anything else the HTTP library refuses, and repeats in its error."""
-    return re.fullmatch(r"[!-~]+", secret.get_secret_value()) is not None
 
 
 class Redactor:

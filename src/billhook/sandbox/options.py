@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from billhook.errors import ConfigError
 from billhook.signing import Scheme, StandardWebhooks
+from billhook.wire.header_value import HEADER_RULE, fits_header
 
 __all__ = ["SandboxOptions"]
 
@@ -18,7 +20,7 @@ class SandboxOptions:
     database_url: str = "sqlite://"
     """SQLAlchemy's URL: `sqlite:///FILE`, `postgresql+psycopg://…`, or `sqlite://` for a temporary file."""
     client_id: str = "sandbox"
-    """What `x-api-key` must be."""
+    """What `x-api-key` must be: printable ASCII without spaces."""
     api_token: str | None = field(default=None, repr=False)
     """The first API token; None: a random one, told once. One that exists already is kept."""
     scheme: Scheme = field(default_factory=StandardWebhooks)
@@ -40,3 +42,8 @@ class SandboxOptions:
     """How long after it was issued an invoice is approved by itself."""
     seed: int | None = None
     """Makes faults and jitter repeatable."""
+
+    def __post_init__(self) -> None:
+        """Raise ConfigError for a client id that nobody could send."""
+        if not fits_header(self.client_id):
+            raise ConfigError(f"the client id {HEADER_RULE}")

@@ -11,7 +11,7 @@ from typing import Any
 from billhook.errors import Refusal
 from billhook.resources import ErrorBody, WrongParam
 
-__all__ = ["invalid_request", "not_authenticated", "not_found", "rate_limited", "too_large"]
+__all__ = ["invalid_request", "not_authenticated", "not_found", "rate_limited", "too_large", "unavailable"]
 
 _INVALID = "invalid_request_error"
 
@@ -49,6 +49,11 @@ def rate_limited(retry_after_seconds: int) -> Refusal:
     message = f"too many requests: come again in {retry_after_seconds} s"
     body = ErrorBody(type="rate_limit_error", code="rate_limit_exceeded", message=message)
     return _refusal(429, body, retry_after_seconds)
+
+
+def unavailable(message: str) -> Refusal:
+    """503: the sandbox can do nothing more."""
+    return _refusal(503, ErrorBody(type="api_error", code="internal_error", message=message))
 
 
 def _refusal(status: int, body: ErrorBody, retry_after_seconds: int | None = None) -> Refusal:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
@@ -34,12 +36,13 @@ if TYPE_CHECKING:
 
 __all__ = ["Sandbox"]
 
+logger = logging.getLogger("billhook.sandbox")
+
 
 class Sandbox:
     """A usage-billing service of your own, for development and tests.
 
-    `client_id`, `api_token` and `signing_secret` are what its users need; `api_token` is None when the
-    database had one already, for it is told once only.
+    `client_id`, `api_token` and `signing_secret` are what its users need.
     """
 
     def __init__(self, options: SandboxOptions | None = None, *, clock: Clock | None = None) -> None:
@@ -54,7 +57,8 @@ class Sandbox:
             ) from None
         self.sender = Sender(self)
         self.timekeeper = Timekeeper(self, STEPS)
-        self.database = Database(self.options.database_url)
+        self._times_taken = 0
+        self.database = Database(self.options.database_url, self._on_loss)
         try:
             self._begin()
         except BaseException:
@@ -64,15 +68,28 @@ class Sandbox:
         self._gate = Gate(self.client_id, self.jwt_key, limit)
 
     def _begin(self) -> None:
-        with self.transaction(writes=False) as tx:
-            self.timekeeper.restore(tx)
         with self.transaction(writes=True) as tx:
             agenda.begin(tx)
             self.jwt_key = access.jwt_key(tx)
             signing_secrets.begin(tx)
-            self.api_token = self.options.api_token
-            if self.api_token is not None or not access.has_active(tx):
+            if self.options.api_token is not None:
                 self.api_token = access.rotate(tx, self.options.api_token)
+
+    @cached_property
+    def api_token(self) -> str | None:
+        """What POST /login takes: made when it is first asked for. None if the database had one already."""
+        with self.telling_api_token() as token:
+            return token  # who asks is who is told
+
+    @contextmanager
+    def telling_api_token(self, *, new: bool = False) -> Iterator[str | None]:
+        """The API token, to be shown in the block; None if there is one already. `new` ends that one.
+
+        It is told once, so it is kept when the block has ended: one that was not shown does not count.
+        Source: spec, "Authentication", rules 2 and 3.
+        """
+        with self.transaction(writes=True) as tx:
+            yield access.rotate(tx) if new or not access.has_active(tx) else None
 
     @property
     def signing_secret(self) -> str | Mapping[str, str]:
@@ -90,6 +107,9 @@ class Sandbox:
     def transaction(self, *, writes: bool) -> Iterator[Transaction]:
         """One request or step: committed at the end, then what it raised is sent."""
         with self.database.writing() if writes else self.database.reading() as connection:
+            if writes and self._times_taken != self.database.times_taken:
+                self.timekeeper.restore(connection)  # another sandbox may have been on it meanwhile
+                self._times_taken = self.database.times_taken
             tx = Transaction(connection, self.clock.now(), self.clock.real.now(), self.options)
             yield tx
         if tx.raised:
@@ -120,12 +140,6 @@ class Sandbox:
     def _caller(self) -> FlaskClient:
         return self.app().test_client()
 
-    def new_api_token(self) -> str:
-        """Another API token; the one before it ends. Source: spec, "Authentication", rule 3."""
-        with self.transaction(writes=True) as tx:
-            self.api_token = access.rotate(tx)
-        return self.api_token
-
     def start(self) -> None:
         """Begin to send what is raised, and to follow the clock."""
         self.sender.start()
@@ -133,6 +147,14 @@ class Sandbox:
 
     def close(self) -> None:
         """Stop sending, and close the database."""
+        self._stop()
+        self.database.close()
+
+    def _stop(self) -> None:
         self.timekeeper.stop()
         self.sender.stop()
-        self.database.close()
+
+    def _on_loss(self) -> None:
+        logger.error("another sandbox has taken the database of this one: it answers 503 and sends no more")
+        # In a thread of its own: one of those that are to end may be the one that is here.
+        threading.Thread(target=self._stop, name="sandbox-end", daemon=True).start()

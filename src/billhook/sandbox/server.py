@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from dataclasses import replace
+from queue import SimpleQueue
+from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication
+from gunicorn.workers.gthread import ThreadWorker
 
 from billhook.sandbox.options import SandboxOptions
 from billhook.sandbox.sandbox import Sandbox
@@ -17,6 +21,24 @@ if TYPE_CHECKING:
 __all__ = ["serve"]
 
 _THREADS = 16
+
+
+class _Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
+    """Ends in order at Ctrl-C as well: an exception out of a signal's handler comes up anywhere."""
+
+    early: SimpleQueue[int]
+    """The signals that came before this process handled its own: until then it does as its master does."""
+
+    def init_signals(self) -> None:
+        """Handle signals from here on, with those that asked for the end before."""
+        super().init_signals()
+        while not self.early.empty():
+            if self.early.get() in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+                self.alive = False
+
+    def handle_quit(self, sig: int, frame: FrameType | None) -> None:
+        """At SIGINT and SIGQUIT do as at SIGTERM."""
+        self.handle_exit(sig, frame)
 
 
 class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
@@ -31,7 +53,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         settings: dict[str, Any] = {
             "bind": self._bind,
             "workers": 1,
-            "worker_class": "gthread",
+            "worker_class": _Worker,
             "threads": _THREADS,
             "keepalive": 75,
             "graceful_timeout": 5,
@@ -40,6 +62,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "loglevel": "error",  # a warning repeats a request's broken line, which may hold a token
             "proc_name": "billhook-sandbox",
             "when_ready": lambda arbiter: self._ready(_address(arbiter)),
+            "post_fork": lambda arbiter, worker: setattr(worker, "early", arbiter.SIG_QUEUE),
             "post_worker_init": lambda worker: self._begin(),
             "worker_exit": lambda arbiter, worker: self._end(),
         }
@@ -68,6 +91,6 @@ def _address(arbiter: Any) -> str:
 def serve(options: SandboxOptions, bind: str, ready: Callable[[str], None]) -> None:
     """Answer at `bind` (HOST:PORT) until SIGTERM or SIGINT; `ready` is told the URL once it listens.
 
-    The database must have its API token already: it is told by whoever made it, and not here.
+    `ready` is also who tells the API token: none is made here, and the one of the options is not looked at.
     """
     _Server(replace(options, api_token=None), bind, ready).run()

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from sqlalchemy import Connection
 from sqlalchemy.exc import DBAPIError
 
 from billhook.sandbox.billing import agenda
@@ -44,9 +45,9 @@ class Timekeeper:
         self._kept: timedelta | None = None
         """How far ahead the database says; None if that is not certain."""
 
-    def restore(self, tx: Transaction) -> None:
+    def restore(self, connection: Connection) -> None:
         """Set the clock as far ahead as it was when the database was last open."""
-        kept = facts.recall(tx.connection, _AHEAD)
+        kept = facts.recall(connection, _AHEAD)
         ahead = self._kept = timedelta(microseconds=int(kept or 0))
         self._sandbox.clock.set_ahead(ahead)
 

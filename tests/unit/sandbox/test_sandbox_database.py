@@ -40,6 +40,17 @@ def test_a_second_sandbox_on_one_database_is_refused_until_the_first_has_ended(b
     Sandbox(SandboxOptions(database_url=bare_url)).close()
 
 
+@pytest.mark.usefixtures("impatient")
+def test_a_second_sandbox_on_the_same_file_by_another_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b.db").symlink_to(tmp_path / "a.db")
+    first = Sandbox(SandboxOptions(database_url=f"sqlite:///{tmp_path}/a.db"))
+    try:
+        with pytest.raises(ConfigError, match=IN_USE):
+            Sandbox(SandboxOptions(database_url=f"sqlite:///{tmp_path}/b.db"))
+    finally:
+        first.close()
+
+
 def test_who_comes_while_another_is_ending_waits_for_it(bare_url: str) -> None:
     code = (
         "import sys; from billhook.sandbox.storage.database import Database\n"

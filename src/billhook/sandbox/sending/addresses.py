@@ -99,7 +99,10 @@ def target_of(url: str, *, allow_private: bool) -> Target:
     if "#" in url:
         raise ValueError("the URL has a fragment (#), which is never sent: leave it out")
     if not allow_private and not _may_be_public(host):
-        raise ValueError("the URL's host is not on the open internet: that needs the option allow_private")
+        raise ValueError(
+            "the URL's host is not on the open internet: that needs the sandbox's option allow_private "
+            "(--allow-private)"
+        )
     path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
     return Target(parts.scheme, host, port or (443 if parts.scheme == "https" else 80), parts.netloc, path)
 

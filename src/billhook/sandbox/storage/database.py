@@ -2,28 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
-from sqlalchemy import Connection, Engine, create_engine, event, text
-from sqlalchemy.engine import URL, make_url
-from sqlalchemy.exc import ArgumentError, OperationalError
-from sqlalchemy.schema import CreateIndex, CreateTable
+from sqlalchemy import Connection, event
 
 from billhook.errors import ConfigError
-from billhook.sandbox.storage import facts
-from billhook.sandbox.storage.sole_use import SoleUse
-from billhook.sandbox.storage.tables import access, metadata
+from billhook.sandbox.refusals import unavailable
+from billhook.sandbox.storage.engines import file_of, open_engine, opening, single_session
+from billhook.sandbox.storage.preparing import prepare
+from billhook.sandbox.storage.sole_use import FileLock
 
 __all__ = ["Database"]
-
-_WRITERS = 0x62696C6C  # the number of PostgreSQL's lock: any that nobody else takes
-_FINGERPRINT = "tables"
 
 
 class Database:
@@ -32,28 +24,43 @@ class Database:
     One transaction writes at a time, on PostgreSQL as well: so rules that look before they act hold.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, on_loss: Callable[[], None] = lambda: None) -> None:
         """Open it, with its tables made if there are none; ConfigError if it cannot be used.
 
-        It is this one's alone until it is closed.
+        It is this one's alone until it is closed, or until PostgreSQL ends the session and another takes
+        it: `on_loss` is called then, and every transaction is refused.
         """
         self._folder = None
-        self._use: SoleUse | None = None
+        self._lock: FileLock | None = None
+        self._on_loss = on_loss
+        self._is_lost = False
+        self.times_taken = 0
+        """Goes up when the right to it was taken: what was known of its rows may be wrong since."""
         if url == "sqlite://":
             self._folder = tempfile.TemporaryDirectory(prefix="billhook-sandbox-")
             url = f"sqlite:///{self._folder.name}/sandbox.db"
         self._turnstile, self._writer = threading.Lock(), threading.Lock()
-        self._engine = _engine(url)
+        self._engine = self._writers = open_engine(url)
         try:
-            self._use = SoleUse(self._engine)
-            with self.writing() as connection:
-                _prepare(connection)
-        except BaseException as error:
+            with opening():
+                self._take()
+                with self.writing() as connection:
+                    prepare(connection)
+        except BaseException:
             self.close()
-            if isinstance(error, OperationalError | OSError):
-                why = error.orig if isinstance(error, OperationalError) else error.strerror
-                raise ConfigError(f"the sandbox's database cannot be opened: {why}") from None
             raise
+
+    def _take(self) -> None:
+        if self._engine.dialect.name == "sqlite":
+            self._lock = FileLock(file_of(self._engine.url))
+            self.times_taken = 1
+        else:
+            self._writers = single_session(self._engine)
+            event.listen(self._writers, "connect", self._on_taken)
+            self._writers.connect().close()
+
+    def _on_taken(self, *_: object) -> None:
+        self.times_taken += 1
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
@@ -62,9 +69,7 @@ class Database:
         with self._turnstile:
             self._writer.acquire()
         try:
-            with self._engine.connect().execution_options(writes=True) as connection, connection.begin():
-                if connection.dialect.name == "postgresql":
-                    connection.execute(text("SELECT pg_advisory_xact_lock(:number)"), {"number": _WRITERS})
+            with self._own_session().execution_options(writes=True) as connection, connection.begin():
                 yield connection
         finally:
             self._writer.release()
@@ -72,81 +77,30 @@ class Database:
     @contextmanager
     def reading(self) -> Iterator[Connection]:
         """A transaction that only reads."""
+        self._refuse_if_lost()
         with self._engine.connect() as connection, connection.begin():
             yield connection
 
     def close(self) -> None:
         """Close every connection; a temporary file goes."""
         self._engine.dispose()
-        if self._use is not None:
-            self._use.end()
+        self._writers.dispose()
+        if self._lock is not None:
+            self._lock.end()
+            self._lock = None
         if self._folder is not None:
             self._folder.cleanup()
 
+    def _own_session(self) -> Connection:
+        self._refuse_if_lost()
+        try:
+            return self._writers.connect()
+        except ConfigError:  # the session had ended, and before it was begun anew another sandbox came
+            self._is_lost = True
+            self._on_loss()
+            self._refuse_if_lost()
+            raise
 
-def _engine(url: str) -> Engine:
-    try:
-        parsed = make_url(url)
-        more: dict[str, Any] = {}
-        if parsed.get_backend_name() == "sqlite":
-            _make_private(_file(parsed))
-            more["connect_args"] = {"timeout": 30, "check_same_thread": False}
-        engine = create_engine(parsed, hide_parameters=True, **more)
-    except (ArgumentError, ModuleNotFoundError) as error:
-        raise ConfigError(f"the sandbox's database URL cannot be used: {error}") from None
-    if engine.dialect.name == "sqlite":
-        event.listen(engine, "connect", _on_connect)
-        event.listen(engine, "begin", _on_begin)
-    return engine
-
-
-def _file(parsed: URL) -> Path:
-    path = parsed.database
-    if not path or path == ":memory:" or path.startswith("file:"):
-        raise ConfigError(
-            "the sandbox's database URL must name a file, sqlite:///FILE; sqlite:// takes a temporary one"
-        )
-    return Path(path)
-
-
-def _make_private(path: Path) -> None:
-    """A new file is its owner's alone: it holds the keys. An error is told by the first connection."""
-    with suppress(OSError):
-        path.touch(mode=0o600)
-
-
-def _on_connect(connection: Any, _: object) -> None:
-    connection.isolation_level = None  # we say BEGIN ourselves
-    for setting in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
-        connection.execute(f"PRAGMA {setting}")
-
-
-def _on_begin(connection: Connection) -> None:
-    # A writer takes its lock at once: one that reads first could find that it may not write any more.
-    writes = connection.get_execution_options().get("writes", False)
-    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
-
-
-def _prepare(connection: Connection) -> None:
-    """Make the tables, or see that they are those of this version."""
-    have = connection.dialect.has_table(connection, access.setting.name)
-    metadata.create_all(connection)
-    wanted = _fingerprint(connection)
-    found = facts.recall(connection, _FINGERPRINT)
-    if found is None and not have:
-        facts.remember(connection, _FINGERPRINT, wanted)
-    elif found != wanted:
-        raise ConfigError(
-            "the sandbox's database was made by another version of billhook: give an empty one, "
-            "or delete the file"
-        )
-
-
-def _fingerprint(connection: Connection) -> str:
-    made = [str(CreateTable(table).compile(connection)) for table in metadata.sorted_tables]
-    made += [
-        str(CreateIndex(index).compile(connection))
-        for table in metadata.sorted_tables
-        for index in sorted(table.indexes, key=lambda index: str(index.name))
-    ]
-    return hashlib.sha256("\n".join(made).encode()).hexdigest()
+    def _refuse_if_lost(self) -> None:
+        if self._is_lost:
+            raise unavailable("another sandbox has taken the database of this one: stop one of them")

@@ -1,4 +1,8 @@
-"""One sandbox to a database: two would send everything twice, and each has a clock of its own."""
+"""One sandbox to a database: two would send everything twice, and each has a clock of its own.
+
+The right to it ends with whoever has it, however that ends: a file's with the process, a schema's with the
+session, which is therefore the only one that may write.
+"""
 
 from __future__ import annotations
 
@@ -7,12 +11,14 @@ import os
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, Engine, text
+from sqlalchemy import Engine, event
 
 from billhook.errors import ConfigError
 
-__all__ = ["SoleUse"]
+__all__ = ["FileLock", "take_with_each_session"]
 
 PATIENCE_SECONDS = 6.0
 """A server whose master was killed needs some seconds to find that out, and ends."""
@@ -20,45 +26,43 @@ _LOOK_SECONDS = 0.1
 _NUMBER = 0x62696C6C  # of PostgreSQL's lock, with one for the schema: any that nobody else takes
 
 
-class SoleUse:
-    """The right to a database, until it is given back or the process ends, however it does."""
+class FileLock:
+    """The right to a file of SQLite, until it is given back."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, path: Path) -> None:
         """Take it; ConfigError if another sandbox has it, OSError if there is no place for a lock file."""
-        self._descriptor: int | None = None
-        self._connection: Connection | None = None
-        if engine.dialect.name == "sqlite":
-            path = f"{engine.url.database}.lock"
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
-            take = self._lock_file
-        else:
-            self._connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
-            take = self._lock_schema
+        self._descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _insist(take)
+            _insist(self._take)
         except BaseException:
             self.end()
             raise
 
     def end(self) -> None:
         """Give it back."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-        if self._connection is not None:
-            self._connection.invalidate()  # it is the session that has the lock
-            self._connection.close()
+        os.close(self._descriptor)
 
-    def _lock_file(self) -> bool:
-        assert self._descriptor is not None  # noqa: S101 - for the type
+    def _take(self) -> bool:
         with suppress(BlockingIOError):
             fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             return True
         return False
 
-    def _lock_schema(self) -> bool:
-        assert self._connection is not None  # noqa: S101 - for the type
-        query = text("SELECT pg_try_advisory_lock(:number, hashtext(current_schema()))")
-        return bool(self._connection.execute(query, {"number": _NUMBER}).scalar_one())
+
+def take_with_each_session(engine: Engine) -> None:
+    """Let no session of `engine` begin without the right to its schema: ConfigError if another has it."""
+    event.listen(engine, "connect", _take_schema)
+
+
+def _take_schema(session: Any, _: object) -> None:
+    # A search path may name no schema: that is for whoever makes the tables to find.
+    query = f"SELECT pg_try_advisory_lock({_NUMBER}, coalesce(hashtext(current_schema()), 0))"
+    try:
+        _insist(lambda: bool(session.execute(query).fetchone()[0]))
+        session.commit()
+    except BaseException:
+        session.close()
+        raise
 
 
 def _insist(take: Callable[[], bool]) -> None:
