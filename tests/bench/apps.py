@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 from pathlib import Path
 from typing import Any
@@ -68,8 +69,11 @@ def by_hand() -> Flask:
         Column("event_type", String),
         Column("body", LargeBinary),
     )
-    with engine.begin() as connection:
-        connection.execute(CreateTable(table, if_not_exists=True))
+    # One process after the other: of two that switch a new file to its log at once, one fails.
+    with (Path(os.environ["BENCH_FOLDER"]) / "by_hand.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with engine.begin() as connection:
+            connection.execute(CreateTable(table, if_not_exists=True))
 
     @app.post("/webhooks/billing")
     def receive() -> tuple[str, int]:
