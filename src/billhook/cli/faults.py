@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import Any
 
 import click
@@ -9,6 +10,8 @@ import click
 from billhook.errors import BillhookError, ConfigError
 
 __all__ = ["Fault", "FaultGroup", "SetupFault"]
+
+_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 class Fault(click.ClickException):
@@ -31,3 +34,7 @@ class FaultGroup(click.Group):
             raise SetupFault(str(error)) from None
         except BillhookError as error:
             raise Fault(str(error)) from None
+        except OSError as error:
+            if error.errno not in _FULL:
+                raise
+            raise Fault(f"a write failed: {error.strerror}") from None

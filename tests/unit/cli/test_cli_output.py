@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
@@ -100,6 +101,27 @@ def test_an_exception_of_billhooks_is_one_line_and_an_exit_code(error, code):
 
     assert result.exit_code == code
     assert result.stderr == f"Error: {error}\n"
+
+
+@pytest.mark.parametrize("json", [[], ["--json"]])
+def test_an_output_that_is_full_is_one_line_and_an_exit_code(json):
+    command = [sys.executable, "-m", "billhook", "options", *json]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert result.returncode == 1
+    assert result.stderr == "Error: a write failed: No space left on device\n"
+
+
+def test_another_failure_of_the_system_is_not_taken_for_a_full_disk():
+    @click.group(cls=FaultGroup)
+    def group() -> None: ...
+
+    @group.command()
+    def fail() -> None:
+        raise PermissionError(13, "Permission denied")
+
+    assert isinstance(CliRunner().invoke(group, ["fail"]).exception, PermissionError)
 
 
 def every_command(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
