@@ -295,6 +295,19 @@ class Server:
         return found[0] if found else None
 
 
+def assert_unavailable(server: Server, key: str, deadline_seconds: float):
+    """A delivery is refused as one that cannot be stored now, in time, with nothing of ours in the answer."""
+    started = time.monotonic()
+    reply = server.post(b"{}", signed(message_id=key))
+    seconds = time.monotonic() - started
+    assert reply.status == 503
+    assert reply.json["type"] == "api_error"
+    assert sorted(reply.json) == ["code", "message", "type"]
+    assert 5 <= int(reply.headers["Retry-After"]) <= 60
+    assert str(server.inbox) not in reply.body.decode()
+    assert seconds < deadline_seconds + 1
+
+
 def request(
     body: bytes, headers: Mapping[str, str], *, method: str = "POST", path: str = PATH, close: bool = True
 ) -> bytes:

@@ -15,6 +15,7 @@ from databases import BOTH, fresh_schema
 from kit import (
     Foreigner,
     Server,
+    assert_unavailable,
     change,
     gunicorn,
     hang_up,
@@ -51,18 +52,6 @@ def receiver(inbox_url, tmp_path):
     return lambda *flags, **options: gunicorn(tmp_path, *flags, BILLHOOK_INBOX_URL=inbox_url, **options)
 
 
-def assert_unavailable(server: Server, key: str):
-    started = time.monotonic()
-    reply = server.post(b"{}", signed(message_id=key))
-    seconds = time.monotonic() - started
-    assert reply.status == 503
-    assert reply.json["type"] == "api_error"
-    assert sorted(reply.json) == ["code", "message", "type"]
-    assert 5 <= int(reply.headers["Retry-After"]) <= 60
-    assert str(server.inbox) not in reply.body.decode()
-    assert seconds < DEADLINE + 1
-
-
 def assert_accepted(server: Server, key: str):
     """At once, or when the sender comes again."""
     reply = until(lambda: accepted(server, key))
@@ -82,7 +71,7 @@ def ready(server: Server) -> int:
 
 def test_a_foreign_lock_is_503_while_it_lasts(frail):
     with Foreigner(frail.inbox):
-        assert_unavailable(frail, "msg_locked")
+        assert_unavailable(frail, "msg_locked", DEADLINE)
         assert ready(frail) == 503
         assert frail.stored("msg_locked") is None
 
@@ -93,7 +82,7 @@ def test_a_foreign_lock_is_503_while_it_lasts(frail):
 def test_a_dropped_table_is_503_until_it_is_back(frail):
     change(frail.inbox, "ALTER TABLE delivery RENAME TO lost")
     try:
-        assert_unavailable(frail, "msg_table")
+        assert_unavailable(frail, "msg_table", DEADLINE)
     finally:
         change(frail.inbox, "ALTER TABLE lost RENAME TO delivery")
 

@@ -9,11 +9,10 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-from kit import Server, gunicorn, head, signed
+from kit import Server, assert_unavailable, gunicorn, head, signed
 
 DEADLINE = 1.0
 
@@ -24,18 +23,6 @@ def frail(tmp_path_factory):
     folder = tmp_path_factory.mktemp("frail")
     with gunicorn(folder, BILLHOOK_DEADLINE_SECONDS=str(DEADLINE)) as server:
         yield server
-
-
-def assert_unavailable(server: Server, key: str):
-    started = time.monotonic()
-    reply = server.post(b"{}", signed(message_id=key))
-    seconds = time.monotonic() - started
-    assert reply.status == 503
-    assert reply.json["type"] == "api_error"
-    assert sorted(reply.json) == ["code", "message", "type"]
-    assert 5 <= int(reply.headers["Retry-After"]) <= 60
-    assert str(server.inbox) not in reply.body.decode()
-    assert seconds < DEADLINE + 0.3
 
 
 def assert_accepted(server: Server, key: str):
@@ -50,7 +37,7 @@ def ready(server: Server) -> int:
 
 def test_an_inbox_that_was_moved_away_is_503_until_it_is_back(frail):
     with moved_away(frail.inbox):
-        assert_unavailable(frail, "msg_moved")
+        assert_unavailable(frail, "msg_moved", DEADLINE)
         assert ready(frail) == 503
         assert not frail.inbox.exists()
 
@@ -62,7 +49,7 @@ def test_a_folder_that_was_moved_away_is_503_until_it_is_back(frail):
     elsewhere = frail.inbox.parent.with_name("elsewhere")
     frail.inbox.parent.rename(elsewhere)
     try:
-        assert_unavailable(frail, "msg_folder")
+        assert_unavailable(frail, "msg_folder", DEADLINE)
         assert ready(frail) == 503
     finally:
         elsewhere.rename(frail.inbox.parent)
@@ -73,7 +60,7 @@ def test_a_folder_that_was_moved_away_is_503_until_it_is_back(frail):
 def test_a_file_that_is_no_database_is_503_until_it_is_mended(frail):
     with moved_away(frail.inbox):
         frail.inbox.write_bytes(b"this is no database, and never was one" * 100)
-        assert_unavailable(frail, "msg_corrupt")
+        assert_unavailable(frail, "msg_corrupt", DEADLINE)
         assert ready(frail) == 503
         frail.inbox.unlink()
 
@@ -83,7 +70,7 @@ def test_a_file_that_is_no_database_is_503_until_it_is_mended(frail):
 def test_an_empty_file_in_its_place_is_503_until_it_is_mended(frail):
     with moved_away(frail.inbox):
         frail.inbox.touch()
-        assert_unavailable(frail, "msg_empty")
+        assert_unavailable(frail, "msg_empty", DEADLINE)
         assert ready(frail) == 503
         _remove(frail.inbox)
 
@@ -96,7 +83,7 @@ def test_an_inbox_of_another_version_in_its_place_is_503_until_it_is_mended(frai
     with moved_away(frail.inbox, copy=True):
         with contextlib.closing(sqlite3.connect(frail.inbox)) as connection, connection:
             connection.execute("UPDATE billhook_version SET version_num = '9999'")
-        assert_unavailable(frail, "msg_version")
+        assert_unavailable(frail, "msg_version", DEADLINE)
         assert ready(frail) == 503
         _remove(frail.inbox)
 
@@ -108,7 +95,7 @@ def test_corrupt_pages_are_503_until_they_are_mended(frail):
         with frail.inbox.open("r+b") as stream:
             stream.seek(4096)
             stream.write(os.urandom(65_536))
-        assert_unavailable(frail, "msg_pages")
+        assert_unavailable(frail, "msg_pages", DEADLINE)
         _remove(frail.inbox)
 
     assert_accepted(frail, "msg_pages")
@@ -121,7 +108,7 @@ def test_a_full_disk_is_503_until_there_is_room(tmp_path):
         limits = resource.prlimit(worker, resource.RLIMIT_FSIZE)
 
         resource.prlimit(worker, resource.RLIMIT_FSIZE, (4096, limits[1]))
-        assert_unavailable(server, "msg_full")
+        assert_unavailable(server, "msg_full", DEADLINE)
         resource.prlimit(worker, resource.RLIMIT_FSIZE, limits)
 
         assert_accepted(server, "msg_full")
