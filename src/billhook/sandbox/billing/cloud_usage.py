@@ -5,17 +5,17 @@ Source: spec, "Resources and their fields", Cloud usage submission result.
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from billhook.resources import CloudUsageResult, CloudUsageSubmission, Stored
 from billhook.sandbox.refusals import invalid_request
+from billhook.sandbox.storage.documents import as_sent
 from billhook.sandbox.storage.keys import check_key
 from billhook.sandbox.storage.shelf import Shelf
 from billhook.sandbox.storage.tables import entities
 from billhook.sandbox.transaction import Transaction
-from billhook.wire import strict_json
 from billhook.wire.fields import Text
 
 __all__ = ["SUBMITTED", "SubmittedUsage", "keep"]
@@ -40,5 +40,5 @@ def keep(tx: Transaction, given: CloudUsageSubmission) -> None:
             check_key(key, f"results.{n}.idempotencyKey")
             if SUBMITTED.first(tx, entities.cloud_usage.c.idempotency_key == key):
                 continue
-        data: dict[str, Any] = strict_json.loads(result.to_request())  # type: ignore[assignment]
+        data = as_sent(result)
         SUBMITTED.add(tx, {**data, "productCode": given.product_code}, idempotency_key=key)

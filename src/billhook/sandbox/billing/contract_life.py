@@ -22,8 +22,8 @@ from billhook.sandbox.billing import (
 )
 from billhook.sandbox.billing.contracts import CONTRACTS, KeptContract
 from billhook.sandbox.refusals import invalid_request
+from billhook.sandbox.storage.documents import as_document, as_sent
 from billhook.sandbox.transaction import Transaction
-from billhook.wire import strict_json
 
 __all__ = ["activate", "create", "delete", "end", "miss", "start", "tell_renewal"]
 
@@ -35,7 +35,7 @@ def create(tx: Transaction, given: NewContract) -> KeptContract:
     """Make a contract. It is in force at once, unless it is to be reviewed. Raises ContractCreated."""
     offer = contract_rules.check(tx, given)
     customer = customers.find(tx, given.customer_id)
-    data: dict[str, Any] = strict_json.loads(given.to_request())  # type: ignore[assignment]
+    data = as_sent(given)
     for name in ("customFields", "deletedAt"):
         data.pop(name, None)
     values = custom_fields.set_values(tx, "Contract", [], given.custom_fields or [])
@@ -43,7 +43,7 @@ def create(tx: Transaction, given: NewContract) -> KeptContract:
         **contract_offer.kept(given, offer),
         "status": given.status or ContractStatus.ACTIVE.value,
         "isTrial": given.is_trial is True,
-        "customFieldValues": [strict_json.loads(value.to_json()) for value in values] or None,
+        "customFieldValues": [as_document(value) for value in values] or None,
     }
     made = CONTRACTS.add(
         tx,

@@ -12,11 +12,11 @@ from pydantic import Field
 from billhook.events import CreditKind
 from billhook.resources import Resource, Stored
 from billhook.sandbox.refusals import invalid_request
+from billhook.sandbox.storage.documents import as_sent
 from billhook.sandbox.storage.keys import check_key
 from billhook.sandbox.storage.shelf import Shelf
 from billhook.sandbox.storage.tables.credit import credit_product
 from billhook.sandbox.transaction import Transaction
-from billhook.wire import strict_json
 from billhook.wire.fields import Text
 
 __all__ = ["PRODUCTS", "CreditProduct", "NewCreditProduct", "add", "check_kind", "known"]
@@ -62,5 +62,5 @@ def check_kind(kind: str | None, param: str) -> None:
 
 
 def _given(given: NewCreditProduct) -> dict[str, object]:
-    data: dict[str, object] = strict_json.loads(given.to_request())  # type: ignore[assignment]
+    data = as_sent(given)
     return {name: value for name, value in data.items() if value is not None}

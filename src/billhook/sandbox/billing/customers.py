@@ -17,11 +17,11 @@ from billhook.sandbox.billing import agenda, custom_fields
 from billhook.sandbox.billing.customer_rules import check
 from billhook.sandbox.refusals import invalid_request, not_found
 from billhook.sandbox.storage.bulk import among
+from billhook.sandbox.storage.documents import as_document, as_sent
 from billhook.sandbox.storage.keys import key_fault
 from billhook.sandbox.storage.shelf import Shelf
 from billhook.sandbox.storage.tables.entities import alias, customer, customer_integration
 from billhook.sandbox.transaction import Transaction
-from billhook.wire import strict_json
 
 __all__ = [
     "CUSTOMERS",
@@ -139,7 +139,7 @@ def _there(found: Customer | None) -> Customer:
 
 def _changes(tx: Transaction, given: CustomerUpdate, values: Sequence[CustomFieldValue]) -> dict[str, Any]:
     """What is given, as it is kept, in the wire's spelling."""
-    changes: dict[str, Any] = strict_json.loads(given.to_request())  # type: ignore[assignment]
+    changes = as_sent(given)
     if given.aliases is not None:
         changes["aliases"] = list(dict.fromkeys(given.aliases))
     if "status" in changes:
@@ -148,7 +148,7 @@ def _changes(tx: Transaction, given: CustomerUpdate, values: Sequence[CustomFiel
         del changes["customFields"]
         kept = [] if given.custom_fields is None else values
         kept = custom_fields.set_values(tx, "Customer", kept, given.custom_fields or [])
-        changes["customFieldValues"] = [strict_json.loads(value.to_json()) for value in kept]
+        changes["customFieldValues"] = [as_document(value) for value in kept]
     return changes
 
 

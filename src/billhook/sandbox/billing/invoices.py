@@ -12,17 +12,17 @@ from typing import Any
 
 from sqlalchemy import func, select
 
-from billhook.resources import BillingCycle, CreditGrant, Customer, Resource, RevenueBreakdown
+from billhook.resources import BillingCycle, CreditGrant, Customer, RevenueBreakdown
 from billhook.sandbox.billing import agenda, contracts, customers
 from billhook.sandbox.billing.contracts import KeptContract
 from billhook.sandbox.billing.exact import EXACT
 from billhook.sandbox.billing.invoice_fields import KeptInvoice, ShownLine
 from billhook.sandbox.billing.rating import Charge
 from billhook.sandbox.refusals import not_found
+from billhook.sandbox.storage.documents import as_document
 from billhook.sandbox.storage.shelf import Shelf
 from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.transaction import Transaction, new_id
-from billhook.wire import strict_json
 from billhook.wire.statuses import BillingStatus
 
 __all__ = ["CURRENCY", "INVOICES", "find", "issue_cycle", "issue_top_up"]
@@ -52,7 +52,7 @@ def issue_cycle(
     data = {
         "contractId": contract.id,
         "name": f"{contracts.name_of(contract)}, {start:%Y-%m-%d} to {end:%Y-%m-%d}",
-        "billingCycle": _wire(BillingCycle(start_time=start, end_time=end)),
+        "billingCycle": as_document(BillingCycle(start_time=start, end_time=end)),
         "currency": contract.currency or customer.currency or CURRENCY,
         "isTrial": contract.is_trial is True,
         "paymentDays": contract.payment_days,
@@ -101,8 +101,8 @@ def _issue(
         "invoiceNumber": f"{tx.now.year}-{number:04}",
         "issuedAt": tx.now,
         "billingStatus": BillingStatus.NONE.value,
-        "revenueBreakdown": _wire(whole),
-        "lineItems": [_wire(line) for line in lines],
+        "revenueBreakdown": as_document(whole),
+        "lineItems": [as_document(line) for line in lines],
         "amount": whole.total,
     }
     issued = INVOICES.add(
@@ -141,7 +141,3 @@ def _breakdown(charges: Sequence[Charge]) -> RevenueBreakdown:
 def _next_number(tx: Transaction, year: int) -> int:
     last = tx.connection.execute(select(func.max(invoice.c.number)).where(invoice.c.year == year)).scalar()
     return (last or 0) + 1
-
-
-def _wire(part: Resource) -> object:
-    return strict_json.loads(part.to_json())

@@ -15,10 +15,10 @@ from billhook.sandbox.billing import consumption, customers, meters
 from billhook.sandbox.billing.exact import ZERO
 from billhook.sandbox.billing.usage import day_of
 from billhook.sandbox.refusals import invalid_request
+from billhook.sandbox.storage.documents import as_sent
 from billhook.sandbox.storage.shelf import Shelf
 from billhook.sandbox.storage.tables.usage import measurement, usage_day
 from billhook.sandbox.transaction import Transaction
-from billhook.wire import strict_json
 
 __all__ = ["MEASUREMENTS", "measure"]
 
@@ -35,7 +35,7 @@ def measure(tx: Transaction, given: NewMeasurement) -> Measurement:
     if given.value < 0:
         raise invalid_request("value is below 0: a day's usage is 0 or more", "value")
     day = _day(given.usage_date)
-    data: dict[str, Any] = strict_json.loads(given.to_request())  # type: ignore[assignment]
+    data = as_sent(given)
     key: dict[str, Any] = {"customer_id": given.customer_id, "meter_id": meter.id, "day": day}
     columns = (measurement.c.customer_id, measurement.c.meter_id, measurement.c.day)
     there = MEASUREMENTS.first(

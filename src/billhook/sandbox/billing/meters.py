@@ -8,19 +8,18 @@ from __future__ import annotations
 import itertools
 from collections import defaultdict
 from collections.abc import Collection
-from typing import Any
 
 from sqlalchemy import select
 
 from billhook.sandbox.billing.meter_fields import Meter, NewMeter
 from billhook.sandbox.refusals import invalid_request, not_found
 from billhook.sandbox.storage.bulk import among
+from billhook.sandbox.storage.documents import as_sent
 from billhook.sandbox.storage.keys import check_key
 from billhook.sandbox.storage.shelf import Shelf
 from billhook.sandbox.storage.tables.entities import catalog_product
 from billhook.sandbox.storage.tables.usage import meter
 from billhook.sandbox.transaction import Transaction
-from billhook.wire import strict_json
 
 __all__ = [
     "MAX_CONDITIONS",
@@ -50,7 +49,7 @@ def create(tx: Transaction, given: NewMeter) -> Meter:
         raise invalid_request("another meter of this event has this key", "key", code="already_exists")
     if given.catalog_product_id is not None:
         _check_product(tx, given.catalog_product_id)
-    data: dict[str, Any] = strict_json.loads(given.to_request())  # type: ignore[assignment]
+    data = as_sent(given)
     return METERS.add(
         tx,
         {**data, "key": key, "filters": data.get("filters") or []},

@@ -17,8 +17,8 @@ from billhook.sandbox.billing import invoices
 from billhook.sandbox.billing.exact import EXACT
 from billhook.sandbox.billing.invoice_fields import KeptInvoice
 from billhook.sandbox.refusals import invalid_request
+from billhook.sandbox.storage.documents import as_document
 from billhook.sandbox.transaction import Transaction, new_id
-from billhook.wire import strict_json
 from billhook.wire.statuses import BillingStatus
 
 __all__ = ["PROVIDER", "fail", "fall_due", "move", "pay"]
@@ -140,4 +140,4 @@ def _info(
         customer_id=stored.customer_id,
         **given,
     )
-    return strict_json.loads(info.to_json())
+    return as_document(info)

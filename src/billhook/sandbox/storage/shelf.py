@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import ColumnElement, Row, Table, insert, select, update
 
 from billhook.resources import Stored
+from billhook.sandbox.storage.documents import as_document
 from billhook.sandbox.storage.paging import Page, page_of
 from billhook.sandbox.transaction import Transaction, new_id
 from billhook.wire import strict_json
@@ -64,7 +65,7 @@ class Shelf(Generic[R]):
 
         The id and the times in `changes` are left out: who puts back what it got changes none of them.
         """
-        body: dict[str, Any] = strict_json.loads(stored.to_json())  # type: ignore[assignment]
+        body = as_document(stored)
         kept = {"id": stored.id, "createdAt": stored.created_at, "updatedAt": tx.now}
         body = {**body, **changes, **kept}
         body = {name: value for name, value in body.items() if value is not None}

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
 from billhook.resources import CustomFieldResponse, Resource
 from billhook.sandbox.billing import custom_fields
 from billhook.sandbox.refusals import invalid_request
+from billhook.sandbox.storage.documents import as_sent
 from billhook.sandbox.storage.keys import check_key
 from billhook.sandbox.storage.tables.entities import custom_field
 from billhook.sandbox.transaction import Transaction
 from billhook.sandbox.web.operation import Call, Group
-from billhook.wire import strict_json
 from billhook.wire.fields import MaybeListOf, Text
 
 __all__ = ["GROUP"]
@@ -39,7 +39,7 @@ def create(call: Call[NewCustomField]) -> CustomFieldResponse:
     """Define a custom field."""
     given = call.given
     _check(call.tx, given)
-    data: dict[str, Any] = strict_json.loads(given.to_request())  # type: ignore[assignment]
+    data = as_sent(given)
     data = {**data, "entity": given.entity, "valueType": given.value_type}
     made = custom_fields.DEFINITIONS.add(call.tx, data, entity=given.entity, name=given.custom_field_name)
     return CustomFieldResponse(custom_field=made)

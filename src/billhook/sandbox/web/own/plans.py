@@ -13,12 +13,12 @@ from billhook.sandbox.billing.catalog import PRODUCTS
 from billhook.sandbox.billing.contract_offer import check_billing
 from billhook.sandbox.billing.contract_rules import MAX_PRODUCTS
 from billhook.sandbox.refusals import invalid_request
+from billhook.sandbox.storage.documents import as_sent
 from billhook.sandbox.storage.keys import check_key
 from billhook.sandbox.storage.tables.entities import plan
 from billhook.sandbox.transaction import Transaction
 from billhook.sandbox.web.lists import limit_of
 from billhook.sandbox.web.operation import Call, Group
-from billhook.wire import strict_json
 from billhook.wire.fields import ListOf, MaybeListOf, Text
 
 __all__ = ["GROUP"]
@@ -65,9 +65,9 @@ def create(call: Call[NewPlan]) -> FullPlanResponse:
     """Create a plan."""
     given = call.given
     _check(call.tx, given)
-    data: dict[str, object] = strict_json.loads(given.to_request())  # type: ignore[assignment]
+    data = as_sent(given)
     data.pop("products", None)
-    billing: dict[str, object] = data.get("billingData") or {}  # type: ignore[assignment]
+    billing: dict[str, object] = data.get("billingData") or {}
     data["billingData"] = {**billing, "billingInterval": billing.get("billingInterval") or "Monthly"}
     data["status"] = given.status or "Active"
     made = plans.PLANS.add(

@@ -12,12 +12,12 @@ from billhook.resources import (
 from billhook.sandbox.billing import catalog
 from billhook.sandbox.billing.catalog import PRODUCTS
 from billhook.sandbox.refusals import invalid_request
+from billhook.sandbox.storage.documents import as_sent
 from billhook.sandbox.storage.keys import check_key
 from billhook.sandbox.storage.tables.entities import catalog_product
 from billhook.sandbox.transaction import Transaction
 from billhook.sandbox.web.lists import limit_of
 from billhook.sandbox.web.operation import Call, Group
-from billhook.wire import strict_json
 
 __all__ = ["GROUP"]
 
@@ -30,8 +30,8 @@ def create(call: Call[NewCatalogProduct]) -> CatalogProductResponse:
     given = call.given
     _check_name(given)
     _check_external_id(call.tx, given.external_id)
-    data = strict_json.loads(given.to_request())
-    product = PRODUCTS.add(call.tx, data, external_id=given.external_id)  # type: ignore[arg-type]
+    data = as_sent(given)
+    product = PRODUCTS.add(call.tx, data, external_id=given.external_id)
     return CatalogProductResponse(catalog_product=product)
 
 
@@ -53,13 +53,13 @@ def update(call: Call[CatalogProductUpdate]) -> CatalogProductResponse:
     """Change the fields that are given; a null clears its field."""
     product = catalog.find(call.tx, call.path["catalogProductId"])
     given = call.given
-    changes = strict_json.loads(given.to_request())
+    changes = as_sent(given)
     _check_name(given)
     columns = {}
     if "external_id" in given.model_fields_set and given.external_id != product.external_id:
         _check_external_id(call.tx, given.external_id)
         columns["external_id"] = given.external_id
-    product = PRODUCTS.change(call.tx, product, changes, **columns)  # type: ignore[arg-type]
+    product = PRODUCTS.change(call.tx, product, changes, **columns)
     return CatalogProductResponse(catalog_product=product)
 
 
