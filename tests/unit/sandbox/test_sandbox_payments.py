@@ -234,7 +234,7 @@ def test_what_has_been_paid_does_not_become_anything_else() -> None:
             sandbox.transaction(writes=True) as tx,
             pytest.raises(ValueError, match="an invoice that is Paid does not become Overdue"),
         ):
-            move(tx, kept_invoices.find(tx, invoice["id"]), BillingStatus.OVERDUE)
+            move(tx, kept_invoices.INVOICES.get(tx, invoice["id"]), BillingStatus.OVERDUE)
 
 
 def test_a_customers_amounts_follow_its_invoices(bare_url) -> None:

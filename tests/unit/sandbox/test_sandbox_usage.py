@@ -51,7 +51,7 @@ class Used:
         """The figure of each method."""
         with self.sandbox.sandbox.transaction(writes=False) as tx:
             return {
-                method: usage.consumed(tx, self.customer_id, meters.find(tx, meter_id), start, end)
+                method: usage.consumed(tx, self.customer_id, meters.METERS.get(tx, meter_id), start, end)
                 for method, meter_id in self.meters.items()
             }
 

@@ -43,4 +43,4 @@ def approve(tx: Transaction, invoice: KeptInvoice) -> KeptInvoice:
 
 def approve_by_time(tx: Transaction, invoice_id: str) -> None:
     """The step `invoice_approval`."""
-    approve(tx, invoices.find(tx, invoice_id))
+    approve(tx, invoices.INVOICES.get(tx, invoice_id))

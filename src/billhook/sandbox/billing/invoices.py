@@ -1,4 +1,4 @@
-"""Invoices: issuing and finding them. What becomes of one is in `approval` and `payments`.
+"""Invoices: issuing and keeping them. What becomes of one is in `approval` and `payments`.
 
 Source: spec, "Resources and their fields", Invoice; "Endpoints", Invoices and POST /credits/top-up.
 """
@@ -18,14 +18,13 @@ from billhook.sandbox.billing.contracts import KeptContract
 from billhook.sandbox.billing.exact import EXACT
 from billhook.sandbox.billing.invoice_fields import KeptInvoice, ShownLine
 from billhook.sandbox.billing.rating import Charge
-from billhook.sandbox.refusals import not_found
 from billhook.sandbox.storage.documents import as_document
 from billhook.sandbox.storage.shelf import Shelf
 from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.transaction import Transaction, new_id
 from billhook.wire.statuses import BillingStatus
 
-__all__ = ["CURRENCY", "INVOICES", "find", "issue_cycle", "issue_top_up"]
+__all__ = ["CURRENCY", "INVOICES", "issue_cycle", "issue_top_up"]
 
 INVOICES = Shelf(invoice, KeptInvoice, "inv")
 CURRENCY = "USD"
@@ -33,14 +32,6 @@ CURRENCY = "USD"
 
 _NOTHING = Decimal("0.00")
 _SUMS = ("total", "subtotal", "overage", "discount", "credits_used")
-
-
-def find(tx: Transaction, invoice_id: str) -> KeptInvoice:
-    """The invoice with this id; a refusal, not_found, if there is none."""
-    found = INVOICES.find(tx, invoice_id)
-    if found is None:
-        raise not_found("invoice")
-    return found
 
 
 def issue_cycle(

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from sqlalchemy import select
 
 from billhook.sandbox.billing.meter_fields import Meter, NewMeter
-from billhook.sandbox.refusals import invalid_request, not_found
+from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.storage.bulk import among
 from billhook.sandbox.storage.documents import as_sent
 from billhook.sandbox.storage.keys import check_key
@@ -27,7 +27,6 @@ __all__ = [
     "by_event_name",
     "by_key",
     "create",
-    "find",
     "of_product",
     "of_products",
     "with_id_or_product",
@@ -57,14 +56,6 @@ def create(tx: Transaction, given: NewMeter) -> Meter:
         key=key,
         catalog_product_id=given.catalog_product_id,
     )
-
-
-def find(tx: Transaction, meter_id: str) -> Meter:
-    """The meter with this id; a refusal, not_found, if there is none."""
-    found = METERS.find(tx, meter_id)
-    if found is None:
-        raise not_found("meter")
-    return found
 
 
 def of_product(tx: Transaction, catalog_product_id: str) -> Meter | None:

@@ -106,7 +106,7 @@ def fail(
 
 def fall_due(tx: Transaction, invoice_id: str) -> None:
     """The step `invoice_due`: what is not paid is overdue. What was never sent, or is nothing, is not."""
-    stored = invoices.find(tx, invoice_id)
+    stored = invoices.INVOICES.get(tx, invoice_id)
     unpaid = stored.billing_status in (BillingStatus.PENDING_PAYMENT, BillingStatus.REJECTED)
     if unpaid and stored.amount_due > 0:
         move(tx, stored, BillingStatus.OVERDUE)

@@ -7,25 +7,16 @@ from collections.abc import Sequence
 from sqlalchemy import select
 
 from billhook.resources import ContractProduct, Plan
-from billhook.sandbox.refusals import not_found
 from billhook.sandbox.storage.shelf import Shelf
 from billhook.sandbox.storage.tables.entities import plan
 from billhook.sandbox.transaction import Transaction
 from billhook.wire import strict_json
 
-__all__ = ["BILLING_INTERVALS", "PLANS", "as_text", "find", "products"]
+__all__ = ["BILLING_INTERVALS", "PLANS", "as_text", "products"]
 
 BILLING_INTERVALS = ("Monthly", "Quarterly", "Yearly")
 
 PLANS = Shelf(plan, Plan, "pln")
-
-
-def find(tx: Transaction, plan_id: str) -> Plan:
-    """The plan with this id; a refusal, not_found, if there is none."""
-    found = PLANS.find(tx, plan_id)
-    if found is None:
-        raise not_found("plan")
-    return found
 
 
 def products(tx: Transaction, plan_ids: Sequence[str]) -> dict[str, list[ContractProduct]]:

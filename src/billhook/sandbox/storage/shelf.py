@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from sqlalchemy import ColumnElement, Row, Table, insert, select, update
 
 from billhook.resources import Stored
+from billhook.sandbox.refusals import not_found
 from billhook.sandbox.storage.documents import as_document
 from billhook.sandbox.storage.paging import Page, page_of
 from billhook.sandbox.transaction import Transaction, new_id
@@ -47,6 +48,13 @@ class Shelf(Generic[R]):
     def find(self, tx: Transaction, resource_id: str) -> R | None:
         """The one with this id."""
         return self.first(tx, self.table.c.id == resource_id)
+
+    def get(self, tx: Transaction, resource_id: str) -> R:
+        """The one with this id; a refusal, not_found, if there is none."""
+        found = self.find(tx, resource_id)
+        if found is None:
+            raise not_found(self.table.name.replace("_", " "))
+        return found
 
     def first(self, tx: Transaction, *where: ColumnElement[bool]) -> R | None:
         """The oldest one that fits."""

@@ -42,14 +42,14 @@ class Payment(Resource, register=False):
 @GROUP.operation("POST", "/{invoiceId}/approve", gives=ShownInvoiceResponse)
 def approve(call: Call[None]) -> ShownInvoiceResponse:
     """Approve an invoice now, and send it."""
-    invoice = invoices.find(call.tx, call.path["invoiceId"])
+    invoice = invoices.INVOICES.get(call.tx, call.path["invoiceId"])
     return ShownInvoiceResponse(invoice=approval.approve(call.tx, invoice))
 
 
 @GROUP.operation("POST", "/{invoiceId}/send", gives=ShownInvoiceResponse)
 def send(call: Call[None]) -> ShownInvoiceResponse:
     """Send an approved invoice once more."""
-    invoice = invoices.find(call.tx, call.path["invoiceId"])
+    invoice = invoices.INVOICES.get(call.tx, call.path["invoiceId"])
     if invoice.approved_at is None:
         raise invalid_request("the invoice is not approved yet: approve it first", code="not_approved")
     return ShownInvoiceResponse(invoice=sending_out.send(call.tx, invoice))
@@ -59,7 +59,7 @@ def send(call: Call[None]) -> ShownInvoiceResponse:
 def pay(call: Call[Payment]) -> ShownInvoiceResponse:
     """Pay an invoice, or fail to."""
     given = call.given
-    invoice = invoices.find(call.tx, call.path["invoiceId"])
+    invoice = invoices.INVOICES.get(call.tx, call.path["invoiceId"])
     if given.outcome is Outcome.PAID:
         if given.failure_reason is not None:
             raise invalid_request("a payment that is paid has no failureReason", "failureReason")

@@ -46,4 +46,4 @@ def list_all(call: Call[PageQuery]) -> MeterPage:
 @GROUP.operation("GET", "/{meterId}", gives=MeterResponse)
 def get(call: Call[None]) -> MeterResponse:
     """Get a meter."""
-    return MeterResponse(meter=meters.find(call.tx, call.path["meterId"]))
+    return MeterResponse(meter=meters.METERS.get(call.tx, call.path["meterId"]))

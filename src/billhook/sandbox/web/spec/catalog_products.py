@@ -9,7 +9,6 @@ from billhook.resources import (
     NewCatalogProduct,
     PageQuery,
 )
-from billhook.sandbox.billing import catalog
 from billhook.sandbox.billing.catalog import PRODUCTS
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.storage.documents import as_sent
@@ -45,13 +44,13 @@ def list_all(call: Call[PageQuery]) -> CatalogProductPage:
 @GROUP.operation("GET", "/{catalogProductId}", gives=CatalogProductResponse)
 def get(call: Call[None]) -> CatalogProductResponse:
     """Get a product."""
-    return CatalogProductResponse(catalog_product=catalog.find(call.tx, call.path["catalogProductId"]))
+    return CatalogProductResponse(catalog_product=PRODUCTS.get(call.tx, call.path["catalogProductId"]))
 
 
 @GROUP.operation("PUT", "/{catalogProductId}", takes=CatalogProductUpdate, gives=CatalogProductResponse)
 def update(call: Call[CatalogProductUpdate]) -> CatalogProductResponse:
     """Change the fields that are given; a null clears its field."""
-    product = catalog.find(call.tx, call.path["catalogProductId"])
+    product = PRODUCTS.get(call.tx, call.path["catalogProductId"])
     given = call.given
     changes = as_sent(given)
     _check_name(given)

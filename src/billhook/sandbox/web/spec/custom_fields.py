@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from billhook.resources import CustomFieldPage, CustomFieldResponse, PageQuery
 from billhook.sandbox.billing.custom_fields import DEFINITIONS
-from billhook.sandbox.refusals import not_found
 from billhook.sandbox.web.lists import limit_of
 from billhook.sandbox.web.operation import Call, Group
 
@@ -23,7 +22,4 @@ def list_all(call: Call[PageQuery]) -> CustomFieldPage:
 @GROUP.operation("GET", "/{customFieldId}", gives=CustomFieldResponse)
 def get(call: Call[None]) -> CustomFieldResponse:
     """Get a definition."""
-    found = DEFINITIONS.find(call.tx, call.path["customFieldId"])
-    if found is None:
-        raise not_found("custom field")
-    return CustomFieldResponse(custom_field=found)
+    return CustomFieldResponse(custom_field=DEFINITIONS.get(call.tx, call.path["customFieldId"]))

@@ -36,4 +36,4 @@ def list_all(call: Call[InvoiceQuery]) -> ShownInvoicePage:
 @GROUP.operation("GET", "/{invoiceId}", gives=ShownInvoiceResponse)
 def get(call: Call[None]) -> ShownInvoiceResponse:
     """Get an invoice."""
-    return ShownInvoiceResponse(invoice=invoices.find(call.tx, call.path["invoiceId"]))
+    return ShownInvoiceResponse(invoice=invoices.INVOICES.get(call.tx, call.path["invoiceId"]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from billhook.resources import PlanResponse
-from billhook.sandbox.billing import plans
+from billhook.sandbox.billing.plans import PLANS
 from billhook.sandbox.web.operation import Call, Group
 
 __all__ = ["GROUP"]
@@ -14,4 +14,4 @@ GROUP = Group("plans", prefix="/plans")
 @GROUP.operation("GET", "/{planId}", gives=PlanResponse)
 def get(call: Call[None]) -> PlanResponse:
     """Get a plan."""
-    return PlanResponse(plan=plans.find(call.tx, call.path["planId"]))
+    return PlanResponse(plan=PLANS.get(call.tx, call.path["planId"]))
