@@ -22,12 +22,16 @@ keepalive = 75
 
 control_socket_disable = True
 worker_tmp_dir = "/dev/shm" if Path("/dev/shm").is_dir() else None  # noqa: S108 - memory, not a shared folder
+# A client of a local proxy names no path and no scheme: only nginx's X-Forwarded-Proto is believed.
+forwarder_headers = ""
+secure_scheme_headers = {"X-FORWARDED-PROTO": "https"}
+
 accesslog = None
 errorlog = "-"
 
 
 def post_worker_init(worker: Any) -> None:
-    """Begin to handle what is stored as soon as the process is up, not with its first delivery."""
+    """Start the threads of the process, and handle what is stored, before its first delivery comes."""
     state = getattr(worker.wsgi, "extensions", {}).get("billhook")
     if state is not None:
-        state.engine.start()
+        state.start()

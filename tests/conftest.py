@@ -5,14 +5,17 @@ A test that asks for `inbox`, `where` or `inbox_url` runs twice: on a SQLite fil
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import BOTH, OwnServer, SharedServer, fresh_schema, own_servers, required
+from databases import BOTH, OwnServer, SharedServer, fresh_database, fresh_schema, own_servers, required
 from flask import Flask
+from hypothesis import HealthCheck, settings
 from kit import Server, bare_app, gunicorn, hang_up, make_app, open_inbox, place_of, upgraded
 
 from billhook.clock import FrozenClock
@@ -20,9 +23,32 @@ from billhook.engines import Loop
 from billhook.extension import assembly_of
 from billhook.inbox import Inbox
 
+# A property test that fails because the machine is slow says nothing.
+settings.register_profile("billhook", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("billhook")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Make the tests mean the same however they were started."""
+    # What the garbage collector finds while a test runs was often left by another: shown, blamed on nobody.
+    config.addinivalue_line("filterwarnings", "default::pytest.PytestUnraisableExceptionWarning")
+    # Under `nohup` the processes that tests start would inherit that a hang-up is ignored.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    # Options for this run are none for the pytest that a test starts in a reader's folder.
+    if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
+        os.environ.pop("PYTEST_ADDOPTS", None)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="tests/acceptance with the numbers it is judged by")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Bound every test: in pyproject.toml a user's pytest without the plugin would refuse the option."""
+    if config.pluginmanager.hasplugin("timeout") and config.getoption("timeout") is None:
+        for item in items:
+            if item.get_closest_marker("timeout") is None:
+                item.add_marker(pytest.mark.timeout(300))
 
 
 @pytest.fixture
@@ -61,6 +87,14 @@ def frail_url(frail_server) -> Iterator[str]:
 def postgres_url(postgres_server) -> Iterator[str]:
     """The URL of an empty schema on PostgreSQL."""
     with fresh_schema(postgres_server.url) as url:
+        yield url
+        hang_up(url)
+
+
+@pytest.fixture
+def database_url(postgres_server) -> Iterator[str]:
+    """The URL of an empty database on PostgreSQL, for tests of where in it an inbox is."""
+    with fresh_database(postgres_server.url) as url:
         yield url
         hang_up(url)
 

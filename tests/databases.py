@@ -71,7 +71,7 @@ class OwnServer:
             ["-D", str(self.data), "-w", "-l", str(server.log), *arguments],
             bin_path=server.bin_path,
             user=server.system_user,
-            timeout=30,
+            timeout=120,
         )
 
     @property
@@ -167,6 +167,20 @@ def fresh_schema(server_url: str) -> Iterator[str]:
             connection.execute("SET client_min_messages = warning")
             connection.execute("SET lock_timeout = '5s'")  # whoever left a transaction open is told so
             connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
+
+
+@contextlib.contextmanager
+def fresh_database(server_url: str) -> Iterator[str]:
+    """The URL of an empty database, with nothing said about schemas; dropped afterwards."""
+    name = sql.Identifier(f"billhook_test_{os.getpid()}_{secrets.token_hex(4)}")
+    with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE DATABASE {}").format(name))
+    try:
+        parsed = make_url(server_url).set(drivername="postgresql+psycopg")
+        yield _text(parsed.set(database=name.as_string().strip('"')))
+    finally:
+        with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
+            connection.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
 
 
 def libpq(url: str) -> dict[str, Any]:

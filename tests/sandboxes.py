@@ -63,7 +63,7 @@ class Running:
     def send(self, method: str, path: str, body: Any, headers: dict[str, str]) -> Answer:
         """Send a request with the client id, and with nothing else that is not given."""
         parts = urlsplit(self.url)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
         try:
             raw = body if isinstance(body, bytes) or body is None else json.dumps(body).encode()
             content = {} if raw is None else {"Content-Type": "application/json"}

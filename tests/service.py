@@ -242,7 +242,7 @@ def when(condition: Callable[[], object], answer: Answer) -> Callable[[Taken], R
     """The answer, as soon as something is so."""
 
     def handler(taken: Taken) -> Response:
-        end = time.monotonic() + 30
+        end = time.monotonic() + 120
         while not condition() and time.monotonic() < end:
             time.sleep(0.002)
         return answer if isinstance(answer, Response) else answer(taken)

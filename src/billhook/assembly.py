@@ -14,7 +14,8 @@ from billhook.clock import Clock
 from billhook.dispatch import Handlers, RetrySchedule, Subscribers, connect
 from billhook.engines import Cycle, Engine, InlineEngine, Loop, ThreadEngine, WorkerEngine
 from billhook.engines.celery import CeleryEngine, find_celery
-from billhook.errors import ConfigError, InboxUnavailable
+from billhook.errors import ConfigError, InboxUnavailable, OutOfResources
+from billhook.events import EVENT_TYPES
 from billhook.inbox import Inbox
 from billhook.receiver import Intake
 from billhook.settings import Settings
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 __all__ = ["Assembly"]
 
 logger = logging.getLogger("billhook.inbox")
+
+START_SECONDS = 0.8
+"""How long a start waits for a database server: gunicorn listens already, and senders wait with it."""
 
 
 class Assembly:
@@ -40,9 +44,11 @@ class Assembly:
             settings.inbox_url or f"sqlite:///{Path(app.instance_path) / 'billhook.db'}",
             deadline_seconds=settings.deadline_seconds,
             backlog_limit=settings.backlog_limit,
+            schema=settings.inbox_schema,
+            own_folder=settings.inbox_url is None,
         )
         try:
-            self.inbox.prepare()
+            self.inbox.prepare(START_SECONDS)
         except InboxUnavailable as error:
             if not self.inbox.database.may_return:
                 raise ConfigError(str(error)) from None
@@ -67,7 +73,25 @@ class Assembly:
             wake=self.engine.wake,
             max_body_bytes=settings.max_body_bytes,
             deadline_seconds=settings.deadline_seconds,
+            known_types=EVENT_TYPES,
         )
+
+    def start(self) -> None:
+        """Start in this process what needs threads: first what takes deliveries, then the engine."""
+        try:
+            self.intake.start()
+            self.engine.start()
+        except (OutOfResources, RuntimeError, MemoryError) as error:
+            # Ending here would end gunicorn too; each of them is started again at its first use.
+            logger.error("%s; deliveries are answered 503 meanwhile", error)  # noqa: TRY400 - says it all
+
+    def begin(self) -> None:
+        """With each request of the app, whatever it asks for: what is stored is handled from now on."""
+        if isinstance(self.engine, ThreadEngine):
+            try:
+                self.engine.begin()
+            except (RuntimeError, MemoryError, OSError) as error:  # the request is none the worse for it
+                logger.error("handling does not begin yet: %s", error)  # noqa: TRY400 - says it all
 
     def connect(self, groups: Iterable[Handlers]) -> None:
         """Subscribe decorated handlers to their signals. Raises DuplicateHandlerName."""
@@ -103,6 +127,7 @@ class Assembly:
             threads=threads,
             lease_seconds=self.settings.lease_seconds,
             retention_days=self.settings.retention_days,
+            key_days=self.settings.key_days,
         )
 
     def handle_due(self) -> int:
@@ -113,6 +138,7 @@ class Assembly:
     def close(self) -> None:
         """End the engine, commit what waits and close the inbox in this process."""
         self.engine.stop()
+        self.intake.close()
         self.inbox.close()
         client = self._clients.pop(os.getpid(), None)
         if client is not None:
@@ -120,15 +146,21 @@ class Assembly:
 
     def _engine(self, name: str) -> Engine:
         lease_seconds = self.settings.lease_seconds
+        days, key_days = self.settings.retention_days, self.settings.key_days
         if name == "thread":
-            days = self.settings.retention_days
-            return ThreadEngine(self.inbox, self.cycle, lease_seconds=lease_seconds, retention_days=days)
+            return ThreadEngine(
+                self.inbox, self.cycle, lease_seconds=lease_seconds, retention_days=days, key_days=key_days
+            )
         if name == "inline":
             return InlineEngine(self.inbox, self.cycle, lease_seconds=lease_seconds)
         if name == "celery":
             celery = find_celery(self.app.extensions, self.settings.celery_app)
-            days = self.settings.retention_days
             return CeleryEngine(
-                self.inbox, self.cycle, celery, lease_seconds=lease_seconds, retention_days=days
+                self.inbox,
+                self.cycle,
+                celery,
+                lease_seconds=lease_seconds,
+                retention_days=days,
+                key_days=key_days,
             )
         return WorkerEngine()

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from billhook.errors import ConfigError
+from billhook.file_modes import check_mode
 
 __all__ = ["OPTIONS", "Option", "Settings", "from_environ", "read_secrets_file"]
 
 PREFIX = "BILLHOOK_"
-# Set around billhook by its own tests, never read as options.
-NOT_OPTIONS = ("BILLHOOK_SPEC", "BILLHOOK_TEST_", "BILLHOOK_FAILPOINT")
+# Set around billhook by its own tests, and what commands read by themselves; never options.
+NOT_OPTIONS = ("BILLHOOK_SPEC", "BILLHOOK_TEST_", "BILLHOOK_FAILPOINT", "BILLHOOK_SANDBOX_")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +56,12 @@ def _text(key: str, value: Any) -> str | None:
     return str(value)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, longest: float = math.inf) -> str:
     """A value as an error may repeat it: a secret that was put into the wrong option is not."""
-    secret = isinstance(value, str) and value.startswith(("whsec_", "whsk_", "-----BEGIN"))
-    return "a secret, by its looks" if secret else repr(value)
+    text = repr(value)
+    marked = any(mark in text for mark in ("whsec_", "whsk_", "-----BEGIN", "://"))
+    long = isinstance(value, str | bytes) and len(value) > longest  # and so may be a secret without a mark
+    return "a secret, by its looks" if marked or long else text
 
 
 def _choice(*allowed: str) -> Callable[[str, Any], str]:
@@ -77,7 +80,9 @@ def _number(minimum: float, maximum: float) -> Callable[[str, Any], float]:
         except (TypeError, ValueError, OverflowError):
             number = math.nan
         if not minimum <= number <= maximum:
-            raise ConfigError(f"{key} is {value!r}: it must be a number from {minimum:g} to {maximum:.12g}")
+            raise ConfigError(
+                f"{key} is {_shown(value, 15)}: it must be a number from {minimum:g} to {maximum:.12g}"
+            )
         return number
 
     return parse
@@ -157,6 +162,13 @@ OPTIONS: tuple[Option, ...] = (
         _text,
     ),
     Option(
+        "BILLHOOK_SIGNATURE_PREFIX",
+        "sha256=",
+        "",
+        "What body-hmac expects before the hex digits; set it empty for bare digits.",
+        lambda key, value: _text(key, value) or "",
+    ),
+    Option(
         "BILLHOOK_REPLAY_PROTECTION",
         None,
         "",
@@ -178,6 +190,13 @@ OPTIONS: tuple[Option, ...] = (
         "standalone, in the current one), or postgresql+psycopg://USER:PASSWORD@HOST/NAME.",
         _text,
         secret=True,
+    ),
+    Option(
+        "BILLHOOK_INBOX_SCHEMA",
+        "billhook",
+        "",
+        "The PostgreSQL schema that the inbox has to itself; `billhook db upgrade` makes it.",
+        lambda key, value: _text(key, value) or "billhook",
     ),
     Option(
         "BILLHOOK_MAX_BODY_BYTES",
@@ -226,8 +245,15 @@ OPTIONS: tuple[Option, ...] = (
         "BILLHOOK_RETENTION_DAYS",
         30.0,
         "days",
-        "How long finished deliveries are kept; their keys, by which duplicates are known, at least 7 days.",
+        "How long finished deliveries are kept; their keys, which tell duplicates, at least 7 days.",
         _number(0, 36_500),
+    ),
+    Option(
+        "BILLHOOK_KEY_DAYS",
+        None,
+        "days",
+        "How long keys of deliveries that sign no time (body-hmac) are kept, at least 7 (default: for ever).",
+        lambda key, value: None if value in (None, "") else _number(7, 36_500)(key, value),
     ),
     Option(
         "BILLHOOK_BACKLOG_LIMIT",
@@ -292,9 +318,11 @@ class Settings:
     secrets_file: str | None
     signature_header: str | None
     timestamp_header: str | None
+    signature_prefix: str
     replay_protection: str | None
     tolerance_seconds: int
     inbox_url: str | None = field(repr=False)
+    inbox_schema: str
     max_body_bytes: int
     engine: str
     celery_app: str | None
@@ -302,6 +330,7 @@ class Settings:
     lease_seconds: float
     retry_schedule_seconds: tuple[float, ...]
     retention_days: float
+    key_days: float | None
     backlog_limit: int | None
     handlers: tuple[str, ...]
     url_prefix: str
@@ -342,6 +371,7 @@ def from_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 def read_secrets_file(path: str) -> tuple[str, ...]:
     """The secrets in a file: PEM blocks kept whole, else one a line; blank and # lines are skipped."""
+    check_mode("BILLHOOK_SECRETS_FILE", path)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:

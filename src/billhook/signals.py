@@ -37,11 +37,14 @@ _events = Namespace()
 delivery_accepted = _lifecycle.signal("delivery_accepted", "Stored: source, key, event_type, delivery_id.")
 delivery_duplicate = _lifecycle.signal("delivery_duplicate", "Had already: source, key, event_type.")
 delivery_conflict = _lifecycle.signal(
-    "delivery_conflict", "A stored key came under a second type: source, key, event_type, stored_event_type."
+    "delivery_conflict",
+    "A stored key came under another type, or with other bytes, and is quarantined: source, key, event_type, "
+    "stored_event_type, delivery_id, conflict_of.",
 )
 delivery_rejected = _lifecycle.signal("delivery_rejected", "Not taken: source, status, cause.")
 delivery_quarantined = _lifecycle.signal(
-    "delivery_quarantined", "Stored but unreadable: delivery_id, event_type, error."
+    "delivery_quarantined",
+    "Stored, and not handled before an operator decides: delivery_id, event_type, error.",
 )
 delivery_twin = _lifecycle.signal(
     "delivery_twin",

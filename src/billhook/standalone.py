@@ -21,11 +21,15 @@ from flask import Flask, Response
 from billhook.dispatch import Handlers
 from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
 from billhook.events import EVENT_TYPES, UnknownEvent
-from billhook.extension import Billhook, assembly_of
-from billhook.settings import Settings, from_environ
+from billhook.extension import ENVIRON, Billhook, assembly_of, settings_of
+from billhook.printable import PrintableFormatter
+from billhook.settings import from_environ
 from billhook.signals import event_signal
 
 __all__ = ["create_app", "load_handlers"]
+
+_READY_SECONDS = 1.0
+"""How long /readyz stands by a good answer: whoever asks, the inbox is written once in that time."""
 
 
 def __getattr__(name: str) -> Any:
@@ -44,11 +48,14 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     The inbox is ./billhook.db unless BILLHOOK_INBOX_URL says otherwise. Raises ConfigError.
     """
     if not logging.getLogger().handlers:  # nobody configured logging, and this app is nobody else's
-        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        output = logging.StreamHandler()
+        output.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+        logging.basicConfig(level=logging.INFO, handlers=[output])
         logging.getLogger("alembic").setLevel(logging.WARNING)  # a new inbox is no news
     app = Flask("billhook", instance_path=str(Path.cwd()), static_folder=None)
-    app.config.from_mapping(from_environ(os.environ if environ is None else environ))
-    settings = Settings.from_mapping(app.config)
+    app.extensions[ENVIRON] = environ = os.environ if environ is None else environ
+    app.config.from_mapping(from_environ(environ))
+    settings = settings_of(app)
     if settings.celery_app is not None:
         _look_here()
     hooks = Billhook(handlers=load_handlers(settings.handlers))
@@ -60,7 +67,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 
 def _ready(app: Flask) -> Response:
     try:
-        assembly_of(app).inbox.check_writable()
+        assembly_of(app).inbox.check_writable(_READY_SECONDS)
     except (InboxUnavailable, SchemaMismatch):
         return Response('{"status": "unavailable"}', 503, content_type="application/json")
     return Response('{"status": "ready"}', content_type="application/json")

@@ -63,6 +63,8 @@ def test_each_operation_does_what_the_specification_says(service: Running) -> No
             {"customerId": acme, "name": "Use", "startDate": now, "externalId": "agr/7", "products": [sold]},
         )
         assert [one.id for one in ask("contracts.list", customer_external_id="acme")] == [contract.id]
+        assert client.contracts.get("agr/7") == client.contracts.get(contract.id)
+        assert client.contracts.get(contract.id).name == "Use"
 
         ask("webhooks.subscribe", "http://127.0.0.1:9/hook", "CommitmentUsageCrossed", threshold=80)
         tried = ask("events.dry_run", [event(service, 0)])

@@ -17,6 +17,7 @@ from types import NoneType
 from typing import Any, get_args, get_origin
 
 import pytest
+from pydantic.fields import FieldInfo
 
 from billhook.events import (
     EVENT_TYPES,
@@ -58,9 +59,15 @@ def kind_of(annotation: Any) -> str:
 
 def written_out(cls: type[Shape]) -> Fields:
     return {
-        field.alias: kind_of(field.annotation) + ("" if field.is_required() else "?")
+        field.alias: kind_of(field.annotation) + _where_there_is_none(field)
         for field in cls.model_fields.values()
     }
+
+
+def _where_there_is_none(field: FieldInfo) -> str:
+    if not field.is_required():
+        return "?"
+    return " or null" if NoneType in get_args(field.annotation) else ""
 
 
 def differences(transcription: dict[str, dict[str, Fields]]) -> list[str]:
@@ -100,7 +107,8 @@ def test_every_model_has_exactly_the_fields_of_the_transcription():
         ("InvoiceApproved", {"invoiceId": None}, "the model has string"),
         ("Overage", {"overageAmount": "string"}, "the model has number"),
         ("Overage", {"date": "string"}, "the model has date"),
-        ("Overage", {"currency": "string?"}, "string? is transcribed, the model has string"),
+        ("Overage", {"currency": "string?"}, "string? is transcribed, the model has string or null"),
+        ("Overage", {"customerId": "string or null"}, "string or null is transcribed, the model has string"),
         ("PaymentFailed", {"failureReason": "string"}, "the model has string?"),
         ("AnonymousCustomer", {"aliases": "string"}, "the model has array of string"),
         ("VoucherIssued", {"date": "date"}, "VoucherIssued: only in the transcription"),
@@ -218,7 +226,7 @@ def meaning(name: str, remark: str | None, table: dict[str, Fields]) -> Any:
 
 def as_stated(kind: str, shapes: dict[str, Fields]) -> Any:
     """What the table can say of a transcribed kind."""
-    kind = kind.removesuffix("?")
+    kind = kind.removesuffix("?").removesuffix(" or null")
     name = kind.removeprefix("array of ")
     if name in shapes:
         fields = {field: as_stated(inner, shapes) for field, inner in shapes[name].items()}

@@ -8,7 +8,11 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
+import time
+import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -75,7 +79,7 @@ class Cli:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, "-m", "billhook", *arguments],
-            cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=30, check=False,
+            cwd=self.folder, env=self.environ, capture_output=True, text=True, timeout=120, check=False,
         )  # fmt: skip
 
     def log(self) -> str:
@@ -185,18 +189,75 @@ def test_several_worker_processes_are_kept_beside_the_web_server(cli):
     assert cli.log().count("billhook.worker: ended") == 2
 
 
-def test_a_gunicorn_that_dies_ends_serve_with_its_exit_code(cli):
+def masters(server):
+    """The gunicorns that `serve` has started."""
+    return {pid for pid in children(server.pid) if b"gunicorn\0" in Path(f"/proc/{pid}/cmdline").read_bytes()}
+
+
+def test_a_gunicorn_that_is_killed_is_started_again(cli):
     server = cli.serve("shop_handlers.py")
+    (killed,) = masters(server)
+
+    os.kill(killed, signal.SIGKILL)
+
+    until(lambda: masters(server) - {killed}, 30)
+    until(lambda: cli.run("send", "PingTest", "--to", cli.url).returncode == 0, 60)
+    assert "billhook.serve: the web server ended with exit code 137; another one starts in 0.5 s" in cli.log()
     pids = descendants(server.pid)
-    master = next(
-        pid for pid in children(server.pid) if b"gunicorn\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    )
-
-    os.kill(master, signal.SIGKILL)
-
-    assert server.wait(20) == 128 + signal.SIGKILL
-    assert "the web server ended with exit code 137" in cli.log()
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(30) == 0
     until(lambda: not alive(pids), 10)
+
+
+def ask_until(cli, stop):
+    """Ask on new connections until told to stop; every answer, or what went wrong."""
+    answers = []
+    while not stop.is_set():
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{cli.port}/healthz", timeout=30) as answer:
+                answers.append(answer.status)
+        except OSError as error:
+            answers.append(error)
+        time.sleep(0.02)
+    return answers
+
+
+def test_a_hangup_has_new_handlers_loaded_and_refuses_no_connection(cli):
+    server = cli.serve("shop_handlers.py")
+    before = descendants(server.pid)
+    stop = threading.Event()
+    with ThreadPoolExecutor() as pool:
+        asking = pool.submit(ask_until, cli, stop)
+        try:
+            (cli.folder / "shop_handlers.py").write_text(HANDLERS.replace('"handled.txt"', '"anew.txt"'))
+            server.send_signal(signal.SIGHUP)
+            until(lambda: len(alive(before)) == 1, 60)  # gunicorn's master stays
+            until(lambda: cli.log().count("working with") == 2, 60)
+        finally:
+            stop.set()
+        answers = asking.result()
+
+    cli.run("send", "InvoiceApproved", "--to", cli.url, "--set", "invoiceId=inv_9")
+    until(lambda: "inv_9" in cli.read("anew.txt"), 30)
+    assert set(answers) == {200}
+    assert cli.read("handled.txt") == ""
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(30) == 0
+
+
+def test_handlers_that_cannot_be_loaded_are_told_and_the_old_ones_go_on(cli):
+    server = cli.serve("shop_handlers.py")
+    before = descendants(server.pid)
+    (cli.folder / "shop_handlers.py").write_text("this is no Python")
+
+    server.send_signal(signal.SIGHUP)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        server.send_signal(number)
+
+    until(lambda: "nothing is reloaded" in cli.log(), 60)
+    assert "SyntaxError" in cli.log()
+    assert alive(before) == before
+    assert server.poll() is None
 
 
 def test_a_worker_finishes_what_runs_and_a_second_signal_ends_it_at_once(cli):

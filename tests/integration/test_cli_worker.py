@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from kit import SECRET, hung, incoming, open_inbox, place_of, rows, until
+from patience import within
 from test_cli_serve import alive, children
 
 WORST = """
@@ -199,9 +200,9 @@ def test_a_handler_that_outlasts_the_grace_does_not_and_is_done_later_by_another
     seconds = signalled(worker, 20)
 
     assert worker.returncode == 0
-    assert seconds < 6  # the grace, a second for threads that the handler made, and a slow machine
+    assert seconds < within(6)  # the grace, a second for threads that the handler made, and a slow machine
     assert alive(pids) == set()
-    assert crew.runs() == {f"{kind}-300": ("running", 1)}
+    assert crew.runs() == {f"{kind}-300": ("due", 1)}  # no suspect: it was cut off, and is due after a lease
     crew.work()
     until(lambda: crew.states() == {f"{kind}-300": "done"}, 15)
     assert crew.runs() == {f"{kind}-300": ("succeeded", 2)}
@@ -219,7 +220,7 @@ def test_a_second_signal_ends_it_at_once_and_not_when_the_grace_is_over(crew, pr
 
     seconds = signalled(worker, 20)
 
-    assert seconds < 3.0  # of a grace of 25, on a machine that may be busy
+    assert seconds < within(3.0)  # of a grace of 25, on a machine that may be busy
     until(lambda: not alive(pids), 5)
     crew.work()
     until(lambda: crew.states() == {"slow-300": "done"}, 15)
@@ -264,7 +265,7 @@ def test_an_inbox_that_hangs_does_not_hold_it_up_for_long(file_crew, processes):
     with hung(file_crew.where):
         seconds = signalled(worker, 20)
 
-    assert seconds < 8  # the grace, and three seconds to give back what was claimed
+    assert seconds < within(8)  # the grace, and three seconds to give back what was claimed
     assert alive(pids) == set()
     assert file_crew.runs() == {"slow-0.5": ("running", 1)}
 
@@ -342,6 +343,7 @@ WORST_KINDS = {
     "greedy": ("MonthEndReport", 1),
 }
 """Their types, and how often each is called."""
+LOST = {"exit", "greedy"}
 
 
 @pytest.mark.parametrize("keys", [("poison",), ("exit", "late", "hangs"), ("greedy",)], ids="-".join)
@@ -361,12 +363,13 @@ def test_the_worst_of_handlers_is_dead_after_its_schedule_and_all_else_flows(cre
     called, runs = Counter(crew.notes("begun")), crew.runs()
     for key in keys:
         calls = WORST_KINDS[key][1]
-        assert called[key] == calls
+        # An attempt that is lost beside others does not count: it is made again alone.
+        assert calls <= called[key] <= calls + (key in LOST)
         assert runs[key][1] >= calls
         assert crew.failures(key) >= calls
     assert Counter(crew.states().values()) == {"done": flowing, "dead": len(keys)}
     # A run that its worker took along waits for its lease, and perhaps for a new worker.
-    assert slowest < 12
+    assert slowest < within(12)
 
 
 def test_a_child_that_lets_no_thread_run_says_where_it_was_and_makes_room(file_crew):

@@ -78,7 +78,7 @@ def billhook(server: examples.Server, *arguments: str) -> str:
         env=examples.environment(),
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=True,
     )
     return done.stdout

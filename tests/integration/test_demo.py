@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from kit import until
+from patience import within
 
 from billhook.cli import demo_stage, main
 
@@ -65,7 +66,7 @@ def test_every_delivery_goes_as_promised_and_nothing_is_left(temporary, tmp_path
     told = json.loads(done.stdout)
     assert told["ok"] is True
     assert len(told["rows"]) == 28
-    assert time.monotonic() - started < 40
+    assert time.monotonic() - started < within(40)
     assert list(temporary.iterdir()) == []
     assert of_this_demo(temporary) == []
     assert sorted(path.name for path in tmp_path.iterdir()) == ["temporary"]
@@ -98,7 +99,7 @@ def test_without_the_sandbox_it_sends_samples_and_says_so(temporary, tmp_path):
 def told(temporary: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """A demo that goes well."""
     done = subprocess.run(
-        DEMO, env=environment(temporary, **more), capture_output=True, text=True, timeout=60, check=False
+        DEMO, env=environment(temporary, **more), capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return done
@@ -162,7 +163,7 @@ def test_an_interrupted_demo_clears_everything_away(temporary, number):
     until(lambda: len(of_this_demo(temporary)) >= 2, 30)
 
     process.send_signal(number)
-    _, errors = process.communicate(timeout=20)
+    _, errors = process.communicate(timeout=90)
 
     assert process.returncode == 128 + number
     assert b"Traceback" not in errors

@@ -49,17 +49,6 @@ def test_a_claim_that_was_only_queued_when_its_worker_died_is_no_attempt(inbox):
     assert sorted(one.attempt for one in again) == [1, 1, 2]  # only the first had been begun
 
 
-def test_what_was_lost_is_begun_at_once_or_left(inbox):
-    planned(inbox, 4)
-    claim(inbox, at=NOON, idle=4)
-
-    busy = claim(inbox, at=NOON + LEASE, idle=0)
-    alone = claim(inbox, at=NOON + LEASE, idle=1)
-
-    assert busy == []
-    assert len(alone) == 1
-
-
 def test_a_lost_run_that_was_begun_counts_every_time(inbox):
     planned(inbox, 1)
 

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from kit import Foreigner, change, deliver, in_children, inbox_at, rows, until
+from patience import within
 
 from billhook import Handlers, signals
 from billhook.events import InvoiceApproved, PingTest
@@ -108,7 +109,7 @@ def test_a_ring_in_another_process_wakes_a_sleeping_loop_at_once(running):
     (started,) = in_children(1, child)
     until(lambda: len(called) == 2)
 
-    assert called[1] - float(started) < 0.5  # the slow look is every two seconds
+    assert called[1] - float(started) < within(0.5)  # the slow look is every two seconds
 
 
 def test_the_thread_engine_starts_by_itself_and_at_will(app_with):
@@ -322,8 +323,8 @@ def test_stopping_does_not_wait_longer_than_its_grace(app_with, caplog):
     seconds = time.monotonic() - started
     release.set()
 
-    assert seconds < 1.5
-    assert "stopped with 1 handlers still running; their leases run out" in caplog.text
+    assert seconds < within(1.5)
+    assert "stopped with 1 handlers still running; they are called again" in caplog.text
 
 
 def test_a_handler_past_its_time_while_stopping_is_settled_as_failed(running):
@@ -514,7 +515,7 @@ def test_a_worker_process_handles_what_the_app_takes_and_ends_when_told(app_with
         until(finished(app, 3))
     finally:
         worker.terminate()
-        rest, _ = worker.communicate(timeout=10)
+        rest, _ = worker.communicate(timeout=60)
 
     assert handled == ["msg_0", "msg_1", "msg_2"]
     assert rest == "down\n"

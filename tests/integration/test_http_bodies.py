@@ -9,6 +9,7 @@ import time
 
 import pytest
 from kit import PATH, chunk, gunicorn, head, read_reply, request, signed
+from patience import within
 
 LIMIT = 262_144
 CHUNKED = {"Transfer-Encoding": "chunked"}
@@ -45,7 +46,7 @@ def test_an_endless_chunked_body_is_413_while_it_is_still_being_sent(server):
         reply = read_reply(connection)
 
     assert reply.status == 413
-    assert reply.seconds < 2.5
+    assert reply.seconds < within(2.5)
 
 
 def test_a_length_at_the_limit_is_stored_and_one_over_it_is_413(server):
@@ -62,7 +63,7 @@ def test_a_length_over_the_limit_is_413_before_any_of_the_body_is_sent(server):
     reply = server.ask(head({**signed(), "Content-Length": "10000000000"}))
 
     assert (reply.status, reply.json["code"]) == (413, "request_too_large")
-    assert reply.seconds < 1
+    assert reply.seconds < within(1)
 
 
 def test_a_body_that_ends_early_is_400(server):
@@ -145,7 +146,7 @@ def test_a_body_that_trickles_for_ever_is_400_within_the_deadline(server, framin
     status, seconds = _trickle(server.connect(), head({**signed(), **opening}), piece)
 
     assert status == 400
-    assert 1 < seconds < 2.5
+    assert 1 < seconds < within(2.5)
 
 
 def test_a_body_that_never_begins_is_400_within_the_deadline(server):
@@ -154,7 +155,7 @@ def test_a_body_that_never_begins_is_400_within_the_deadline(server):
     reply = server.ask(head({**signed(), "Content-Length": "1000"}))
 
     assert (reply.status, reply.json["code"]) == (400, "incomplete_body")
-    assert time.monotonic() - started < 2.5
+    assert time.monotonic() - started < within(2.5)
 
 
 def test_a_slow_body_that_ends_in_time_is_stored(server):
@@ -185,7 +186,7 @@ def test_a_trickling_body_over_tls_is_cut_off_in_time_and_not_answered_in_plain_
             connection.sendall(request(b"{}", headers))
             after = read_reply(connection).status
 
-    assert seconds < 3.0
+    assert seconds < within(3.0)
     assert after == 200
 
 
@@ -215,7 +216,6 @@ def _certificate(folder):
 # --- what follows on the same connection ----------------------------------------------------------
 
 REFUSED = {
-    "type header": (400, {"X-Webhook-Type": "9"}),
     "signature": (401, {"webhook-signature": "v1,AAAA"}),
     "encoding": (415, {"Content-Encoding": "gzip"}),
 }
@@ -261,7 +261,6 @@ def _smuggled():
 @pytest.mark.parametrize(
     "opening",
     [
-        {"X-Webhook-Type": "9"},
         {"webhook-signature": "v1,AAAA"},
         {"Content-Encoding": "gzip"},
     ],

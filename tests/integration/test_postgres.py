@@ -35,6 +35,7 @@ from kit import (
     upgraded,
     value,
 )
+from patience import within
 from proxy import proxied
 from sqlalchemy import create_engine, text
 
@@ -69,7 +70,7 @@ def refusal(url):
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=240,
     )
     assert ran.returncode == 1
     assert "SchemaMismatch: " in ran.stderr
@@ -139,7 +140,7 @@ def test_a_stopped_server_is_503_in_time_and_good_again_when_it_goes_on(frail_se
 
         assert {reply.status for reply in (*replies, *crowd)} == {503}
         assert all(5 <= int(reply.headers["Retry-After"]) <= 60 for reply in (*replies, *crowd))
-        assert max(reply.seconds for reply in (*replies, *crowd)) < DEADLINE + 0.5
+        assert max(reply.seconds for reply in (*replies, *crowd)) < within(DEADLINE + 0.5)
         assert unready == 503
         assert until(lambda: ready(server) == 200)
         check_every_answer([("msg_before", 200), *((f"msg_{number}", 200) for number in range(3))], frail_url)
@@ -172,7 +173,7 @@ def test_an_inbox_before_a_server_that_is_stopped_from_the_start_says_so(frail_s
             inbox.prepare()
         seconds = time.monotonic() - started
 
-    assert seconds < 8
+    assert seconds < within(8)
     inbox.prepare()
 
 
@@ -191,7 +192,7 @@ def test_a_receiver_that_starts_before_its_server_is_503_in_time_until_that_is_t
         for number in range(2):
             accepted(server, f"msg_{number}")
         assert {reply.status for reply in refused} == {503}
-        assert max(reply.seconds for reply in refused) < DEADLINE + 0.5
+        assert max(reply.seconds for reply in refused) < within(DEADLINE + 0.5)
         assert unready == 503
         assert until(lambda: ready(server) == 200)
         assert "until it can be used, deliveries are answered 503" in server.log.read_text()
@@ -396,7 +397,7 @@ def test_a_line_that_is_silent_is_503_in_time_and_good_again_when_it_is_not(post
         proxy.release()
 
         assert [reply.status for reply in silent] == [503, 503]
-        assert max(reply.seconds for reply in silent) < DEADLINE + 0.5
+        assert max(reply.seconds for reply in silent) < within(DEADLINE + 0.5)
         accepted(server, "msg_after")
 
 
@@ -543,7 +544,7 @@ def test_the_password_may_be_in_a_file_of_libpqs_instead_of_the_url(locked, tmp_
         )
 
     assert PASSWORD not in bare
-    assert said[PASSWORD].stdout == f"schema {REVISION}, this billhook needs {REVISION}\n"
+    assert said[PASSWORD].stdout.startswith(f"schema {REVISION}, this billhook needs {REVISION}\ninbox: ")
     assert "password authentication failed" in said["another"].stderr
 
 
@@ -652,8 +653,8 @@ def test_a_loop_is_woken_long_before_it_would_look_and_again_after_its_line_was_
     second = latencies(app, shop, 15, "second")
 
     assert len(listening) == 1
-    assert statistics.median(first) < 0.4
-    assert statistics.median(second) < 0.4
+    assert statistics.median(first) < within(0.4)
+    assert statistics.median(second) < within(0.4)
 
 
 def test_a_loop_that_nobody_can_wake_would_be_noticed(running, postgres_url):
@@ -705,7 +706,7 @@ def frozen_worker(postgres_url):
     yield start
     for worker in started:
         worker.send_signal(signal.SIGCONT)
-        worker.communicate(timeout=20)
+        worker.communicate(timeout=90)
 
 
 def test_a_worker_that_is_frozen_in_its_turn_keeps_the_others_for_a_moment_only(postgres_url, frozen_worker):
@@ -718,7 +719,7 @@ def test_a_worker_that_is_frozen_in_its_turn_keeps_the_others_for_a_moment_only(
     with inbox.turn("awake") as turn:
         won = turn.plan([Plan(delivery_id, ("a",))], NOON)
     worker.send_signal(signal.SIGCONT)
-    told, _ = worker.communicate(timeout=20)
+    told, _ = worker.communicate(timeout=90)
 
     assert won == [delivery_id]
     refused, good_again = told.splitlines()

@@ -40,7 +40,7 @@ def clean() -> dict[str, str]:
 def answered(url: str, request: bytes) -> bytes:
     """The first line of the answer."""
     host, _, port = url.removeprefix("http://").partition(":")
-    with socket.create_connection((host, int(port)), timeout=30) as connection:
+    with socket.create_connection((host, int(port)), timeout=120) as connection:
         connection.sendall(request)
         with connection.makefile("rb") as file:
             return file.readline()
@@ -74,7 +74,7 @@ def sandbox(folder: Path, *arguments: str) -> Iterator[dict[str, Any]]:
 def refused(folder: Path, *arguments: str) -> str:
     """What is said to a command that cannot work."""
     done = subprocess.run(
-        command(*arguments), cwd=folder, env=clean(), capture_output=True, text=True, timeout=60
+        command(*arguments), cwd=folder, env=clean(), capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 2, done
     assert "Traceback" not in done.stderr
@@ -112,7 +112,7 @@ def test_a_new_token_ends_the_one_before_it(tmp_path: Path) -> None:
             assert list(client.catalog_products.list()) == []
         with (
             BillingClient(again["url"], "sandbox", first["api_token"]) as client,
-            pytest.raises(AuthenticationFailed, match="wrong or was revoked"),
+            pytest.raises(AuthenticationFailed, match="it is another, or was revoked"),
         ):
             list(client.catalog_products.list())
 
@@ -141,7 +141,7 @@ def test_a_token_that_could_not_be_printed_is_told_at_the_next_start(tmp_path: P
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             command("--bind", f"127.0.0.1:{free_port()}"),
-            cwd=tmp_path, env=clean(), stdout=full, stderr=subprocess.PIPE, timeout=60,
+            cwd=tmp_path, env=clean(), stdout=full, stderr=subprocess.PIPE, timeout=240,
         )  # fmt: skip
 
     assert done.returncode != 0
@@ -229,7 +229,28 @@ def test_a_second_sandbox_on_the_same_file_is_refused_in_a_line(tmp_path: Path) 
     with sandbox(tmp_path):
         said = refused(tmp_path, "--bind", f"127.0.0.1:{free_port()}")
 
-    assert "another sandbox is using this database" in said
+    waits, refuses = said.splitlines()
+    assert waits == "another sandbox is using this database: waiting for it to end, 6 s at most"
+    assert "another sandbox is using this database: stop it" in refuses
+
+
+def test_it_ends_when_its_terminal_is_closed(tmp_path: Path) -> None:
+    """A gunicorn of its own would load itself anew: with the port and the database, and nobody to stop it."""
+    bind = f"127.0.0.1:{free_port()}"
+    process = subprocess.Popen(
+        command("--bind", bind, "--json"), cwd=tmp_path, env={**clean(), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    while process.stdout.readline().rstrip() != "}":
+        assert process.poll() is None
+
+    process.send_signal(signal.SIGHUP)
+    _, said = process.communicate(timeout=60)
+
+    assert (process.returncode, said) == (0, "")
+    with pytest.raises(ProcessLookupError):
+        os.killpg(process.pid, 0)
 
 
 def printed(folder: Path, *arguments: str, **environ: str) -> str:
@@ -276,11 +297,17 @@ def test_the_lines_that_are_printed_make_a_receiver_in_each_preset(
     )
     done = subprocess.run(
         ["sh", "-ec", f'{lines}\nexec "$0" -c "$1"', sys.executable, report],
-        cwd=tmp_path, env=clean(), capture_output=True, text=True, timeout=60,
+        cwd=tmp_path, env=clean(), capture_output=True, text=True, timeout=240,
     )  # fmt: skip
     assert done.stdout.strip() == f"{signature} 1 my$shop's", done
     assert [each for each in ("signing secret", "public key") if f"  {each}" in said] == [word]
     assert "PRIVATE" not in said
+
+
+def test_a_prefix_that_was_chosen_is_printed_though_it_be_none(tmp_path: Path) -> None:
+    said = printed(tmp_path, BILLHOOK_SIGNATURE="body-hmac", BILLHOOK_SIGNATURE_PREFIX="")
+
+    assert "  export BILLHOOK_SIGNATURE_PREFIX=''\n" in said
 
 
 def test_of_a_private_key_that_was_given_the_public_half_is_printed(tmp_path: Path) -> None:
@@ -371,7 +398,7 @@ def asked(facts: dict[str, Any], *arguments: str, **more: Any) -> subprocess.Com
         env={**clean(), **environ},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         **more,
     )
 

@@ -19,11 +19,9 @@ import billhook
 from billhook import errors
 
 SOURCE = Path(billhook.__file__).parent
-MODULE_LINES = 200
+MODULE_LINES = 400
 FUNCTION_LINES = 45
-LONGER = {
-    "settings.py": "one table of options, of which every line is an option",
-}
+LONGER: dict[str, str] = {}
 """Modules that may be longer, each with its reason."""
 
 
@@ -59,11 +57,11 @@ def test_an_exception_that_is_no_longer_needed_is_taken_off_the_list():
 
 
 def test_something_too_long_would_be_noticed(tmp_path):
-    (tmp_path / "long.py").write_text("x = 1\n" * 201)
+    (tmp_path / "long.py").write_text("x = 1\n" * 401)
     (tmp_path / "wide.py").write_text("def f():\n" + "    x = 1\n" * 45)
     (tmp_path / "right.py").write_text("def f():\n" + "    x = 1\n" * 44)
 
-    assert too_long(tmp_path, {}) == ["long.py: 201", "wide.py:f: 46"]
+    assert too_long(tmp_path, {}) == ["long.py: 401", "wide.py:f: 46"]
 
 
 # --- exports --------------------------------------------------------------------------------------
@@ -150,18 +148,21 @@ def test_a_mistake_in_setting_up_is_no_mistake_of_a_delivery():
 
 COST = """
 import json, sys, time
+begun = time.process_time()
 import flask, pydantic
 before = set(sys.modules)
 started = time.process_time()
 import {imported}
-seconds = time.process_time() - started
-print(json.dumps([seconds, sorted({{name.partition(".")[0] for name in set(sys.modules) - before}})]))
+ratio = (time.process_time() - started) / (started - begun)
+print(json.dumps([ratio, sorted({{name.partition(".")[0] for name in set(sys.modules) - before}})]))
 """
 HEAVY = {"alembic", "cryptography", "gunicorn", "rich", "sqlalchemy", "sqlite3"}
 
 
 def cost(imported: str) -> tuple[float, set[str]]:
-    """Seconds and top-level modules that an import adds to flask and pydantic."""
+    """What an import takes, as a part of what flask and pydantic took before it in the same process, and
+    the top-level modules that it adds to theirs. A ratio, for a busy machine makes all of them slower.
+    """
     environ = {key: text for key, text in os.environ.items() if not key.startswith("COV")}
     results = []
     for _ in range(3):
@@ -173,19 +174,20 @@ def cost(imported: str) -> tuple[float, set[str]]:
             check=True,
         )
         results.append(json.loads(ran.stdout))
-    return min(seconds for seconds, _ in results), set(results[0][1])
+    return min(ratio for ratio, _ in results), set(results[0][1])
 
 
 def test_importing_billhook_is_cheap_and_brings_nothing_heavy():
-    seconds, brought = cost("billhook")
+    ratio, brought = cost("billhook")
 
     assert brought & HEAVY == set()
-    assert seconds < 0.3  # twice what is promised: other processes want the machine too
+    assert ratio < 1  # some 0.6
 
 
 def test_importing_the_inbox_would_not_be_cheap():
-    _, brought = cost("billhook.inbox")
+    ratio, brought = cost("billhook.inbox")
 
+    assert ratio > 1  # some 1.7
     assert brought & HEAVY == {"sqlalchemy", "sqlite3"}
 
 

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import signal
 import socket
 import subprocess
@@ -51,12 +52,12 @@ def environment(tmp_path: Path) -> dict[str, str]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
     secrets = tmp_path / "secret.txt"
     secrets.write_text(SECRET + "\n")
-    return {**clean, "BILLHOOK_SECRETS_FILE": str(secrets), "FLASK_BILLHOOK_SECRETS_FILE": str(secrets)}
+    return {**clean, "BILLHOOK_SECRETS_FILE": str(secrets)}
 
 
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     done = subprocess.run(
-        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=folder, env=environment, capture_output=True, text=True, timeout=240, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout
@@ -100,7 +101,7 @@ for cls in (InvoiceApproved, CreditPoolIncreased):
                                          headers={**headers, "X-Webhook-Type": cls.type})
     print(answer.status_code, answer.text)
 """
-    environment["FLASK_BILLHOOK_ENGINE"] = "inline"
+    environment["BILLHOOK_ENGINE"] = "inline"
 
     output = run([sys.executable, "-c", deliver], folder, environment)
 
@@ -115,7 +116,8 @@ def test_the_standalone_receiver_handles_what_the_readme_sends(folder, environme
     send, listing = words(block("command: send"))
 
     with served([*BILLHOOK, *serve[1:], "--bind", address], folder, environment, address) as log:
-        sent = run([*BILLHOOK, *aimed(send[1:], address)], folder, environment)
+        to_here = ["--to", f"http://{address}/webhooks/billing"]  # the default is a port that may be taken
+        sent = run([*BILLHOOK, *send[1:], *to_here], folder, environment)
         wait_until(lambda: "invoice inv_42 approved" in log.read_text())
         listed = run([*BILLHOOK, *listing[1:]], folder, environment)
 
@@ -127,16 +129,20 @@ def test_the_standalone_receiver_handles_what_the_readme_sends(folder, environme
 
 def test_the_mounted_app_runs_as_the_readme_says(folder, environment):
     address = free_address()
-    serve, send, listing = words(block("command: mounted"))
+    (serve,) = words(block("command: mounted"))
+    check, send, listing = words(block("command: mounted-use"))
     flask = [sys.executable, "-m", "flask"]
 
     command = [*flask, *(address.split(":")[1] if word == "8001" else word for word in serve[1:])]
     with served(command, folder, environment, address) as log:
         sent = run([*flask, *aimed(send[1:], address)], folder, environment)
         wait_until(lambda: re.search(r"invoice \S+ approved", log.read_text()))
+        checked = run([*flask, *check[1:]], folder, environment)
         listed = run([*flask, *listing[1:]], folder, environment)
 
-    assert (serve[0], send[0], listing[0]) == ("flask", "flask", "flask")
+    assert {serve[0], check[0], send[0], listing[0]} == {"flask"}
+    assert "verified, and answered by billhook" in checked
+    assert "WRONG" not in checked
     assert "200" in sent
     assert "InvoiceApproved" in listed
 
@@ -198,13 +204,57 @@ def test_the_test_of_the_readme_passes(folder, environment):
         run(command, folder, environment)
 
 
+def test_its_pytest_command_works_in_the_checkout_with_pytest_alone(folder, environment):
+    """The checkout's pyproject.toml is the rootdir's there, and the plugins of our own tests are not."""
+    shutil.copy(ROOT / "pyproject.toml", folder)
+    command = shlex.split(re.search(r"`python (-m pytest test_billing.py)`", README)[1])
+    ours = ["timeout", "xdist", "cov", "hypothesispytest", "schemathesis", "pytest_httpserver"]
+    without = [f"-pno:{name}" for name in ours]
+
+    told = run([sys.executable, *command, *without, "-pno:cacheprovider"], folder, environment)
+
+    assert "1 passed" in told
+    setting = (folder / "pyproject.toml").read_text().replace("xfail_strict", "timeout = 120\nxfail_strict")
+    (folder / "pyproject.toml").write_text(setting)
+    with pytest.raises(AssertionError):
+        run([sys.executable, *command, *without, "-pno:cacheprovider"], folder, environment)
+
+
+def test_every_block_of_python_is_typed_as_a_careful_user_has_it(folder, environment):
+    pytest.importorskip("mypy")
+    snippets = re.findall(r"(?<!-->\n)```python\n(.*?)```", README, re.DOTALL)
+    for number, snippet in enumerate(snippets):
+        (folder / f"snippet_{number}.py").write_text(snippet)
+    files = sorted(path.name for path in folder.glob("*.py"))
+
+    run([sys.executable, "-m", "mypy", "--strict", "--no-incremental", *files], folder, environment)
+
+    assert len(snippets) >= 4
+    (folder / "wrong.py").write_text("from shop import app\n\napp.nope\n")
+    with pytest.raises(AssertionError):
+        run([sys.executable, "-m", "mypy", "--strict", "--no-incremental", "wrong.py"], folder, environment)
+
+
+def test_what_its_steps_leave_behind_is_known_to_git():
+    left = [*re.findall(r"<!-- file: (\S+) -->", README), "secret.txt", "billhook.db", "billhook.db-wal"]
+    left += ["billhook-sandbox.db", "billhook-sandbox.db.lock", "instance/billhook.db"]
+
+    ignored = subprocess.run(
+        ["git", "check-ignore", "--no-index", *left], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+    if ignored.returncode == 128:
+        pytest.skip("this is no checkout of git")
+    assert ignored.stdout.split() == left
+
+
 def exported(log: Path, environment: dict[str, str]) -> dict[str, str]:
     """The environment of a shell in which one typed the `export` lines that the sandbox printed."""
     last = "BILLHOOK_API_REFRESH_TOKEN" if "BILLHOOK_SECRETS_FILE" in environment else "BILLHOOK_SECRETS"
     wait_until(lambda: re.search(rf"export {last}=\S+\n", log.read_text()))
     lines = [line for line in log.read_text().splitlines() if line.startswith("  export ")]
     shell = ["sh", "-ec", "\n".join([*lines, "env -0"])]
-    told = subprocess.run(shell, env=environment, capture_output=True, text=True, timeout=30, check=True)
+    told = subprocess.run(shell, env=environment, capture_output=True, text=True, timeout=120, check=True)
     return dict(each.split("=", 1) for each in told.stdout.rstrip("\0").split("\0"))
 
 
@@ -255,7 +305,7 @@ def wait_for(address: str) -> None:
 
 
 def wait_until(condition) -> None:
-    end = time.monotonic() + 40
+    end = time.monotonic() + 120
     while not condition():
         assert time.monotonic() < end, "it did not happen within 40 s"
         time.sleep(0.05)

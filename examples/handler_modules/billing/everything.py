@@ -17,8 +17,8 @@ def keep_journal(event: Event | UnknownEvent, delivery: Delivery) -> None:
     """The row's key is the delivery's, so that it cannot be written twice."""
     with transaction() as connection:
         connection.execute(
-            "INSERT INTO journal VALUES (?, ?, ?) ON CONFLICT DO NOTHING",
-            (delivery.source, delivery.key, event.type),
+            "INSERT INTO journal VALUES (?, ?) ON CONFLICT DO NOTHING",
+            (delivery.idempotency_key, event.type),
         )
 
 

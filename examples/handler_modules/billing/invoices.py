@@ -38,9 +38,9 @@ def book_payment(event: InvoicePaymentStatusChanged) -> None:
 async def tell_customer(event: PaymentFailed, delivery: Delivery) -> None:
     """The name is stored with every run, so one that is given survives a move of the function.
 
-    Where the effect is a call to somebody else's system, give it `delivery.key` as the idempotency key.
+    Where the effect is a call to somebody else's system, give it `delivery.idempotency_key`.
     """
-    text = await _written_by_a_service(event, idempotency_key=delivery.key)
+    text = await _written_by_a_service(event, idempotency_key=delivery.idempotency_key)
     with transaction() as connection:
         if first_time(connection, "dunning", delivery):
             connection.execute("INSERT INTO notice (text) VALUES (?)", (text,))

@@ -8,6 +8,7 @@ from __future__ import annotations
 import click
 
 from billhook.cli.api import api
+from billhook.cli.check import check
 from billhook.cli.db import db
 from billhook.cli.deliveries import deliveries
 from billhook.cli.demo import demo
@@ -37,8 +38,8 @@ def main() -> None:
       billhook demo                                      see it work, here and now
       billhook serve myshop/billing.py                   receive and handle
       billhook sandbox --allow-private --seed demo       the billing service itself, here
-      billhook send InvoiceApproved --to http://127.0.0.1:8000/webhooks/billing
-      billhook deliveries list --state dead              what went wrong
+      billhook send InvoiceApproved                      play the service
+      billhook deliveries list --state retrying          what goes wrong; dead: what went wrong
     """
 
 
@@ -56,6 +57,7 @@ def flask_group() -> None:
 # What a user's own app is served by is the user's choice, and the demo has an app of its own.
 _EVERYWHERE: tuple[click.Command, ...] = (
     api,
+    check,
     db,
     deliveries,
     events,

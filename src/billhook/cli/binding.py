@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import ipaddress
 import os
 import re
 import socket
@@ -14,8 +15,10 @@ import click
 
 from billhook.cli.faults import SetupFault
 
-__all__ = ["BIND", "TCP_BIND", "Bind", "check_free"]
+__all__ = ["BIND", "DEFAULT_BIND", "TCP_BIND", "Bind", "check_free", "is_local"]
 
+DEFAULT_BIND = "127.0.0.1:8000"
+"""Where `billhook serve` listens and `billhook send` posts to."""
 _TCP = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]*):([0-9]{1,5})")
 _OTHER = re.compile(r"unix:\S+|fd://[0-9]{1,9}")
 
@@ -59,6 +62,18 @@ def check_free(bind: str) -> None:
             raise SetupFault(f"{bind} is taken: stop what listens there, or give --bind HOST:PORT") from None
         reason = getattr(error, "strerror", None) or str(error)
         raise SetupFault(f"{bind} cannot be listened on ({reason}): give --bind HOST:PORT") from None
+
+
+def is_local(bind: str) -> bool:
+    """Whether only this machine can come in there, as far as the address tells."""
+    found = _TCP.fullmatch(bind)
+    if found is None:
+        return True  # a socket file, or one that somebody else has opened and answers for
+    host = found[1].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def _try_port(host: str, port: int) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from billhook.cli.faults import Fault
 from billhook.cli.where import the_settings
 
 if TYPE_CHECKING:
@@ -15,27 +16,20 @@ if TYPE_CHECKING:
 
 __all__ = ["checked", "open_client"]
 
+_CREDENTIALS = "look at BILLHOOK_API_CLIENT_ID, and at BILLHOOK_API_REFRESH_TOKEN or its _FILE"
+
 
 @contextmanager
 def open_client() -> Iterator[BillingClient]:
-    """The client that the BILLHOOK_API_ options describe. Raises ConfigError."""
+    """The client that the BILLHOOK_API_ options describe. ConfigError; Fault where it is not let in."""
     from billhook.client import BillingClient
+    from billhook.errors import AuthenticationFailed
 
-    with checked(), BillingClient.from_settings(the_settings()) as client, _quiet():
-        yield client
-
-
-@contextmanager
-def _quiet() -> Iterator[None]:
-    """stamina warns of each retry in a line that says nothing to who types a command."""
-    from stamina.instrumentation import get_on_retry_hooks, set_on_retry_hooks
-
-    hooks = get_on_retry_hooks()
-    set_on_retry_hooks(())
     try:
-        yield
-    finally:
-        set_on_retry_hooks(hooks)
+        with checked(), BillingClient.from_settings(the_settings()) as client:
+            yield client
+    except AuthenticationFailed as error:
+        raise Fault(f"{error}: {_CREDENTIALS}") from None
 
 
 @contextmanager

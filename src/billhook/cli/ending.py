@@ -46,6 +46,11 @@ class Ending:
         """The exit code: 0 for an end that was asked for and came about in order."""
         return 0 if self._asked and self._done else 1
 
+    def drained(self) -> None:
+        """Nothing is left to do: end in order, as if that had been asked for. From any thread."""
+        self._asked = True
+        self._stop()
+
     def soon(self) -> None:
         """All is done: threads that the user's code has left behind hold the process up no longer."""
         self._done = True

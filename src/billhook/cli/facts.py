@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import sys
 from dataclasses import asdict
 from datetime import datetime
@@ -12,21 +13,37 @@ from typing import Any
 import click
 
 from billhook.cli.output import print_table, printable
-from billhook.inbox.admin import Details, Run, Summary
+from billhook.inbox.admin import Details, Listed, Run, Summary
 
-__all__ = ["details_facts", "print_details", "summary_facts", "write_body"]
+__all__ = ["details_facts", "error_text", "listed_facts", "print_details", "write_body"]
 
 _SHOWN_CHARACTERS = 4_000
+_CALLER = re.compile(r'  File "[^"]*/billhook/dispatch/(?:call|handler)\.py", ')
 
 
-def summary_facts(summary: Summary) -> dict[str, Any]:
-    """As JSON has it; times in ISO 8601."""
-    return _plain(asdict(summary))
+def _summary_facts(summary: Summary, standing: str) -> dict[str, Any]:
+    """`state` is the stored one, `standing` what people are told; times in ISO 8601."""
+    return _plain(asdict(summary)) | {"standing": standing}
+
+
+def listed_facts(one: Listed) -> dict[str, Any]:
+    """As JSON has it: the summary's facts, the error, and the runs without their failures."""
+    facts = _summary_facts(one.summary, one.standing)
+    facts["error"] = None if one.error is None else _error(one.error)
+    facts["runs"] = [_run_facts(run) for run in one.runs]
+    for run in facts["runs"]:
+        del run["failures"]
+    return facts
+
+
+def error_text(error: str | None) -> str | None:
+    """The delivery's own error in words."""
+    return None if error is None else str(_error(error)["error"])
 
 
 def details_facts(details: Details) -> dict[str, Any]:
     """As JSON has it: the summary's facts, headers, body, runs and failures."""
-    facts = summary_facts(details.summary)
+    facts = _summary_facts(details.summary, details.standing)
     try:
         facts["body"] = details.body.decode("utf-8")
     except UnicodeDecodeError:
@@ -49,13 +66,19 @@ def write_body(body: bytes) -> None:
 def print_details(details: Details) -> None:
     """For people."""
     summary = details.summary
-    click.echo(f"delivery {summary.id}: {printable(summary.event_type)}, {summary.state}")
+    click.echo(f"delivery {summary.id}: {printable(summary.event_type) or '(no type)'}, {details.standing}")
     click.echo(f"received {summary.received_at.isoformat()} from source {printable(summary.source)}")
     if summary.signed_at is not None:
         click.echo(f"signed   {summary.signed_at.isoformat()}")
     click.echo(f"key      {printable(summary.key)}")
+    if summary.sent_as is not None:
+        click.echo(f"came as  {printable(summary.sent_as) or '(no type)'}")
+    if summary.conflict_of is not None:
+        click.echo(f"it contradicts delivery {summary.conflict_of}, which has the same key")
     if details.error is not None:
-        _print_error(_error(details.error))
+        undecided = summary.conflict_of is not None or not summary.event_type
+        what = "quarantined" if undecided else "not readable"
+        _print_error(_error(details.error), "discarded" if summary.state == "done" else what)
     if summary.state == "pruned":
         click.echo("past its retention: of all the rest nothing is kept")
         return
@@ -69,7 +92,7 @@ def print_details(details: Details) -> None:
 
 
 def _error(text: str) -> dict[str, Any]:
-    """Why a delivery is quarantined: `error`, and `details` with a `loc` and a `msg` for each field."""
+    """Why a delivery is quarantined or discarded: `error`, and `details`, a `loc` and a `msg` a field."""
     try:
         found = json.loads(text)
     except ValueError:
@@ -77,8 +100,8 @@ def _error(text: str) -> dict[str, Any]:
     return found if isinstance(found, dict) and "error" in found else {"error": text, "details": []}
 
 
-def _print_error(error: dict[str, Any]) -> None:
-    click.echo(f"not readable: {printable(error['error'])}")
+def _print_error(error: dict[str, Any], what: str) -> None:
+    click.echo(f"{what}: {printable(error['error'])}")
     for each in error.get("details") or ():
         place = ".".join(map(str, each["loc"]))
         click.echo(f"  {printable(place)}: {printable(each['msg'])}")
@@ -106,7 +129,22 @@ def _print_runs(runs: list[Run]) -> None:
         last = failures[-1][1].traceback
         if last:
             click.echo("the last one's traceback:")
-            click.echo(printable(last.rstrip(), keep="\n"))
+            click.echo(printable(_users_frames(last.rstrip()), keep="\n"))
+
+
+def _users_frames(traceback: str) -> str:
+    """Without the frames of billhook that called the handler: they tell nothing of it."""
+    kept: list[str] = []
+    leaving_out = at_head = False
+    for line in traceback.splitlines():
+        if line.startswith('  File "'):
+            leaving_out = at_head and _CALLER.match(line) is not None
+            at_head = leaving_out
+        elif not line.startswith("    "):
+            leaving_out, at_head = False, line.startswith("Traceback ")
+        if not leaving_out:
+            kept.append(line)
+    return "\n".join(kept)
 
 
 def _next(run: Run) -> str:

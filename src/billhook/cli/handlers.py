@@ -10,6 +10,7 @@ import click
 from billhook.cli.faults import Fault
 from billhook.cli.output import print_json, print_table
 from billhook.cli.params import as_json, handlers_argument, require_all
+from billhook.cli.where import users_app
 
 if TYPE_CHECKING:
     from billhook.dispatch import Subscriber, Subscribers
@@ -37,6 +38,13 @@ def handlers(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     """
     subscribers = find_subscribers(handlers)
     _print(subscribers, as_json)
+    if not as_json and not handler_names(subscribers):
+        click.echo(
+            "No handler is registered: name your modules or files, as arguments or in BILLHOOK_HANDLERS"
+            if users_app() is None
+            else "No handler is registered: give the app's Billhook some, Billhook(handlers=[…])",
+            err=True,
+        )
     if require_all:
         refuse_unhandled(subscribers)
 
@@ -96,7 +104,7 @@ class _Sender:
 
 def find_subscribers(names: Sequence[str] = ()) -> Subscribers:
     """Those of the user's app, or those that the handlers' modules make, without an inbox. ConfigError."""
-    from billhook.cli.where import environment, user_code, users_app
+    from billhook.cli.where import environment, user_code
     from billhook.dispatch import Subscribers, connect
     from billhook.extension import assembly_of
     from billhook.settings import Settings, from_environ

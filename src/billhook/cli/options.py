@@ -21,8 +21,8 @@ _WIDE = 120
 def options(as_json: bool, markdown: bool) -> None:
     """List every option, its default and its meaning.
 
-    Set them in the Flask config, in the environment as FLASK_BILLHOOK_… with app.config.from_prefixed_env(),
-    or, for `billhook` itself, in the environment by the names shown.
+    Set them in the environment by the names shown, for `billhook` and for Flask apps alike. What an app's own
+    config says counts before that, and so does FLASK_BILLHOOK_… with app.config.from_prefixed_env().
 
     \b
     Examples:

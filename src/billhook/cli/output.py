@@ -10,12 +10,13 @@ import json
 import os
 import shutil
 import sys
-import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import click
+
+from billhook.printable import printable
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -24,18 +25,6 @@ __all__ = ["Steps", "print_json", "print_table", "printable", "progress", "width
 
 _PIPED_WIDTH = 160
 _LEAST_CELL = 7
-# Controls, formats (bidirectional overrides), surrogates, private use, line and paragraph separators.
-_UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
-
-
-def printable(text: object, keep: str = "") -> str:
-    r"""Text safe for a terminal: invisible characters, but those in `keep`, are escaped, as \x1b."""
-    return "".join(
-        character
-        if character in keep or unicodedata.category(character) not in _UNSAFE
-        else character.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for character in str(text)
-    )
 
 
 def print_json(value: Any) -> None:

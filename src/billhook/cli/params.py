@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import click
 
@@ -90,6 +91,31 @@ class DeliveryId(click.ParamType[int]):
         return int(text)
 
 
+class State(click.ParamType[str]):
+    """What a delivery's state is called: for people, or as it is stored."""
+
+    name = "state"
+    shown = ("received", "waiting", "running", "retrying", "done", "dead", "quarantined", "pruned")
+    stored = ("planned",)
+    meant: ClassVar[dict[str, str]] = {
+        "failed": "dead, or retrying", "failing": "retrying", "error": "dead, or retrying",
+        "pending": "waiting", "queued": "waiting", "due": "waiting", "succeeded": "done", "ok": "done",
+        "discarded": "done",
+    }  # fmt: skip
+
+    def get_metavar(self, param: click.Parameter, ctx: click.Context) -> str:
+        return f"[{'|'.join(self.shown)}]"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        if text not in (*self.shown, *self.stored):
+            near = difflib.get_close_matches(text.casefold(), self.shown, n=1)
+            hint = self.meant.get(text.casefold()) or "".join(near)
+            known = f"did you mean {hint}?" if hint else f"there are {', '.join(self.shown)}"
+            self.fail(f"there is no state {text!r}: {known}", param, ctx)
+        return text
+
+
 MOMENT = Moment()
 NAME = Name()
 DELIVERY_ID = DeliveryId()
@@ -104,16 +130,15 @@ require_all = click.option(
 
 
 def delivery_filters(command: F) -> F:
-    """The options that select deliveries; they arrive as event_type, state, source, since, until."""
+    """The options that select deliveries; they arrive as event_type, state, error, source, since, until."""
     for option in (
         click.option("--until", type=MOMENT, help="Received before: an age (2h, 7d) or ISO 8601."),
         click.option("--since", type=MOMENT, help="Received since: an age (2h, 7d) or ISO 8601."),
         click.option("--source", type=NAME, metavar="NAME", help="From this source."),
         click.option(
-            "--state",
-            type=click.Choice(["received", "planned", "done", "dead", "quarantined", "pruned"]),
-            help="In this state.",
+            "--error", type=NAME, metavar="TEXT", help="With this in its last error, in upper or lower case."
         ),
+        click.option("--state", type=State(), help="In this state."),
         click.option("--type", "event_type", type=NAME, metavar="TYPE", help="Of this event type."),
     ):
         command = option(command)

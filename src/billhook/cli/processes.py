@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-__all__ = ["exit_code", "spawn", "stop", "stop_all", "web_command", "worker_command"]
+__all__ = ["exit_code", "spawn", "stop", "stop_all", "trial_command", "web_command", "worker_command"]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -34,6 +34,11 @@ def worker_command(threads: int, grace_seconds: float, *, flask: Sequence[str] |
     return [*command, "--threads", str(threads), "--grace", f"{grace_seconds:g}"]
 
 
+def trial_command() -> list[str]:
+    """Loads the handlers of the environment as `serve` does, and ends: with 0 if that can be done."""
+    return [sys.executable, "-P", "-m", "billhook", "handlers", "--json"]
+
+
 def spawn(
     command: Sequence[str],
     environ: Mapping[str, str],
@@ -41,9 +46,11 @@ def spawn(
     output: IO[bytes] | None = None,
     cwd: Path | None = None,
     pass_fds: Sequence[int] = (),
+    silent: bool = False,
 ) -> subprocess.Popen[bytes]:
     """Start a child in a process group of its own; on Linux it is told to end when this process dies.
 
+    `silent`: only its errors are shown.
     Its own group, because Ctrl-C goes to a whole group at once, and the order of stopping is ours to keep.
     Call from the main thread: the kernel ties the child to the thread that made it.
     """
@@ -51,7 +58,7 @@ def spawn(
         command,
         env=dict(environ),
         stdin=subprocess.DEVNULL,
-        stdout=output,
+        stdout=subprocess.DEVNULL if silent else output,
         stderr=output,
         cwd=cwd,
         pass_fds=pass_fds,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from billhook.cli.choosing import confirm
 from billhook.cli.output import print_json, print_table, progress
 from billhook.cli.params import Amount, as_json
 from billhook.cli.where import open_inbox, the_settings
@@ -46,8 +47,9 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
     """Let go of finished deliveries that are old: their bodies, headers, runs and errors.
 
     A delivery younger than 7 days leaves its key behind (state pruned), so that a duplicate is known for
-    one; of an older one nothing is left. What is not finished stays, however old it is. The engines do the
-    same by themselves, once an hour, with BILLHOOK_RETENTION_DAYS.
+    one; of an older one nothing is left. One that signed no time (body-hmac) leaves its key for ever, or
+    for BILLHOOK_KEY_DAYS: it could be sent again at any time. What is not finished stays, however old it
+    is. The engines do the same by themselves, once an hour, with BILLHOOK_RETENTION_DAYS.
 
     \b
     Examples:
@@ -56,8 +58,9 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
     """
     from billhook.inbox.retention import Limits
 
-    days = the_settings().retention_days if days is None else days
-    limits = Limits.of(datetime.now(UTC), days)
+    settings = the_settings()
+    days = settings.retention_days if days is None else days
+    limits = Limits.of(datetime.now(UTC), days, settings.key_days)
     with open_inbox() as inbox:
         if not (yes or dry_run or as_json):
             emptied, deleted = _pass(inbox, limits, states, dry_run=True)
@@ -65,7 +68,7 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
                 click.echo(_nothing(days))
                 return
             what = f"{deleted.total()} to be deleted, {emptied.total()} to leave their keys"
-            click.confirm(f"Prune deliveries older than {_in_days(days)}: {what}?", abort=True, err=True)
+            confirm(f"Prune deliveries older than {_in_days(days)}: {what}?")
         emptied, deleted = _pass(inbox, limits, states, dry_run=dry_run)
     _report(emptied, deleted, days, dry_run=dry_run, as_json=as_json)
 

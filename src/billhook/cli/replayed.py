@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import click
 
+from billhook.cli.choosing import in_deliveries
 from billhook.cli.output import print_json, printable
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
     from billhook.inbox.replay import Replayed
 
-__all__ = ["in_deliveries", "nothing", "report"]
-
-_LOOKED_AT = 50
+__all__ = ["nothing", "report"]
 
 
 def report(total: int, done: Replayed, *, dry_run: bool, as_json: bool, everything: bool) -> None:
@@ -34,20 +33,14 @@ def report(total: int, done: Replayed, *, dry_run: bool, as_json: bool, everythi
         click.echo(_why_nothing(everything))
 
 
-def in_deliveries(number: int) -> str:
-    """The number with its noun."""
-    return "1 delivery" if number == 1 else f"{number} deliveries"
-
-
 def nothing(inbox: Inbox, handler: str | None) -> str:
     """Nothing is selected; if it may be for the handler's name, those that newer deliveries have are told."""
-    from billhook.inbox.admin import Selection, count, details, page
+    from billhook.inbox.admin import Selection, count, handler_names
 
     told = "nothing matches"
     if handler is None or count(inbox, Selection(handler=handler)):
         return told
-    newest = [one.id for one in page(inbox, Selection(), _LOOKED_AT)]
-    names = sorted({run.handler for one in details(inbox, newest) for run in one.runs})
+    names = handler_names(inbox)
     known = f"; there are {printable(', '.join(names))}" if names else ""
     return f"{told}: no delivery has a run of {printable(handler)}{known}"
 

@@ -30,6 +30,7 @@ _PATIENCE_SECONDS = 90.0
 @click.option("--bind", type=TCP_BIND, default="127.0.0.1:8300", show_default=True, help="HOST:PORT.")
 @click.option(
     "--database", metavar="URL", default="sqlite:///billhook-sandbox.db", show_default=True,
+    envvar="BILLHOOK_SANDBOX_DATABASE", show_envvar=True,
     help=f"SQLAlchemy's URL, for SQLite or PostgreSQL; `{_TEMPORARY[0]}` for a file that goes at the end.",
 )  # fmt: skip
 @click.option("--client-id", default="sandbox", show_default=True, help="What x-api-key must be.")
@@ -62,20 +63,19 @@ def sandbox(
 
     Prints the client id, the API token (once: it is not shown again), and the signing secret or the public
     key that receivers verify with. Deliveries are signed as BILLHOOK_SIGNATURE says. Its API is described
-    at /openapi/, its own operations are under /_sandbox. Ends at SIGTERM or Ctrl-C. Needs
-    pip install 'billhook[sandbox]'.
+    at /openapi/, its own operations are under /_sandbox. Ends at SIGTERM, at Ctrl-C and with its terminal.
+    Needs pip install 'billhook[sandbox]'.
 
     \b
     Examples:
       billhook sandbox --allow-private --seed demo
-      billhook sandbox --database postgresql+psycopg://me@localhost/sandbox
+      BILLHOOK_SANDBOX_DATABASE=postgresql+psycopg://me:PASSWORD@db/sandbox billhook sandbox
       billhook sandbox call POST /_sandbox/clock '{"advance": "P30D"}'
     """
     if context.invoked_subcommand is not None:
         return
     from billhook.sandbox.server import serve
 
-    check_free(bind)
     # The sender is not who has to be protected from replays.
     settings = dataclasses.replace(the_settings(), replay_protection="dedupe-only")
     with tempfile.TemporaryDirectory(prefix="billhook-sandbox-") as folder:
@@ -86,8 +86,9 @@ def sandbox(
             client_id=client_id,
             allow_private=allow_private,
             rate_limit=rate_limit,
-            seed=random_seed,
+            random_seed=random_seed,
         )
+        check_free(bind)  # after what is wrong wherever it listens, and before a database is made
         facts = _prepare(options, seed)
         serve(options, bind, lambda url: _tell(url, facts, options, new_token, settings, as_json))
 

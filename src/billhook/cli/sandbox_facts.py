@@ -13,7 +13,12 @@ from billhook.settings import OPTIONS, Settings
 
 __all__ = ["Facts", "tell"]
 
-_SIGNING = ("BILLHOOK_SIGNATURE", "BILLHOOK_SIGNATURE_HEADER", "BILLHOOK_TIMESTAMP_HEADER")
+_SIGNING = (
+    "BILLHOOK_SIGNATURE",
+    "BILLHOOK_SIGNATURE_HEADER",
+    "BILLHOOK_TIMESTAMP_HEADER",
+    "BILLHOOK_SIGNATURE_PREFIX",
+)
 _PEM_FILE = "billhook-sandbox.pem"
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, BinaryIO
@@ -12,12 +11,10 @@ import click
 from billhook.cli.answers import report
 from billhook.cli.output import printable, progress
 from billhook.cli.params import Amount, as_json
-from billhook.cli.post import Poster
-from billhook.cli.where import the_settings
+from billhook.cli.target import signer_of, target_of
 from billhook.errors import ConfigError
 
 if TYPE_CHECKING:
-    from billhook.settings import Settings
     from billhook.signing import Scheme
 
 __all__ = ["send"]
@@ -27,7 +24,15 @@ _SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hm
 
 @click.command()
 @click.argument("event_type", metavar="TYPE")
-@click.option("--to", "url", required=True, metavar="URL", help="Where the receiver takes deliveries.")
+@click.option(
+    "--to", "url", metavar="URL",
+    help="Where deliveries are taken. Default: where `billhook serve` takes them; the Flask app itself.",
+)  # fmt: skip
+@click.option(
+    "--source",
+    metavar="NAME",
+    help="In a Flask app: the source to play. Default: the default one, or the only one.",
+)
 @click.option(
     "--set", "changes", multiple=True, metavar="PATH=VALUE",
     help="Change a field, by its name on the wire; VALUE is JSON, or else text, as it always is where the "
@@ -49,7 +54,8 @@ _SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hm
 @as_json
 def send(
     event_type: str,
-    url: str,
+    url: str | None,
+    source: str | None,
     changes: tuple[str, ...],
     file: BinaryIO | None,
     secret_file: str | None,
@@ -66,46 +72,27 @@ def send(
 
     \b
     Examples:
-      billhook send InvoiceApproved --to http://127.0.0.1:8000/webhooks/billing
-      billhook send PaymentFailed --set amount=12.50 --set currency=EUR --to …
-      echo '{}' | billhook send BrandNew --file - --to …
+      billhook send InvoiceApproved
+      billhook send PaymentFailed --set amount=12.50 --set currency=EUR --to http://127.0.0.1:8001/hooks
+      echo '{}' | billhook send BrandNew --file -
+      flask --app myshop billhook send InvoiceApproved --source eu
     """
     from billhook.cli.wanted import body_of, remarks
 
     body = body_of(event_type, None if file is None else file.read(), changes)
-    signer, secret = _signer(scheme, secret_file)
+    signer, secret = signer_of(url, source, scheme, secret_file)
     answers = []
     for remark in remarks(event_type, body, changes):
         click.echo(f"note: {printable(remark)}", err=True)
-    with Poster(url, timeout) as poster, progress("sending", count) as steps:
+    place, posts = target_of(url, source, timeout)
+    with posts as poster, progress("sending", count) as steps:
         for _ in range(count):
             headers = _headers(signer, secret, body, event_type, message_id)
             answers.append(poster.post(body, headers))
             steps.advance()
-    report(answers, url, as_json)
+    report(answers, place, as_json)
     if any(answer.status != 200 for answer in answers):
         sys.exit(1)
-
-
-def _signer(scheme: str | None, secret_file: str | None) -> tuple[Scheme, str]:
-    from billhook.extension import scheme_of
-    from billhook.settings import read_secrets_file
-
-    settings = _settings(scheme)
-    secrets = settings.secrets
-    path = secret_file or settings.secrets_file
-    if path is not None:
-        secrets = read_secrets_file(path)
-    if not secrets:
-        raise ConfigError("no secret to sign with: set BILLHOOK_SECRETS, or give --secret-file")
-    return scheme_of(settings), secrets[0]
-
-
-def _settings(scheme: str | None) -> Settings:
-    settings = the_settings()
-    signature = scheme or settings.signature
-    # The sender is not who has to be protected from replays.
-    return dataclasses.replace(settings, signature=signature, replay_protection="dedupe-only")
 
 
 def _headers(

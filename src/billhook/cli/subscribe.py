@@ -34,9 +34,16 @@ class _Subscription:
 
     event_type: str
     threshold: Decimal | None
+    recurring_threshold: Decimal | None = None
     result: str = "not tried"
     error: str | None = None
     answer: dict[str, Any] | None = None
+
+    @property
+    def thresholds(self) -> dict[str, Decimal]:
+        """Those that are set."""
+        both = {"threshold": self.threshold, "recurring_threshold": self.recurring_threshold}
+        return {name: number for name, number in both.items() if number is not None}
 
 
 @click.command()
@@ -50,6 +57,10 @@ class _Subscription:
     "--threshold", "thresholds", type=THRESHOLD, multiple=True, metavar="TYPE=NUMBER",
     help="The percentage from which events of TYPE are sent, where it has one. May be repeated.",
 )  # fmt: skip
+@click.option(
+    "--recurring-threshold", "recurring", type=THRESHOLD, multiple=True, metavar="TYPE=NUMBER",
+    help="After how many percent more each they are sent again. May be repeated.",
+)  # fmt: skip
 @click.option("--dry-run", is_flag=True, help="Show what would be subscribed to, and send nothing.")
 @as_json
 def subscribe(
@@ -57,6 +68,7 @@ def subscribe(
     callback_url: str,
     event_types: tuple[str, ...],
     thresholds: tuple[tuple[str, Decimal], ...],
+    recurring: tuple[tuple[str, Decimal], ...],
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -73,7 +85,8 @@ def subscribe(
       flask --app myshop billhook subscribe --callback-url https://shop.example/webhooks/billing
     """
     _check_url(callback_url)
-    planned = _planned(event_types or _handled(handlers), once_each(thresholds))
+    first, again = once_each("--threshold", thresholds), once_each("--recurring-threshold", recurring)
+    planned = _planned(event_types or _handled(handlers), first, again)
     _check_rules(callback_url, planned)
     done = planned if dry_run else _subscribed(callback_url, planned)
     _report(callback_url, done, dry_run, as_json)
@@ -102,14 +115,17 @@ def _handled(handlers: Sequence[str]) -> list[str]:
     return handled
 
 
-def _planned(event_types: Iterable[str], thresholds: dict[str, Decimal]) -> list[_Subscription]:
+def _planned(
+    event_types: Iterable[str], thresholds: dict[str, Decimal], recurring: dict[str, Decimal]
+) -> list[_Subscription]:
     from billhook.cli.wanted import event_class
 
     names = dict.fromkeys(event_class(event_type).type for event_type in event_types)
-    for event_type in thresholds:
-        if event_type not in names:
-            raise click.UsageError(f"--threshold names {event_type!r}, which is not subscribed to here")
-    return [_Subscription(name, thresholds.get(name)) for name in names]
+    for option, given in (("--threshold", thresholds), ("--recurring-threshold", recurring)):
+        for event_type in given:
+            if event_type not in names:
+                raise click.UsageError(f"{option} names {event_type!r}, which is not subscribed to here")
+    return [_Subscription(name, thresholds.get(name), recurring.get(name)) for name in names]
 
 
 def _check_rules(callback_url: str, planned: Sequence[_Subscription]) -> None:
@@ -118,8 +134,7 @@ def _check_rules(callback_url: str, planned: Sequence[_Subscription]) -> None:
 
     with checked():
         for each in planned:
-            given = {} if each.threshold is None else {"threshold": each.threshold}
-            WebhookSubscription(callback_url=callback_url, event_type=each.event_type, **given)
+            WebhookSubscription(callback_url=callback_url, event_type=each.event_type, **each.thresholds)
 
 
 def _subscribed(callback_url: str, planned: Sequence[_Subscription]) -> list[_Subscription]:
@@ -144,7 +159,7 @@ def _one(
     from billhook.errors import ApiError
 
     try:
-        answer = client.webhooks.subscribe(callback_url, planned.event_type, threshold=planned.threshold)
+        answer = client.webhooks.subscribe(callback_url, planned.event_type, **planned.thresholds)
     except KeyboardInterrupt as error:
         # What was done before must be told: nobody can ask the service for it.
         return replace(planned, result="unknown", error="interrupted"), error
@@ -170,6 +185,9 @@ def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_
             {
                 "event_type": each.event_type,
                 "threshold": None if each.threshold is None else str(each.threshold),
+                "recurring_threshold": None
+                if each.recurring_threshold is None
+                else str(each.recurring_threshold),
                 "result": result,
                 "error": each.error,
             }
@@ -177,8 +195,12 @@ def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_
         ]
         print_json({"callback_url": callback_url, "dry_run": dry_run, "subscriptions": facts})
     else:
-        rows = [(each.event_type, each.threshold, result) for each, result in zip(done, results, strict=True)]
-        print_table("", ("event type", "threshold", "result"), rows, whole=("event type", "result"))
+        rows = [
+            (each.event_type, each.threshold, each.recurring_threshold, result)
+            for each, result in zip(done, results, strict=True)
+        ]
+        columns = ("event type", "threshold", "recurring", "result")
+        print_table("", columns, rows, whole=("event type", "result"))
         for each in done:
             if each.error is not None:
                 click.echo(f"{each.event_type}: {printable(each.error)}", err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
@@ -11,13 +12,16 @@ from types import FrameType, TracebackType
 
 from billhook.cli.processes import exit_code, stop_all
 
-__all__ = ["Role", "Supervisor", "worker_roles"]
+__all__ = ["Role", "Supervisor", "has_terminal", "worker_roles"]
 
 _LOOK_SECONDS = 0.1
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
 _STEADY_SECONDS = 60.0
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+_APART_SECONDS = 2.0
+"""Between the start of a new worker and the end of the next old one: there is always one that is up."""
+_ENDING = (signal.SIGTERM, signal.SIGINT)
+_IGNORED = (signal.SIGUSR1, signal.SIGUSR2)  # harmless to gunicorn; by default they would end us
 
 Process = subprocess.Popen[bytes]
 
@@ -26,14 +30,16 @@ Process = subprocess.Popen[bytes]
 class Role:
     """What one child is there for.
 
-    `grace_seconds` is what it has between SIGTERM and SIGKILL. When a `vital` one ends, all end; any other
-    is started again.
+    `grace_seconds` is what it has between SIGTERM and SIGKILL. Whatever ends is started again, but when a
+    `vital` one ends in order, or cannot start at all, all end. `reload` is what it is sent to load new code;
+    None: it is replaced.
     """
 
     name: str
     start: Callable[[], Process]
     grace_seconds: float
     vital: bool = False
+    reload: signal.Signals | None = None
 
 
 def worker_roles(processes: int, start: Callable[[], Process], grace_seconds: float) -> list[Role]:
@@ -48,7 +54,8 @@ class _Child:
     def __init__(self, role: Role) -> None:
         self.role = role
         self.process: Process | None = None
-        self._since = 0.0
+        self.since = 0.0
+        self._starts = 0
         self._again_at = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
 
@@ -56,14 +63,27 @@ class _Child:
         """Start it, unless it is to wait a little first."""
         if now >= self._again_at:
             self.process = self.role.start()
-            self._since = now
+            self.since = now
+            self._starts += 1
+
+    def ends_all(self, now: float) -> bool:
+        """Whether its end is the end of all: somebody asked for it, or it never came up."""
+        if self.process is None or not self.role.vital:
+            return False
+        code = self.process.returncode
+        return code == 0 or (code > 0 and self._starts == 1 and now - self.since < _STEADY_SECONDS)
+
+    def replaced(self) -> None:
+        """It ended because it was asked to make room: the next one begins at once."""
+        self.process = None
+        self._again_at = 0.0
 
     def ended(self, now: float) -> str:
         """Note that it ended; when there will be another one, in words.
 
         Later each time, for one that cannot start must not spin; soon again after a steady one.
         """
-        if now - self._since >= _STEADY_SECONDS:
+        if now - self.since >= _STEADY_SECONDS:
             self._pause = _FIRST_PAUSE_SECONDS
         pause = self._pause
         self._pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
@@ -72,23 +92,90 @@ class _Child:
         return f"another one starts in {pause:g} s"
 
 
+class _Reloading:
+    """Has new code loaded: tried in a process that does nothing else, then by one child after another."""
+
+    def __init__(
+        self, trial: Callable[[], Process], children: Sequence[_Child], tell: Callable[[str], object]
+    ) -> None:
+        self.asked = False
+        self.trial: Process | None = None
+        self._start_trial = trial
+        self._children = children
+        self._tell = tell
+        self._outdated: list[_Child] = []
+        self._leaving: _Child | None = None
+        self._kill_at = 0.0
+        self._not_before = 0.0
+
+    def replaces(self, child: _Child) -> bool:
+        """Whether this one, which has just ended, was asked to make room."""
+        if child is not self._leaving:
+            return False
+        self._leaving = None
+        self._not_before = time.monotonic() + _APART_SECONDS
+        return True
+
+    def go_on(self, now: float) -> None:
+        """The next step, if there is one to take: nothing here waits."""
+        if self.asked and self.trial is None:
+            self.asked = False
+            self.trial = self._start_trial()
+        if self.trial is not None and self.trial.poll() is not None:
+            code, self.trial = exit_code(self.trial), None
+            if code == 0:
+                self._begin()
+            else:
+                self._tell("nothing is reloaded: what is new cannot be loaded, and what runs goes on")
+        if self._leaving is not None and now > self._kill_at and self._leaving.process is not None:
+            self._leaving.process.kill()
+        elif self._leaving is None and self._outdated and now >= self._not_before:
+            self._ask_to_leave(self._outdated.pop(0), now)
+
+    def _begin(self) -> None:
+        self._tell("reloading")
+        for child in self._children:
+            if child.role.reload is None:
+                self._outdated = [*(one for one in self._outdated if one is not child), child]
+            elif child.process is not None:
+                child.process.send_signal(child.role.reload)
+
+    def _ask_to_leave(self, child: _Child, now: float) -> None:
+        if child.process is not None:  # else the next one that starts is new by itself
+            self._leaving = child
+            self._kill_at = now + child.role.grace_seconds
+            child.process.send_signal(signal.SIGTERM)
+
+
 class Supervisor:
     """Keeps children until one is told to stop. A context manager, in the main thread."""
 
-    def __init__(self, *stages: Sequence[Role], tell: Callable[[str], object]) -> None:
-        """`stages` end one after another, the roles of one together. `tell` has what an operator reads."""
+    def __init__(
+        self,
+        *stages: Sequence[Role],
+        tell: Callable[[str], object],
+        trial: Callable[[], Process] | None = None,
+    ) -> None:
+        """`stages` end one after another, the roles of one together. `tell` has what an operator reads.
+
+        With a `trial` SIGHUP reloads, if the process that it starts says by its exit code that new code can
+        be loaded; without one SIGHUP ends all. So it does when the terminal that we were started in is gone.
+        """
         self._stages = [[_Child(role) for role in stage] for stage in stages]
         self._children = [child for stage in self._stages for child in stage]
         self._tell = tell
+        self._reloading = None if trial is None else _Reloading(trial, self._children, tell)
+        self._terminal = has_terminal()
         self._stopping = False
         self._impatient = False
         self._before: list[tuple[signal.Signals, object]] = []
 
     def __enter__(self) -> Supervisor:
-        for number in _SIGNALS:
-            if number is signal.SIGHUP and signal.getsignal(number) is signal.SIG_IGN:
-                continue  # nohup: a terminal that goes away is to end nothing
-            self._before.append((number, signal.signal(number, self._on_signal)))
+        handlers = dict.fromkeys(_ENDING, self._on_signal) | dict.fromkeys(_IGNORED, _nothing)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup: a hang-up is to end nothing
+            handlers[signal.SIGHUP] = self._on_hangup
+        for number, handler in handlers.items():
+            self._before.append((number, signal.signal(number, handler)))
         return self
 
     def __exit__(
@@ -99,7 +186,7 @@ class Supervisor:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
     def run(self) -> int:
-        """Until a signal (0), or until a vital child ends by itself (its exit code)."""
+        """Until a signal (0), or until a vital child ends for good (its exit code)."""
         code = self._keep()
         for stage in self._stages:
             grace_seconds = 0.0 if self._impatient else max(child.role.grace_seconds for child in stage)
@@ -113,17 +200,23 @@ class Supervisor:
                 if child.process is None:
                     child.begin(now)
                 elif child.process.poll() is not None:
+                    if self._reloading is not None and self._reloading.replaces(child):
+                        child.replaced()
+                        continue
                     code = exit_code(child.process)
                     told = f"{child.role.name} ended with exit code {code}"
-                    if child.role.vital:
+                    if child.ends_all(now):
                         self._tell(told)
                         return code
                     self._tell(f"{told}; {child.ended(now)}")
+            if self._reloading is not None:
+                self._reloading.go_on(now)
             time.sleep(_LOOK_SECONDS)
         return 0
 
     def _processes(self) -> list[Process]:
-        return [child.process for child in self._children if child.process is not None]
+        trial = self._reloading.trial if self._reloading is not None else None
+        return [one for one in (trial, *(child.process for child in self._children)) if one is not None]
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         # No lock and no Event here: the signal may come while this very thread holds it.
@@ -132,3 +225,22 @@ class Supervisor:
             for process in self._processes():
                 process.kill()
         self._stopping = True
+
+    def _on_hangup(self, number: int, frame: FrameType | None) -> None:
+        if self._reloading is None or (self._terminal and not has_terminal()):
+            self._on_signal(number, frame)
+        else:
+            self._reloading.asked = True
+
+
+def has_terminal() -> bool:
+    """Whether this process still has the terminal that it was started in."""
+    try:
+        os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
+    except OSError:
+        return False
+    return True
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """Ignore a signal; SIG_IGN would be handed down to the children."""

@@ -32,10 +32,10 @@ class Threshold(click.ParamType[tuple[str, Decimal]]):
 THRESHOLD = Threshold()
 
 
-def once_each(thresholds: Iterable[tuple[str, Decimal]]) -> dict[str, Decimal]:
-    """By their types. Raises UsageError where two numbers are given for one."""
+def once_each(option: str, thresholds: Iterable[tuple[str, Decimal]]) -> dict[str, Decimal]:
+    """Those of an option, by their types. Raises UsageError where two numbers are given for one."""
     found: dict[str, Decimal] = {}
     for event_type, number in thresholds:
         if found.setdefault(event_type, number) != number:
-            raise click.UsageError(f"--threshold names {event_type!r} twice, with different numbers")
+            raise click.UsageError(f"{option} names {event_type!r} twice, with different numbers")
     return found

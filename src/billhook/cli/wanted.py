@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from billhook.cli.fields import rows_of, schema_of
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
 from billhook.events import EVENT_TYPES, Event, parse_event, sample, strict_json
+from billhook.events.samples import in_agreement
 
 __all__ = ["body_of", "event_class", "near", "remarks"]
 
@@ -74,6 +75,10 @@ def body_of(event_type: str, content: bytes | None, changes: Sequence[str]) -> b
         if not (path and equals):
             raise ConfigError(f"--set {change!r} is not PATH=VALUE, such as customerId=cus_1")
         _put(value, path, _value(text, _kind(kinds, path)))
+    if content is None:  # of a sample, what depends on a change follows it
+        value = in_agreement(
+            event_type, cast("dict[str, Any]", value), {change.partition("=")[0] for change in changes}
+        )
     return strict_json.dumps(value)
 
 

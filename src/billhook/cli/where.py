@@ -50,12 +50,13 @@ def worker_environment(handlers: Sequence[str] = ()) -> dict[str, str]:
 
     Raises ConfigError for the celery engine, whose workers are Celery's to start.
     """
+    from billhook.extension import settings_of
     from billhook.settings import Settings, from_environ
 
     environ = environment(handlers)
     app = users_app()
-    engine = Settings.from_mapping(from_environ(environ) if app is None else app.config).engine
-    if engine == "celery":
+    settings = Settings.from_mapping(from_environ(environ)) if app is None else settings_of(app)
+    if settings.engine == "celery":
         raise ConfigError(_celery_instead(standalone=app is None))
     return {**environ, "BILLHOOK_ENGINE": "worker"}
 
@@ -110,10 +111,11 @@ def the_app(environ: Mapping[str, str] | None = None) -> Flask:
 
 def the_settings() -> Settings:
     """The options in force, secrets included, without opening an inbox."""
+    from billhook.extension import settings_of
     from billhook.settings import Settings, from_environ
 
     app = users_app()
-    return Settings.from_mapping(from_environ(os.environ) if app is None else app.config)
+    return Settings.from_mapping(from_environ(os.environ)) if app is None else settings_of(app)
 
 
 @contextmanager
@@ -154,7 +156,7 @@ def _command() -> str | None:
 
 
 @contextmanager
-def open_inbox() -> Iterator[Inbox]:
+def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
     """The inbox, without the app that fills it: no secrets and no handlers are needed, no file is made."""
     app = users_app()
     if app is not None:
@@ -162,9 +164,10 @@ def open_inbox() -> Iterator[Inbox]:
         return
     from billhook.inbox import Inbox
 
-    url = the_settings().inbox_url or f"sqlite:///{Path.cwd() / 'billhook.db'}"
-    inbox = Inbox(url)
-    if is_missing(inbox):
+    settings = the_settings()
+    url = settings.inbox_url or f"sqlite:///{Path.cwd() / 'billhook.db'}"
+    inbox = Inbox(url, schema=settings.inbox_schema)
+    if is_missing(inbox) and not missing_ok:
         raise ConfigError(
             f"there is no inbox at {inbox.database.place}: start the receiver (`billhook serve`), or set "
             f"BILLHOOK_INBOX_URL; in a Flask app: flask --app … billhook {_command()}"

@@ -5,17 +5,20 @@ from __future__ import annotations
 import logging
 import math
 import sys
-from collections.abc import Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
 import click
 
 from billhook.cli.handlers import handler_names, refuse_unhandled
-from billhook.cli.output import printable
 from billhook.cli.params import Amount, handlers_argument, require_all
 from billhook.cli.where import flask_arguments, the_app, users_app, worker_environment
-from billhook.errors import ConfigError
+from billhook.errors import BillhookError, ConfigError
+from billhook.printable import PrintableFormatter
 
 if TYPE_CHECKING:
     from billhook.assembly import Assembly
@@ -24,6 +27,7 @@ __all__ = ["worker"]
 
 logger = logging.getLogger("billhook.worker")
 
+_LOOK_SECONDS = 0.2
 _LEFT_BEHIND_LIMIT = 100
 """Threads with handlers that are past their time and never return; then another process had better go on."""
 
@@ -48,10 +52,17 @@ _LEFT_BEHIND_LIMIT = 100
     "--grace", type=Amount(0, 3_600), default=25.0, show_default=True,
     help="Seconds that running handlers are given at the end.",
 )  # fmt: skip
+@click.option("--drain", is_flag=True, help="End when nothing is due now: for cron and for tests.")
 @require_all
 @click.option("--watched", is_flag=True, hidden=True, help="There is a parent that starts it again.")
 def worker(
-    handlers: Sequence[str], threads: int, processes: int, grace: float, require_all: bool, watched: bool
+    handlers: Sequence[str],
+    threads: int,
+    processes: int,
+    grace: float,
+    drain: bool,
+    require_all: bool,
+    watched: bool,
 ) -> None:
     """Call the handlers of what was received, until SIGTERM or SIGINT; a second one ends it at once.
 
@@ -64,11 +75,11 @@ def worker(
       billhook worker myshop/billing.py --threads 16
       billhook worker myshop/billing.py --processes 4
       flask --app myshop billhook worker
+      billhook worker myshop/billing.py --drain
     """
     from billhook.extension import assembly_of
 
-    if handlers and users_app() is not None:
-        raise click.UsageError("the app has its own handlers: leave HANDLERS out")
+    _check(handlers, processes, drain=drain)
     environ = worker_environment(handlers)
     if users_app() is None:
         _set_up_log()
@@ -84,7 +95,14 @@ def worker(
     if processes > 1:
         assembly.inbox.close()
         sys.exit(_keep(processes, threads, grace, environ))
-    _work(assembly, threads, grace, watched=watched)
+    _work(assembly, threads, grace, drain=drain, watched=watched)
+
+
+def _check(handlers: Sequence[str], processes: int, *, drain: bool) -> None:
+    if handlers and users_app() is not None:
+        raise click.UsageError("the app has its own handlers: leave HANDLERS out")
+    if drain and processes > 1:
+        raise click.UsageError("--drain works in one process: leave --processes out")
 
 
 def _keep(processes: int, threads: int, grace: float, environ: dict[str, str]) -> int:
@@ -92,13 +110,14 @@ def _keep(processes: int, threads: int, grace: float, environ: dict[str, str]) -
     from billhook.cli.processes import spawn, worker_command
     from billhook.cli.supervisor import Supervisor, worker_roles
 
+    _set_up_log()
     command = worker_command(threads, grace, flask=flask_arguments())
     start = partial(spawn, command, {**environ, "PYTHONUNBUFFERED": "1"})
-    with Supervisor(worker_roles(processes, start, grace), tell=partial(click.echo, err=True)) as supervisor:
+    with Supervisor(worker_roles(processes, start, grace), tell=logger.warning) as supervisor:
         return supervisor.run()
 
 
-def _work(assembly: Assembly, threads: int, grace: float, *, watched: bool) -> None:
+def _work(assembly: Assembly, threads: int, grace: float, *, drain: bool, watched: bool) -> None:
     from billhook.cli.ending import Ending, watch
 
     _set_up_log()
@@ -106,6 +125,8 @@ def _work(assembly: Assembly, threads: int, grace: float, *, watched: bool) -> N
     ending = Ending(loop.stop, grace, at_once=not watched)
     if watched:
         watch(assembly.settings.lease_seconds)
+    if drain:
+        threading.Thread(target=_end_when_idle, args=(assembly, ending.drained), daemon=True).start()
     logger.info("working with %d threads", threads)
     loop.run(grace_seconds=grace, left_behind_limit=_LEFT_BEHIND_LIMIT if watched else math.inf)
     assembly.close()
@@ -114,17 +135,22 @@ def _work(assembly: Assembly, threads: int, grace: float, *, watched: bool) -> N
     sys.exit(ending.code)
 
 
-class _Printable(logging.Formatter):
-    """A handler's error may quote what came from outside, and the log may be read on a terminal."""
+def _end_when_idle(assembly: Assembly, end: Callable[[], None]) -> None:
+    """Look whether anything is to be done now, until nothing is; an inbox that is away is waited for."""
+    from billhook.inbox.admin import is_busy
 
-    def format(self, record: logging.LogRecord) -> str:
-        return printable(super().format(record), keep="\n\t")
+    while True:
+        with suppress(BillhookError):
+            if not is_busy(assembly.inbox, assembly.cycle.clock.now()):
+                break
+        time.sleep(_LOOK_SECONDS)
+    end()
 
 
 def _set_up_log() -> None:
     if logging.getLogger().handlers:  # an app that set up its log keeps it
         return
     output = logging.StreamHandler()
-    output.setFormatter(_Printable("%(asctime)s [%(process)d] %(levelname)s %(name)s: %(message)s"))
+    output.setFormatter(PrintableFormatter("%(asctime)s [%(process)d] %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[output])
     logging.getLogger("alembic").setLevel(logging.WARNING)  # a new inbox is no news

@@ -14,7 +14,7 @@ try:
     from billhook.client.paging import Listing, Page
     from billhook.client.retries import RetryPolicy
 except ModuleNotFoundError as error:
-    if error.name not in ("httpx2", "stamina"):
+    if error.name != "httpx2":
         raise
     raise MissingExtra("billhook.client", "client") from None
 

@@ -26,12 +26,12 @@ from billhook.resources import ErrorBody, ErrorCode, ErrorType, Resource
 from billhook.wire import strict_json
 from billhook.wire.reading import in_words
 
-__all__ = ["error_of", "model_of", "object_of"]
+__all__ = ["MESSAGE_CHARACTERS", "error_of", "model_of", "object_of"]
 
 R = TypeVar("R", bound=Resource)
 
 _EXCERPT_CHARACTERS = 200
-_MESSAGE_CHARACTERS = 1_000
+MESSAGE_CHARACTERS = 1_000
 _MOST_PARAMS = 50
 
 _BY_TYPE: dict[str, type[ServiceError]] = {
@@ -118,7 +118,7 @@ def _service_error(
     wait_seconds: float | None,
 ) -> ServiceError:
     def clean(text: str) -> str:
-        return redactor.clean(text, _MESSAGE_CHARACTERS)
+        return redactor.clean(text, MESSAGE_CHARACTERS)
 
     if kind is InvalidRequest:
         kind = _BY_CODE.get(body.code, kind)
@@ -149,7 +149,7 @@ def _unexpected(
     text = "" if hidden else answer.body.decode("utf-8", "replace")
     return UnexpectedResponse(
         operation.name,
-        redactor.clean(problem, _MESSAGE_CHARACTERS),
+        redactor.clean(problem, MESSAGE_CHARACTERS),
         status=answer.status,
         excerpt=redactor.clean(text, _EXCERPT_CHARACTERS),
         retry_after_seconds=wait_seconds,

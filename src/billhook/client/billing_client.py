@@ -30,6 +30,7 @@ from billhook.client.retries import Retrier, RetryPolicy
 from billhook.client.transport import Transport
 from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError
+from billhook.file_modes import check_mode
 from billhook.settings import Settings
 from billhook.wire.header_value import HEADER_RULE, fits_header
 
@@ -152,6 +153,7 @@ def _token(settings: Settings) -> SecretStr:
     path = settings.api_refresh_token_file
     if path is None:
         return SecretStr(settings.api_refresh_token or "")
+    check_mode("BILLHOOK_API_REFRESH_TOKEN_FILE", path)
     try:
         return SecretStr(Path(path).read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError) as error:

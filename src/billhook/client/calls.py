@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from pydantic import SecretStr
 
-from billhook.client.answers import error_of, model_of, object_of
+from billhook.client.answers import MESSAGE_CHARACTERS, error_of, model_of, object_of
 from billhook.client.auth import LOGIN, Grant, Login, grant_of
 from billhook.client.operation import Operation
 from billhook.client.redaction import Redactor
@@ -61,6 +61,10 @@ class Calls:
     def plain(self, operation: Operation, body: bytes) -> dict[str, Any]:
         """As `read`, for an answer whose shape is not shown: its plain values, {} for none."""
         return object_of(operation, self._answer(operation, (), None, body), self._redactor)
+
+    def cleaned(self, text: str) -> str:
+        """A text of an answer as it may be shown: cut, printable, and without the client's secrets."""
+        return self._redactor.clean(text, MESSAGE_CHARACTERS)
 
     def log_in(self) -> datetime:
         """Fetch a new access token now; returns when it ends."""

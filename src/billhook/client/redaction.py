@@ -13,6 +13,7 @@ HIDDEN = "[hidden]"
 _KEPT = 50
 _MOST_UNSEEN = 20  # spaces and controls for each character that is shown, at most
 _LEAST_CHARACTERS = 4  # hiding a shorter one would hide half of every text, and it keeps no secret
+_LEAST_LETTERS = 8  # nor does a word such as "wrong", which the text itself may have
 _NEVER_ESCAPED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _JWT = re.compile(r"eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,2}")
 
@@ -35,7 +36,7 @@ class Redactor:
         with self._lock:
             secrets = [secret.get_secret_value() for secret in (*self._lasting, *self._passing)]
         for secret in sorted(secrets, key=len, reverse=True):
-            if len(secret) >= _LEAST_CHARACTERS:
+            if len(secret) >= (_LEAST_LETTERS if secret.isalpha() else _LEAST_CHARACTERS):
                 text = re.sub(_spellings(secret), HIDDEN, text)
         # Cut after that, or half a secret could be left; and before the rest, for a page may be large.
         text = _JWT.sub(HIDDEN, text)[: limit * _MOST_UNSEEN]

@@ -11,8 +11,6 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
-import stamina
-
 from billhook.client.operation import Operation
 from billhook.clock import Clock
 from billhook.errors import (
@@ -92,41 +90,28 @@ class Retrier:
         return Budget(self._clock, self._policy.total_seconds)
 
     def run(self, operation: Operation, attempt: Callable[[], T], budget: Budget) -> T:
-        """Call `attempt` until it succeeds; the last of its ApiErrors comes out if it does not.
-
-        stamina counts the attempts and tells its hooks about each. The waits are ours, before the next
-        attempt begins: only so do they pass by a clock that tests move.
-        """
-        number = 0
-        wait_seconds = 0.0
-
-        def once() -> T:
-            nonlocal number
-            number += 1
-            if wait_seconds and not stamina.is_testing():
-                self._sleep(wait_seconds)
-            return attempt()
-
-        def decide(error: Exception) -> bool | float:
-            nonlocal wait_seconds
-            if number >= self._policy.attempts or not _may_repeat(error, operation):
-                return False
-            asked_seconds = error.retry_after_seconds if isinstance(error, ApiError) else None
-            wait_seconds = self._policy.wait_seconds(number, asked_seconds)
-            if wait_seconds >= budget.left_seconds:
-                return False
-            logger.info("%s; attempt %d in %.1f s", error, number + 1, wait_seconds)
-            return 0.0
-
-        return stamina.RetryingCaller(attempts=self._policy.attempts, timeout=None)(decide, once)
+        """Call `attempt` until it succeeds; the last of its ApiErrors comes out if it does not."""
+        number = 1
+        while True:
+            try:
+                return attempt()
+            except ApiError as error:
+                if number >= self._policy.attempts or not _may_repeat(error, operation):
+                    raise
+                wait_seconds = self._policy.wait_seconds(number, error.retry_after_seconds)
+                if wait_seconds >= budget.left_seconds:
+                    raise
+                number += 1
+                logger.info("%s; attempt %d in %.1f s", error, number, wait_seconds)
+            self._sleep(wait_seconds)
 
 
-def _may_repeat(error: Exception, operation: Operation) -> bool:
+def _may_repeat(error: ApiError, operation: Operation) -> bool:
     """Did it fail for a time, and can the same be sent twice without being done twice?
 
     A login within a call has its own attempts: what comes out of it is not tried again.
     """
-    if not isinstance(error, ApiError) or error.operation != operation.name:
+    if error.operation != operation.name:
         return False
     if isinstance(error, ServiceUnavailable):
         return operation.repeatable or not error.sent

@@ -1,7 +1,7 @@
 """Decisions about handlers: who is called, how, and what follows. No SQL, no HTTP."""
 
 from billhook.dispatch.call import Failed, call
-from billhook.dispatch.delivery import Delivery
+from billhook.dispatch.delivery import Delivery, Headers
 from billhook.dispatch.handler import Handler
 from billhook.dispatch.registry import Handlers
 from billhook.dispatch.retry import Decision, RetrySchedule, decide
@@ -13,6 +13,7 @@ __all__ = [
     "Failed",
     "Handler",
     "Handlers",
+    "Headers",
     "RetrySchedule",
     "Subscriber",
     "Subscribers",

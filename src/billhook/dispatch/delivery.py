@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
 from billhook.errors import ConfigError
 
-__all__ = ["Delivery"]
+__all__ = ["Delivery", "Headers"]
+
+
+class Headers(Mapping[str, str]):
+    """Request headers by name, whatever the case: `headers["webhook-id"]`; they show as `Webhook-Id`."""
+
+    def __init__(self, headers: Mapping[str, str]) -> None:
+        self._headers = {name.lower(): (name, value) for name, value in headers.items()}
+
+    def __getitem__(self, name: str) -> str:
+        return self._headers[name.lower()][1]
+
+    def __iter__(self) -> Iterator[str]:
+        return (name for name, _ in self._headers.values())
+
+    def __len__(self) -> int:
+        return len(self._headers)
+
+    def __repr__(self) -> str:
+        return f"Headers({dict(self)})"
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
     """One delivery, as handed to one handler for one attempt.
 
-    `key` is the same at every attempt and every replay: use it to make effects idempotent, for a handler
-    runs at least once. `attempt` counts from 1. Times are aware UTC; `signed_at` is None for a scheme that
-    signs no time. `body` is the exact bytes that were signed, `headers` those of the request.
+    `idempotency_key` is the same at every attempt and every replay: use it to make effects idempotent, for
+    a handler runs at least once. `key` is what the sender's signature named: unique among the deliveries of
+    one source only. `attempt` counts from 1. Times are aware UTC; `signed_at` is None for a scheme that
+    signs no time. `body` is the exact bytes that were signed, `headers` those of the request, by name in any
+    case. `slot` is "" for all but deliveries that contradicted another one of their key.
     """
 
     id: int
@@ -31,6 +52,16 @@ class Delivery:
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     make_client: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
+    slot: str = field(default="", repr=False)
+
+    @property
+    def idempotency_key(self) -> str:
+        """`source:key`, unique among all deliveries: no source's name has a colon.
+
+        A delivery that came under a known key with another type or other bytes, and that an operator had
+        handled after all, is another event: `source:key,slot`. No key has a comma.
+        """
+        return f"{self.source}:{self.key}" + (f",{self.slot}" if self.slot else "")
 
     @property
     def client(self) -> Any:

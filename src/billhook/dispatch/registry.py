@@ -110,6 +110,8 @@ class Handlers:
     ) -> Callable[[F], F]:
         if isinstance(aliases, str):
             raise ConfigError(f"aliases is the text {aliases!r}: give a tuple, aliases=({aliases!r},)")
+        if isinstance(retry, str):
+            raise ConfigError(f"retry is the text {retry!r}: give the waits in seconds, retry=[10, 60]")
         if timeout_seconds is not None and not (
             isinstance(timeout_seconds, int | float) and 0 < timeout_seconds <= 86_400
         ):

@@ -32,7 +32,14 @@ class CeleryEngine:
     """Both sides of it: the courier in the web processes, the task and the sweep in the workers."""
 
     def __init__(
-        self, inbox: Inbox, cycle: Cycle, celery: Any, *, lease_seconds: float, retention_days: float = 30.0
+        self,
+        inbox: Inbox,
+        cycle: Cycle,
+        celery: Any,
+        *,
+        lease_seconds: float,
+        retention_days: float = 30.0,
+        key_days: float | None = None,
     ) -> None:
         """`celery` is the user's app; nothing in it is changed before `bind`. Raises ConfigError."""
         self.celery = celery
@@ -40,6 +47,7 @@ class CeleryEngine:
         self._inbox = inbox
         self._clock = cycle.clock
         self._retention_days = retention_days
+        self._key_days = key_days
         self.check()
         self._courier = Courier(lambda: Doorbell(celery, TASK), lambda: Sweep(inbox, cycle.clock))
         self._errands = Errands(inbox, cycle, lease_seconds=lease_seconds, ring=self._courier.ring)
@@ -86,7 +94,7 @@ class CeleryEngine:
 
         And let go of old deliveries, as billhook's own workers do.
         """
-        upkeep = Upkeep(self._inbox, retention_days=self._retention_days)
+        upkeep = Upkeep(self._inbox, retention_days=self._retention_days, key_days=self._key_days)
         self._courier.start(0.0, lambda: upkeep.step(self._clock.now()))
 
     def halt(self) -> None:

@@ -9,10 +9,22 @@ import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 
 from billhook.clock import Clock
-from billhook.dispatch import Decision, Delivery, Failed, RetrySchedule, Subscriber, Subscribers, call, decide
+from billhook.dispatch import (
+    Decision,
+    Delivery,
+    Failed,
+    Headers,
+    RetrySchedule,
+    Subscriber,
+    Subscribers,
+    call,
+    decide,
+)
+from billhook.engines.forked import in_one_process
 from billhook.engines.reports import Planned, Report, announce, announce_quarantined, announce_twins
 from billhook.engines.terms import terms_of
 from billhook.errors import DuplicateHandlerName, PayloadError
@@ -22,6 +34,9 @@ from billhook.inbox import Claim, Outcome, Plan, RunState, Stored, Twin
 __all__ = ["Cycle"]
 
 logger = logging.getLogger("billhook.engines")
+
+_MOST_UNHEARD = 1_000
+"""Of so many types a process remembers that it said that nobody handles them: senders make up new ones."""
 
 
 class Cycle:
@@ -52,7 +67,7 @@ class Cycle:
         for stored in received:
             subscribers = self._subscribers.each(stored.event_type)
             try:
-                event = parse_event(stored.event_type, stored.body)
+                event = _read(stored)
                 terms = {one.name: terms_of(one, stored, event) for one in subscribers if one.has_terms}
             except Exception as error:
                 details = error.details if isinstance(error, PayloadError) else []
@@ -69,7 +84,7 @@ class Cycle:
 
     def _note_unheard(self, event_type: str) -> None:
         """Say once that nobody listens: it may be meant, or a subscriber that blinker let go of."""
-        if event_type not in self._unheard:
+        if event_type not in self._unheard and len(self._unheard) < _MOST_UNHEARD:
             self._unheard.add(event_type)
             logger.info("nobody handles %s: its deliveries are stored, and done", event_type)
 
@@ -79,13 +94,13 @@ class Cycle:
         subscriber = self._subscriber(claim)
         schedule = (subscriber.retry if subscriber else None) or self._schedule
         failed: Failed | None
-        if claim.attempt > schedule.attempts:
+        if claim.attempt - claim.excused > schedule.attempts:
             # Every attempt so far took its worker along: calling again would take this one too.
             failed = Failed.by(RuntimeError(f"no attempt of {schedule.attempts} came back; not called again"))
         elif subscriber is None:
             failed = Failed.by(LookupError(f"there is not one handler named {claim.handler!r} here"))
         else:
-            failed = self._call(subscriber, delivery, event)
+            failed = self._call(subscriber, claim.delivery, delivery, event)
         return self._report(claim, delivery, failed, schedule)
 
     def overdue(self, claim: Claim, seconds: float) -> Report:
@@ -101,6 +116,20 @@ class Cycle:
             claim, _delivery(claim), Failed.by(RuntimeError(type(error).__name__)), self._schedule
         )
 
+    def cut_off(self, claim: Claim, due_at: datetime) -> Outcome:
+        """How an attempt ends that runs still when its process must end in order: due again, excused."""
+        return Outcome(
+            run_id=claim.run_id,
+            token=claim.token,
+            delivery_id=claim.delivery.delivery_id,
+            attempt=claim.attempt,
+            state=RunState.DUE,
+            at=self.clock.now(),
+            due_at=due_at,
+            error="the worker was stopped, and the handler did not return within the grace",
+            excused=True,
+        )
+
     def timeout_seconds(self, claim: Claim) -> float | None:
         """How long the claimed handler may run."""
         subscriber = self._subscriber(claim)
@@ -114,19 +143,20 @@ class Cycle:
             return None
 
     def _call(
-        self, subscriber: Subscriber, delivery: Delivery, event: Event | UnknownEvent | None
+        self, subscriber: Subscriber, stored: Stored, delivery: Delivery, event: Event | UnknownEvent | None
     ) -> Failed | None:
         try:
-            event = parse_event(delivery.event_type, delivery.body) if event is None else event
+            event = _read(stored) if event is None else event
         except Exception as error:  # noqa: BLE001 - readable when it was planned: the models changed since
             return Failed.by(error)
-        return call(subscriber, self._sender, self._context, event, delivery)
+        context = partial(in_one_process, self._context)
+        return call(subscriber, self._sender, context, event, delivery)
 
     def _report(
         self, claim: Claim, delivery: Delivery, failed: Failed | None, schedule: RetrySchedule
     ) -> Report:
         now = self.clock.now()
-        decision = decide(failed.exception, claim.attempt, schedule) if failed else None
+        decision = decide(failed.exception, claim.attempt - claim.excused, schedule) if failed else None
         due_at = None
         if decision is not None and decision.retry_after_seconds is not None:
             due_at = now + timedelta(seconds=decision.retry_after_seconds)
@@ -156,6 +186,10 @@ class Cycle:
         announce_twins(self._sender, planned, twins)
 
 
+def _read(stored: Stored) -> Event | UnknownEvent:
+    return parse_event(stored.event_type, stored.body, as_named=stored.sent_as is not None)
+
+
 def _state(decision: Decision | None) -> RunState:
     if decision is None:
         return RunState.SUCCEEDED
@@ -177,8 +211,9 @@ def _delivery(claim: Claim, client: Callable[[], object] | None = None) -> Deliv
         body=stored.body,
         headers=_headers(stored.headers),
         make_client=client,
+        slot=stored.slot,
     )
 
 
-def _headers(text: str) -> dict[str, str]:
-    return {name.replace("_", "-").title(): value for name, value in json.loads(text).items()}
+def _headers(text: str) -> Headers:
+    return Headers({name.replace("_", "-").title(): value for name, value in json.loads(text).items()})

@@ -15,6 +15,7 @@ from collections.abc import Callable
 from datetime import timedelta
 
 from billhook.engines.cycle import Cycle
+from billhook.engines.gate import Gate
 from billhook.engines.heartbeat import Heartbeat
 from billhook.engines.jobs import Job
 from billhook.engines.pool import Pool
@@ -44,18 +45,34 @@ class Errands:
         self._cycle = cycle
         self._lease = timedelta(seconds=lease_seconds)
         self._ring = ring
+        self._gate = Gate(lease_seconds)
         self._heartbeat = Heartbeat(inbox, cycle.clock, lease_seconds=lease_seconds)
 
     def run(self, delivery_id: int) -> None:
         """Call handlers of one delivery until none is due. Raises InboxUnavailable.
 
-        One is claimed at a time: a handler that hangs does not hold its siblings.
+        One is claimed at a time: a handler that hangs does not hold its siblings. One whose last attempt was
+        lost with its worker is called last, beside nothing else in this process.
         """
-        claim, event, alone = self._begin(delivery_id)
-        while claim is not None:
+        with self._gate.beside():
+            claim, event, sole = self._begin(delivery_id)
+            while claim is not None:
+                with self._heartbeat.holding(claim):
+                    report = self._call(claim, event)
+                    claim = None if report is None else self._settle(report, sole)
+        while not sole and self._inbox.suspect_due(delivery_id, self._cycle.clock.now()):
+            with self._gate.alone():
+                self._run_suspect(delivery_id)
+
+    def _run_suspect(self, delivery_id: int) -> None:
+        now = self._cycle.clock.now()
+        with self._inbox.turn(_owner()) as turn:
+            claim = turn.claim_suspect(now, now + self._lease, only=delivery_id)
+        if claim is not None:
             with self._heartbeat.holding(claim):
-                report = self._call(claim, event)
-                claim = None if report is None else self._settle(report, alone)
+                report = self._call(claim, None)
+                if report is not None:
+                    self._settle(report, sole=False, more=False)
 
     def _begin(self, delivery_id: int) -> tuple[Claim | None, Event | UnknownEvent | None, bool]:
         """A claim, its event if that was read just now, and whether it is a plain delivery's only run."""
@@ -97,7 +114,7 @@ class Errands:
         now = self._cycle.clock.now()
         with self._inbox.turn(_owner()) as turn:
             won = turn.plan([one.plan for one in planned], now)
-            claims = turn.claim(1, now, now + self._lease, only=delivery_id)
+            claims = turn.claim(1, now, now + self._lease, only=delivery_id, suspects=False)
         self._announce(planned, won, turn)
         for one in planned:
             for _ in one.plan.handlers[1:]:
@@ -124,12 +141,12 @@ class Errands:
         finally:
             pool.close()
 
-    def _settle(self, report: Report, alone: bool) -> Claim | None:
+    def _settle(self, report: Report, sole: bool, more: bool = True) -> Claim | None:
         """Write how the attempt ended, and claim the delivery's next run, if there may be one."""
         end = time.monotonic() + SETTLE_SECONDS
         while True:
             try:
-                settled, claim = self._write(report.outcome, alone)
+                settled, claim = self._write(report.outcome, sole, more)
             except InboxUnavailable as error:
                 if time.monotonic() > end:
                     raise
@@ -139,15 +156,17 @@ class Errands:
                 self._cycle.announce([report], settled)
                 return claim
 
-    def _write(self, outcome: Outcome, alone: bool) -> tuple[set[tuple[int, int]], Claim | None]:
-        if alone and outcome.state is RunState.SUCCEEDED:
+    def _write(self, outcome: Outcome, sole: bool, more: bool) -> tuple[set[tuple[int, int]], Claim | None]:
+        if sole and outcome.state is RunState.SUCCEEDED:
             finished = self._inbox.express.finish(outcome)
             return {(outcome.run_id, outcome.token)} if finished else set(), None
         now = self._cycle.clock.now()
-        more = not alone or (outcome.due_at is not None and outcome.due_at <= now)
+        more = more and (not sole or (outcome.due_at is not None and outcome.due_at <= now))
         with self._inbox.turn(_owner()) as turn:
             settled = turn.settle([outcome])
-            claims = turn.claim(1, now, now + self._lease, only=outcome.delivery_id) if more else []
+            claims = []
+            if more:
+                claims = turn.claim(1, now, now + self._lease, outcome.delivery_id, suspects=False)
         for delivery_id in turn.released:
             self._ring(delivery_id)
         return settled, claims[0] if claims else None

@@ -10,6 +10,7 @@ from billhook import signals
 from billhook.dispatch import Delivery, Failed
 from billhook.events import Event, UnknownEvent
 from billhook.inbox import Outcome, Plan, RunState, Stored, Twin
+from billhook.printable import first_line
 
 __all__ = ["Planned", "Report", "announce", "announce_quarantined", "announce_twins"]
 
@@ -51,7 +52,7 @@ def announce(sender: object, reports: Sequence[Report], settled: set[tuple[int, 
                 outcome.delivery_id,
                 outcome.attempt,
                 outcome.due_at,
-                failed.error,
+                first_line(failed.error),
             )
             facts |= {"error": failed.exception, "due_at": outcome.due_at}
             signals.emit(signals.handler_retrying, sender, **facts)
@@ -61,7 +62,7 @@ def announce(sender: object, reports: Sequence[Report], settled: set[tuple[int, 
                 report.handler,
                 outcome.delivery_id,
                 outcome.attempt,
-                failed.error,
+                first_line(failed.error),
             )
             signals.emit(signals.handler_dead, sender, error=failed.exception, **facts)
 

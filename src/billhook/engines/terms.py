@@ -37,7 +37,8 @@ def newcomer(subscribers: Subscribers, handler: str) -> Newcomer | None:
         if subscriber is None or not set(subscriber.aliases).isdisjoint(handlers):
             return None
         try:
-            return terms_of(subscriber, stored, parse_event(stored.event_type, stored.body))
+            named = stored.sent_as is not None
+            return terms_of(subscriber, stored, parse_event(stored.event_type, stored.body, as_named=named))
         except Exception:  # noqa: BLE001 - whatever a user's model raises, the others are replayed
             return None
 

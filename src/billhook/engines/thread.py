@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 
 from billhook.engines.cycle import Cycle
@@ -16,17 +17,27 @@ THREADS = 4
 GRACE_SECONDS = 5.0
 """How long running handlers are waited for at the end of a web process."""
 
+LATE_SECONDS = 3.0
+"""And beyond that for giving back what was claimed: storage may be slow, or gone."""
+
 
 class ThreadEngine:
-    """Starts at `start` or at the first delivery, once in each process."""
+    """Starts at `start` or with the first request, once in each process."""
 
     def __init__(
-        self, inbox: Inbox, cycle: Cycle, *, lease_seconds: float, retention_days: float = 30.0
+        self,
+        inbox: Inbox,
+        cycle: Cycle,
+        *,
+        lease_seconds: float,
+        retention_days: float = 30.0,
+        key_days: float | None = None,
     ) -> None:
         self._inbox = inbox
         self._cycle = cycle
         self._lease_seconds = lease_seconds
         self._retention_days = retention_days
+        self._key_days = key_days
         self._lock = threading.Lock()
         self._pid: int | None = None
         self._loop: Loop | None = None
@@ -44,18 +55,23 @@ class ThreadEngine:
                 threads=THREADS,
                 lease_seconds=self._lease_seconds,
                 retention_days=self._retention_days,
+                key_days=self._key_days,
             )
             self._thread = threading.Thread(
-                target=self._loop.run, args=(GRACE_SECONDS,), name="billhook-engine", daemon=True
+                target=_run, args=(self._loop, GRACE_SECONDS), name="billhook-engine", daemon=True
             )
             self._thread.start()
             self._stopped = False
             self._pid = os.getpid()
 
-    def wake(self, delivery_id: int) -> None:
-        """A delivery came."""
+    def begin(self) -> None:
+        """Start, unless it runs, or was stopped in this process: called with every request."""
         if not self._running() and not (self._stopped and self._pid == os.getpid()):
             self.start()
+
+    def wake(self, delivery_id: int) -> None:
+        """A delivery came."""
+        self.begin()
         if self._loop is not None:
             self._loop.wake()
 
@@ -67,4 +83,17 @@ class ThreadEngine:
         if self._pid == os.getpid() and self._loop is not None and self._thread is not None:
             self._stopped = True
             self._loop.stop()
-            self._thread.join(grace_seconds)
+            self._thread.join(grace_seconds + LATE_SECONDS)
+            self._loop.abandon()  # the inbox may be closed now
+
+
+def _run(loop: Loop, grace_seconds: float) -> None:
+    loop.run(grace_seconds)
+    if loop.broken and _in_a_gunicorn_worker():
+        os.kill(os.getpid(), signal.SIGTERM)  # it ends in order, and gunicorn starts another one
+
+
+def _in_a_gunicorn_worker() -> bool:
+    """Whether SIGTERM is for gunicorn here. Another server would end by it, and nobody start it again."""
+    owner = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
+    return any(one.__module__.startswith("gunicorn.workers.") for one in type(owner).__mro__)

@@ -34,10 +34,16 @@ class Upkeep:
     """
 
     def __init__(
-        self, inbox: Inbox, *, retention_days: float, monotonic: Callable[[], float] = time.monotonic
+        self,
+        inbox: Inbox,
+        *,
+        retention_days: float,
+        key_days: float | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._inbox = inbox
         self._retention_days = retention_days
+        self._key_days = key_days
         self._monotonic = monotonic
         # Processes that started together do not look together.
         self._again_at = monotonic() + FIRST_SECONDS * (1 + random.random())  # noqa: S311 - not for secrecy
@@ -64,7 +70,8 @@ class Upkeep:
         """A batch; the pause after it. What was looked at once is passed over until the next day."""
         if started >= self._anew_at:
             self._after, self._anew_at = 0, started + ANEW_SECONDS
-        found = self._inbox.prune(Limits.of(now, self._retention_days), self._after, BATCH_ROWS)
+        limits = Limits.of(now, self._retention_days, self._key_days)
+        found = self._inbox.prune(limits, self._after, BATCH_ROWS)
         self._after = found.after
         self._gone += found.total
         if not found.over:

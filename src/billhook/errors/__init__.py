@@ -8,10 +8,11 @@ BillhookError
 │   ├── HandlerSignature
 │   ├── LateRegistration
 │   ├── SchemaMismatch
+│   │   └── InboxElsewhere
+│   ├── SchemaForbidden
 │   └── MissingExtra
 ├── DeliveryError                one delivery cannot be taken
 │   ├── RequestError             the HTTP request is unusable (400, 413, 415)
-│   │   ├── BadTypeHeader
 │   │   ├── BodyIncomplete
 │   │   ├── BodyTooLarge
 │   │   └── UnsupportedEncoding
@@ -28,7 +29,8 @@ BillhookError
 │   ├── InboxUnavailable         storage failed or is closed (503)
 │   │   ├── DeadlinePassed
 │   │   ├── BacklogFull
-│   │   └── Draining
+│   │   ├── Draining
+│   │   └── OutOfResources
 │   └── IllegalTransition
 ├── ResourceError                an object of the billing service's API is not as it must be
 │   ├── InvalidResource          what came cannot be read as its model
@@ -73,14 +75,15 @@ from billhook.errors.config import (
     ConfigError,
     DuplicateHandlerName,
     HandlerSignature,
+    InboxElsewhere,
     LateRegistration,
     MissingExtra,
     MissingSecret,
+    SchemaForbidden,
     SchemaMismatch,
     WeakSecret,
 )
 from billhook.errors.deliveries import (
-    BadTypeHeader,
     BodyIncomplete,
     BodyTooLarge,
     DeliveryError,
@@ -104,6 +107,7 @@ from billhook.errors.inbox import (
     IllegalTransition,
     InboxError,
     InboxUnavailable,
+    OutOfResources,
 )
 from billhook.errors.resources import (
     FieldConflict,
@@ -120,7 +124,6 @@ __all__ = [
     "ApiError",
     "AuthenticationFailed",
     "BacklogFull",
-    "BadTypeHeader",
     "BillhookError",
     "BodyIncomplete",
     "BodyTooLarge",
@@ -135,6 +138,7 @@ __all__ = [
     "HandlerSignal",
     "HandlerSignature",
     "IllegalTransition",
+    "InboxElsewhere",
     "InboxError",
     "InboxUnavailable",
     "InternalError",
@@ -146,6 +150,7 @@ __all__ = [
     "LimitBroken",
     "MissingExtra",
     "MissingSecret",
+    "OutOfResources",
     "PayloadError",
     "RateLimitExceeded",
     "Refusal",
@@ -155,6 +160,7 @@ __all__ = [
     "ResourceNotFound",
     "Retry",
     "RuleBroken",
+    "SchemaForbidden",
     "SchemaMismatch",
     "ServiceError",
     "ServiceUnavailable",

@@ -8,9 +8,11 @@ __all__ = [
     "ConfigError",
     "DuplicateHandlerName",
     "HandlerSignature",
+    "InboxElsewhere",
     "LateRegistration",
     "MissingExtra",
     "MissingSecret",
+    "SchemaForbidden",
     "SchemaMismatch",
     "WeakSecret",
 ]
@@ -83,6 +85,34 @@ class SchemaMismatch(ConfigError):
             else "it is newer than this billhook: upgrade the package"
         )
         super().__init__(f"the inbox has schema {found or 'none'}, this billhook needs {expected}: {remedy}")
+
+
+class InboxElsewhere(SchemaMismatch):
+    """The inbox on PostgreSQL is in the schema where an earlier billhook kept it."""
+
+    def __init__(self, former: str, schema: str, expected: str) -> None:
+        self.former = former
+        self.schema = schema
+        self.found = None
+        self.expected = expected
+        ConfigError.__init__(
+            self,
+            f"the inbox is in the schema {former!r}, where an earlier billhook kept it, and now belongs into "
+            f"{schema!r}: run `billhook db upgrade`, which moves it",
+        )
+
+
+class SchemaForbidden(ConfigError):
+    """The role may not make the inbox's schema, or move the inbox there; `statement` is SQL that does."""
+
+    def __init__(self, role: str, schema: str, statement: str) -> None:
+        self.role = role
+        self.schema = schema
+        self.statement = statement
+        super().__init__(
+            f"the role {role!r} may not put the inbox into the schema {schema!r}: have an administrator run: "
+            f"{statement}; then run `billhook db upgrade` again"
+        )
 
 
 class MissingExtra(ConfigError):

@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 from billhook.errors.root import BillhookError
 
 __all__ = [
-    "BadTypeHeader",
     "BodyIncomplete",
     "BodyTooLarge",
     "DeliveryError",
@@ -34,12 +33,6 @@ class RequestError(DeliveryError):
 
     status: ClassVar[int] = 400
     cause: ClassVar[str] = "request"
-
-
-class BadTypeHeader(RequestError):
-    """X-Webhook-Type is missing, given twice or not a type name."""
-
-    cause = "type_header"
 
 
 class BodyIncomplete(RequestError):

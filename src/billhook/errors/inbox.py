@@ -6,7 +6,15 @@ from typing import ClassVar
 
 from billhook.errors.root import BillhookError
 
-__all__ = ["BacklogFull", "DeadlinePassed", "Draining", "IllegalTransition", "InboxError", "InboxUnavailable"]
+__all__ = [
+    "BacklogFull",
+    "DeadlinePassed",
+    "Draining",
+    "IllegalTransition",
+    "InboxError",
+    "InboxUnavailable",
+    "OutOfResources",
+]
 
 
 class InboxError(BillhookError):
@@ -35,6 +43,12 @@ class Draining(InboxUnavailable):
     """The process is shutting down and takes nothing more."""
 
     cause = "draining"
+
+
+class OutOfResources(InboxUnavailable):
+    """The process has no memory left, or may start no thread; a limit of the system has to be raised."""
+
+    cause = "resources"
 
 
 class IllegalTransition(InboxError):

@@ -28,6 +28,7 @@ from billhook.events.invoices import (
 )
 from billhook.events.parsing import UnknownEvent, parse_event
 from billhook.events.reports import MonthEndReport, PingTest, UnchargedEvents
+from billhook.events.samples import sample
 from billhook.events.usage import (
     CommitmentCrossed,
     CommitmentUsageCrossed,
@@ -37,7 +38,6 @@ from billhook.events.usage import (
     ProductConsumptionSnapshot,
     TierCrossed,
 )
-from billhook.wire import sample
 
 __all__ = [
     "EVENT_TYPES",

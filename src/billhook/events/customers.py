@@ -7,7 +7,16 @@ from typing import Annotated
 from pydantic import FailFast, Field
 
 from billhook.events.base import Event, Shape
-from billhook.events.fields import Aliases, CustomerId, CustomerName, ExternalId, Flag, RaisedAt, Text
+from billhook.events.fields import (
+    Aliases,
+    CustomerId,
+    CustomerName,
+    ExternalId,
+    Flag,
+    NameOfCustomer,
+    RaisedAt,
+    Text,
+)
 
 __all__ = [
     "AnonymousCustomer",
@@ -46,7 +55,7 @@ class NewCustomer(Shape):
 
     date: RaisedAt
     customer_id: CustomerId
-    name: CustomerName
+    name: NameOfCustomer
     external_id: ExternalId = None
     aliases: Aliases
     integration_entities: Annotated[
@@ -82,7 +91,9 @@ class CustomerPortalLinkSent(Event):
 
     customer_id: CustomerId
     is_successful: Annotated[Flag, Field(description="Was the link sent?", examples=[False])]
-    email: Annotated[Text, Field(description="Address the link is for.", examples=["billing@acme.example"])]
+    email: Annotated[
+        Text | None, Field(description="Address the link is for.", examples=["billing@acme.example"])
+    ]
     date: RaisedAt
     error_message: Annotated[
         Text | None,

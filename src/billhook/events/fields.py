@@ -26,16 +26,20 @@ RaisedAt = Annotated[
     Moment, Field(description="When the event was raised.", examples=["2026-01-15T09:30:00Z"])
 ]
 
-CustomerName = Annotated[Text, Field(description="Name of the customer.", examples=["Acme Ltd"])]
+NameOfCustomer = Annotated[Text, Field(description="Name of the customer.", examples=["Acme Ltd"])]
+# Texts that describe: where there is none, the service may say null. Ids are never null.
+CustomerName = Annotated[Text | None, Field(description="Name of the customer.", examples=["Acme Ltd"])]
 ExternalId = Annotated[
     Text | None,
     Field(description="Id that the customer has in your own system, if it has one.", examples=["crm-7731"]),
 ]
 
 ContractId = Annotated[Text, Field(description="Id of the contract.", examples=["con_2001"])]
-ContractName = Annotated[Text, Field(description="Name of the contract.", examples=["Acme annual 2026"])]
+ContractName = Annotated[
+    Text | None, Field(description="Name of the contract.", examples=["Acme annual 2026"])
+]
 
-Currency = Annotated[Text, Field(description="Currency code of the amounts.", examples=["USD"])]
+Currency = Annotated[Text | None, Field(description="Currency code of the amounts.", examples=["USD"])]
 
 Threshold = Annotated[
     Number, Field(description="The configured threshold, in percent.", examples=[Decimal(80)])

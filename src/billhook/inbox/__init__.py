@@ -12,6 +12,7 @@ from billhook.inbox.records import (
     Twin,
     Verdict,
 )
+from billhook.inbox.runs import NextTimes
 from billhook.inbox.states import DeliveryState, RunState
 from billhook.inbox.store import Inbox
 from billhook.inbox.turn import Turn
@@ -22,6 +23,7 @@ __all__ = [
     "Inbox",
     "Incoming",
     "Likeness",
+    "NextTimes",
     "Outcome",
     "Plan",
     "Receipt",

@@ -6,21 +6,24 @@ Reading takes no lock and goes in pages by id, so the receiver does not notice.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, func, select
+from sqlalchemy import Connection, RowMapping, Select, func, or_, select
 
 from billhook.inbox import migrate
+from billhook.inbox.clauses import among, in_state
 from billhook.inbox.schema import delivery, failure, run
-from billhook.inbox.states import DeliveryState
+from billhook.inbox.states import DeliveryState, RunState
 from billhook.inbox.store import Inbox
-from billhook.inbox.views import Details, Failure, Run, Selection, Summary
+from billhook.inbox.views import Details, Failure, Listed, Run, Selection, Summary
 
 __all__ = [
     "BATCH",
     "Details",
     "Failure",
+    "Listed",
     "Run",
     "Selection",
     "Summary",
@@ -28,7 +31,10 @@ __all__ = [
     "counts",
     "details",
     "every",
+    "handler_names",
     "ids",
+    "is_busy",
+    "listed",
     "page",
     "revision",
 ]
@@ -49,6 +55,8 @@ _SUMMARY = (
     .where(run.c.delivery_id == delivery.c.id)
     .scalar_subquery()
     .label("twin_of"),
+    delivery.c.conflict_of,
+    delivery.c.sent_as,
 )
 _RUN = (
     run.c.id,
@@ -71,6 +79,34 @@ def page(inbox: Inbox, selection: Selection, limit: int, below: int | None = Non
         query = query.where(delivery.c.id < below)
     with inbox.database.read() as connection:
         return [Summary(*row) for row in connection.execute(query)]
+
+
+def listed(inbox: Inbox, summaries: Sequence[Summary]) -> list[Listed]:
+    """The same with their errors and their runs, as they are now."""
+    delivery_ids = [summary.id for summary in summaries]
+    with inbox.database.read() as connection:
+        wrong = select(delivery.c.id, delivery.c.error).where(
+            among(delivery.c.id, delivery_ids), delivery.c.error.is_not(None)
+        )
+        errors: dict[int, str] = dict(map(tuple, connection.execute(wrong)))
+        runs = _runs(connection, delivery_ids, {})
+    return [Listed(one, errors.get(one.id), runs.get(one.id, [])) for one in summaries]
+
+
+def handler_names(inbox: Inbox, newest: int = 50) -> list[str]:
+    """The handlers with runs of the newest deliveries, so many of them."""
+    found = listed(inbox, page(inbox, Selection(), newest))
+    return sorted({each.handler for one in found for each in one.runs})
+
+
+def is_busy(inbox: Inbox, now: datetime) -> bool:
+    """Is anything to be read or to be called now, or being called?"""
+    unread = select(delivery.c.id).where(in_state(delivery.c.state, DeliveryState.RECEIVED))
+    # In these words, as the partial index has them.
+    open_runs = select(run.c.id).where(in_state(run.c.state, RunState.DUE, RunState.RUNNING))
+    now_due = open_runs.where(or_(run.c.due_at <= now, run.c.state == RunState.RUNNING.value))
+    with inbox.database.read() as connection:
+        return any(connection.execute(query.limit(1)).first() for query in (unread, now_due))
 
 
 def count(inbox: Inbox, selection: Selection) -> int:
@@ -110,7 +146,7 @@ def details(inbox: Inbox, delivery_ids: Sequence[int]) -> list[Details]:
         query = select(*_SUMMARY, delivery.c.body, delivery.c.headers, delivery.c.error)
         rows = connection.execute(query.where(delivery.c.id.in_(delivery_ids)).order_by(delivery.c.id))
         found = list(rows.mappings())
-        runs = _runs(connection, delivery_ids)
+        runs = _runs(connection, delivery_ids, _failures(connection, delivery_ids))
     return [_details(row, runs.get(row["id"], [])) for row in found]
 
 
@@ -135,14 +171,21 @@ def _details(row: RowMapping, runs: list[Run]) -> Details:
     return Details(summary, row["body"], json.loads(row["headers"]), row["error"], runs)
 
 
-def _runs(connection: Connection, delivery_ids: Sequence[int]) -> dict[int, list[Run]]:
-    of_delivery = run.c.delivery_id.in_(delivery_ids)
+def _failures(connection: Connection, delivery_ids: Sequence[int]) -> dict[int, list[Failure]]:
+    """The failed attempts by the id of their run, oldest first."""
     failures: dict[int, list[Failure]] = {}
     query = select(*_FAILURE).join(run, run.c.id == failure.c.run_id)
-    for run_id, *facts in connection.execute(query.where(of_delivery).order_by(failure.c.id)):
+    of_these = query.where(among(run.c.delivery_id, delivery_ids)).order_by(failure.c.id)
+    for run_id, *facts in connection.execute(of_these):
         failures.setdefault(run_id, []).append(Failure(*facts))
+    return failures
+
+
+def _runs(
+    connection: Connection, delivery_ids: Sequence[int], failures: Mapping[int, list[Failure]]
+) -> dict[int, list[Run]]:
     found: dict[int, list[Run]] = {}
-    duties = select(run.c.delivery_id, *_RUN).where(of_delivery).order_by(run.c.id)
+    duties = select(run.c.delivery_id, *_RUN).where(among(run.c.delivery_id, delivery_ids)).order_by(run.c.id)
     for row in connection.execute(duties).mappings():
         own = {column.name: row[column.name] for column in _RUN}
         found.setdefault(row["delivery_id"], []).append(Run(**own, failures=failures.get(row["id"], [])))

@@ -15,9 +15,10 @@ from contextlib import suppress
 from itertools import pairwise
 from queue import Empty, SimpleQueue
 
-from billhook.errors import BacklogFull, DeadlinePassed, Draining, InboxUnavailable
+from billhook.errors import BacklogFull, DeadlinePassed, Draining, InboxUnavailable, OutOfResources
 from billhook.inbox.forking import SETTING_UP
 from billhook.inbox.records import Incoming, Receipt
+from billhook.inbox.threads import start_thread
 
 __all__ = ["Committer"]
 
@@ -85,8 +86,8 @@ class Committer:
 
     def put(self, incoming: Incoming, timeout_seconds: float) -> Receipt:
         """Return once the row is committed. Raises InboxUnavailable and its kinds; then send again."""
-        if self._thread is None or self._pid != os.getpid():
-            self._start()
+        if self._thread is None or self._pid != os.getpid() or not self._thread.is_alive():
+            self.start()
         if self._closed:
             raise Draining("the receiver is shutting down")
         busy_since = self._busy_since
@@ -128,14 +129,14 @@ class Committer:
             self._queue.put(None)
             thread.join(timeout_seconds)
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start its thread in this process, if it does not run. Raises OutOfResources."""
         with SETTING_UP:
             if self._pid != os.getpid():
                 self._start_over()
-            if self._thread is None and not self._closed:
-                thread = threading.Thread(target=self._work, name="billhook-committer", daemon=True)
-                thread.start()
-                self._thread = thread
+            if not self._closed and (self._thread is None or not self._thread.is_alive()):
+                self._busy_since = None  # one that ended for want of memory may have left it
+                self._thread = start_thread(self._work, "billhook-committer")
 
     def _work(self) -> None:
         while (first := self._queue.get()) is not None:
@@ -166,6 +167,8 @@ class Committer:
             error = failure.with_traceback(None)  # it holds frames, and they the connections that failed
             error.__context__ = None
             self._failing = not isinstance(failure, BacklogFull)
+        except MemoryError:  # to log a traceback would take more of it
+            error = OutOfResources("there is no memory left")
         except Exception:
             # A defect must not end the only thread that commits; every waiter is told to try again.
             logger.exception("the committer failed")

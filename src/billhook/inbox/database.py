@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Protocol
 
 from sqlalchemy import Connection
@@ -42,6 +43,11 @@ class Database(Protocol):
         ...
 
     @property
+    def schema(self) -> str | None:
+        """The schema that the tables are in, or will be; None where a database has none."""
+        ...
+
+    @property
     def may_return(self) -> bool:
         """Whether it may be away when a process starts, and be there later without anybody's doing."""
         ...
@@ -61,7 +67,7 @@ class Database(Protocol):
         ...
 
     def insert_new(self, rows: Sequence[Incoming]) -> Sequence[int]:
-        """Commit rows, passing over those whose (source, key) is stored, whoever stored it.
+        """Commit rows as the first of their (source, key), passing over keys that have one, whosever it is.
 
         Returns the ids of those that are new: when all of them are, in the order of the rows.
         """
@@ -79,8 +85,31 @@ class Database(Protocol):
         """A write transaction on a schema of any age, one at a time whoever asks: for the migrations."""
         ...
 
-    def tidy(self) -> None:
-        """Between commits: what must be done now and then."""
+    def former(self) -> str | None:
+        """The other schema where a billhook that knew no schemas kept the inbox, if it is still there."""
+        ...
+
+    def move_in(self, connection: Connection) -> str | None:
+        """Before the first migration, in its transaction: make room for the tables, or move them there.
+
+        Returns where they were, if they were elsewhere. Raises SchemaForbidden.
+        """
+        ...
+
+    def back_up(self, target: Path, progress: Callable[[int, int], None]) -> int:
+        """Copy the inbox into a new file while it is used; returns its deliveries.
+
+        `progress` is told of pages done, and pages in all. Raises ConfigError where that is done by other
+        means, or the target cannot be made; InboxError.
+        """
+        ...
+
+    def restore(self, backup: Path, progress: Callable[[int, int], None]) -> int:
+        """Put a backup in the place of the inbox, which nobody may use. As `back_up` otherwise."""
+        ...
+
+    def tidy(self, *, at_once: bool = False) -> None:
+        """Between commits: what must be done now and then; `at_once`, without waiting for that."""
         ...
 
     def close(self) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from sqlalchemy import URL
@@ -16,12 +17,22 @@ from billhook.inbox.sqlite import SqliteDatabase
 __all__ = ["database_at"]
 
 
-def database_at(url: str, *, busy_seconds: float) -> Database:
+_SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+
+
+def database_at(url: str, *, busy_seconds: float, schema: str, own_folder: bool) -> Database:
     """sqlite:///PATH, or postgresql+psycopg://USER@HOST/NAME with the extra billhook[postgres].
 
+    `schema`: where on PostgreSQL the tables are, unless the URL's search_path says. `own_folder`: whether a
+    SQLite file's folder may be made.
     `busy_seconds`: how long a SQLite file that somebody else has locked is waited for.
     Raises ConfigError for any other URL, without repeating its password; MissingExtra.
     """
+    if not _SCHEMA.fullmatch(schema):
+        raise ConfigError(
+            f"BILLHOOK_INBOX_SCHEMA is {schema!r}: it must be at most 63 of a to z, 0 to 9 and _, "
+            "begin with no digit and not with pg_"
+        )
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # the latter for a port that is no number
@@ -30,7 +41,9 @@ def database_at(url: str, *, busy_seconds: float) -> Database:
             "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
         ) from None
     if parsed.get_backend_name() == "sqlite":
-        return SqliteDatabase(_path(parsed), busy_seconds, migrate.verify, migrate.upgrade)
+        return SqliteDatabase(
+            _path(parsed), busy_seconds, migrate.verify, migrate.upgrade, own_folder=own_folder
+        )
     if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
         raise ConfigError(
             f"BILLHOOK_INBOX_URL names {parsed.drivername!r}: an inbox is sqlite:///PATH or "
@@ -45,7 +58,7 @@ def database_at(url: str, *, busy_seconds: float) -> Database:
     except ImportError:
         raise MissingExtra("an inbox in PostgreSQL", "postgres") from None
     try:
-        return PostgresDatabase(parsed.set(drivername="postgresql+psycopg"), migrate.verify)
+        return PostgresDatabase(parsed.set(drivername="postgresql+psycopg"), schema, migrate.verify)
     except (ArgumentError, ValueError):
         raise ConfigError(
             "BILLHOOK_INBOX_URL names several hosts in a way that is not understood: write "

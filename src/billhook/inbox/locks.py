@@ -14,9 +14,10 @@ from billhook.inbox.clauses import among
 from billhook.inbox.records import Outcome, Plan
 from billhook.inbox.schema import delivery, run
 
-__all__ = ["lock_deliveries", "lock_for", "lock_order"]
+__all__ = ["lock_conflicts", "lock_deliveries", "lock_for", "lock_order"]
 
 _ORDER = 0x6F726472  # "ordr"
+_CONFLICTS = 0x636F6E66  # "conf"
 
 
 def lock_for(connection: Connection, outcomes: Sequence[Outcome], plans: Sequence[Plan]) -> None:
@@ -42,6 +43,12 @@ def lock_order(connection: Connection, runs: ColumnElement[bool] | None = None) 
         if runs is not None:
             hold = hold.where(exists(select(run.c.id).where(runs, run.c.order_key.is_not(None))))
         connection.execute(hold)
+
+
+def lock_conflicts(connection: Connection) -> None:
+    """Keep everybody else from storing conflicts until this transaction ends: each sees those before it."""
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_CONFLICTS)))
 
 
 def lock_deliveries(connection: Connection, delivery_ids: Iterable[int]) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from hashlib import sha256
 
 from billhook.inbox.states import RunState
 
@@ -28,12 +29,18 @@ class Verdict(StrEnum):
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
-    CONFLICT = "conflict"  # the key is stored already, under another event type
+    CONFLICT = "conflict"  # quarantined: its key is stored already, under another type or with other bytes
+    UNTYPED = "untyped"  # quarantined: it names no event type
+    SURPLUS = "surplus"  # not stored: its key has as many conflicts as are kept
 
 
 @dataclass(frozen=True, slots=True)
 class Incoming:
-    """An authentic delivery, about to be stored. `headers` is JSON text, `body` the exact bytes."""
+    """An authentic delivery, about to be stored. `headers` is JSON text, `body` the exact bytes.
+
+    `event_type` is "" for one that names no usable type; `known` says whether the type has a model, for
+    conflicts of a key are kept once per known type. `digest` is the SHA-256 of the body.
+    """
 
     source: str
     key: str
@@ -42,15 +49,27 @@ class Incoming:
     headers: str
     signed_at: datetime | None
     received_at: datetime
+    known: bool = False
+    digest: bytes = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", sha256(self.body).digest())
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the inbox committed for an Incoming; `stored_event_type` differs only in a conflict."""
+    """What the inbox committed for an Incoming.
+
+    `delivery_id` is the row's that holds it, for a SURPLUS one that of the last conflict kept in its stead;
+    `stored_event_type` is the type under which the first delivery of its key came. A CONFLICT has the id of
+    that one in `conflict_of`. `error` says why it was quarantined.
+    """
 
     verdict: Verdict
     delivery_id: int
     stored_event_type: str
+    conflict_of: int | None = None
+    error: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +84,8 @@ class Stored:
     headers: str
     signed_at: datetime | None
     received_at: datetime
+    slot: str = ""
+    sent_as: str | None = None
 
     @property
     def identity(self) -> tuple[int, str]:
@@ -118,7 +139,11 @@ class Twin:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One run, ours until `leased_until` unless it is renewed; `token` fences its settling."""
+    """One run, ours until `leased_until` unless it is renewed; `token` fences its settling.
+
+    Of its attempts, this one included, so many are `excused`: they count for nothing. A `suspect` was claimed
+    because its last attempt was lost with its worker, to be begun beside nothing else.
+    """
 
     run_id: int
     token: int
@@ -126,11 +151,16 @@ class Claim:
     attempt: int
     leased_until: datetime
     delivery: Stored
+    excused: int = 0
+    suspect: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a claimed run ended. `due_at` is set for DUE only; `error` for all but SUCCEEDED."""
+    """How a claimed run ended. `due_at` is set for DUE only; `error` for all but SUCCEEDED.
+
+    An `excused` attempt was cut off by us, and does not count against the run.
+    """
 
     run_id: int
     token: int
@@ -141,3 +171,9 @@ class Outcome:
     due_at: datetime | None = None
     error: str | None = None
     traceback: str | None = None
+    excused: bool = False
+
+    @property
+    def lease(self) -> tuple[int, int]:
+        """The run's id and the claim's token."""
+        return self.run_id, self.token

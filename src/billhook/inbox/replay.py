@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, update
 
 from billhook.inbox.clauses import among, in_state
 from billhook.inbox.locks import lock_deliveries, lock_order
@@ -51,6 +51,7 @@ def replay(
     handler: str | None = None,
     newcomer: Newcomer | None = None,
     all_handlers: bool = False,
+    as_type: str | None = None,
     dry_run: bool = False,
 ) -> Replayed:
     """Replay these deliveries; ring `inbox.bell` after the last batch.
@@ -60,7 +61,8 @@ def replay(
     however they ended, with `all_handlers` every finished run. Attempts begin at 0; a run that is running,
     or waits for its turn, is left alone, and an ordered one goes back to its place among the others. A
     delivery that was handled before there was this `handler` gets its run from the `newcomer`.
-    A `dry_run` counts and changes nothing.
+    With `as_type` those that no handler has had are read anew as this type; without it one that names no type
+    is left alone. A `dry_run` counts and changes nothing.
     """
     which = _which(handler, all_handlers)
     with inbox.database.read() if dry_run else inbox.database.write() as connection:
@@ -68,7 +70,9 @@ def replay(
             of_these = among(run.c.delivery_id, delivery_ids)
             lock_order(connection, None if newcomer else of_these)
             lock_deliveries(connection, delivery_ids)
-        states = _states(connection, delivery_ids)
+        states = _states(connection, delivery_ids, untyped=as_type is not None)
+        if as_type is not None:
+            return _read_as(connection, states, as_type, dry_run=dry_run)
         again = connection.execute(
             select(run.c.id, run.c.delivery_id, run.c.state, run.c.handler, run.c.order_key)
             .where(among(run.c.delivery_id, states), which)
@@ -96,10 +100,29 @@ def _which(handler: str | None, all_handlers: bool) -> ColumnElement[bool]:
     return or_(run.c.state == RunState.DEAD.value, failed)
 
 
-def _states(connection: Connection, delivery_ids: Sequence[int]) -> dict[int, DeliveryState]:
+def _read_as(
+    connection: Connection, states: Mapping[int, DeliveryState], as_type: str, *, dry_run: bool
+) -> Replayed:
+    """Have those that no handler has had read anew as this type; how they came is kept beside it."""
+    reread = _to_read_anew(connection, states)
+    if not dry_run:
+        named = {
+            "event_type": as_type,
+            "sent_as": func.coalesce(delivery.c.sent_as, delivery.c.event_type),
+        }
+        connection.execute(update(delivery).where(among(delivery.c.id, reread)).values(named))
+        _change(connection, {one: states[one] for one in reread}, DeliveryState.RECEIVED)
+    return Replayed(len(reread), len(reread))
+
+
+def _states(
+    connection: Connection, delivery_ids: Sequence[int], *, untyped: bool
+) -> dict[int, DeliveryState]:
     query = select(delivery.c.id, delivery.c.state).where(
         among(delivery.c.id, delivery_ids), in_state(delivery.c.state, *_REPLAYABLE)
     )
+    if not untyped:
+        query = query.where(delivery.c.event_type != "")
     return {row.id: DeliveryState(row.state) for row in connection.execute(query)}
 
 
@@ -147,6 +170,8 @@ def _make_due(connection: Connection, again: Sequence[Any], now: datetime) -> No
             .values(
                 state=after.value,
                 attempts=0,
+                alone=0,
+                excused=0,
                 due_at=now,
                 token=run.c.token + 1,
                 lease_owner=None,

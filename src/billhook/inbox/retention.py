@@ -1,7 +1,8 @@
 """Letting go of old deliveries, a little at a time, so that no accept ever waits long for it.
 
 What is finished and older than the retention loses its body, headers, error and runs. While it is young
-enough to be sent again the row stays, pruned, for its key tells a duplicate; then that goes too.
+enough to be sent again the row stays, pruned, for its key tells a duplicate; then that goes too. A delivery
+that signed no time is never too old to be sent again, so its key stays for ever unless told otherwise.
 """
 
 from __future__ import annotations
@@ -26,20 +27,26 @@ KEYS_DAYS = 7.0
 """How long a sender may come again with what it sent: a key is known for as long at least."""
 FINISHED = (DeliveryState.DONE, DeliveryState.DEAD, DeliveryState.QUARANTINED)
 PRUNABLE = (*FINISHED, DeliveryState.PRUNED)
+_COLUMNS = (delivery.c.id, delivery.c.state, delivery.c.received_at, delivery.c.signed_at)
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Received before `empty_before` all but the row itself goes; before `forget_before` that as well."""
+    """Received before `empty_before` all but the row itself goes; before `forget_before` that as well.
+
+    `forget_untimed_before` is the same for what signed no time; None keeps the keys of those for ever.
+    """
 
     empty_before: datetime
     forget_before: datetime
+    forget_untimed_before: datetime | None
 
     @classmethod
-    def of(cls, now: datetime, retention_days: float) -> Limits:
-        """The limits of a retention of 0 days or more."""
-        empty, forget = (timedelta(days=days) for days in (retention_days, max(retention_days, KEYS_DAYS)))
-        return cls(now - empty, now - forget)
+    def of(cls, now: datetime, retention_days: float, key_days: float | None = None) -> Limits:
+        """The limits of a retention of 0 days or more; `key_days` is for what signed no time."""
+        least_days = max(retention_days, KEYS_DAYS)
+        untimed = None if key_days is None else now - timedelta(days=max(least_days, key_days))
+        return cls(now - timedelta(days=retention_days), now - timedelta(days=least_days), untimed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +71,12 @@ class _Row(NamedTuple):
     id: int
     state: DeliveryState
     received_at: datetime
+    signed_at: datetime | None
 
     def fate(self, limits: Limits) -> str:
         """`forget`, `empty`, or `keep`."""
-        if self.received_at < limits.forget_before:
+        before = limits.forget_untimed_before if self.signed_at is None else limits.forget_before
+        if before is not None and self.received_at < before:
             return "forget"
         old = self.received_at < limits.empty_before
         return "empty" if old and self.state is not DeliveryState.PRUNED else "keep"
@@ -98,7 +107,7 @@ def find(
     Ids follow the time of receipt, more or less: when none of BATCH_LIMIT rows is old, none behind them
     is. Takes no lock that an accept would wait for.
     """
-    query = select(delivery.c.id, delivery.c.state, delivery.c.received_at).where(delivery.c.id > after)
+    query = select(*_COLUMNS).where(delivery.c.id > after)
     seen = list(map(_row, connection.execute(query.order_by(delivery.c.id).limit(BATCH_LIMIT))))
     chosen: list[_Row] = []
     for row in seen:
@@ -117,7 +126,7 @@ def prune(connection: Connection, found: Found, limits: Limits) -> Pruned:
         run.c.delivery_id == delivery.c.id,
         in_state(run.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING),
     )
-    query = select(delivery.c.id, delivery.c.state, delivery.c.received_at).where(
+    query = select(*_COLUMNS).where(
         among(delivery.c.id, [row.id for row in found.rows]),
         in_state(delivery.c.state, *PRUNABLE),
         ~unfinished,
@@ -143,8 +152,8 @@ def prune(connection: Connection, found: Found, limits: Limits) -> Pruned:
 
 
 def _row(row: Iterable[object]) -> _Row:
-    delivery_id, state, received_at = row
-    return _Row(delivery_id, DeliveryState(state), received_at)  # type: ignore[arg-type]
+    delivery_id, state, received_at, signed_at = row
+    return _Row(delivery_id, DeliveryState(state), received_at, signed_at)  # type: ignore[arg-type]
 
 
 def _counted(rows: Iterable[_Row], limits: Limits, after: int, *, over: bool) -> Pruned:

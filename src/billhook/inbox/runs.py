@@ -1,4 +1,4 @@
-"""The life of runs in a transaction: claim, renew, release. Each UPDATE names the state before.
+"""The life of runs in a transaction: claim, renew, release.
 
 A run that waits for its turn is none of this module's business: see billhook.inbox.ordering.
 """
@@ -6,19 +6,47 @@ A run that waits for its turn is none of this module's business: see billhook.in
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
-from typing import Any
+from datetime import datetime, timedelta
+from itertools import takewhile
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, Text, and_, case, cast, insert, select, update
+from sqlalchemy import (
+    Column,
+    ColumnElement,
+    Connection,
+    Select,
+    Text,
+    and_,
+    cast,
+    literal_column,
+    or_,
+    select,
+    update,
+)
 
 from billhook.inbox.clauses import among, in_state
+from billhook.inbox.lapse import LOST_IN_QUEUE, QUEUED, lapse
 from billhook.inbox.records import Claim, Stored
-from billhook.inbox.schema import delivery, failure, run
+from billhook.inbox.schema import delivery, run
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = ["CLAIMABLE", "LEASE", "STORED", "claim", "holds", "next_due_at", "received", "release", "renew"]
+__all__ = [
+    "CLAIMABLE",
+    "LEASE",
+    "STORED",
+    "NextTimes",
+    "claim",
+    "claim_suspect",
+    "holds",
+    "next_due_at",
+    "next_times",
+    "received",
+    "release",
+    "renew",
+    "suspect_due",
+]
 
-STORED = (
+STORED: tuple[Column[Any], ...] = (
     delivery.c.id,
     delivery.c.source,
     delivery.c.key,
@@ -27,6 +55,8 @@ STORED = (
     delivery.c.headers,
     delivery.c.signed_at,
     delivery.c.received_at,
+    delivery.c.slot,
+    delivery.c.sent_as,
 )
 _CLAIMED = (
     run.c.id.label("run_id"),
@@ -37,11 +67,13 @@ _CLAIMED = (
     run.c.lease_owner,
     run.c.delivery_id,
     run.c.due_at,
+    run.c.alone,
+    run.c.excused,
 )
-_QUEUED = " queued"
-_COUNTS = case((and_(run.c.state == RunState.RUNNING.value, run.c.lease_owner.endswith(_QUEUED)), 0), else_=1)
 # And may be claimed when its time comes: one that waits for its turn is in no claim's way.
 CLAIMABLE = in_state(run.c.state, RunState.DUE, RunState.RUNNING)
+_PLAIN = or_(run.c.alone == 0, run.c.state == RunState.RUNNING.value)
+_SUSPECT = and_(run.c.alone == literal_column("1"), in_state(run.c.state, RunState.DUE))
 LEASE = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
 """A run's id and token as one text: see billhook.inbox.clauses."""
 
@@ -63,62 +95,82 @@ def claim(
     now: datetime,
     leased_until: datetime,
     only: int | None = None,
+    suspects: bool = True,
+    spread: timedelta = timedelta(0),
 ) -> list[Claim]:
     """Take up to `limit` runs whose time has come, their attempt counted before anyone calls them.
 
-    One column tells who may claim: `due_at` is the retry time of a due run and the lease's end of a
-    running one, so a dead worker's runs are due again. Only the first `idle` are begun at once; the others
-    are marked as queued, and if their worker dies that is no attempt of theirs.
+    Leases that have ended lapse first, see billhook.inbox.lapse. Only the first `idle` are begun at once; the
+    others are marked as queued, and if their worker dies that is no attempt of theirs. Without `suspects`
+    none is taken whose last attempt was lost with its worker.
     """
     query = select(*_CLAIMED).where(CLAIMABLE, run.c.due_at <= now)
     if only is not None:
         query = query.where(run.c.delivery_id == only)
-    # First the few runs, by the index alone and as they are once they are locked; then what belongs to them.
-    few = query.order_by(run.c.due_at, run.c.id).limit(limit).with_for_update(skip_locked=True).cte("few")
-    rows = connection.execute(
-        select(few, *STORED)
-        .join(delivery, delivery.c.id == few.c.delivery_id)
-        .order_by(few.c.due_at, few.c.run_id)
-    ).all()
-    lost = [row for row in rows if row.state == RunState.RUNNING]
-    if lost and not idle:
-        return []  # what may have killed its worker is begun at once, or left until it can be
-    chosen = (lost[:idle] + [row for row in rows if row.state != RunState.RUNNING])[:limit]
-    _note_lost(connection, [row for row in lost[:idle] if _counts(row)], now)
-    for part, mark in ((chosen[:idle], ""), (chosen[idle:], _QUEUED)):
-        if part:
-            connection.execute(
-                update(run)
-                .where(among(run.c.id, [row.run_id for row in part]))
-                .values(
-                    state=RunState.RUNNING.value,
-                    attempts=run.c.attempts + _COUNTS,
-                    token=run.c.token + 1,
-                    due_at=leased_until,
-                    lease_owner=owner + mark,
-                )
+    if not suspects:
+        query = query.where(_PLAIN)
+    rows = _first_few(connection, query.order_by(run.c.due_at, run.c.id).limit(limit))
+    while any(row.state == RunState.RUNNING for row in rows):
+        lapse(connection, now, only=only, spread=spread)
+        rows = _first_few(connection, query.order_by(run.c.due_at, run.c.id).limit(limit))
+    # What was lost in a queue is begun at once, or left until it can be: so it is found out, if it kills.
+    queued = list(takewhile(lambda row: row.lease_owner != LOST_IN_QUEUE, rows[idle:]))
+    return _take(connection, rows[:idle], owner, leased_until) + _take(
+        connection, queued, owner + QUEUED, leased_until
+    )
+
+
+def claim_suspect(
+    connection: Connection, *, owner: str, now: datetime, leased_until: datetime, only: int | None = None
+) -> Claim | None:
+    """Take one run whose last attempt was lost with its worker, those first that were lost alone least often.
+
+    It is to be begun beside nothing else.
+    """
+    query = select(*_CLAIMED).where(_SUSPECT, run.c.due_at <= now)
+    if only is not None:
+        query = query.where(run.c.delivery_id == only)
+    rows = _first_few(
+        connection, query.order_by(run.c.attempts - run.c.excused, run.c.due_at, run.c.id).limit(1)
+    )
+    return next(iter(_take(connection, rows, owner, leased_until)), None)
+
+
+def _first_few(connection: Connection, query: Select[Any]) -> list[Any]:
+    """First the few runs, by the index alone and as they are once they are locked; then their deliveries."""
+    few = query.with_for_update(skip_locked=True).cte("few")
+    rows = connection.execute(select(few, *STORED).join(delivery, delivery.c.id == few.c.delivery_id))
+    return sorted(rows, key=lambda row: (row.due_at, row.run_id))  # here, where no body is moved for it
+
+
+def _take(connection: Connection, rows: list[Any], owner: str, leased_until: datetime) -> list[Claim]:
+    if rows:
+        check(RunState.DUE, RunState.RUNNING)
+        connection.execute(
+            update(run)
+            .where(among(run.c.id, [row.run_id for row in rows]))
+            .values(
+                state=RunState.RUNNING.value,
+                attempts=run.c.attempts + 1,
+                token=run.c.token + 1,
+                due_at=leased_until,
+                lease_owner=owner,
             )
-    return [_claim(row, leased_until) for row in chosen]
-
-
-def _counts(row: Any) -> bool:
-    """Whether the claim before this one, if it was lost, was an attempt; _COUNTS says the same in SQL."""
-    return not (row.state == RunState.RUNNING and (row.lease_owner or "").endswith(_QUEUED))
+        )
+    return [_claim(row, leased_until) for row in rows]
 
 
 def _claim(row: Any, leased_until: datetime) -> Claim:
-    stored = Stored(*tuple(row)[len(_CLAIMED) :])
-    return Claim(row.run_id, row.token + 1, row.handler, row.attempts + _counts(row), leased_until, stored)
-
-
-def _note_lost(connection: Connection, lost: list[Any], now: datetime) -> None:
-    """Attempts of which nobody will say how they ended."""
-    if lost:
-        error = "the worker died, or was silent for longer than its lease"
-        facts = {"failed_at": now, "error": error}
-        connection.execute(
-            insert(failure), [{"run_id": row.run_id, "attempt": row.attempts, **facts} for row in lost]
-        )
+    return Claim(
+        row.run_id,
+        row.token + 1,
+        row.handler,
+        row.attempts + 1,
+        leased_until,
+        Stored(*tuple(row)[len(_CLAIMED) :]),
+        row.excused,
+        row.alone == 1,
+    )
 
 
 def renew(
@@ -144,11 +196,30 @@ def release(connection: Connection, held: Sequence[tuple[int, int]], now: dateti
         )
 
 
+def suspect_due(connection: Connection, delivery_id: int, now: datetime) -> bool:
+    """Whether a suspect of that delivery may be claimed."""
+    query = select(run.c.id).where(_SUSPECT, run.c.due_at <= now, run.c.delivery_id == delivery_id).limit(1)
+    return connection.execute(query).first() is not None
+
+
+class NextTimes(NamedTuple):
+    """When the next run may be claimed, or lapses; and the next suspect. None when there is none."""
+
+    due_at: datetime | None
+    suspect_at: datetime | None
+
+
+def next_times(connection: Connection) -> NextTimes:
+    """For a loop that must know when to look again."""
+    due = select(run.c.due_at).where(CLAIMABLE, _PLAIN).order_by(run.c.due_at).limit(1)
+    suspect = select(run.c.due_at).where(_SUSPECT).order_by(run.c.due_at).limit(1)
+    row = connection.execute(select(due.scalar_subquery(), suspect.scalar_subquery())).one()
+    return NextTimes(*row)
+
+
 def next_due_at(connection: Connection) -> datetime | None:
-    """When the next run may be claimed; None when none is unfinished."""
-    return connection.execute(
-        select(run.c.due_at).where(CLAIMABLE).order_by(run.c.due_at).limit(1)
-    ).scalar_one_or_none()
+    """When the next run of either kind may be claimed; None when none is unfinished."""
+    return min(filter(None, next_times(connection)), default=None)
 
 
 def holds(held: Sequence[tuple[int, int]]) -> ColumnElement[bool]:

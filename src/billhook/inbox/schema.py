@@ -24,7 +24,7 @@ from sqlalchemy import (
 
 __all__ = ["REVISION", "UtcDateTime", "delivery", "failure", "metadata", "run", "version"]
 
-REVISION = "0002"
+REVISION = "0004"
 """The migration that this code was written for; the app refuses any other."""
 
 
@@ -61,15 +61,24 @@ delivery = Table(
     Column("id", _Id, primary_key=True),
     Column("source", Text, nullable=False),
     Column("key", Text, nullable=False),
+    # Which of the deliveries of its key it is: see billhook.inbox.slots.
+    Column("slot", Text, nullable=False, server_default=""),
     Column("event_type", Text, nullable=False),
+    # The type as it came, where an operator named another one.
+    Column("sent_as", Text),
+    # The first delivery of its key, where this one contradicts it. No foreign key: see run.twin_of.
+    Column("conflict_of", _Id),
     Column("headers", Text, nullable=False),
     Column("state", Text, nullable=False),
     Column("error", Text),
     Column("signed_at", UtcDateTime),
     Column("received_at", UtcDateTime, nullable=False),
+    # SHA-256 of the body, which outlives it: what comes again with other bytes is no duplicate.
+    Column("digest", LargeBinary),
     # Last, so that reading the others of a row never walks through a large body.
     Column("body", LargeBinary, nullable=False),
-    UniqueConstraint("source", "key"),
+    UniqueConstraint("source", "key", "slot"),
+    Index(None, "event_type", "id"),
 )
 run = Table(
     "run",
@@ -91,6 +100,10 @@ run = Table(
     # No foreign key: the number is still true when that delivery is gone.
     Column("identity", Text),
     Column("twin_of", _Id),
+    # 1: its last attempt was lost with its worker, so that it may have been what killed it.
+    Column("alone", Integer, nullable=False, server_default=text("0")),
+    # Of its attempts, those that were lost beside others or cut off by an orderly stop: no fault of its own.
+    Column("excused", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("delivery_id", "handler"),
 )
 failure = Table(
@@ -113,7 +126,9 @@ def _partial(name: str, condition: str, *columns: Column[Any]) -> None:
 
 _partial("delivery_received_idx", "state IN ('received')", delivery.c.id)
 _partial("delivery_unfinished_idx", "state IN ('received', 'planned')", delivery.c.id)
+_partial("delivery_conflict_idx", "conflict_of IS NOT NULL", delivery.c.id)
 _partial("run_due_at_idx", "state IN ('due', 'running')", run.c.due_at, run.c.id)
+_partial("run_alone_idx", "alone = 1 AND state IN ('due')", run.c.due_at)
 _partial(
     "run_order_idx",
     "order_key IS NOT NULL AND state IN ('waiting', 'due', 'running')",

@@ -57,6 +57,9 @@ def settle(connection: Connection, outcomes: Sequence[Outcome]) -> tuple[set[Lea
 def _finish(connection: Connection, outcomes: list[Outcome], like: Outcome) -> Iterable[_Settled]:
     """Settle runs that all ended `like` one of them, where the token still holds."""
     values: dict[str, object] = {"state": like.state.value, "last_error": like.error, "lease_owner": None}
+    values["alone"] = 0  # it came back, however it ended
+    if like.excused:
+        values["excused"] = run.c.excused + 1
     if like.state is RunState.DUE:
         values["due_at"] = like.due_at
     else:

@@ -6,6 +6,9 @@ delivery   received ──► planned ──► done            run   waiting �
               │  └ replay └ replay ─┘                         └ replay ┴ replay (from any finished state)
               ├──► quarantined
               └──► done (nobody listens)       done, dead, quarantined ──► pruned
+
+An operator's discard: any delivery that is not done or pruned ──► done, and any run of it that has not
+succeeded ──► discarded.
 """
 
 from __future__ import annotations
@@ -43,19 +46,21 @@ DELIVERY_STEPS: dict[DeliveryState, frozenset[DeliveryState]] = {
     DeliveryState.RECEIVED: frozenset({DeliveryState.PLANNED, DeliveryState.DONE, DeliveryState.QUARANTINED}),
     DeliveryState.PLANNED: frozenset({DeliveryState.DONE, DeliveryState.DEAD}),
     DeliveryState.DONE: frozenset({DeliveryState.RECEIVED, DeliveryState.PLANNED, DeliveryState.PRUNED}),
-    DeliveryState.DEAD: frozenset({DeliveryState.RECEIVED, DeliveryState.PLANNED, DeliveryState.PRUNED}),
-    DeliveryState.QUARANTINED: frozenset({DeliveryState.RECEIVED, DeliveryState.PRUNED}),
+    DeliveryState.DEAD: frozenset(
+        {DeliveryState.RECEIVED, DeliveryState.PLANNED, DeliveryState.DONE, DeliveryState.PRUNED}
+    ),
+    DeliveryState.QUARANTINED: frozenset({DeliveryState.RECEIVED, DeliveryState.DONE, DeliveryState.PRUNED}),
     DeliveryState.PRUNED: frozenset(),
 }
 
 RUN_STEPS: dict[RunState, frozenset[RunState]] = {
-    RunState.WAITING: frozenset({RunState.DUE}),
-    RunState.DUE: frozenset({RunState.RUNNING}),
+    RunState.WAITING: frozenset({RunState.DUE, RunState.DISCARDED}),
+    RunState.DUE: frozenset({RunState.RUNNING, RunState.DISCARDED}),
     # RUNNING again: the lease ran out and another worker took over.
     RunState.RUNNING: frozenset(set(RunState) - {RunState.WAITING}),
     RunState.SUCCEEDED: frozenset({RunState.WAITING, RunState.DUE}),
     RunState.DISCARDED: frozenset({RunState.WAITING, RunState.DUE}),
-    RunState.DEAD: frozenset({RunState.WAITING, RunState.DUE}),
+    RunState.DEAD: frozenset({RunState.WAITING, RunState.DUE, RunState.DISCARDED}),
 }
 
 

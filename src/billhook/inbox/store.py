@@ -17,6 +17,7 @@ from billhook.inbox.committer import Committer
 from billhook.inbox.database import Bell
 from billhook.inbox.databases import database_at
 from billhook.inbox.express import Express
+from billhook.inbox.first_look import FirstLook
 from billhook.inbox.overdue import Overdue, next_due_at, overdue
 from billhook.inbox.probe import Probe
 from billhook.inbox.records import Incoming, Receipt, Stored, Verdict
@@ -27,6 +28,9 @@ from billhook.inbox.turn import Turn
 
 __all__ = ["Inbox"]
 
+FIRST_LOOK_SECONDS = 0.5
+"""How long the first deliveries wait for a server that was silent at the start: they have waited already."""
+
 
 class Inbox:
     """Deliveries and the runs they cause, in one database.
@@ -34,14 +38,25 @@ class Inbox:
     Safe under threads and under fork: every process opens connections of its own at first use.
     """
 
-    def __init__(self, url: str, *, deadline_seconds: float = 2.5, backlog_limit: int | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        *,
+        deadline_seconds: float = 2.5,
+        backlog_limit: int | None = None,
+        schema: str = "billhook",
+        own_folder: bool = False,
+    ) -> None:
         """`url` is sqlite:///PATH or postgresql+psycopg://…; see billhook.inbox.databases.database_at."""
         self._deadline_seconds = deadline_seconds
         self._backlog_limit = backlog_limit
         self._gauge = None if backlog_limit is None else Gauge(self._depth, backlog_limit)
         # A foreign lock is waited for, but not so long that the answer would miss its deadline.
-        self.database = database_at(url, busy_seconds=deadline_seconds * 0.6)
+        self.database = database_at(
+            url, busy_seconds=deadline_seconds * 0.6, schema=schema, own_folder=own_folder
+        )
         self._probe = Probe(self._write_nothing)
+        self._first_look: FirstLook | None = None
         self._committer = Committer(self._commit, self._after_commit, deadline_seconds)
 
     @property
@@ -54,18 +69,30 @@ class Inbox:
         """The short way, for an engine that handles deliveries one by one."""
         return self.database.express
 
-    def prepare(self) -> None:
+    def prepare(self, timeout_seconds: float | None = None) -> None:
         """At start: create or upgrade a SQLite file, refuse a database that this code does not fit.
 
-        Leaves no connection open, so that a fork may follow. Raises SchemaMismatch, InboxUnavailable.
+        Leaves no connection open, so that a fork may follow. Raises SchemaMismatch, InboxUnavailable; a
+        server that takes longer than `timeout_seconds` is looked at further, apart.
         """
-        if not migrate.any_schema.get():
+        if migrate.any_schema.get():
+            return
+        if timeout_seconds is None or not self.database.may_return:
             self.database.prepare()
+        else:
+            self._first_look = FirstLook(self.database.prepare, self.database.place)
+            self._first_look.result(timeout_seconds)
 
-    def upgrade(self) -> None:
-        """Bring the schema to this code's revision; several processes may do so at once."""
+    def upgrade(self) -> str | None:
+        """Bring the schema to this code's revision; several processes may do so at once.
+
+        Returns where the tables were if they had to be moved. Raises SchemaForbidden, SchemaMismatch.
+        """
         with self.database.write_unverified() as connection:
+            missing = migrate.found_revision(connection) is None
+            moved_from = self.database.move_in(connection) if missing else None
             migrate.upgrade(connection)
+        return moved_from
 
     def put(self, incoming: Incoming, timeout_seconds: float | None = None) -> Receipt:
         """Return once the delivery is on stable storage, within the deadline or `timeout_seconds`.
@@ -73,9 +100,14 @@ class Inbox:
         Raises InboxUnavailable, or its kinds DeadlinePassed, BacklogFull and Draining: nothing may be
         acknowledged then, and the sender has to come again.
         """
-        return self._committer.put(
-            incoming, self._deadline_seconds if timeout_seconds is None else timeout_seconds
-        )
+        timeout = self._deadline_seconds if timeout_seconds is None else timeout_seconds
+        if self._first_look is not None:
+            timeout -= self._first_look.wait(min(FIRST_LOOK_SECONDS, timeout))
+        return self._committer.put(incoming, timeout)
+
+    def start(self) -> None:
+        """Start the thread that commits, now rather than at the first `put`. Raises OutOfResources."""
+        self._committer.start()
 
     def answered(self) -> None:
         """Call when the answer to the last `put` is sent: the others of its batch are woken one by one."""
@@ -84,6 +116,9 @@ class Inbox:
     def _commit(self, take: Callable[[], Sequence[Incoming]]) -> list[Receipt]:
         try:
             return self._store(take)
+        except InboxUnavailable:
+            self._probe.doubt()
+            raise
         except SchemaMismatch as error:  # a database that was away when this process began, for one
             raise InboxUnavailable(str(error)) from None
 
@@ -112,10 +147,15 @@ class Inbox:
         with self.database.read() as connection:
             return runs.received(connection, limit, only)
 
-    def waiting(self, limit: int) -> tuple[list[Stored], datetime | None]:
-        """What an engine has to do: deliveries not yet read, and when the next run is due."""
+    def waiting(self, limit: int) -> tuple[list[Stored], runs.NextTimes]:
+        """What an engine has to do: deliveries not yet read, and when the next runs are due."""
         with self.database.read() as connection:
-            return runs.received(connection, limit), runs.next_due_at(connection)
+            return runs.received(connection, limit), runs.next_times(connection)
+
+    def suspect_due(self, delivery_id: int, now: datetime) -> bool:
+        """Whether a run of that delivery is due that must be begun beside nothing else."""
+        with self.database.read() as connection:
+            return runs.suspect_due(connection, delivery_id, now)
 
     def overdue(
         self, *, received_before: datetime, due_before: datetime, limit: int
@@ -160,13 +200,17 @@ class Inbox:
         self.database.tidy()
         return pruned
 
-    def check_writable(self) -> None:
-        """Raise InboxUnavailable unless a write can be committed now, within the deadline."""
-        self._probe.ask(self._deadline_seconds)
+    def check_writable(self, max_age_seconds: float = 0.0) -> None:
+        """Raise InboxUnavailable unless a write can be committed now, within the deadline.
+
+        Where one could up to `max_age_seconds` ago, and none failed since, that is not tried again.
+        """
+        self._probe.ask(self._deadline_seconds, max_age_seconds)
 
     def _write_nothing(self) -> None:
         with self.database.write() as connection:
             connection.execute(update(version).values(version_num=version.c.version_num))
+        self.database.tidy(at_once=True)  # who asks every second leaves nothing behind
 
     def close(self) -> None:
         """Commit what waits, take nothing more, and close this process's connections."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from sqlalchemy import Connection
 
@@ -69,10 +69,15 @@ class Turn:
         leased_until: datetime,
         only: int | None = None,
         idle: int | None = None,
+        *,
+        suspects: bool = True,
+        spread: timedelta = timedelta(0),
     ) -> list[Claim]:
         """Take up to `limit` due runs, of one delivery if `only` names it.
 
-        The first `idle` of them (default: all) are begun at once, the others wait in a queue.
+        The first `idle` of them (default: all) are begun at once, the others wait in a queue. Without
+        `suspects` none whose last attempt was lost with its worker: of these, those that are found out now
+        are due within `spread`.
         """
         claims = runs.claim(
             self._connection,
@@ -82,10 +87,21 @@ class Turn:
             now=now,
             leased_until=leased_until,
             only=only,
+            suspects=suspects,
+            spread=spread,
         )
         if claims:
             self.steps.append("claim")
         return claims
+
+    def claim_suspect(self, now: datetime, leased_until: datetime, only: int | None = None) -> Claim | None:
+        """Take one due run whose last attempt was lost with its worker, to be begun beside nothing else."""
+        claim = runs.claim_suspect(
+            self._connection, owner=self._owner, now=now, leased_until=leased_until, only=only
+        )
+        if claim is not None:
+            self.steps.append("claim")
+        return claim
 
     def renew(self, held: Sequence[Lease], leased_until: datetime) -> set[Lease]:
         """Extend leases given as (run id, token); returns those still held."""
@@ -105,3 +121,7 @@ class Turn:
     def next_due_at(self) -> datetime | None:
         """When the next run may be claimed."""
         return runs.next_due_at(self._connection)
+
+    def next_times(self) -> runs.NextTimes:
+        """When the next run may be claimed, and the next suspect."""
+        return runs.next_times(self._connection)

@@ -5,19 +5,22 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, exists
+from sqlalchemy import ColumnElement, and_, exists, select, union_all
 
 from billhook.inbox.schema import delivery, run
-from billhook.inbox.states import DeliveryState
+from billhook.inbox.standing import Standing, in_standing, standing
 
-__all__ = ["Details", "Failure", "Run", "Selection", "Summary"]
+__all__ = ["Details", "Failure", "Listed", "Run", "Selection", "Summary"]
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """Which deliveries: every fact given must hold.
 
-    `handler` means that it has a run of this name, `twins` that a handler had it under another key already.
+    `state` is a Standing or `planned`; `error` is a part of a run's last error or of the delivery's own, in
+    upper or lower case. `handler` means that it has a run of this name, `twins` that a handler had it under
+    another key already, `conflicts` that it contradicts another delivery of its key. `decided` leaves out
+    what waits for an operator to say what it is: conflicts that no handler has had, and what names no type.
     """
 
     event_type: str | None = None
@@ -27,6 +30,9 @@ class Selection:
     since: datetime | None = None
     until: datetime | None = None
     twins: bool = False
+    error: str | None = None
+    conflicts: bool = False
+    decided: bool = False
 
     @property
     def is_everything(self) -> bool:
@@ -39,7 +45,7 @@ class Selection:
         if self.event_type is not None:
             found.append(delivery.c.event_type == self.event_type)
         if self.state is not None:
-            found.append(delivery.c.state == DeliveryState(self.state).value)
+            found += in_standing(self.state)
         if self.source is not None:
             found.append(delivery.c.source == self.source)
         if self.handler is not None:
@@ -50,12 +56,33 @@ class Selection:
             found.append(delivery.c.received_at < self.until)
         if self.twins:
             found.append(exists().where(run.c.delivery_id == delivery.c.id, run.c.twin_of.is_not(None)))
-        return found
+        if self.error is not None:
+            found.append(_says(self.error))
+        if self.conflicts:
+            found.append(delivery.c.conflict_of.is_not(None))
+        return found + (_decided() if self.decided else [])
+
+
+def _decided() -> list[ColumnElement[bool]]:
+    unheard = ~exists().where(run.c.delivery_id == delivery.c.id)
+    return [~and_(delivery.c.conflict_of.is_not(None), unheard), delivery.c.event_type != ""]
+
+
+def _says(text: str) -> ColumnElement[bool]:
+    """Looked for in each table once, and not once for each delivery."""
+    other = delivery.alias("other")
+    runs = select(run.c.delivery_id).where(run.c.last_error.icontains(text, autoescape=True))
+    own = select(other.c.id).where(other.c.error.icontains(text, autoescape=True))
+    return delivery.c.id.in_(union_all(runs, own))
 
 
 @dataclass(frozen=True, slots=True)
 class Summary:
-    """A delivery in a list; `body_bytes` is its length, `twin_of` the first it was taken for a twin of."""
+    """A delivery in a list; `body_bytes` is its length, `twin_of` the first it was taken for a twin of.
+
+    `event_type` is "" for one that names no type; `sent_as` is the type that it came as, where an operator
+    named another one; `conflict_of` is the id of the delivery that it contradicts.
+    """
 
     id: int
     source: str
@@ -66,6 +93,8 @@ class Summary:
     signed_at: datetime | None
     body_bytes: int
     twin_of: int | None = None
+    conflict_of: int | None = None
+    sent_as: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +127,30 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
+class Listed:
+    """A delivery in a list with how its handlers fare; the runs' `failures` are left out."""
+
+    summary: Summary
+    error: str | None
+    runs: list[Run]
+
+    @property
+    def standing(self) -> Standing:
+        """The state that people are told."""
+        return standing(self.summary.state, ((each.state, each.attempts) for each in self.runs))
+
+
+@dataclass(frozen=True, slots=True)
 class Details:
-    """All that the inbox knows of a delivery; `error` says why it is quarantined."""
+    """All that the inbox knows of a delivery; `error` says why it is quarantined or was discarded."""
 
     summary: Summary
     body: bytes
     headers: dict[str, str]
     error: str | None
     runs: list[Run]
+
+    @property
+    def standing(self) -> Standing:
+        """The state that people are told."""
+        return Listed(self.summary, self.error, self.runs).standing

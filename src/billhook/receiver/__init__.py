@@ -2,5 +2,6 @@
 
 from billhook.receiver.blueprint import make_blueprint
 from billhook.receiver.intake import Intake
+from billhook.receiver.late import LateBlueprint
 
-__all__ = ["Intake", "make_blueprint"]
+__all__ = ["Intake", "LateBlueprint", "make_blueprint"]

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from billhook.errors import InboxUnavailable, RequestError, SignatureError
 from billhook.inbox.records import Verdict
 
-__all__ = ["Answer", "answer_to", "method_not_allowed", "stored"]
+__all__ = ["PROBED", "Answer", "answer_to", "method_not_allowed", "stored"]
 
 
 class Answer(NamedTuple):
@@ -29,15 +29,14 @@ def _error(status: int, kind: str, code: str, message: str) -> Answer:
 
 _ACCEPTED = Answer(200, b'{"status": "accepted"}')
 _DUPLICATE = Answer(200, b'{"status": "duplicate"}')
+PROBED = Answer(200, b'{"status": "probed"}')
+"""To a probe of this process, which is not stored: nobody outside can send one."""
 _UNAUTHENTICATED = _error(
     401, "authentication_error", "authentication_failed", "The delivery could not be authenticated."
 )
 _UNAVAILABLE = _error(503, "api_error", "internal_error", "The delivery could not be stored; send it again.")
 _METHOD = _error(405, "invalid_request_error", "method_not_allowed", "Deliveries are sent with POST.")
 _REQUESTS = {
-    "type_header": _error(
-        400, "invalid_request_error", "invalid_type_header", "X-Webhook-Type must name one event type."
-    ),
     "body_incomplete": _error(
         400, "invalid_request_error", "incomplete_body", "The body ended before all of it came."
     ),
@@ -50,7 +49,7 @@ _REQUESTS = {
 
 def stored(verdict: Verdict) -> Answer:
     """The 200 of a delivery that is on stable storage, now or since before."""
-    return _ACCEPTED if verdict is Verdict.ACCEPTED else _DUPLICATE
+    return _DUPLICATE if verdict in (Verdict.DUPLICATE, Verdict.SURPLUS) else _ACCEPTED
 
 
 def answer_to(error: RequestError | SignatureError | InboxUnavailable) -> Answer:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from functools import partial
 from typing import cast
 
@@ -12,7 +11,9 @@ from flask.typing import RouteCallable
 
 from billhook.errors import ConfigError
 from billhook.receiver.answers import Answer, method_not_allowed
+from billhook.receiver.doors import SOURCE
 from billhook.receiver.intake import Intake
+from billhook.receiver.probe import probe_of
 from billhook.signing.source import DEFAULT_SOURCE, Source
 
 __all__ = ["make_blueprint"]
@@ -42,6 +43,12 @@ def make_blueprint(name: str, intake: Intake, sources: Sequence[Source], url_pre
 
 def _view(intake: Intake, source: Source) -> RouteCallable:
     def receive() -> Response:
+        try:
+            return take()
+        except MemoryError:  # the frames that held the body are gone by now
+            return _response(intake.exhausted(source))
+
+    def take() -> Response:
         if request.method != "POST":
             response = _response(method_not_allowed())
         else:
@@ -50,16 +57,23 @@ def _view(intake: Intake, source: Source) -> RouteCallable:
             response.call_on_close(intake.answered)
         if response.status_code in (405, 413):  # refused before the body was read
             response.call_on_close(partial(intake.drain, request.environ))
+        probe = probe_of(request.environ)
+        if probe is not None:
+            probe.status = response.status_code
         return response
 
+    setattr(receive, SOURCE, source)
     return receive
 
 
 def _read_before() -> bytes:
     """The body, if a `before_request` of the app has read it; nothing if not."""
-    with suppress(Exception):  # the stream is at its end; whatever reading on says adds nothing
+    try:
         return request.get_data()
-    return b""
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - the stream is at its end; whatever reading on says adds nothing
+        return b""
 
 
 def _response(answer: Answer) -> Response:

@@ -16,6 +16,7 @@ from contextlib import suppress
 from typing import Any
 
 from billhook.errors import BodyIncomplete, BodyTooLarge
+from billhook.inbox.threads import start_thread
 
 __all__ = ["SlowBodyWatch", "drain", "give_up", "read_body"]
 
@@ -62,7 +63,7 @@ def drain(environ: Mapping[str, Any]) -> None:
     wanted = DRAIN_BYTES if whole is None else min(whole, DRAIN_BYTES)
     try:
         read = len(_read_exactly(environ["wsgi.input"], wanted))
-    except BodyIncomplete:
+    except (BodyIncomplete, MemoryError):
         read = wanted + 1
     if read != whole if whole is not None else read >= wanted:
         give_up(environ)
@@ -74,6 +75,8 @@ def _read_exactly(stream: Any, wanted: int) -> bytes:
     while missing:
         try:
             piece = stream.read(missing)
+        except MemoryError:  # says nothing of the body
+            raise
         except Exception as error:  # noqa: BLE001 - broken chunks raise whatever the server likes
             raise BodyIncomplete(type(error).__name__) from None
         if not piece:
@@ -116,20 +119,20 @@ class SlowBodyWatch:
         self._thread: threading.Thread | None = None
 
     def reading(self, connection: socket.socket) -> _Reading:
-        """A context in which `connection` may be read for the given time."""
+        """A context in which `connection` may be read for the given time. Raises OutOfResources."""
         reading = _Reading(connection, time.monotonic() + self._seconds)
         self._readings.append(reading)
         if not self._awake.is_set():
             self._awake.set()
         if self._thread is None or not self._thread.is_alive():  # not alive: we are a fork's child
-            self._start()
+            self.start()
         return reading
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start its thread in this process, if it does not run. Raises OutOfResources."""
         with self._lock:
             if self._thread is None or not self._thread.is_alive():
-                self._thread = threading.Thread(target=self._watch, name="billhook-slow-bodies", daemon=True)
-                self._thread.start()
+                self._thread = start_thread(self._watch, "billhook-slow-bodies")
 
     def _watch(self) -> None:
         while True:

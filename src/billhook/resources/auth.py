@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import ConfigDict, Field
 
 from billhook.resources.base import WRITE_ONLY, Resource
-from billhook.wire.fields import Moment, Number, Text
+from billhook.wire.fields import Number, Text
 
 __all__ = ["LoginRequest", "LoginResponse"]
 
@@ -47,6 +47,11 @@ class LoginResponse(_Tokens):
         Number,
         Field(description="How long the token lives; the unit is not stated.", examples=[Decimal(3600)]),
     ]
+    # A text, as the specification has it: a login must not fail for the form of a field nobody needs.
     expires_at: Annotated[
-        Moment, Field(description="When the token expires.", examples=["2026-01-15T10:30:00Z"])
+        Text,
+        Field(
+            description="When the token expires, in whatever form the service writes it.",
+            examples=["2026-01-15T10:30:00Z"],
+        ),
     ]

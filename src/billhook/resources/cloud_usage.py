@@ -34,7 +34,8 @@ class PartnerSubmission(Resource):
     """
 
     received_at: Annotated[
-        Moment | None, Field(description="When the partner got it.", examples=["2026-01-15T09:00:02Z"])
+        Text | None,
+        Field(description="When the partner got it, as it wrote it.", examples=["2026-01-15T09:00:02Z"]),
     ] = None
     status: Annotated[Text | None, Field(description="What became of it.", examples=["Accepted"])] = None
 

@@ -123,7 +123,7 @@ class Contract(Stored, _Terms):
 
 
 class ContractResponse(Resource):
-    """The response of POST /contracts and DELETE /contracts/{contractId}.
+    """The response of the operations on one contract.
 
     Source: spec, "Endpoints", Contracts.
     """

@@ -25,6 +25,8 @@ class CustomerStatus(StrEnum):
 class Contact(Resource):
     """A person at a customer. How the primary one is marked is not stated: see `model_extra`.
 
+    The sandbox takes `isPrimary` for it.
+
     Source: spec, "Resources and their fields", Customer, contacts.
     """
 

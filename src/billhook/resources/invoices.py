@@ -134,11 +134,17 @@ class InvoiceQuery(PageQuery):
     ] = None
     issued_after: Annotated[
         Moment | None,
-        Field(description="Only invoices issued after this.", examples=["2026-01-01T00:00:00Z"]),
+        Field(
+            description="Only invoices issued after this; whether at it, is not stated.",
+            examples=["2026-01-01T00:00:00Z"],
+        ),
     ] = None
     issued_before: Annotated[
         Moment | None,
-        Field(description="Only invoices issued before this.", examples=["2026-02-01T00:00:00Z"]),
+        Field(
+            description="Only invoices issued before this; whether at it, is not stated.",
+            examples=["2026-02-01T00:00:00Z"],
+        ),
     ] = None
 
 

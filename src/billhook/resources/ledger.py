@@ -81,7 +81,8 @@ class CreditLedgerQuery(PageQuery):
 
 
 class CreditLedgerPage(Page):
-    """The response of GET /credits. Only `entries` is stated for it: without `hasMore`, there is no more.
+    """The response of GET /credits. Only `entries` is stated for it: without `hasMore`, there is more where
+    there is a `nextCursor`.
 
     Source: spec, "Endpoints", GET /credits, and the pagination shape.
     """

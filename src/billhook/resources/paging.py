@@ -56,7 +56,7 @@ class Page(Resource, register=False):
 
     has_more: Annotated[Flag, Field(description="Is there another page?", examples=[False])]
     next_cursor: Annotated[
-        Text | None, Field(description="The cursor of the next page; none after the last.")
+        Text | None, Field(description="The cursor of the next page; null, or left out, after the last.")
     ] = None
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import Field
 
 from billhook.resources.base import Resource
-from billhook.wire.fields import Moment, Number, Text
+from billhook.wire.fields import Number, Text
 
 __all__ = ["DepositTo", "PaymentInfo"]
 
@@ -36,7 +36,11 @@ class PaymentInfo(Resource):
         Text | None, Field(description="Id of the transaction.", examples=["txn_90"])
     ] = None
     date: Annotated[
-        Moment | None, Field(description="When it was paid.", examples=["2026-01-15T09:29:41Z"])
+        Text | None,
+        Field(
+            description="When it was paid; the form is not stated.",
+            examples=["2026-01-15T09:29:41Z"],
+        ),
     ] = None
     payment_method: Annotated[Text | None, Field(description="How.", examples=["Card"])] = None
     payment_method_id: Annotated[

@@ -21,6 +21,7 @@ __all__ = [
     "IngestionResult",
     "InvalidEvent",
     "UsageEvent",
+    "wrong_count",
 ]
 
 MAX_BATCH_EVENTS = 1000
@@ -51,12 +52,16 @@ class UsageEvent(Resource):
     ] = None
 
 
+def wrong_count(count: int) -> str:
+    """What is wrong with a batch of so many events."""
+    rule = f"a batch has 1 to {MAX_BATCH_EVENTS} events, and this one has"
+    return f"{rule} {count}: split it" if count else f"{rule} none: give at least one"
+
+
 def _counted(value: object) -> object:
     """Count before anything is read: a list of millions is refused at once."""
     if isinstance(value, list | tuple) and not 1 <= len(value) <= MAX_BATCH_EVENTS:
-        raise LimitBroken(
-            f"a batch has 1 to {MAX_BATCH_EVENTS} events, and this one has {len(value)}: split it", "events"
-        )
+        raise LimitBroken(wrong_count(len(value)), "events")
     return value
 
 

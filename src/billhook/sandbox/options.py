@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
+from typing import Literal
 
 from billhook.errors import ConfigError
 from billhook.signing import Scheme, StandardWebhooks
@@ -40,10 +41,22 @@ class SandboxOptions:
     """How many events are kept in the log, the newest, with their deliveries; none goes unsent."""
     approve_after: timedelta = timedelta(days=1)
     """How long after it was issued an invoice is approved by itself."""
-    seed: int | None = None
+    base_url: str | None = None
+    """Where its users reach it: links in what it sends begin so. None: where it is served, if it is."""
+    seed: Literal["demo"] | int | None = None
+    """`"demo"`: begin with customers, contracts, meters and usage, as `billhook sandbox --seed demo`. A whole
+    number stands for `random_seed`."""
+    random_seed: int | None = None
     """Makes faults and jitter repeatable."""
 
     def __post_init__(self) -> None:
-        """Raise ConfigError for a client id that nobody could send."""
+        """Raise ConfigError for a client id that nobody could send, and a seed that there is not."""
         if not fits_header(self.client_id):
             raise ConfigError(f"the client id {HEADER_RULE}")
+        if isinstance(self.seed, bool) or not (self.seed in (None, "demo") or isinstance(self.seed, int)):
+            raise ConfigError(f"there is no seed {self.seed!r}: it is 'demo', or a number as random_seed is")
+
+    @property
+    def dice(self) -> int | None:
+        """What chance is thrown by; None: by nothing that comes again."""
+        return self.seed if isinstance(self.seed, int) and self.random_seed is None else self.random_seed

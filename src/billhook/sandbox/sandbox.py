@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,8 @@ class Sandbox:
             raise
         self.client_id = self.options.client_id
         self._gate = Gate(self.client_id, self.jwt_key, limit)
+        if self.options.seed == "demo":
+            self._plant()
 
     def _begin(self) -> None:
         with self.transaction(writes=True) as tx:
@@ -74,6 +77,15 @@ class Sandbox:
             signing_secrets.begin(tx)
             if self.options.api_token is not None:
                 self.api_token = access.rotate(tx, self.options.api_token)
+
+    def _plant(self) -> None:
+        from billhook.sandbox.seeds import plant  # it is written for a sandbox that is there
+
+        try:
+            plant(self, lambda: None)
+        except BaseException:
+            self.database.close()
+            raise
 
     @cached_property
     def api_token(self) -> str | None:
@@ -139,6 +151,11 @@ class Sandbox:
     @cached_property
     def _caller(self) -> FlaskClient:
         return self.app().test_client()
+
+    def is_served_at(self, base_url: str) -> None:
+        """Let links lead here, unless the options say where users reach it."""
+        if self.options.base_url is None:
+            self.options = replace(self.options, base_url=base_url)
 
     def start(self) -> None:
         """Begin to send what is raised, and to follow the clock."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from queue import SimpleQueue
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from gunicorn.app.base import BaseApplication
+from gunicorn.arbiter import Arbiter
 from gunicorn.workers.gthread import ThreadWorker
 
 from billhook.sandbox.options import SandboxOptions
@@ -32,13 +33,22 @@ class _Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
     def init_signals(self) -> None:
         """Handle signals from here on, with those that asked for the end before."""
         super().init_signals()
+        signal.signal(signal.SIGHUP, self.handle_exit)
         while not self.early.empty():
-            if self.early.get() in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+            if self.early.get() in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
                 self.alive = False
 
     def handle_quit(self, sig: int, frame: FrameType | None) -> None:
         """At SIGINT and SIGQUIT do as at SIGTERM."""
         self.handle_exit(sig, frame)
+
+
+class _Master(Arbiter):  # type: ignore[misc]  # gunicorn has no types
+    """Ends when its terminal is closed: gunicorn would load itself anew, with nobody left to stop it."""
+
+    def handle_hup(self) -> None:
+        """At SIGHUP do as at SIGTERM."""
+        self.handle_term()
 
 
 class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
@@ -61,21 +71,26 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "errorlog": "-",
             "loglevel": "error",  # a warning repeats a request's broken line, which may hold a token
             "proc_name": "billhook-sandbox",
-            "when_ready": lambda arbiter: self._ready(_address(arbiter)),
+            "when_ready": lambda arbiter: self._ready(_address(arbiter.LISTENERS)),
             "post_fork": lambda arbiter, worker: setattr(worker, "early", arbiter.SIG_QUEUE),
-            "post_worker_init": lambda worker: self._begin(),
+            "post_worker_init": lambda worker: self._begin(_address(worker.sockets)),
             "worker_exit": lambda arbiter, worker: self._end(),
         }
         for name, value in settings.items():
             self.cfg.set(name, value)
+
+    def run(self) -> None:
+        """Serve until the end."""
+        _Master(self).run()
 
     def load(self) -> Flask:
         """In the process that answers: no connection or thread survives a fork."""
         self._sandbox = Sandbox(self._options)
         return self._sandbox.app()
 
-    def _begin(self) -> None:
+    def _begin(self, url: str) -> None:
         if self._sandbox is not None:
+            self._sandbox.is_served_at(url)
             self._sandbox.start()
 
     def _end(self) -> None:
@@ -83,13 +98,13 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             self._sandbox.close()
 
 
-def _address(arbiter: Any) -> str:
-    host, port = arbiter.LISTENERS[0].sock.getsockname()[:2]
+def _address(listeners: Sequence[Any]) -> str:
+    host, port = listeners[0].sock.getsockname()[:2]
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def serve(options: SandboxOptions, bind: str, ready: Callable[[str], None]) -> None:
-    """Answer at `bind` (HOST:PORT) until SIGTERM or SIGINT; `ready` is told the URL once it listens.
+    """Answer at `bind` (HOST:PORT) until SIGTERM, SIGINT or SIGHUP; `ready` is told the URL once it listens.
 
     `ready` is also who tells the API token: none is made here, and the one of the options is not looked at.
     """

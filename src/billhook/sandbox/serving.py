@@ -22,6 +22,7 @@ class _Quiet(WSGIRequestHandler):
 def serving(sandbox: Sandbox, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
     """Answer and send until the end of the block; gives the base URL. Port 0 takes a free one."""
     server = make_server(host, port, sandbox.app(), threaded=True, request_handler=_Quiet)
+    sandbox.is_served_at(f"http://{host}:{server.server_port}")
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="sandbox-server", daemon=True)
     thread.start()
     sandbox.start()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from billhook.signing.base import Claim, Scheme, Verified
 from billhook.signing.body_hmac import BodyHMAC
+from billhook.signing.body_jwt import BodyJWT
 from billhook.signing.keys import Keys
 from billhook.signing.standard_webhooks import StandardWebhooks
 from billhook.signing.template import SignatureTemplate
@@ -16,6 +17,7 @@ from billhook.signing.timestamped_rsa import TimestampedRSA
 
 __all__ = [
     "BodyHMAC",
+    "BodyJWT",
     "Claim",
     "Keys",
     "Scheme",

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, final
 
 from billhook.errors import ConfigError
 from billhook.signing.hmac_sha256 import base64_secret
+from billhook.signing.strict import MAX_PUBLIC_KEY_SIGNATURES
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
@@ -20,6 +21,10 @@ __all__ = ["PRIVATE_PREFIX", "PUBLIC_PREFIX", "Ed25519"]
 PUBLIC_PREFIX: Final = "whpk_"
 PRIVATE_PREFIX: Final = "whsk_"
 KEY_BYTES: Final = 32
+_FIELD: Final = 2**255 - 19
+_ORDER_8: Final = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+# The y of the eight points whose order divides 8; with either sign of x. Source: RFC 8032, section 5.1.
+_SMALL_ORDER: Final = frozenset({0, 1, _FIELD - 1, _ORDER_8, _FIELD - _ORDER_8})
 
 
 @final
@@ -30,6 +35,7 @@ class Ed25519:
 
     name: ClassVar[str] = "ed25519"
     signature_bytes: ClassVar[int | None] = 64
+    most_signatures: ClassVar[int] = MAX_PUBLIC_KEY_SIGNATURES
 
     def load(self, secret: str) -> Ed25519Key:
         from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -41,10 +47,7 @@ class Ed25519:
         raw = _decode(secret, PUBLIC_PREFIX)
         if len(raw) != KEY_BYTES:
             raise ConfigError(f"an ed25519 public key is {KEY_BYTES} bytes, got {len(raw)}")
-        if not any(raw):  # a point of order 4: anyone can sign for it
-            raise ConfigError(
-                "an ed25519 public key of zeros only is a placeholder: give the sender's real key"
-            )
+        _require_strength(raw)
         return Ed25519Key(Ed25519PublicKey.from_public_bytes(raw))
 
     def sign(self, secret: str, content: bytes) -> bytes:
@@ -58,6 +61,7 @@ class Ed25519Key:
     __slots__ = ("_public",)
 
     algorithm: ClassVar[str] = Ed25519.name
+    public: ClassVar[bool] = True
 
     def __init__(self, public: Ed25519PublicKey) -> None:
         self._public = public
@@ -85,6 +89,18 @@ def _private_key(secret: str) -> Ed25519PrivateKey:
     if raw[KEY_BYTES:] not in (b"", private.public_key().public_bytes_raw()):
         raise ConfigError("an ed25519 private key of 64 bytes ends in a public key that is not its own")
     return private
+
+
+def _require_strength(raw: bytes) -> None:
+    """Refuse points of small order, for which anyone can sign, and second spellings of a point."""
+    y = int.from_bytes(raw, "little") & (2**255 - 1)  # the highest bit is the sign of x
+    if y >= _FIELD:
+        raise ConfigError("an ed25519 public key is not in canonical form: give the sender's real key")
+    if y in _SMALL_ORDER:  # all zeros are among them
+        raise ConfigError(
+            "an ed25519 public key is a point of small order, for which anyone can sign (zeros are one): "
+            "give the sender's real key"
+        )
 
 
 def _decode(secret: str, prefix: str) -> bytes:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final, Literal, final
 
 from billhook.errors import ConfigError, WeakSecret
+from billhook.signing.strict import MAX_SIGNATURES
 
 __all__ = ["MIN_SECRET_BYTES", "SECRET_ENCODINGS", "HmacSha256", "SecretEncoding", "base64_secret"]
 
@@ -57,6 +58,7 @@ class HmacSha256:
 
     name: ClassVar[str] = "hmac-sha256"
     signature_bytes: ClassVar[int | None] = 32
+    most_signatures: ClassVar[int] = MAX_SIGNATURES
 
     def __init__(self, decode: Callable[[str], bytes] = text_secret) -> None:
         self._decode = decode
@@ -78,6 +80,7 @@ class HmacKey:
     __slots__ = ("_context",)
 
     algorithm: ClassVar[str] = HmacSha256.name
+    public: ClassVar[bool] = False
 
     def __init__(self, material: bytes) -> None:
         self._context = hmac.new(material, digestmod="sha256")

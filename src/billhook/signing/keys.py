@@ -23,6 +23,11 @@ class Key(Protocol):
         """The name under which a claim lists the signatures that this key can judge."""
         ...
 
+    @property
+    def public(self) -> bool:
+        """A public key: dear to verify with."""
+        ...
+
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
         """True when any of `signatures` was made over `content` with this key's secret."""
         ...
@@ -33,6 +38,8 @@ class Algorithm(Protocol):
 
     name: ClassVar[str]
     signature_bytes: ClassVar[int | None]
+    most_signatures: ClassVar[int]
+    """How many are taken in one request."""
 
     def load(self, secret: str) -> Key:
         """The key to verify with; ConfigError or WeakSecret when it is not fit."""
@@ -65,14 +72,22 @@ class Keys:
             raise ConfigError("a key id is given twice: each key needs its own")
         return cls([(key_id, load_one(secret_text(secret))) for key_id, secret in pairs])
 
-    def accept(self, content: bytes, signatures: Mapping[str, Sequence[bytes]], key_id: str | None) -> bool:
+    def accept(
+        self,
+        content: bytes,
+        signatures: Mapping[str, Sequence[bytes]],
+        key_id: str | None,
+        *,
+        public: bool = True,
+    ) -> bool:
         """True when a key (the one called `key_id`, if that is not None) made one of `signatures`.
 
-        Every candidate is judged, with no way out at the first that fits: the time taken tells nothing.
+        `public=False` leaves public keys out. Every candidate is judged, with no way out at the first that
+        fits: the time taken tells nothing.
         """
         found = False
         for own_id, key in self._keys:
-            if key_id is None or key_id == own_id:
+            if (key_id is None or key_id == own_id) and (public or not key.public):
                 candidates = signatures.get(key.algorithm)
                 if candidates:
                     found |= key.matches(content, candidates)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, final
 
 from billhook.errors import ConfigError
+from billhook.signing.strict import MAX_PUBLIC_KEY_SIGNATURES
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
@@ -13,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["MIN_KEY_BITS", "RsaSha256"]
 
 MIN_KEY_BITS: Final = 2_048
+MIN_EXPONENT: Final = 65_537  # Source: NIST SP 800-131A
 
 
 @final
@@ -23,6 +25,7 @@ class RsaSha256:
 
     name: ClassVar[str] = "rsa-sha256"
     signature_bytes: ClassVar[int | None] = None  # as long as the key's modulus
+    most_signatures: ClassVar[int] = MAX_PUBLIC_KEY_SIGNATURES
 
     def load(self, secret: str) -> RsaKey:
         return RsaKey(_public_key(secret))
@@ -41,6 +44,7 @@ class RsaKey:
     __slots__ = ("_public",)
 
     algorithm: ClassVar[str] = RsaSha256.name
+    public: ClassVar[bool] = True
 
     def __init__(self, public: RSAPublicKey) -> None:
         self._public = public
@@ -75,7 +79,7 @@ def _public_key(pem: str) -> RSAPublicKey:
         raise ConfigError("a key is not a public key in PEM (-----BEGIN PUBLIC KEY-----)") from None
     if not isinstance(key, RSAPublicKey):
         raise ConfigError(f"a public key in PEM must be RSA, got {type(key).__name__}")
-    _require_size(key.key_size)
+    _require_strength(key)
     return key
 
 
@@ -92,10 +96,15 @@ def _private_key(pem: str) -> RSAPrivateKey:
         ) from None
     if not isinstance(key, RSAPrivateKey):
         raise ConfigError(f"a private key in PEM must be RSA, got {type(key).__name__}")
-    _require_size(key.key_size)
+    _require_strength(key.public_key())
     return key
 
 
-def _require_size(bits: int) -> None:
+def _require_strength(key: RSAPublicKey) -> None:
+    bits, exponent = key.key_size, key.public_numbers().e
     if bits < MIN_KEY_BITS:
         raise ConfigError(f"an RSA key of {bits} bits is too short: at least {MIN_KEY_BITS} are needed")
+    if exponent < MIN_EXPONENT:
+        raise ConfigError(
+            f"an RSA key with the exponent {exponent} is weak: at least {MIN_EXPONENT} is needed"
+        )

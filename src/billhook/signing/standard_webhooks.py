@@ -7,20 +7,21 @@ from datetime import datetime
 from typing import ClassVar, Final, final
 
 from billhook.errors import SignatureMalformed
-from billhook.signing.base import Claim, Scheme, identifier_to_sign, timestamp_to_sign
+from billhook.signing.base import Claim, Scheme, identifier_to_sign
 from billhook.signing.ed25519 import PRIVATE_PREFIX, PUBLIC_PREFIX, Ed25519
 from billhook.signing.header_names import check_header_names
 from billhook.signing.hmac_sha256 import HmacSha256, base64_secret
 from billhook.signing.keys import Algorithm, Key, Keys, Secret, Secrets, only_secret
 from billhook.signing.strict import (
     MAX_SIGNATURES,
+    check_signatures,
     encode,
     header_value,
     read_identifier,
     read_signature,
-    read_timestamp,
     split_entries,
 )
+from billhook.signing.times import UNIX
 
 __all__ = ["StandardWebhooks"]
 
@@ -64,9 +65,11 @@ class StandardWebhooks(Scheme):
 
     def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> Claim:
         message_id = read_identifier(header_value(headers, self._id_header), self._id_header)
-        timestamp = read_timestamp(header_value(headers, self._timestamp_header), self._timestamp_header)
+        timestamp = header_value(headers, self._timestamp_header)
+        signed_at = UNIX.read(timestamp, self._timestamp_header)
         signatures = self._signatures(header_value(headers, self._signature_header))
-        return Claim(b"%b.%d.%b" % (message_id.encode(), timestamp, body), signatures, timestamp, message_id)
+        content = b"%b.%b.%b" % (message_id.encode(), timestamp.encode(), body)
+        return Claim(content, signatures, signed_at, message_id)
 
     def _signatures(self, text: str) -> dict[str, list[bytes]]:
         found: dict[str, list[bytes]] = {}
@@ -80,6 +83,7 @@ class StandardWebhooks(Scheme):
             if algorithm is not None:
                 raw = read_signature(value, "base64", algorithm.signature_bytes, self._signature_header)
                 found.setdefault(algorithm.name, []).append(raw)
+                check_signatures(found[algorithm.name], algorithm.most_signatures, self._signature_header)
         return found
 
     def sign(
@@ -89,7 +93,7 @@ class StandardWebhooks(Scheme):
         _, text = only_secret(secret)
         version = _version(text)
         message_id = identifier_to_sign(message_id)
-        timestamp = timestamp_to_sign(now)
+        timestamp = UNIX.write(now)
         signature = VERSIONS[version].sign(text, f"{message_id}.{timestamp}.".encode() + body)
         return {
             self._id_header: message_id,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
 from billhook.errors import SignatureMalformed, SignatureMissing
@@ -19,9 +19,11 @@ __all__ = [
     "LAST_TIMESTAMP",
     "MAX_HEADER_BYTES",
     "MAX_ID_CHARACTERS",
+    "MAX_PUBLIC_KEY_SIGNATURES",
     "MAX_SIGNATURES",
     "MAX_TIMESTAMP_DIGITS",
     "Encoding",
+    "check_signatures",
     "encode",
     "header_value",
     "is_identifier",
@@ -35,6 +37,8 @@ Encoding = Literal["hex", "base64"]
 
 MAX_HEADER_BYTES: Final = 8_192
 MAX_SIGNATURES: Final = 16
+MAX_PUBLIC_KEY_SIGNATURES: Final = 4
+"""Each costs a hundred times what HMAC costs, and no rotation needs more."""
 MAX_ID_CHARACTERS: Final = 256
 MAX_TIMESTAMP_DIGITS: Final = 12
 LAST_TIMESTAMP: Final = 253_402_300_799  # 9999-12-31T23:59:59Z, the last second that a datetime can hold
@@ -106,6 +110,12 @@ def read_signature(text: str, encoding: Encoding, length_bytes: int | None, head
     if not raw or (length_bytes is not None and len(raw) != length_bytes):
         raise SignatureMalformed(f"{header} holds a signature of the wrong length")
     return raw
+
+
+def check_signatures(signatures: Sequence[object], most: int, header: str) -> None:
+    """Refuse more signatures of one algorithm than are verified."""
+    if len(signatures) > most:
+        raise SignatureMalformed(f"{header} has more than {most} signatures of one kind")
 
 
 def encode(signature: bytes, encoding: Encoding) -> str:

@@ -2,26 +2,30 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from datetime import datetime
 from typing import ClassVar, Final, Literal, get_args
 
 from billhook.errors import ConfigError, SignatureMalformed
-from billhook.signing.base import Claim, Scheme, identifier_to_sign, timestamp_to_sign
+from billhook.signing.base import Claim, Scheme, identifier_to_sign
 from billhook.signing.content import Content
 from billhook.signing.ed25519 import Ed25519
+from billhook.signing.entries import Entries
 from billhook.signing.header_names import check_header_names
 from billhook.signing.hmac_sha256 import SECRET_ENCODINGS, HmacSha256, SecretEncoding
 from billhook.signing.keys import Algorithm, Keys, Secret, Secrets, only_secret
 from billhook.signing.rsa_sha256 import RsaSha256
 from billhook.signing.strict import (
     Encoding,
+    check_signatures,
     encode,
     header_value,
     read_identifier,
     read_signature,
-    read_timestamp,
 )
+from billhook.signing.times import TimeFormatName
+from billhook.signing.times import time_format as the_time_format
 
 __all__ = ["AlgorithmName", "ReplayProtection", "SignatureTemplate"]
 
@@ -32,14 +36,28 @@ DEFAULT_HEADERS: Final = {"timestamp": "X-Webhook-Timestamp", "id": "X-Webhook-I
 
 
 class SignatureTemplate(Scheme):
-    """One signature over `content`, whose placeholders are {id} {timestamp} {type} {body}.
+    """A signature over `content`, whose placeholders are {id} {timestamp} {type} {body}.
 
     {body} must be there; {type} binds the event type; without {timestamp} an old delivery never goes
     stale, so `replay_protection="dedupe-only"` must be said. Secrets are text (or `secret_encoding`) for
     hmac-sha256, PEM for rsa-sha256, `whpk_<base64>` for ed25519; {key id: secret} with `key_id_header`.
+
+    `time_format` is unix (seconds), unix-ms, iso-8601 or http-date. With `signature_entry="v1"` the header
+    is a list, `v1=…,v1=…`, and with `time_entry="t"` the time stands in it too: `t=…,v1=…`.
+    `sign_digest=True` is for senders that sign the SHA-256 of the content in its place, as Bridge does.
     """
 
-    __slots__ = ("_algorithm", "_content", "_encoding", "_names", "_prefix", "headers")
+    __slots__ = (
+        "_algorithm",
+        "_content",
+        "_encoding",
+        "_entries",
+        "_names",
+        "_prefix",
+        "_sign_digest",
+        "_time_format",
+        "headers",
+    )
 
     name: ClassVar[str] = "template"
 
@@ -54,21 +72,27 @@ class SignatureTemplate(Scheme):
         id_header: str | None = None,
         key_id_header: str | None = None,
         prefix: str = "",
+        time_format: TimeFormatName = "unix",
+        signature_entry: str | None = None,
+        time_entry: str | None = None,
+        entry_separator: str = ",",
+        sign_digest: bool = False,
         secret_encoding: SecretEncoding = "text",  # noqa: S107 - the name of an encoding, not a secret
         replay_protection: ReplayProtection | None = None,
     ) -> None:
         """Headers left at None are X-Webhook-Timestamp and X-Webhook-Id, where the content has the field."""
-        if encoding not in get_args(Encoding):
-            raise ConfigError(f"encoding {encoding!r} is not one of {', '.join(get_args(Encoding))}")
-        if not prefix.isascii():
-            raise ConfigError(f"prefix {prefix!r} must be ASCII")
-        self._content: Final = Content(content)
+        self._time_format: Final = the_time_format(time_format)
+        self._content: Final = Content(content, self._time_format)
         _check_replay_protection(self._content, replay_protection)
+        self._entries: Final = _entries(self._content, signature_entry, time_entry, entry_separator)
+        if self._entries is not None:
+            self._entries.check(self._time_format)
         self._algorithm: Final = _algorithm(algorithm, secret_encoding)
-        self._encoding: Final = encoding
-        self._prefix: Final = prefix
+        self._encoding: Final = _checked_encoding(encoding)
+        self._prefix: Final = _checked_prefix(prefix)
+        self._sign_digest: Final = sign_digest
         names = {
-            "timestamp": _field_header(self._content, "timestamp", timestamp_header),
+            "timestamp": _time_header(self._content, time_entry, timestamp_header),
             "id": _field_header(self._content, "id", id_header),
             "signature": signature_header,
             "key_id": key_id_header,
@@ -82,19 +106,29 @@ class SignatureTemplate(Scheme):
 
     def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> Claim:
         given = {use: header_value(headers, name) for use, name in self._names.items()}
-        timestamp = message_id = None
-        if "timestamp" in given:
-            timestamp = read_timestamp(given["timestamp"], self._names["timestamp"])
+        header = self._names["signature"]
+        texts, timestamp = [given["signature"]], given.get("timestamp")
+        if self._entries is not None:
+            texts, entry = self._entries.read(given["signature"], header)
+            timestamp = timestamp if entry is None else entry
+        signed_at = message_id = None
+        if timestamp is not None:
+            signed_at = self._time_format.read(timestamp, self._names.get("timestamp", header))
+            given["timestamp"] = timestamp
         if "id" in given:
             message_id = read_identifier(given["id"], self._names["id"])
-        signature = self._signature(given["signature"])
-        content = self._content.render({**given, "type": event_type}, body)
+        check_signatures(texts, self._algorithm.most_signatures, header)
+        signatures = [self._signature(text, header) for text in texts]
+        content = self._rendered(given, event_type, body)
         if content is None:
             raise SignatureMalformed("the id or the event type could be misread where the content has it")
-        return Claim(content, {self._algorithm.name: [signature]}, timestamp, message_id, given.get("key_id"))
+        return Claim(content, {self._algorithm.name: signatures}, signed_at, message_id, given.get("key_id"))
 
-    def _signature(self, text: str) -> bytes:
-        name = self._names["signature"]
+    def _rendered(self, texts: Mapping[str, str], event_type: str, body: bytes) -> bytes | None:
+        content = self._content.render({**texts, "type": event_type}, body)
+        return hashlib.sha256(content).digest() if content is not None and self._sign_digest else content
+
+    def _signature(self, text: str, name: str) -> bytes:
         if not text.startswith(self._prefix):
             raise SignatureMalformed(f"{name} does not begin with {self._prefix!r}")
         encoded = text[len(self._prefix) :]
@@ -106,20 +140,22 @@ class SignatureTemplate(Scheme):
         """The scheme's headers; `secret` is the private half, as {key id: key} with `key_id_header`."""
         key_id, text = only_secret(secret)
         given: dict[str, str] = {}
-        if "timestamp" in self._names:
-            given["timestamp"] = timestamp_to_sign(now)
+        if "timestamp" in self._content.fields:
+            given["timestamp"] = self._time_format.write(now)
         if "id" in self._names:
             given["id"] = identifier_to_sign(message_id)
         if "key_id" in self._names:
             if key_id is None:
                 raise ConfigError("key_id_header needs the signing key as {key id: key}")
             given["key_id"] = key_id
-        content = self._content.render({**given, "type": event_type}, body)
+        content = self._rendered(given, event_type, body)
         if content is None:
             raise ValueError("message_id or event_type could be misread where the content has it")
-        signature = self._algorithm.sign(text, content)
-        given["signature"] = self._prefix + encode(signature, self._encoding)
-        return {self._names[use]: value for use, value in given.items()}
+        signature = self._prefix + encode(self._algorithm.sign(text, content), self._encoding)
+        if self._entries is not None:
+            signature = self._entries.write(signature, given.get("timestamp"))
+        given["signature"] = signature
+        return {name: given[use] for use, name in self._names.items()}
 
 
 def _algorithm(name: str, secret_encoding: SecretEncoding) -> Algorithm:
@@ -131,6 +167,36 @@ def _algorithm(name: str, secret_encoding: SecretEncoding) -> Algorithm:
         if algorithm.name == name:
             return algorithm
     raise ConfigError(f"algorithm {name!r} is not one of {', '.join(get_args(AlgorithmName))}")
+
+
+def _checked_encoding(encoding: Encoding) -> Encoding:
+    if encoding not in get_args(Encoding):
+        raise ConfigError(f"encoding {encoding!r} is not one of {', '.join(get_args(Encoding))}")
+    return encoding
+
+
+def _checked_prefix(prefix: str) -> str:
+    if not (prefix.isascii() and prefix.isprintable()) or prefix != prefix.lstrip():
+        raise ConfigError(f"prefix {prefix!r} must be ASCII, and no header begins with white space")
+    return prefix
+
+
+def _entries(content: Content, signature: str | None, time: str | None, separator: str) -> Entries | None:
+    if time is not None and "timestamp" not in content.fields:
+        raise ConfigError(f"time_entry is given, but content {content.text!r} does not sign {{timestamp}}")
+    if signature is not None:
+        return Entries(signature, time, separator)
+    if time is not None:
+        raise ConfigError("time_entry needs signature_entry: both are in the header of the signature")
+    return None
+
+
+def _time_header(content: Content, time_entry: str | None, given: str | None) -> str | None:
+    if time_entry is None:
+        return _field_header(content, "timestamp", given)
+    if given is not None:
+        raise ConfigError("timestamp_header and time_entry are two places for one time: give one of them")
+    return None
 
 
 def _field_header(content: Content, field: str, given: str | None) -> str | None:

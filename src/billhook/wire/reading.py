@@ -14,6 +14,13 @@ __all__ = ["Refusal", "as_object", "in_words", "read"]
 
 S = TypeVar("S", bound=Shape)
 
+_WORDS = {
+    "dict_type": "Input should be an object",
+    "model_type": "Input should be an object",
+    "list_type": "Input should be an array",
+}
+"""In JSON's terms, where pydantic has Python's."""
+
 Refusal = Callable[[str, list[dict[str, Any]]], BillhookError]
 """Makes the error of a text and details: `loc` (in the wire's spelling), `msg` and `type` of each mistake."""
 
@@ -32,7 +39,10 @@ def read(model: type[S], data: dict[str, Any], refusal: Refusal) -> S:
         return model.model_validate(data, by_alias=True, by_name=False)
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False, include_context=False)
-    details = [{"loc": each["loc"], "msg": each["msg"], "type": each["type"]} for each in found]
+    details = [
+        {"loc": each["loc"], "msg": _WORDS.get(each["type"], each["msg"]), "type": each["type"]}
+        for each in found
+    ]
     wrong = ", ".join(".".join(map(str, each["loc"])) for each in found)
     raise refusal(f"the body is not a valid {model.__name__}, because of {wrong}", details)
 

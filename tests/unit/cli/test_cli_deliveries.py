@@ -76,6 +76,8 @@ def test_show_tells_how_each_handler_fared(run, shop):
     for told in ("delivery 2: InvoiceApproved, dead", "key      m2", "send", "book", "Webhook-Id", "inv_1"):
         assert told in result.stdout
     assert "in send" in result.stdout  # the traceback
+    assert "billhook/dispatch/" not in result.stdout  # of ours, who only called it
+    assert "billhook/dispatch/call.py" in run("deliveries", "show", "2", "--json").stdout
 
 
 def test_nothing_from_outside_reaches_the_terminal_raw(run, shop):
@@ -210,7 +212,7 @@ def test_a_list_on_a_narrow_terminal_is_one_line_a_delivery(run, shop, monkeypat
     assert len(lines) == 2 + 5
     assert all(len(line) <= 80 for line in lines)
     assert " CurrencyCommitmentUsageCrossed " in lines[2]
-    assert lines[2].endswith("k…")
+    assert lines[2].endswith("…")
 
 
 def test_the_source_is_listed_where_it_tells_something(run, shop):

@@ -310,6 +310,42 @@ def test_a_bad_engine_is_refused_though_another_one_would_be_used(run, command):
     assert "BILLHOOK_ENGINE is 'threads': it must be one of" in result.stderr
 
 
+def test_a_bad_option_is_told_before_a_port_that_is_taken(run, taken):
+    result = run("serve", "--bind", taken, ENGINE="threads", SECRETS=SECRET)
+
+    assert "BILLHOOK_ENGINE is 'threads': it must be one of" in result.stderr
+    assert "is taken" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("bind", "local"),
+    [
+        ("0.0.0.0:80", False),
+        ("[::]:80", False),
+        (":80", False),
+        ("192.0.2.7:80", False),
+        ("hooks.example:80", False),
+        ("127.0.0.9:80", True),
+        ("[::1]:80", True),
+        ("localhost:80", True),
+        ("unix:socket", True),
+        ("fd://3", True),
+    ],
+)
+def test_serve_tells_of_an_address_that_others_can_reach(run, monkeypatch, bind, local):
+    monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
+    monkeypatch.setattr(sys.modules["billhook.cli.serve"], "check_free", lambda bind: None)
+
+    result = run("serve", "--bind", bind, "--workers", "3", "--threads", "5", SECRETS=SECRET)
+
+    told = (
+        f"Other machines can reach {bind}: put a proxy such as nginx in front (see deploy/): 15 clients that"
+    )
+    assert result.exit_code == 0, result.output
+    assert (told in result.stdout) is not local
+    assert ("Other machines" in result.stdout) is not local
+
+
 def test_a_prefix_without_its_slash_is_announced_and_served_with_it(run, free, monkeypatch):
     monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
 

@@ -74,6 +74,17 @@ def test_the_setting_is_the_default(run, old, where):
     )
 
 
+def test_the_key_of_what_signed_no_time_stays_for_ever_or_as_long_as_is_said(run, old, where):
+    change(where, "UPDATE delivery SET signed_at = NULL")
+
+    run("deliveries", "prune", "--older-than", "1", "--yes")
+    kept = states(where)
+    run("deliveries", "prune", "--older-than", "1", "--yes", KEY_DAYS="50")
+
+    assert kept == {1: "pruned", 2: "pruned", 3: "pruned", 4: "done"}
+    assert states(where) == {2: "pruned", 3: "pruned", 4: "done"}
+
+
 def test_a_dry_run_tells_and_does_nothing(run, old, where):
     before = states(where)
 

@@ -110,6 +110,16 @@ def test_types_may_be_named_instead(subscribe, service):
     assert [each["eventType"] for each in sent(service)] == ["PingTest", "Overage"]
 
 
+def test_a_recurring_threshold_goes_with_its_type_with_and_without_a_first_one(subscribe, service):
+    both = "CommitmentUsageCrossed", "CreditPoolThresholdCrossed"
+    options = [each for name in both for each in ("--type", name, "--recurring-threshold", f"{name}=25")]
+    result = subscribe(*options, "--threshold", "CommitmentUsageCrossed=50", "--json")
+
+    told = {each["eventType"]: (each.get("threshold"), each["recurringThreshold"]) for each in sent(service)}
+    assert told == {"CommitmentUsageCrossed": (50, 25), "CreditPoolThresholdCrossed": (None, 25)}
+    assert [row["recurring_threshold"] for row in json.loads(result.stdout)["subscriptions"]] == ["25", "25"]
+
+
 def test_a_threshold_goes_with_its_type(subscribe, service):
     result = subscribe("handlers.py", "--threshold", "CommitmentUsageCrossed=80.5", "--json")
 
@@ -119,6 +129,7 @@ def test_a_threshold_goes_with_its_type(subscribe, service):
     assert rows["CommitmentUsageCrossed"] == {
         "event_type": "CommitmentUsageCrossed",
         "threshold": "80.5",
+        "recurring_threshold": None,
         "result": "subscribed",
         "error": None,
     }
@@ -209,7 +220,7 @@ def test_what_was_done_before_an_interruption_is_told(subscribe, service, tmp_pa
     try:
         assert until(lambda: len(sent(service)) == 2, 60)
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=240)
     finally:
         process.kill()
         process.wait()
@@ -254,6 +265,14 @@ def test_wrong_credentials_are_told_once(subscribe, service):
         (
             ["--type", "Overage", "--threshold", "Overage=5", "--threshold", "Overage=6"],
             "--threshold names 'Overage' twice, with different numbers",
+        ),
+        (
+            ["--type", "PingTest", "--recurring-threshold", "Overage=5"],
+            "--recurring-threshold names 'Overage', which is not subscribed",
+        ),
+        (
+            ["--type", "PingTest", "--recurring-threshold", "PingTest=5"],
+            "threshold and recurringThreshold apply to",
         ),
         (["--type", "PingTest", "--threshold", "PingTest"], "is not TYPE=NUMBER, such as"),
         (["--type", "PingTest", "--threshold", "PingTest=much"], "is not TYPE=NUMBER"),

@@ -311,6 +311,14 @@ def test_required_types_that_nobody_handles_are_named_and_refused(run, tmp_path)
     assert set(named) < set(json.loads(as_json.stdout)["unhandled"])
 
 
+def test_without_handlers_it_says_where_they_are_named(run):
+    result, as_json = run("handlers"), run("handlers", "--json")
+
+    told = "No handler is registered: name your modules or files, as arguments or in BILLHOOK_HANDLERS\n"
+    assert (result.exit_code, result.stderr, as_json.stderr) == (0, told, "")
+    assert json.loads(as_json.stdout)["handlers"] == []
+
+
 def test_a_handler_of_any_type_handles_all_that_is_required(run, tmp_path):
     (tmp_path / "all_handlers.py").write_text(ALL)
 

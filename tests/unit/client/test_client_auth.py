@@ -377,3 +377,11 @@ def test_a_token_that_cannot_be_sent_is_not_sent(service, client, token):
 
     with pytest.raises(UnexpectedResponse, match="its access token cannot be sent in a header"):
         client.plans.get("p")
+
+
+@pytest.mark.parametrize("ends_at", ["1795302151", "Sat, 21 Nov 2026 23:02:31 GMT", "", "never"])
+def test_when_the_token_expires_may_be_told_in_any_form(service, client, ends_at):
+    body = granted("opaque", timedelta(hours=1), service.clock.now())
+    service.answer("POST /login", answered(200, {**body, "expiresAt": ends_at}))
+
+    assert client.auth.login() == service.clock.now() + timedelta(hours=1)

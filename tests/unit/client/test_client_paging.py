@@ -173,3 +173,25 @@ def test_the_ledger_has_pages_like_the_other_lists_if_it_says_so(service, client
         "GET /credits?limit=1&customerId=cus_1",
         "GET /credits?limit=1&customerId=cus_1&cursor=b",
     ]
+
+
+# --- a list that tells no hasMore -----------------------------------------------------------------
+
+
+ENTRY = json.loads(sample(CreditLedgerEntry).to_json())
+
+
+@pytest.mark.parametrize(
+    "last", [{}, {"nextCursor": None}, {"nextCursor": ""}, {"hasMore": False, "nextCursor": "c"}]
+)
+def test_without_has_more_a_cursor_says_that_there_is_more(service, client, last):
+    first = {"entries": [ENTRY], "nextCursor": "c2"}
+    service.answer("GET /credits", answered(200, first), answered(200, {"entries": [ENTRY], **last}))
+
+    assert len(list(client.credits.list("cus_1042"))) == 2
+
+
+def test_control_has_more_counts_where_it_is_told(service, client):
+    service.answer("GET /credits", answered(200, {"entries": [ENTRY], "hasMore": False, "nextCursor": "c2"}))
+
+    assert len(list(client.credits.list("cus_1042"))) == 1

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 import pytest
-import stamina
 from hypothesis import given
 from hypothesis import strategies as st
-from service import BROKEN, LIMITED, answered, error
+from service import BROKEN, CLIENT_ID, LIMITED, REFRESH_TOKEN, answered, error
 from werkzeug import Response
 
 from billhook.client import OPERATIONS, RetryPolicy
@@ -236,29 +237,19 @@ def test_a_retry_is_logged_with_its_reason(service, client, caplog):
     )
 
 
-# --- what stamina lets users do -------------------------------------------------------------------
+def test_a_retry_prints_nothing_where_no_logging_is_set_up(service):
+    service.answer("GET /plans/p", BROKEN, PLAN)
+    program = f"""
+from billhook.client import BillingClient, RetryPolicy
+retries = RetryPolicy(first_wait_seconds=0.01)
+with BillingClient({service.url!r}, {CLIENT_ID!r}, {REFRESH_TOKEN!r}, retries=retries) as client:
+    print(client.plans.get("p").id)
+"""
 
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
 
-def test_retries_are_switched_off_with_staminas_switch(service, client):
-    service.always("GET /plans/p", BROKEN)
-    stamina.set_active(False)
-    try:
-        with pytest.raises(InternalError):
-            client.plans.get("p")
-    finally:
-        stamina.set_active(True)
-
-    assert len(service.lines()) == 1
-
-
-def test_nothing_is_waited_for_in_staminas_test_mode(service, client, moving):
-    service.always("GET /plans/p", BROKEN)
-
-    with stamina.set_testing(True, attempts=3), pytest.raises(InternalError):
-        client.plans.get("p")
-
-    assert len(service.lines()) == 3
-    assert moving.slept == []
+    assert (ran.stdout, ran.stderr) == ("p\n", "")
+    assert service.lines() == ["GET /plans/p"] * 2
 
 
 def test_an_error_that_is_not_the_clients_is_not_tried_again(moving):

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 import httpx2
 import pytest
+from patience import within
 from pydantic import SecretStr
 from service import (
     BROKEN,
@@ -212,10 +213,10 @@ def test_the_search_of_the_log_would_have_found_one(log):
 
 
 def test_a_secret_is_hidden_wherever_it_stands_and_the_longest_first():
-    redactor = Redactor(SecretStr("token"), SecretStr("token-and-more"))
-    redactor.learn(SecretStr("passing"))
+    redactor = Redactor(SecretStr("token-1"), SecretStr("token-1-and-more"))
+    redactor.learn(SecretStr("passing-1"))
 
-    assert redactor.clean("a token-and-more b token passing", 100) == "a [hidden] b [hidden] [hidden]"
+    assert redactor.clean("a token-1-and-more b token-1 passing-1", 100) == "a [hidden] b [hidden] [hidden]"
 
 
 ODD = "to/ken+with&odd\"letters'\\=="
@@ -262,11 +263,28 @@ def test_a_large_text_is_cut_before_it_is_looked_at_letter_by_letter():
     took = time.process_time() - started
 
     assert len(text) == 200
-    assert took < 0.5  # letter by letter it takes a second and more
+    assert took < within(0.5)  # letter by letter it takes a second and more
 
 
 def test_a_client_id_of_a_letter_hides_nothing():
     assert Redactor(SecretStr("a")).clean("a cat", 100) == "a cat"
+
+
+@pytest.mark.parametrize(
+    ("secret", "hidden"),
+    [
+        ("abc", False),
+        ("ab1", False),
+        ("ab12", True),
+        ("wrong", False),
+        ("letters", False),
+        ("eightlet", True),
+    ],
+)
+def test_a_short_secret_is_hidden_unless_it_may_be_a_word(secret, hidden):
+    told = Redactor(SecretStr(secret)).clean(f"it is {secret}!", 100)
+
+    assert told == ("it is [hidden]!" if hidden else f"it is {secret}!")
 
 
 def test_access_tokens_of_long_ago_are_forgotten():
@@ -281,7 +299,7 @@ def test_access_tokens_of_long_ago_are_forgotten():
 
 def test_a_login_that_is_not_read_shows_nothing_of_itself(service, client):
     body = granted(OPAQUE, HOUR, service.clock.now())
-    service.answer(LOGIN, answered(200, {**body, "expiresAt": "never"}))
+    service.answer(LOGIN, answered(200, {**body, "expiresAt": 7}))
 
-    with pytest.raises(BillhookError, match=r"expiresAt: Input should be an ISO 8601 date-time\)$"):
+    with pytest.raises(BillhookError, match=r"expiresAt: Input should be a valid string\)$"):
         client.auth.login()

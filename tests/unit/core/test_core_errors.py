@@ -15,6 +15,8 @@ EACH = [
     errors.WeakSecret(3, 16),
     errors.DuplicateHandlerName("send"),
     errors.SchemaMismatch(None, "0003"),
+    errors.InboxElsewhere("public", "billhook", "0003"),
+    errors.SchemaForbidden("billing", "billhook", 'CREATE SCHEMA "billhook"'),
     errors.MissingExtra("billhook.client", "client"),
     errors.InvalidPayload("the body is not valid", [{"loc": ["date"], "msg": "Field required"}]),
     errors.IllegalTransition("run", "done", "due"),

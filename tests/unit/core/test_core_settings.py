@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import hmac
+import os
 from datetime import UTC, datetime
 
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
-from kit import OTHER_SECRET, SECRET, bare_app
+from kit import OTHER_SECRET, SECRET, bare_app, incoming, open_inbox
 
 from billhook import Billhook, Source
 from billhook.errors import ConfigError, MissingSecret, WeakSecret
+from billhook.extension import assembly_of, settings_of
+from billhook.file_modes import others_may
 from billhook.settings import OPTIONS, Settings, from_environ, read_secrets_file
 from billhook.signing import TimestampedRSA
+from billhook.standalone import create_app
 
 HIDDEN = "correct-horse-battery-staple"
 
@@ -42,6 +47,8 @@ def start(tmp_path, **config):
         ("BILLHOOK_DEADLINE_SECONDS", [1], r"is \[1\]: it must be a number"),
         ("BILLHOOK_LEASE_SECONDS", 0.1, "is 0.1: it must be a number from 0.5 to 86400"),
         ("BILLHOOK_RETENTION_DAYS", -1, "is -1: it must be a number from 0 to 36500"),
+        ("BILLHOOK_KEY_DAYS", 6, "is 6: it must be a number from 7 to 36500"),
+        ("BILLHOOK_SIGNATURE_PREFIX", 1, "must be text, got int"),
         ("BILLHOOK_RETRY_SCHEDULE_SECONDS", "10,soon", "is 'soon': it must be a number from 0 to 2678400"),
         ("BILLHOOK_RETRY_SCHEDULE_SECONDS", [-1], "is -1: it must be a number from 0"),
         ("BILLHOOK_BACKLOG_LIMIT", 0, "is 0: it must be a number from 1 to 1000000000"),
@@ -189,6 +196,61 @@ def test_from_prefixed_env_is_a_way_to_configure(tmp_path, monkeypatch):
     assert settings.tolerance_seconds == 60
 
 
+def test_where_the_config_says_nothing_the_environment_counts_in_a_mounted_app(tmp_path, monkeypatch):
+    environ = {
+        "BILLHOOK_SECRETS": f"{SECRET},{OTHER_SECRET}", "BILLHOOK_TOLERANCE_SECONDS": "60",
+        "BILLHOOK_API_URL": "http://127.0.0.1:1", "BILLHOOK_ENGINE": "inline", "BILLHOOK_LEASE_SECONDS": "7",
+        "FLASK_BILLHOOK_LEASE_SECONDS": "9", "BILLHOOK_TEST_THING": "ours",
+    }  # fmt: skip
+    for name, text in environ.items():
+        monkeypatch.setenv(name, text)
+    app = bare_app(tmp_path, BILLHOOK_ENGINE="worker", BILLHOOK_INBOX_URL=None)
+    del app.config["BILLHOOK_SECRETS"]
+    app.config.from_prefixed_env()
+
+    settings = settings_of(app)
+
+    assert settings.secrets == (SECRET, OTHER_SECRET)
+    assert (settings.tolerance_seconds, settings.api_url) == (60, "http://127.0.0.1:1")
+    assert (settings.engine, settings.lease_seconds) == ("worker", 9)  # the config's, and FLASK_'s by it
+    assert settings.inbox_url is None
+
+
+@pytest.mark.parametrize("config", [{"BILLHOOK_SECRETS": [SECRET]}, {"BILLHOOK_SECRETS_FILE": "file"}])
+def test_of_secrets_and_their_file_the_one_in_the_config_counts(tmp_path, monkeypatch, config):
+    monkeypatch.setenv("BILLHOOK_SECRETS_FILE", "/elsewhere")
+    monkeypatch.setenv("BILLHOOK_SECRETS", OTHER_SECRET)
+    app = bare_app(tmp_path)
+    del app.config["BILLHOOK_SECRETS"]
+    app.config.update(config)
+
+    settings = settings_of(app)
+
+    assert [settings.secrets, settings.secrets_file] == [
+        tuple(config.get("BILLHOOK_SECRETS", ())), config.get("BILLHOOK_SECRETS_FILE"),
+    ]  # fmt: skip
+    del app.config["BILLHOOK_SECRETS" if "BILLHOOK_SECRETS" in config else "BILLHOOK_SECRETS_FILE"]
+    with pytest.raises(ConfigError, match="set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, not both"):
+        settings_of(app)
+
+
+def test_a_mounted_app_refuses_a_name_of_the_environment_that_is_no_option(tmp_path, monkeypatch):
+    monkeypatch.setenv("BILLHOOK_TOLERENCE_SECONDS", "60")
+
+    with pytest.raises(ConfigError, match="did you mean BILLHOOK_TOLERANCE_SECONDS"):
+        Billhook(bare_app(tmp_path))
+
+
+def test_an_environment_that_is_given_is_all_that_a_standalone_app_reads(tmp_path, monkeypatch):
+    monkeypatch.setenv("BILLHOOK_TOLERANCE_SECONDS", "60")
+    monkeypatch.chdir(tmp_path)
+
+    app = create_app({"BILLHOOK_SECRETS": SECRET})
+
+    assert assembly_of(app).settings.tolerance_seconds == 300
+    assembly_of(app).close()
+
+
 def test_only_our_variables_are_taken_from_the_environment():
     environ = {"BILLHOOK_ENGINE": "inline", "BILLHOOK_SPEC": "x", "BILLHOOK_TEST_X": "y", "PATH": "z"}
 
@@ -308,6 +370,40 @@ def test_body_hmac_has_to_be_told_that_deduplication_will_do(tmp_path):
         start(tmp_path, BILLHOOK_SIGNATURE="body-hmac", BILLHOOK_SECRETS=[TEXT_SECRET])
 
 
+@pytest.mark.parametrize(
+    ("config", "prefix"),
+    [
+        ({}, "sha256="),
+        ({"BILLHOOK_SIGNATURE_PREFIX": ""}, ""),
+        ({"BILLHOOK_SIGNATURE_PREFIX": None}, ""),
+        ({"BILLHOOK_SIGNATURE_PREFIX": "v0="}, "v0="),
+    ],
+)
+def test_what_stands_before_the_digits_of_a_body_hmac_is_an_option(app_with, config, prefix):
+    app = app_with(
+        BILLHOOK_SECRETS=[TEXT_SECRET],
+        BILLHOOK_SIGNATURE="body-hmac",
+        BILLHOOK_REPLAY_PROTECTION="dedupe-only",
+        **config,
+    )
+    digits = hmac.digest(TEXT_SECRET.encode(), b"{}", "sha256").hex()
+
+    answered = {}
+    for tried in ("sha256=", "", "v0="):
+        headers = {"X-Webhook-Type": "PingTest", "X-Webhook-Signature": tried + digits}
+        reply = app.test_client().post("/webhooks/billing", data=b"{}", headers=headers)
+        answered[tried] = reply.status_code
+
+    assert answered == {"sha256=": 401, "": 401, "v0=": 401} | {prefix: 200}
+
+
+def test_a_prefix_is_for_body_hmac_alone(tmp_path):
+    with pytest.raises(
+        ConfigError, match="standard-webhooks has no prefix to choose: unset BILLHOOK_SIGNATURE_PREFIX"
+    ):
+        start(tmp_path, BILLHOOK_SIGNATURE_PREFIX="")
+
+
 @pytest.mark.parametrize("key", ["BILLHOOK_SIGNATURE_HEADER", "BILLHOOK_TIMESTAMP_HEADER"])
 def test_standard_webhooks_has_headers_of_its_own(tmp_path, key):
     with pytest.raises(ConfigError, match="has headers of its own: unset BILLHOOK_SIGNATURE_HEADER"):
@@ -346,3 +442,90 @@ def test_the_secrets_of_a_source_are_a_list_and_never_shown():
         Source("eu")
 
     assert SECRET not in str(caught.value)
+
+
+# --- secrets in the wrong place, and files that others may use ------------------------------------
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "BILLHOOK_TOLERANCE_SECONDS",
+        "BILLHOOK_DEADLINE_SECONDS",
+        "BILLHOOK_MAX_BODY_BYTES",
+        "BILLHOOK_RETRY_SCHEDULE_SECONDS",
+        "BILLHOOK_BACKLOG_LIMIT",
+        "BILLHOOK_LEASE_SECONDS",
+        "BILLHOOK_RETENTION_DAYS",
+        "BILLHOOK_SIGNATURE",
+        "BILLHOOK_ENGINE",
+    ],
+)
+@pytest.mark.parametrize(
+    "secret", [SECRET, f"[{SECRET}]", "-----BEGIN PUBLIC KEY-----", "postgresql://u:hunter2@h/db"]
+)
+def test_a_secret_in_an_option_of_another_kind_is_not_shown(tmp_path, key, secret):
+    with pytest.raises(ConfigError, match=f"^{key} is a secret, by its looks: it must be") as caught:
+        start(tmp_path, **{key: secret})
+
+    assert secret not in str(caught.value)
+
+
+def test_a_long_text_that_is_no_number_is_not_shown_and_a_slip_is(tmp_path):
+    with pytest.raises(ConfigError, match="is a secret, by its looks") as caught:
+        start(tmp_path, BILLHOOK_LEASE_SECONDS="correct horse battery")
+    with pytest.raises(ConfigError, match="is '30 seconds': it must be a number"):
+        start(tmp_path, BILLHOOK_LEASE_SECONDS="30 seconds")
+
+    assert "horse" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_secrets_file_that_others_may_write_is_refused_with_what_to_do(tmp_path, mode):
+    file = tmp_path / "my secrets"
+    file.write_text(SECRET)
+    file.chmod(mode)
+
+    with pytest.raises(ConfigError) as caught:
+        start(tmp_path, BILLHOOK_SECRETS=[], BILLHOOK_SECRETS_FILE=file)
+
+    told = f"BILLHOOK_SECRETS_FILE {file}: others may write it; run: chmod 600 '{file}'"
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o640, True), (0o604, True), (0o600, False), (0o400, False)])
+def test_a_secrets_file_that_others_may_read_is_used_with_a_warning(tmp_path, caplog, mode, warned):
+    file = tmp_path / "secrets"
+    file.write_text(SECRET)
+    file.chmod(mode)
+
+    assert start(tmp_path, BILLHOOK_SECRETS=[], BILLHOOK_SECRETS_FILE=file)
+
+    assert ("others may read it; run: chmod 600" in caplog.text) is warned
+
+
+def test_what_is_no_file_has_no_mode_to_complain_of(tmp_path):
+    """A pipe, as `<(pass show billhook)` of a shell, and what is not there."""
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    (tmp_path / "pipe").chmod(0o666)
+
+    assert others_may(tmp_path / "pipe") is None
+    assert others_may(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize(
+    ("suffix", "mode", "may"),
+    [("", 0o644, "read"), ("", 0o666, "write"), ("-wal", 0o644, "read"), ("-shm", 0o606, "write")],
+)
+def test_an_inbox_that_others_may_use_is_told_of_with_what_to_do(tmp_path, caplog, suffix, mode, may):
+    inbox = open_inbox(tmp_path / "i.db")
+    inbox.put(incoming("k"))
+    (tmp_path / f"i.db{suffix}").chmod(mode)
+    assert caplog.text == ""
+
+    open_inbox(tmp_path / "i.db").close()
+
+    assert (
+        f"others may {may} the inbox {tmp_path / 'i.db'}; run: chmod 600 {tmp_path / 'i.db'}" in caplog.text
+    )
+    inbox.close()

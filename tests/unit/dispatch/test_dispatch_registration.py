@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import gc
+import re
 
 import pytest
 
@@ -256,7 +257,13 @@ def test_a_wait_has_to_be_possible(retry):
         Handlers().on(PingTest, retry=retry)
 
 
-@pytest.mark.parametrize("retry", ["10,60", 5, [None], (10**400,)])
+def test_the_waits_as_a_text_are_refused():
+    told = re.escape("retry is the text '10': give the waits in seconds, retry=[10, 60]")
+    with pytest.raises(ConfigError, match=told):
+        Handlers().on(PingTest, retry="10")
+
+
+@pytest.mark.parametrize("retry", [5, [None], (10**400,)])
 def test_the_waits_have_to_be_numbers(retry):
     with pytest.raises(ConfigError, match=r"the waits .* must be seconds, as \(10, 60\)"):
         Handlers().on(PingTest, retry=retry)

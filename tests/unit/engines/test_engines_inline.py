@@ -108,6 +108,7 @@ def test_a_handler_gets_its_event_as_a_model_and_the_delivery_as_facts(shop, clo
     assert delivery.headers["X-More"] == "1"
     assert delivery.headers["Webhook-Id"] == "msg_1"
     assert delivery.headers["Content-Type"] == "application/json"
+    assert delivery.headers["x-more"] == "1"
     assert "Cookie" not in delivery.headers
 
 
@@ -338,7 +339,7 @@ def test_a_handler_that_never_came_back_is_not_called_again_for_ever(shop, clock
     app = shop(handlers)
     deliver(app)
     # Its worker died at every attempt: claimed, never settled.
-    change(inbox_at(app), "UPDATE run SET state = 'running', attempts = 3, lease_owner = 'dead'")
+    change(inbox_at(app), "UPDATE run SET state = 'running', attempts = 3, alone = 1, lease_owner = 'dead'")
     observed = Observed(app)
 
     later(app, clock, 100_000)
@@ -439,11 +440,23 @@ def test_each_step_of_a_delivery_is_told_once_with_its_facts(shop, clock):
     ids = {"source": "default", "key": "msg_1"}
     assert observed.facts("delivery_accepted") == [{**ids, "event_type": "PingTest", "delivery_id": 1}]
     assert observed.facts("delivery_duplicate") == [{**ids, "event_type": "PingTest"}]
+    ((conflict, conflict_error),) = rows(
+        inbox_at(app), "SELECT id, error FROM delivery WHERE conflict_of IS NOT NULL"
+    )
+    assert conflict_error == "type conflict with delivery 1"
     assert observed.facts("delivery_conflict") == [
-        {**ids, "event_type": "InvoiceApproved", "stored_event_type": "PingTest"}
+        {
+            **ids,
+            "event_type": "InvoiceApproved",
+            "stored_event_type": "PingTest",
+            "delivery_id": conflict,
+            "conflict_of": 1,
+        }
     ]
     assert observed.facts("delivery_rejected") == [{"source": "default", "status": 401, "cause": "malformed"}]
-    assert observed.facts("delivery_quarantined") == []
+    assert observed.facts("delivery_quarantined") == [
+        {"delivery_id": conflict, "event_type": "InvoiceApproved", "error": conflict_error}
+    ]
     (retrying,), (dead,) = observed.facts("handler_retrying"), observed.facts("handler_dead")
     assert (retrying["handler"], retrying["delivery"].key, retrying["error"]) == ("bad", "msg_1", FAIL)
     assert (retrying["due_at"] - due).total_seconds() == 10

@@ -101,6 +101,22 @@ def test_what_became_old_in_the_meantime_goes_at_the_next_look(inbox, where):
     assert (before, left(where)) == (3, 0)
 
 
+def test_the_keys_of_what_signed_no_time_stay_as_long_as_it_is_told(inbox, where):
+    clock = Time()
+    old(inbox, where, 3)
+    change(where, "UPDATE delivery SET signed_at = NULL")
+    for_ever = Upkeep(inbox, retention_days=30, monotonic=clock)
+    for_40_days = Upkeep(inbox, retention_days=30, key_days=40, monotonic=clock)
+    clock.now += 2 * FIRST_SECONDS
+
+    passes(for_ever, clock)
+    kept = rows(where, "SELECT DISTINCT state FROM delivery"), left(where)
+    passes(for_40_days, clock)
+
+    assert kept == ([("pruned",)], 3)
+    assert left(where) == 0
+
+
 def test_what_was_unfinished_when_it_came_by_is_found_within_a_day(inbox, where):
     clock = Time()
     made = started(inbox, clock)

@@ -27,6 +27,12 @@ REQUIRED = [
     for field in cls.model_fields.values()
     if field.is_required()
 ]
+NEVER_NULL = [
+    (name, field.alias)
+    for name, cls in EVENT_TYPES.items()
+    for field in cls.model_fields.values()
+    if field.is_required() and field.alias not in {"contractName", "customerName", "currency", "email"}
+]
 OPTIONAL = [
     (name, python_name, field.alias)
     for name, cls in EVENT_TYPES.items()
@@ -109,7 +115,7 @@ def test_without_a_required_field_the_payload_is_invalid(event_type: str, alias:
     assert caught.value.details == [{"loc": (alias,), "msg": "Field required", "type": "missing"}]
 
 
-@pytest.mark.parametrize(("event_type", "alias"), REQUIRED)
+@pytest.mark.parametrize(("event_type", "alias"), NEVER_NULL)
 def test_null_is_no_value_for_a_required_field(event_type: str, alias: str):
     body = body_of(event_type) | {alias: None}
 

@@ -30,6 +30,7 @@ from kit import (
     upgraded,
     value,
 )
+from patience import within
 from proxy import proxied
 from sqlalchemy import text
 
@@ -170,7 +171,7 @@ def test_a_statement_without_an_answer_is_given_up_and_its_connection_closed(url
             connection.execute("SELECT 1")
         seconds = time.monotonic() - started
 
-        assert 0.2 < seconds < 2
+        assert 0.2 < seconds < within(2)
         assert connection.closed
 
 
@@ -202,7 +203,7 @@ def test_a_commit_without_an_answer_is_given_up_once_and_the_next_transaction_is
         seconds = time.monotonic() - started
         proxy.release()
 
-        assert seconds < 2
+        assert seconds < within(2)
         inbox.check_writable()
         inbox.close()
 
@@ -332,7 +333,7 @@ def test_a_connection_is_lost_when_it_is_closed_or_the_server_said_goodbye(url):
 def test_connections_that_are_lost_as_soon_as_they_are_made_are_a_failure_of_storage(url):
     with proxied(url) as proxy:
         inbox = Inbox(proxy.url)
-        proxy.fatal, proxy.told = b"SHOW synchronous_commit", True
+        proxy.fatal, proxy.told = b"('synchronous_commit')", True
 
         for _ in range(2):
             with pytest.raises(InboxUnavailable, match="failed: "):
@@ -525,10 +526,7 @@ def crossing(url, insert, count=3_000):
 
 
 def as_they_come(connection, batch):
-    columns = [
-        [getattr(one, name) for one in batch]
-        for name in ("source", "key", "event_type", "body", "headers", "signed_at", "received_at")
-    ]
+    columns = [[getattr(one, name) for one in batch] for name in driver._COLUMNS]
     return connection.execute(driver._INSERT_NEW, columns, binary=True).fetchall()
 
 

@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 from kit import NOON, Foreigner, change, hung, incoming, open_inbox, rows, together, until, value
+from patience import within
 
 from billhook.errors import DeadlinePassed, Draining, InboxUnavailable
 from billhook.inbox import Incoming, Receipt, Verdict
@@ -60,20 +61,11 @@ def test_deliveries_come_out_oldest_first_and_one_by_one_if_asked(inbox):
 def test_the_same_key_again_is_a_duplicate_with_the_first_ones_id(inbox, where):
     first = inbox.put(incoming("k", body=b"1"))
 
-    second = inbox.put(incoming("k", body=b"2"))
+    second = inbox.put(incoming("k", body=b"1"))
 
     assert (first.verdict, second.verdict) == (Verdict.ACCEPTED, Verdict.DUPLICATE)
     assert first.delivery_id == second.delivery_id
     assert rows(where, "SELECT body FROM delivery") == [(b"1",)]
-
-
-def test_the_same_key_under_another_type_is_a_conflict_that_names_the_first(inbox, where):
-    inbox.put(incoming("k", event_type="MonthEndReport"))
-
-    receipt = inbox.put(incoming("k", event_type="UnchargedEvents"))
-
-    assert (receipt.verdict, receipt.stored_event_type) == (Verdict.CONFLICT, "MonthEndReport")
-    assert rows(where, "SELECT event_type FROM delivery") == [("MonthEndReport",)]
 
 
 def test_the_same_key_of_another_source_is_another_delivery(inbox, where):
@@ -102,22 +94,24 @@ def test_a_crowd_of_new_repeated_and_conflicting_keys_each_get_their_own_verdict
             ("mixed", "PingTest"),
             (f"k{number}", "PingTest"),
         ][number % 4]
-        return key, inbox.put(incoming(key, event_type=event_type, body=b"%d" % number))
+        body = b"%d" % number if number % 4 == 3 else b"{}"
+        return key, inbox.put(incoming(key, event_type=event_type, body=body))
 
     results = together(48, put)
 
     for number, (key, receipt) in enumerate(results):
-        expected = value(where, "SELECT id FROM delivery WHERE key = ?", key)
+        slot = "*" if number % 4 == 1 else ""
+        expected = value(where, "SELECT id FROM delivery WHERE key = ? AND slot = ?", key, slot)
         assert receipt.delivery_id == expected
         if number % 4 == 0:
             assert receipt.verdict is Verdict.DUPLICATE
-        if number % 4 == 1:
-            assert receipt.verdict is Verdict.CONFLICT
         if number % 4 == 3:
             assert receipt.verdict is Verdict.ACCEPTED
             assert value(where, "SELECT body FROM delivery WHERE key = ?", key) == b"%d" % number
     mixed = [receipt.verdict for key, receipt in results if key == "mixed"]
     assert mixed.count(Verdict.ACCEPTED) == 1
+    others = [receipt.verdict for number, (_, receipt) in enumerate(results) if number % 4 == 1]
+    assert (others.count(Verdict.CONFLICT), others.count(Verdict.DUPLICATE)) == (1, 11)
 
 
 def test_each_receipt_of_a_crowd_is_its_own(inbox, where):
@@ -181,7 +175,7 @@ def test_puts_one_after_the_other_do_not_wait_for_company(inbox, batches):
         inbox.put(incoming(f"k{number}"))
 
     assert batches() == 20
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < within(2)
 
 
 # --- the deadline ---------------------------------------------------------------------------------
@@ -197,7 +191,7 @@ def test_a_foreign_lock_makes_a_put_give_up_within_the_deadline_and_recover(wher
         seconds = time.monotonic() - started
     verdict = until(lambda: _accepted(inbox, "k")).verdict
 
-    assert seconds < 2
+    assert seconds < within(2)
     assert verdict in (Verdict.ACCEPTED, Verdict.DUPLICATE)
     assert value(where, "SELECT count(*) FROM delivery") == 1
     inbox.close()
@@ -212,7 +206,7 @@ def test_the_time_that_is_left_is_the_time_that_is_waited(where):
             inbox.put(incoming("k"), timeout_seconds=0.1)
         seconds = time.monotonic() - started
 
-    assert seconds < 2
+    assert seconds < within(2)
     inbox.close()
 
 
@@ -234,7 +228,7 @@ def test_while_a_batch_hangs_nobody_waits_behind_it(where):
             inbox.put(incoming("k2"))
         seconds = time.monotonic() - started
 
-    assert seconds < 0.8
+    assert seconds < within(0.8)
     until(lambda: _accepted(inbox, "k3"))
     inbox.close()
 
@@ -306,11 +300,11 @@ def test_whether_it_can_be_written_is_answered_within_the_deadline_to_all_who_as
     inbox.check_writable()
     with hung(where):
         started = time.monotonic()
-        answers = together(5, lambda _: inbox.check_writable())
+        answers = together(20, lambda _: inbox.check_writable())
         seconds = time.monotonic() - started
 
     assert {type(answer) for answer in answers} == {DeadlinePassed}
-    assert seconds < 1.4  # one after the other they would take 1.5
+    assert seconds < within(1.4)  # one after the other they would take 6
     until(lambda: _writable(inbox))
     inbox.close()
 
@@ -339,7 +333,7 @@ def test_while_one_finds_out_whether_storage_is_back_the_others_are_told_at_once
         seconds = time.monotonic() - started
         one.join()
 
-    assert seconds < 0.8
+    assert seconds < within(0.8)
     assert until(lambda: _accepted(inbox, "after")).verdict is Verdict.ACCEPTED
     inbox.close()
 

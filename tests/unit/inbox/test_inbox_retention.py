@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -17,9 +18,10 @@ from billhook.inbox.retention import BATCH_LIMIT, Limits
 DAY = timedelta(days=1)
 
 
-def put(inbox, key, state, *, days, handlers=("h",)):
+def put(inbox, key, state, *, days, handlers=("h",), timed=True):
     """A delivery that was received so many days before NOON, and how it stands; its id."""
-    delivery_id = inbox.put(incoming(key, body=b'{"a": 1}', at=NOON - days * DAY)).delivery_id
+    new = incoming(key, body=b'{"a": 1}', at=NOON - days * DAY)
+    delivery_id = inbox.put(new if timed else replace(new, signed_at=None)).delivery_id
     if state == "received":
         return delivery_id
     with inbox.turn("w") as turn:
@@ -36,11 +38,11 @@ def put(inbox, key, state, *, days, handlers=("h",)):
     return delivery_id
 
 
-def prune_all(inbox, days, **options):
+def prune_all(inbox, days, key_days=None, **options):
     """Everything that a retention of so many days lets go, in as many batches as it takes."""
     after, emptied, deleted = 0, {}, {}
     while True:
-        went = inbox.prune(Limits.of(NOON, days), after, **options)
+        went = inbox.prune(Limits.of(NOON, days, key_days), after, **options)
         for state, number in went.emptied.items():
             emptied[state] = emptied.get(state, 0) + number
         for state, number in went.deleted.items():
@@ -112,9 +114,10 @@ def test_a_retention_of_no_days_keeps_nothing_of_what_is_finished_but_its_key(in
 
     assert prune_all(inbox, 0) == ({"done": 1}, {})
 
-    assert inbox.put(incoming("k")).verdict is Verdict.DUPLICATE
-    assert inbox.put(incoming("k", event_type="InvoiceApproved")).verdict is Verdict.CONFLICT
+    assert inbox.put(incoming("k", body=b'{"a": 1}')).verdict is Verdict.DUPLICATE
     assert states(where) == {"k": "pruned"}
+    assert inbox.put(incoming("k", event_type="InvoiceApproved")).verdict is Verdict.CONFLICT
+    assert inbox.put(incoming("k", body=b"other")).verdict is Verdict.CONFLICT
 
 
 def test_a_key_that_was_kept_goes_when_it_is_a_week_old(inbox, where):
@@ -126,6 +129,55 @@ def test_a_key_that_was_kept_goes_when_it_is_a_week_old(inbox, where):
     assert [went.deleted for went in later] == [{}, {"pruned": 1}]
     assert states(where) == {}
     assert inbox.put(incoming("k")).verdict is Verdict.ACCEPTED
+
+
+# --- what signed no time can be sent again at any time --------------------------------------------
+
+
+def comes_again(inbox, *, timed):
+    """Handled, old, let go of, and sent once more by who has seen it; is it a duplicate?"""
+    key = f"captured, timed={timed}"
+    put(inbox, key, "done", days=1_000, timed=timed)
+    prune_all(inbox, 30)
+    again = incoming(key, body=b'{"a": 1}', at=NOON)
+    return inbox.put(again if timed else replace(again, signed_at=None)).verdict
+
+
+def test_what_signed_no_time_is_known_after_the_retention_too(inbox, where):
+    assert comes_again(inbox, timed=False) is Verdict.DUPLICATE
+    kept = rows(where, "SELECT state, body, headers, error, length(key) > 0 FROM delivery")
+    assert kept in ([("pruned", b"", "{}", None, 1)], [("pruned", b"", "{}", None, True)])
+    assert value(where, "SELECT count(*) FROM run") == 0
+
+
+def test_a_retention_that_lets_such_keys_go_is_caught_by_that(inbox):
+    assert comes_again(inbox, timed=True) is Verdict.ACCEPTED  # its signature is stale by then
+
+
+def test_such_keys_go_after_as_many_days_as_are_named(inbox, where):
+    for days in (39, 41):
+        put(inbox, f"untimed-{days}", "done", days=days, timed=False)
+        put(inbox, f"timed-{days}", "done", days=days)
+
+    assert prune_all(inbox, 30, 40) == ({"done": 1}, {"done": 3})
+    assert states(where) == {"untimed-39": "pruned"}
+
+
+@pytest.mark.parametrize(("days", "key_days", "kept"), [(30, 7, 30), (1, 7, 7), (1, 8, 8), (0, 365, 365)])
+def test_such_keys_are_kept_as_long_as_the_delivery_at_least(days, key_days, kept):
+    limits = Limits.of(NOON, days, key_days)
+
+    assert NOON - limits.forget_untimed_before == kept * DAY
+
+
+def test_kept_keys_are_passed_over_and_what_is_behind_them_is_found(inbox, where):
+    for number in range(3):
+        put(inbox, f"untimed-{number}", "done", days=100, timed=False)
+    prune_all(inbox, 30)
+    put(inbox, "timed", "done", days=50)
+
+    assert prune_all(inbox, 30) == ({}, {"done": 1})
+    assert len(states(where)) == 3
 
 
 def test_only_the_states_that_are_asked_for_go(inbox, where):

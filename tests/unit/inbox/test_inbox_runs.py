@@ -198,22 +198,147 @@ def test_what_died_in_a_workers_queue_was_no_attempt_and_what_it_had_begun_was(i
     assert rows(where, "SELECT run_id, attempt FROM failure") == [(again[0].run_id, 1)]
 
 
-def test_what_may_have_killed_its_worker_waits_for_one_that_is_idle(inbox):
-    put(inbox, "a", key="k0")
-    put(inbox, "a", key="k1")
+def claim_others(inbox, *, seconds, idle=9):
+    """What a loop claims that does not claim suspects."""
+    with inbox.turn("loop") as turn:
+        return turn.claim(9, at(seconds), at(seconds) + LEASE, idle=idle, suspects=False)
+
+
+def claim_suspect(inbox, *, seconds, only=None):
+    with inbox.turn("loop") as turn:
+        return turn.claim_suspect(at(seconds), at(seconds) + LEASE, only)
+
+
+def test_what_may_have_killed_its_worker_is_claimed_by_itself_and_by_name(inbox, where):
+    for number in range(3):
+        put(inbox, "a", key=f"k{number}")
     with inbox.turn("dies") as turn:
-        turn.claim(1, NOON, NOON + LEASE)
+        turn.claim(2, NOON, NOON + LEASE)
 
-    with inbox.turn("busy") as turn:
-        while_busy = turn.claim(5, at(31), at(61), idle=0)
-    when_idle = claim(inbox, seconds=31)
+    others = claim_others(inbox, seconds=31)
+    of_another = claim_suspect(inbox, seconds=31, only=others[0].delivery.delivery_id)
+    suspects = [claim_suspect(inbox, seconds=31) for _ in range(3)]
 
-    assert while_busy == []
-    assert [one.delivery.key for one in when_idle] == ["k0", "k1"]
+    assert [(one.delivery.key, one.suspect) for one in others] == [("k2", False)]
+    assert of_another is None
+    assert [one and (one.delivery.key, one.attempt, one.excused, one.suspect) for one in suspects] == [
+        ("k0", 2, 1, True),
+        ("k1", 2, 1, True),
+        None,
+    ]
+    assert rows(where, "SELECT run_id, attempt FROM failure ORDER BY id") == [(1, 1), (2, 1)]
+
+
+def test_an_attempt_lost_beside_others_is_excused_and_one_lost_alone_counts_with_those_before(inbox, where):
+    put(inbox, "a")
+    claim(inbox)
+    excused = []
+    for seconds in (31, 62, 93):
+        claim_others(inbox, seconds=seconds)
+        one = claim_suspect(inbox, seconds=seconds)
+        excused.append((one.attempt, one.excused))
+
+    assert excused == [(2, 1), (3, 0), (4, 0)]
+    assert len(rows(where, "SELECT * FROM failure")) == 3
+
+
+def test_a_suspect_that_comes_back_is_one_no_longer(inbox, where):
+    put(inbox, "a")
+    claim(inbox)
+    claim_others(inbox, seconds=31)
+    settle(inbox, claim_suspect(inbox, seconds=31), RunState.DUE, seconds=32, due=40, error="no")
+
+    (again,) = claim_others(inbox, seconds=41)
+
+    assert (again.attempt, again.excused, again.suspect) == (3, 1, False)
+    assert runs(where, "alone, excused") == [(0, 1)]
+
+
+def test_those_that_were_never_lost_alone_come_before_those_that_were(inbox):
+    for number in range(2):
+        put(inbox, "a", key=f"k{number}")
+    with inbox.turn("dies") as turn:
+        turn.claim(1, NOON, NOON + LEASE)  # k0, and then alone
+    claim_others(inbox, seconds=31)
+    claim_others(inbox, seconds=62)
+    claim_suspect(inbox, seconds=62)
+    claim_others(inbox, seconds=93)  # both are due by now, k1 after its first attempt
+
+    assert [claim_suspect(inbox, seconds=93).delivery.key for _ in range(2)] == ["k1", "k0"]
+
+
+def test_suspects_are_due_at_moments_of_their_own(inbox):
+    for number in range(8):
+        put(inbox, "a", key=f"k{number}")
+    claim(inbox)
+
+    with inbox.turn("loop") as turn:
+        found = turn.claim(9, at(31), at(61), suspects=False, spread=timedelta(seconds=10))
+        times = turn.next_times()
+    now, later = claim_suspect(inbox, seconds=31), [claim_suspect(inbox, seconds=41) for _ in range(8)]
+
+    assert found == []
+    assert at(31) < times.suspect_at <= at(41)
+    assert times.due_at is None
+    assert now is None
+    assert len({one.delivery.key for one in later}) == 8
+    assert inbox.suspect_due(1, at(41)) is False
+
+
+def test_what_was_lost_in_a_queue_is_not_queued_again_nor_is_anything_past_it(inbox):
+    for number in range(4):
+        put(inbox, "a", key=f"k{number}")
+    with inbox.turn("dies") as turn:
+        turn.claim(2, NOON, NOON + LEASE, idle=0)
+
+    busy = claim_others(inbox, seconds=31, idle=0)
+    one_free = claim_others(inbox, seconds=31, idle=3)
+
+    assert [one.delivery.key for one in busy] == ["k2", "k3"]  # those that were due before
+    assert [(one.delivery.key, one.attempt) for one in one_free] == [("k0", 1), ("k1", 1)]
+    assert claim_others(inbox, seconds=31, idle=0) == []
+
+
+def test_nothing_is_queued_past_what_was_lost_in_a_queue(inbox):
+    for number in range(3):
+        put(inbox, "a", key=f"k{number}")
+    with inbox.turn("dies") as turn:
+        turn.claim(3, NOON, NOON + LEASE, idle=0)
+
+    assert claim_others(inbox, seconds=31, idle=0) == []
+    assert [one.delivery.key for one in claim_others(inbox, seconds=31, idle=1)] == ["k0"]
+
+
+def test_a_suspect_is_due_for_its_delivery_alone(inbox):
+    first, other = put(inbox, "a", key="k0"), put(inbox, "a", key="k1")
+    with inbox.turn("dies") as turn:
+        turn.claim(1, NOON, NOON + LEASE, only=first)
+    claim_others(inbox, seconds=31)
+
+    assert inbox.suspect_due(first, at(31))
+    assert not inbox.suspect_due(other, at(31))
+
+
+def test_an_attempt_that_we_cut_off_is_excused(inbox, where):
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+    outcome = Outcome(
+        *claimed_facts(claimed), RunState.DUE, at(1), due_at=at(30), error="stopped", excused=True
+    )
+    with inbox.turn(OWNER) as turn:
+        turn.settle([outcome])
+
+    (again,) = claim_others(inbox, seconds=30)
+
+    assert (again.attempt, again.excused, again.suspect) == (2, 1, False)
+
+
+def claimed_facts(claimed):
+    return claimed.run_id, claimed.token, claimed.delivery.delivery_id, claimed.attempt
 
 
 def test_the_next_time_somebody_has_to_look_is_known(inbox):
-    assert inbox.waiting(10) == ([], None)
+    assert inbox.waiting(10) == ([], (None, None))
     put(inbox, "a")
     (claimed,) = claim(inbox)
 
@@ -222,7 +347,7 @@ def test_the_next_time_somebody_has_to_look_is_known(inbox):
     settle(inbox, claimed, RunState.DUE, due=100, error="no")
 
     assert leased == NOON + LEASE
-    assert inbox.waiting(10) == ([], at(100))
+    assert inbox.waiting(10) == ([], (at(100), None))
 
 
 # --- settle ---------------------------------------------------------------------------------------

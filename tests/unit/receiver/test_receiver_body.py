@@ -9,6 +9,7 @@ import time
 
 import pytest
 from kit import in_children
+from patience import within
 
 from billhook.errors import BodyIncomplete, BodyTooLarge
 from billhook.receiver.body import DRAIN_BYTES, SlowBodyWatch, drain, give_up, read_body
@@ -151,7 +152,7 @@ def test_a_reading_that_lasts_too_long_is_ended(pair):
         received = ours.recv(1)
 
     assert received == b""
-    assert 0.09 < time.monotonic() - started < 1
+    assert 0.09 < time.monotonic() - started < within(1)
 
 
 def test_what_is_read_in_time_is_left_alone_afterwards(pair):
@@ -185,7 +186,7 @@ def test_each_of_many_readings_has_its_own_time(pair):
     for thread in threads:
         thread.join()
 
-    assert all(0.14 < seconds < 2 for seconds in ended)
+    assert all(0.14 < seconds < within(2) for seconds in ended)
     assert len([t for t in threading.enumerate() if t.name == "billhook-slow-bodies"]) >= 1
 
 
@@ -230,7 +231,7 @@ def test_one_thread_watches_however_many_ask_for_it(pair):
     watch = SlowBodyWatch(5)
 
     with watch.reading(pair[0]):
-        watch._start()  # another request that found no thread at the same moment
+        watch.start()  # another request that found no thread at the same moment
         names = [thread.name for thread in threading.enumerate() if thread is watch._thread]
 
     assert names == ["billhook-slow-bodies"]

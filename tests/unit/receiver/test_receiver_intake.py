@@ -5,16 +5,22 @@ from __future__ import annotations
 import io
 import json
 import logging
+import re
 import socket
+import threading
 import time
+from datetime import UTC, datetime
 
 import pytest
 from kit import SECRET, rows, signed
+from patience import within
 
 from billhook import Source
 from billhook.errors import BacklogFull, DeadlinePassed, Draining, InboxUnavailable
+from billhook.events import EVENT_TYPES
 from billhook.receiver.answers import answer_to
 from billhook.receiver.intake import Intake
+from billhook.signing import SignatureTemplate
 
 
 class App:
@@ -28,7 +34,15 @@ def woken():
 
 @pytest.fixture
 def intake(inbox, clock, woken):
-    return Intake(inbox, clock, sender=App(), wake=woken.append, max_body_bytes=100, deadline_seconds=1.0)
+    return Intake(
+        inbox,
+        clock,
+        sender=App(),
+        wake=woken.append,
+        max_body_bytes=100,
+        deadline_seconds=1.0,
+        known_types=EVENT_TYPES,
+    )
 
 
 SOURCE = Source("default", secrets=[SECRET])
@@ -133,15 +147,25 @@ def test_what_the_app_read_before_us_counts_if_it_is_as_long_as_declared(intake,
     assert answer.status == status
 
 
-def test_a_type_is_looked_at_before_the_body_is_read(intake):
-    class Untouchable:
-        def read(self, size):
-            raise AssertionError("read")
+def test_a_scheme_that_signs_the_type_refuses_what_names_none(intake, where):
+    scheme = SignatureTemplate(content="{timestamp}.{type}.{body}")
+    source = Source("default", scheme, secrets=["a text of sixteen or more"])
+    good = scheme.sign(b"{}", "a text of sixteen or more", event_type="PingTest", now=datetime.now(UTC))
 
-    found, headers = environ(headers={**signed(), "X-Webhook-Type": "9"})
-    found["wsgi.input"] = Untouchable()
+    statuses = [
+        intake.accept(*environ(headers={**good, "X-Webhook-Type": kind}), source).status
+        for kind in ("", "9", "PingTest,PingTest", "PingTest")
+    ]
 
-    assert intake.accept(found, headers, SOURCE).status == 400
+    assert statuses == [401, 401, 401, 200]
+    assert rows(where, "SELECT event_type FROM delivery") == [("PingTest",)]
+
+
+def test_nobody_is_woken_for_what_waits_for_an_operator(intake, woken):
+    for event_type in ("", "PingTest", "InvoiceApproved"):
+        accept(intake, headers={**signed(message_id="msg_1"), "X-Webhook-Type": event_type})
+
+    assert len(woken) == 1
 
 
 def test_refusals_are_logged_with_their_cause_and_without_what_came(intake, caplog):
@@ -152,6 +176,165 @@ def test_refusals_are_logged_with_their_cause_and_without_what_came(intake, capl
     (record,) = caplog.records
     assert record.getMessage() == "delivery to source default refused with 401 (malformed)"
     assert record.levelname == "WARNING"
+
+
+def test_a_flood_of_refusals_is_one_line_and_a_number(intake, caplog):
+    for _ in range(300):
+        accept(intake, headers={**signed(), "webhook-id": "attacker.text"})
+    assert len(caplog.records) == 1
+
+    intake.close()
+
+    assert caplog.messages[1].startswith("delivery to source default refused with 401 (malformed); 299 times")
+
+
+def test_a_flood_of_refusals_leaves_the_counts_where_they_are(intake):
+    """Nothing that a stranger sends makes a new kind of refusal."""
+    for number in range(50):
+        accept(intake, headers={**signed(), "webhook-id": f"attacker.{number}"})
+
+    assert len(intake._refusals._kinds) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"),
+    [
+        ("X_API_KEY", False),
+        ("APIKEY", False),
+        ("X_AMZ_SECURITY_TOKEN", False),
+        ("X_CSRF_TOKEN", False),
+        ("SET_COOKIE", False),
+        ("X_AUTH_REQUEST_EMAIL", False),
+        ("X_SHARED_SECRET", False),
+        ("X_DB_PASSWORD", False),
+        ("CF_ACCESS_JWT_ASSERTION", False),
+        ("X_AWS_ACCESS_KEY_ID", False),
+        ("X_SESSION_ID", False),
+        ("WEBHOOK_SIGNATURE", True),
+        ("X_WEBHOOK_SIGNATURE", True),
+        ("X_KEY_ID", True),
+        ("X_WEBHOOK_TYPE", True),
+        ("USER_AGENT", True),
+    ],
+)
+def test_no_header_that_is_named_like_a_credential_is_kept(intake, where, name, kept):
+    accept(intake, **{"HTTP_" + name: "canary-5577"} if name != "WEBHOOK_SIGNATURE" else {})
+
+    ((text,),) = rows(where, "SELECT headers FROM delivery")
+
+    assert (name in json.loads(text)) is kept or name == "X_WEBHOOK_TYPE"
+    assert ("canary-5577" in text) is (kept and name != "WEBHOOK_SIGNATURE")
+
+
+# --- no thread, no memory -------------------------------------------------------------------------
+
+
+class Greedy:
+    """A body for which there is no memory."""
+
+    failed = False
+
+    def read(self, size):
+        raise MemoryError
+
+
+def no_memory(*_):
+    raise MemoryError
+
+
+def no_thread(self):
+    raise RuntimeError("can't start new thread")
+
+
+def test_a_body_for_which_there_is_no_memory_is_no_broken_body(intake):
+    found, headers = environ()
+    found["wsgi.input"] = Greedy()
+
+    with pytest.raises(MemoryError):
+        intake.accept(found, headers, SOURCE)
+
+
+def test_the_answer_without_memory_is_503_even_where_nothing_can_be_logged(intake, monkeypatch, caplog):
+    told = intake.exhausted(SOURCE)
+    monkeypatch.setattr(intake, "_reject", no_memory)
+    untold = intake.exhausted(SOURCE)
+
+    assert (told.status, untold.status) == (503, 503)
+    assert "Retry-After" in dict(told.headers)
+    assert "Retry-After" in dict(untold.headers)
+    assert caplog.messages == [
+        "delivery to source default refused with 503 (resources: there is no memory left)"
+    ]
+
+
+def test_without_a_thread_for_slow_bodies_a_delivery_is_503_and_the_next_is_taken(intake, monkeypatch):
+    ours, theirs = socket.socketpair()
+    with ours, theirs, monkeypatch.context() as context:
+        context.setattr(threading.Thread, "start", no_thread)
+        refused = accept(intake, **{"gunicorn.socket": ours})
+    with ours, theirs:
+        taken = accept(intake)
+
+    assert (refused.status, taken.status) == (503, 200)
+
+
+def test_without_a_thread_that_commits_a_delivery_is_503_and_the_next_is_taken(intake, monkeypatch, caplog):
+    with monkeypatch.context() as context:
+        context.setattr(threading.Thread, "start", no_thread)
+        refused = accept(intake)
+    taken = accept(intake)
+
+    assert (refused.status, taken.status) == (503, 200)
+    assert "resources: the thread billhook-committer cannot be started: can't start new thread" in caplog.text
+
+
+def test_threads_that_were_started_before_serve_when_no_more_can_be(intake, monkeypatch):
+    ours, theirs = socket.socketpair()
+    intake.start()
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+    with ours, theirs:
+        answer = accept(intake, **{"gunicorn.socket": ours})
+
+    assert answer.status == 200
+
+
+def test_a_refused_body_that_cannot_be_watched_closes_the_connection(intake, monkeypatch):
+    ours, theirs = socket.socketpair()
+    stream = Greedy()
+    with ours, theirs:
+        monkeypatch.setattr(threading.Thread, "start", no_thread)
+        intake.drain({"wsgi.input": stream, "CONTENT_LENGTH": "4", "gunicorn.socket": ours})
+
+    assert stream.failed
+
+
+def test_a_refused_body_for_which_there_is_no_memory_closes_the_connection(intake):
+    ours, theirs = socket.socketpair()
+    stream = Greedy()
+    with ours, theirs:
+        intake.drain({"wsgi.input": stream, "CONTENT_LENGTH": "4", "gunicorn.socket": ours})
+
+    assert stream.failed
+
+
+@pytest.mark.parametrize("before", [False, True])
+def test_a_delivery_without_memory_is_503_with_retry_after(app_with, monkeypatch, before):
+    """Whether we read the body or something in the app did, for which there was no memory either."""
+    app = app_with()
+    monkeypatch.setattr(app.request_class, "get_data", no_memory)
+    stream = io.BytesIO() if before else Greedy()
+
+    answer = app.test_client().post(
+        "/webhooks/billing",
+        data=b"{}",
+        headers=signed(),
+        environ_overrides={"wsgi.input": stream, "CONTENT_LENGTH": "2"},
+    )
+
+    assert answer.status_code == 503
+    assert 5 <= int(answer.headers["Retry-After"]) <= 60
+    assert answer.json["type"] == "api_error"
 
 
 def test_a_failure_of_storage_is_an_error_in_the_log_with_its_reason(intake, inbox, caplog):
@@ -166,12 +349,16 @@ def test_a_failure_of_storage_is_an_error_in_the_log_with_its_reason(intake, inb
 
 
 def test_a_conflict_is_in_the_log(intake, caplog):
-    for event_type in ("MonthEndReport", "UnchargedEvents"):
+    for event_type in ("MonthEndReport", "UnchargedEvents", "Odd", "Even", ""):
         accept(intake, headers=signed(b"{}", event_type, message_id="msg_1"))
 
-    assert (
-        "came again under another type: stored as MonthEndReport, now sent as UnchargedEvents" in caplog.text
-    )
+    logged = [re.sub("delivery [0-9]+", "delivery N", record.getMessage()) for record in caplog.records]
+    assert logged == [
+        "delivery N (UnchargedEvents) is quarantined: type conflict with delivery N",
+        "delivery N (Odd) is quarantined: type conflict with delivery N",
+        "not stored: Even contradicts delivery N, whose key has all the conflicts that are kept",
+        "delivery N (no type) is quarantined: type conflict with delivery N",
+    ]
 
 
 def test_retry_after_is_spread_from_five_seconds_to_a_minute():
@@ -196,7 +383,7 @@ def test_reading_takes_its_time_from_the_deadline(intake):
         answer = intake.accept(found, headers, SOURCE)
 
     assert answer.status == 400
-    assert time.monotonic() - started < 1
+    assert time.monotonic() - started < within(1)
 
 
 def test_the_rest_of_a_refused_body_is_read_where_the_server_is_gunicorn_and_left_alone_elsewhere(intake):

@@ -8,6 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
+from patience import within
 
 from billhook.errors import FieldConflict, FieldMissing, LimitBroken, ResourceError, RuleBroken
 from billhook.resources import (
@@ -115,7 +116,8 @@ def test_contracts_are_asked_for_by_one_id_of_the_customer():
 def test_a_batch_has_1_to_1000_events(count: int):
     error = broken(LimitBroken, EventBatch, events=[sample(UsageEvent)] * count)
 
-    assert str(error) == f"a batch has 1 to 1000 events, and this one has {count}: split it"
+    told = f"{count}: split it" if count else "none: give at least one"
+    assert str(error) == f"a batch has 1 to 1000 events, and this one has {told}"
     assert error.params == ("events",)
 
 
@@ -132,7 +134,7 @@ def test_a_batch_of_millions_is_refused_without_being_read():
     with pytest.raises(LimitBroken, match="this one has 2000000"):
         EventBatch.from_wire({"events": [{}] * 2_000_000})
 
-    assert time.perf_counter() - start < 2  # reading them all takes far longer
+    assert time.perf_counter() - start < within(2)  # reading them all takes far longer
 
 
 def test_what_is_no_list_is_no_batch():

@@ -48,7 +48,7 @@ def signed(sandbox: Running, algorithm: str = "HS256", digest: str = "sha256", *
 def raw(sandbox: Running, *headers: tuple[str, bytes]) -> Answer:
     """A request for the products with exactly these headers."""
     parts = urlsplit(sandbox.url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
     try:
         connection.putrequest("GET", "/catalogProducts")
         for name, value in headers:
@@ -108,11 +108,13 @@ def test_a_login_with_a_wrong_token_gets_401() -> None:
     with running() as sandbox:
         answers = [
             sandbox.send("POST", "/login", {"refreshToken": token}, {})
-            for token in ("", "wrong", API_TOKEN.upper(), f"{API_TOKEN} ", "\x7f", "tökén", "x" * 100_000)
+            for token in ("", "wrong", API_TOKEN.upper(), f"{API_TOKEN} ", "\x7f", "tökén", "x" * 10_000)
         ]
 
     assert {answer.error() for answer in answers} == {REFUSED}
-    assert {answer.json["message"] for answer in answers} == {"the API token is wrong or was revoked"}
+    assert {answer.json["message"] for answer in answers} == {
+        "the refreshToken is not the API token that is active: it is another, or was revoked"
+    }
 
 
 def test_a_login_with_a_wrong_client_id_gets_401_whatever_the_token() -> None:
@@ -431,7 +433,7 @@ def test_who_comes_again_after_the_time_that_was_told_is_answered() -> None:
     """Source: spec, "Errors", rate_limit_exceeded."""
     with running(rate_limit="1/second") as sandbox:
         answers = [sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {}) for _ in range(2)]
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + 120
         while answers[-1].status == 429 and time.monotonic() < deadline:
             time.sleep(float(answers[-1].headers["Retry-After"]))
             answers.append(sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {}))

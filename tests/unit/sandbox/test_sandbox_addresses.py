@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from kit import until
+from patience import within
 from receivers import receiving
 
 from billhook.sandbox.sending.addresses import is_public
@@ -52,6 +53,10 @@ def post(url: str, names: Any, *, allow_private: bool = False, seconds: float = 
         "::", "::1", "::ffff:10.0.0.1", "::ffff:169.254.169.254", "::ffff:0:127.0.0.1", "::127.0.0.1",
         "64:ff9b::a00:1", "64:ff9b:1::1", "2001::1", "2001:db8::1", "2002:a00:1::", "100::1",
         "fc00::1", "fd00:ec2::254", "fe80::1", "fec0::1", "ff02::1",
+        # What not every Python knows of, and servers of clouds for their own machines.
+        "192.0.0.192", "192.0.0.9", "192.88.99.1", "168.63.129.16", "3fff::1", "3fff:fff::1", "5f00::1",
+        "2001:4860:4860::5efe:8.8.8.8", "2001:4860:4860::200:5efe:808:808", "::ffff:168.63.129.16",
+        "64:ff9b::168.63.129.16", "2002:c058:6301::1", "2001:20::1",
     ],
 )  # fmt: skip
 def test_an_address_that_is_not_on_the_open_internet_is_known_as_such(address: str) -> None:
@@ -61,7 +66,8 @@ def test_an_address_that_is_not_on_the_open_internet_is_known_as_such(address: s
 @pytest.mark.parametrize(
     "address",
     ["8.8.8.8", "1.1.1.1", "172.32.0.1", "100.128.0.1", "2001:4860:4860::8888", "2606:4700::1111",
-     "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1"],
+     "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1", "168.63.129.15", "168.63.129.17", "192.0.1.1",
+     "192.88.98.1", "2a00::1", "2001:200::1"],
 )  # fmt: skip
 def test_control_an_address_on_the_open_internet_is_known_as_such(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))
@@ -152,7 +158,7 @@ def test_a_look_up_that_never_ends_takes_no_longer_than_an_attempt_may() -> None
     outcome = post("http://shop.example/", slow, seconds=0.2)
 
     assert outcome == Outcome(problem=Problem.TIMED_OUT)
-    assert time.monotonic() - began < 2.5
+    assert time.monotonic() - began < within(2.5)
 
 
 def test_a_look_up_that_never_ends_is_broken_off_when_the_sandbox_closes() -> None:

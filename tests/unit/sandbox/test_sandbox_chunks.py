@@ -24,7 +24,7 @@ def answered(sandbox: Running, chunks: bytes) -> tuple[int, Any]:
         b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
     )
     parts = urlsplit(sandbox.url)
-    with socket.create_connection((parts.hostname, parts.port), timeout=30) as connection:
+    with socket.create_connection((parts.hostname, parts.port), timeout=120) as connection:
         connection.sendall(head + chunks)
         with connection.makefile("rb") as file:
             told, _, body = file.read().partition(b"\r\n\r\n")

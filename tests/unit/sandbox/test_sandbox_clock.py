@@ -35,7 +35,7 @@ def move(sandbox: Running, **body: Any) -> Any:
 
 def _settled(count: Callable[[], int], wanted: int) -> int:
     """What `count` gives once it is `wanted`, or after half a minute."""
-    ends_at = time.monotonic() + 30
+    ends_at = time.monotonic() + 120
     while (found := count()) != wanted and time.monotonic() < ends_at:
         time.sleep(0.05)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -115,13 +116,14 @@ def test_a_contract_that_is_to_begin_is_billed_after_its_first_cycle() -> None:
     assert billed == [("2026-03-01", "2026-04-01")]
 
 
-def test_cycles_that_were_over_when_a_contract_was_made_are_not_billed() -> None:
+def test_cycles_that_were_over_when_a_contract_was_made_are_billed_too() -> None:
     with running() as sandbox:
         contract(sandbox, startDate="2025-06-20T00:00:00Z")
         sandbox.advance("P1M")
         billed = cycles(sandbox)
 
-    assert billed == [("2025-12-20", "2026-01-20")]
+    months = ["2025-06", "2025-07", "2025-08", "2025-09", "2025-10", "2025-11", "2025-12", "2026-01"]
+    assert billed == [(f"{one}-20", f"{other}-20") for one, other in pairwise(months)]
 
 
 @pytest.mark.parametrize(
@@ -179,7 +181,7 @@ def test_a_contract_in_review_is_not_billed_before_it_is_activated() -> None:
     assert before == []
     assert active["status"] == "Active"
     assert active["updatedAt"] == "2026-02-19T12:00:00Z"
-    assert after == [("2026-02-10", "2026-03-10")]
+    assert after == [("2026-01-10", "2026-02-10"), ("2026-02-10", "2026-03-10")]
     assert len(created) == 1
 
 
@@ -310,7 +312,7 @@ def test_a_contract_that_ended_before_it_was_made_is_renewed_into_the_present_or
 
     assert ends == "2027-03-01T00:00:00Z"
     assert status == "Expired"
-    assert billed == {renewed}
+    assert billed == {renewed, over}
 
 
 def test_a_customer_with_a_contract_is_not_told_to_have_none() -> None:

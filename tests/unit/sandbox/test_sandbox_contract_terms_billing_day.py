@@ -165,13 +165,14 @@ def test_a_plan_has_its_day_of_month_unless_a_product_of_it_has_a_billing_day() 
     assert ends == ["2026-01-20", "2026-01-31", "2026-02-20", "2026-02-28"]
 
 
-def test_cycles_of_a_billing_day_that_were_over_when_a_contract_was_made_are_not_billed() -> None:
+def test_cycles_of_a_billing_day_that_were_over_when_a_contract_was_made_are_billed_too() -> None:
     with running() as sandbox:
         contract(sandbox, startDate="2025-06-20T00:00:00Z", products=[on(31)])
         sandbox.advance("P1M")
         billed = borders(sandbox)
 
-    assert billed == ["2025-12-31T00:00:00Z", "2026-01-31"]
+    past = ["2025-06-30", "2025-07-31", "2025-08-31", "2025-09-30", "2025-10-31", "2025-11-30", "2025-12-31"]
+    assert billed == ["2025-06-20T00:00:00Z", *past, "2026-01-31"]
 
 
 def test_usage_counts_to_the_cycle_of_its_billing_day() -> None:

@@ -92,14 +92,31 @@ def test_a_contract_needs_a_name_where_there_is_no_plan() -> None:
     assert params(answer) == ["name"]
 
 
-def test_a_plan_and_products_exclude_each_other() -> None:
-    """Source: spec, "Resources and their fields", Contract, planId."""
+def test_with_a_plan_products_and_groups_are_ignored_whatever_is_in_them() -> None:
+    """Source: spec, "Resources and their fields", Contract, planId: they "are ignored"."""
     with running() as sandbox:
-        body = {"customerId": customer(sandbox), "startDate": STARTED, "planId": plan(sandbox)}
-        answer = sandbox.call("POST", "/contracts", {**body, "products": [fee(1)]})
+        plan_id = plan(sandbox, products=[fee(7)])
+        body = {"customerId": customer(sandbox), "startDate": STARTED, "planId": plan_id}
+        made = sandbox.ok("POST", "/contracts", {**body, "products": [fee(1)], "productGroups": ["none"]})
+        read = sandbox.ok("GET", f"/contracts/{made['contract']['id']}")["contract"]
+        sandbox.advance("P1M")
+        billed = invoices(sandbox)
 
-    assert answer.error() == INVALID
-    assert params(answer) == ["planId", "products"]
+    assert {"products", "productGroups"} & set(read) == set()
+    assert [each["amount"] for each in billed] == [7]
+
+
+def test_control_without_a_plan_the_same_products_count() -> None:
+    with running() as sandbox:
+        body = {"customerId": customer(sandbox), "startDate": STARTED, "name": "By itself"}
+        made = sandbox.ok("POST", "/contracts", {**body, "products": [fee(1)]})
+        wrong = sandbox.call("POST", "/contracts", {**body, "productGroups": ["none"]})
+        sandbox.advance("P1M")
+        billed = invoices(sandbox)
+
+    assert len(made["contract"]["products"]) == 1
+    assert [each["amount"] for each in billed] == [1]
+    assert wrong.error() == INVALID
 
 
 def test_a_plan_is_used_as_it_is() -> None:
@@ -194,9 +211,8 @@ def standing() -> Any:
         ({"products": [fee(1, scheduling=cycle("Days", 1.5))]}, "products.0.scheduling.duration.value"),
         ({"products": [fee(1, scheduling=cycle("Years", 101))]}, "products.0.scheduling.duration.value"),
         ({"products": [fee(1, scheduling={"billingDay": 0})]}, "products.0.scheduling.billingDay"),
-        ({"products": [fee(1, scheduling={"billingDay": 32})]}, "products.0.scheduling.billingDay"),
         (
-            {"productGroups": [{"products": [fee(1), fee(1, scheduling={"billingDay": 32})]}]},
+            {"productGroups": [{"products": [fee(1), fee(1, scheduling={"billingDay": 1.5})]}]},
             "productGroups.0.products.1.scheduling.billingDay",
         ),
         ({"creditGrants": [{"grantAmount": -1}]}, "creditGrants.0.grantAmount"),
@@ -256,7 +272,7 @@ def test_contract_created_tells_the_contract_and_its_customer() -> None:
     }
     assert told[1]["contractId"] == without["id"]
     assert told[1]["status"] == "Active"
-    assert "endDate" not in told[1]
+    assert told[1]["endDate"] is None
 
 
 # --- GET /contracts -------------------------------------------------------------------------------
@@ -273,7 +289,7 @@ def test_contracts_are_listed_in_pages(bare_url) -> None:
     assert [each["id"] for each in first["contracts"] + rest["contracts"]] == ids
     assert (first["total"], first["hasMore"]) == (3, True)
     assert (rest["total"], rest["hasMore"]) == (3, False)
-    assert "nextCursor" not in rest
+    assert rest["nextCursor"] is None
 
 
 def test_contracts_are_those_of_a_customer_by_either_id(bare_url) -> None:

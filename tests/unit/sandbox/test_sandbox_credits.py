@@ -198,7 +198,7 @@ def test_credits_top_up_refuses_a_grant_that_cannot_be_made(sandbox: Running, fi
     ("schedule", "days"),
     [
         ("Once", ["2026-01-10"]),
-        ("Upfront", ["2026-01-10"]),
+        (None, ["2026-01-10"]),
         ("Monthly", ["2026-01-10", "2026-01-31", "2026-02-28", "2026-03-31"]),
         ("Quarterly", ["2026-01-10", "2026-01-31"]),
         ("Yearly", ["2026-01-10", "2026-10-31"]),

@@ -52,7 +52,7 @@ def test_a_definition_is_kept_listed_and_read(bare_url) -> None:
         "defaultValue": "EMEA",
     }.items() <= made.items()
     assert read == made
-    assert listed == {"customFields": [made], "total": 1, "hasMore": False}
+    assert listed == {"customFields": [made], "total": 1, "hasMore": False, "nextCursor": None}
 
 
 def test_a_definition_that_is_not_there_gets_404() -> None:
@@ -277,3 +277,64 @@ def test_a_customer_may_be_made_with_custom_fields() -> None:
 
     assert values(answer) == {"region": "EMEA"}
     assert listed == answer.json["customer"]
+
+
+# --- definitions that inputs make -----------------------------------------------------------------
+
+
+SIZE = {
+    "customFieldName": "size",
+    "valueType": "Number",
+    "integrationSource": "Salesforce",
+    "integrationEntityType": "Account",
+    "fieldPath": "Size__c",
+}
+
+
+def test_an_input_with_a_name_and_a_type_makes_its_definition(bare_url: str) -> None:
+    """So that a program can set a value that knows the specification alone, which shows none being made."""
+    with running(database_url=bare_url) as sandbox:
+        first = given(sandbox, {**SIZE, "value": 5})
+        again = given(sandbox, {"customFieldName": "size", "value": 6})
+        wrong = given(sandbox, {"customFieldName": "size", "value": "six"})
+        [made] = sandbox.ok("GET", "/customFields")["customFields"]
+
+    assert (values(first), values(again)) == ({"size": "5"}, {"size": "6"})
+    assert {name: made[name] for name in (*SIZE, "entity")} == {**SIZE, "entity": "Customer"}
+    assert wrong.json["param"] == "customFields.0.value"
+
+
+def test_two_inputs_of_one_request_share_the_definition_that_the_first_makes() -> None:
+    with running() as sandbox:
+        answer = given(sandbox, {**SIZE, "value": 5}, {"customFieldName": "size", "value": 6})
+
+        assert values(answer) == {"size": "6"}
+        assert sandbox.ok("GET", "/customFields")["total"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({**SIZE, "valueType": "Colour"}, "customFields.0.valueType"),
+        ({**SIZE, "customFieldName": " "}, "customFields.0.customFieldName"),
+        ({**SIZE, "value": "large"}, "customFields.0.value"),
+        ({"customFieldName": "size"}, "customFields.0"),
+        ({"fieldPath": "Size__c", "valueType": "Number"}, "customFields.0"),
+    ],
+)
+def test_an_input_that_makes_no_definition_leaves_none(fields: dict[str, Any], param: str) -> None:
+    with running() as sandbox:
+        answer = given(sandbox, {"value": 5, **fields})
+
+        assert (answer.error(), answer.json["param"]) == (INVALID, param)
+        assert sandbox.ok("GET", "/customFields")["total"] == 0
+
+
+def test_a_name_that_is_defined_with_another_origin_is_not_defined_twice() -> None:
+    with running() as sandbox:
+        defined(sandbox, **REGION)
+        other = {"customFieldName": REGION["customFieldName"], "fieldPath": "Other__c", "valueType": "String"}
+        answer = given(sandbox, {**other, "value": "EMEA"})
+
+        assert (answer.error(), answer.json["param"]) == (INVALID, "customFields.0")
+        assert sandbox.ok("GET", "/customFields")["total"] == 1

@@ -120,13 +120,16 @@ def test_an_anonymous_customer_has_the_name_of_its_usage_and_is_told_of() -> Non
 
     assert (customer["name"], customer["aliases"], customer["status"]) == ("who", ["who"], "Active")
     assert found == {"who": unknown}
-    assert raised == [("AnonymousCustomer", {"id": unknown, "name": "who", "aliases": ["who"]})]
+    assert raised == [
+        ("AnonymousCustomer", {"id": unknown, "name": "who", "externalId": None, "aliases": ["who"]})
+    ]
 
 
-def test_a_name_that_an_anonymous_customer_has_cannot_be_given_to_another_until_it_is_taken_away() -> None:
-    """A choice of ours."""
+def test_a_name_of_a_customer_that_is_no_more_anonymous_is_free_when_it_is_taken_away() -> None:
+    """A choice of ours: once changed, it is an ordinary one."""
     with running() as sandbox:
         [unknown] = made_up(sandbox, ["who"])
+        sandbox.ok("PUT", f"/customers/{unknown}", {"name": "Who Ltd"})
         first = made(sandbox)
         refused = sandbox.call("PUT", f"/customers/{first}", {"aliases": ["who"]})
         sandbox.ok("PUT", f"/customers/{unknown}", {"aliases": []})

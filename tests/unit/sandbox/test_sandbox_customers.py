@@ -285,14 +285,14 @@ def test_a_new_customer_is_active_and_is_told_of() -> None:
     ]
 
 
-def test_a_customer_without_aliases_and_external_id_is_told_of_without_them() -> None:
+def test_a_customer_without_aliases_and_external_id_is_told_of_so() -> None:
     """Source: spec, "Events", CustomerCreated."""
     with running() as sandbox:
         made(sandbox)
         [(_, body)] = sandbox.raised("CustomerCreated")
 
     assert body["aliases"] == body["integrationEntities"] == []
-    assert "externalId" not in body
+    assert body["externalId"] is None
 
 
 def test_a_new_customer_needs_a_name() -> None:

@@ -74,12 +74,13 @@ def test_three_cycles_with_tiers_discount_commitment_and_credits_come_to_what_on
     ("end", "counted"),
     [
         ("2026-01-31T00:00:00Z", 1),
+        ("2026-01-31T08:00:00Z", 1),
         ("2026-01-31T09:00:00Z", 3),
         ("2026-01-31T23:59:59Z", 3),
         ("2026-02-01T00:00:00Z", 3),
     ],
 )
-def test_the_last_day_of_a_contract_counts_for_it_unless_it_ends_at_midnight(end: str, counted: int) -> None:
+def test_usage_counts_to_a_contract_up_to_the_moment_of_its_end(end: str, counted: int) -> None:
     """Source: spec, "Resources and their fields", Contract, endDate."""
     with running() as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
@@ -95,7 +96,7 @@ def test_the_last_day_of_a_contract_counts_for_it_unless_it_ends_at_midnight(end
 
 
 def test_a_day_on_which_one_contract_follows_another_is_billed_once() -> None:
-    """Usage is known by the day; the specification does not say to which of the two it belongs."""
+    """To the one that was in force at that moment."""
     with running() as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
         sold = {"catalogProductId": calls, "pricing": {"type": "PerUnit", "price": 1}}
@@ -103,10 +104,11 @@ def test_a_day_on_which_one_contract_follows_another_is_billed_once() -> None:
         acme.buy(sold, startDate="2026-01-20T12:00:00Z")
         acme.use(1, at="2026-01-19T12:00:00Z")
         acme.use(2, at="2026-01-20T09:00:00Z")
+        acme.use(4, at="2026-01-20T12:00:00Z")
         sandbox.advance("P50D")
         billed = [each["amount"] for each in invoices(sandbox)]
 
-    assert billed == [1, 2]
+    assert billed == [3, 4]
 
 
 def test_a_term_that_ends_with_the_last_second_of_a_day_is_renewed_to_one() -> None:
@@ -143,12 +145,12 @@ def test_usage_that_came_before_its_cycle_is_told_when_that_begins_and_once() ->
 
 
 def test_usage_of_its_first_day_is_told_when_a_contract_begins_later_that_day() -> None:
-    """The day on which a contract starts counts from its midnight on."""
+    """What came before the clock had got there."""
     with running() as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
         contract_id = acme.buy({"catalogProductId": calls, **WATCHED}, startDate="2026-01-20T12:00:00Z")
         deleted = acme.buy({"catalogProductId": calls, **WATCHED}, startDate="2026-01-20T12:00:00Z")
-        acme.use(25, at="2026-01-20T09:00:00Z")
+        acme.use(25, at="2026-01-20T13:00:00Z")
         before = announced(sandbox)
         sandbox.ok("DELETE", f"/contracts/{deleted}")
         sandbox.advance("P30D")

@@ -45,7 +45,7 @@ def test_the_client_is_told_when_its_api_token_was_replaced() -> None:
         sandbox.ok("POST", "/_sandbox/tokens")
         within_the_hour = list(client.catalog_products.list())
         sandbox.real.advance(seconds=3600)
-        with pytest.raises(AuthenticationFailed, match="the API token is wrong or was revoked"):
+        with pytest.raises(AuthenticationFailed, match="not the API token that is active"):
             list(client.catalog_products.list())
 
     assert before == within_the_hour == []

@@ -53,7 +53,7 @@ WRONG: list[tuple[Any, str]] = [
     (None, "an event is an object"),
     ([event("r-1")], "an event is an object"),
     (event("r-1", name=7), "name: Input should be a valid string"),
-    (event("r-1", data=[1]), "data: Input should be a valid dictionary"),
+    (event("r-1", data=[1]), "data: Input should be an object"),
     (event("r-1", timestamp=1768035600), "timestamp: Input should be an ISO 8601 date-time"),
     (event("r-1", timestamp="2026-02-30T00:00:00Z"), "timestamp: Input should be an ISO 8601 date-time"),
     (event(" "), "ref is empty"),
@@ -134,7 +134,9 @@ def test_events_a_batch_has_1_to_1000_events(method: str, path: str) -> None:
 
         assert none.error() == too_many.error() == (400, "invalid_request_error", "invalid_request")
         assert none.json["param"] == too_many.json["param"] == "events"
-        assert none.json["message"] == "a batch has 1 to 1000 events, and this one has 0: split it"
+        assert (
+            none.json["message"] == "a batch has 1 to 1000 events, and this one has none: give at least one"
+        )
         assert too_many.json["message"] == "a batch has 1 to 1000 events, and this one has 1001: split it"
         assert stored(sandbox) == []
 

@@ -51,13 +51,18 @@ def test_a_list_is_read_page_by_page_in_the_order_in_which_its_things_came(bare_
     assert [names(each) for each in (first, second, third, whole)] == ["ab", "cd", "e", "abcde"]
     assert [each["hasMore"] for each in (first, second, third, whole)] == [True, True, False, False]
     assert [each["total"] for each in (first, second, third, whole)] == [5, 5, 5, 5]
-    assert "nextCursor" not in third
-    assert "nextCursor" not in whole
+    assert third["nextCursor"] is None
+    assert whole["nextCursor"] is None
 
 
 def test_an_empty_list_has_one_empty_page() -> None:
     with running() as sandbox:
-        assert sandbox.ok("GET", "/catalogProducts") == {"catalogProducts": [], "total": 0, "hasMore": False}
+        assert sandbox.ok("GET", "/catalogProducts") == {
+            "catalogProducts": [],
+            "total": 0,
+            "hasMore": False,
+            "nextCursor": None,
+        }
 
 
 def test_pages_neither_repeat_nor_leave_out_anything_while_rows_come_and_go(bare_url) -> None:
@@ -140,7 +145,7 @@ def test_a_cursor_far_beyond_the_end_gives_an_empty_page(bare_url) -> None:
         beyond = page(sandbox, 2, cursor_of("catalog_product:" + "9" * 19))
         control = page(sandbox, 2, cursor_of("catalog_product:0"))
 
-    assert beyond == {"catalogProducts": [], "total": 1, "hasMore": False}
+    assert beyond == {"catalogProducts": [], "total": 1, "hasMore": False, "nextCursor": None}
     assert names(control) == "a"
 
 

@@ -29,7 +29,7 @@ def test_meters_one_that_was_made_is_found_and_listed() -> None:
     assert stored["id"].startswith("mtr_")
     assert (stored["key"], stored["filters"], stored["team"]) == ("api_call", [], "billing")
     assert found == {"meter": stored}
-    assert listed == {"meters": [stored], "total": 1, "hasMore": False}
+    assert listed == {"meters": [stored], "total": 1, "hasMore": False, "nextCursor": None}
 
 
 def test_meters_each_of_an_event_has_a_key_of_its_own() -> None:

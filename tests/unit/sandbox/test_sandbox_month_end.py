@@ -54,6 +54,8 @@ def test_the_report_of_a_month_tells_what_it_came_to(bare_url) -> None:
         "endTime": "2026-02-01T00:00:00Z",
         "events": 0,
         "unchargedEvents": 0,
+        "unsoldEvents": 0,
+        "unsold": [],
         "newCustomers": 1,
         "newContracts": 3,
         "billed": [],
@@ -65,7 +67,7 @@ def test_the_report_of_a_month_tells_what_it_came_to(bare_url) -> None:
     ]
 
 
-def test_events_that_no_meter_of_a_sold_product_counted_are_told(bare_url) -> None:
+def test_events_that_no_meter_counted_are_told_and_what_was_not_sold_beside_them(bare_url) -> None:
     """Source: spec, "Events", UnchargedEvents."""
     with running(database_url=bare_url) as sandbox:
         sold, unsold = product(sandbox, "call"), product(sandbox, "storage")
@@ -85,13 +87,28 @@ def test_events_that_no_meter_of_a_sold_product_counted_are_told(bare_url) -> No
     assert unsold
     assert kinds == ["MonthEndReport", "UnchargedEvents"]
     assert len(ids) == 2
-    assert (month_end["events"], month_end["unchargedEvents"]) == (6, 4)
+    assert (month_end["events"], month_end["unchargedEvents"], month_end["unsoldEvents"]) == (6, 2, 2)
     assert uncharged[0]["type"] == "UnchargedEvents"
-    assert sorted(uncharged[0]["uncharged"], key=lambda each: (each["customerId"] != acme, each["name"])) == [
-        {"customerId": acme, "name": "storage", "events": 1},
-        {"customerId": acme, "name": "unheard", "events": 2},
-        {"customerId": other, "name": "call", "events": 1},
-    ]
+    assert uncharged[0]["uncharged"] == [{"customerId": acme, "name": "unheard", "events": 2}]
+    for report in (month_end, uncharged[0]):
+        assert sorted(report["unsold"], key=lambda each: each["customerId"] != acme) == [
+            {"customerId": acme, "name": "storage", "events": 1},
+            {"customerId": other, "name": "call", "events": 1},
+        ]
+
+
+def test_events_that_a_meter_counted_are_not_uncharged_whatever_was_sold() -> None:
+    """Source: spec, "Events", UnchargedEvents: "Events exist not counted against any meter"."""
+    with running() as sandbox:
+        product(sandbox, "call")
+        customer(sandbox, aliases=["acme"])
+        use(sandbox, "acme", "call", "2026-01-12")
+        sandbox.advance("P1M")
+        month_end = reports(sandbox, "MonthEndReport")[0]
+        uncharged = sandbox.raised("UnchargedEvents")
+
+    assert (month_end["unchargedEvents"], month_end["unsoldEvents"]) == (0, 1)
+    assert uncharged == []
 
 
 def test_a_month_whose_events_are_all_charged_for_has_no_report_of_uncharged_ones() -> None:
@@ -129,9 +146,9 @@ def test_a_contract_in_review_or_deleted_charges_for_nothing() -> None:
         sandbox.ok("DELETE", f"/contracts/{deleted}")
         use(sandbox, "acme", "call", "2026-01-12")
         sandbox.advance("P1M")
-        uncharged = reports(sandbox, "UnchargedEvents")
+        month_end = reports(sandbox, "MonthEndReport")
 
-    assert [each["unchargedEvents"] for each in uncharged] == [1]
+    assert [each["unsoldEvents"] for each in month_end] == [1]
 
 
 def test_a_report_that_is_not_there_is_not_found() -> None:

@@ -55,6 +55,8 @@ def test_a_paid_invoice_is_paid_and_tells_how() -> None:
     info = paid["paymentInfo"]
     assert paid["billingStatus"] == "Paid"
     assert info.pop("transactionId").startswith("txn_")
+    assert info.pop("paymentMethodId").startswith("pm_")
+    assert info.pop("depositTo")["id"] == "acc_sandbox"
     assert info == {
         "date": "2026-02-12T12:00:00Z",
         "paymentMethod": "Transfer",
@@ -64,6 +66,7 @@ def test_a_paid_invoice_is_paid_and_tells_how() -> None:
         "customerId": invoice["customerId"],
     }
     assert read["billingStatus"] == "Paid"
+    url = told["invoicePdfUrl"]
     assert told == {
         "invoiceId": invoice["id"],
         "billingStatus": "Paid",
@@ -72,7 +75,9 @@ def test_a_paid_invoice_is_paid_and_tells_how() -> None:
         "total": 100,
         "dueDate": "2026-03-12T12:00:00Z",
         "paidAt": "2026-02-12T12:00:00Z",
+        "invoicePdfUrl": url,
     }
+    assert f"/{invoice['id']}/" in url
 
 
 def test_a_payment_that_fails_rejects_the_invoice_and_tells_why() -> None:
@@ -108,7 +113,7 @@ def test_a_payment_that_fails_again_changes_no_status_and_may_give_no_reason() -
         changed = changes(sandbox)
 
     assert len(told) == 2
-    assert "failureReason" not in told[0]
+    assert told[0]["failureReason"] is None
     assert [status for status, _, _ in changed] == ["PendingPayment", "Rejected"]
 
 
@@ -152,7 +157,7 @@ def test_an_invoice_for_nothing_is_never_overdue() -> None:
         sandbox.advance("P100D")
         statuses = [(each["amount"], each["billingStatus"]) for each in invoices(sandbox)]
 
-    assert statuses == [(0, "PendingPayment")] * 3
+    assert statuses == [(0, "Paid")] * 3
 
 
 def test_a_paid_invoice_is_never_overdue() -> None:
@@ -246,8 +251,9 @@ def test_a_customers_amounts_follow_its_invoices(bare_url) -> None:
         pay(sandbox, invoice)
         paid = sandbox.ok("GET", path)["customer"]
 
-    assert (pending["pendingPaymentAmount"], pending["totalOutstandingAmount"]) == (100, 100)
-    assert (paid["paidAmount"], paid["totalOutstandingAmount"]) == (100, 0)
+    # 100 euros, in dollars
+    assert (pending["pendingPaymentAmount"], pending["totalOutstandingAmount"]) == (110, 110)
+    assert (paid["paidAmount"], paid["totalOutstandingAmount"]) == (110, 0)
 
 
 # --- top-ups --------------------------------------------------------------------------------------

@@ -34,7 +34,7 @@ def test_a_plan_is_read_as_it_was_made_without_its_products(bare_url) -> None:
     assert read == {name: value for name, value in made.items() if name != "products"}
     assert (read["name"], read["status"], read["externalId"]) == ("Growth", "Active", "plan-growth")
     assert read["billingData"] == billing
-    assert listed == {"plans": [made], "total": 1, "hasMore": False}
+    assert listed == {"plans": [made], "total": 1, "hasMore": False, "nextCursor": None}
 
 
 def test_a_plan_is_billed_monthly_and_sells_nothing_unless_it_is_said() -> None:
@@ -64,7 +64,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"billingData": {"duration": 1201}}, "billingData.duration"),
     ({"billingData": {"billingDate": {"dayOfMonth": 0}}}, "billingData.billingDate.dayOfMonth"),
     ({"billingData": {"billingDate": {"dayOfMonth": 32}}}, "billingData.billingDate.dayOfMonth"),
-    ({"products": [{"scheduling": {"billingDay": 32}}]}, "products.0.scheduling.billingDay"),
+    ({"products": [{"scheduling": {"billingDay": 0}}]}, "products.0.scheduling.billingDay"),
     ({"products": [{"catalogProductId": "cat_none"}]}, "products.0.catalogProductId"),
     ({"products": [{}, {"pricing": {"price": "1"}}]}, "products.1.pricing.price"),
     ({"products": [{"pricing": {"type": "Tiered"}}]}, "products.0.pricing.tiers"),

@@ -63,9 +63,9 @@ def test_pricing_per_unit_is_for_what_was_used() -> None:
 
 
 @pytest.mark.parametrize(("metered", "total"), [(True, 30), (False, 3)])
-def test_pricing_of_another_type_goes_by_the_unit_if_there_is_a_meter(metered: bool, total: int) -> None:
+def test_pricing_without_a_type_goes_by_the_unit_if_there_is_a_meter(metered: bool, total: int) -> None:
     """Source: spec, "Resources and their fields": the types of pricing are not shown."""
-    assert rated({"pricing": {"type": "Bespoke", "price": 3}}, 10, metered=metered).total == total
+    assert rated({"pricing": {"price": 3}}, 10, metered=metered).total == total
 
 
 def test_pricing_tiered_takes_each_unit_at_the_price_of_its_tier() -> None:

@@ -14,7 +14,7 @@ def test_a_sandbox_logs_in_and_keeps_a_product() -> None:
 
         listed = sandbox.ok("GET", "/catalogProducts")
 
-    assert listed == {"catalogProducts": [made], "total": 1, "hasMore": False}
+    assert listed == {"catalogProducts": [made], "total": 1, "hasMore": False, "nextCursor": None}
 
 
 def test_a_sandbox_of_ones_own_is_asked_without_a_socket() -> None:

@@ -61,19 +61,43 @@ def test_webhooks_thresholds_apply_to_three_types_only() -> None:
     assert answer.json["param"] == "threshold"
 
 
-def test_webhooks_the_same_url_and_type_again_replaces_the_thresholds() -> None:
-    with running() as sandbox:
+def test_webhooks_url_type_and_thresholds_together_are_a_subscription(bare_url: str) -> None:
+    with running(database_url=bare_url) as sandbox:
         first = subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80, recurringThreshold=5)
-        again = subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=90)
-        other = subscribe(sandbox, "CommitmentUsageCrossed", f"{URL}/2", threshold=90)
+        others = [
+            subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80),
+            subscribe(sandbox, "CommitmentUsageCrossed", URL, recurringThreshold=5),
+            subscribe(sandbox, "CommitmentUsageCrossed", URL),
+            subscribe(sandbox, "CurrencyCommitmentUsageCrossed", URL, threshold=80, recurringThreshold=5),
+            subscribe(sandbox, "CommitmentUsageCrossed", f"{URL}/2", threshold=80, recurringThreshold=5),
+        ]
+        again = [
+            subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80.0, recurringThreshold=5),
+            subscribe(sandbox, "CommitmentUsageCrossed", URL),
+        ]
 
         listed = subscriptions(sandbox)
 
-    assert again == first
-    assert [(one["id"], one["threshold"], one.get("recurringThreshold")) for one in listed] == [
-        (first, 90, None),
-        (other, 90, None),
+    assert again == [first, others[2]]
+    assert [one["id"] for one in listed] == [first, *others]
+    assert [(one.get("threshold"), one.get("recurringThreshold")) for one in listed[:4]] == [
+        (80, 5),
+        (80, None),
+        (None, 5),
+        (None, None),
     ]
+
+
+def test_webhooks_one_address_can_have_several_thresholds() -> None:
+    with receiving() as receiver, running() as sandbox:
+        for threshold in (50, 80):
+            subscribe(sandbox, "CreditPoolThresholdCrossed", receiver.url, threshold=threshold)
+        owner = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]["id"]
+        sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": owner, "creditAmount": 100})
+        sandbox.ok("POST", "/credits/deduct", {"customerId": owner, "creditAmount": 90})
+        flush(sandbox)
+
+    assert sorted(json.loads(each.body)["threshold"] for each in receiver.got) == [50, 80]
 
 
 def test_webhooks_several_urls_get_what_they_asked_for_and_no_more() -> None:

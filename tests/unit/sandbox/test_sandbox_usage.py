@@ -51,7 +51,7 @@ class Used:
         """The figure of each method."""
         with self.sandbox.sandbox.transaction(writes=False) as tx:
             return {
-                method: usage.consumed(tx, self.customer_id, meters.METERS.get(tx, meter_id), start, end)
+                method: usage.consumed(tx, self.customer_id, meters.METERS.get(tx, meter_id), [(start, end)])
                 for method, meter_id in self.meters.items()
             }
 
@@ -117,15 +117,15 @@ def test_usage_counts_to_the_day_of_its_timestamp_in_utc() -> None:
         assert used.consumed(eve, eve + timedelta(days=1))["sum"] == 10000
 
 
-def test_usage_a_cycle_takes_the_whole_day_on_which_it_begins_and_none_of_the_one_on_which_it_ends() -> None:
-    """Cycles that begin at noon neither share a day nor leave one out."""
+def test_usage_of_a_day_that_no_contract_cuts_is_that_of_its_begin() -> None:
+    """A part of a day is known where a cycle begins or ends; nothing else asks for one."""
     noon = datetime(2026, 1, 10, 12, tzinfo=UTC)
     with running() as sandbox:
         used = Used(sandbox)
         used.send(("2026-01-10T09:00:00Z", Decimal(1)), ("2026-01-20T09:00:00Z", Decimal(10)))
 
-        assert used.consumed(noon, noon + timedelta(days=10))["sum"] == 1
-        assert used.consumed(noon + timedelta(days=10), noon + timedelta(days=20))["sum"] == 10
+        assert used.consumed(noon - timedelta(days=1), noon + timedelta(days=1))["sum"] == 1
+        assert used.consumed(noon, noon + timedelta(days=10))["sum"] == 10
 
 
 def test_usage_the_last_value_is_the_latest_one_and_not_the_one_that_came_last() -> None:

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.asymmetric import ed25519, rsa
 
 from billhook.signing import (
     BodyHMAC,
+    BodyJWT,
     Scheme,
     SignatureTemplate,
     StandardWebhooks,
@@ -93,6 +94,15 @@ def base64_in(name: str, pattern: str = "(.*)") -> Part:
     return in_header(name, pattern, base64.b64decode, lambda raw: base64.b64encode(raw).decode())
 
 
+def base64url_in(name: str, pattern: str) -> Part:
+    return in_header(
+        name,
+        pattern,
+        lambda text: base64.urlsafe_b64decode(text + "=="),
+        lambda raw: base64.urlsafe_b64encode(raw).rstrip(b"=").decode(),
+    )
+
+
 def hex_in(name: str, pattern: str = "(.*)") -> Part:
     return in_header(name, pattern, bytes.fromhex, bytes.hex)
 
@@ -115,6 +125,11 @@ class Case:
 
     def verify(self, delivery: Delivery, *, at: datetime = NOW, tolerance_seconds: int = 300) -> Verified:
         return verify(self.scheme, delivery, self.verifying, at=at, tolerance_seconds=tolerance_seconds)
+
+    @property
+    def public(self) -> bool:
+        """Is it verified with public keys?"""
+        return "whpk_" in str(self.verifying) or "PUBLIC KEY" in str(self.verifying)
 
     @property
     def timed(self) -> bool:
@@ -210,6 +225,57 @@ def _cases() -> list[Case]:
             [whpk],
             other_whsk,
             timed | {"type": TYPE, "id": in_header("X-Webhook-Id"), "signature": base64_in(signature)},
+        ),
+        Case(
+            "template-iso-time",
+            SignatureTemplate(
+                content="v1:{timestamp}:{type}:{body}", time_format="iso-8601", signature_entry="v1"
+            ),
+            TEXT_SECRET,
+            [TEXT_SECRET],
+            OTHER_TEXT_SECRET,
+            timed | {"type": TYPE, "signature": hex_in(signature, "v1=(.*)")},
+        ),
+        Case(
+            "template-http-date",
+            SignatureTemplate(content="{timestamp}\n{body}", time_format="http-date"),
+            TEXT_SECRET,
+            [TEXT_SECRET],
+            OTHER_TEXT_SECRET,
+            timed | {"signature": hex_in(signature)},
+        ),
+        Case(
+            "template-milliseconds-rsa-digest",
+            SignatureTemplate(
+                content="{timestamp}.{body}",
+                algorithm="rsa-sha256",
+                encoding="base64",
+                time_format="unix-ms",
+                signature_entry="v0",
+                time_entry="t",
+                entry_separator=";",
+                sign_digest=True,
+            ),
+            private,
+            [public],
+            other_private,
+            {
+                "timestamp": in_header(signature, "(?s:t=(.*);v0)"),
+                "body": BODY,
+                "signature": base64_in(signature, ";v0=(.*)"),
+            },
+        ),
+        Case(
+            "body-jwt",
+            BodyJWT(algorithm="HS256"),
+            TEXT_SECRET,
+            [TEXT_SECRET],
+            OTHER_TEXT_SECRET,
+            {
+                "timestamp": base64url_in(signature, r"(?s:\.(.*)\.)"),
+                "body": BODY,
+                "signature": base64url_in(signature, r"\.([^.]*)$"),
+            },
         ),
     ]
 

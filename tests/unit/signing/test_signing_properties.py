@@ -132,6 +132,68 @@ def test_a_verifier_that_compares_half_a_signature_is_caught_by_that_property():
         refuses_one_flipped_bit(case, "signature", delivery, 200, sloppy)
 
 
+# --- a request that was changed never stands for another content ----------------------------------
+
+SEPARATORS = [b":", b".", b"\n", b"|", b"~", b""]
+
+
+@st.composite
+def changes(draw, delivery: Delivery) -> Delivery:
+    """A delivery with some of it edited, or moved over the border between a header and the body."""
+    name = draw(st.sampled_from(sorted(delivery.headers)))
+    text = delivery.headers[name]
+    at, cut = draw(st.integers(0, len(text))), draw(st.integers(0, 3))
+    piece = draw(st.text("0123456789abcfAZT=,;:.+- /|~\n", max_size=3))
+    moved = draw(st.integers(1, 6))
+    separator = draw(st.sampled_from(SEPARATORS))
+    kind = draw(st.sampled_from(["header", "body", "type", "into the body", "out of it"]))
+    if kind == "header":
+        return delivery._replace(headers=delivery.headers | {name: text[:at] + piece + text[at + cut :]})
+    if kind == "body":
+        body = delivery.body
+        return delivery._replace(body=body[:at] + piece.encode() + body[at + cut :])
+    if kind == "type":
+        return delivery._replace(event_type=delivery.event_type[:at] + piece)
+    if kind == "into the body":
+        body = text[-moved:].encode() + separator + delivery.body
+        return delivery._replace(headers=delivery.headers | {name: text[:-moved]}, body=body)
+    longer = text + separator.decode() + delivery.body[:moved].decode()
+    return delivery._replace(headers=delivery.headers | {name: longer}, body=delivery.body[moved:])
+
+
+def stands_for_nothing_else(case: Case, delivery: Delivery, changed: Delivery, verify) -> None:
+    """The property: what is accepted after a change is the same delivery, with the same body and time."""
+    try:
+        verdict = verify(changed)
+    except SignatureError:
+        return
+    assert (verdict, changed.body) == (case.verify(delivery), delivery.body), "another content was accepted"
+
+
+@every_case
+@SOME
+@given(data=st.data(), body=st.sampled_from([b"{}", b'{"a": 1}', b"1:x", b".5Z:{}", b"\n0"]))
+def test_a_changed_request_never_stands_for_another_content(case, data, body):
+    delivery = cached(case, body)
+
+    stands_for_nothing_else(
+        case,
+        delivery,
+        data.draw(changes(delivery)),
+        lambda changed: case.verify(changed, tolerance_seconds=10**12),
+    )
+
+
+@every_case
+def test_a_verifier_that_takes_any_body_is_caught_by_that_property(case):
+    delivery = cached(case)
+
+    with pytest.raises(AssertionError, match="another content was accepted"):
+        stands_for_nothing_else(
+            case, delivery, delivery._replace(body=b"{ }"), lambda changed: case.verify(delivery)
+        )
+
+
 _deliveries: dict[tuple[str, bytes], Delivery] = {}
 
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import traceback
 
 import pytest
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from signing_cases import (
     CASES,
     LABELS,
@@ -141,7 +143,7 @@ def test_a_hex_secret_must_be_hexadecimal():
         ("whpk_" + b64(b"x" * 31), "an ed25519 public key is 32 bytes, got 31"),
         ("whpk_", "an ed25519 public key is 32 bytes, got 0"),
         ("whpk_!!", "a secret is not valid base64"),
-        ("whpk_" + b64(bytes(32)), "an ed25519 public key of zeros only is a placeholder"),
+        ("whpk_" + b64(bytes(32)), "an ed25519 public key is a point of small order"),
     ],
 )
 def test_an_unfit_public_key_is_refused(key, text):
@@ -160,6 +162,73 @@ def test_an_unfit_public_key_is_refused(key, text):
 def test_an_unfit_private_key_is_refused(key, text):
     with pytest.raises(ConfigError, match=text):
         StandardWebhooks().sign(b"{}", key, event_type="PingTest", now=NOW)
+
+
+FIELD = 2**255 - 19
+
+
+def doubled(point: tuple[int, int]) -> tuple[int, int]:
+    """A point of the curve added to itself. Source: RFC 8032, section 5.1."""
+    x, y = point
+    d = -121665 * pow(121666, -1, FIELD)
+    product = d * x * x * y * y
+    return (
+        2 * x * y * pow(1 + product, -1, FIELD) % FIELD,
+        (y * y + x * x) * pow(1 - product, -1, FIELD) % FIELD,
+    )
+
+
+def points_of(y: int) -> list[tuple[int, int]]:
+    """Both points with this y. Source: RFC 8032, section 5.1.3."""
+    d = -121665 * pow(121666, -1, FIELD)
+    square = (y * y - 1) * pow(d * y * y + 1, -1, FIELD) % FIELD
+    x = pow(square, (FIELD + 3) // 8, FIELD)
+    if (x * x - square) % FIELD:
+        x = x * pow(2, (FIELD - 1) // 4, FIELD) % FIELD
+    assert (x * x - square) % FIELD == 0
+    return [(x, y), (-x % FIELD, y)]
+
+
+def small_order() -> list[tuple[int, int]]:
+    """The eight points that are the neutral one after three doublings, from the two known of order 8."""
+    eighth = int.from_bytes(
+        bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"
+    )
+    found = {point for y in (0, 1, FIELD - 1, eighth, FIELD - eighth) for point in points_of(y)}
+    assert all(doubled(doubled(doubled(point))) == (0, 1) for point in found)
+    return sorted(found)
+
+
+def spelled(y: int, sign: int) -> str:
+    return "whpk_" + b64((y | sign << 255).to_bytes(32, "little"))
+
+
+def test_public_keys_for_which_anyone_can_sign_are_refused():
+    points = small_order()
+
+    assert len(points) == 8
+    for x, y in points:
+        with pytest.raises(ConfigError, match="a point of small order, for which anyone can sign"):
+            StandardWebhooks().load([spelled(y, x & 1)])
+
+
+def test_without_that_a_signature_of_nobody_is_taken_for_some_of_them():
+    verified = 0
+    for x, y in small_order():
+        key = ed25519.Ed25519PublicKey.from_public_bytes(base64.b64decode(spelled(y, x & 1)[5:]))
+        for text in range(40):
+            with contextlib.suppress(InvalidSignature):
+                key.verify((1).to_bytes(32, "little") + bytes(32), b"%d" % text)
+                verified += 1
+
+    assert verified > 40
+
+
+@pytest.mark.parametrize("y", [FIELD, FIELD + 1, FIELD + 18, 2**255 - 1])
+@pytest.mark.parametrize("sign", [0, 1])
+def test_a_second_spelling_of_a_public_key_is_refused(y, sign):
+    with pytest.raises(ConfigError, match="an ed25519 public key is not in canonical form"):
+        StandardWebhooks().load([spelled(y, sign)])
 
 
 def test_an_ed25519_template_needs_the_prefix_of_its_keys():
@@ -183,6 +252,15 @@ def test_an_rsa_key_under_2048_bits_is_refused():
     with pytest.raises(ConfigError, match="an RSA key of 1024 bits is too short: at least 2048 are needed"):
         TimestampedRSA().load([public])
     with pytest.raises(ConfigError, match="an RSA key of 1024 bits is too short"):
+        TimestampedRSA().sign(b"{}", private, event_type="PingTest", now=NOW)
+
+
+def test_an_rsa_key_with_a_small_exponent_is_refused():
+    private, public = pems(rsa.generate_private_key(public_exponent=3, key_size=2048))
+
+    with pytest.raises(ConfigError, match="an RSA key with the exponent 3 is weak: at least 65537 is needed"):
+        TimestampedRSA().load([public])
+    with pytest.raises(ConfigError, match="an RSA key with the exponent 3 is weak"):
         TimestampedRSA().sign(b"{}", private, event_type="PingTest", now=NOW)
 
 
@@ -274,8 +352,39 @@ def test_the_body_scheme_needs_the_name_of_its_header():
         ({"content": "{timestamp!r}.{body}"}, r"has the placeholder \{timestamp!r\}"),
         ({"content": "{{timestamp}}.{body}"}, "must be ASCII, with braces around placeholders only"),
         ({"content": "{timestamp}\u00b7{body}"}, "must be ASCII"),
-        ({"content": "{timestamp}0{body}"}, r"has a digit beside \{timestamp\}"),
+        ({"content": "{timestamp}0{body}"}, r"has a digit beside \{timestamp\}, which could be a part of"),
         ({"content": "{body}.0{timestamp}"}, r"has a digit beside \{timestamp\}"),
+        (
+            {"content": "{timestamp}9{body}", "time_format": "unix-ms"},
+            r"a digit .* part of the time \(unix-ms",
+        ),
+        ({"content": "{timestamp}.{body}", "time_format": "iso-8601"}, r"has '\.' beside \{timestamp\}"),
+        ({"content": "{timestamp}Z{body}", "time_format": "iso-8601"}, r"has 'Z' beside \{timestamp\}"),
+        ({"content": "{timestamp}+{body}", "time_format": "iso-8601"}, r"has '\+' beside \{timestamp\}"),
+        (
+            {"time_format": "rfc-850"},
+            "time_format 'rfc-850' is not one of unix, unix-ms, iso-8601, http-date",
+        ),
+        ({"time_entry": "t"}, "time_entry needs signature_entry"),
+        (
+            {"time_entry": "t", "signature_entry": "v1", "timestamp_header": "X-T"},
+            "timestamp_header and time_entry are two places for one time",
+        ),
+        (
+            {"content": "{body}", "time_entry": "t", "replay_protection": "dedupe-only"},
+            r"time_entry is given, but content .* does not sign \{timestamp\}",
+        ),
+        ({"time_entry": "v1", "signature_entry": "v1"}, "the entry 'v1' is given two meanings"),
+        ({"signature_entry": "v 1"}, "'v 1' cannot name an entry: use 1 to 16 letters and digits"),
+        ({"signature_entry": ""}, "'' cannot name an entry"),
+        ({"signature_entry": "v1", "time_entry": "t="}, "'t=' cannot name an entry"),
+        ({"signature_entry": "v1", "entry_separator": " "}, "entry_separator ' ' is not one of , ;"),
+        (
+            {"signature_entry": "v1", "time_entry": "t", "time_format": "http-date"},
+            r"entry_separator ',' may be within a time \(http-date\)",
+        ),
+        ({"prefix": " v1="}, "prefix ' v1=' must be ASCII, and no header begins with white space"),
+        ({"prefix": "v1\n"}, "prefix .* must be ASCII"),
         ({"algorithm": "hmac-md5"}, "algorithm 'hmac-md5' is not one of hmac-sha256, rsa-sha256, ed25519"),
         ({"encoding": "base32"}, "encoding 'base32' is not one of hex, base64"),
         ({"secret_encoding": "rot13"}, "secret_encoding 'rot13' is not one of text, base64, hex"),

@@ -213,6 +213,23 @@ def test_sixteen_signatures_are_read_and_one_more_is_not():
     refuse(TIMED_HMAC, changed(TIMED_HMAC, X_Webhook_Signature=timed + ",v0=1" * 16), "more than 17 entries")
 
 
+@pytest.mark.parametrize("count", [4, 5])
+def test_four_signatures_of_a_public_key_are_taken_and_no_more(count):
+    for label, header in (
+        ("standard-webhooks-v1a", "webhook-signature"),
+        ("template-milliseconds-rsa-digest", "X-Webhook-Signature"),
+    ):
+        case = CASES[LABELS.index(label)]
+        delivery = case.sign()
+        time, semicolon, signature = delivery.headers[header].rpartition(";")
+        joined = (semicolon or " ").join([signature] * count)
+        many = delivery._replace(headers=delivery.headers | {header: f"{time}{semicolon}{joined}"})
+        if count == 4:
+            assert case.verify(many).signed_at == NOW
+        else:
+            refuse(case, many, "has more than 4 signatures of one kind")
+
+
 @table(NOT_HEX)
 def test_what_is_not_64_hexadecimal_digits_is_no_hex_signature(value):
     name = "X-Webhook-Signature"

@@ -41,9 +41,17 @@ from billhook.signing import (
     TimestampedRSA,
     Verified,
 )
+from billhook.signing.ed25519 import Ed25519Key
+from billhook.signing.rsa_sha256 import RsaKey
 
 every_case = pytest.mark.parametrize("case", CASES, ids=LABELS)
 every_timed_case = pytest.mark.parametrize("case", [c for c in CASES if c.timed], ids=lambda c: c.label)
+with_a_shared_secret = pytest.mark.parametrize(
+    "case", [c for c in CASES if c.timed and not c.public], ids=lambda c: c.label
+)
+with_a_public_key = pytest.mark.parametrize(
+    "case", [c for c in CASES if c.timed and c.public], ids=lambda c: c.label
+)
 
 
 def test_the_presets_carry_their_configuration_names():
@@ -298,7 +306,7 @@ def test_a_signature_exactly_at_the_tolerance_is_good_on_both_sides(case, tolera
         assert case.verify(delivery, at=at, tolerance_seconds=tolerance_seconds).signed_at == NOW
 
 
-@every_timed_case
+@with_a_shared_secret
 @pytest.mark.parametrize("beyond", [timedelta(seconds=1), timedelta(milliseconds=1)])
 def test_a_signature_past_the_tolerance_is_refused_on_both_sides(case, beyond):
     delivery = case.sign()
@@ -307,6 +315,32 @@ def test_a_signature_past_the_tolerance_is_refused_on_both_sides(case, beyond):
         case.verify(delivery, at=NOW + timedelta(seconds=300) + beyond)
     with pytest.raises(TimestampInFuture, match=r"signed 30[01]\.\d s ahead of this clock"):
         case.verify(delivery, at=NOW - timedelta(seconds=300) - beyond)
+
+
+@with_a_public_key
+@pytest.mark.parametrize("beyond", [timedelta(seconds=1), timedelta(milliseconds=1)])
+def test_past_the_tolerance_no_public_key_is_asked(case, beyond, monkeypatch):
+    asked = []
+    for key in (Ed25519Key, RsaKey):
+        monkeypatch.setattr(key, "matches", lambda *arguments: asked.append(arguments) or True)
+    delivery = case.sign()
+
+    for at in (NOW + timedelta(seconds=300) + beyond, NOW - timedelta(seconds=300) - beyond):
+        with pytest.raises(
+            SignatureMismatch, match=r"public keys were not asked, for it states a time 30[01]\."
+        ):
+            case.verify(delivery, at=at)
+
+    assert asked == []
+    assert case.verify(delivery).signed_at == NOW  # the control: within it they are
+    assert len(asked) == 1
+
+
+def test_beside_a_public_key_a_shared_secret_still_tells_what_is_stale():
+    _, whpk = ed25519_pair(b"\x01" * 32)
+
+    with pytest.raises(TimestampTooOld, match=r"signed 3600\.0 s ago"):
+        verify(StandardWebhooks(), CASES[0].sign(), [WHSEC, whpk], at=NOW + timedelta(hours=1))
 
 
 @every_timed_case

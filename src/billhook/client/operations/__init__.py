@@ -21,7 +21,7 @@ from billhook.client.operations import (
     webhooks,
 )
 
-__all__ = ["OPERATIONS"]
+__all__ = ["IMPLIED", "OPERATIONS"]
 
 OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     {
@@ -56,3 +56,6 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
     }
 )
 """Every operation by the method of BillingClient that calls it, in the specification's order."""
+
+IMPLIED: Mapping[str, Operation] = MappingProxyType({"contracts.get": contracts.GET})
+"""The same of those that the specification implies, and shows no endpoint of."""

@@ -10,10 +10,12 @@ from billhook.client.operations.group import Group, body_of
 from billhook.client.paging import Listing
 from billhook.resources import Contract, ContractPage, ContractQuery, ContractResponse, NewContract
 
-__all__ = ["CREATE", "DELETE", "LIST", "Contracts"]
+__all__ = ["CREATE", "DELETE", "GET", "LIST", "Contracts"]
 
 CREATE = Operation("POST", "/contracts", repeatable=False)
 LIST = Operation("GET", "/contracts", repeatable=True)
+# Implied by the specification, which shows neither its request nor its response: as those of the others.
+GET = Operation("GET", "/contracts/{contractId}", repeatable=True)
 # A second DELETE would be answered "no such contract", as if the first had done nothing.
 DELETE = Operation("DELETE", "/contracts/{contractId}", repeatable=False)
 
@@ -42,6 +44,14 @@ class Contracts(Group):
             customer_external_id=customer_external_id,
             limit=limit,
         )
+
+    def get(self, contract_id: str) -> Contract:
+        """GET /contracts/{contractId}, the service's id or your externalId. Raises ResourceNotFound.
+
+        The specification implies it ("Fetching one contract") and does not show it: it is read as the other
+        operations on one contract are.
+        """
+        return self._calls.read(GET, ContractResponse, contract_id).contract
 
     def delete(self, contract_id: str) -> Contract:
         """DELETE /contracts/{contractId}, the service's id or your externalId. Raises ResourceNotFound."""

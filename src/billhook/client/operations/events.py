@@ -87,7 +87,7 @@ class Events(Group):
         def send(body: bytes) -> IngestionResult:
             return self._calls.read(SUBMIT, IngestionResult, body=body)
 
-        return ingest(events, send, on_progress)
+        return ingest(events, send, on_progress, clean=self._calls.cleaned)
 
     def dry_run(self, events: Iterable[Given]) -> DryRunResult:
         """POST /events/dry-run: what would become of a batch; nothing is stored. Limits as of `submit`."""

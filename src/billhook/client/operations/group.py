@@ -42,7 +42,8 @@ class Group:
             return Page(
                 tuple(items(answered)),
                 None if total is None else int(total),
-                answered.has_more,
+                # Where a list is not said to tell hasMore, a cursor to more is word enough.
+                answered.has_more if "has_more" in answered.model_fields_set else bool(answered.next_cursor),
                 answered.next_cursor,
             )
 

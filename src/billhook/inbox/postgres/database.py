@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import shlex
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import psycopg
+from psycopg.conninfo import make_conninfo
 from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from billhook.errors import InboxUnavailable
+from billhook.errors import ConfigError, InboxElsewhere, InboxUnavailable, SchemaMismatch
 from billhook.inbox.forking import SETTING_UP
 from billhook.inbox.postgres.bell import PostgresBell
 from billhook.inbox.postgres.driver import (
@@ -28,6 +31,7 @@ from billhook.inbox.postgres.driver import (
     tell_of_fsync,
 )
 from billhook.inbox.postgres.express import PostgresExpress
+from billhook.inbox.postgres.place import enter, former_schema, move_in, quoted, schema_of
 from billhook.inbox.records import Incoming
 
 __all__ = ["PostgresDatabase"]
@@ -46,13 +50,15 @@ class PostgresDatabase:
 
     may_return = True
 
-    def __init__(self, url: URL, verify: Callable[[Connection], None]) -> None:
+    def __init__(self, url: URL, schema: str, verify: Callable[[Connection], None]) -> None:
         """`verify` is called in each process's first transaction and raises to refuse the database.
 
+        The inbox is in `schema`, unless the URL's search_path names one, and only one, that is not public.
         Raises sqlalchemy's ArgumentError or ValueError for a URL that names its hosts in no known way.
         """
         self._url = url
         self._arguments = known(url.get_dialect()().create_connect_args(url)[1])
+        self.schema = schema_of(self._arguments.get("options", ""), schema)
         self._verify = verify
         self.express = PostgresExpress(self._connect_directly, self._storage_errors)
         self._forked: list[object] = []
@@ -88,10 +94,12 @@ class PostgresDatabase:
         return self._bell
 
     def prepare(self) -> None:
-        """See that the schema fits; it is `billhook db upgrade` that changes it, on purpose."""
-        with self.read():
-            pass  # the first use verifies
-        self.close()
+        """See that the schema fits; it is `billhook db upgrade` that changes it, on purpose.
+
+        On a connection of its own: whoever uses the others may do so meanwhile, and none is open afterwards.
+        """
+        with self._storage_errors():
+            self._verified_engine().dispose()
 
     def insert_new(self, rows: Sequence[Incoming]) -> Sequence[int]:
         """Commit the deliveries that are new, in one statement and one round trip."""
@@ -140,15 +148,53 @@ class PostgresDatabase:
     def write_unverified(self) -> Iterator[Connection]:
         """A write transaction on a schema of any age, as long as it takes, one at a time whoever asks."""
         with self._storage_errors():
-            engine = self._new_engine(patience_seconds=None)
+            engine = self._new_engine(patience_seconds=None, schema=None)
             try:
                 with engine.begin() as connection:
                     connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATING})"))
+                    enter(connection, self.schema)
                     yield connection
             finally:
                 engine.dispose()
 
-    def tidy(self) -> None:
+    def move_in(self, connection: Connection) -> str | None:
+        """Make the inbox's schema, in a transaction of `write_unverified`; see inbox.database.Database."""
+        return move_in(connection, self.schema)
+
+    def former(self) -> str | None:
+        """The other schema where a billhook without one of its own kept the inbox, if it is still there."""
+        with self._storage_errors():
+            engine = self._new_engine(PATIENCE_SECONDS, schema=None)
+            try:
+                with engine.connect() as connection:
+                    return former_schema(connection, self.schema)
+            finally:
+                engine.dispose()
+
+    def back_up(self, target: Path, progress: Callable[[int, int], None]) -> int:
+        """Raise ConfigError with the command of PostgreSQL's own that does it."""
+        del progress
+        command = f"pg_dump --format=custom --schema={shlex.quote(quoted(self.schema))}"
+        raise ConfigError(
+            "an inbox on PostgreSQL is backed up by PostgreSQL's own tools: "
+            f"{command} --dbname={self._conninfo()} --file={shlex.quote(str(target))}"
+        )
+
+    def restore(self, backup: Path, progress: Callable[[int, int], None]) -> int:
+        """Raise ConfigError with the command of PostgreSQL's own that does it."""
+        del progress
+        raise ConfigError(
+            "an inbox on PostgreSQL is restored by PostgreSQL's own tools, while nothing uses it: "
+            "pg_restore --clean --if-exists --single-transaction "
+            f"--dbname={self._conninfo()} {shlex.quote(str(backup))}"
+        )
+
+    def _conninfo(self) -> str:
+        """Where the database is, for a shell, without a password."""
+        told = ("host", "port", "user", "dbname")
+        return shlex.quote(make_conninfo(**{n: self._arguments[n] for n in told if n in self._arguments}))
+
+    def tidy(self, *, at_once: bool = False) -> None:
         """Nothing: the server keeps its own house."""
 
     def close(self) -> None:
@@ -173,23 +219,31 @@ class PostgresDatabase:
     def _open(self) -> Engine:
         with self._mutex:
             if self._engine is None:
-                engine = self._new_engine(PATIENCE_SECONDS)
-                try:
-                    with engine.begin() as connection:
-                        self._verify(connection)
-                        if not self._told:
-                            tell_of_fsync(connection, self.place)
-                            self._told = True
-                except BaseException:
-                    engine.dispose()
-                    raise
-                self._engine = engine
+                self._engine = self._verified_engine()
             return self._engine
 
-    def _new_engine(self, patience_seconds: float | None) -> Engine:
+    def _verified_engine(self) -> Engine:
+        engine = self._new_engine(PATIENCE_SECONDS, self.schema)
+        try:
+            with engine.begin() as connection:
+                self._verify(connection)
+                if not self._told:
+                    tell_of_fsync(connection, self.place)
+                    self._told = True
+        except SchemaMismatch as error:
+            engine.dispose()
+            if error.found is None and (former := self.former()):
+                raise InboxElsewhere(former, self.schema, error.expected) from None
+            raise
+        except BaseException:
+            engine.dispose()
+            raise
+        return engine
+
+    def _new_engine(self, patience_seconds: float | None, schema: str | None) -> Engine:
         engine = create_engine(
             self._url.set(query={}),
-            creator=partial(self._connect, patience_seconds),
+            creator=partial(connect, self._arguments, patience_seconds, schema=schema),
             pool_timeout=PATIENCE_SECONDS,
             use_native_hstore=False,  # one question less of each new pool
         )
@@ -197,4 +251,4 @@ class PostgresDatabase:
         return engine
 
     def _connect(self, patience_seconds: float | None, **more: Any) -> PatientConnection:
-        return connect(self._arguments, patience_seconds, **more)
+        return connect(self._arguments, patience_seconds, schema=self.schema, **more)

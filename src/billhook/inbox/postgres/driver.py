@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import select
 import time
 from collections.abc import Mapping, Sequence
@@ -15,6 +16,7 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DisconnectionError
 
 from billhook.errors import ConfigError
+from billhook.inbox.postgres.place import quoted, schemas_in
 from billhook.inbox.records import Incoming
 
 __all__ = [
@@ -33,6 +35,9 @@ logger = logging.getLogger("billhook.inbox")
 
 WEAK = ("off", "local", "remote_write")
 """Settings of synchronous_commit that answer before the disk, here or on a standby, has it."""
+
+
+_SETTINGS = "SELECT current_setting('synchronous_commit'), current_setting('search_path')"
 
 
 class PatientConnection(psycopg.Connection[Any]):
@@ -68,10 +73,11 @@ class PatientConnection(psycopg.Connection[Any]):
             return answer
 
 
-def session_options(given: str, patience_seconds: float | None) -> str:
+def session_options(given: str, patience_seconds: float | None, schema: str | None = None) -> str:
     """What the server is told of each connection: wait for the disk, and hold no lock for the dead.
 
-    `given` comes from the URL. It may set other time-outs, and not whether a commit is on the disk.
+    `given` comes from the URL. It may set other time-outs, and not whether a commit is on the disk, nor, if
+    `schema` says which, in which schema.
     """
     milliseconds = str(int((patience_seconds or 0) * 1000))  # 0: no limit, whatever the role's own is
     limits = {"statement_timeout": milliseconds, "idle_in_transaction_session_timeout": milliseconds}
@@ -80,6 +86,8 @@ def session_options(given: str, patience_seconds: float | None) -> str:
         "default_transaction_isolation": r"read\ committed",
         "TimeZone": "UTC",
     }
+    if schema is not None:
+        fixed["search_path"] = re.sub(r"([\\\s])", r"\\\1", quoted(schema))
     before, after = (
         [f"-c {name}={value}" for name, value in settings.items()] for settings in (limits, fixed)
     )
@@ -96,9 +104,16 @@ def known(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def connect(
-    arguments: Mapping[str, Any], patience_seconds: float | None, *, autocommit: bool = False
+    arguments: Mapping[str, Any],
+    patience_seconds: float | None,
+    *,
+    schema: str | None = None,
+    autocommit: bool = False,
 ) -> PatientConnection:
-    """Open a connection; `arguments` are libpq's, and win over ours. Raises psycopg.Error or OSError."""
+    """Open a connection; `arguments` are libpq's, and win over ours. Raises psycopg.Error or OSError.
+
+    With `schema` it sees the tables there and no others; without, those that its URL and role say.
+    """
     defaults = {
         "connect_timeout": 2,
         "application_name": "billhook",
@@ -107,14 +122,19 @@ def connect(
         "keepalives_interval": 10,
         "keepalives_count": 3,
     }
-    options = session_options(arguments.get("options", ""), patience_seconds)
+    options = session_options(arguments.get("options", ""), patience_seconds, schema)
     connection = PatientConnection.connect(**{**defaults, **arguments, "options": options}, autocommit=True)
     try:
         connection.patience_seconds = patience_seconds
-        ((found,),) = connection.execute("SHOW synchronous_commit").fetchall()
-        if found in WEAK:  # something between us and the server has its own way with options
-            need = f"synchronous_commit is {found!r}, need 'on'"
+        ((durable, path),) = connection.execute(_SETTINGS).fetchall()
+        if durable in WEAK:  # something between us and the server has its own way with options
+            need = f"synchronous_commit is {durable!r}, need 'on'"
             raise psycopg.OperationalError(need)  # noqa: TRY301 - closed below like any other failure
+        if schema is not None and schemas_in(path) != [schema]:
+            need = (
+                f"search_path is {path!r}, need {quoted(schema)!r}: a pooler drops it, set it with ALTER ROLE"
+            )
+            raise psycopg.OperationalError(need)  # noqa: TRY301 - as above
         connection.autocommit = autocommit
     except BaseException:
         connection.close()
@@ -150,14 +170,16 @@ def reason(error: BaseException | None) -> str:
     return " ".join((primary or str(error)).split())
 
 
+_COLUMNS = ("source", "key", "event_type", "body", "digest", "headers", "signed_at", "received_at")
 _INSERT_NEW = """
-    INSERT INTO delivery (source, key, event_type, body, headers, signed_at, received_at, state)
-    SELECT source, key, event_type, body, headers, signed_at, received_at, 'received'
-    FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[], %s::text[], %s::timestamptz[],
+    INSERT INTO delivery (source, key, event_type, body, digest, headers, signed_at, received_at, state)
+    SELECT source, key, event_type, body, digest, headers, signed_at, received_at, 'received'
+    FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[], %s::bytea[], %s::text[], %s::timestamptz[],
                 %s::timestamptz[])
-         WITH ORDINALITY AS new (source, key, event_type, body, headers, signed_at, received_at, number)
+         WITH ORDINALITY
+         AS new (source, key, event_type, body, digest, headers, signed_at, received_at, number)
     ORDER BY number
-    ON CONFLICT (source, key) DO NOTHING
+    ON CONFLICT (source, key, slot) DO NOTHING
     RETURNING id
 """
 
@@ -169,10 +191,7 @@ def insert(connection: psycopg.Connection[Any], rows: Sequence[Incoming]) -> lis
     while the other waits for it.
     """
     order = sorted(range(len(rows)), key=lambda number: (rows[number].source, rows[number].key))
-    columns = [
-        [getattr(rows[number], name) for number in order]
-        for name in ("source", "key", "event_type", "body", "headers", "signed_at", "received_at")
-    ]
+    columns = [[getattr(rows[number], name) for number in order] for name in _COLUMNS]
     ids = sorted(row[0] for row in connection.execute(_INSERT_NEW, columns, binary=True))
     if len(ids) < len(rows):
         return ids

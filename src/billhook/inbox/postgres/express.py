@@ -22,7 +22,7 @@ __all__ = ["PostgresExpress"]
 Cursor = psycopg.Cursor[Any]
 
 _UNREAD = """
-    SELECT id, source, key, event_type, body, headers, signed_at, received_at
+    SELECT id, source, key, event_type, body, headers, signed_at, received_at, slot, sent_as
     FROM delivery WHERE id = %s AND state IN ('received')
 """
 _DUE = "SELECT 1 FROM run WHERE delivery_id = %s AND state IN ('due', 'running') AND due_at <= %s LIMIT 1"
@@ -146,6 +146,6 @@ def _begin(
 
 
 def _stored(row: tuple[Any, ...]) -> Stored:
-    *facts, signed_at, received_at = row
-    facts += [None if signed_at is None else signed_at.astimezone(UTC), received_at.astimezone(UTC)]
-    return Stored(*facts)
+    *facts, signed_at, received_at, slot, sent_as = row
+    times = None if signed_at is None else signed_at.astimezone(UTC), received_at.astimezone(UTC)
+    return Stored(*(*facts, *times, slot, sent_as))

@@ -20,10 +20,21 @@ from billhook.errors import InboxUnavailable
 from billhook.inbox.forking import SETTING_UP
 from billhook.inbox.records import Incoming
 from billhook.inbox.sqlite.bell import Bell
-from billhook.inbox.sqlite.driver import begin, checkpoint, execute_in_turn, insertion, new_engine, new_ids
+from billhook.inbox.sqlite.copies import Progress, back_up, restore
+from billhook.inbox.sqlite.driver import (
+    begin,
+    begin_log_anew,
+    checkpoint,
+    execute_in_turn,
+    insertion,
+    new_engine,
+    new_ids,
+)
 from billhook.inbox.sqlite.express import SqliteExpress
 from billhook.inbox.sqlite.file import SqliteFile
 from billhook.inbox.sqlite.opened import Opened
+from billhook.inbox.sqlite.others import refuse_others
+from billhook.inbox.sqlite.pairing import check_pair, note_pair
 from billhook.inbox.sqlite.writelock import WriteLock
 
 __all__ = ["SqliteDatabase"]
@@ -35,6 +46,7 @@ CHECKPOINT_COMMITS = 256
 class SqliteDatabase:
     """Connections to one SQLite file, built anew in every process."""
 
+    schema = None
     may_return = False
     """A file that cannot be opened at the start is in a wrong place, or broken."""
 
@@ -44,13 +56,19 @@ class SqliteDatabase:
         busy_seconds: float,
         verify: Callable[[Connection], None],
         upgrade: Callable[[Connection], None],
+        *,
+        own_folder: bool = False,
     ) -> None:
-        """`verify` is called in the first transaction of each opening and raises to refuse the file."""
+        """`verify` is called in the first transaction of each opening and raises to refuse the file.
+
+        A folder that is missing is made only if it is billhook's own, and not one that somebody named.
+        """
         self.file = SqliteFile(Path(path).absolute())
         self.path = self.file.path
         self._busy_seconds = busy_seconds
         self._verify = verify
         self._upgrade = upgrade
+        self._own_folder = own_folder
         self.express = SqliteExpress(self)
         self._forked: list[object] = []
         self._start_over()
@@ -79,7 +97,7 @@ class SqliteDatabase:
 
     def prepare(self) -> None:
         """Make the file where it is missing, and bring its schema up to date."""
-        self.file.create()
+        self.file.create(own_folder=self._own_folder)
         with self.write_unverified() as connection:
             self._upgrade(connection)
         self.close()
@@ -156,16 +174,45 @@ class SqliteDatabase:
         """A write transaction on a schema of any age, for the migrations."""
         self._own()
         with self._mutex, self._lock.held(), self._storage_errors():
-            engine = new_engine(self.path, self._busy_seconds)
+            self._same_file()
+            refuse_others(self.path)
+            engine = new_engine(self.path, self._busy_seconds, foreign_keys=False)
             try:
                 with engine.begin() as connection:
+                    note_pair(self.path)
                     yield connection
             finally:
                 engine.dispose()
 
-    def tidy(self) -> None:
-        """Move the log into the file now and then, while nobody can write."""
-        if self._commits >= CHECKPOINT_COMMITS:
+    def former(self) -> None:
+        """None: the file is the place."""
+
+    def move_in(self, connection: Connection) -> None:
+        """Nothing: see `former`."""
+
+    def back_up(self, target: Path, progress: Progress) -> int:
+        """See billhook.inbox.sqlite.copies.back_up."""
+        self._own()
+        with self._mutex, self._storage_errors():
+            self._same_file()
+            refuse_others(self.path)
+        return back_up(self.path, target, self._busy_seconds, progress)
+
+    def restore(self, backup: Path, progress: Progress) -> int:
+        """See billhook.inbox.sqlite.copies.restore. This process must not have the inbox open."""
+        return restore(self.path, backup, progress)
+
+    def tidy(self, *, at_once: bool = False) -> None:
+        """Move the log into the file now and then, while nobody can write; `at_once`: and empty it.
+
+        Whoever reads or writes just then is not waited for: the next call comes to it.
+        """
+        if at_once:
+            with suppress(sqlite3.Error, OSError), self._mutex, self._lock.held():
+                self._same_file()
+                begin_log_anew(self.path, busy_seconds=0)
+                self._commits = 0
+        elif self._commits >= CHECKPOINT_COMMITS:
             with suppress(InboxUnavailable), self.write():
                 self._commits = 0
                 checkpoint(self.path)
@@ -182,16 +229,21 @@ class SqliteDatabase:
     def _storage_errors(self) -> Iterator[None]:
         try:
             yield
-        except (DBAPIError, sqlite3.Error, OSError) as error:
+        except (DBAPIError, sqlite3.Error, OSError, MemoryError) as error:
             # The next use starts afresh: a full disk, a lost file and a corrupt page are mended outside
             # this process, and none of them needs it to restart.
             self._forget()
-            cause = error.orig if isinstance(error, DBAPIError) else error
+            cause = error.orig if isinstance(error, DBAPIError) else str(error) or type(error).__name__
             raise InboxUnavailable(f"the inbox {self.path} failed: {cause}") from None
 
     def _same_file(self, busy: bool = False) -> None:
         if self.file.changed(busy):
             self._forget()
+            try:
+                check_pair(self.path)
+            except OSError:
+                self.file.forget()  # the next use looks again, whether somebody has mended it
+                raise
 
     def _forget(self) -> None:
         with self._mutex:

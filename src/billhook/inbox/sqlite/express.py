@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["SqliteExpress"]
 
 _UNREAD = """
-    SELECT id, source, key, event_type, body, headers, signed_at, received_at
+    SELECT id, source, key, event_type, body, headers, signed_at, received_at, slot, sent_as
     FROM delivery WHERE id = ? AND state = 'received'
 """
 _DUE = "SELECT 1 FROM run WHERE delivery_id = ? AND state IN ('due', 'running') AND due_at <= ? LIMIT 1"
@@ -92,9 +92,10 @@ def _text(moment: datetime) -> str:
     return moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
 
 
-def _stored(row: tuple[int, str, str, str, bytes, str, str | None, str]) -> Stored:
-    signed_at, received_at = row[6:]
-    return Stored(*row[:6], None if signed_at is None else _moment(signed_at), _moment(received_at))
+def _stored(row: tuple[int, str, str, str, bytes, str, str | None, str, str, str | None]) -> Stored:
+    signed_at, received_at, slot, sent_as = row[6:]
+    times = None if signed_at is None else _moment(signed_at), _moment(received_at)
+    return Stored(*row[:6], *times, slot, sent_as)
 
 
 def _moment(text: str) -> datetime:

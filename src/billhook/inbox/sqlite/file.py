@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import os
+import shlex
 import time
 from pathlib import Path
 
 from billhook.errors import ConfigError
+from billhook.file_modes import others_may
 
-__all__ = ["SqliteFile"]
+__all__ = ["SqliteFile", "sync"]
 
+logger = logging.getLogger("billhook.inbox")
 
 LOOK_SECONDS = 0.1
 
@@ -26,8 +30,16 @@ class SqliteFile:
         """The path of a helper file: the inbox's own name and a suffix."""
         return self.path.with_name(self.path.name + suffix)
 
-    def create(self) -> None:
-        """Make the file, readable by its owner only, and its folder, where they are missing."""
+    def create(self, *, own_folder: bool) -> None:
+        """Make the file, readable by its owner only, where it is missing; and its folder, if `own_folder`.
+
+        Else a folder that is missing is a ConfigError: a slip in a path must be no new and empty inbox.
+        """
+        if not (own_folder or self.path.parent.exists()):
+            folder = self.path.parent
+            raise ConfigError(
+                f"the inbox's folder {folder} does not exist: make it, or correct BILLHOOK_INBOX_URL"
+            )
         try:
             missing = [folder for folder in self.path.parents if not folder.exists()]
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,9 +47,19 @@ class SqliteFile:
             os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
             if new:  # a file whose name is not on the disk is lost with all that is in it
                 for folder in (self.path.parent, *(one.parent for one in missing)):
-                    _sync(folder)
+                    sync(folder)
         except OSError as error:
             raise ConfigError(f"the inbox {self.path} cannot be opened: {error.strerror}") from None
+        self._warn_of_others()
+
+    def _warn_of_others(self) -> None:
+        """What is in it are customers' data, and whoever may write it decides what was received."""
+        files = [self.path, self.beside("-wal"), self.beside("-shm")]
+        found = {str(path): may for path in files if (may := others_may(path)) is not None}
+        if found:
+            most = "write" if "write" in found.values() else "read"
+            command = shlex.join(["chmod", "600", *found])
+            logger.warning("others may %s the inbox %s; run: %s", most, self.path, command)
 
     def changed(self, busy: bool = False) -> bool:
         """Whether another file is there than at the last call; OSError when there is none.
@@ -53,9 +75,14 @@ class SqliteFile:
         before, self._identity = self._identity, (status.st_dev, status.st_ino)
         return before != self._identity
 
+    def forget(self) -> None:
+        """Take whatever file is there at the next look for another one."""
+        self._identity, self._looked_at = None, 0.0
 
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+
+def sync(folder: Path) -> None:
+    """Have the names in a folder, or the bytes of a file, on the disk."""
+    descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

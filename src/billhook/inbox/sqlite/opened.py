@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from billhook.inbox.sqlite.driver import begin_log_anew, connect, new_engine
+from billhook.inbox.sqlite.pairing import note_pair
 from billhook.inbox.sqlite.writelock import WriteLock
 
 __all__ = ["Opened"]
@@ -38,6 +39,8 @@ class Opened:
             engine = new_engine(self._path, self._busy_seconds)
             with engine.connect().execution_options(billhook_read=True) as connection:
                 self._verify(connection)
+            with suppress(OSError):  # who only reads needs no room on the disk
+                note_pair(self._path)
             self._engine = engine
         return self._engine
 
@@ -60,6 +63,7 @@ class Opened:
         engine = self.engine()
         if not self._log_is_ours:
             begin_log_anew(self._path, self._busy_seconds)
+            note_pair(self._path)
             self._log_is_ours = True
         return engine
 

@@ -57,9 +57,11 @@ def first_due(tx: Transaction) -> datetime | None:
 
 
 def take(tx: Transaction, until: datetime) -> Item | None:
-    """Take off the first thing that is due by `until`, moments before numbers."""
+    """Take off the first thing that is due by `until`: by its moment, then by its number."""
+    # The end of a month comes after all else of its moment: its report tells the cycles that end with it.
+    order = (agenda.c.due_at, agenda.c.kind == "month_end", agenda.c.seq)
     row = tx.connection.execute(
-        select(agenda).where(agenda.c.due_at <= until).order_by(agenda.c.due_at, agenda.c.seq).limit(1)
+        select(agenda).where(agenda.c.due_at <= until).order_by(*order).limit(1)
     ).first()
     if row is None:
         return None

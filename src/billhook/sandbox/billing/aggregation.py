@@ -14,8 +14,9 @@ from billhook.resources import AggregationRequest, DataPoint, MeterKey, Period
 from billhook.sandbox.billing import customers, meters
 from billhook.sandbox.billing.event_sql import event_data, holds
 from billhook.sandbox.billing.exact import ZERO
-from billhook.sandbox.billing.groups import MAX_GROUPS, Grouping, grouping
+from billhook.sandbox.billing.groups import Grouping, grouping
 from billhook.sandbox.billing.meter_fields import Meter, Method
+from billhook.sandbox.limits import MAX_AGGREGATED_METERS, MAX_GROUPS
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.storage.tables.entities import alias
 from billhook.sandbox.storage.tables.usage import event
@@ -52,8 +53,8 @@ def aggregate(tx: Transaction, given: AggregationRequest) -> list[DataPoint]:
 
 def _check_keys(given: AggregationRequest) -> None:
     keys = [wanted.key for wanted in given.meters]
-    if not 1 <= len(keys) <= 100:
-        raise invalid_request("meters has 1 to 100 entries", "meters")
+    if not 1 <= len(keys) <= MAX_AGGREGATED_METERS:
+        raise invalid_request(f"meters has 1 to {MAX_AGGREGATED_METERS} entries", "meters")
     if len(set(keys)) < len(keys):
         raise invalid_request("two meters have the same key: give each its own", "meters")
 
@@ -89,8 +90,8 @@ def _escaped(pattern: str, special: str, form: str) -> str:
 def _figures(
     tx: Transaction, wanted: MeterKey, groups: Grouping, whose: ColumnElement[bool], period: Period
 ) -> Iterator[tuple[str, Decimal]]:
-    """Group and figure, as the meter with this key has it; without one, how many events there are."""
-    meter = meters.by_key(tx, wanted.event_name, wanted.key)
+    """Group and figure, as the meter has it; of events without a meter, how many there are."""
+    meter = _meter(tx, wanted)
     method = Method.COUNT if meter is None else meter.aggregation_method
     data = event_data(tx.connection.dialect.name)
     where = [whose, event.c.name == wanted.event_name]
@@ -105,6 +106,23 @@ def _figures(
     statement = _added(method, inner, exact=tx.connection.dialect.name == "postgresql")
     for row in tx.connection.execute(statement.limit(MAX_GROUPS + 1)):
         yield groups.name(row[0]), _decimal(row[1:])
+
+
+def _meter(tx: Transaction, wanted: MeterKey) -> Meter | None:
+    """The only meter of these events, whatever the key, which names its figures; of several that of the key.
+
+    None where no meter counts them.
+    """
+    known = meters.by_event_name(tx, [wanted.event_name]).get(wanted.event_name, [])
+    if len(known) < 2:
+        return known[0] if known else None
+    found = next((one for one in known if one.key == wanted.key), None)
+    if found is None:
+        keys = ", ".join(str(one.key) for one in known[:10])
+        raise invalid_request(
+            f"several meters count these events, and none of them has this key: give one of {keys}", "meters"
+        )
+    return found
 
 
 def _value(meter: Meter, method: Method, data: Any) -> list[ColumnElement[Any]]:

@@ -18,7 +18,7 @@ from billhook.events import (
     TierCrossed,
 )
 from billhook.resources import Customer
-from billhook.sandbox.billing import contracts
+from billhook.sandbox.billing import contracts, currencies
 from billhook.sandbox.billing.crossings import (
     Watch,
     exceeds_final_tier,
@@ -45,7 +45,7 @@ def announce(tx: Transaction, cycle: Cycle, customer: Customer, subject: Subject
     """Raise what the usage has passed since it stood highest in this cycle, in rising order."""
     if not (subject.tiers or subject.promise.is_made):
         return
-    units, money = highest(tx, subject.key, cycle.start)
+    units, money = highest(tx, subject.key, subject.since)
     if subject.units <= units and subject.money <= money:
         return
     passed = [
@@ -58,7 +58,7 @@ def announce(tx: Transaction, cycle: Cycle, customer: Customer, subject: Subject
     ]
     for _, event, only in sorted(passed, key=lambda each: each[0]):
         tx.raise_event(event, only=only)
-    remember(tx, subject.key, cycle.start, max(units, subject.units), max(money, subject.money))
+    remember(tx, subject.key, subject.since, max(units, subject.units), max(money, subject.money))
 
 
 def _tiers(tx: Transaction, cycle: Cycle, customer: Customer, subject: Subject, before: Decimal) -> _Passed:
@@ -113,7 +113,7 @@ def _of_money(
 ) -> _Passed:
     committed = subject.promise.money
     waiting = watches(tx, CurrencyCommitmentUsageCrossed.type) if committed > 0 else []
-    return [
+    found: _Passed = [
         (
             mark,
             CurrencyCommitmentUsageCrossed(
@@ -123,12 +123,15 @@ def _of_money(
                 customer_id=customer.id,
                 threshold=mark,
                 pct_usage=percent(subject.money, committed),
-                currency=cycle.contract.currency or customer.currency or "USD",
+                currency=currencies.of(cycle.contract, customer),
                 committed_amount=committed,
                 consumed_amount=subject.money,
-                cycle_start=cycle.start,
+                cycle_start=subject.since,
             ),
             only,
         )
         for mark, only in marks_passed(waiting, committed, before, subject.money)
     ]
+    if marks_passed([Watch(_WHOLE)], committed, before, subject.money):
+        found.append((_WHOLE, CommitmentCrossed(**subject.consumption().model_dump()), None))
+    return found

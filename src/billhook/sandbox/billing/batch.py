@@ -13,6 +13,7 @@ from pydantic import ConfigDict, PrivateAttr
 
 from billhook.errors import InvalidJSON, InvalidResource, LimitBroken
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, EventBatch
+from billhook.resources.usage import wrong_count
 from billhook.wire import strict_json
 
 __all__ = ["Sent", "SentBatch"]
@@ -61,10 +62,7 @@ class SentBatch(EventBatch, register=False):
             mistake = {"loc": ("events",), "msg": "must be a list of events", "type": "list_type"}
             raise InvalidResource("the body is not a batch: events must be a list of events", [mistake])
         if not 1 <= len(given) <= MAX_BATCH_EVENTS:
-            raise LimitBroken(
-                f"a batch has 1 to {MAX_BATCH_EVENTS} events, and this one has {len(given)}: split it",
-                "events",
-            )
+            raise LimitBroken(wrong_count(len(given)), "events")
         batch = cls.model_construct(events=[])
         batch._sent = given
         return batch

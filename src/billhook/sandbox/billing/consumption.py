@@ -8,11 +8,12 @@ from dataclasses import replace
 from datetime import datetime
 
 from billhook.resources import ProductConsumption
-from billhook.sandbox.billing import contracts, credit_schedules, customers
+from billhook.sandbox.billing import contracts, credit_schedules, currencies, customers
 from billhook.sandbox.billing.announcements import announce
 from billhook.sandbox.billing.contracts import KeptContract
 from billhook.sandbox.billing.lines import Cycle, draw, lines
 from billhook.sandbox.billing.rating import Charge
+from billhook.sandbox.billing.rollups import Key
 from billhook.sandbox.billing.subjects import subjects
 from billhook.sandbox.transaction import Transaction
 
@@ -26,20 +27,23 @@ def statement(tx: Transaction, contract: KeptContract, start: datetime, end: dat
     it gives the same.
     """
     cycle = Cycle(contract, start, end)
+    smallest = currencies.smallest(currencies.of(contract, customers.find(tx, contract.customer_id)))
     charges = []
     for line in lines(tx, cycle):
-        uses = [draw(tx, cycle, use) for use in line.uses]
-        charges.append(replace(line, uses=uses).charge())
-    return [*charges, *credit_schedules.charges(tx, contract.id, start, end)]
+        drawn = replace(line, uses=[draw(tx, cycle, use) for use in line.uses])
+        exceeded = any(subject.consumption().exceeded_amount > 0 for subject in subjects(drawn))
+        charge = drawn.charge(smallest)
+        charges.append(replace(charge, exceeded=exceeded and charge.units > 0))
+    return [*charges, *credit_schedules.charges(tx, contract.id, start, end, smallest)]
 
 
-def usage_changed(tx: Transaction, changed: Collection[tuple[str, str]]) -> None:
-    """Announce what the usage of these (customer id, meter id) has passed, and draw credits for it.
+def usage_changed(tx: Transaction, changed: Collection[Key]) -> None:
+    """Announce what these rows of usage have passed, and draw credits for it.
 
     Costs a look-up where nobody is under contract, and reads nothing but the products that are concerned.
     """
     meters_of: defaultdict[str, set[str]] = defaultdict(set)
-    for customer_id, meter_id in changed:
+    for customer_id, meter_id, *_ in changed:
         meters_of[customer_id].add(meter_id)
     for contract in contracts.in_force(tx, meters_of, tx.now) if meters_of else ():
         _tell(tx, contract, meters_of[contract.customer_id])

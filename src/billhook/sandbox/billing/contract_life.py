@@ -19,6 +19,8 @@ from billhook.sandbox.billing import (
     credit_schedules,
     custom_fields,
     customers,
+    cycles,
+    usage_cuts,
 )
 from billhook.sandbox.billing.contracts import CONTRACTS, KeptContract
 from billhook.sandbox.refusals import invalid_request
@@ -54,7 +56,6 @@ def create(tx: Transaction, given: NewContract) -> KeptContract:
         start_at=given.start_date,
         end_at=kept["endDate"],
     )
-    told: dict[str, Any] = {} if made.end_date is None else {"end_date": made.end_date}
     tx.raise_event(
         ContractCreated(
             date=tx.now,
@@ -63,12 +64,14 @@ def create(tx: Transaction, given: NewContract) -> KeptContract:
             contract_name=contracts.name_of(made),
             status=str(made.status),
             start_date=made.start_date,
+            end_date=made.end_date,
             customer=customers.as_told(tx, customer),
-            **told,
         )
     )
     if made.status == ContractStatus.ACTIVE:
         _begin(tx, made)
+    elif made.end_date is not None:
+        agenda.add(tx, made.end_date, "contract_end", made.id)
     return made
 
 
@@ -78,6 +81,7 @@ def activate(tx: Transaction, contract: KeptContract) -> KeptContract:
         raise invalid_request("only a contract that is InReview can be activated", code="not_in_review")
     active = ContractStatus.ACTIVE.value
     contract = CONTRACTS.change(tx, contract, {"status": active}, status=active)
+    agenda.drop(tx, contract.id, "contract_end")
     _begin(tx, contract)
     return contract
 
@@ -95,9 +99,12 @@ def start(tx: Transaction, contract_id: str) -> None:
 
 
 def end(tx: Transaction, contract_id: str) -> None:
-    """The step `contract_end`: renew it, or let it expire. Raises ContractExpired."""
+    """The step `contract_end`: renew it, or let it expire. Raises ContractExpired.
+
+    One that is still in review was never in force: there is nothing to renew.
+    """
     contract = contracts.find(tx, contract_id)
-    if contracts.renews(contract):
+    if contract.status == ContractStatus.ACTIVE and contracts.renews(contract):
         _renew(tx, contract)
         return
     contract = CONTRACTS.change(tx, contract, {"status": "Expired"}, status="Expired")
@@ -119,13 +126,15 @@ def tell_renewal(tx: Transaction, contract_id: str) -> None:
 
 
 def _begin(tx: Transaction, contract: KeptContract) -> None:
-    """Put down what falls due for a contract that goes into force. Cycles that are over are not billed."""
+    """Put down what falls due for a contract that goes into force, and bill the cycles that are over."""
     runs = contract.end_date is None or contract.end_date > tx.now or contracts.renews(contract)
     if runs:
         agenda.add(tx, contracts.cycle_at(contract, tx.now)[1], "cycle_end", contract.id)
     _plan_end(tx, contract)  # before the credits: one that ends grants none at that very moment
     if runs:
         credit_schedules.begin(tx, contract)
+    cycles.bill_past(tx, contract)
+    if runs:
         if contract.start_date <= tx.now:
             consumption.cycle_began(tx, contract)
         else:
@@ -142,6 +151,7 @@ def _plan_end(tx: Transaction, contract: KeptContract) -> None:
 
 def _renew(tx: Transaction, contract: KeptContract) -> None:
     ends_at = contracts.next_end(contract, tx.now)
+    usage_cuts.cut(tx, contract.customer_id, [ends_at])
     _plan_end(tx, CONTRACTS.change(tx, contract, {"endDate": ends_at}, end_at=ends_at))
 
 

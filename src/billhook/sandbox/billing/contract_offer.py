@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any, TypeVar
 
 from billhook.resources import BillingData, ContractProduct, Duration, NewContract, Plan
-from billhook.sandbox.billing.contract_terms import billing_day_anchor, calendar_anchor
+from billhook.sandbox.billing.contract_terms import billing_day_anchor, calendar_anchor, period_of
 from billhook.sandbox.periods import Period, months_after
 from billhook.sandbox.refusals import invalid_request
 
@@ -21,9 +20,8 @@ __all__ = ["Offer", "check_billing", "kept", "period_of_plan", "period_of_produc
 
 _MONTHLY = Period(months=1)
 _INTERVALS = {"Monthly": 1, "Quarterly": 3, "Yearly": 12}
-_LONGEST_DAYS = 36_525
-"""A hundred years: no cycle is longer."""
 _LONGEST_MONTHS = 1200
+_LONGEST_MONTH = 31
 _NET = re.compile(r"Net([0-9]{1,4})")
 
 T = TypeVar("T")
@@ -55,7 +53,7 @@ def kept(given: NewContract, offer: Offer) -> dict[str, Any]:
     elif period.months and (day := _billing_day(offer)):
         anchor = billing_day_anchor(given.start_date, day)
     # Not by its attribute: reading a deprecated field warns.
-    pro_rates = vars(given)["should_pro_rate_invoices"]
+    pro_rates = _first(vars(given)["should_pro_rate_invoices"], billing.pro_rated, False)
     return {
         "name": given.name or (plan.name if plan else None),
         "endDate": end,
@@ -65,7 +63,8 @@ def kept(given: NewContract, offer: Offer) -> dict[str, Any]:
         "cycleAnchor": anchor,
         "cycleBillingDay": day,
         "firstEndDate": end,
-        "proRates": _first(pro_rates, billing.pro_rated, False),
+        "shouldProRateInvoices": pro_rates,
+        "proRates": pro_rates,
         "paymentDays": _payment_days(offer),
     }
 
@@ -101,10 +100,13 @@ def check_billing(billing: BillingData, where: str) -> None:
 
 
 def _billing_day(offer: Offer) -> int:
-    """That of the first product that has one, else the plan's; 0 if there is none."""
+    """That of the first product that has one, else the plan's; 0 if there is none.
+
+    Any from 1 is taken: what no month has is each month's last day, as 31 is in February.
+    """
     of_products = (each.scheduling.billing_day for each in offer.products if each.scheduling)
     date = offer.billing.billing_date
-    return _first(*of_products, date.day_of_month if date else None, 0)
+    return min(_first(*of_products, date.day_of_month if date else None, 0), _LONGEST_MONTH)
 
 
 def _payment_days(offer: Offer) -> int | None:
@@ -120,15 +122,11 @@ def _first(*values: T | None) -> T:
 
 
 def _period(duration: Duration, where: str) -> Period:
-    days = {"Days": 1, "Weeks": 7, "Months": 31, "Years": 366}.get(duration.unit or "")
-    if days is None:
+    if duration.unit not in ("Days", "Weeks", "Months", "Years"):
         raise invalid_request("unit is Days, Weeks, Months or Years", f"{where}.unit")
-    value = duration.value
-    if value is None or value != int(value) or not 1 <= value * days <= _LONGEST_DAYS:
+    period = period_of(duration)
+    if period is None:
         raise invalid_request(
             "value is a whole number from 1, and a cycle at most a century", f"{where}.value"
         )
-    count = int(value)
-    if duration.unit in ("Months", "Years"):
-        return Period(months=count * (12 if duration.unit == "Years" else 1))
-    return Period(time=timedelta(days=count * days))
+    return period

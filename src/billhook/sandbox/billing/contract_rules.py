@@ -7,19 +7,20 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from billhook.resources import ContractProduct, ContractStatus, NewContract, ProductGroup
-from billhook.sandbox.billing import catalog, customers, plans, terms
+from billhook.sandbox.billing import catalog, currencies, customers, plans, terms
 from billhook.sandbox.billing.contract_offer import Offer, period_of_plan, period_of_products
+from billhook.sandbox.billing.contract_terms import cycles_in
 from billhook.sandbox.billing.contracts import CONTRACTS, inline_products
+from billhook.sandbox.billing.credit_schedules import SCHEDULES
 from billhook.sandbox.billing.credits import check_grant
+from billhook.sandbox.limits import MAX_PRODUCTS
 from billhook.sandbox.periods import LAST, Period
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.storage.keys import check_key
 from billhook.sandbox.storage.tables.billing import contract
 from billhook.sandbox.transaction import Transaction
 
-__all__ = ["MAX_PRODUCTS", "check"]
-
-MAX_PRODUCTS = 1000
+__all__ = ["check"]
 
 _FIRST = datetime(1900, 1, 1, tzinfo=UTC)
 _DAY = timedelta(days=1)
@@ -36,9 +37,12 @@ def check(tx: Transaction, given: NewContract) -> Offer:
     _check_dates(given)
     if given.currency is not None and not _CURRENCY.fullmatch(given.currency):
         raise invalid_request("currency is a code of three capital letters, such as USD", "currency")
+    if given.currency is not None:
+        currencies.check(tx, given.currency, "currency")
     _check_external_id(tx, given.external_id)
     for n, grant in enumerate(given.credit_grants or []):
         check_grant(grant, f"creditGrants.{n}")
+        terms.check_one_of(grant.schedule, SCHEDULES, f"creditGrants.{n}.schedule")
     if given.plan_id:
         plan = plans.PLANS.find(tx, given.plan_id)
         if plan is None:
@@ -48,7 +52,21 @@ def check(tx: Transaction, given: NewContract) -> Offer:
         plan, period = None, _check_products(tx, given)
         products = [product for _, product, _ in inline_products(given)]
     lines: Sequence[ContractProduct | ProductGroup] = [*(given.product_groups or []), *products]
+    for line in lines:
+        if cycles_in(line.commitment, period) == 0:
+            raise invalid_request(
+                "a commitment is for a whole number of the contract's billing cycles: choose another "
+                "commitment.scheduling.duration",
+                "planId" if given.plan_id else _path_of(given, line),
+            )
     return Offer(plan, products, period, any(line.is_calendar_aligned for line in lines))
+
+
+def _path_of(given: NewContract, line: ContractProduct | ProductGroup) -> str:
+    """Where the request has the duration of this line's commitment."""
+    found = [where for where, product, _ in inline_products(given) if product is line]
+    found += [f"productGroups.{n}" for n, group in enumerate(given.product_groups or []) if group is line]
+    return f"{found[0]}.commitment.scheduling.duration"
 
 
 def _check_dates(given: NewContract) -> None:
@@ -79,4 +97,6 @@ def _check_products(tx: Transaction, given: NewContract) -> Period:
         wanted = product.catalog_product_id
         if wanted is not None and catalog.PRODUCTS.find(tx, wanted) is None:
             raise invalid_request("there is no such catalog product", f"{where}.catalogProductId")
+    for n, group in enumerate(given.product_groups or []):
+        terms.check_commitment(group.commitment, f"productGroups.{n}")
     return period_of_products(sold)

@@ -11,7 +11,7 @@ from typing import Annotated
 
 from pydantic import Field
 
-from billhook.resources import Contract
+from billhook.resources import Commitment, Contract, Duration
 from billhook.resources.base import WRITE_ONLY
 from billhook.sandbox.periods import Period, months_after
 from billhook.wire.fields import Flag, Integer, Moment
@@ -20,12 +20,20 @@ __all__ = [
     "KeptContract",
     "billing_day_anchor",
     "calendar_anchor",
+    "commitment_start",
     "cycle_at",
     "cycles_before",
+    "cycles_in",
     "days_of",
+    "is_for_several_cycles",
     "next_end",
+    "past_cycles",
+    "period_of",
     "renews",
 ]
+
+_LONGEST_DAYS = 36_525
+"""A hundred years: no cycle is longer."""
 
 
 class KeptContract(Contract, register=False):
@@ -78,6 +86,63 @@ def cycle_at(contract: KeptContract, moment: datetime) -> tuple[datetime, dateti
     if contract.end_date is not None and not renews(contract):
         end = min(end, contract.end_date)
     return begin, end
+
+
+def past_cycles(contract: KeptContract, now: datetime, most: int) -> list[tuple[datetime, datetime]]:
+    """The cycles that are over, oldest first: at most so many and one more."""
+    found: list[tuple[datetime, datetime]] = []
+    begin, end = cycle_at(contract, contract.start_date)
+    while begin < end <= now and len(found) <= most:
+        found.append((begin, end))
+        if end == contract.end_date and not renews(contract):
+            break  # the moment of its end lies in its last cycle still
+        begin, end = cycle_at(contract, end)
+    return found
+
+
+def cycles_in(commitment: Commitment | None, period: Period) -> int:
+    """How many cycles of `period` a commitment is for: one, if it has no period of its own.
+
+    0 if it is not for a whole number of them. Source: spec, "Resources and their fields", Commitment.
+    """
+    duration = commitment.scheduling.duration if commitment and commitment.scheduling else None
+    if duration is None:
+        return 1
+    own = period_of(duration)
+    if own is None or bool(own.months) != bool(period.months):
+        return 0
+    if period.months:
+        return 0 if own.months % period.months else own.months // period.months
+    return 0 if own.time % period.time else own.time // period.time
+
+
+def commitment_start(contract: KeptContract, commitment: Commitment | None, start: datetime) -> datetime:
+    """When the commitment's period began that the cycle from `start` lies in: the begin of a cycle.
+
+    Periods are counted from the first cycle.
+    """
+    cycles = cycles_in(commitment, _period_of(contract))
+    if cycles <= 1:
+        return start
+    count = cycles_before(contract, start)
+    return max(_border(contract, count - count % cycles), contract.start_date)
+
+
+def is_for_several_cycles(contract: KeptContract, commitment: Commitment | None) -> bool:
+    """Is the commitment's period longer than a cycle of its contract?"""
+    return cycles_in(commitment, _period_of(contract)) > 1
+
+
+def period_of(duration: Duration) -> Period | None:
+    """So many Days, Weeks, Months or Years, from a day to a century; None for anything else."""
+    days = {"Days": 1, "Weeks": 7, "Months": 31, "Years": 366}.get(duration.unit or "")
+    value = duration.value
+    if days is None or value is None or value != int(value) or not 1 <= value * days <= _LONGEST_DAYS:
+        return None
+    count = int(value)
+    if duration.unit in ("Months", "Years"):
+        return Period(months=count * (12 if duration.unit == "Years" else 1))
+    return Period(time=timedelta(days=count * days))
 
 
 def cycles_before(contract: KeptContract, moment: datetime) -> int:

@@ -15,13 +15,18 @@ from billhook.resources import Contract, ContractProduct, NewContract, ProductGr
 from billhook.sandbox.billing import catalog, custom_fields, meters, plans
 from billhook.sandbox.billing.contract_terms import (
     KeptContract,
+    commitment_start,
     cycle_at,
     cycles_before,
     days_of,
+    is_for_several_cycles,
     next_end,
+    past_cycles,
     renews,
 )
 from billhook.sandbox.billing.meter_fields import Meter
+from billhook.sandbox.billing.usage import Span
+from billhook.sandbox.periods import LAST
 from billhook.sandbox.refusals import not_found
 from billhook.sandbox.storage.shelf import Shelf
 from billhook.sandbox.storage.tables.billing import contract
@@ -32,7 +37,7 @@ __all__ = [
     "KeptContract",
     "SoldProduct",
     "active",
-    "counted_until",
+    "commitment_start",
     "cycle_at",
     "cycles_before",
     "days_of",
@@ -40,8 +45,12 @@ __all__ = [
     "has_any",
     "in_force",
     "inline_products",
+    "is_for_several_cycles",
+    "is_measured_to",
     "name_of",
     "next_end",
+    "older_terms",
+    "past_cycles",
     "products",
     "renews",
     "shown",
@@ -63,6 +72,8 @@ class SoldProduct:
     contract: KeptContract
     group: ProductGroup | None = None
     """The group that it is in."""
+    counts: bool = True
+    """Does its usage count for it? Not if a line before it in the same contract has the same meter."""
 
 
 def find(tx: Transaction, contract_id: str) -> KeptContract:
@@ -94,15 +105,15 @@ def in_force(tx: Transaction, customer_ids: Collection[str], at: datetime) -> li
     )
 
 
-def counted_until(tx: Transaction, contract: KeptContract, end: datetime) -> datetime:
-    """Until when usage counts for the cycle that ends at `end`. It is known by the day.
+def is_measured_to(tx: Transaction, contract: KeptContract, end: datetime) -> bool:
+    """Does a measurement of the day of `end` count to the cycle that ends then? It is of the whole day.
 
-    The day of `end` counts for the cycle that begins on it. With the end of the contract none does: then it
-    counts for the last one, unless another contract of the customer begins on that day.
+    It counts for the cycle that begins on that day. With the end of the contract none does: then it counts
+    for the last one, unless another contract of the customer begins on that day.
     """
     midnight = end.replace(hour=0, minute=0, second=0, microsecond=0)
     if end == midnight or end != contract.end_date or renews(contract):
-        return end
+        return False
     next_day = midnight + timedelta(days=1)
     columns = CONTRACTS.table.c
     following = select(columns.seq).where(
@@ -112,7 +123,35 @@ def counted_until(tx: Transaction, contract: KeptContract, end: datetime) -> dat
         columns.start_at >= midnight,
         columns.start_at < next_day,
     )
-    return end if tx.connection.execute(following.limit(1)).first() else next_day
+    return tx.connection.execute(following.limit(1)).first() is None
+
+
+def older_terms(tx: Transaction, given: KeptContract) -> list[tuple[Span, frozenset[str]]]:
+    """When older contracts of the same customer are in force, and the meters of what they sell.
+
+    Usage goes to the contract that began first; of two that began together, to the one that was made first.
+    """
+    columns = CONTRACTS.table.c
+    own_number = select(columns.seq).where(columns.id == given.id).scalar_subquery()
+    began_before = (columns.start_at < given.start_date) | (
+        (columns.start_at == given.start_date) & (columns.seq < own_number)
+    )
+    in_force_once = columns.status.in_(("Active", "Expired"))
+    older = CONTRACTS.all(tx, columns.customer_id == given.customer_id, in_force_once, began_before)
+    return [
+        (_term(each), frozenset(sold.meter.id for sold in products(tx, each) if sold.meter)) for each in older
+    ]
+
+
+def _term(contract: KeptContract) -> Span:
+    """When it was in force; of a deleted one, up to the cycle that was not billed any more."""
+    end = LAST if contract.end_date is None or renews(contract) else contract.end_date
+    deleted_at = contract.deleted_at
+    if contract.status == "Expired":
+        end = contract.end_date or LAST
+    if deleted_at is not None:
+        end = min(end, cycle_at(contract, deleted_at)[0])
+    return contract.start_date, end
 
 
 def has_any(tx: Transaction, customer_id: str) -> bool:
@@ -138,12 +177,15 @@ def products(tx: Transaction, contract: KeptContract) -> list[SoldProduct]:
     wanted = {product.catalog_product_id for product, _ in sold if product.catalog_product_id is not None}
     names = catalog.names(tx, wanted)
     measured_by = meters.of_products(tx, wanted)
-    found = []
+    found, counted = [], set[str]()
     for number, (product, group) in enumerate(sold, 1):
         catalog_id = product.catalog_product_id or ""
+        counts = catalog_id not in counted
+        counted.add(catalog_id)
         product_id = catalog_id or f"{contract.id}-{number}"
         name = product.display_name or names.get(catalog_id) or product_id
-        found.append(SoldProduct(product_id, name, product, measured_by.get(catalog_id), contract, group))
+        meter = measured_by.get(catalog_id)
+        found.append(SoldProduct(product_id, name, product, meter, contract, group, counts))
     return found
 
 

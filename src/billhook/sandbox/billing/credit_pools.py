@@ -13,27 +13,16 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 
-from billhook.events import CreditPoolDepleted, CreditPoolIncreased, CreditPoolThresholdCrossed
-from billhook.sandbox.billing.crossings import marks_passed, percent, watches
+from billhook.sandbox.billing.credit_announcements import Pool, announce_fall, announce_rise
 from billhook.sandbox.billing.exact import EXACT, ZERO
 from billhook.sandbox.storage.bulk import among
 from billhook.sandbox.storage.tables.credit import credit_lot, credit_pool, ledger_entry
 from billhook.sandbox.transaction import Transaction, new_id
 
-__all__ = ["Link", "Pool", "drain", "fill", "lots", "pools_of", "take"]
+__all__ = ["EXPIRY", "Link", "Pool", "drain", "fill", "lots", "pools_of", "take"]
 
-
-@dataclass(frozen=True, slots=True)
-class Pool:
-    """A customer's credits of one credit product and one kind, as they stand."""
-
-    id: str
-    customer_id: str
-    credit_product_id: str
-    kind: str
-    balance: Decimal
-    filled_to: Decimal
-    """The balance after the last grant."""
+EXPIRY = "Expiry"
+"""The type of the ledger's entry for credits that were not used in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +125,12 @@ def _enter(tx: Transaction, pool: Pool, entry_type: str, amount: Decimal, link: 
     entry_id = new_id("cle")
     with localcontext(EXACT):
         balance = pool.balance + amount
-    changed = replace(pool, balance=balance, filled_to=balance if amount > 0 else pool.filled_to)
+        filled_to = pool.filled_to
+        if amount > 0:
+            filled_to = balance
+        elif entry_type == EXPIRY:  # what is lost was not used: the used share is of what could be
+            filled_to += amount
+    changed = replace(pool, balance=balance, filled_to=filled_to)
     tx.connection.execute(
         update(credit_pool)
         .where(credit_pool.c.id == pool.id)
@@ -150,40 +144,10 @@ def _enter(tx: Transaction, pool: Pool, entry_type: str, amount: Decimal, link: 
         )
     )  # fmt: skip
     if amount > 0:
-        _announce_rise(tx, pool, changed, amount)
+        announce_rise(tx, pool, changed, amount)
     else:
-        _announce_fall(tx, pool, changed)
+        announce_fall(tx, pool, changed, by_use=entry_type != EXPIRY)
     return entry_id
-
-
-def _announce_rise(tx: Transaction, before: Pool, after: Pool, amount: Decimal) -> None:
-    told = _as_told(tx, after)
-    tx.raise_event(CreditPoolIncreased(**told, granted_amount=amount, previous_balance=before.balance))
-
-
-def _announce_fall(tx: Transaction, before: Pool, after: Pool) -> None:
-    """A balance rises by a grant only, and then the count begins anew: no fall passes a mark twice."""
-    told = _as_told(tx, after)
-    with localcontext(EXACT):
-        was, used = (after.filled_to - each.balance for each in (before, after))
-    share = percent(used, after.filled_to)
-    waiting = watches(tx, CreditPoolThresholdCrossed.type)
-    for threshold, only in marks_passed(waiting, after.filled_to, was, used):
-        event = CreditPoolThresholdCrossed(**told, threshold=threshold, pct_usage=share)
-        tx.raise_event(event, only=only)
-    if after.balance == 0:
-        tx.raise_event(CreditPoolDepleted(**told))
-
-
-def _as_told(tx: Transaction, pool: Pool) -> dict[str, Any]:
-    return {
-        "date": tx.now,
-        "customer_id": pool.customer_id,
-        "credit_pool_id": pool.id,
-        "credit_type_id": pool.credit_product_id,
-        "credit_kind": pool.kind,
-        "balance": pool.balance,
-    }
 
 
 def _find_or_make(tx: Transaction, customer_id: str, credit_product_id: str, kind: str) -> Pool:

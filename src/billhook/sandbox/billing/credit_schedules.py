@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
+from decimal import Decimal
 from types import MappingProxyType
 
 from sqlalchemy import delete, insert, select
@@ -20,10 +21,13 @@ from billhook.sandbox.periods import months_after
 from billhook.sandbox.storage.tables.credit import credit_charge, credit_schedule
 from billhook.sandbox.transaction import Transaction, new_id
 
-__all__ = ["begin", "charges", "end", "grant_scheduled"]
+__all__ = ["SCHEDULES", "begin", "charges", "end", "grant_scheduled"]
 
 _MONTHS: Mapping[str, int] = MappingProxyType({"Monthly": 1, "Quarterly": 3, "Yearly": 12})
-"""How often, by `schedule`; anything else is once."""
+"""How often, by `schedule`; else once."""
+
+SCHEDULES = ("Once", *_MONTHS)
+"""What a contract's grant may say."""
 
 
 def begin(tx: Transaction, contract: Contract) -> None:
@@ -71,7 +75,9 @@ def grant_scheduled(tx: Transaction, subject_id: str) -> None:
         agenda.add(tx, again_at, "credit_grant", subject_id)
 
 
-def charges(tx: Transaction, contract_id: str, start: datetime, end: datetime) -> list[Charge]:
+def charges(
+    tx: Transaction, contract_id: str, start: datetime, end: datetime, smallest: Decimal
+) -> list[Charge]:
     """What is to be paid for the credits that a contract granted from `start` to before `end`."""
     made = credit_charge.c
     rows = tx.connection.execute(
@@ -79,7 +85,10 @@ def charges(tx: Transaction, contract_id: str, start: datetime, end: datetime) -
         .where(made.contract_id == contract_id, made.granted_at >= start, made.granted_at < end)
         .order_by(made.seq)
     )
-    return [replace(charge(row.credit_product_id, row.name, [], row.price), units=row.amount) for row in rows]
+    return [
+        replace(charge(row.credit_product_id, row.name, [], row.price, smallest=smallest), units=row.amount)
+        for row in rows
+    ]
 
 
 def _charge(tx: Transaction, contract_id: str, given: CreditGrant) -> None:

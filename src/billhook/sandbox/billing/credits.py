@@ -12,7 +12,7 @@ from sqlalchemy import delete, insert, select
 
 from billhook.resources import CreditGrant, Invoice
 from billhook.sandbox.billing import agenda, customers
-from billhook.sandbox.billing.credit_pools import Link, fill, lots, take
+from billhook.sandbox.billing.credit_pools import EXPIRY, Link, fill, lots, take
 from billhook.sandbox.billing.credit_products import check_kind, known
 from billhook.sandbox.billing.exact import EXACT, ZERO, is_moderate
 from billhook.sandbox.refusals import invalid_request
@@ -125,7 +125,7 @@ def expire(tx: Transaction, subject_id: str) -> None:
     """What is left of a lot of credits is lost. The step `credit_expiry`."""
     there = lots(tx, credit_lot.c.id == subject_id)
     for lot in there:
-        take(tx, there, lot.remaining, "Expiry", Link())
+        take(tx, there, lot.remaining, EXPIRY, Link())
 
 
 def await_approval(tx: Transaction, invoice_id: str, customer_id: str, given: CreditGrant) -> None:

@@ -87,7 +87,10 @@ def percent(part: Decimal, whole: Decimal) -> Decimal:
 
 
 def watches(tx: Transaction, event_type: str) -> list[Watch]:
-    """What the subscriptions to an event type wait for; without any, the usual threshold, for the log."""
+    """What the subscriptions to an event type wait for; without any, the usual threshold, for the log.
+
+    A recurring threshold alone is the first one as well: 25 means 25, 50, 75, 100.
+    """
     rows = tx.connection.execute(
         select(subscription.c.id, subscription.c.threshold, subscription.c.recurring_threshold).where(
             subscription.c.event_type == event_type
@@ -95,7 +98,7 @@ def watches(tx: Transaction, event_type: str) -> list[Watch]:
     ).all()
     found = [
         Watch(
-            threshold=DEFAULT_THRESHOLD if row.threshold is None else bounded(row.threshold),
+            threshold=next(bounded(mark) for mark in (*row[1:], DEFAULT_THRESHOLD) if mark is not None),
             recurring=None if row.recurring_threshold is None else bounded(row.recurring_threshold),
             subscription_id=row.id,
         )

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from billhook.errors import InvalidJSON
 from billhook.resources import CustomField, CustomFieldInput, CustomFieldValue
 from billhook.sandbox.refusals import invalid_request
+from billhook.sandbox.storage.keys import check_key
 from billhook.sandbox.storage.shelf import Shelf
 from billhook.sandbox.storage.tables.entities import custom_field
 from billhook.sandbox.transaction import Transaction
@@ -54,12 +55,16 @@ def set_values(
 ) -> list[CustomFieldValue]:
     """`values` with those of `inputs` set: a null takes its value away, the others stay as they are.
 
-    Refuses an input that fits no definition, or whose value is not one that its definition allows.
+    An input that fits no definition makes one, if it has customFieldName and valueType; else it is refused,
+    as is one whose value its definition does not allow.
     """
     known = definitions(tx, entity)
     found = {value.custom_field_definition_id: value for value in values}
     for n, given in enumerate(inputs):
         definition = _definition_of(given, known, f"customFields.{n}")
+        if definition is None:
+            definition = _defined_by(tx, entity, given, f"customFields.{n}")
+            known.append(definition)
         found.pop(definition.id, None)
         if given.value is not None:
             text = as_text(definition, given.value, f"customFields.{n}.value")
@@ -99,7 +104,7 @@ def is_text_of(value_type: str, text: str) -> bool:
     return _TEXTS[value_type](value) == text
 
 
-def _definition_of(given: CustomFieldInput, known: Sequence[CustomField], param: str) -> CustomField:
+def _definition_of(given: CustomFieldInput, known: Sequence[CustomField], param: str) -> CustomField | None:
     if given.custom_field_name is None and given.field_path is None:
         raise invalid_request(
             f"{param} names no field: give customFieldName or fieldPath", f"{param}.customFieldName"
@@ -113,12 +118,39 @@ def _definition_of(given: CustomFieldInput, known: Sequence[CustomField], param:
             for name in _NARROWING
         )
     ]
-    if len(fitting) != 1:
-        fault = "fits more than one definition" if fitting else "fits no definition"
-        raise invalid_request(f"{param} {fault} of a custom field: see GET /customFields", param)
+    if len(fitting) > 1:
+        raise invalid_request(
+            f"{param} fits more than one definition of a custom field: see GET /customFields", param
+        )
+    if not fitting:
+        return None
     if given.value_type not in (None, fitting[0].value_type):
         raise invalid_request(f"the definition's valueType is {fitting[0].value_type}", f"{param}.valueType")
     return fitting[0]
+
+
+def _defined_by(tx: Transaction, entity: str, given: CustomFieldInput, param: str) -> CustomField:
+    """The definition that an input says by itself: how one is made is not shown."""
+    name, kind = given.custom_field_name, given.value_type
+    if name is None or kind is None:
+        raise invalid_request(
+            f"{param} fits no definition of a custom field (see GET /customFields): customFieldName and "
+            "valueType together make one",
+            param,
+        )
+    check_key(name, f"{param}.customFieldName")
+    if kind not in VALUE_TYPES:
+        raise invalid_request(f"{param}.valueType is one of {', '.join(VALUE_TYPES)}", f"{param}.valueType")
+    if DEFINITIONS.first(tx, custom_field.c.entity == entity, custom_field.c.name == name):
+        raise invalid_request(
+            f"{param} says otherwise where its values come from than the definition of that name: see GET "
+            "/customFields",
+            param,
+        )
+    origin = (*_NARROWING, "field_path")
+    data = {str(CustomField.model_fields[each].alias): getattr(given, each) for each in origin}
+    data |= {"entity": entity, "customFieldName": name, "valueType": kind}
+    return DEFINITIONS.add(tx, data, entity=entity, name=name)
 
 
 def _value(definition: CustomField, text: str) -> CustomFieldValue:

@@ -12,6 +12,7 @@ from sqlalchemy import select
 
 from billhook.resources import Customer
 from billhook.sandbox.billing import custom_fields
+from billhook.sandbox.billing.currencies import in_dollars
 from billhook.sandbox.billing.exact import EXACT
 from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.transaction import Transaction
@@ -45,22 +46,28 @@ def shown(tx: Transaction, stored: Sequence[Customer]) -> list[Customer]:
 def amounts(tx: Transaction, customer_ids: Collection[str]) -> dict[str, dict[str, Decimal]]:
     """The five amounts of each of these customers, by the names of Customer's fields; of 1000 at most.
 
-    No currency is converted: the amounts are added up as they are. Rejected invoices are unpaid.
+    In US dollars, each invoice at the rate of the moment when it was issued. What is outstanding is what is
+    still due, of Rejected invoices too; the four by status are of whole invoices.
     """
     found = {
         customer_id: dict.fromkeys((*_FIELDS.values(), "total_outstanding_amount"), _NOTHING)
         for customer_id in customer_ids
     }
     rows = tx.connection.execute(
-        select(invoice.c.customer_id, invoice.c.billing_status, invoice.c.amount).where(
-            invoice.c.customer_id.in_(customer_ids)
-        )
+        select(
+            invoice.c.customer_id,
+            invoice.c.billing_status,
+            invoice.c.amount,
+            invoice.c.amount_paid,
+            invoice.c.usd_rate,
+        ).where(invoice.c.customer_id.in_(customer_ids))
     )
     with localcontext(EXACT):
         for row in rows:
             owed = found[row.customer_id]
             if row.billing_status in _FIELDS:
-                owed[_FIELDS[row.billing_status]] += row.amount
+                owed[_FIELDS[row.billing_status]] += in_dollars(row.amount, row.usd_rate)
             if row.billing_status != "Paid":
-                owed["total_outstanding_amount"] += row.amount
+                due = row.amount - row.amount_paid
+                owed["total_outstanding_amount"] += in_dollars(due, row.usd_rate)
     return found

@@ -6,13 +6,11 @@ import re
 from collections.abc import Sized
 
 from billhook.resources import CustomerUpdate
+from billhook.sandbox.limits import MAX_NAMES
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.storage.keys import check_key
 
-__all__ = ["MAX_NAMES", "check"]
-
-MAX_NAMES = 100
-"""Aliases of a customer, and counterparts at other providers."""
+__all__ = ["check"]
 
 _CURRENCY = re.compile(r"[A-Z]{3}")
 _DAYS = re.compile(r"[0-9]{1,4}")

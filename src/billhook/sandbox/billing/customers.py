@@ -13,7 +13,7 @@ from sqlalchemy import delete, insert, select
 
 from billhook.events import AnonymousCustomer, CustomerCreated, IntegrationEntity, NewCustomer
 from billhook.resources import Customer, CustomerUpdate, CustomFieldValue
-from billhook.sandbox.billing import agenda, custom_fields
+from billhook.sandbox.billing import agenda, currencies, custom_fields
 from billhook.sandbox.billing.customer_rules import check
 from billhook.sandbox.refusals import invalid_request, not_found
 from billhook.sandbox.storage.bulk import among
@@ -74,6 +74,8 @@ def create(tx: Transaction, given: CustomerUpdate) -> Customer:
     if given.name is None:
         raise invalid_request("a customer has a name: give one", "name")
     check(given)
+    if given.currency is not None:
+        currencies.check(tx, given.currency, "currency")
     _check_owner(tx, given, "")
     changes = {"status": "Active", **_changes(tx, given, [])}
     made = CUSTOMERS.add(tx, changes, external_id=given.external_id, anonymous=False)
@@ -91,7 +93,7 @@ def make_anonymous(tx: Transaction, name: str) -> str:
     data = {"name": name, "aliases": [name], "status": "Active"}
     made = CUSTOMERS.add(tx, data, external_id=None, anonymous=True)
     _link(tx, made)
-    tx.raise_event(AnonymousCustomer(id=made.id, name=name, aliases=[name]))
+    tx.raise_event(AnonymousCustomer(id=made.id, name=name, external_id=None, aliases=[name]))
     return made.id
 
 
@@ -100,6 +102,8 @@ def change(tx: Transaction, stored: Customer, given: CustomerUpdate) -> Customer
     if "name" in given.model_fields_set and given.name is None:
         raise invalid_request("a customer has a name: give one, or leave it out", "name")
     check(given)
+    if given.currency is not None:
+        currencies.check(tx, given.currency, "currency")
     _check_owner(tx, given, stored.id)
     changes = _changes(tx, given, stored.custom_field_values or [])
     columns: dict[str, Any] = {"anonymous": False}
@@ -116,6 +120,7 @@ def as_told(tx: Transaction, stored: Customer) -> NewCustomer:
         "date": tx.now,
         "customer_id": stored.id,
         "name": stored.name,
+        "external_id": stored.external_id,
         "aliases": stored.aliases or [],
         "integration_entities": [
             IntegrationEntity(
@@ -126,8 +131,6 @@ def as_told(tx: Transaction, stored: Customer) -> NewCustomer:
             for each in stored.external_integration or []
         ],
     }
-    if stored.external_id is not None:
-        told["external_id"] = stored.external_id
     return NewCustomer(**told)
 
 

@@ -2,38 +2,64 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from billhook.events import Overage
 from billhook.resources import ContractStatus
-from billhook.sandbox.billing import agenda, consumption, contracts, customers, invoices
+from billhook.sandbox.billing import agenda, consumption, contracts, customers, invoices, usage_cuts
+from billhook.sandbox.billing.contracts import KeptContract
 from billhook.sandbox.billing.invoice_fields import KeptInvoice
 from billhook.sandbox.billing.rating import Charge
+from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.transaction import Transaction
 
-__all__ = ["end_cycle"]
+__all__ = ["MOST_PAST", "bill", "bill_past", "end_cycle"]
+
+MOST_PAST = 400
+"""Cycles that may be over when a contract comes into force: more than a year of days."""
 
 
 def end_cycle(tx: Transaction, contract_id: str) -> None:
-    """The step `cycle_end`: bill the cycle that is over, and come back at the end of the next.
+    """The step `cycle_end`: bill the cycle that is over, and come back at the end of the next."""
+    contract = contracts.find(tx, contract_id)
+    bill(tx, contract, contracts.cycle_at(contract, tx.now - timedelta(microseconds=1)))
+    ends = contract.end_date is not None and not contracts.renews(contract)
+    if contract.status == ContractStatus.ACTIVE and not (ends and contract.end_date == tx.now):
+        next_end = contracts.cycle_at(contract, tx.now)[1]
+        usage_cuts.cut(tx, contract.customer_id, [next_end])
+        agenda.add(tx, next_end, "cycle_end", contract.id)
+        consumption.cycle_began(tx, contract)
+
+
+def bill_past(tx: Transaction, contract: KeptContract) -> None:
+    """Bill at once what was over before a contract came into force; refused if that is too much."""
+    past = contracts.past_cycles(contract, tx.now, MOST_PAST)
+    if len(past) > MOST_PAST:
+        raise invalid_request(
+            f"the contract began more than {MOST_PAST} billing cycles ago: begin later, or bill less often",
+            "startDate",
+        )
+    running = contracts.cycle_at(contract, tx.now)
+    borders = [moment for cycle in (*past, running) for moment in cycle]
+    usage_cuts.cut(tx, contract.customer_id, [*borders, contract.end_date])
+    for cycle in past:
+        bill(tx, contract, cycle)
+
+
+def bill(tx: Transaction, contract: KeptContract, cycle: tuple[datetime, datetime]) -> None:
+    """Issue the invoices of a cycle.
 
     What has pricing.issuedSeparately is on an invoice of its own. An invoice for nothing is issued, too.
-    Raises Overage for each product that was used beyond its commitment.
+    Raises Overage for each product that was used beyond its commitment, also where that costs nothing.
     """
-    contract = contracts.find(tx, contract_id)
-    cycle = contracts.cycle_at(contract, tx.now - timedelta(microseconds=1))
     charges = consumption.statement(tx, contract, *cycle)
     together = [charge for charge in charges if not charge.issued_separately]
     apart = [[charge] for charge in charges if charge.issued_separately]
     for each in [together, *apart] if together or not apart else apart:
         invoice = invoices.issue_cycle(tx, contract, cycle, each)
         for charge in each:
-            if charge.overage > 0:
+            if charge.exceeded:
                 _tell_overage(tx, invoice, charge)
-    ends = contract.end_date is not None and not contracts.renews(contract)
-    if contract.status == ContractStatus.ACTIVE and not (ends and contract.end_date == tx.now):
-        agenda.add(tx, contracts.cycle_at(contract, tx.now)[1], "cycle_end", contract.id)
-        consumption.cycle_began(tx, contract)
 
 
 def _tell_overage(tx: Transaction, invoice: KeptInvoice, charge: Charge) -> None:

@@ -20,10 +20,7 @@ from billhook.sandbox.storage.tables.usage import event
 from billhook.sandbox.storage.types import microseconds
 from billhook.wire.strict_json import moment_text
 
-__all__ = ["MAX_GROUPS", "Grouping", "grouping"]
-
-MAX_GROUPS = 10_000
-"""Of one answer."""
+__all__ = ["Grouping", "grouping"]
 
 _YEAR_1 = datetime(1, 1, 1, tzinfo=UTC)  # a Monday
 _HOUR, _DAY, _WEEK = timedelta(hours=1), timedelta(days=1), timedelta(weeks=1)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
-from billhook.sandbox.billing import consumption, customers, meters
+from billhook.sandbox.billing import consumption, customers, meters, usage_cuts
 from billhook.sandbox.billing.batch import Sent
 from billhook.sandbox.billing.judging import Used, judge
 from billhook.sandbox.billing.metering import Contribution, Metering
@@ -19,7 +19,7 @@ from billhook.sandbox.storage.bulk import among, insert_rows
 from billhook.sandbox.storage.tables.usage import event
 from billhook.sandbox.transaction import Transaction
 
-__all__ = ["Sifted", "counted_by", "ingest", "meterings", "sift"]
+__all__ = ["Sifted", "counted_by", "ingest", "looked_at_by", "meterings", "sift"]
 
 _COLUMNS = ("ref", "name", "alias", "customer_id", "at", "meter_ids", "body")
 
@@ -58,11 +58,13 @@ def ingest(tx: Transaction, batch: Sequence[Sent]) -> Sifted:
         return sifted
     owners = _owners(tx, [used.alias for used in sifted.taken])
     metered, rollups, rows = meterings(tx, sifted.taken), Rollups(), []
+    cuts = usage_cuts.cuts(tx, set(owners.values()), [used.day for used in sifted.taken])
     for used in sifted.taken:
         customer_id, day = owners[used.alias], used.day
         counted = counted_by(metered, used)
+        since = usage_cuts.since(cuts.get((customer_id, day), ()), used.at)
         for metering, contribution in counted:
-            rollups.add((customer_id, metering.id, day), contribution, used.at)
+            rollups.add((customer_id, metering.id, day, since), contribution, used.at)
         meter_ids = " ".join(sorted([metering.id for metering, (value, _) in counted if value is not None]))
         rows.append((used.ref, used.name, used.alias, customer_id, used.at, meter_ids, used.text))
     insert_rows(tx.connection, event, _COLUMNS, rows)
@@ -84,6 +86,14 @@ def counted_by(metered: dict[str, list[Metering]], used: Used) -> list[tuple[Met
         if contribution is not None:
             found.append((metering, contribution))
     return found
+
+
+def looked_at_by(metered: dict[str, list[Metering]], used: Used) -> list[tuple[Metering, Contribution]]:
+    """All meters of events of this name, each with what it adds: nothing, where a filter keeps it out."""
+    return [
+        (metering, metering.contribution(used.data) or Contribution(None))
+        for metering in metered.get(used.name, ())
+    ]
 
 
 def _stored_refs(tx: Transaction, refs: Iterable[str]) -> set[str]:

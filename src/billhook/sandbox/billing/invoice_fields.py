@@ -14,7 +14,8 @@ from billhook.resources import Invoice, LineItem, Resource
 from billhook.resources.base import READ_ONLY, WRITE_ONLY
 from billhook.resources.paging import CountedPage
 from billhook.sandbox.billing.exact import EXACT, ZERO
-from billhook.wire.fields import Integer, ListOf, Moment, Number, Text
+from billhook.sandbox.own_fields import own
+from billhook.wire.fields import Integer, ListOf, MaybeListOf, Moment, Number, Text
 
 __all__ = ["KeptInvoice", "ShownInvoice", "ShownInvoicePage", "ShownInvoiceResponse", "ShownLine"]
 
@@ -22,25 +23,22 @@ __all__ = ["KeptInvoice", "ShownInvoice", "ShownInvoicePage", "ShownInvoiceRespo
 class ShownLine(LineItem, register=False):
     """A line item, and what it is for."""
 
-    product_id: Annotated[Text | None, Field(description="Id of the product.", examples=["cat_31"])] = None
-    product_name: Annotated[Text | None, Field(description="Name of it.", examples=["API calls"])] = None
-    units: Annotated[Number | None, Field(description="Units used.", examples=[Decimal(10000)])] = None
+    product_id: Annotated[Text | None, own("Id of the product.", examples=["cat_31"])] = None
+    product_name: Annotated[Text | None, own("Name of it.", examples=["API calls"])] = None
+    units: Annotated[Number | None, own("Units used.", examples=[Decimal(10000)])] = None
 
 
 class ShownInvoice(Invoice, register=False):
     """An invoice as the sandbox shows it."""
 
-    invoice_number: Annotated[
-        Text, READ_ONLY, Field(description="Its number in its year.", examples=["2026-0117"])
-    ]
-    currency: Annotated[Text, READ_ONLY, Field(description="Currency code.", examples=["USD"])]
-    issued_at: Annotated[
-        Moment, READ_ONLY, Field(description="When it was issued.", examples=["2026-02-01T00:00:00Z"])
-    ]
+    line_items: Annotated[MaybeListOf[ShownLine], READ_ONLY, Field(description="Its lines.")] = None  # type: ignore[assignment]
+    invoice_number: Annotated[Text, READ_ONLY, own("Its number in its year.", examples=["2026-0117"])]
+    currency: Annotated[Text, READ_ONLY, own("Currency code.", examples=["USD"])]
+    issued_at: Annotated[Moment, READ_ONLY, own("When it was issued.", examples=["2026-02-01T00:00:00Z"])]
     approved_at: Annotated[
         Moment | None,
         READ_ONLY,
-        Field(description="When it was approved.", examples=["2026-02-02T00:00:00Z"]),
+        own("When it was approved.", examples=["2026-02-02T00:00:00Z"]),
     ] = None
 
 

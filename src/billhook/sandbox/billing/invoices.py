@@ -13,9 +13,9 @@ from typing import Any
 from sqlalchemy import func, select
 
 from billhook.resources import BillingCycle, CreditGrant, Customer, RevenueBreakdown
-from billhook.sandbox.billing import agenda, contracts, customers
+from billhook.sandbox.billing import agenda, contracts, currencies, customers
 from billhook.sandbox.billing.contracts import KeptContract
-from billhook.sandbox.billing.exact import EXACT
+from billhook.sandbox.billing.exact import EXACT, ZERO
 from billhook.sandbox.billing.invoice_fields import KeptInvoice, ShownLine
 from billhook.sandbox.billing.rating import Charge
 from billhook.sandbox.storage.documents import as_document
@@ -24,13 +24,9 @@ from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.transaction import Transaction, new_id
 from billhook.wire.statuses import BillingStatus
 
-__all__ = ["CURRENCY", "INVOICES", "issue_cycle", "issue_top_up"]
+__all__ = ["INVOICES", "issue_cycle", "issue_top_up"]
 
 INVOICES = Shelf(invoice, KeptInvoice, "inv")
-CURRENCY = "USD"
-"""Of contracts and customers that say none."""
-
-_NOTHING = Decimal("0.00")
 _SUMS = ("total", "subtotal", "overage", "discount", "credits_used")
 
 
@@ -44,7 +40,7 @@ def issue_cycle(
         "contractId": contract.id,
         "name": f"{contracts.name_of(contract)}, {start:%Y-%m-%d} to {end:%Y-%m-%d}",
         "billingCycle": as_document(BillingCycle(start_time=start, end_time=end)),
-        "currency": contract.currency or customer.currency or CURRENCY,
+        "currency": currencies.of(contract, customer),
         "isTrial": contract.is_trial is True,
         "paymentDays": contract.payment_days,
     }
@@ -58,20 +54,22 @@ def issue_top_up(tx: Transaction, customer_id: str, grant: CreditGrant) -> str:
     Source: spec, "Endpoints", POST /credits/top-up.
     """
     customer = customers.find(tx, customer_id)
+    currency = currencies.of(None, customer)
+    nothing = ZERO.quantize(currencies.smallest(currency))
     with localcontext(EXACT):
-        price = (grant.price or _NOTHING).quantize(_NOTHING, ROUND_HALF_EVEN)
+        price = (grant.price or ZERO).quantize(nothing, ROUND_HALF_EVEN)
     name = grant.name or "Credits"
     charge = Charge(
         product_id=grant.credit_product_id or name,
         product_name=name,
-        units=grant.grant_amount or _NOTHING,
+        units=grant.grant_amount or ZERO,
         subtotal=price,
-        discount=_NOTHING,
-        overage=_NOTHING,
-        credits_used=_NOTHING,
+        discount=nothing,
+        overage=nothing,
+        credits_used=nothing,
         total=price,
     )
-    data = {"name": name, "currency": customer.currency or CURRENCY, "isTrial": False}
+    data = {"name": name, "currency": currency, "isTrial": False}
     return _issue(tx, customer, data, [charge], {"kind": "topup"}).id
 
 
@@ -84,8 +82,9 @@ def _issue(
 ) -> KeptInvoice:
     invoice_id = new_id("inv")
     number = _next_number(tx, tx.now.year)
-    lines = [_line(invoice_id, charge) for charge in charges]
-    whole = _breakdown(charges)
+    smallest = currencies.smallest(data["currency"])
+    lines = [_line(invoice_id, charge, smallest) for charge in charges]
+    whole = _breakdown(charges, smallest)
     known = {
         "customerId": customer.id,
         "accountId": tx.options.client_id,
@@ -104,6 +103,8 @@ def _issue(
         billing_status=BillingStatus.NONE.value,
         currency=data["currency"],
         amount=whole.total,
+        amount_paid=ZERO,
+        usd_rate=currencies.rate_of(tx, data["currency"]),
         issued_at=tx.now,
         year=tx.now.year,
         number=number,
@@ -113,20 +114,21 @@ def _issue(
     return issued
 
 
-def _line(invoice_id: str, charge: Charge) -> ShownLine:
+def _line(invoice_id: str, charge: Charge, smallest: Decimal) -> ShownLine:
     return ShownLine(
         invoice_id=invoice_id,
-        revenue_breakdown=_breakdown([charge]),
+        revenue_breakdown=_breakdown([charge], smallest),
         product_id=charge.product_id,
         product_name=charge.product_name,
         units=charge.units,
     )
 
 
-def _breakdown(charges: Sequence[Charge]) -> RevenueBreakdown:
+def _breakdown(charges: Sequence[Charge], smallest: Decimal) -> RevenueBreakdown:
+    nothing = ZERO.quantize(smallest)
     with localcontext(EXACT):
-        sums = {name: sum((getattr(each, name) for each in charges), _NOTHING) for name in _SUMS}
-    return RevenueBreakdown(**sums, tax=_NOTHING)
+        sums = {name: sum((getattr(each, name) for each in charges), nothing) for name in _SUMS}
+    return RevenueBreakdown(**sums, tax=nothing)
 
 
 def _next_number(tx: Transaction, year: int) -> int:

@@ -11,7 +11,8 @@ from typing import Any
 from billhook.errors import InvalidResource
 from billhook.resources import UsageEvent
 from billhook.sandbox.billing.batch import Sent
-from billhook.sandbox.storage.keys import MAX_KEY, key_fault
+from billhook.sandbox.limits import MAX_KEY
+from billhook.sandbox.storage.keys import key_fault
 from billhook.sandbox.storage.types import microseconds
 from billhook.wire import strict_json
 

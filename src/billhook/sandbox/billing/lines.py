@@ -5,20 +5,21 @@ Source: spec, "Resources and their fields", ContractProduct and ProductGroup.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import datetime, timedelta
 from decimal import Decimal, localcontext
 
 from sqlalchemy import delete, insert, select
 
-from billhook.resources import ProductGroup
+from billhook.resources import Commitment, ProductGroup
 from billhook.sandbox.billing import contracts, usage
 from billhook.sandbox.billing.contracts import KeptContract, SoldProduct
 from billhook.sandbox.billing.credit_pools import Link, drain, pools_of
 from billhook.sandbox.billing.exact import EXACT, ZERO, bounded, exact_sum
-from billhook.sandbox.billing.rating import Charge, Part, charge, include, rate
-from billhook.sandbox.billing.terms import NOTHING_PROMISED, Promise, promise_of, terms_of
+from billhook.sandbox.billing.rating import Charge, Part, charge, include, promised, rate
+from billhook.sandbox.billing.terms import NOTHING_PROMISED, Promise, Terms, terms_of
+from billhook.sandbox.billing.usage import Span, day_of, without
 from billhook.sandbox.storage.tables.credit import cover
 from billhook.sandbox.transaction import Transaction
 
@@ -44,6 +45,8 @@ class Use:
     key: str
     sold: SoldProduct
     part: Part
+    since: datetime
+    """From when on its usage counts: the begin of the cycle, or of its commitment's period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +57,23 @@ class Line:
     product_id: str
     name: str
     uses: Sequence[Use]
+    since: datetime
+    """From when on usage counts for it, where it is a group; a product's own is in its use."""
     is_group: bool = False
     fee: Decimal = ZERO
     promise: Promise = NOTHING_PROMISED
     """The commitment of the group; a product's own is in its part."""
 
-    def charge(self) -> Charge:
-        """What is to be paid for it."""
-        made = charge(self.product_id, self.name, [use.part for use in self.uses], self.fee)
+    def charge(self, smallest: Decimal) -> Charge:
+        """What is to be paid for it, in multiples of `smallest`."""
+        parts = [use.part for use in self.uses]
+        made = charge(self.product_id, self.name, parts, self.fee, smallest=smallest)
         pricing = None if self.is_group else self.uses[0].sold.product.pricing
         return replace(made, issued_separately=bool(pricing and pricing.issued_separately))
 
 
 def lines(tx: Transaction, cycle: Cycle, only_meters: Collection[str] | None = None) -> list[Line]:
     """All the lines of a contract, or those with a product that one of these meters measures."""
-    cycle = replace(cycle, end=contracts.counted_until(tx, cycle.contract, cycle.end))
     sold = {
         f"{cycle.contract.id}/{number}": each
         for number, each in enumerate(contracts.products(tx, cycle.contract), 1)
@@ -80,10 +85,12 @@ def lines(tx: Transaction, cycle: Cycle, only_meters: Collection[str] | None = N
             for number, group, members in grouped
             if any(each.meter and each.meter.id in only_meters for each in members.values())
         ]
+    is_last = contracts.is_measured_to(tx, cycle.contract, cycle.end)
+    used = _Usage(
+        tx, cycle, contracts.older_terms(tx, cycle.contract), day_of(cycle.end) if is_last else None
+    )
     return [
-        _group(tx, cycle, number, group, members)
-        if group
-        else _single(tx, cycle, *next(iter(members.items())))
+        _group(used, number, group, members) if group else _single(used, *next(iter(members.items())))
         for number, group, members in grouped
     ]
 
@@ -117,59 +124,106 @@ def _grouped(
         yield number, group, {key: each for key, each in sold.items() if each.group is group}
 
 
-def _single(tx: Transaction, cycle: Cycle, key: str, sold: SoldProduct) -> Line:
-    return Line(key, sold.product_id, sold.name, _uses(tx, cycle, {key: sold}, NOTHING_PROMISED))
+@dataclass(frozen=True, slots=True)
+class _Usage:
+    """What was used in a cycle, as far as it is this contract's."""
+
+    tx: Transaction
+    cycle: Cycle
+    older: Sequence[tuple[Span, Collection[str]]]
+    """When older contracts of the customer are in force, and the meters that are theirs then."""
+    last_day: int | None
+    """A day that counts besides, where it was measured."""
+
+    def of(self, sold: SoldProduct, start: datetime, end: datetime) -> Decimal:
+        """Units from `start` to before `end`."""
+        if sold.meter is None or not sold.counts or start >= end:
+            return ZERO
+        taken = [term for term, meter_ids in self.older if sold.meter.id in meter_ids]
+        last_day = self.last_day if end == self.cycle.end and not taken else None
+        customer_id = self.cycle.contract.customer_id
+        spans = without((start, end), taken)
+        return bounded(max(usage.consumed(self.tx, customer_id, sold.meter, spans, last_day), ZERO))
 
 
-def _group(
-    tx: Transaction, cycle: Cycle, number: int, group: ProductGroup, members: dict[str, SoldProduct]
-) -> Line:
-    promise = promise_of(group.commitment)
+def _single(used: _Usage, key: str, sold: SoldProduct) -> Line:
+    uses = _uses(used, {key: sold}, NOTHING_PROMISED, None)
+    return Line(key, sold.product_id, sold.name, uses, used.cycle.start)
+
+
+def _group(used: _Usage, number: int, group: ProductGroup, members: dict[str, SoldProduct]) -> Line:
+    cycle = used.cycle
+    promise = promised(group.commitment, _price_of_group(members))
     name = f"{cycle.contract.id}-group-{number}"
     return Line(
         key=f"{cycle.contract.id}/group-{number}",
         product_id=name,
         name=group.display_name or name,
-        uses=_uses(tx, cycle, members, promise),
+        uses=_uses(used, members, promise, group.commitment),
         is_group=True,
-        fee=_share(cycle, exact_sum([bounded(group.base_amount or ZERO), promise.fee])),
+        fee=_fee(used, bounded(group.base_amount or ZERO), promise, group.commitment),
         promise=promise,
+        since=contracts.commitment_start(cycle.contract, group.commitment, cycle.start),
     )
 
 
-def _uses(tx: Transaction, cycle: Cycle, members: dict[str, SoldProduct], shared: Promise) -> list[Use]:
+def _price_of_group(members: Mapping[str, SoldProduct]) -> Terms:
+    """What units cost that a group has promised without a price: as those of its first product."""
+    first = next(iter(members.values()), None)
+    return Terms() if first is None else terms_of(first.product, metered=first.meter is not None)
+
+
+def _uses(
+    used: _Usage, members: dict[str, SoldProduct], shared: Promise, commitment: Commitment | None
+) -> list[Use]:
     """The products with their usage; those without a commitment of their own have their group's."""
-    parts = {key: _part(tx, cycle, key, sold) for key, sold in members.items()}
-    sharing = [key for key, part in parts.items() if not part.promise.is_made]
-    parts.update(zip(sharing, include([parts[key] for key in sharing], shared), strict=True))
-    return [Use(key, members[key], part) for key, part in parts.items()]
+    uses = {key: _use(used, key, sold, commitment) for key, sold in members.items()}
+    sharing = [key for key, use in uses.items() if not use.part.promise.is_made]
+    spread = include([uses[key].part for key in sharing], shared)
+    uses.update({key: replace(uses[key], part=part) for key, part in zip(sharing, spread, strict=True)})
+    return list(uses.values())
 
 
-def _part(tx: Transaction, cycle: Cycle, key: str, sold: SoldProduct) -> Part:
-    terms = terms_of(sold.product, metered=sold.meter is not None)
-    own = promise_of(sold.product.commitment)
-    units, covered_units, covered_money = ZERO, ZERO, ZERO
-    if sold.meter is not None:
-        used = usage.consumed(tx, cycle.contract.customer_id, sold.meter, cycle.start, cycle.end)
-        units = bounded(max(used, ZERO))
-    if sold.product.consumes_credit_product_ids:
-        covered_units, covered_money = _covered(tx, cycle, key)
+def _use(used: _Usage, key: str, sold: SoldProduct, shared: Commitment | None) -> Use:
+    cycle, product = used.cycle, sold.product
+    terms = terms_of(product, metered=sold.meter is not None)
+    own = promised(product.commitment, terms)
+    counted_by = product.commitment if own.is_made else shared
+    since = contracts.commitment_start(cycle.contract, counted_by, cycle.start)
+    before = used.of(sold, since, cycle.start)
+    covered_units, covered_money = ZERO, ZERO
+    if product.consumes_credit_product_ids:
+        covered_units, covered_money = _covered(used.tx, cycle, key)
     part = Part(
         terms=terms,
-        units=units,
-        fee=_share(cycle, exact_sum([terms.fee, own.fee])),
+        units=max(used.of(sold, since, cycle.end), before),
+        units_before=before,
+        fee=_fee(used, terms.fee, own, product.commitment),
         covered_units=covered_units,
         covered_money=covered_money,
         discounted=terms.is_discounted(contracts.cycles_before(cycle.contract, cycle.start)),
     )
-    return include([part], own)[0]
+    return Use(key, sold, include([part], own)[0], since)
 
 
-def _share(cycle: Cycle, fee: Decimal) -> Decimal:
+def _fee(used: _Usage, fee: Decimal, promise: Promise, commitment: Commitment | None) -> Decimal:
+    """What is charged in a cycle besides usage: of a commitment that is for several cycles, in the first."""
+    cycle = used.cycle
+    if contracts.commitment_start(cycle.contract, commitment, cycle.start) < cycle.start:
+        return _share(used, fee)
+    if contracts.is_for_several_cycles(cycle.contract, commitment):
+        return exact_sum([_share(used, fee), promise.fee])
+    return _share(used, exact_sum([fee, promise.fee]))
+
+
+def _share(used: _Usage, fee: Decimal) -> Decimal:
     """What is charged of a fee: by the days of the cycle, where the contract pro-rates."""
+    cycle = used.cycle
     if not cycle.contract.pro_rates:
         return fee
-    days, whole = contracts.days_of(cycle.contract, cycle.start, cycle.end)
+    # The day within which a contract ends is its own, unless another one begins on it.
+    end = cycle.end if used.last_day is None else cycle.end + timedelta(days=1)
+    days, whole = contracts.days_of(cycle.contract, cycle.start, end)
     with localcontext(EXACT):
         return (fee * days / whole).quantize(_FINE)
 

@@ -13,6 +13,8 @@ from sqlalchemy import insert, update
 from billhook.resources import Measurement, NewMeasurement, UsageDate
 from billhook.sandbox.billing import consumption, customers, meters
 from billhook.sandbox.billing.exact import ZERO
+from billhook.sandbox.billing.judging import MICROSECONDS_A_DAY
+from billhook.sandbox.billing.rollups import Key
 from billhook.sandbox.billing.usage import day_of
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.storage.documents import as_sent
@@ -37,13 +39,14 @@ def measure(tx: Transaction, given: NewMeasurement) -> Measurement:
     day = _day(given.usage_date)
     data = as_sent(given)
     key: dict[str, Any] = {"customer_id": given.customer_id, "meter_id": meter.id, "day": day}
+    row = (given.customer_id, meter.id, day, day * MICROSECONDS_A_DAY)
     columns = (measurement.c.customer_id, measurement.c.meter_id, measurement.c.day)
     there = MEASUREMENTS.first(
         tx, *(column == value for column, value in zip(columns, key.values(), strict=True))
     )
     stored = MEASUREMENTS.add(tx, data, **key) if there is None else MEASUREMENTS.change(tx, there, data)
-    _replace(tx, key, stored)
-    consumption.usage_changed(tx, {(given.customer_id, meter.id)})
+    _replace(tx, row, stored)
+    consumption.usage_changed(tx, {row})
     return stored
 
 
@@ -54,14 +57,10 @@ def _day(given: UsageDate) -> int:
         raise invalid_request("usageDate is no day of the calendar", "usageDate") from None
 
 
-def _replace(tx: Transaction, key: dict[str, Any], stored: Measurement) -> None:
-    days = usage_day.c
-    changed = tx.connection.execute(
-        update(usage_day)
-        .where(
-            days.customer_id == key["customer_id"], days.meter_id == key["meter_id"], days.day == key["day"]
-        )
-        .values(measured=stored.value)
-    )
+def _replace(tx: Transaction, row: Key, stored: Measurement) -> None:
+    """Put the figure on the row with which the day begins."""
+    key = {column.name: value for column, value in zip(usage_day.primary_key.columns, row, strict=True)}
+    these = [column == value for column, value in zip(usage_day.primary_key.columns, row, strict=True)]
+    changed = tx.connection.execute(update(usage_day).where(*these).values(measured=stored.value))
     if changed.rowcount == 0:
         tx.connection.execute(insert(usage_day).values(**key, events=0, total=ZERO, measured=stored.value))

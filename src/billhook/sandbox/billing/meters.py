@@ -12,6 +12,7 @@ from collections.abc import Collection
 from sqlalchemy import select
 
 from billhook.sandbox.billing.meter_fields import Meter, NewMeter
+from billhook.sandbox.limits import MAX_CONDITIONS
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.storage.bulk import among
 from billhook.sandbox.storage.documents import as_sent
@@ -22,7 +23,6 @@ from billhook.sandbox.storage.tables.usage import meter
 from billhook.sandbox.transaction import Transaction
 
 __all__ = [
-    "MAX_CONDITIONS",
     "METERS",
     "by_event_name",
     "by_key",
@@ -33,8 +33,6 @@ __all__ = [
 ]
 
 METERS = Shelf(meter, Meter, "mtr")
-MAX_CONDITIONS = 100
-"""Filters of a meter, and values of a filter."""
 
 
 def create(tx: Transaction, given: NewMeter) -> Meter:

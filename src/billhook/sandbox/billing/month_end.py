@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import Any
 
-from sqlalchemy import ColumnElement, Table, and_, func, select
+from sqlalchemy import ColumnElement, Table, and_, false, func, not_, or_, select
 
 from billhook.events import MonthEndReport, UnchargedEvents
 from billhook.sandbox.billing import agenda, contracts, reports
@@ -28,17 +29,19 @@ MOST_UNCHARGED = 1000
 def end_month(tx: Transaction, _: str) -> None:
     """The step `month_end`: report on the month that is over, and come back in a month.
 
-    Raises MonthEndReport; and UnchargedEvents if some events of the month were counted by no meter of a
-    product that a contract sold to their customer.
+    Raises MonthEndReport; and UnchargedEvents if some events of the month were counted by no meter. Those
+    that were, but by none of a product that a contract sold to their customer, are told in the reports.
     """
     start, end = months_after(tx.now, -1), tx.now
     agenda.add(tx, agenda.next_month(end), "month_end", "")
-    count, uncharged = _events(tx, start, end)
+    count, uncharged, unsold = _events(tx, start, end)
     facts: dict[str, Any] = {
         "start_time": start,
         "end_time": end,
         "events": count,
         "uncharged_events": sum(each.events for each in uncharged),
+        "unsold_events": sum(each.events for each in unsold),
+        "unsold": unsold[:MOST_UNCHARGED],
     }
     made = reports.keep(
         tx,
@@ -57,8 +60,8 @@ def end_month(tx: Transaction, _: str) -> None:
         tx.raise_event(UnchargedEvents(date=tx.now, report_id=made.id))
 
 
-def _events(tx: Transaction, start: datetime, end: datetime) -> tuple[int, list[Uncharged]]:
-    """How many events the month had, and those that nothing charges for."""
+def _events(tx: Transaction, start: datetime, end: datetime) -> tuple[int, list[Uncharged], list[Uncharged]]:
+    """How many events the month had, those that no meter counted, and those of nothing that was sold."""
     columns = (event.c.customer_id, event.c.name, event.c.meter_ids)
     rows = tx.connection.execute(
         select(*columns, func.count().label("events"))
@@ -68,14 +71,20 @@ def _events(tx: Transaction, start: datetime, end: datetime) -> tuple[int, list[
     ).all()
     charged: dict[str, frozenset[str]] = {}
     uncharged: defaultdict[tuple[str, str], int] = defaultdict(int)
+    unsold: defaultdict[tuple[str, str], int] = defaultdict(int)
     for row in rows:
+        if not row.meter_ids:
+            uncharged[row.customer_id, row.name] += row.events
+            continue
         if row.customer_id not in charged:
             charged[row.customer_id] = _charging(tx, row.customer_id, start, end)
         if charged[row.customer_id].isdisjoint(row.meter_ids.split()):
-            uncharged[row.customer_id, row.name] += row.events
-    return sum(row.events for row in rows), [
-        Uncharged(customer_id=owner, name=name, events=count) for (owner, name), count in uncharged.items()
-    ]
+            unsold[row.customer_id, row.name] += row.events
+    return sum(row.events for row in rows), _listed(uncharged), _listed(unsold)
+
+
+def _listed(counts: Mapping[tuple[str, str], int]) -> list[Uncharged]:
+    return [Uncharged(customer_id=owner, name=name, events=count) for (owner, name), count in counts.items()]
 
 
 def _charging(tx: Transaction, customer_id: str, start: datetime, end: datetime) -> frozenset[str]:
@@ -101,7 +110,11 @@ def _made(tx: Transaction, table: Table, start: datetime, end: datetime) -> int:
 def _billed(tx: Transaction, start: datetime, end: datetime) -> list[Billed]:
     """Invoices and their sum, by currency."""
     amounts: defaultdict[str, list[Decimal]] = defaultdict(list)
-    issued = select(invoice.c.currency, invoice.c.amount).where(_within(invoice.c.issued_at, start, end))
+    # What a cycle comes to that ends with the month is issued at that moment: it is the month's.
+    with_its_cycle = func.coalesce(invoice.c.cycle_end == invoice.c.issued_at, false())
+    ended = and_(with_its_cycle, invoice.c.issued_at > start, invoice.c.issued_at <= end)
+    others = and_(not_(with_its_cycle), _within(invoice.c.issued_at, start, end))
+    issued = select(invoice.c.currency, invoice.c.amount).where(or_(ended, others))
     for currency, amount in tx.connection.execute(issued):
         amounts[currency].append(amount)
     with localcontext(EXACT):

@@ -6,25 +6,32 @@ paymentInfo; "Events". The transitions are not shown: `_MOVES` are the sandbox's
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
+from datetime import timedelta
 from decimal import Decimal, localcontext
 from types import MappingProxyType
 from typing import Any
 
 from billhook.events import InvoicePaymentStatusChanged, PaymentFailed
-from billhook.resources import PaymentInfo
-from billhook.sandbox.billing import invoices
+from billhook.resources import DepositTo, PaymentInfo
+from billhook.sandbox.billing import agenda, invoice_links, invoices
 from billhook.sandbox.billing.exact import EXACT
 from billhook.sandbox.billing.invoice_fields import KeptInvoice
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.storage.documents import as_document
 from billhook.sandbox.transaction import Transaction, new_id
 from billhook.wire.statuses import BillingStatus
+from billhook.wire.strict_json import moment_text
 
-__all__ = ["PROVIDER", "fail", "fall_due", "move", "pay"]
+__all__ = ["OVERDUE_AGAIN", "PROVIDER", "fail", "fall_due", "move", "pay", "settle"]
 
 PROVIDER = "Sandbox"
 """Who collects payments here."""
+OVERDUE_AGAIN = timedelta(days=1)
+"""How long an invoice whose payment fails after its due date is Rejected, before it is Overdue again."""
+
+_ACCOUNT = DepositTo(id="acc_sandbox", name="Sandbox account", integration=PROVIDER)
 
 _MOVES: Mapping[str, frozenset[str]] = MappingProxyType(
     {
@@ -52,11 +59,11 @@ def move(
     if status != before and status not in _MOVES[before]:
         raise ValueError(f"an invoice that is {before} does not become {status}")
     fields = {**(changes or {}), "billingStatus": status.value}
-    stored = invoices.INVOICES.change(tx, stored, fields, billing_status=status.value)
+    columns = {"billing_status": status.value}
+    if "amountPaid" in fields:
+        columns["amount_paid"] = fields["amountPaid"]
+    stored = invoices.INVOICES.change(tx, stored, fields, **columns)
     if status != before:
-        told: dict[str, Any] = {} if stored.due_date is None else {"due_date": stored.due_date}
-        if status is BillingStatus.PAID:
-            told["paid_at"] = tx.now
         tx.raise_event(
             InvoicePaymentStatusChanged(
                 invoice_id=stored.id,
@@ -64,7 +71,9 @@ def move(
                 amount_due=stored.amount_due,
                 amount_paid=stored.amount_paid,
                 total=stored.amount or Decimal(0),
-                **told,
+                due_date=stored.due_date,
+                paid_at=tx.now if status is BillingStatus.PAID else None,
+                invoice_pdf_url=invoice_links.page_of(tx, stored.id),
             )
         )
     return stored
@@ -89,7 +98,6 @@ def fail(
     amount = _payable(stored, amount)
     info = _info(tx, stored, amount, method, "Failed", reason)
     stored = move(tx, stored, BillingStatus.REJECTED, {"paymentInfo": info})
-    told = {} if reason is None else {"failure_reason": reason}
     tx.raise_event(
         PaymentFailed(
             date=tx.now,
@@ -98,14 +106,24 @@ def fail(
             payment_provider=PROVIDER,
             amount=amount,
             currency=stored.currency,
-            **told,
+            failure_reason=reason,
         )
     )
+    if stored.due_date is not None and stored.due_date <= tx.now:
+        agenda.drop(tx, stored.id, "invoice_due")
+        agenda.add(tx, tx.now + OVERDUE_AGAIN, "invoice_due", stored.id)
     return stored
 
 
+def settle(tx: Transaction, stored: KeptInvoice) -> KeptInvoice:
+    """Of an invoice that is approved: it waits for payment; with nothing to pay it is Paid."""
+    if stored.billing_status != BillingStatus.NONE:
+        return stored
+    return move(tx, stored, BillingStatus.PENDING_PAYMENT if stored.amount_due > 0 else BillingStatus.PAID)
+
+
 def fall_due(tx: Transaction, invoice_id: str) -> None:
-    """The step `invoice_due`: what is not paid is overdue. What was never sent, or is nothing, is not."""
+    """The step `invoice_due`: what is not paid is overdue. What is nothing is not."""
     stored = invoices.INVOICES.get(tx, invoice_id)
     unpaid = stored.billing_status in (BillingStatus.PENDING_PAYMENT, BillingStatus.REJECTED)
     if unpaid and stored.amount_due > 0:
@@ -132,12 +150,19 @@ def _info(
     given: dict[str, Any] = {} if note is None else {"note": note}
     info = PaymentInfo(
         transaction_id=new_id("txn"),
-        date=tx.now,
+        date=moment_text(tx.now),
         payment_method=method or "Card",
+        payment_method_id=_method_id(str(stored.customer_id), method or "Card"),
         amount=amount,
         currency=stored.currency,
         status=status,
         customer_id=stored.customer_id,
+        deposit_to=_ACCOUNT,
         **given,
     )
     return as_document(info)
+
+
+def _method_id(customer_id: str, method: str) -> str:
+    """The same for each payment of a customer by one method: `pm_4f0e…`."""
+    return f"pm_{hashlib.sha256(f'{customer_id} {method}'.encode()).hexdigest()[:20]}"

@@ -29,7 +29,7 @@ class Billed(Resource, register=False):
 
 
 class Uncharged(Resource, register=False):
-    """Events of one name and one customer that nothing charges for."""
+    """Events of one name and one customer."""
 
     customer_id: Annotated[Text, Field(description="Id of the customer.", examples=["cus_1042"])]
     name: Annotated[Text, Field(description="Name of the events.", examples=["api_call"])]
@@ -44,12 +44,19 @@ class Report(Resource, register=False):
     start_time: Annotated[Moment, Field(description="When the month began.")]
     end_time: Annotated[Moment, Field(description="When it ended.")]
     events: Annotated[Integer, Field(description="How many events it had.", examples=[1200])]
-    uncharged_events: Annotated[Integer, Field(description="How many of them nothing charges for.")]
+    uncharged_events: Annotated[Integer, Field(description="How many of them no meter counted.")]
+    unsold_events: Annotated[
+        Integer, Field(description="How many were counted, but by no meter of what was sold to the customer.")
+    ] = 0
     new_customers: Annotated[Integer | None, Field(description="Customers that were made in it.")] = None
     new_contracts: Annotated[Integer | None, Field(description="Contracts that were made in it.")] = None
     billed: Annotated[MaybeListOf[Billed], Field(description="Invoices that were issued in it.")] = None
     uncharged: Annotated[
-        MaybeListOf[Uncharged], Field(description="What nothing charges for: at most 1000 of them.")
+        MaybeListOf[Uncharged], Field(description="What no meter counted: at most 1000 of them.")
+    ] = None
+    unsold: Annotated[
+        MaybeListOf[Uncharged],
+        Field(description="What was counted and not sold to the customer: at most 1000 of them."),
     ] = None
 
 

@@ -15,10 +15,10 @@ from billhook.sandbox.transaction import Transaction
 
 __all__ = ["Key", "Rollups"]
 
-Key = tuple[str, str, int]
-"""Customer, meter and day."""
+Key = tuple[str, str, int, int]
+"""Customer, meter, day, and where in it the row begins."""
 
-_KEY = ("customer_id", "meter_id", "day")
+_KEY = ("customer_id", "meter_id", "day", "since")
 _FIGURES = ("events", "total", "highest", "last", "last_at")
 _NEW = ", ".join(f"{name} = excluded.{name}" for name in _FIGURES)
 _REPLACE = f"ON CONFLICT ({', '.join(_KEY)}) DO UPDATE SET {_NEW}"
@@ -51,15 +51,15 @@ class Rollups:
         if contribution.instance is not None:
             tally.instances.add(identity(contribution.instance) or "")
 
-    def write(self, tx: Transaction) -> set[tuple[str, str]]:
-        """Add it to what is there; the customers and meters that it changed."""
+    def write(self, tx: Transaction) -> set[Key]:
+        """Add it to what is there; the rows that it changed."""
         stored = with_keys(tx.connection, usage_day, list(self._tallies))
-        there = {(row.customer_id, row.meter_id, row.day): row for row in stored}
+        there = {(row.customer_id, row.meter_id, row.day, row.since): row for row in stored}
         rows = [(*key, *_figures(tally, there.get(key))) for key, tally in self._tallies.items()]
         insert_rows(tx.connection, usage_day, (*_KEY, *_FIGURES), rows, _REPLACE)
         seen = [(*key, instance) for key, tally in self._tallies.items() for instance in tally.instances]
         insert_rows(tx.connection, usage_instance, (*_KEY, "instance"), seen, _LEAVE)
-        return {(customer_id, meter_id) for customer_id, meter_id, _ in self._tallies}
+        return set(self._tallies)
 
 
 def _figures(tally: _Tally, there: Any) -> tuple[int, str, str, str, int]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Any
 
 from billhook.events import CustomerPortalLinkSent, InvoiceSendFailed
-from billhook.sandbox.billing import agenda, customers, payments
+from billhook.resources import Customer
+from billhook.sandbox.billing import customers, payments
 from billhook.sandbox.billing.invoice_fields import KeptInvoice
 from billhook.sandbox.transaction import Transaction
-from billhook.wire.statuses import BillingStatus
 
 __all__ = ["BOUNCES", "send"]
 
@@ -23,22 +23,25 @@ BOUNCES = "invalid"
 def send(tx: Transaction, invoice: KeptInvoice) -> KeptInvoice:
     """Send an approved invoice, with a link to the portal, to each address that receives invoices by mail.
 
-    Raises CustomerPortalLinkSent for each of them. Raises InvoiceSendFailed if there is none, or if mail
-    comes back. Once sent it waits for payment.
+    Raises CustomerPortalLinkSent for each of them. Raises InvoiceSendFailed if nobody was reached: there is
+    none, or all mail comes back. What is approved is owed all the same: reached or not, it waits for payment.
     """
     customer = customers.find(tx, str(invoice.customer_id))
-    wanted = (each.email for each in customer.contacts or [] if each.receive_invoice_email)
-    addresses = dict.fromkeys(address for address in wanted if address)
+    addresses = _addresses(customer)
     reached = [_send_link(tx, customer.id, address) for address in addresses]
-    if not all(reached) or not reached:
+    if not any(reached):
         tx.raise_event(
             InvoiceSendFailed(invoice_id=invoice.id, invoice_number=invoice.invoice_number, date=tx.now)
         )
-    if not reached or invoice.billing_status != BillingStatus.NONE:
-        return invoice
-    if invoice.due_date is not None and invoice.due_date <= tx.now:
-        agenda.add(tx, tx.now, "invoice_due", invoice.id)
-    return payments.move(tx, invoice, BillingStatus.PENDING_PAYMENT)
+    return payments.settle(tx, invoice)
+
+
+def _addresses(customer: Customer) -> list[str]:
+    """The primary contact's, and then those of all who receive copies; each once."""
+    contacts = customer.contacts or []
+    primary = [each for each in contacts if (each.model_extra or {}).get("isPrimary") is True]
+    copies = [each for each in contacts if each.receive_invoice_email]
+    return list(dict.fromkeys(each.email for each in (*primary, *copies) if each.email))
 
 
 def _send_link(tx: Transaction, customer_id: str, address: str) -> bool:

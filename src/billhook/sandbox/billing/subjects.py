@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from decimal import Decimal, localcontext
 
 from billhook.resources import ProductConsumption
@@ -29,6 +30,8 @@ class Subject:
     units: Decimal
     money: Decimal
     """What the usage costs by its price, commitment or not."""
+    since: datetime
+    """From when on this is counted."""
     promise: Promise = NOTHING_PROMISED
     tiers: tuple[Tier, ...] = ()
     is_blocked: bool = False
@@ -62,8 +65,8 @@ class Subject:
 def subjects(line: Line) -> list[Subject]:
     """What is watched of a line: each product, and the group if it has a commitment."""
     sharing = [use for use in line.uses if use.part.promise is line.promise]
-    group = Subject(line.key, line.product_id, line.name, *_used(sharing), line.promise)
     found = []
+    group = Subject(line.key, line.product_id, line.name, *_used(sharing), line.since, line.promise)
     for use in line.uses:
         shares = use.part.promise is line.promise
         found.append(
@@ -73,6 +76,7 @@ def subjects(line: Line) -> list[Subject]:
                 name=use.sold.name,
                 units=use.part.units,
                 money=_used([use])[1],
+                since=use.since,
                 promise=NOTHING_PROMISED if shares else use.part.promise,
                 tiers=use.part.terms.tiers,
                 is_blocked=shares and not group.has_access,

@@ -6,7 +6,7 @@ are not shown: `tiers` is the sandbox's own, in pricing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import TypeGuard
@@ -15,7 +15,21 @@ from billhook.resources import Commitment, ContractProduct, Discount, Pricing
 from billhook.sandbox.billing.exact import ZERO, bounded
 from billhook.sandbox.refusals import invalid_request
 
-__all__ = ["NOTHING_PROMISED", "Promise", "Terms", "Tier", "check", "promise_of", "terms_of"]
+__all__ = [
+    "COMMITMENT_TYPES",
+    "DISCOUNT_TYPES",
+    "NOTHING_PROMISED",
+    "OVERAGE_STRATEGIES",
+    "PRICING_TYPES",
+    "Promise",
+    "Terms",
+    "Tier",
+    "check",
+    "check_commitment",
+    "check_one_of",
+    "promise_of",
+    "terms_of",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +81,18 @@ class Promise:
 
 
 NOTHING_PROMISED = Promise()
+PRICING_TYPES = ("Flat", "PerUnit", "Tiered")
+DISCOUNT_TYPES = ("Amount", "Percentage")
+COMMITMENT_TYPES = ("Currency", "Units")
+OVERAGE_STRATEGIES = ("Bill", "Block")
 
 
 def terms_of(product: ContractProduct, *, metered: bool) -> Terms:
-    """The price of `product`. Without a type that is known: by the unit if it is metered, else by cycle."""
+    """The price of `product`. Without a type: by the unit if it is metered, else by cycle."""
     pricing = product.pricing or Pricing()
     price = bounded(pricing.price or ZERO)
-    kind = pricing.type if pricing.type in ("Flat", "PerUnit", "Tiered") else None
-    tiers = _tiers(pricing) if kind == "Tiered" else ()
-    if kind is None:
-        kind = "PerUnit" if metered else "Flat"
-    if kind == "Flat":
+    tiers = _tiers(pricing) if pricing.type == "Tiered" else ()
+    if (pricing.type or ("PerUnit" if metered else "Flat")) == "Flat":
         return Terms(fee=price, discount=pricing.discount)
     return Terms(unit_price=price, tiers=tiers or (), discount=pricing.discount)
 
@@ -95,15 +110,33 @@ def promise_of(commitment: Commitment | None) -> Promise:
 
 
 def check(product: ContractProduct, where: str) -> None:
-    """Refuse tiers and a billing day that cannot be; `where` is the product's path in the request."""
+    """Refuse tiers that cannot be, and kinds that are not understood.
+
+    `where` is the product's path in the request.
+    """
     pricing = product.pricing or Pricing()
+    check_one_of(pricing.type, PRICING_TYPES, f"{where}.pricing.type")
+    if pricing.discount is not None:
+        check_one_of(pricing.discount.type, DISCOUNT_TYPES, f"{where}.pricing.discount.type")
+    check_commitment(product.commitment, where)
     if pricing.type == "Tiered" and not _tiers(pricing):
         raise invalid_request(
             "a price by tiers needs tiers: a list of {upTo, price} with rising upTo, null in the last only",
             f"{where}.pricing.tiers",
         )
-    if product.scheduling and (product.scheduling.billing_day or 1) > 31:
-        raise invalid_request("billingDay is from 1 to 31", f"{where}.scheduling.billingDay")
+
+
+def check_commitment(commitment: Commitment | None, where: str) -> None:
+    """Refuse a commitment whose kinds are not understood; `where` is the path of what has it."""
+    if commitment is not None:
+        check_one_of(commitment.type, COMMITMENT_TYPES, f"{where}.commitment.type")
+        check_one_of(commitment.overage_strategy, OVERAGE_STRATEGIES, f"{where}.commitment.overageStrategy")
+
+
+def check_one_of(given: str | None, known: Sequence[str], param: str) -> None:
+    """Refuse a value that decides about money and is not understood; without one the usual holds."""
+    if given is not None and given not in known:
+        raise invalid_request(f"{param.rpartition('.')[2]} is one of {', '.join(known)}", param)
 
 
 def _tiers(pricing: Pricing) -> tuple[Tier, ...] | None:

@@ -40,9 +40,28 @@ _TRANSLATED = [
 ]
 """IPv6 addresses that stand for an IPv4 address: its place is so many bits from the right."""
 _NEVER = [
-    ipaddress.IPv6Network("64:ff9b:1::/48"),  # NAT64 of one's own network
-    ipaddress.IPv6Network("2001::/32"),  # Teredo
-]
+    ipaddress.ip_network(text)
+    for text in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+        "168.63.129.16/32",  # Azure's own server for its machines, on an address that is routed nowhere else
+        "192.0.0.0/24",  # of IETF protocols; Oracle's machines find their metadata there
+        "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24",  # documentation
+        "192.88.99.0/24",  # relays of 6to4
+        "192.168.0.0/16",
+        "198.18.0.0/15",  # benchmarks
+        "224.0.0.0/3",  # multicast, and all that is reserved
+        "64:ff9b:1::/48",  # NAT64 of one's own network
+        "100::/32",  # discarded
+        "2001::/23",  # of IETF protocols, Teredo among them
+        "2001:db8::/32", "3fff::/20",  # documentation
+        "5f00::/16",  # segment routing
+        "fc00::/7", "fe80::/9", "ff00::/8",
+    )
+]  # fmt: skip
+"""Not to be called whatever this Python's `is_global` knows of them. Source: IANA's registries of special
+addresses; RFC 6890, 9637, 9602; the clouds' documentation."""
+_ISATAP = (0x00005EFE, 0x02005EFE)
+"""What stands before the IPv4 address in the second half of such an IPv6 address. Source: RFC 5214, 6.1."""
 
 Found = Sequence[tuple[Any, Any, Any, Any, Any]]
 """What `socket.getaddrinfo` gives."""
@@ -114,8 +133,10 @@ def destination_of(url: str) -> str:
 
 def is_public(address: IPAddress) -> bool:
     """Is it an address of one machine on the open internet?"""
+    if any(address in network for network in _NEVER if network.version == address.version):
+        return False
     if isinstance(address, ipaddress.IPv6Address):
-        if any(address in network for network in _NEVER):
+        if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
             return False
         for network, shift in _TRANSLATED:
             if address in network:

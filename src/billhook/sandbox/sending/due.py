@@ -99,7 +99,7 @@ def settle(tx: Transaction, due: Due, made: Sequence[Attempt]) -> None:
     if any(one.problem is None for one in made):
         state = "delivered"
     elif due.attempts < len(schedule):
-        state, due_at = "pending", tx.real_now + _jittered(schedule[due.attempts], due, tx.options.seed)
+        state, due_at = "pending", tx.real_now + _jittered(schedule[due.attempts], due, tx.options.dice)
     # One that was cancelled meanwhile stays so.
     tx.connection.execute(
         update(delivery)

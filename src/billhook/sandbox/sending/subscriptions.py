@@ -18,16 +18,19 @@ __all__ = ["cancel", "find", "page", "ping", "subscribe"]
 def subscribe(
     tx: Transaction, url: str, event_type: str, threshold: Decimal | None, recurring_threshold: Decimal | None
 ) -> str:
-    """Send events of this type to this URL; asked for again, the thresholds are replaced. Returns its id."""
+    """Send events of this type to this URL, from these thresholds on. Returns its id.
+
+    What was asked for already, with the same thresholds, is that; with others it is a subscription more.
+    """
     thresholds = {"threshold": threshold, "recurring_threshold": recurring_threshold}
-    known: str | None = tx.connection.execute(
-        select(subscription.c.id).where(
+    there = tx.connection.execute(
+        select(subscription).where(
             subscription.c.callback_url == url, subscription.c.event_type == event_type
         )
-    ).scalar()
-    if known is not None:
-        tx.connection.execute(update(subscription).where(subscription.c.id == known).values(**thresholds))
-        return known
+    )
+    for row in there:  # compared here: in their columns 80 and 80.0 are two texts
+        if (row.threshold, row.recurring_threshold) == (threshold, recurring_threshold):
+            return str(row.id)
     subscription_id = new_id("sub")
     tx.connection.execute(
         insert(subscription).values(

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
+from billhook.sandbox.limits import MAX_KEY
 from billhook.sandbox.refusals import invalid_request
 
-__all__ = ["MAX_KEY", "check_key", "key_fault"]
-
-MAX_KEY = 255
-"""Characters. PostgreSQL's indexes take some 2,700 bytes, and no more."""
+__all__ = ["check_key", "key_fault"]
 
 
 def key_fault(text: str) -> str | None:

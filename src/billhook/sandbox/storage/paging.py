@@ -38,10 +38,9 @@ class Page(Generic[T]):
     next_cursor: str | None
 
     def fields(self) -> dict[str, Any]:
-        """`total`, `hasMore`, and `nextCursor` if there is a next, to be given to the response's model."""
+        """`total`, `hasMore` and `nextCursor` (null after the last), to be given to the response's model."""
         more = self.next_cursor is not None
-        told: dict[str, Any] = {"total": Decimal(self.total), "has_more": more}
-        return {**told, "next_cursor": self.next_cursor} if more else told
+        return {"total": Decimal(self.total), "has_more": more, "next_cursor": self.next_cursor}
 
     def of(self, read: Callable[[T], S]) -> Page[S]:
         """The same page of what `read` makes of each."""

@@ -7,6 +7,7 @@ session, which is therefore the only one that may write.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -19,6 +20,8 @@ from sqlalchemy import Engine, event
 from billhook.errors import ConfigError
 
 __all__ = ["FileLock", "take_with_each_session"]
+
+logger = logging.getLogger("billhook.sandbox")
 
 PATIENCE_SECONDS = 6.0
 """A server whose master was killed needs some seconds to find that out, and ends."""
@@ -67,7 +70,14 @@ def _take_schema(session: Any, _: object) -> None:
 
 def _insist(take: Callable[[], bool]) -> None:
     ends_at = time.monotonic() + PATIENCE_SECONDS
+    told = False
     while not take():
+        if not told:
+            logger.warning(
+                "another sandbox is using this database: waiting for it to end, %g s at most",
+                PATIENCE_SECONDS,
+            )
+            told = True
         if time.monotonic() > ends_at:
             raise ConfigError(
                 "another sandbox is using this database: stop it, or give this one a database of its own"

@@ -23,6 +23,7 @@ from billhook.sandbox.web.description import (
     webhooks,
 )
 from billhook.sandbox.web.gate import Gate
+from billhook.sandbox.web.invoice_page import serve_pages
 from billhook.sandbox.web.operation import Call, Group, Operation
 from billhook.sandbox.web.reading import body_bytes, read_body, read_query
 from billhook.sandbox.web.routes import ForeignName, blueprint
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["MAX_BODY_BYTES", "create_app"]
 
 MAX_BODY_BYTES = 16 * 1024 * 1024
+"""Of any request; most operations take less."""
 _KEY = "billhook.sandbox"
 
 logger = logging.getLogger("billhook.sandbox")
@@ -63,6 +65,7 @@ def create_app(sandbox: Sandbox, gate: Gate, groups: Iterable[Group]) -> OpenAPI
     app.url_map.merge_slashes = False  # else /contracts//a would be sent on to the contract "a"
     for group in groups:
         app.register_api(blueprint(group, _answer))
+    serve_pages(app, sandbox)
     app.components_schemas.update(event_schemas())
     app.register_error_handler(Refusal, refused)
     app.register_error_handler(HTTPException, _http_error)
@@ -89,7 +92,10 @@ def _given(operation: Operation) -> Any:
         return None
     if not operation.has_body:
         return read_query(operation.takes, request.args)
-    body = body_bytes(request, needed=operation.needs_body)
+    most = current_app.config["MAX_CONTENT_LENGTH"]
+    if operation.reads_bytes is not None:
+        most = min(most, operation.reads_bytes)
+    body = body_bytes(request, needed=operation.needs_body, most=most)
     if operation.max_bytes is not None and len(body) > operation.max_bytes:
         raise too_large(f"the body has at most {operation.max_bytes} bytes: split it")
     return read_body(operation.takes, body)

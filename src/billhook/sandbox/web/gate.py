@@ -56,7 +56,7 @@ class Gate:
                 options={"require": ["exp", "sub"], "verify_exp": False, "verify_iat": False},
             )
             ends_at = float(claims["exp"])
-        except (jwt.InvalidTokenError, TypeError, ValueError):
+        except (jwt.InvalidTokenError, TypeError, ValueError, OverflowError):  # of an exp of 4,000 digits
             raise not_authenticated(_REFUSED) from None
         if claims["sub"] != self._client_id.decode():
             raise not_authenticated(_REFUSED)

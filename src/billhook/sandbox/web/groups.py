@@ -5,6 +5,7 @@ from __future__ import annotations
 from billhook.sandbox.web.own import (
     clock,
     deliveries,
+    exchange_rates,
     faults,
     raised,
     reports,
@@ -57,6 +58,7 @@ GROUPS = (
     own_contracts.GROUP,
     own_invoices.GROUP,
     own_credits.GROUP,
+    exchange_rates.GROUP,
     own_plans.GROUP,
     own_custom_fields.GROUP,
     own_cloud_usage.GROUP,

@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from billhook.resources import Resource
+from billhook.sandbox.limits import USUAL_BYTES
 
 if TYPE_CHECKING:
     from billhook.sandbox.sandbox import Sandbox
     from billhook.sandbox.transaction import Transaction
 
 __all__ = ["Call", "Group", "Operation"]
+
 
 _OWN = "/_sandbox"
 """What the paths begin with that are not the specification's."""
@@ -46,8 +48,10 @@ class Operation:
     gives: type[Resource] | None = None
     writes: bool = True
     open: bool = False
+    reads_bytes: int | None = USUAL_BYTES
+    """How much of a body is read, and a longer one is refused before it is; None: as much as of any."""
     max_bytes: int | None = None
-    """Of the body; None: as many as the server takes."""
+    """How long a body may be that was read; None: as long."""
     errors: tuple[int, ...] = ()
     """Statuses that it may answer besides those that all may."""
 

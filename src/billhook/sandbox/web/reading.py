@@ -7,24 +7,23 @@ from collections.abc import Mapping
 from flask import Request
 from werkzeug.exceptions import ClientDisconnected, RequestEntityTooLarge
 
-from billhook.errors import InvalidResource, Refusal, RuleBroken
-from billhook.resources import EventBatch, Resource, WrongParam
+from billhook.errors import InvalidJSON, InvalidResource, Refusal, RuleBroken
+from billhook.resources import READ_ONLY, EventBatch, Resource, WrongParam
 from billhook.sandbox.refusals import invalid_request, too_large
 from billhook.wire import strict_json
 
 __all__ = ["body_bytes", "read_body", "read_query"]
 
-_TOO_LONG = "the body is longer than the sandbox takes"
 _NUL = b"\\u0000"
 """As JSON has it: the byte itself stands in no JSON. A batch's events are judged one by one."""
 
 
-def body_bytes(request: Request, *, needed: bool) -> bytes:
-    """The body, and {} for none where none is `needed`.
+def body_bytes(request: Request, *, needed: bool, most: int) -> bytes:
+    """The body, of `most` bytes at most, and {} for none where none is `needed`.
 
-    Refused if it is longer than the server takes, broken off, or no JSON by its own word.
+    Refused if it is longer, before the rest of it is read; if it is broken off, or no JSON by its own word.
     """
-    body = _all_of(request)
+    body = _all_of(request, most)
     if not body and not needed:
         return b"{}"
     if request.mimetype != "application/json":
@@ -32,30 +31,48 @@ def body_bytes(request: Request, *, needed: bool) -> bytes:
     return body
 
 
-def _all_of(request: Request) -> bytes:
+def _all_of(request: Request, most: int) -> bytes:
+    # One more: of a body in chunks no more is read than is allowed, and what is at the limit may be cut off.
+    request.max_content_length = most + 1
+    too_long = too_large(f"the body is longer than what is taken here, {most} bytes")
     try:
         body = request.get_data(cache=False)
     except RequestEntityTooLarge:
-        raise too_large(_TOO_LONG) from None
+        raise too_long from None
     except ClientDisconnected:
         raise invalid_request("the body is shorter than its Content-Length", code="not_json") from None
     except Exception:  # noqa: BLE001 - broken chunks raise whatever the server likes
         raise invalid_request("the body cannot be read: its chunks are broken", code="not_json") from None
-    # Of one that comes in chunks no more is read than is taken: the rest may be cut off.
-    if request.content_length is None and len(body) == request.max_content_length:
-        raise too_large(_TOO_LONG)
+    if len(body) > most:
+        raise too_long
     return body
 
 
 def read_body(model: type[Resource], body: bytes) -> Resource:
     """`body` as a `model`, or the refusal that the specification has for it."""
     try:
-        read = model.from_json(body)
+        if issubclass(model, EventBatch):
+            return model.from_json(body)
+        given = strict_json.loads(body)
+        read = model.from_wire(_writable(model, given))
+    except InvalidJSON as error:
+        raise invalid_request(str(error)) from None
     except (InvalidResource, RuleBroken) as error:
         raise refusal_of(error) from None
-    if _NUL in body and not issubclass(model, EventBatch):
-        _refuse_nul(model, strict_json.loads(body))
+    if _NUL in body:
+        _refuse_nul(model, given)
     return read
+
+
+def _writable(model: type[Resource], given: object) -> object:
+    """`given` without the fields that are read-only: they are ignored, whatever stands in them.
+
+    Source: spec, Customer, customFieldValues.
+    """
+    if not isinstance(given, dict):
+        return given
+    read_only = {field.alias for field in model.model_fields.values() if READ_ONLY in field.metadata}
+    return {name: value for name, value in given.items() if name not in read_only}
 
 
 def _refuse_nul(model: type[Resource], given: object) -> None:

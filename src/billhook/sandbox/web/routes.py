@@ -25,6 +25,7 @@ _PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
 # Their last parameter is another system's name for it, which may hold slashes. Ids of ours hold none, so that
 # no other address of the same method looks like one.
 _FOREIGN = (
+    ("GET", "/contracts/{contractId}"),
     ("DELETE", "/contracts/{contractId}"),
     ("GET", "/_sandbox/contracts/{contractId}"),
     ("POST", "/_sandbox/contracts/{contractId}/activate"),

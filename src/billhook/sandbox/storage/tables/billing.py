@@ -28,6 +28,8 @@ invoice = document(
     Column("billing_status", Text, nullable=False),
     Column("currency", Text, nullable=False),
     Column("amount", Amount, nullable=False),
+    Column("amount_paid", Amount, nullable=False),
+    Column("usd_rate", Amount, nullable=False),
     Column("issued_at", Instant, nullable=False),
     Column("approved_at", Instant),
     Column("due_at", Instant),
@@ -40,7 +42,7 @@ invoice = document(
     Index("invoice_issued", "issued_at"),
 )
 """`kind` is cycle (of a contract, from `cycle_start` to `cycle_end`) or topup (of credits). `number` counts
-the invoices of a `year`."""
+the invoices of a `year`. `usd_rate`: US dollars for one unit of `currency` when it was issued."""
 
 report = Table(
     "report",

@@ -11,7 +11,6 @@ from sqlalchemy import (
     LargeBinary,
     Table,
     Text,
-    UniqueConstraint,
     false,
     text,
 )
@@ -33,9 +32,10 @@ subscription = Table(
     Column("threshold", Amount),
     Column("recurring_threshold", Amount),
     Column("created_at", Instant, nullable=False),
-    UniqueConstraint("callback_url", "event_type"),
+    Index("subscription_of", "callback_url", "event_type"),
     sqlite_autoincrement=True,
 )
+"""One for each address, type and thresholds: who writes does so alone, and looks first."""
 
 raised = Table(
     "raised",

@@ -7,7 +7,7 @@ from sqlalchemy import BigInteger, Column, Index, Table, Text, UniqueConstraint
 from billhook.sandbox.storage.tables.base import document, metadata, serial
 from billhook.sandbox.storage.types import Amount, Instant
 
-__all__ = ["event", "measurement", "meter", "usage_day", "usage_instance"]
+__all__ = ["event", "measurement", "meter", "usage_cut", "usage_day", "usage_instance"]
 
 event = Table(
     "event",
@@ -42,6 +42,7 @@ usage_day = Table(
     Column("customer_id", Text, primary_key=True),
     Column("meter_id", Text, primary_key=True),
     Column("day", BigInteger, primary_key=True),
+    Column("since", BigInteger, primary_key=True),
     Column("events", BigInteger, nullable=False),
     Column("total", Amount, nullable=False),
     Column("highest", Amount),
@@ -50,8 +51,18 @@ usage_day = Table(
     Column("measured", Amount),
     sqlite_with_rowid=False,
 )
-"""What a meter makes of a customer's day, kept as events come. `day`: days since 1970, in UTC; `measured`:
-the figure of a measurement, which stands for all the others."""
+"""What a meter makes of a customer's day, kept as events come. `day`: days since 1970, in UTC; `since`: where
+the row begins, in microseconds: at midnight, or at a cut, where a cycle of the customer ends within the day;
+`measured`: the figure of a measurement, on the row of midnight, which stands for all others of the day."""
+
+usage_cut = Table(
+    "usage_cut",
+    metadata,
+    Column("customer_id", Text, primary_key=True),
+    Column("at", Instant, primary_key=True),
+    sqlite_with_rowid=False,
+)
+"""Moments within a day at which what a customer uses begins to count for another cycle."""
 
 usage_instance = Table(
     "usage_instance",
@@ -59,6 +70,7 @@ usage_instance = Table(
     Column("customer_id", Text, primary_key=True),
     Column("meter_id", Text, primary_key=True),
     Column("day", BigInteger, primary_key=True),
+    Column("since", BigInteger, primary_key=True),
     Column("instance", Text, primary_key=True),
     sqlite_with_rowid=False,
 )

@@ -13,7 +13,7 @@ GROUP = Group("_sandbox/contracts", prefix="/_sandbox/contracts")
 
 @GROUP.operation("GET", "/{contractId}", gives=ContractResponse)
 def get(call: Call[None]) -> ContractResponse:
-    """Get the contract with this id or externalId."""
+    """Get the contract with this id or externalId: as GET /contracts/{contractId} does."""
     found = contracts.find(call.tx, call.path["contractId"])
     return ContractResponse(contract=contracts.shown(call.tx, [found])[0])
 

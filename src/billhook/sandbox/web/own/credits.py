@@ -9,9 +9,10 @@ from typing import Annotated
 
 from pydantic import Field
 
-from billhook.resources import CreditLedgerEntry, PageQuery, Resource
+from billhook.resources import PageQuery, Resource
 from billhook.resources.paging import CountedPage
 from billhook.sandbox.billing import credit_ledger, credit_products
+from billhook.sandbox.billing.credit_ledger import ShownLedgerEntry
 from billhook.sandbox.billing.credit_products import CreditProduct, NewCreditProduct
 from billhook.sandbox.billing.credits import check_amount, check_customer, grant
 from billhook.sandbox.refusals import invalid_request
@@ -45,7 +46,7 @@ class DirectGrant(Resource, register=False):
 class LedgerEntryResponse(Resource, register=False):
     """What was written into the ledger."""
 
-    entry: Annotated[CreditLedgerEntry, Field(description="The entry.")]
+    entry: Annotated[ShownLedgerEntry, Field(description="The entry.")]
 
 
 class CreditProductResponse(Resource, register=False):

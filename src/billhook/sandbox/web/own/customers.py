@@ -8,7 +8,7 @@ from pydantic import Field
 
 from billhook.resources import Customer, CustomerResponse, CustomerUpdate, PageQuery
 from billhook.resources.paging import CountedPage
-from billhook.sandbox.billing import customers
+from billhook.sandbox.billing import claiming, customers
 from billhook.sandbox.billing.customer_accounts import shown
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.storage.tables.entities import customer
@@ -37,8 +37,11 @@ class CustomerPage(CountedPage, register=False):
 
 @GROUP.operation("POST", "", takes=CustomerUpdate, gives=CustomerResponse)
 def create(call: Call[CustomerUpdate]) -> CustomerResponse:
-    """Create a customer, as the service's dashboard does."""
-    made = customers.create(call.tx, call.given)
+    """Create a customer, as the service's dashboard does.
+
+    Names that usage came under when nobody had them may be claimed: that usage is the customer's then.
+    """
+    made = claiming.create(call.tx, call.given)
     return CustomerResponse(customer=shown(call.tx, [made])[0])
 
 

@@ -12,6 +12,7 @@ from sqlalchemy import Row, insert, select
 from billhook.errors import Refusal
 from billhook.events import EVENT_TYPES
 from billhook.resources import Resource
+from billhook.sandbox.limits import MAX_TIMES
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.sending import faults, signing_secrets, subscriptions
 from billhook.sandbox.sending.fault_kind import SPOILING, TIMED, FaultKind
@@ -75,7 +76,7 @@ def add(call: Call[NewFault]) -> Fault:
     if wrong is not None:
         raise wrong
     kind = FaultKind(given.fault)
-    seed = next(one for one in (given.seed, tx.options.seed, secrets.randbits(31)) if one is not None)
+    seed = next(one for one in (given.seed, tx.options.dice, secrets.randbits(31)) if one is not None)
     fault_id = new_id("flt")
     tx.connection.execute(
         insert(fault).values(
@@ -117,6 +118,8 @@ def _wrong(tx: Transaction, given: NewFault) -> Refusal | None:
         return invalid_request("there is no such subscription", "subscriptionId")
     if given.probability is not None and not 0 < given.probability <= 1:
         return invalid_request("probability is over 0, and 1 at most", "probability")
+    if given.times is not None and given.times > MAX_TIMES:
+        return invalid_request(f"times is {MAX_TIMES} at most; leave it out to strike all", "times")
     if given.seconds is not None and kind not in TIMED:
         return invalid_request(f"seconds are for {' and '.join(TIMED)} only: leave them out", "seconds")
     if given.seconds is not None and not 0 < given.seconds <= MOST_SECONDS:

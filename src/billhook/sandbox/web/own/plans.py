@@ -11,7 +11,7 @@ from billhook.resources.paging import CountedPage
 from billhook.sandbox.billing import plans, terms
 from billhook.sandbox.billing.catalog import PRODUCTS
 from billhook.sandbox.billing.contract_offer import check_billing
-from billhook.sandbox.billing.contract_rules import MAX_PRODUCTS
+from billhook.sandbox.limits import MAX_PRODUCTS
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.storage.documents import as_sent
 from billhook.sandbox.storage.keys import check_key

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from billhook.errors import InvalidResource
 from billhook.events import EVENT_TYPES, sample
+from billhook.events.samples import in_agreement
 from billhook.resources import Resource
 from billhook.sandbox.refusals import not_found
 from billhook.sandbox.web.operation import Call, Group
@@ -33,7 +34,10 @@ class Triggered(Resource, register=False):
 
 @GROUP.operation("POST", "/{eventType}", takes=Overrides, gives=Triggered)
 def trigger(call: Call[Overrides]) -> Triggered:
-    """Raise an event of this type: a valid sample of now, with the fields that are given."""
+    """Raise an event of this type: a valid sample of now, with the fields that are given.
+
+    What depends on these and is not given follows them: without a failure there is no errorMessage.
+    """
     model = EVENT_TYPES.get(call.path["eventType"])
     if model is None:
         raise not_found("event type")
@@ -44,7 +48,7 @@ def trigger(call: Call[Overrides]) -> Triggered:
     if "date" in model.model_fields:
         body["date"] = call.tx.now
     try:
-        event = read(model, {**body, **given}, InvalidResource)
+        event = read(model, in_agreement(model.type, {**body, **given}, given), InvalidResource)
     except InvalidResource as error:
         raise refusal_of(error) from None
     return Triggered(raised_id=call.tx.raise_event(event))

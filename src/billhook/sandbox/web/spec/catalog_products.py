@@ -20,7 +20,7 @@ from billhook.sandbox.web.operation import Call, Group
 
 __all__ = ["GROUP"]
 
-GROUP = Group("catalogProducts", prefix="/catalogProducts")
+GROUP = Group("contracts", prefix="/catalogProducts", name="catalogProducts")
 
 
 @GROUP.operation("POST", "", takes=NewCatalogProduct, gives=CatalogProductResponse)

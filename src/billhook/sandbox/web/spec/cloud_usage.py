@@ -8,7 +8,7 @@ from billhook.sandbox.web.operation import Call, Group
 
 __all__ = ["GROUP"]
 
-GROUP = Group("cloudUsage", prefix="/cloudUsageSubmission")
+GROUP = Group("meters", prefix="/cloudUsageSubmission", name="cloudUsage")
 
 
 @GROUP.operation("POST", "", takes=CloudUsageSubmission)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Self
+
+from pydantic import ConfigDict
 from sqlalchemy import ColumnElement, select
 
 from billhook.resources import ContractPage, ContractQuery, ContractResponse, NewContract
@@ -16,9 +19,28 @@ __all__ = ["GROUP"]
 GROUP = Group("contracts", prefix="/contracts")
 
 
-@GROUP.operation("POST", "", takes=NewContract, gives=ContractResponse)
-def create(call: Call[NewContract]) -> ContractResponse:
-    """Make a contract of a plan, or of products of its own."""
+class SentContract(NewContract, register=False):
+    """The request of POST /contracts, as the service reads it: with a planId, products are ignored.
+
+    The client refuses both together, for they are "mutually exclusive" as well. Source: spec, Contract.
+    """
+
+    model_config = ConfigDict(title="NewContract")
+
+    @classmethod
+    def from_wire(cls, data: object) -> Self:
+        """As NewContract does, with what a plan stands for left out whatever is in it."""
+        if isinstance(data, dict) and data.get("planId"):
+            data = {name: value for name, value in data.items() if name not in _OF_NO_PLAN}
+        return super().from_wire(data)
+
+
+_OF_NO_PLAN = ("products", "productGroups")
+
+
+@GROUP.operation("POST", "", takes=SentContract, gives=ContractResponse)
+def create(call: Call[SentContract]) -> ContractResponse:
+    """Make a contract of a plan, or of products of its own; with a planId, products are ignored."""
     made = contract_life.create(call.tx, call.given)
     return ContractResponse(contract=contracts.shown(call.tx, [made])[0])
 
@@ -35,6 +57,13 @@ def list_all(call: Call[ContractQuery]) -> ContractPage:
         where.append(contract.c.customer_id == select(customer.c.id).where(owner).scalar_subquery())
     page = contracts.CONTRACTS.page(call.tx, limit_of(given), given.cursor, *where)
     return ContractPage(contracts=contracts.shown(call.tx, page.items), **page.fields())
+
+
+@GROUP.operation("GET", "/{contractId}", gives=ContractResponse)
+def get(call: Call[None]) -> ContractResponse:
+    """Get the contract with this id or externalId. The specification implies it, and does not show it."""
+    found = contracts.find(call.tx, call.path["contractId"])
+    return ContractResponse(contract=contracts.shown(call.tx, [found])[0])
 
 
 @GROUP.operation("DELETE", "/{contractId}", gives=ContractResponse)

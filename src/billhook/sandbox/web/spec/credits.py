@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from billhook.resources import (
     CreditDeduction,
-    CreditLedgerPage,
     CreditLedgerQuery,
     CreditTopUp,
     CreditTopUpResponse,
 )
 from billhook.sandbox.billing import credit_ledger, invoices
+from billhook.sandbox.billing.credit_ledger import ShownLedgerPage
 from billhook.sandbox.billing.credits import await_approval, check_customer, check_grant, deduct
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.web.lists import limit_of
@@ -20,8 +20,8 @@ __all__ = ["GROUP"]
 GROUP = Group("credits", prefix="/credits")
 
 
-@GROUP.operation("GET", "", takes=CreditLedgerQuery, gives=CreditLedgerPage)
-def list_credits(call: Call[CreditLedgerQuery]) -> CreditLedgerPage:
+@GROUP.operation("GET", "", takes=CreditLedgerQuery, gives=ShownLedgerPage)
+def list_credits(call: Call[CreditLedgerQuery]) -> ShownLedgerPage:
     """List the changes of a customer's credits, oldest first."""
     given = call.given
     check_customer(call.tx, given.customer_id)

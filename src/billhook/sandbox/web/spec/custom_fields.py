@@ -9,7 +9,7 @@ from billhook.sandbox.web.operation import Call, Group
 
 __all__ = ["GROUP"]
 
-GROUP = Group("customFields", prefix="/customFields")
+GROUP = Group("customers", prefix="/customFields", name="customFields")
 
 
 @GROUP.operation("GET", "", takes=PageQuery, gives=CustomFieldPage)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from billhook.resources import CustomerResponse, CustomerUpdate
-from billhook.sandbox.billing import customers
+from billhook.sandbox.billing import claiming, customers
 from billhook.sandbox.billing.customer_accounts import shown
 from billhook.sandbox.web.operation import Call, Group
 
@@ -16,7 +16,7 @@ GROUP = Group("customers", prefix="/customers")
 def update(call: Call[CustomerUpdate]) -> CustomerResponse:
     """Change the fields that are given; a null clears its field."""
     stored = customers.find(call.tx, call.path["customerId"])
-    changed = customers.change(call.tx, stored, call.given)
+    changed = claiming.change(call.tx, stored, call.given)
     return CustomerResponse(customer=shown(call.tx, [changed])[0])
 
 

@@ -17,7 +17,7 @@ from billhook.sandbox.billing import customers
 from billhook.sandbox.billing.aggregation import aggregate
 from billhook.sandbox.billing.batch import SentBatch
 from billhook.sandbox.billing.history import history
-from billhook.sandbox.billing.ingestion import counted_by, ingest, meterings, sift
+from billhook.sandbox.billing.ingestion import ingest, looked_at_by, meterings, sift
 from billhook.sandbox.billing.judging import Used
 from billhook.sandbox.billing.metering import Metering
 from billhook.sandbox.web.lists import limit_of
@@ -33,13 +33,11 @@ GROUP = Group("events")
 def query(call: Call[EventQuery]) -> bytes:
     """Stored events whose timestamp is from startTime to before endTime, by timestamp."""
     page = history(call.tx, call.given, limit_of(call.given))
-    more: dict[str, object] = {"total": page.total, "hasMore": page.next_cursor is not None}
-    if page.next_cursor is not None:
-        more["nextCursor"] = page.next_cursor
+    more = {"total": page.total, "hasMore": page.next_cursor is not None, "nextCursor": page.next_cursor}
     return b'{"events":[%b],%b' % (",".join(page.items).encode(), strict_json.dumps(more)[1:])
 
 
-@GROUP.operation("PUT", "/events", takes=SentBatch, gives=IngestionResult)
+@GROUP.operation("PUT", "/events", takes=SentBatch, gives=IngestionResult, reads_bytes=None)
 def submit(call: Call[SentBatch]) -> bytes:
     """Take a batch of events. Those that are invalid come back, and do not hinder the others."""
     return _ingested(call)
@@ -50,6 +48,7 @@ def submit(call: Call[SentBatch]) -> bytes:
     "/v2/events",
     takes=SentBatch,
     gives=IngestionResult,
+    reads_bytes=None,
     max_bytes=MAX_BATCH_BYTES,
     errors=(413,),
 )
@@ -58,7 +57,9 @@ def submit_v2(call: Call[SentBatch]) -> bytes:
     return _ingested(call)
 
 
-@GROUP.operation("POST", "/events/dry-run", takes=SentBatch, gives=DryRunResult, writes=False)
+@GROUP.operation(
+    "POST", "/events/dry-run", takes=SentBatch, gives=DryRunResult, writes=False, reads_bytes=None
+)
 def dry_run(call: Call[SentBatch]) -> bytes:
     """Tell what would become of a batch. Nothing is stored."""
     sifted = sift(call.tx, call.given.sent)
@@ -92,7 +93,7 @@ def _foretold(used: Used, customer_id: str | None, metered: dict[str, list[Meter
                 "value": contribution.value,
                 "instanceValue": contribution.instance,
             }
-            for metering, contribution in counted_by(metered, used)
+            for metering, contribution in looked_at_by(metered, used)
         ],
     }
     return f'{{"event":{used.text},{strict_json.dumps(told).decode()[1:]}'

@@ -8,7 +8,7 @@ from billhook.sandbox.web.operation import Call, Group
 
 __all__ = ["GROUP"]
 
-GROUP = Group("measurements")
+GROUP = Group("meters", name="measurements")
 
 
 @GROUP.operation("POST", "/measurements", takes=NewMeasurement, gives=MeasurementResponse)

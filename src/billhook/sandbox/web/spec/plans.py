@@ -8,7 +8,7 @@ from billhook.sandbox.web.operation import Call, Group
 
 __all__ = ["GROUP"]
 
-GROUP = Group("plans", prefix="/plans")
+GROUP = Group("contracts", prefix="/plans", name="plans")
 
 
 @GROUP.operation("GET", "/{planId}", gives=PlanResponse)

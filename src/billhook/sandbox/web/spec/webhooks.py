@@ -27,9 +27,9 @@ class Subscribed(Resource, register=False):
 
 @GROUP.operation("POST", "/webhook", takes=WebhookSubscription, gives=Subscribed)
 def subscribe(call: Call[WebhookSubscription]) -> Subscribed:
-    """Send events of one type to an address; asked for again, the thresholds are replaced.
+    """Send events of one type to an address; asked for again with the same thresholds, it is the same.
 
-    A subscription to PingTest is sent one at once.
+    With other thresholds it is one more. A subscription to PingTest is sent one at once.
     """
     given = call.given
     if given.event_type not in EVENT_TYPES:

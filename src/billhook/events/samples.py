@@ -1,0 +1,82 @@
+"""Samples that agree with themselves: of fields that depend on each other, those not given follow the others.
+
+Source: spec, "Events": "errorMessage is added when isSuccessful is false"; what is Paid was paid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any, TypeVar, cast
+
+from billhook.events.base import Event
+from billhook.events.customers import CustomerPortalLinkSent
+from billhook.events.invoices import InvoicePaymentStatusChanged
+from billhook.wire import sample as sample_of_fields
+from billhook.wire import strict_json
+from billhook.wire.shape import Shape
+from billhook.wire.statuses import BillingStatus
+
+__all__ = ["in_agreement", "sample"]
+
+S = TypeVar("S", bound=Shape)
+
+Body = dict[str, Any]
+
+
+def sample(cls: type[S], **changes: Any) -> S:
+    """A valid `cls`, the same at every call, with every field given; `changes` replace or add fields.
+
+    >>> sample(CustomerPortalLinkSent, is_successful=True).error_message is None
+    True
+
+    What depends on a change and is not given itself follows it. Changes are validated as in `cls(...)`:
+    pydantic's ValidationError.
+    """
+    made = sample_of_fields(cls, **changes)
+    if not changes or not issubclass(cls, Event) or cls.type not in _RULES:
+        return made
+    given = {str(cls.model_fields[name].alias) if name in cls.model_fields else name for name in changes}
+    body = cast("Body", strict_json.loads(made.to_json()))  # type: ignore[attr-defined]
+    return cls.model_validate(in_agreement(cls.type, body, given))
+
+
+def in_agreement(event_type: str, body: Mapping[str, Any], given: Collection[str]) -> Body:
+    """`body`, in the wire's spelling, with the fields not in `given` as those that are given want them."""
+    found = dict(body)
+    rule = _RULES.get(event_type)
+    if rule is not None and given:
+        rule(found, given)
+    return found
+
+
+def _portal_link(body: Body, given: Collection[str]) -> None:
+    if "errorMessage" not in given and body.get("isSuccessful") is not False:
+        body.pop("errorMessage", None)
+
+
+def _payment_status(body: Body, given: Collection[str]) -> None:
+    is_paid = body.get("billingStatus") == BillingStatus.PAID
+    if "paidAt" not in given and not is_paid:
+        body["paidAt"] = None
+    if "amountPaid" not in given:
+        due = "amountDue" if "amountDue" in given else None
+        _subtract(body, "amountPaid", "total", due if due or is_paid else "total")
+    if "amountDue" not in given:
+        _subtract(body, "amountDue", "total", "amountPaid")
+
+
+def _subtract(body: Body, name: str, whole: str, part: str | None) -> None:
+    """Let `name` be what is left of `whole`; values that are no numbers are left for the model to refuse."""
+    left, gone = body.get(whole), Decimal(0) if part is None else body.get(part)
+    if isinstance(left, int | Decimal) and isinstance(gone, int | Decimal):
+        body[name] = left - gone
+
+
+_RULES: Mapping[str, Callable[[Body, Collection[str]], None]] = MappingProxyType(
+    {
+        CustomerPortalLinkSent.type: _portal_link,
+        InvoicePaymentStatusChanged.type: _payment_status,
+    }
+)

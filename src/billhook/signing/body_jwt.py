@@ -1,0 +1,217 @@
+"""A JSON Web Token with a claim about the body, in a header of its own, as Lago sends it.
+
+Source: RFC 7515, RFC 7519. What the token says is read here, strictly and once; PyJWT's algorithms judge and
+make its signature. The algorithm is configuration: a token that names another one is malformed.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Final, Literal, final, get_args
+
+from billhook.errors import ConfigError, InvalidJSON, MissingExtra, SignatureMalformed
+from billhook.signing.base import Claim, Scheme
+from billhook.signing.header_names import check_header_names
+from billhook.signing.hmac_sha256 import HmacSha256
+from billhook.signing.keys import Keys, Secret, Secrets, only_secret
+from billhook.signing.rsa_sha256 import RsaSha256
+from billhook.signing.strict import LAST_TIMESTAMP, header_value
+from billhook.signing.times import UNIX
+from billhook.wire import strict_json
+
+__all__ = ["BodyJWT"]
+
+AlgorithmName = Literal["RS256", "ES256", "HS256"]
+ClaimHolds = Literal["sha256", "body"]
+
+
+@final
+class BodyJWT(Scheme):
+    """A token whose `claim` is the hex SHA-256 of the body, or with `claim_holds="body"` the body's text.
+
+    It must say when it was issued (`iat`), or `replay_protection="dedupe-only"` be said; a token past its
+    `exp` is refused either way, and with `issuer` one of another `iss`. Secrets are PEM, text for HS256.
+    A header is 8 KB at most, and so is a body within one. Needs the extra `jwt`.
+    """
+
+    __slots__ = ("_algorithm", "_claim", "_holds", "_issuer", "_timed", "headers")
+
+    name: ClassVar[str] = "body-jwt"
+
+    def __init__(
+        self,
+        header: str = "X-Webhook-Signature",
+        *,
+        algorithm: AlgorithmName = "RS256",
+        claim: str = "data",
+        claim_holds: ClaimHolds = "sha256",
+        issuer: str | None = None,
+        replay_protection: Literal["dedupe-only"] | None = None,
+    ) -> None:
+        """Raises ConfigError; MissingExtra without PyJWT."""
+        for option, value, allowed in (
+            ("algorithm", algorithm, get_args(AlgorithmName)),
+            ("claim_holds", claim_holds, get_args(ClaimHolds)),
+            ("replay_protection", replay_protection, ("dedupe-only", None)),
+        ):
+            if value not in allowed:
+                raise ConfigError(f"{option} {value!r} is not one of {', '.join(map(str, allowed))}")
+        self.headers = (header,)
+        check_header_names(self.headers)
+        self._algorithm: Final = _Algorithm(algorithm)
+        self._claim: Final = claim
+        self._holds: Final = claim_holds
+        self._issuer: Final = issuer
+        self._timed: Final = replay_protection is None
+
+    def load(self, secrets: Secrets) -> Keys:
+        return Keys.load(secrets, self._algorithm.load)
+
+    def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> Claim:
+        header = self.headers[0]
+        content, _, signature = header_value(headers, header).rpartition(".")
+        parts = content.split(".")
+        if len(parts) != 2:
+            raise SignatureMalformed(f"{header} is not a token of three parts")
+        stated, claims = (_object(_decoded(part, header), header) for part in parts)
+        if stated.get("alg") != self._algorithm.name or "crit" in stated:
+            raise SignatureMalformed(f"{header} is a token of another kind than {self._algorithm.name}")
+        signed_at = _moment(claims, "iat", header)
+        if self._timed and signed_at is None:
+            raise SignatureMalformed(f"{header} is a token without iat")
+        raw = _decoded(signature, header)
+        about_this = self._is_about(body, claims.get(self._claim)) and self._is_issuer(claims.get("iss"))
+        return Claim(
+            content.encode(),
+            {self._algorithm.name: [raw]} if about_this else {},
+            signed_at if self._timed else None,
+            ends_at=_moment(claims, "exp", header),
+        )
+
+    def _is_about(self, body: bytes, value: object) -> bool:
+        return isinstance(value, str) and hmac.compare_digest(value.encode(), self._held(body))
+
+    def _is_issuer(self, value: object) -> bool:
+        return self._issuer is None or value == self._issuer
+
+    def _held(self, body: bytes) -> bytes:
+        return body if self._holds == "body" else hashlib.sha256(body).hexdigest().encode()
+
+    def sign(
+        self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None
+    ) -> dict[str, str]:
+        """The one header; this scheme signs neither type nor id. ValueError for a body that is no text."""
+        _, key = only_secret(secret)
+        claims: dict[str, object] = {self._claim: self._held(body).decode()}
+        if self._issuer is not None:
+            claims["iss"] = self._issuer
+        if self._timed:
+            claims["iat"] = int(UNIX.write(now))
+        stated = {"alg": self._algorithm.name, "typ": "JWT"}
+        content = ".".join(_encoded(json.dumps(each).encode()) for each in (stated, claims))
+        return {self.headers[0]: f"{content}.{_encoded(self._algorithm.sign(key, content.encode()))}"}
+
+
+@final
+class _Algorithm:
+    """One of PyJWT's."""
+
+    __slots__ = ("_its", "name")
+
+    signature_bytes: ClassVar[int | None] = None
+    most_signatures: ClassVar[int] = 1
+
+    def __init__(self, name: AlgorithmName) -> None:
+        try:
+            from jwt import get_algorithm_by_name
+        except ModuleNotFoundError:
+            raise MissingExtra("billhook.signing.BodyJWT", "jwt") from None
+        self.name: str = name
+        self._its: Any = get_algorithm_by_name(name)
+
+    def load(self, secret: str) -> _Key:
+        if "PRIVATE KEY" in secret:
+            raise ConfigError("a private key was given to verify with: give the public key")
+        if self.name == "RS256":
+            RsaSha256().load(secret)  # for what it refuses
+        elif self.name == "HS256":
+            HmacSha256().load(secret)
+        return _Key(self.name, self._its, self._prepared(secret))
+
+    def sign(self, secret: str, content: bytes) -> bytes:
+        if self.name == "HS256":
+            HmacSha256().load(secret)
+        key = self._prepared(secret)
+        if self.name != "HS256" and not hasattr(key, "sign"):
+            raise ConfigError(f"a public key was given to sign with: {self.name} needs the private one")
+        return bytes(self._its.sign(content, key))
+
+    def _prepared(self, secret: str) -> object:
+        from cryptography.exceptions import UnsupportedAlgorithm
+        from jwt import InvalidKeyError
+
+        try:
+            return self._its.prepare_key(secret)
+        except (InvalidKeyError, UnsupportedAlgorithm, ValueError, TypeError):
+            raise ConfigError(
+                f"a key is none for {self.name}: a PEM of its kind, or text for HS256"
+            ) from None
+
+
+@final
+class _Key:
+    """One key, as PyJWT prepared it."""
+
+    __slots__ = ("_its", "_key", "algorithm", "public")
+
+    def __init__(self, algorithm: str, its: Any, key: object) -> None:
+        self.algorithm = algorithm
+        self.public = algorithm != "HS256"
+        self._its = its
+        self._key = key
+
+    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
+        found = False
+        for signature in signatures:
+            found |= bool(self._its.verify(content, self._key, signature))
+        return found
+
+
+def _encoded(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+def _decoded(text: str, header: str) -> bytes:
+    """What base64url spells without padding, by its one spelling."""
+    try:
+        raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
+    except ValueError:
+        raw = b""
+    if not raw or _encoded(raw) != text:
+        raise SignatureMalformed(f"{header} is a token with a part that is not in canonical base64url")
+    return raw
+
+
+def _object(raw: bytes, header: str) -> dict[str, object]:
+    try:
+        found = strict_json.loads(raw)
+    except InvalidJSON:
+        found = None
+    if not isinstance(found, dict):
+        raise SignatureMalformed(f"{header} is a token with a part that is no JSON object")
+    return found
+
+
+def _moment(claims: Mapping[str, object], name: str, header: str) -> datetime | None:
+    """A time in whole seconds, or None where the token has none."""
+    value = claims.get(name)
+    if value is None:
+        return None
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= LAST_TIMESTAMP:
+        raise SignatureMalformed(f"{header} is a token whose {name} is no whole number of seconds since 1970")
+    return datetime.fromtimestamp(value, UTC)

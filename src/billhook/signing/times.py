@@ -1,0 +1,152 @@
+"""The time of signing as senders write it: four closed grammars, each read strictly and written by one rule.
+
+The content is rendered from the text as it came, so a second spelling of one moment has other signed bytes
+and another signature; nobody but the sender can make one. What a reader takes is ASCII, a day that exists,
+and no leap second.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+from typing import Final, Literal
+
+from billhook.errors import ConfigError, SignatureMalformed
+from billhook.signing.strict import LAST_TIMESTAMP, read_timestamp
+
+__all__ = ["TIME_FORMATS", "UNIX", "TimeFormat", "TimeFormatName", "aware", "time_format"]
+
+TimeFormatName = Literal["unix", "unix-ms", "iso-8601", "http-date"]
+
+_DIGITS: Final = "0123456789"
+_MILLISECONDS: Final = re.compile(r"0|[1-9][0-9]{0,14}", re.ASCII)
+_ISO: Final = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})(?:\.([0-9]{1,9}))?"
+    r"(?:Z|([+-])([01][0-9]|2[0-3]):([0-5][0-9]))?",
+    re.ASCII,
+)
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+_HTTP: Final = re.compile(
+    rf"[A-Z][a-z]{{2}}, ([0-9]{{2}}) ({'|'.join(_MONTHS)}) ([0-9]{{4}}) "
+    r"([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT",
+    re.ASCII,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TimeFormat:
+    """One way of writing a time.
+
+    `follows` are the characters with which a whole time may go on to be a longer one, `precedes` those with
+    which it may begin earlier: next to the time a separator must be none of them. `characters` may be in it.
+    """
+
+    name: TimeFormatName
+    read: Callable[[str, str], datetime]
+    """Aware UTC, of the text and the name of its header; SignatureMalformed, and nothing else."""
+    write: Callable[[datetime], str]
+    """What `read` reads, rounded down; ValueError for a naive time or one that cannot be written."""
+    follows: str
+    precedes: str
+    characters: str
+
+
+def aware(now: datetime) -> datetime:
+    """`now` itself. ValueError for a naive time: a mistake of the caller, never of the sender."""
+    if now.tzinfo is None:
+        raise ValueError(f"now must be an aware datetime, got the naive {now.isoformat()}")
+    return now
+
+
+def _read_unix(text: str, header: str) -> datetime:
+    return datetime.fromtimestamp(read_timestamp(text, header), UTC)
+
+
+def _write_unix(now: datetime) -> str:
+    return str(_since_1970(now))
+
+
+def _read_milliseconds(text: str, header: str) -> datetime:
+    if not _MILLISECONDS.fullmatch(text) or int(text) // 1000 > LAST_TIMESTAMP:
+        raise SignatureMalformed(
+            f"{header} holds no timestamp in milliseconds: 1 to 15 ASCII digits, no leading zero"
+        )
+    seconds, milliseconds = divmod(int(text), 1000)
+    return datetime.fromtimestamp(seconds, UTC) + timedelta(milliseconds=milliseconds)
+
+
+def _write_milliseconds(now: datetime) -> str:
+    return str(_since_1970(now) * 1000 + now.microsecond // 1000)
+
+
+def _since_1970(now: datetime) -> int:
+    seconds = int(aware(now).replace(microsecond=0).timestamp())
+    if not 0 <= seconds <= LAST_TIMESTAMP:
+        raise ValueError(f"cannot sign at {now.isoformat()}: a timestamp counts seconds since 1970")
+    return seconds
+
+
+def _read_iso(text: str, header: str) -> datetime:
+    """RFC 3339 with capital T and Z, 1 to 9 digits of a fraction; without a zone it is UTC, as Orb has it."""
+    found = _ISO.fullmatch(text)
+    if found is None:
+        raise SignatureMalformed(f"{header} holds no time as 2026-01-15T09:30:00.000Z")
+    *whole, fraction, sign, hours, minutes = found.groups()
+    microsecond = int(f"{fraction or ''}000000"[:6])
+    try:
+        moment = datetime(*map(int, whole), microsecond=microsecond, tzinfo=UTC)  # type: ignore[misc,arg-type]
+        if sign is not None:
+            offset = timedelta(hours=int(hours), minutes=int(minutes))
+            moment += -offset if sign == "+" else offset
+    except (ValueError, OverflowError):
+        raise SignatureMalformed(f"{header} holds a time that is in no calendar") from None
+    return moment
+
+
+def _write_iso(now: datetime) -> str:
+    return aware(now).astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _read_http(text: str, header: str) -> datetime:
+    """IMF-fixdate, the day of the week included. Source: RFC 9110, section 5.6.7."""
+    found = _HTTP.fullmatch(text)
+    if found is None:
+        raise SignatureMalformed(f"{header} holds no time as Thu, 15 Jan 2026 09:30:00 GMT")
+    day, month, year, *time = found.groups()
+    try:
+        date = (int(year), _MONTHS.index(month) + 1, int(day))
+        moment = datetime(*date, *map(int, time), tzinfo=UTC)  # type: ignore[misc,arg-type]
+    except ValueError:
+        raise SignatureMalformed(f"{header} holds a time that is in no calendar") from None
+    if _write_http(moment) != text:
+        raise SignatureMalformed(f"{header} holds a day of the week that is not the date's")
+    return moment
+
+
+def _write_http(now: datetime) -> str:
+    return format_datetime(aware(now).astimezone(UTC), usegmt=True)
+
+
+UNIX: Final = TimeFormat("unix", _read_unix, _write_unix, _DIGITS, _DIGITS, _DIGITS)
+# A year has four digits and a date ten characters, so nothing before an ISO time makes it a longer one; an
+# HTTP date has 29 characters, always.
+TIME_FORMATS: Final = {
+    each.name: each
+    for each in (
+        UNIX,
+        TimeFormat("unix-ms", _read_milliseconds, _write_milliseconds, _DIGITS, _DIGITS, _DIGITS),
+        TimeFormat("iso-8601", _read_iso, _write_iso, _DIGITS + ".Z+-", "", _DIGITS + "-:.TZ+"),
+        TimeFormat("http-date", _read_http, _write_http, "", "", _DIGITS + ", :ADFGJMNOSTWabcdeghilnoprtuvy"),
+    )
+}
+
+
+def time_format(name: str) -> TimeFormat:
+    """The format of that name. Raises ConfigError."""
+    found = {str(known): each for known, each in TIME_FORMATS.items()}.get(name)
+    if found is None:
+        raise ConfigError(f"time_format {name!r} is not one of {', '.join(TIME_FORMATS)}")
+    return found

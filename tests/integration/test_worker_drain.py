@@ -1,0 +1,111 @@
+"""`billhook worker --drain` ends by itself when nothing is due now, on each database."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+from kit import SECRET, incoming, rows
+from sqlalchemy import insert
+
+from billhook.cli.worker import _end_when_idle
+from billhook.errors import InboxUnavailable
+from billhook.inbox import admin
+from billhook.inbox.schema import run
+
+HANDLERS = """
+import time
+from billhook import Handlers
+from billhook.events import InvoiceApproved, PingTest
+
+handlers = Handlers()
+
+@handlers.on(InvoiceApproved, name="slow", ordered_by="invoice_id")
+def slow(event):
+    time.sleep(0.5)
+
+@handlers.on(PingTest, name="fails", retry=[3600])
+def fails(event):
+    raise RuntimeError("not yet")
+"""
+APPROVED = b'{"invoiceId": "inv_1", "date": "2026-01-15T09:30:00Z"}'
+
+
+@pytest.fixture
+def drain(tmp_path, inbox_url):
+    (tmp_path / "hooks.py").write_text(HANDLERS)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
+    environ = {**clean, "BILLHOOK_SECRETS": SECRET, "BILLHOOK_INBOX_URL": inbox_url}
+
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "billhook", "worker", "hooks.py", "--drain", *arguments]
+        return subprocess.run(
+            command, cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=240, check=False
+        )
+
+    return run
+
+
+def test_it_ends_when_what_is_due_is_handled_those_in_an_order_too(drain, inbox, where):
+    for number in range(3):
+        inbox.put(incoming(f"a{number}", event_type="InvoiceApproved", body=APPROVED))
+    inbox.put(incoming("p", event_type="PingTest"))
+    inbox.close()
+
+    done = drain()
+
+    assert done.returncode == 0, done.stderr
+    assert dict(rows(where, "SELECT key, state FROM delivery")) == {
+        "a0": "done", "a1": "done", "a2": "done", "p": "planned",
+    }  # fmt: skip
+    assert "ended" in done.stderr
+    assert drain().returncode == 0  # with nothing to do
+
+
+def test_it_is_for_one_process(drain):
+    done = drain("--processes", "2")
+
+    assert done.returncode == 2
+    assert "--drain works in one process" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("state", "in_an_hour", "busy"),
+    [("due", False, True), ("due", True, False), ("running", True, True), ("dead", False, False)],
+)
+def test_busy_is_what_is_due_now_or_running(inbox, clock, state, in_an_hour, busy):
+    inbox.put(incoming("k"))
+    unread = admin.is_busy(inbox, clock.now())
+    due = clock.now() + timedelta(hours=in_an_hour)
+    with inbox.database.write() as connection:
+        connection.exec_driver_sql("UPDATE delivery SET state = 'planned'")
+        facts = {"delivery_id": 1, "handler": "h", "attempts": 1, "token": 1}
+        connection.execute(insert(run), {**facts, "state": state, "due_at": due})
+
+    assert (unread, admin.is_busy(inbox, clock.now())) == (True, busy)
+
+
+def test_an_inbox_that_is_away_is_waited_for(monkeypatch, inbox):
+    from types import SimpleNamespace
+
+    answers = iter([InboxUnavailable("away"), True, False])
+
+    def is_busy(*_):
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr(admin, "is_busy", is_busy)
+    monkeypatch.setattr(sys.modules["billhook.cli.worker"], "_LOOK_SECONDS", 0.0)
+    ended = []
+    clock = SimpleNamespace(now=lambda: None)
+
+    _end_when_idle(
+        SimpleNamespace(inbox=inbox, cycle=SimpleNamespace(clock=clock)), lambda: ended.append(True)
+    )
+
+    assert ended == [True]

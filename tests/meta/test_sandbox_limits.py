@@ -1,0 +1,36 @@
+"""The sandbox's limits stand in its README as they are in the code."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import billhook
+from billhook.sandbox import limits
+
+README = (Path(billhook.__file__).parent / "sandbox" / "README.md").read_text(encoding="utf-8")
+ROWS = dict(re.findall(r"^\| ([^|]+) \| (.+) \|$", README, re.MULTILINE))
+
+TOLD = {
+    "limits of texts and lists": (limits.MAX_KEY, limits.MAX_NAMES, limits.MAX_PRODUCTS),
+    "limits of a meter": (limits.MAX_CONDITIONS,),
+    "limits of an aggregation": (limits.MAX_AGGREGATED_METERS, limits.MAX_GROUPS),
+    "size of a body": (limits.USUAL_BYTES, limits.LOGIN_BYTES),
+}
+
+
+@pytest.mark.parametrize("row", TOLD)
+def test_a_limit_that_the_specification_does_not_state_is_in_the_table(row: str) -> None:
+    words = ROWS[row].replace(",", " ").replace(";", " ").split()
+
+    assert [number for number in TOLD[row] if str(number) not in words] == []
+
+
+@pytest.mark.parametrize(
+    "row",
+    ["timestamp of an event", "over 1000 events in a batch", "thresholds of other types than the three"],
+)
+def test_what_is_decided_has_a_row(row: str) -> None:
+    assert ROWS[row]

@@ -1,0 +1,36 @@
+"""`billhook sandbox` takes its database from the environment: a password has no place on a command line."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from billhook.settings import from_environ
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.mark.parametrize("by", ["option", "environment"])
+def test_where_the_database_is_may_be_said_in_the_environment(run, monkeypatch, by):
+    """Both ways are read: this one is refused, and its password not shown."""
+    url = "mysql://me:hunter2@127.0.0.1/sandbox"
+    arguments = ["--database", url] if by == "option" else []
+    if by == "environment":
+        monkeypatch.setenv("BILLHOOK_SANDBOX_DATABASE", url)
+
+    result = run("sandbox", "--bind", f"127.0.0.1:{free_port()}", *arguments)
+
+    assert result.exit_code == 2
+    assert "the sandbox's database is SQLite or PostgreSQL" in result.output
+    assert "hunter2" not in result.output
+
+
+def test_the_variable_is_no_option_of_a_receiver():
+    assert from_environ({"BILLHOOK_SANDBOX_DATABASE": "sqlite://", "BILLHOOK_SECRETS": "x"}) == {
+        "BILLHOOK_SECRETS": "x"
+    }

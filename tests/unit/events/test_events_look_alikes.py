@@ -1,0 +1,109 @@
+"""A body sent under a type that it is not: all 506 pairs of types, and what must not be taken for one."""
+
+from __future__ import annotations
+
+import json
+from itertools import permutations
+
+import pytest
+
+from billhook.errors import InvalidPayload, PayloadError
+from billhook.events import EVENT_TYPES, parse_event, sample
+
+SAMPLES = {name: sample(model).to_json() for name, model in EVENT_TYPES.items()}
+PAIRS = list(permutations(EVENT_TYPES, 2))
+ALIKE = {
+    # The same fields: the header alone tells them apart.
+    ("MonthEndReport", "UnchargedEvents"),
+    ("UnchargedEvents", "MonthEndReport"),
+    ("UpcomingRenewal", "ContractExpired"),
+    ("ContractExpired", "UpcomingRenewal"),
+    # A failure to send may lack the invoice's number, and then says as much as an approval.
+    ("InvoiceApproved", "InvoiceSendFailed"),
+}
+
+
+def readable(pairs, **how):
+    found = set()
+    for sent, told in pairs:
+        try:
+            parse_event(told, SAMPLES[sent], **how)
+        except PayloadError:
+            continue
+        found.add((sent, told))
+    return found
+
+
+def changed(event_type, **more):
+    return json.dumps(json.loads(SAMPLES[event_type]) | more).encode()
+
+
+def test_of_all_pairs_of_types_only_bodies_with_the_same_fields_pass_for_one_another():
+    assert len(PAIRS) == 506
+    assert readable(PAIRS) == ALIKE
+
+
+def test_without_the_comparison_32_more_would_pass():
+    """The control, and what an operator who names a type has: the model alone decides."""
+    passing = readable(PAIRS, as_named=True)
+
+    assert len(passing) == 37
+    assert passing >= ALIKE | {("PaymentFailed", "InvoiceApproved"), ("Overage", "PingTest")}
+
+
+@pytest.mark.parametrize("name", EVENT_TYPES)
+def test_every_type_is_read_as_itself_with_and_without_news_of_the_service(name):
+    assert parse_event(name, SAMPLES[name]) == sample(EVENT_TYPES[name])
+
+    event = parse_event(name, changed(name, somethingNew=1))
+
+    assert event.model_extra == {"somethingNew": 1}
+
+
+@pytest.mark.parametrize("more", [{}, {"somethingNew": 1}])
+def test_what_it_looks_like_is_said(more):
+    with pytest.raises(
+        InvalidPayload, match=r"the body looks like PaymentFailed: it has fields .* InvoiceApproved"
+    ):
+        parse_event("InvoiceApproved", changed("PaymentFailed", **more))
+
+
+def test_a_field_of_another_type_alone_is_news_too():
+    event = parse_event("InvoiceApproved", changed("InvoiceApproved", customerId="cus_1"))
+
+    assert event.model_extra == {"customerId": "cus_1"}
+
+
+@pytest.mark.parametrize(("body", "good"), [(b"{}", 1), (b'{"now":1}', 1), (b'{"reportId":"r"}', 0)])
+def test_a_ping_is_empty_but_for_fields_of_no_other_type(body, good):
+    if good:
+        assert parse_event("PingTest", body).type == "PingTest"
+    else:
+        with pytest.raises(InvalidPayload, match=r"looks like (MonthEndReport|UnchargedEvents)"):
+            parse_event("PingTest", body)
+
+
+@pytest.mark.parametrize("field", ["contractName", "customerName", "currency", "email"])
+def test_a_text_that_describes_may_be_null_and_must_be_there(field):
+    having = [name for name in EVENT_TYPES if field in json.loads(SAMPLES[name])]
+    assert having
+
+    for name in having:
+        assert getattr(parse_event(name, changed(name, **{field: None})), _snake(field)) is None
+        with pytest.raises(InvalidPayload, match=f"because of {field}"):
+            parse_event(
+                name, json.dumps({k: v for k, v in json.loads(SAMPLES[name]).items() if k != field}).encode()
+            )
+
+
+@pytest.mark.parametrize("name", EVENT_TYPES)
+def test_an_id_is_never_null(name):
+    may_lack = {"externalId"}
+    for field in json.loads(SAMPLES[name]):
+        if (field == "id" or field.endswith("Id")) and field not in may_lack:
+            with pytest.raises(InvalidPayload, match=f"because of {field}"):
+                parse_event(name, changed(name, **{field: None}))
+
+
+def _snake(field):
+    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in field)
