@@ -97,7 +97,7 @@ def test_a_term_of_a_plans_duration_expires_or_is_renewed_by_as_many_months_agai
 
 
 def test_usage_after_a_term_of_a_plans_duration_is_charged_by_nothing() -> None:
-    """A meter counts it still, so that it is unsold and not uncharged. Source: spec, "Events", UnchargedEvents."""
+    """A meter counts it still: unsold, not uncharged. Source: spec, "Events", UnchargedEvents."""
     with running() as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
         billing = {"duration": 1, "autoRenewal": False}
