@@ -39,6 +39,7 @@ class Assembly:
         self.app = app
         self.settings = settings
         self.mounts: list[str] = []
+        self.source_names: set[str] = set()
         self.handler_groups: list[Handlers] = []
         self.inbox = Inbox(
             settings.inbox_url or f"sqlite:///{Path(app.instance_path) / 'billhook.db'}",

@@ -89,6 +89,8 @@ class Billhook:
         sources = self._all_sources(settings)
         assembly: Assembly | None = app.extensions.get("billhook")
         _check_names([*(assembly.handler_groups if assembly else ()), *self._handlers])
+        known = {source.name for source in sources} | (assembly.source_names if assembly else set())
+        _check_sources(self._handlers, known)
         if assembly is None:
             assembly = Assembly(app, settings, self._clock)
         assembly.connect(self._handlers)
@@ -101,6 +103,7 @@ class Billhook:
         yield blueprint
         _exempt_from_csrf(app, blueprint)
         assembly.mounts.append(url_prefix)
+        assembly.source_names |= known
         if "billhook" not in app.extensions:
             app.extensions["billhook"] = assembly
             app.cli.add_command(
@@ -207,6 +210,16 @@ def _check_names(groups: Iterable[Handlers]) -> None:
             for name in (handler.name, *handler.aliases):
                 if owner.setdefault(name, handler) is not handler:
                     raise DuplicateHandlerName(name)
+
+
+def _check_sources(groups: Iterable[Handlers], known: set[str]) -> None:
+    for group in groups:
+        for _, handler in group.freeze():
+            if unknown := sorted(set(handler.sources) - known):
+                raise ConfigError(
+                    f"handler {handler.name!r} names the source {unknown[0]!r}, which is not here: there is "
+                    f"{', '.join(sorted(known))}"
+                )
 
 
 def scheme_of(settings: Settings) -> Scheme:

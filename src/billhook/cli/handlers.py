@@ -82,6 +82,8 @@ def _print(subscribers: Subscribers, as_json: bool) -> None:
         "event types": ["all" if len(types) == every else "\n".join(types) for _, types in by_name.values()],
         "time-out (s)": [one.timeout_seconds for one in listed],
     }
+    if any(one.sources for one in listed):
+        columns["sources"] = ["\n".join(one.sources) or "all" for one in listed]
     if any(one.ordered_by for one in listed):
         columns["ordered by"] = [one.ordered_by for one in listed]
     if any(one.identity for one in listed):
@@ -138,6 +140,7 @@ def _facts(subscriber: Subscriber, event_types: list[str]) -> dict[str, object]:
         "event_types": event_types,
         "timeout_seconds": subscriber.timeout_seconds,
         "retry_schedule_seconds": list(subscriber.retry.delays_seconds) if subscriber.retry else None,
+        "sources": list(subscriber.sources),
         "ordered_by": subscriber.ordered_by,
         "identity": list(subscriber.identity),
         "identity_window_seconds": subscriber.identity_window_seconds if subscriber.identity else None,

@@ -24,6 +24,7 @@ class Handler:
     app's schedule. `timeout_seconds` bounds one attempt; a thread cannot be stopped, so a handler past
     its time may still be running when it is tried again. `ordered_by` is the event's field by which runs
     take turns; `identity` are those by which a delivery of the last `identity_window_seconds` is known again.
+    `sources` are the names of those whose deliveries it handles; of all when there are none.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Handler:
         ordered_by: str | None = None,
         identity: tuple[str, ...] = (),
         identity_window_seconds: float = IDENTITY_WINDOW_SECONDS,
+        sources: tuple[str, ...] = (),
     ) -> None:
         self.name = name or default_name(function)
         self.aliases = aliases
@@ -45,6 +47,7 @@ class Handler:
         self.ordered_by = ordered_by
         self.identity = identity
         self.identity_window_seconds = identity_window_seconds
+        self.sources = sources
         self._function = function
         self._takes_delivery = _takes_delivery(function, self.name)
 

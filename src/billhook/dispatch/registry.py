@@ -47,11 +47,13 @@ class Handlers:
         ordered_by: str | None = None,
         identity: Iterable[str] = (),
         identity_window_seconds: float = IDENTITY_WINDOW_SECONDS,
+        sources: Iterable[str] = (),
     ) -> Callable[[F], F]:
         """Register the decorated function for these event types; it stays a plain function.
 
         `name` (default `module.qualname`) is stored with every run, so keep it when the function moves,
-        or list the old one in `aliases`. `retry` is the waits between attempts, in seconds.
+        or list the old one in `aliases`. `retry` is the waits between attempts, in seconds. `sources` are the
+        names of the sources whose deliveries it handles; without any, those of all.
 
         `ordered_by` is a field of all the event types: deliveries of one source with the same value are
         handled one at a time, in the order they came, across all processes; None in it orders nothing.
@@ -72,6 +74,7 @@ class Handlers:
             aliases,
             retry,
             timeout_seconds,
+            sources,
             ordered_by=_ordered_by(ordered_by, event_types),
             identity=_identity(identity, event_types),
             identity_window_seconds=_window(identity_window_seconds),
@@ -84,9 +87,10 @@ class Handlers:
         aliases: Iterable[str] = (),
         retry: Iterable[float] | None = None,
         timeout_seconds: float | None = None,
+        sources: Iterable[str] = (),
     ) -> Callable[[F], F]:
         """Register the decorated function for every event type, unknown ones included."""
-        return self._register(_ANY, name, aliases, retry, timeout_seconds)
+        return self._register(_ANY, name, aliases, retry, timeout_seconds, sources)
 
     def on_unknown(
         self,
@@ -95,9 +99,10 @@ class Handlers:
         aliases: Iterable[str] = (),
         retry: Iterable[float] | None = None,
         timeout_seconds: float | None = None,
+        sources: Iterable[str] = (),
     ) -> Callable[[F], F]:
         """Register the decorated function for event types that this billhook has no model for."""
-        return self._register((UnknownEvent.signal_name,), name, aliases, retry, timeout_seconds)
+        return self._register((UnknownEvent.signal_name,), name, aliases, retry, timeout_seconds, sources)
 
     def _register(
         self,
@@ -106,10 +111,13 @@ class Handlers:
         aliases: Iterable[str],
         retry: Iterable[float] | None,
         timeout_seconds: float | None,
+        sources: Iterable[str],
         **terms: Any,
     ) -> Callable[[F], F]:
         if isinstance(aliases, str):
             raise ConfigError(f"aliases is the text {aliases!r}: give a tuple, aliases=({aliases!r},)")
+        if isinstance(sources, str):
+            raise ConfigError(f"sources is the text {sources!r}: give a tuple, sources=({sources!r},)")
         if isinstance(retry, str):
             raise ConfigError(f"retry is the text {retry!r}: give the waits in seconds, retry=[10, 60]")
         if timeout_seconds is not None and not (
@@ -117,6 +125,7 @@ class Handlers:
         ):
             raise ConfigError(f"timeout_seconds is {timeout_seconds!r}: it must be above 0 and at most 86400")
         schedule = None if retry is None else RetrySchedule.of(retry)
+        named = tuple(sources)
 
         def register(function: F) -> F:
             handler = Handler(
@@ -125,6 +134,7 @@ class Handlers:
                 aliases=tuple(aliases),
                 retry=schedule,
                 timeout_seconds=timeout_seconds,
+                sources=named,
                 **terms,
             )
             if self._frozen:

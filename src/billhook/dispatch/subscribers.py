@@ -25,6 +25,7 @@ class Subscriber:
         "ordered_by",
         "receiver",
         "retry",
+        "sources",
         "timeout_seconds",
     )
 
@@ -35,11 +36,16 @@ class Subscriber:
         self.aliases = decorated.aliases if decorated else ()
         self.retry = decorated.retry if decorated else None
         self.timeout_seconds = decorated.timeout_seconds if decorated else None
+        self.sources = decorated.sources if decorated else ()
         self.ordered_by = decorated.ordered_by if decorated else None
         self.identity = decorated.identity if decorated else ()
         self.identity_window_seconds = (
             decorated.identity_window_seconds if decorated else IDENTITY_WINDOW_SECONDS
         )
+
+    def handles(self, source: str) -> bool:
+        """Whether deliveries of that source are meant for it."""
+        return not self.sources or source in self.sources
 
     @property
     def has_terms(self) -> bool:

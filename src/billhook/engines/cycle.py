@@ -65,7 +65,8 @@ class Cycle:
         """One run per subscriber of the event's signal; a body that is not its type is set aside."""
         planned = []
         for stored in received:
-            subscribers = self._subscribers.each(stored.event_type)
+            every = self._subscribers.each(stored.event_type)
+            subscribers = [one for one in every if one.handles(stored.source)]
             try:
                 event = _read(stored)
                 terms = {one.name: terms_of(one, stored, event) for one in subscribers if one.has_terms}
@@ -76,7 +77,7 @@ class Cycle:
                 reason = json.dumps({"error": str(error), "details": details})
                 planned.append(Planned(Plan(stored.delivery_id, error=reason), stored, None))
             else:
-                if not subscribers:
+                if not every:
                     self._note_unheard(stored.event_type)
                 names = tuple(one.name for one in subscribers)
                 planned.append(Planned(Plan(stored.delivery_id, names, terms=terms), stored, event))

@@ -25,7 +25,8 @@ def terms_of(subscriber: Subscriber, stored: Stored, event: Event | UnknownEvent
 def newcomer(subscribers: Subscribers, handler: str) -> Newcomer | None:
     """For billhook.inbox.replay: gives deliveries of its event types their first run of `handler`.
 
-    Not those that were handled under one of its former names, nor those that cannot be read any more.
+    Not those of sources that it does not handle, those that were handled under one of its former names, nor
+    those that cannot be read any more.
     None if nobody has the name.
     """
     every = (*EVENT_TYPES, UnknownEvent.signal_name)
@@ -34,7 +35,9 @@ def newcomer(subscribers: Subscribers, handler: str) -> Newcomer | None:
 
     def terms(stored: Stored, handlers: Collection[str]) -> Terms | None:
         subscriber = subscribers.of(stored.event_type).get(handler)
-        if subscriber is None or not set(subscriber.aliases).isdisjoint(handlers):
+        if subscriber is None or not subscriber.handles(stored.source):
+            return None
+        if not set(subscriber.aliases).isdisjoint(handlers):
             return None
         try:
             named = stored.sent_as is not None

@@ -129,6 +129,7 @@ def test_handlers_lists_decorated_and_plain_subscribers_and_needs_no_secret(run,
         "event_types": ["InvoiceApproved"],
         "timeout_seconds": 5,
         "retry_schedule_seconds": [1.0, 2.0],
+        "sources": [],
         "ordered_by": None,
         "identity": [],
         "identity_window_seconds": None,
@@ -169,6 +170,26 @@ def test_handlers_shows_what_orders_the_deliveries_and_what_makes_two_the_same(r
     assert lines[0].split()[-3:] == ["ordered", "by", "identity"]
     assert [line.split()[-1] for line in lines[2:6]] == ["invoice_id", "invoice_id", "billing_status", "s"]
     assert "for 3600 s" in lines[5]
+
+
+SOURCES = """
+from billhook import Handlers
+from billhook.events import InvoiceApproved
+
+handlers = Handlers()
+handlers.on(InvoiceApproved, name="every")(lambda event: None)
+handlers.on(InvoiceApproved, name="few", sources=("eu", "us"))(lambda event: None)
+"""
+
+
+def test_handlers_shows_the_sources_whose_deliveries_they_take(run, tmp_path):
+    (tmp_path / "handlers_of_sources.py").write_text(SOURCES)
+
+    listed = json.loads(run("handlers", "handlers_of_sources.py", "--json").stdout)["handlers"]
+    lines = run("handlers", "handlers_of_sources.py").stdout.splitlines()
+
+    assert [one["sources"] for one in listed] == [[], ["eu", "us"]]
+    assert [line.split()[-1] for line in (lines[0], *lines[2:5])] == ["sources", "all", "eu", "us"]
 
 
 def test_handlers_has_no_columns_that_nobody_needs(run, tmp_path):

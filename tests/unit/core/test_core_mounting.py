@@ -97,6 +97,64 @@ def test_secrets_rotate_by_listing_two(app_with):
     assert statuses == [200, 200]
 
 
+def of_sources(seen, **options):
+    """A group with a handler of every source, and one with these options."""
+    handlers = Handlers()
+    handlers.on(PingTest, name="all")(lambda event, delivery: seen.append(("all", delivery.source)))
+    handlers.on(PingTest, name="some", **options)(
+        lambda event, delivery: seen.append(("some", delivery.source))
+    )
+    return handlers
+
+
+@pytest.mark.parametrize(
+    ("options", "some"),
+    [({}, ["default", "eu"]), ({"sources": ("eu",)}, ["eu"]), ({"sources": ["default"]}, ["default"])],
+)
+def test_a_handler_is_called_for_deliveries_of_its_sources(app_with, options, some):
+    seen = []
+    eu = Source("eu", secrets=[OTHER_SECRET])
+    app = app_with(handlers=[of_sources(seen, **options)], sources=[eu])
+
+    deliver(app)
+    deliver(app, path=PATH + "/eu", secret=OTHER_SECRET)
+    assembly_of(app).handle_due()
+
+    assert sorted(seen) == [("all", "default"), ("all", "eu"), *(("some", source) for source in some)]
+
+
+def test_deliveries_of_a_source_that_is_nobodys_are_done(app_with):
+    handlers, seen = Handlers(), []
+    handlers.on_any(sources=("eu",))(seen.append)
+    app = app_with(handlers=[handlers], sources=[Source("eu", secrets=[OTHER_SECRET])])
+
+    deliver(app)
+    assembly_of(app).handle_due()
+
+    assert seen == []
+    assert rows(inbox_file(app), "SELECT state FROM delivery") == [("done",)]
+
+
+def test_a_source_that_is_not_there_is_refused_at_start(plain_app):
+    hooks = Billhook(handlers=[of_sources([], sources=("us",))], sources=[Source("eu", secrets=[SECRET])])
+
+    with pytest.raises(
+        ConfigError, match="'some' names the source 'us', which is not here: there is default, eu"
+    ):
+        hooks.init_app(plain_app())
+
+
+def test_the_sources_of_an_earlier_mount_are_there(plain_app):
+    app = plain_app()
+    Billhook(sources=[Source("eu", secrets=[OTHER_SECRET])]).init_app(app, url_prefix="/one")
+    Billhook(handlers=[of_sources([], sources=("eu",))]).init_app(app, url_prefix="/two")
+
+
+def test_a_text_in_place_of_sources_is_refused():
+    with pytest.raises(ConfigError, match=r"sources is the text 'eu': give a tuple, sources=\('eu',\)"):
+        Handlers().on(PingTest, sources="eu")
+
+
 def test_several_billhooks_in_one_app_share_its_inbox(plain_app):
     app = plain_app()
     first, second, seen = Handlers(), Handlers(), []

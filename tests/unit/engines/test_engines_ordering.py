@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -406,6 +407,18 @@ def test_a_newcomer_does_not_take_what_it_handled_under_a_former_name(newer, clo
     takes = newcomer(newer, "new")
 
     assert takes(stored("InvoicePaymentStatusChanged", body(), clock), ["old"]) is None
+
+
+def test_a_newcomer_does_not_take_deliveries_of_other_sources(clock):
+    handlers, sender = Handlers(), Sender()
+    handlers.on(InvoiceApproved, name="new", sources=("eu",))(lambda event: None)
+    connect(handlers.freeze(), sender)
+    takes = newcomer(Subscribers(sender), "new")
+    approved = sample(InvoiceApproved).model_dump_json(by_alias=True).encode()
+    delivery = stored("InvoiceApproved", approved, clock)
+
+    assert takes(delivery, []) is None
+    assert takes(replace(delivery, source="eu"), []) == Terms()
 
 
 def test_a_newcomer_does_not_take_what_cannot_be_read_any_more(newer, clock):
