@@ -198,9 +198,9 @@ def test_a_slow_handler_keeps_its_lease(running):
     @handlers.on(PingTest, name="h")
     def slow(event, delivery):
         calls.append(delivery.attempt)
-        time.sleep(1.2)
+        time.sleep(3.2)
 
-    app = running(handlers, count=2)
+    app = running(handlers, count=2, BILLHOOK_LEASE_SECONDS=1.5)
 
     check_a_slow_handler_is_called_once(app, calls)
 
@@ -374,7 +374,7 @@ def test_nothing_is_lost_while_the_inbox_fails(running):
 def test_nothing_is_lost_while_another_process_holds_the_lock(running):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(lambda event: calls.append(1))
-    app = running(handlers, BILLHOOK_DEADLINE_SECONDS=0.3, start_now=False)
+    app = running(handlers, BILLHOOK_DEADLINE_SECONDS=0.3, BILLHOOK_LEASE_SECONDS=30, start_now=False)
     deliver(app)
 
     with Foreigner(inbox_at(app)):
