@@ -162,8 +162,8 @@ def test_usage_of_its_first_day_is_told_when_a_contract_begins_later_that_day() 
     assert (crossed["contractId"], crossed["date"]) == (contract_id, "2026-01-20T12:00:00Z")
 
 
-def test_usage_that_comes_late_for_a_closed_cycle_is_kept_and_neither_told_nor_billed() -> None:
-    """The specification does not say what becomes of it: what was issued stays as it is."""
+def test_usage_that_comes_late_for_a_closed_cycle_is_billed_by_the_next_and_not_told() -> None:
+    """The specification does not say what becomes of it: what was approved stays as it is."""
     with running() as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
         acme.buy({"catalogProductId": calls, **WATCHED})
@@ -174,4 +174,4 @@ def test_usage_that_comes_late_for_a_closed_cycle_is_kept_and_neither_told_nor_b
         billed = [each["amount"] for each in invoices(sandbox)]
         told = announced(sandbox)
 
-    assert (stored, billed, told) == (1, [1, 1, 1], [])
+    assert (stored, billed, told) == (1, [1, 16, 1], [])

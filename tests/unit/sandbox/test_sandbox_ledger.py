@@ -18,9 +18,10 @@ from sqlalchemy import select
 from billhook.errors import Refusal
 from billhook.resources import CustomerUpdate, NewContract, NewMeasurement
 from billhook.sandbox.billing import contract_life, credit_ledger, customers, measurements
-from billhook.sandbox.billing.consumption import statement
 from billhook.sandbox.billing.contracts import KeptContract, cycle_at
 from billhook.sandbox.billing.credits import deduct, expire, grant
+from billhook.sandbox.billing.lines import Cycle
+from billhook.sandbox.billing.statements import statement
 from billhook.sandbox.storage.tables import credit
 from billhook.sandbox.transaction import Transaction
 
@@ -98,8 +99,9 @@ class Account:
         expire(tx, lot_id or "lot_0")
 
     def bill(self, tx: Transaction) -> None:
-        charges = statement(tx, self.contract, *cycle_at(self.contract, tx.now))
-        assert charges == statement(tx, self.contract, *cycle_at(self.contract, tx.now))
+        cycle = Cycle(self.contract, *cycle_at(self.contract, tx.now))
+        charges = [item.charge for item in statement(tx, cycle)]
+        assert charges == [item.charge for item in statement(tx, cycle)]
         assert all(charge.total >= 0 for charge in charges)
 
 

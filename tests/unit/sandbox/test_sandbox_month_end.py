@@ -59,6 +59,7 @@ def test_the_report_of_a_month_tells_what_it_came_to(bare_url) -> None:
         "newCustomers": 1,
         "newContracts": 3,
         "billed": [],
+        "lateUsage": None,
     }
     assert (february["newCustomers"], february["newContracts"]) == (0, 0)
     assert february["billed"] == [

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, delete, select, update
 
 from billhook.resources import Customer, CustomerUpdate
-from billhook.sandbox.billing import consumption, customers, meters, usage_cuts
+from billhook.sandbox.billing import customers, meters, usage_changes, usage_cuts
 from billhook.sandbox.billing.judging import MICROSECONDS_A_DAY
 from billhook.sandbox.billing.metering import Metering
 from billhook.sandbox.billing.rollups import Rollups
@@ -79,7 +79,7 @@ def _take_over(tx: Transaction, claimed: list[str], owner_id: str) -> None:
         for table in (usage_instance, usage_day):
             tx.connection.execute(delete(table).where(table.c.customer_id == customer_id))
         tx.connection.execute(delete(customer).where(customer.c.id == customer_id))
-    consumption.usage_changed(tx, rollups.write(tx))
+    usage_changes.follow(tx, rollups.write(tx))
 
 
 def _count(tx: Transaction, rollups: Rollups, own: ColumnElement[bool], owner_id: str) -> None:

@@ -4,37 +4,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import replace
-from datetime import datetime
 
 from billhook.resources import ProductConsumption
-from billhook.sandbox.billing import contracts, credit_schedules, currencies, customers
+from billhook.sandbox.billing import contracts, customers
 from billhook.sandbox.billing.announcements import announce
 from billhook.sandbox.billing.contracts import KeptContract
 from billhook.sandbox.billing.lines import Cycle, draw, lines
-from billhook.sandbox.billing.rating import Charge
 from billhook.sandbox.billing.rollups import Key
 from billhook.sandbox.billing.subjects import subjects
 from billhook.sandbox.transaction import Transaction
 
-__all__ = ["cycle_began", "of_customer", "statement", "usage_changed"]
-
-
-def statement(tx: Transaction, contract: KeptContract, start: datetime, end: datetime) -> list[Charge]:
-    """What a contract's products and credits cost in a cycle, one charge for each line item.
-
-    Draws the credits that the usage has not drawn yet, so it needs a transaction that writes; called again
-    it gives the same.
-    """
-    cycle = Cycle(contract, start, end)
-    smallest = currencies.smallest(currencies.of(contract, customers.find(tx, contract.customer_id)))
-    charges = []
-    for line in lines(tx, cycle):
-        drawn = replace(line, uses=[draw(tx, cycle, use) for use in line.uses])
-        exceeded = any(subject.consumption().exceeded_amount > 0 for subject in subjects(drawn))
-        charge = drawn.charge(smallest)
-        charges.append(replace(charge, exceeded=exceeded and charge.units > 0))
-    return [*charges, *credit_schedules.charges(tx, contract.id, start, end, smallest)]
+__all__ = ["cycle_began", "of_customer", "usage_changed"]
 
 
 def usage_changed(tx: Transaction, changed: Collection[Key]) -> None:

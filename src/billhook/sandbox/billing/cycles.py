@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from billhook.events import Overage
 from billhook.resources import ContractStatus
-from billhook.sandbox.billing import agenda, consumption, contracts, customers, invoices, usage_cuts
+from billhook.sandbox.billing import (
+    agenda,
+    billed_lines,
+    consumption,
+    contracts,
+    invoices,
+    late_usage,
+    overages,
+    usage_cuts,
+)
 from billhook.sandbox.billing.contracts import KeptContract
-from billhook.sandbox.billing.invoice_fields import KeptInvoice
-from billhook.sandbox.billing.rating import Charge
+from billhook.sandbox.billing.lines import Cycle
+from billhook.sandbox.billing.statements import statement
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.transaction import Transaction
 
@@ -47,30 +55,21 @@ def bill_past(tx: Transaction, contract: KeptContract) -> None:
 
 
 def bill(tx: Transaction, contract: KeptContract, cycle: tuple[datetime, datetime]) -> None:
-    """Issue the invoices of a cycle.
+    """Issue the invoices of a cycle, with what came late for those before it.
 
     What has pricing.issuedSeparately is on an invoice of its own. An invoice for nothing is issued, too.
     Raises Overage for each product that was used beyond its commitment, also where that costs nothing.
     """
-    charges = consumption.statement(tx, contract, *cycle)
-    together = [charge for charge in charges if not charge.issued_separately]
-    apart = [[charge] for charge in charges if charge.issued_separately]
+    of_cycle = Cycle(contract, *cycle)
+    items = statement(tx, of_cycle)
+    late = late_usage.bill(tx, contract)
+    together = [item for item in items if not item.charge.issued_separately]
+    apart = [[item] for item in items if item.charge.issued_separately]
     for each in [together, *apart] if together or not apart else apart:
-        invoice = invoices.issue_cycle(tx, contract, cycle, each)
-        for charge in each:
+        keys = {item.key for item in each}
+        charges = [*(item.charge for item in each), *(charge for key, charge in late if key in keys)]
+        invoice = invoices.issue_cycle(tx, contract, cycle, charges)
+        billed_lines.keep(tx, of_cycle, invoice.id, each)
+        for charge in charges:
             if charge.exceeded:
-                _tell_overage(tx, invoice, charge)
-
-
-def _tell_overage(tx: Transaction, invoice: KeptInvoice, charge: Charge) -> None:
-    customer = customers.find(tx, str(invoice.customer_id))
-    tx.raise_event(
-        Overage(
-            date=tx.now,
-            overage_amount=charge.overage,
-            invoice_id=invoice.id,
-            customer_id=customer.id,
-            customer_name=customer.name or customer.id,
-            currency=invoice.currency,
-        )
-    )
+                overages.tell(tx, invoice, charge)

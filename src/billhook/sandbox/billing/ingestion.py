@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from sqlalchemy import select
 
-from billhook.sandbox.billing import consumption, customers, meters, usage_cuts
+from billhook.sandbox.billing import customers, meters, usage_changes, usage_cuts
 from billhook.sandbox.billing.batch import Sent
 from billhook.sandbox.billing.judging import Used, judge
 from billhook.sandbox.billing.metering import Contribution, Metering
@@ -68,7 +68,7 @@ def ingest(tx: Transaction, batch: Sequence[Sent]) -> Sifted:
         meter_ids = " ".join(sorted([metering.id for metering, (value, _) in counted if value is not None]))
         rows.append((used.ref, used.name, used.alias, customer_id, used.at, meter_ids, used.text))
     insert_rows(tx.connection, event, _COLUMNS, rows)
-    consumption.usage_changed(tx, rollups.write(tx))
+    usage_changes.follow(tx, rollups.write(tx))
     return sifted
 
 

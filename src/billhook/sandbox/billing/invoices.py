@@ -24,7 +24,7 @@ from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.transaction import Transaction, new_id
 from billhook.wire.statuses import BillingStatus
 
-__all__ = ["INVOICES", "issue_cycle", "issue_top_up"]
+__all__ = ["INVOICES", "issue_cycle", "issue_top_up", "rewrite"]
 
 INVOICES = Shelf(invoice, KeptInvoice, "inv")
 _SUMS = ("total", "subtotal", "overage", "discount", "credits_used")
@@ -71,6 +71,23 @@ def issue_top_up(tx: Transaction, customer_id: str, grant: CreditGrant) -> str:
     )
     data = {"name": name, "currency": currency, "isTrial": False}
     return _issue(tx, customer, data, [charge], {"kind": "topup"}).id
+
+
+def rewrite(tx: Transaction, stored: KeptInvoice, changed: Mapping[int, Charge]) -> KeptInvoice:
+    """Put these charges in the place of those lines of an invoice, which is not approved yet."""
+    if stored.approved_at is not None:
+        raise ValueError("an invoice that is approved stays as it is")
+    smallest = currencies.smallest(stored.currency)
+    lines = list(stored.line_items or [])
+    for position, charge in changed.items():
+        lines[position] = _line(stored.id, charge, smallest)
+    whole = _breakdown([line.revenue_breakdown for line in lines], smallest)
+    changes = {
+        "lineItems": [as_document(line) for line in lines],
+        "revenueBreakdown": as_document(whole),
+        "amount": whole.total,
+    }
+    return INVOICES.change(tx, stored, changes, amount=whole.total)
 
 
 def _issue(
@@ -124,7 +141,7 @@ def _line(invoice_id: str, charge: Charge, smallest: Decimal) -> ShownLine:
     )
 
 
-def _breakdown(charges: Sequence[Charge], smallest: Decimal) -> RevenueBreakdown:
+def _breakdown(charges: Sequence[Charge | RevenueBreakdown | None], smallest: Decimal) -> RevenueBreakdown:
     nothing = ZERO.quantize(smallest)
     with localcontext(EXACT):
         sums = {name: sum((getattr(each, name) for each in charges), nothing) for name in _SUMS}

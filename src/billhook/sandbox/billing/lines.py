@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from decimal import Decimal, localcontext
+from typing import Any
 
 from sqlalchemy import delete, insert, select
 
@@ -23,10 +24,18 @@ from billhook.sandbox.billing.usage import Span, day_of, without
 from billhook.sandbox.storage.tables.credit import cover
 from billhook.sandbox.transaction import Transaction
 
-__all__ = ["Cycle", "Line", "Use", "draw", "lines"]
+__all__ = ["Cycle", "Line", "Use", "draw", "lines", "settle"]
 
 _FINE = Decimal("1E-10")
 """Of a share of a fee: most have no last digit, and credits are drawn for what a discount leaves of it."""
+
+_COVERED = {
+    "covered_units": cover.c.units,
+    "covered_money": cover.c.money,
+    "invoiced_units": cover.c.invoiced_units,
+    "invoiced_money": cover.c.invoiced_money,
+}
+"""What is kept of a part, by the names of its fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,16 @@ class Line:
     fee: Decimal = ZERO
     promise: Promise = NOTHING_PROMISED
     """The commitment of the group; a product's own is in its part."""
+
+    @property
+    def is_metered(self) -> bool:
+        """Does usage decide about it?"""
+        return any(use.sold.meter is not None for use in self.uses)
+
+    @property
+    def counted_from(self) -> datetime:
+        """From when on usage decides about it."""
+        return min([self.since, *(use.since for use in self.uses)])
 
     def charge(self, smallest: Decimal) -> Charge:
         """What is to be paid for it, in multiples of `smallest`."""
@@ -112,6 +131,13 @@ def draw(tx: Transaction, cycle: Cycle, use: Use) -> Use:
         return use
     _remember_cover(tx, cycle, use.key, part)
     return replace(use, part=part)
+
+
+def settle(tx: Transaction, cycle: Cycle, use: Use) -> None:
+    """Leave to an invoice what credits were not drawn for: those that come afterwards are for other usage."""
+    part = use.part.invoiced()
+    if use.sold.product.consumes_credit_product_ids and part != use.part:
+        _remember_cover(tx, cycle, use.key, part)
 
 
 def _grouped(
@@ -191,17 +217,14 @@ def _use(used: _Usage, key: str, sold: SoldProduct, shared: Commitment | None) -
     counted_by = product.commitment if own.is_made else shared
     since = contracts.commitment_start(cycle.contract, counted_by, cycle.start)
     before = used.of(sold, since, cycle.start)
-    covered_units, covered_money = ZERO, ZERO
-    if product.consumes_credit_product_ids:
-        covered_units, covered_money = _covered(used.tx, cycle, key)
+    covered = _covered(used.tx, cycle, key) if product.consumes_credit_product_ids else {}
     part = Part(
         terms=terms,
         units=max(used.of(sold, since, cycle.end), before),
         units_before=before,
         fee=_fee(used, terms.fee, own, product.commitment),
-        covered_units=covered_units,
-        covered_money=covered_money,
         discounted=terms.is_discounted(contracts.cycles_before(cycle.contract, cycle.start)),
+        **covered,
     )
     return Use(key, sold, include([part], own)[0], since)
 
@@ -228,18 +251,16 @@ def _share(used: _Usage, fee: Decimal) -> Decimal:
         return (fee * days / whole).quantize(_FINE)
 
 
-def _covered(tx: Transaction, cycle: Cycle, key: str) -> tuple[Decimal, Decimal]:
+def _covered(tx: Transaction, cycle: Cycle, key: str) -> Mapping[str, Any]:
+    """What credits and invoices have paid for, by the names of Part's fields."""
     row = tx.connection.execute(
-        select(cover.c.units, cover.c.money).where(cover.c.subject == key, cover.c.cycle_start == cycle.start)
+        select(*_COVERED.values()).where(cover.c.subject == key, cover.c.cycle_start == cycle.start)
     ).first()
-    return (ZERO, ZERO) if row is None else (row.units, row.money)
+    return {} if row is None else dict(zip(_COVERED, row, strict=True))
 
 
 def _remember_cover(tx: Transaction, cycle: Cycle, key: str, part: Part) -> None:
     this = (cover.c.subject == key) & (cover.c.cycle_start == cycle.start)
     tx.connection.execute(delete(cover).where(this))
-    tx.connection.execute(
-        insert(cover).values(
-            subject=key, cycle_start=cycle.start, units=part.covered_units, money=part.covered_money
-        )
-    )
+    values = {column.name: getattr(part, name) for name, column in _COVERED.items()}
+    tx.connection.execute(insert(cover).values(subject=key, cycle_start=cycle.start, **values))

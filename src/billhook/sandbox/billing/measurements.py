@@ -11,7 +11,7 @@ from typing import Any
 from sqlalchemy import insert, update
 
 from billhook.resources import Measurement, NewMeasurement, UsageDate
-from billhook.sandbox.billing import consumption, customers, meters
+from billhook.sandbox.billing import customers, meters, usage_changes
 from billhook.sandbox.billing.exact import ZERO
 from billhook.sandbox.billing.judging import MICROSECONDS_A_DAY
 from billhook.sandbox.billing.rollups import Key
@@ -46,7 +46,7 @@ def measure(tx: Transaction, given: NewMeasurement) -> Measurement:
     )
     stored = MEASUREMENTS.add(tx, data, **key) if there is None else MEASUREMENTS.change(tx, there, data)
     _replace(tx, row, stored)
-    consumption.usage_changed(tx, {row})
+    usage_changes.follow(tx, {row})
     return stored
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from sqlalchemy import ColumnElement, Table, and_, false, func, not_, or_, select
 
 from billhook.events import MonthEndReport, UnchargedEvents
-from billhook.sandbox.billing import agenda, contracts, reports
+from billhook.sandbox.billing import agenda, contracts, currencies, customers, late_usage, reports
 from billhook.sandbox.billing.exact import EXACT, ZERO
-from billhook.sandbox.billing.reports import Billed, Uncharged
+from billhook.sandbox.billing.reports import Billed, LateUsage, Uncharged
 from billhook.sandbox.periods import months_after
 from billhook.sandbox.storage.tables.billing import contract, invoice
 from billhook.sandbox.storage.tables.entities import customer
@@ -23,7 +23,7 @@ from billhook.sandbox.transaction import Transaction
 __all__ = ["MOST_UNCHARGED", "end_month"]
 
 MOST_UNCHARGED = 1000
-"""Of more pairs of a customer and a name, a report tells the first."""
+"""Of more pairs of a customer and a name, or of more late usage, a report tells the first."""
 
 
 def end_month(tx: Transaction, _: str) -> None:
@@ -51,6 +51,7 @@ def end_month(tx: Transaction, _: str) -> None:
             "new_customers": _made(tx, customer, start, end),
             "new_contracts": _made(tx, contract, start, end),
             "billed": _billed(tx, start, end),
+            "late_usage": _late_usage(tx)[:MOST_UNCHARGED] or None,
         },
     )
     tx.raise_event(MonthEndReport(date=tx.now, report_id=made.id))
@@ -122,6 +123,27 @@ def _billed(tx: Transaction, start: datetime, end: datetime) -> list[Billed]:
             Billed(currency=currency, invoices=len(each), amount=sum(each, ZERO))
             for currency, each in sorted(amounts.items())
         ]
+
+
+def _late_usage(tx: Transaction) -> list[LateUsage]:
+    """What came too late for any invoice, and was in no report."""
+    found = []
+    for billed, charge in late_usage.write_off(tx):
+        sold = contracts.CONTRACTS.get(tx, billed.contract_id)
+        found.append(
+            LateUsage(
+                customer_id=billed.customer_id,
+                contract_id=billed.contract_id,
+                product_id=charge.product_id,
+                product_name=charge.product_name,
+                start_time=billed.cycle_start,
+                end_time=billed.cycle_end,
+                units=charge.units,
+                currency=currencies.of(sold, customers.find(tx, billed.customer_id)),
+                amount=charge.total,
+            )
+        )
+    return found
 
 
 def _within(column: ColumnElement[datetime], start: datetime, end: datetime) -> ColumnElement[bool]:

@@ -10,9 +10,22 @@ from billhook.resources import Commitment
 from billhook.sandbox.billing.exact import EXACT, ZERO, bounded
 from billhook.sandbox.billing.terms import NOTHING_PROMISED, Promise, Terms, promise_of
 
-__all__ = ["CENT", "Charge", "Part", "Rated", "charge", "include", "promised", "rate", "usage_price"]
+__all__ = [
+    "CENT",
+    "FIGURES",
+    "Charge",
+    "Part",
+    "Rated",
+    "charge",
+    "include",
+    "promised",
+    "rate",
+    "usage_price",
+]
 
 CENT = Decimal("0.01")
+FIGURES = ("units", "subtotal", "discount", "overage", "credits_used", "total")
+"""The numbers of a charge."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +48,17 @@ class Charge:
     """Was more used than was provisioned, whether that costs anything or not?"""
     issued_separately: bool = False
     """pricing.issuedSeparately: it wants an invoice of its own."""
+
+    def less(self, billed: Charge) -> Charge:
+        """What is still to be charged where `billed` was; `exceeded` if that was not."""
+        with localcontext(EXACT):
+            left = {name: getattr(self, name) - getattr(billed, name) for name in FIGURES}
+        return replace(self, **left, exceeded=self.exceeded and not billed.exceeded)
+
+    @property
+    def is_nothing(self) -> bool:
+        """Has it neither units nor money?"""
+        return not any(getattr(self, name) for name in FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +84,9 @@ class Part:
     covered_units: Decimal = ZERO
     """What credits have been drawn for."""
     covered_money: Decimal = ZERO
+    invoiced_units: Decimal = ZERO
+    """What was left to an invoice: no credits are drawn for it any more."""
+    invoiced_money: Decimal = ZERO
     discounted: bool = True
     """Is the cycle one of those that have the discount?"""
 
@@ -69,6 +96,16 @@ class Part:
             if by_units:
                 return replace(self, covered_units=self.covered_units + amount)
             return replace(self, covered_money=self.covered_money + amount)
+
+    def invoiced(self) -> Part:
+        """The same with what is still due left to an invoice."""
+        due = rate(self)
+        with localcontext(EXACT):
+            return replace(
+                self,
+                invoiced_units=self.invoiced_units + due.due_units,
+                invoiced_money=self.invoiced_money + due.due_money,
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +167,7 @@ def rate(part: Part) -> Rated:
         uncovered = _beyond(part, max(part.units - part.covered_units, part.included_units))
         rest = max(uncovered - part.billed_money, ZERO)
         by_units = due - (part.fee + rest - _discount(part, rest))
-        due_money = max(coverable - by_units - part.covered_money, ZERO)
+        due_money = max(coverable - by_units - part.covered_money - part.invoiced_money, ZERO)
         paid_for = usage > 0 and due_money == 0  # what costs nothing by its price is drawn all the same
         no_units = paid_for or part.promise.blocks or part.promise.in_money
         billable = ZERO if no_units else part.units - part.included_units - part.billed_units
@@ -139,7 +176,7 @@ def rate(part: Part) -> Rated:
             usage=usage,
             discount=discount,
             credits_used=min(coverable, by_units + part.covered_money),
-            due_units=max(billable - part.covered_units, ZERO),
+            due_units=max(billable - part.covered_units - part.invoiced_units, ZERO),
             due_money=due_money,
         )
 

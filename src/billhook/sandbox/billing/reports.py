@@ -17,7 +17,7 @@ from billhook.sandbox.storage.tables.billing import report
 from billhook.sandbox.transaction import Transaction, new_id
 from billhook.wire.fields import Integer, MaybeListOf, Moment, Number, Text
 
-__all__ = ["Billed", "Report", "ReportResponse", "Uncharged", "find", "keep"]
+__all__ = ["Billed", "LateUsage", "Report", "ReportResponse", "Uncharged", "find", "keep"]
 
 
 class Billed(Resource, register=False):
@@ -34,6 +34,20 @@ class Uncharged(Resource, register=False):
     customer_id: Annotated[Text, Field(description="Id of the customer.", examples=["cus_1042"])]
     name: Annotated[Text, Field(description="Name of the events.", examples=["api_call"])]
     events: Annotated[Integer, Field(description="How many there are.", examples=[12])]
+
+
+class LateUsage(Resource, register=False):
+    """Usage of a cycle that came when it was billed, for a contract that has no invoice any more."""
+
+    customer_id: Annotated[Text, Field(description="Id of the customer.", examples=["cus_1042"])]
+    contract_id: Annotated[Text, Field(description="Id of the contract.", examples=["con_7"])]
+    product_id: Annotated[Text, Field(description="Id of the product.", examples=["cat_31"])]
+    product_name: Annotated[Text, Field(description="Name of it.", examples=["API calls"])]
+    start_time: Annotated[Moment, Field(description="When the cycle began.")]
+    end_time: Annotated[Moment, Field(description="When it ended.")]
+    units: Annotated[Number, Field(description="Units used beyond those that were billed.")]
+    currency: Annotated[Text, Field(description="Currency code.", examples=["USD"])]
+    amount: Annotated[Number, Field(description="What they come to, without credits.")]
 
 
 class Report(Resource, register=False):
@@ -57,6 +71,12 @@ class Report(Resource, register=False):
     unsold: Annotated[
         MaybeListOf[Uncharged],
         Field(description="What was counted and not sold to the customer: at most 1000 of them."),
+    ] = None
+    late_usage: Annotated[
+        MaybeListOf[LateUsage],
+        Field(
+            description="Usage that came too late for any invoice: at most 1000 of them, null without any."
+        ),
     ] = None
 
 

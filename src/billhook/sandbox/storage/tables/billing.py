@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from sqlalchemy import Column, Index, Integer, Table, Text, UniqueConstraint
+from sqlalchemy import Boolean, Column, Index, Integer, Table, Text, UniqueConstraint
 
 from billhook.sandbox.storage.tables.base import document, metadata, serial
 from billhook.sandbox.storage.types import Amount, Instant
 
-__all__ = ["agenda", "contract", "invoice", "report"]
+__all__ = ["agenda", "billed_line", "contract", "invoice", "report"]
 
 contract = document(
     "contract",
@@ -43,6 +43,34 @@ invoice = document(
 )
 """`kind` is cycle (of a contract, from `cycle_start` to `cycle_end`) or topup (of credits). `number` counts
 the invoices of a `year`. `usd_rate`: US dollars for one unit of `currency` when it was issued."""
+
+billed_line = Table(
+    "billed_line",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("cycle_start", Instant, primary_key=True),
+    Column("cycle_end", Instant, nullable=False),
+    Column("counted_from", Instant, nullable=False),
+    Column("customer_id", Text, nullable=False),
+    Column("contract_id", Text, nullable=False),
+    Column("invoice_id", Text, nullable=False),
+    Column("position", Integer, nullable=False),
+    Column("product_id", Text, nullable=False),
+    Column("product_name", Text, nullable=False),
+    Column("units", Amount, nullable=False),
+    Column("subtotal", Amount, nullable=False),
+    Column("discount", Amount, nullable=False),
+    Column("overage", Amount, nullable=False),
+    Column("credits_used", Amount, nullable=False),
+    Column("total", Amount, nullable=False),
+    Column("exceeded", Boolean, nullable=False),
+    Column("late", Boolean, nullable=False),
+    Index("billed_line_customer", "customer_id", "cycle_end"),
+    Index("billed_line_late", "late", "contract_id"),
+)
+"""What was billed so far for the usage of a contract's line in a cycle, whose own charge is the line
+`position` of the invoice. `counted_from`: from when on usage decides about it; `late`: there was some since
+the invoice was approved, which is not billed yet."""
 
 report = Table(
     "report",

@@ -112,8 +112,11 @@ cover = Table(
     Column("cycle_start", Instant, primary_key=True),
     Column("units", Amount, nullable=False),
     Column("money", Amount, nullable=False),
+    Column("invoiced_units", Amount, nullable=False),
+    Column("invoiced_money", Amount, nullable=False),
 )
-"""Usage of a contract's product in a cycle that credits have paid for. It never falls."""
+"""Usage of a contract's product in a cycle that credits have paid for, and what was left of it to an invoice:
+credits that come afterwards are not drawn for that. None of it ever falls."""
 
 reached = Table(
     "reached",
