@@ -176,6 +176,18 @@ def test_a_worker_that_dies_is_replaced_and_its_work_is_done(cli):
     assert server.wait(20) == 0
 
 
+def test_a_worker_that_is_stopped_is_replaced_and_its_work_is_done(cli):
+    server = cli.serve("shop_handlers.py")
+    (worker,) = children(server.pid) - masters(server)
+
+    os.kill(worker, signal.SIGSTOP)
+    cli.run("send", "PingTest", "--to", cli.url, "--id", "meanwhile")
+
+    until(lambda: rows(cli.folder / "billhook.db", "SELECT state FROM delivery") == [("done",)], 40)
+    assert "the worker is stopped or hangs: it is killed" in cli.log()
+    assert worker not in children(server.pid)
+
+
 def test_several_worker_processes_are_kept_beside_the_web_server(cli):
     server = cli.serve("shop_handlers.py", "--worker-processes", "2")
     until(lambda: cli.log().count("working with") == 2, 20)

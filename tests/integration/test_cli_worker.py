@@ -301,6 +301,22 @@ def test_a_child_that_dies_is_replaced_and_the_others_go_on(crew):
     assert re.search(r"worker [12] ended with exit code 137; another one starts in 0\.5 s", crew.log())
 
 
+def test_children_that_are_stopped_are_replaced_and_what_came_meanwhile_is_handled(crew):
+    worker = crew.work(processes=2)
+    stopped = children(worker.pid)
+
+    for pid in stopped:
+        os.kill(pid, signal.SIGSTOP)
+    for number in range(10):
+        crew.put(f"meanwhile-{number}")
+    until(lambda: crew.log().count("is stopped or hangs: it is killed") == 2, 40)
+    until(lambda: Counter(crew.states().values()) == {"done": 10}, 30)
+
+    assert len(stopped) == 2
+    assert not stopped & children(worker.pid)
+    assert set(crew.notes("ended")) == {f"meanwhile-{number}" for number in range(10)}
+
+
 def test_what_cannot_work_is_refused_before_any_child_is_started(file_crew):
     for arguments in (("no_such.py",), ("worst.py", "--require-all")):
         refused = file_crew.start("worker", *arguments, "--processes", "2")

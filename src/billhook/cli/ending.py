@@ -13,6 +13,8 @@ from contextlib import suppress
 from queue import SimpleQueue
 from types import FrameType
 
+from billhook.cli.heartbeats import interval_seconds
+
 __all__ = ["Ending", "watch"]
 
 _LATE_SECONDS = 3.0
@@ -75,17 +77,22 @@ class Ending:
         os._exit(self.code)
 
 
-def watch(lease_seconds: float) -> None:
+def watch(lease_seconds: float, beat: Callable[[], None]) -> None:
     """End this process, and print where each thread is, once nothing of Python has run for a lease.
 
     A handler may hang without ever letting go of the interpreter, in a regular expression for instance:
     no thread of ours could give it up then, or renew a lease. What watches here is not written in Python.
+    A process that is stopped as a whole watches nothing: `beat` tells the parent that this one runs.
     """
     seconds = max(_LEAST_SILENCE_SECONDS, lease_seconds)
+    pause = min(seconds / 8, interval_seconds(lease_seconds))
 
     def show_signs_of_life() -> None:
+        # A parent that is gone is an error of `beat`, whatever the user's code has made of SIGPIPE.
+        signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPIPE])
         while True:
             faulthandler.dump_traceback_later(seconds, exit=True)
-            time.sleep(seconds / 8)
+            beat()
+            time.sleep(pause)
 
     threading.Thread(target=show_signs_of_life, name="billhook-watch", daemon=True).start()

@@ -12,7 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-__all__ = ["exit_code", "spawn", "stop", "stop_all", "trial_command", "web_command", "worker_command"]
+__all__ = [
+    "exit_code",
+    "spawn",
+    "spawn_worker",
+    "stop",
+    "stop_all",
+    "trial_command",
+    "web_command",
+    "worker_command",
+]
 
 _PR_SET_PDEATHSIG = 1
 
@@ -65,6 +74,13 @@ def spawn(
         process_group=0,
         preexec_fn=_tie_to_parent(),  # two system calls, and no lock is taken in it
     )
+
+
+def spawn_worker(
+    command: Sequence[str], environ: Mapping[str, str], heartbeats: int
+) -> subprocess.Popen[bytes]:
+    """Start a worker that writes its heartbeats into the pipe of this descriptor."""
+    return spawn([*command, "--heartbeats", str(heartbeats)], environ, pass_fds=(heartbeats,))
 
 
 def stop(process: subprocess.Popen[bytes], grace_seconds: float) -> int:

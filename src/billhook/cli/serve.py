@@ -17,7 +17,7 @@ from billhook.cli.params import handlers_argument, require_all
 from billhook.cli.where import the_app, worker_environment
 
 if TYPE_CHECKING:
-    from flask import Flask
+    from billhook.assembly import Assembly
 
 __all__ = ["serve"]
 
@@ -64,26 +64,26 @@ def serve(
       BILLHOOK_SECRETS_FILE=secret.txt billhook serve myshop/billing.py
       billhook serve myshop.billing myshop.audit --bind 127.0.0.1:8080 --workers 4
     """
-    from billhook.cli.processes import spawn, trial_command, web_command, worker_command
+    from billhook.cli.processes import spawn, spawn_worker, trial_command, web_command, worker_command
     from billhook.cli.supervisor import Role, Supervisor, worker_roles
     from billhook.extension import assembly_of
 
     # What a handler prints is seen when it prints it.
     environ = {**worker_environment(handlers), "PYTHONUNBUFFERED": "1"}
     # The app is built here once, to refuse what cannot work before any process is started.
-    app = the_app(environ)
+    assembly = assembly_of(the_app(environ))
     if require_all:
-        refuse_unhandled(assembly_of(app).subscribers)
-    lines = _announcement(app, bind, workers * threads)
+        refuse_unhandled(assembly.subscribers)
+    lines = _announcement(assembly, bind, workers * threads)
     check_free(bind)
     click.echo("\n".join(lines))
     sys.stdout.flush()
     start_web = partial(spawn, web_command(bind, workers, threads), environ, pass_fds=_descriptors(bind))
-    start_worker = partial(spawn, worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS), environ)
+    start_worker = partial(spawn_worker, worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS), environ)
     # The web server first: what it still accepts rings in a worker that is there to hear it.
     with Supervisor(
         [Role("the web server", start_web, _WEB_GRACE_SECONDS, vital=True, reload=signal.SIGHUP)],
-        worker_roles(worker_processes, start_worker, _WORKER_GRACE_SECONDS),
+        worker_roles(worker_processes, start_worker, _WORKER_GRACE_SECONDS, assembly.settings.lease_seconds),
         tell=logger.warning,
         trial=partial(spawn, trial_command(), environ, silent=True),
     ) as supervisor:
@@ -91,10 +91,7 @@ def serve(
     sys.exit(code)
 
 
-def _announcement(app: Flask, bind: str, clients: int) -> list[str]:
-    from billhook.extension import assembly_of
-
-    assembly = assembly_of(app)
+def _announcement(assembly: Assembly, bind: str, clients: int) -> list[str]:
     handlers = handler_names(assembly.subscribers)
     assembly.inbox.close()
     at = f"http://{bind}" if not bind.startswith(("unix:", "fd:")) else f"{bind} "

@@ -8,8 +8,10 @@ import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from types import FrameType, TracebackType
 
+from billhook.cli.heartbeats import Heartbeats
 from billhook.cli.processes import exit_code, stop_all
 
 __all__ = ["Role", "Supervisor", "has_terminal", "worker_roles"]
@@ -17,9 +19,13 @@ __all__ = ["Role", "Supervisor", "has_terminal", "worker_roles"]
 _LOOK_SECONDS = 0.1
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 30.0
+_LONGEST_PAUSE_OF_UP_SECONDS = 1.0
+"""After one that had come up: what ended it is a handler, and the next one can work."""
 _STEADY_SECONDS = 60.0
 _APART_SECONDS = 2.0
 """Between the start of a new worker and the end of the next old one: there is always one that is up."""
+_KILLED_SECONDS = 5.0
+"""That SIGKILL is given; in uninterruptible I/O a process does not even end by that."""
 _ENDING = (signal.SIGTERM, signal.SIGINT)
 _IGNORED = (signal.SIGUSR1, signal.SIGUSR2)  # harmless to gunicorn; by default they would end us
 
@@ -32,7 +38,7 @@ class Role:
 
     `grace_seconds` is what it has between SIGTERM and SIGKILL. Whatever ends is started again, but when a
     `vital` one ends in order, or cannot start at all, all end. `reload` is what it is sent to load new code;
-    None: it is replaced.
+    None: it is replaced. One with `heartbeats` that hangs is killed.
     """
 
     name: str
@@ -40,12 +46,25 @@ class Role:
     grace_seconds: float
     vital: bool = False
     reload: signal.Signals | None = None
+    heartbeats: Heartbeats | None = None
 
 
-def worker_roles(processes: int, start: Callable[[], Process], grace_seconds: float) -> list[Role]:
-    """So many workers. A little more than their own grace: they keep to it by themselves."""
+def worker_roles(
+    processes: int, start: Callable[[int], Process], grace_seconds: float, lease_seconds: float
+) -> list[Role]:
+    """So many workers. A little more than their own grace: they keep to it by themselves.
+
+    `start` is given the descriptor of a pipe that the worker writes its heartbeats into.
+    """
     names = ["the worker"] if processes == 1 else [f"worker {number + 1}" for number in range(processes)]
-    return [Role(name, start, grace_seconds + 5) for name in names]
+    return [_worker_role(name, start, grace_seconds, lease_seconds) for name in names]
+
+
+def _worker_role(
+    name: str, start: Callable[[int], Process], grace_seconds: float, lease_seconds: float
+) -> Role:
+    heartbeats = Heartbeats(lease_seconds)
+    return Role(name, partial(heartbeats.start, start), grace_seconds + 5, heartbeats=heartbeats)
 
 
 class _Child:
@@ -58,6 +77,7 @@ class _Child:
         self._starts = 0
         self._again_at = 0.0
         self._pause = _FIRST_PAUSE_SECONDS
+        self._killed_at: float | None = None
 
     def begin(self, now: float) -> None:
         """Start it, unless it is to wait a little first."""
@@ -65,6 +85,22 @@ class _Child:
             self.process = self.role.start()
             self.since = now
             self._starts += 1
+            self._killed_at = None
+
+    def kill_if_silent(self, now: float) -> bool:
+        """Kill it if it hangs; return whether that was done now."""
+        heartbeats = self.role.heartbeats
+        if self.process is None or heartbeats is None or self._killed_at is not None:
+            return False
+        if not heartbeats.hangs(now):
+            return False
+        self.process.kill()
+        self._killed_at = now
+        return True
+
+    def outlives_its_kill(self, now: float) -> bool:
+        """Return whether it is there still, long after it was killed because it hung."""
+        return self._killed_at is not None and now - self._killed_at > _KILLED_SECONDS
 
     def ends_all(self, now: float) -> bool:
         """Whether its end is the end of all: somebody asked for it, or it never came up."""
@@ -81,12 +117,15 @@ class _Child:
     def ended(self, now: float) -> str:
         """Note that it ended; when there will be another one, in words.
 
-        Later each time, for one that cannot start must not spin; soon again after a steady one.
+        Later each time, for one that cannot start must not spin; soon again after one that had come up, or
+        was steady.
         """
         if now - self.since >= _STEADY_SECONDS:
             self._pause = _FIRST_PAUSE_SECONDS
-        pause = self._pause
-        self._pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+        came_up = self.role.heartbeats is not None and self.role.heartbeats.came_up
+        longest = _LONGEST_PAUSE_OF_UP_SECONDS if came_up else _LONGEST_PAUSE_SECONDS
+        pause = min(self._pause, longest)
+        self._pause = min(pause * 2, longest)
         self._again_at = now + pause
         self.process = None
         return f"another one starts in {pause:g} s"
@@ -168,6 +207,7 @@ class Supervisor:
         self._terminal = has_terminal()
         self._stopping = False
         self._impatient = False
+        self._unkillable: list[Process] = []
         self._before: list[tuple[signal.Signals, object]] = []
 
     def __enter__(self) -> Supervisor:
@@ -182,6 +222,9 @@ class Supervisor:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         stop_all(self._processes(), 0.0)  # whatever happened, nothing of ours stays behind
+        for child in self._children:
+            if child.role.heartbeats is not None:
+                child.role.heartbeats.close()
         for number, handler in self._before:
             signal.signal(number, handler)  # type: ignore[arg-type]
 
@@ -199,20 +242,39 @@ class Supervisor:
             for child in self._children:
                 if child.process is None:
                     child.begin(now)
-                elif child.process.poll() is not None:
-                    if self._reloading is not None and self._reloading.replaces(child):
-                        child.replaced()
-                        continue
-                    code = exit_code(child.process)
-                    told = f"{child.role.name} ended with exit code {code}"
-                    if child.ends_all(now):
-                        self._tell(told)
-                        return code
-                    self._tell(f"{told}; {child.ended(now)}")
+                elif child.process.poll() is None:
+                    self._see_that_it_runs(child, child.process, now)
+                elif (code := self._replace(child, child.process, now)) is not None:
+                    return code
             if self._reloading is not None:
                 self._reloading.go_on(now)
+            self._unkillable = [process for process in self._unkillable if process.poll() is None]
             time.sleep(_LOOK_SECONDS)
         return 0
+
+    def _see_that_it_runs(self, child: _Child, process: Process, now: float) -> None:
+        """Kill one that hangs; if not even that ends it, another begins beside it: leases keep them apart."""
+        if child.kill_if_silent(now):
+            self._tell(f"{child.role.name} is stopped or hangs: it is killed")
+        elif child.outlives_its_kill(now):
+            self._tell(f"{child.role.name} does not even end by SIGKILL; another one starts beside it")
+            self._unkillable.append(process)
+            if self._reloading is not None:
+                self._reloading.replaces(child)
+            child.replaced()
+
+    def _replace(self, child: _Child, process: Process, now: float) -> int | None:
+        """Note that it has ended; return the exit code of all of us if that ends all."""
+        if self._reloading is not None and self._reloading.replaces(child):
+            child.replaced()
+            return None
+        code = exit_code(process)
+        told = f"{child.role.name} ended with exit code {code}"
+        if child.ends_all(now):
+            self._tell(told)
+            return code
+        self._tell(f"{told}; {child.ended(now)}")
+        return None
 
     def _processes(self) -> list[Process]:
         trial = self._reloading.trial if self._reloading is not None else None

@@ -55,6 +55,7 @@ _LEFT_BEHIND_LIMIT = 100
 @click.option("--drain", is_flag=True, help="End when nothing is due now: for cron and for tests.")
 @require_all
 @click.option("--watched", is_flag=True, hidden=True, help="There is a parent that starts it again.")
+@click.option("--heartbeats", type=int, hidden=True, help="The descriptor of the pipe to that parent.")
 def worker(
     handlers: Sequence[str],
     threads: int,
@@ -63,6 +64,7 @@ def worker(
     drain: bool,
     require_all: bool,
     watched: bool,
+    heartbeats: int | None,
 ) -> None:
     """Call the handlers of what was received, until SIGTERM or SIGINT; a second one ends it at once.
 
@@ -94,8 +96,8 @@ def worker(
         refuse_unhandled(assembly.subscribers)
     if processes > 1:
         assembly.inbox.close()
-        sys.exit(_keep(processes, threads, grace, environ))
-    _work(assembly, threads, grace, drain=drain, watched=watched)
+        sys.exit(_keep(processes, threads, grace, environ, assembly.settings.lease_seconds))
+    _work(assembly, threads, grace, drain=drain, watched=watched, heartbeats=heartbeats)
 
 
 def _check(handlers: Sequence[str], processes: int, *, drain: bool) -> None:
@@ -105,26 +107,30 @@ def _check(handlers: Sequence[str], processes: int, *, drain: bool) -> None:
         raise click.UsageError("--drain works in one process: leave --processes out")
 
 
-def _keep(processes: int, threads: int, grace: float, environ: dict[str, str]) -> int:
+def _keep(processes: int, threads: int, grace: float, environ: dict[str, str], lease_seconds: float) -> int:
     """Be the parent of so many workers; the exit code."""
-    from billhook.cli.processes import spawn, worker_command
+    from billhook.cli.processes import spawn_worker, worker_command
     from billhook.cli.supervisor import Supervisor, worker_roles
 
     _set_up_log()
     command = worker_command(threads, grace, flask=flask_arguments())
-    start = partial(spawn, command, {**environ, "PYTHONUNBUFFERED": "1"})
-    with Supervisor(worker_roles(processes, start, grace), tell=logger.warning) as supervisor:
+    start = partial(spawn_worker, command, {**environ, "PYTHONUNBUFFERED": "1"})
+    roles = worker_roles(processes, start, grace, lease_seconds)
+    with Supervisor(roles, tell=logger.warning) as supervisor:
         return supervisor.run()
 
 
-def _work(assembly: Assembly, threads: int, grace: float, *, drain: bool, watched: bool) -> None:
+def _work(
+    assembly: Assembly, threads: int, grace: float, *, drain: bool, watched: bool, heartbeats: int | None
+) -> None:
     from billhook.cli.ending import Ending, watch
+    from billhook.cli.heartbeats import Sender
 
     _set_up_log()
     loop = assembly.loop(threads)
     ending = Ending(loop.stop, grace, at_once=not watched)
     if watched:
-        watch(assembly.settings.lease_seconds)
+        watch(assembly.settings.lease_seconds, _silent if heartbeats is None else Sender(heartbeats).beat)
     if drain:
         threading.Thread(target=_end_when_idle, args=(assembly, ending.drained), daemon=True).start()
     logger.info("working with %d threads", threads)
@@ -133,6 +139,10 @@ def _work(assembly: Assembly, threads: int, grace: float, *, drain: bool, watche
     logger.info("ended")
     ending.soon()
     sys.exit(ending.code)
+
+
+def _silent() -> None:
+    """Nobody listens."""
 
 
 def _end_when_idle(assembly: Assembly, end: Callable[[], None]) -> None:

@@ -372,11 +372,11 @@ def test_under_nohup_a_terminal_that_goes_away_ends_nothing():
 
 
 def test_one_worker_is_the_worker_and_several_are_numbered():
-    def start():
+    def start(descriptor):
         raise AssertionError
 
-    assert [one.name for one in worker_roles(1, start, 5)] == ["the worker"]
-    assert [(one.name, one.grace_seconds) for one in worker_roles(2, start, 5)] == [
+    assert [one.name for one in worker_roles(1, start, 5, 60)] == ["the worker"]
+    assert [(one.name, one.grace_seconds) for one in worker_roles(2, start, 5, 60)] == [
         ("worker 1", 10),
         ("worker 2", 10),
     ]
