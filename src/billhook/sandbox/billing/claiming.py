@@ -70,12 +70,18 @@ def _is_usage_alone(tx: Transaction, customer_id: str) -> bool:
 
 
 def _take_over(tx: Transaction, claimed: list[str], owner_id: str) -> None:
-    """Let the events of those be this customer's, and announce what its usage has passed by that."""
+    """Let the events of those be this customer's, and announce what its usage has passed by that.
+
+    For one that is Inactive no meter counts them any more.
+    """
+    is_counted = not customers.inactive(tx, [owner_id])
     rollups = Rollups()
     for customer_id in claimed:
         own = event.c.customer_id == customer_id
-        _count(tx, rollups, own, owner_id)
-        tx.connection.execute(update(event).where(own).values(customer_id=owner_id))
+        if is_counted:
+            _count(tx, rollups, own, owner_id)
+        uncounted = {} if is_counted else {"meter_ids": ""}
+        tx.connection.execute(update(event).where(own).values(customer_id=owner_id, **uncounted))
         for table in (usage_instance, usage_day):
             tx.connection.execute(delete(table).where(table.c.customer_id == customer_id))
         tx.connection.execute(delete(customer).where(customer.c.id == customer_id))

@@ -47,6 +47,8 @@ def of_customer(tx: Transaction, customer_id: str) -> list[ProductConsumption]:
 def _tell(tx: Transaction, contract: KeptContract, only_meters: Collection[str] | None) -> None:
     cycle = Cycle(contract, *contracts.cycle_at(contract, tx.now))
     customer = customers.find(tx, contract.customer_id)
+    if customers.is_inactive(customer):
+        return
     for line in lines(tx, cycle, only_meters):
         for subject in subjects(line):
             announce(tx, cycle, customer, subject)

@@ -14,7 +14,7 @@ from types import MappingProxyType
 from sqlalchemy import delete, insert, select
 
 from billhook.resources import Contract, CreditGrant
-from billhook.sandbox.billing import agenda
+from billhook.sandbox.billing import agenda, customers
 from billhook.sandbox.billing.credits import grant_as
 from billhook.sandbox.billing.rating import Charge, charge
 from billhook.sandbox.periods import months_after
@@ -58,14 +58,18 @@ def end(tx: Transaction, contract_id: str) -> None:
 
 
 def grant_scheduled(tx: Transaction, subject_id: str) -> None:
-    """Grant, and come back if the schedule says so. The step `credit_grant`."""
+    """Grant, and come back if the schedule says so. The step `credit_grant`.
+
+    A customer that is Inactive is granted nothing: its cycle is not billed.
+    """
     this = credit_schedule.c.id == subject_id
     row = tx.connection.execute(select(credit_schedule).where(this)).first()
     if row is None:
         return
     given = CreditGrant.from_json(row.body.encode())
     expires_at = given.expiration_date
-    if expires_at is None or expires_at > tx.now:
+    is_over = expires_at is not None and expires_at <= tx.now
+    if not is_over and not customers.inactive(tx, [row.customer_id]):
         grant_as(tx, row.customer_id, given, contract_id=row.contract_id)
         _charge(tx, row.contract_id, given)
     again_at = _next(row.starts_at, _MONTHS.get(given.schedule or "", 0), tx.now)

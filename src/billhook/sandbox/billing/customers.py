@@ -30,13 +30,18 @@ __all__ = [
     "by_external_id",
     "by_integration",
     "change",
+    "check_active",
     "create",
     "find",
+    "inactive",
+    "is_inactive",
     "make_anonymous",
     "match",
 ]
 
 CUSTOMERS = Shelf(customer, Customer, "cus")
+INACTIVE = "Inactive"
+"""The status of a customer that is neither metered nor billed."""
 UNTIL_MISSED = timedelta(days=7)
 """How long after it was created a customer's contract is missed."""
 
@@ -69,6 +74,29 @@ def match(tx: Transaction, aliases: Collection[str]) -> dict[str, str]:
     return {row.alias: row.customer_id for row in rows}
 
 
+def is_inactive(stored: Customer) -> bool:
+    """Is it neither metered nor billed now?"""
+    return stored.status == INACTIVE
+
+
+def inactive(tx: Transaction, customer_ids: Collection[str]) -> set[str]:
+    """Those of these customers that are."""
+    found = select(customer.c.id).where(
+        among(tx.connection, customer.c.id, customer_ids), customer.c.inactive.is_(True)
+    )
+    return set(tx.connection.scalars(found))
+
+
+def check_active(stored: Customer) -> None:
+    """Refuse what meters or bills a customer that is."""
+    if is_inactive(stored):
+        raise invalid_request(
+            "the customer is Inactive, neither metered nor billed: set its status to Active first",
+            "customerId",
+            code="inactive_customer",
+        )
+
+
 def create(tx: Transaction, given: CustomerUpdate) -> Customer:
     """Add a customer. Raises CustomerCreated, and NewCustomerWithoutContract if it has none in a week."""
     if given.name is None:
@@ -78,7 +106,13 @@ def create(tx: Transaction, given: CustomerUpdate) -> Customer:
         currencies.check(tx, given.currency, "currency")
     _check_owner(tx, given, "")
     changes = {"status": "Active", **_changes(tx, given, [])}
-    made = CUSTOMERS.add(tx, changes, external_id=given.external_id, anonymous=False)
+    made = CUSTOMERS.add(
+        tx,
+        changes,
+        external_id=given.external_id,
+        anonymous=False,
+        inactive=changes["status"] == INACTIVE,
+    )
     _link(tx, made)
     tx.raise_event(CustomerCreated.model_validate(as_told(tx, made).model_dump(exclude_unset=True)))
     agenda.add(tx, tx.now + UNTIL_MISSED, "customer_without_contract", made.id)
@@ -107,6 +141,8 @@ def change(tx: Transaction, stored: Customer, given: CustomerUpdate) -> Customer
     _check_owner(tx, given, stored.id)
     changes = _changes(tx, given, stored.custom_field_values or [])
     columns: dict[str, Any] = {"anonymous": False}
+    if "status" in changes:
+        columns["inactive"] = changes["status"] == INACTIVE
     if "external_id" in given.model_fields_set:
         columns["external_id"] = given.external_id
     changed = CUSTOMERS.change(tx, stored, changes, **columns)

@@ -10,6 +10,7 @@ from billhook.sandbox.billing import (
     billed_lines,
     consumption,
     contracts,
+    customers,
     invoices,
     late_usage,
     overages,
@@ -55,11 +56,13 @@ def bill_past(tx: Transaction, contract: KeptContract) -> None:
 
 
 def bill(tx: Transaction, contract: KeptContract, cycle: tuple[datetime, datetime]) -> None:
-    """Issue the invoices of a cycle, with what came late for those before it.
+    """Issue the invoices of a cycle, with what came late for those before it; none for an Inactive customer.
 
     What has pricing.issuedSeparately is on an invoice of its own. An invoice for nothing is issued, too.
     Raises Overage for each product that was used beyond its commitment, also where that costs nothing.
     """
+    if customers.is_inactive(customers.find(tx, contract.customer_id)):
+        return
     of_cycle = Cycle(contract, *cycle)
     items = statement(tx, of_cycle)
     late = late_usage.bill(tx, contract)

@@ -52,16 +52,20 @@ def sift(tx: Transaction, batch: Sequence[Sent]) -> Sifted:
 
 
 def ingest(tx: Transaction, batch: Sequence[Sent]) -> Sifted:
-    """Take what can be taken. Makes anonymous customers, and tells on what usage has come to."""
+    """Take what can be taken. Makes anonymous customers, and tells on what usage has come to.
+
+    No meter counts what comes for a customer that is Inactive.
+    """
     sifted = sift(tx, batch)
     if not sifted.taken:
         return sifted
     owners = _owners(tx, [used.alias for used in sifted.taken])
     metered, rollups, rows = meterings(tx, sifted.taken), Rollups(), []
+    inactive = customers.inactive(tx, set(owners.values()))
     cuts = usage_cuts.cuts(tx, set(owners.values()), [used.day for used in sifted.taken])
     for used in sifted.taken:
         customer_id, day = owners[used.alias], used.day
-        counted = counted_by(metered, used)
+        counted = [] if customer_id in inactive else counted_by(metered, used)
         since = usage_cuts.since(cuts.get((customer_id, day), ()), used.at)
         for metering, contribution in counted:
             rollups.add((customer_id, metering.id, day, since), contribution, used.at)
@@ -88,10 +92,15 @@ def counted_by(metered: dict[str, list[Metering]], used: Used) -> list[tuple[Met
     return found
 
 
-def looked_at_by(metered: dict[str, list[Metering]], used: Used) -> list[tuple[Metering, Contribution]]:
-    """All meters of events of this name, each with what it adds: nothing, where a filter keeps it out."""
+def looked_at_by(
+    metered: dict[str, list[Metering]], used: Used, *, is_counted: bool
+) -> list[tuple[Metering, Contribution]]:
+    """All meters of events of this name, each with what it adds: nothing, where a filter keeps it out.
+
+    Nothing at all, where the event is of a customer that is not metered: `is_counted` is false then.
+    """
     return [
-        (metering, metering.contribution(used.data) or Contribution(None))
+        (metering, (metering.contribution(used.data) if is_counted else None) or Contribution(None))
         for metering in metered.get(used.name, ())
     ]
 

@@ -29,8 +29,10 @@ MEASUREMENTS = Shelf(measurement, Measurement, "msr")
 
 def measure(tx: Transaction, given: NewMeasurement) -> Measurement:
     """Set the figure of a customer's day; an earlier one of the same day is changed, and keeps its id."""
-    if customers.CUSTOMERS.find(tx, given.customer_id) is None:
+    owner = customers.CUSTOMERS.find(tx, given.customer_id)
+    if owner is None:
         raise invalid_request("there is no such customer", "customerId")
+    customers.check_active(owner)
     meter = meters.with_id_or_product(tx, given.meter_id)
     if meter is None:
         raise invalid_request("meterId is the id of no meter, and of no product that has one", "meterId")

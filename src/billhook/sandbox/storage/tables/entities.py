@@ -20,8 +20,10 @@ customer = document(
     "customer",
     Column("external_id", Text, unique=True),
     Column("anonymous", Boolean, nullable=False, default=False),
+    Column("inactive", Boolean, nullable=False, default=False),
 )
-"""`anonymous`: made up for usage under a name that nobody had, and not changed since."""
+"""`anonymous`: made up for usage under a name that nobody had, and not changed since; `inactive`: its status
+is Inactive."""
 
 alias = Table(
     "alias",

@@ -8,7 +8,7 @@ from billhook.resources import (
     CreditTopUp,
     CreditTopUpResponse,
 )
-from billhook.sandbox.billing import credit_ledger, invoices
+from billhook.sandbox.billing import credit_ledger, customers, invoices
 from billhook.sandbox.billing.credit_ledger import ShownLedgerPage
 from billhook.sandbox.billing.credits import await_approval, check_customer, check_grant, deduct
 from billhook.sandbox.refusals import invalid_request
@@ -40,6 +40,7 @@ def top_up(call: Call[CreditTopUp]) -> CreditTopUpResponse:
     """Bill a customer for credits, which are granted when the invoice is approved."""
     customer_id, grant = call.given.customer_id, call.given.credit_grant
     check_customer(call.tx, customer_id)
+    customers.check_active(customers.find(call.tx, customer_id))
     check_grant(grant, "creditGrant")
     if grant.expiration_date is not None and grant.expiration_date <= call.tx.now:
         raise invalid_request("expirationDate is over already", "creditGrant.expirationDate")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from billhook.resources import (
     MAX_BATCH_BYTES,
@@ -64,8 +64,9 @@ def dry_run(call: Call[SentBatch]) -> bytes:
     """Tell what would become of a batch. Nothing is stored."""
     sifted = sift(call.tx, call.given.sent)
     owners = customers.match(call.tx, {used.alias for used in sifted.taken})
+    inactive = customers.inactive(call.tx, set(owners.values()))
     metered = meterings(call.tx, sifted.taken)
-    events = (_foretold(used, owners.get(used.alias), metered) for used in sifted.taken)
+    events = (_foretold(used, owners.get(used.alias), inactive, metered) for used in sifted.taken)
     return _joined("events", events, sifted.refused)
 
 
@@ -82,7 +83,10 @@ def _ingested(call: Call[SentBatch]) -> bytes:
     return _joined("validEvents", (used.text for used in sifted.taken), sifted.refused)
 
 
-def _foretold(used: Used, customer_id: str | None, metered: dict[str, list[Metering]]) -> str:
+def _foretold(
+    used: Used, customer_id: str | None, inactive: Collection[str], metered: dict[str, list[Metering]]
+) -> str:
+    is_counted = customer_id not in inactive
     told = {
         "matchedCustomer": customer_id,
         "meterWithValues": [
@@ -93,7 +97,7 @@ def _foretold(used: Used, customer_id: str | None, metered: dict[str, list[Meter
                 "value": contribution.value,
                 "instanceValue": contribution.instance,
             }
-            for metering, contribution in looked_at_by(metered, used)
+            for metering, contribution in looked_at_by(metered, used, is_counted=is_counted)
         ],
     }
     return f'{{"event":{used.text},{strict_json.dumps(told).decode()[1:]}'
