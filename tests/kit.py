@@ -94,6 +94,14 @@ def deliver(app: Flask, body: bytes = b"{}", event_type: str = PING, **more: Any
     return app.test_client().post(path, data=body, headers={**signed(body, event_type, **more), **extra})
 
 
+def not_called_again(attempts: int) -> str:
+    """The last error of a run that is dead because its worker died each time."""
+    return (
+        f"RuntimeError: the worker died at the last of {attempts} attempts, "
+        "or was silent for longer than its lease: not called again"
+    )
+
+
 # --- the inbox, seen from outside -----------------------------------------------------------------
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import deadly_handlers
 from celery import Celery
 from flask import Flask, current_app
 from kit import SECRET
@@ -37,7 +38,7 @@ def create_app(shop: dict[str, Any]) -> Flask:
         BILLHOOK_ENGINE="celery",
         BILLHOOK_INBOX_URL=shop["inbox_url"],
         BILLHOOK_LEASE_SECONDS=shop.get("lease_seconds", 30),
-        BILLHOOK_RETRY_SCHEDULE_SECONDS=[0.5],
+        BILLHOOK_RETRY_SCHEDULE_SECONDS=shop.get("schedule", [0.5]),
     )
     celery = Celery("shop", broker=shop["broker"], set_as_current=False)
     celery.conf.update(
@@ -48,7 +49,8 @@ def create_app(shop: dict[str, Any]) -> Flask:
         worker_prefetch_multiplier=shop.get("prefetch", 4),
     )
     app.extensions["celery"] = celery
-    Billhook(handlers=[handlers(Path(shop["folder"]) / "calls")]).init_app(app)
+    group = deadly_handlers.handlers if shop.get("deadly") else handlers(Path(shop["folder"]) / "calls")
+    Billhook(handlers=[group]).init_app(app)
     _observe(app, Path(shop["folder"]) / "told")
 
     @celery.task(name="shop.direct", shared=False)

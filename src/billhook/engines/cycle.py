@@ -96,8 +96,13 @@ class Cycle:
         schedule = (subscriber.retry if subscriber else None) or self._schedule
         failed: Failed | None
         if claim.attempt - claim.excused > schedule.attempts:
-            # Every attempt so far took its worker along: calling again would take this one too.
-            failed = Failed.by(RuntimeError(f"no attempt of {schedule.attempts} came back; not called again"))
+            # It took its worker along at the last attempt: calling again would take this one too.
+            failed = Failed.by(
+                RuntimeError(
+                    f"the worker died at the last of {schedule.attempts} attempts, "
+                    "or was silent for longer than its lease: not called again"
+                )
+            )
         elif subscriber is None:
             failed = Failed.by(LookupError(f"there is not one handler named {claim.handler!r} here"))
         else:

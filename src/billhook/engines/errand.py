@@ -46,6 +46,7 @@ class Errands:
         self._lease = timedelta(seconds=lease_seconds)
         self._ring = ring
         self._gate = Gate(lease_seconds)
+        self._alone: set[tuple[int, int]] = set()
         self._heartbeat = Heartbeat(inbox, cycle.clock, lease_seconds=lease_seconds)
 
     def run(self, delivery_id: int) -> None:
@@ -56,6 +57,8 @@ class Errands:
         """
         with self._gate.beside():
             claim, event, sole = self._begin(delivery_id)
+            if claim is not None:
+                self._join()
             while claim is not None:
                 with self._heartbeat.holding(claim):
                     report = self._call(claim, event)
@@ -68,11 +71,24 @@ class Errands:
         now = self._cycle.clock.now()
         with self._inbox.turn(_owner()) as turn:
             claim = turn.claim_suspect(now, now + self._lease, only=delivery_id)
-        if claim is not None:
+        if claim is None:
+            return
+        self._join()
+        lease = (claim.run_id, claim.token)
+        self._alone.add(lease)
+        try:
             with self._heartbeat.holding(claim):
                 report = self._call(claim, None)
                 if report is not None:
                     self._settle(report, sole=False, more=False)
+        finally:
+            self._alone.discard(lease)
+
+    def _join(self) -> None:
+        """Note of suspects that run here for longer than others wait that they are alone no more."""
+        if alone := self._alone.copy():
+            with self._inbox.turn(_owner()) as turn:
+                turn.join(sorted(alone))
 
     def _begin(self, delivery_id: int) -> tuple[Claim | None, Event | UnknownEvent | None, bool]:
         """A claim, its event if that was read just now, and whether it is a plain delivery's only run."""

@@ -12,6 +12,7 @@ import os
 import secrets
 import socket
 import time
+from collections.abc import Set
 from datetime import datetime, timedelta
 
 from billhook.engines.alarm import Alarm
@@ -59,6 +60,7 @@ class Loop:
         self._failures = 0
         self._outlook = Outlook()
         self._suspects = Suspects(lease_seconds, threads)
+        self._joined: Set[Lease] = frozenset()
         self._descriptors = Descriptors()
         self._abandoned = False
         self._pool = Pool(cycle, threads, self._alarm.ring, hurry=self._alarm.ring)
@@ -119,6 +121,7 @@ class Loop:
             self._failures += 1
             self._descriptors.note(error)
             self._holding.doubt()
+            self._joined = frozenset()
             pause = min(5.0, 0.1 * 2 ** min(self._failures, 6))
             if isinstance(error, BillhookError):
                 logger.error("no turn, next try in %.1f s: %s", pause, error)  # noqa: TRY400 - says it all
@@ -240,10 +243,16 @@ class Loop:
     ) -> list[Claim]:
         if way is Way.A_SUSPECT:
             suspect = turn.claim_suspect(now, leased_until)
-            return [] if suspect is None else [suspect]
-        spread = timedelta(seconds=self._lease_seconds / 6)
-        idle = self._holding.idle(done)
-        return turn.claim(room, now, leased_until, idle=idle, suspects=False, spread=spread)
+            claims = [] if suspect is None else [suspect]
+        else:
+            spread = timedelta(seconds=self._lease_seconds / 6)
+            idle = self._holding.idle(done)
+            claims = turn.claim(room, now, leased_until, idle=idle, suspects=False, spread=spread)
+        hanging = self._suspects.hanging - done
+        if claims and not hanging <= self._joined:
+            turn.join(sorted(hanging))
+            self._joined = hanging
+        return claims
 
     def _until(self, times: NextTimes, now: datetime) -> float:
         """Seconds to sleep if nobody rings: to the next due run, renewal or time-out, or the slow look."""

@@ -4,6 +4,7 @@ A suspect is begun beside nothing else, so that it takes nobody with it. Innocen
 any, suspects wait for a third of a lease; then the loop claims nothing until what it has begun is done, runs
 suspects one after another for a third of a lease, and goes on with the others for as long as these waited.
 Nobody waits for longer than a lease for what does not end: neither a suspect for others, nor others for it.
+Whoever takes longer is then beside others, and if it is lost with them that is noted: see `hanging`.
 """
 
 from __future__ import annotations
@@ -47,6 +48,11 @@ class Suspects:
     def running(self) -> bool:
         """A suspect was begun here, and may be running."""
         return self._running is not None
+
+    @property
+    def hanging(self) -> Set[Lease]:
+        """What took longer than it was waited for: suspects and others."""
+        return self._hanging
 
     def shut(self, jobs: Set[Lease]) -> bool:
         """Others are kept out, as far as is known before the next `way`; `jobs` are as there."""

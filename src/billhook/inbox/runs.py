@@ -17,6 +17,7 @@ from sqlalchemy import (
     Select,
     Text,
     and_,
+    case,
     cast,
     literal_column,
     or_,
@@ -25,7 +26,7 @@ from sqlalchemy import (
 )
 
 from billhook.inbox.clauses import among, in_state
-from billhook.inbox.lapse import LOST_IN_QUEUE, QUEUED, lapse
+from billhook.inbox.lapse import JOINED, LOST_IN_QUEUE, LOST_JOINED, QUEUED, lapse
 from billhook.inbox.records import Claim, Stored
 from billhook.inbox.schema import delivery, run
 from billhook.inbox.states import DeliveryState, RunState, check
@@ -38,6 +39,7 @@ __all__ = [
     "claim",
     "claim_suspect",
     "holds",
+    "join",
     "next_due_at",
     "next_times",
     "received",
@@ -125,15 +127,25 @@ def claim_suspect(
 ) -> Claim | None:
     """Take one run whose last attempt was lost with its worker, those first that were lost alone least often.
 
-    It is to be begun beside nothing else.
+    It is to be begun beside nothing else. Those that were joined by others when they were lost come last.
     """
     query = select(*_CLAIMED).where(_SUSPECT, run.c.due_at <= now)
     if only is not None:
         query = query.where(run.c.delivery_id == only)
-    rows = _first_few(
-        connection, query.order_by(run.c.attempts - run.c.excused, run.c.due_at, run.c.id).limit(1)
-    )
+    joined = case((run.c.lease_owner == LOST_JOINED, 1), else_=0)
+    order = (joined, run.c.attempts - run.c.excused, run.c.due_at, run.c.id)
+    rows = _first_few(connection, query.order_by(*order).limit(1))
     return next(iter(_take(connection, rows, owner, leased_until)), None)
+
+
+def join(connection: Connection, held: Sequence[tuple[int, int]]) -> None:
+    """Note of suspects that are running, as (run id, token), that others are begun beside them."""
+    if held:
+        connection.execute(
+            update(run)
+            .where(holds(held), run.c.alone == 1, ~run.c.lease_owner.endswith(JOINED))
+            .values(lease_owner=run.c.lease_owner + JOINED)
+        )
 
 
 def _first_few(connection: Connection, query: Select[Any]) -> list[Any]:

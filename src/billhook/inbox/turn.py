@@ -103,6 +103,10 @@ class Turn:
             self.steps.append("claim")
         return claim
 
+    def join(self, held: Sequence[Lease]) -> None:
+        """Note of suspects, as (run id, token), that others are begun beside them: not alone any more."""
+        runs.join(self._connection, held)
+
     def renew(self, held: Sequence[Lease], leased_until: datetime) -> set[Lease]:
         """Extend leases given as (run id, token); returns those still held."""
         return runs.renew(self._connection, held, leased_until)

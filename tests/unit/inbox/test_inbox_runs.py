@@ -9,6 +9,7 @@ from kit import NOON, change, incoming, rows, value
 
 from billhook.errors import IllegalTransition, InboxUnavailable
 from billhook.inbox import Outcome, Plan, RunState
+from billhook.inbox.lapse import LOST
 
 LEASE = timedelta(seconds=30)
 OWNER = "host:1"
@@ -229,7 +230,7 @@ def test_what_may_have_killed_its_worker_is_claimed_by_itself_and_by_name(inbox,
     assert rows(where, "SELECT run_id, attempt FROM failure ORDER BY id") == [(1, 1), (2, 1)]
 
 
-def test_an_attempt_lost_beside_others_is_excused_and_one_lost_alone_counts_with_those_before(inbox, where):
+def test_an_attempt_lost_beside_others_is_excused_and_one_lost_alone_counts_with_that_before(inbox, where):
     put(inbox, "a")
     claim(inbox)
     excused = []
@@ -240,6 +241,73 @@ def test_an_attempt_lost_beside_others_is_excused_and_one_lost_alone_counts_with
 
     assert excused == [(2, 1), (3, 0), (4, 0)]
     assert len(rows(where, "SELECT * FROM failure")) == 3
+    assert runs(where, "last_error") == [(LOST,)]
+
+
+def test_one_loss_alone_takes_back_one_excuse_and_not_those_of_orderly_stops(inbox):
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+    for seconds in (0, 10, 20):
+        facts = claimed_facts(claimed)
+        stopped = Outcome(
+            *facts, RunState.DUE, at(seconds), due_at=at(seconds), error="stopped", excused=True
+        )
+        with inbox.turn(OWNER) as turn:
+            turn.settle([stopped])
+        (claimed,) = claim_others(inbox, seconds=seconds)
+
+    claim_others(inbox, seconds=51)
+    beside = claim_suspect(inbox, seconds=51)
+    claim_others(inbox, seconds=82)
+    alone = claim_suspect(inbox, seconds=82)
+
+    assert [(one.attempt, one.excused) for one in (beside, alone)] == [(5, 4), (6, 3)]
+
+
+def lost_joined(inbox, seconds, keys=("a",)):
+    """Runs are lost, begun alone, joined by others, and lost again; the suspects that are claimed then."""
+    claim_others(inbox, seconds=seconds)
+    begun = [claim_suspect(inbox, seconds=seconds) for _ in keys]
+    with inbox.turn("loop") as turn:
+        turn.join([(begun[0].run_id, begun[0].token)])
+        turn.join([(begun[0].run_id, begun[0].token)])  # once more changes nothing
+    claim_others(inbox, seconds=seconds + 31)
+    return [claim_suspect(inbox, seconds=seconds + 31) for _ in keys]
+
+
+def test_a_suspect_that_was_joined_by_others_is_excused_and_comes_after_the_rest(inbox):
+    for number in range(2):
+        put(inbox, "a", key=f"k{number}")
+    claim(inbox)
+
+    found = lost_joined(inbox, 31, keys=("k0", "k1"))
+
+    assert [(one.delivery.key, one.attempt, one.excused) for one in found] == [("k1", 3, 0), ("k0", 3, 2)]
+
+
+def test_one_that_is_lost_time_after_time_although_it_was_joined_counts_in_the_end(inbox):
+    put(inbox, "a")
+    claim(inbox)
+    counted = []
+    (one,) = lost_joined(inbox, 31)
+    for number in range(10):
+        with inbox.turn("loop") as turn:
+            turn.join([(one.run_id, one.token)])
+        claim_others(inbox, seconds=93 + 31 * number)
+        one = claim_suspect(inbox, seconds=93 + 31 * number)
+        counted.append(one.attempt - one.excused)
+
+    assert counted == [1] * 6 + [2, 3, 4, 5]
+
+
+def test_a_run_that_is_no_suspect_is_joined_by_nobody(inbox, where):
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+
+    with inbox.turn(OWNER) as turn:
+        turn.join([(claimed.run_id, claimed.token)])
+
+    assert runs(where, "lease_owner") == [(OWNER,)]
 
 
 def test_a_suspect_that_comes_back_is_one_no_longer(inbox, where):
