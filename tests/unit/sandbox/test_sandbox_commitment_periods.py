@@ -97,6 +97,43 @@ def test_a_day_that_a_cycle_cuts_is_counted_apart_by_every_method(method: str, e
     assert amounts == expected
 
 
+@pytest.mark.parametrize("status", ["InReview", "Active"])
+def test_a_contract_that_comes_into_force_late_bills_nothing_again(status: str, bare_url: str) -> None:
+    """One that begins before another, and is activated or made when that has billed its usage."""
+    with running(database_url=bare_url) as sandbox:
+        acme, calls = Customer.of(sandbox), metered(sandbox)
+        sold = {"catalogProductId": calls, "pricing": {"type": "PerUnit", "price": 1}}
+        early = {"startDate": "2025-12-01T00:00:00Z", "status": status}
+        late = acme.buy(sold, **early) if status == "InReview" else ""
+        newer = acme.buy(sold)
+        acme.use(4, at="2025-12-20T00:00:00Z")
+        acme.use(3)
+        sandbox.advance("P30D")
+        acme.use(5, at="2026-02-03T00:00:00Z")
+        acme.use(1)
+        if status == "InReview":
+            sandbox.ok("POST", f"/_sandbox/contracts/{late}/activate")
+        else:
+            late = acme.buy(sold, **early)
+        sandbox.advance("P30D")
+        of_late, of_newer = billed(sandbox, late), billed(sandbox, newer)
+
+    assert (of_late, of_newer) == ([4, 0, 0], [3, 6])
+
+
+def test_a_contract_that_was_never_in_force_takes_no_usage() -> None:
+    with running() as sandbox:
+        acme, calls = Customer.of(sandbox), metered(sandbox)
+        sold = {"catalogProductId": calls, "pricing": {"type": "PerUnit", "price": 1}}
+        term = {"startDate": "2025-12-01T00:00:00Z", "endDate": "2026-01-20T00:00:00Z"}
+        acme.buy(sold, **term, status="InReview", autoRenewContract=False)
+        newer = acme.buy(sold)
+        acme.use(3)
+        sandbox.advance("P30D")
+
+        assert billed(sandbox, newer) == [3]
+
+
 def test_usage_goes_to_the_older_of_two_contracts_that_sell_the_same() -> None:
     """Source: spec, "Resources and their fields", ContractProduct, catalogProductId."""
     with running() as sandbox:

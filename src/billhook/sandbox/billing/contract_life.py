@@ -5,7 +5,7 @@ Source: spec, "Resources and their fields", Contract; "Endpoints", Contracts; "E
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 from billhook.events import ContractCreated, ContractExpired, NewCustomerWithoutContract, UpcomingRenewal
@@ -55,6 +55,7 @@ def create(tx: Transaction, given: NewContract) -> KeptContract:
         status=kept["status"],
         start_at=given.start_date,
         end_at=kept["endDate"],
+        in_force_at=_in_force_at(tx, given) if kept["status"] == ContractStatus.ACTIVE else None,
     )
     tx.raise_event(
         ContractCreated(
@@ -80,7 +81,9 @@ def activate(tx: Transaction, contract: KeptContract) -> KeptContract:
     if contract.status != ContractStatus.IN_REVIEW:
         raise invalid_request("only a contract that is InReview can be activated", code="not_in_review")
     active = ContractStatus.ACTIVE.value
-    contract = CONTRACTS.change(tx, contract, {"status": active}, status=active)
+    contract = CONTRACTS.change(
+        tx, contract, {"status": active}, status=active, in_force_at=_in_force_at(tx, contract)
+    )
     agenda.drop(tx, contract.id, "contract_end")
     _begin(tx, contract)
     return contract
@@ -123,6 +126,11 @@ def miss(tx: Transaction, customer_id: str) -> None:
 def tell_renewal(tx: Transaction, contract_id: str) -> None:
     """The step `renewal_notice`. Raises UpcomingRenewal."""
     tx.raise_event(UpcomingRenewal(**_as_told(tx, contracts.find(tx, contract_id))))
+
+
+def _in_force_at(tx: Transaction, contract: NewContract | Contract) -> datetime:
+    """From when on usage is its own before that of contracts that come into force later."""
+    return max(contract.start_date, tx.now)
 
 
 def _begin(tx: Transaction, contract: KeptContract) -> None:

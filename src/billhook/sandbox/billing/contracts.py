@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from sqlalchemy import select
+from sqlalchemy import select, tuple_
 
 from billhook.resources import Contract, ContractProduct, NewContract, ProductGroup
 from billhook.sandbox.billing import catalog, custom_fields, meters, plans
@@ -129,15 +129,14 @@ def is_measured_to(tx: Transaction, contract: KeptContract, end: datetime) -> bo
 def older_terms(tx: Transaction, given: KeptContract) -> list[tuple[Span, frozenset[str]]]:
     """When older contracts of the same customer are in force, and the meters of what they sell.
 
-    Usage goes to the contract that began first; of two that began together, to the one that was made first.
+    Usage goes to the contract that came into force first: one that is made or activated late takes none from
+    those that may have billed it. Of two that did so together it goes to the one that began first, or else
+    that was made first.
     """
     columns = CONTRACTS.table.c
-    own_number = select(columns.seq).where(columns.id == given.id).scalar_subquery()
-    began_before = (columns.start_at < given.start_date) | (
-        (columns.start_at == given.start_date) & (columns.seq < own_number)
-    )
-    in_force_once = columns.status.in_(("Active", "Expired"))
-    older = CONTRACTS.all(tx, columns.customer_id == given.customer_id, in_force_once, began_before)
+    order = (columns.in_force_at, columns.start_at, columns.seq)
+    own = [select(column).where(columns.id == given.id).scalar_subquery() for column in order]
+    older = CONTRACTS.all(tx, columns.customer_id == given.customer_id, tuple_(*order) < tuple_(*own))
     return [
         (_term(each), frozenset(sold.meter.id for sold in products(tx, each) if sold.meter)) for each in older
     ]

@@ -17,8 +17,10 @@ contract = document(
     Column("start_at", Instant, nullable=False),
     Column("end_at", Instant),
     Column("deleted_at", Instant),
+    Column("in_force_at", Instant),
 )
-"""A deleted one stays, with `deleted_at`: its external id is free for another."""
+"""A deleted one stays, with `deleted_at`: its external id is free for another. `in_force_at`: its start, or
+when it was made or activated if that was later; null while it is in review."""
 
 invoice = document(
     "invoice",
