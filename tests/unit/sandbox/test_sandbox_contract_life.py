@@ -73,10 +73,10 @@ def test_a_moment_of_every_cycle_is_in_the_cycle_that_it_begins() -> None:
         ("Years", 1, ["2027-01-10", "2028-01-10", "2029-01-10"]),
     ],
 )
-def test_a_cycle_is_as_long_as_the_first_duration_says(unit: str, value: int, ends: list[str]) -> None:
+def test_a_cycle_is_as_long_as_the_products_say(unit: str, value: int, ends: list[str]) -> None:
     """Source: spec, "Resources and their fields", ContractProduct, scheduling."""
     with running() as sandbox:
-        products = [fee(1), fee(1, scheduling=cycle(unit, value)), fee(1, scheduling=cycle("Days", 1))]
+        products = [fee(1), fee(1, scheduling=cycle(unit, value)), fee(1, scheduling=cycle(unit, value))]
         contract(sandbox, products=products)
         sandbox.ok("POST", "/_sandbox/clock", {"to": f"{ends[-1]}T12:00:00Z"})
         sandbox.token = ""

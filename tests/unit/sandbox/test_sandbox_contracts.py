@@ -207,6 +207,17 @@ def standing() -> Any:
             {"products": [fee(1), fee(1, scheduling=cycle("Fortnights", 1))]},
             "products.1.scheduling.duration.unit",
         ),
+        (  # charged each month, the price of a year would be charged twelve times
+            {"products": [fee(1, scheduling=cycle("Months", 1)), fee(12, scheduling=cycle("Years", 1))]},
+            "products.1.scheduling.duration",
+        ),
+        (
+            {
+                "products": [fee(12, scheduling=cycle("Years", 1))],
+                "productGroups": [{"products": [fee(1), fee(1, scheduling=cycle("Months", 1))]}],
+            },
+            "productGroups.0.products.1.scheduling.duration",
+        ),
         ({"products": [fee(1, scheduling=cycle("Months", 0))]}, "products.0.scheduling.duration.value"),
         ({"products": [fee(1, scheduling=cycle("Days", 1.5))]}, "products.0.scheduling.duration.value"),
         ({"products": [fee(1, scheduling=cycle("Years", 101))]}, "products.0.scheduling.duration.value"),

@@ -225,6 +225,28 @@ def test_what_is_outstanding_is_what_is_still_due(sandbox: Running) -> None:
     assert amounts(sandbox, owner) == {"totalOutstanding": 0, "open": 0, "pendingPayment": 0, "paid": 100}
 
 
+@pytest.mark.parametrize(
+    ("currency", "odd", "even"), [("USD", 0.001, 0.01), ("JPY", 0.5, 1), ("KWD", 0.0001, 0.001)]
+)
+def test_a_payment_is_no_part_of_what_its_currency_has(
+    sandbox: Running, currency: str, odd: float, even: float
+) -> None:
+    """Source: ISO 4217, minor units."""
+    sandbox.ok("PUT", "/_sandbox/exchangeRates", {"rates": {"KWD": 3.25}})
+    contract(sandbox, currency=currency, products=[fee(100)])
+    sandbox.advance("P1M")
+    (invoice,) = invoices(sandbox)
+    approve(sandbox, invoice)
+    paths = f"/_sandbox/invoices/{invoice['id']}/payments"
+    refused = [
+        sandbox.call("POST", paths, {"outcome": outcome, "amount": odd}) for outcome in ("paid", "failed")
+    ]
+    taken = sandbox.call("POST", paths, {"outcome": "paid", "amount": even})
+
+    assert [(each.status, each.json["param"]) for each in refused] == [(400, "amount")] * 2
+    assert taken.status == 200
+
+
 def test_a_payment_tells_by_what_it_was_made_and_where_it_went(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Invoice, paymentInfo."""
     contract(sandbox, products=[fee(100)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from deals import cycle
 from sandboxes import running
 
 INVALID = (400, "invalid_request_error", "invalid_request")
@@ -53,6 +54,8 @@ def test_a_plan_that_is_not_there_gets_404() -> None:
     assert {answer.error() for answer in answers} == {(404, "invalid_request_error", "resource_not_found")}
 
 
+_EVERY_YEAR = cycle("Years", 1)
+
 WRONG: list[tuple[dict[str, Any], str]] = [
     ({"name": ""}, "name"),
     ({"name": None}, "name"),
@@ -69,6 +72,12 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"products": [{}, {"pricing": {"price": "1"}}]}, "products.1.pricing.price"),
     ({"products": [{"pricing": {"type": "Tiered"}}]}, "products.0.pricing.tiers"),
     ({"products": [{}] * 1001}, "products"),
+    ({"products": [{}, {"scheduling": _EVERY_YEAR}]}, "products.1.scheduling.duration"),
+    (
+        {"billingData": {"billingInterval": "Quarterly"}, "products": [{"scheduling": _EVERY_YEAR}]},
+        "products.0.scheduling.duration",
+    ),
+    ({"products": [{"scheduling": cycle("Year", 1)}]}, "products.0.scheduling.duration.unit"),
 ]
 
 
@@ -82,6 +91,14 @@ def test_a_plan_that_could_not_be_sold_is_refused() -> None:
     assert [answer.error() for answer in answers] == [INVALID] * len(WRONG)
     assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG]
     assert total == 0
+
+
+def test_the_products_of_a_plan_may_say_its_interval_themselves() -> None:
+    plan = {"billingData": {"billingInterval": "Yearly"}, "products": [{"scheduling": _EVERY_YEAR}]}
+    with running() as sandbox:
+        answer = sandbox.call("POST", "/_sandbox/plans", {"name": "Growth", **plan})
+
+    assert answer.status == 200
 
 
 def test_an_external_id_belongs_to_one_plan() -> None:

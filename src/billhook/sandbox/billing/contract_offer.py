@@ -69,16 +69,28 @@ def kept(given: NewContract, offer: Offer) -> dict[str, Any]:
     }
 
 
-def period_of_products(products: Iterable[tuple[str, ContractProduct]]) -> Period:
-    """The cycle of a contract with these: that of the first that has a duration, else a month.
+def period_of_products(
+    products: Iterable[tuple[str, ContractProduct]], of_plan: Period | None = None
+) -> Period:
+    """The cycle of a contract with these: the duration that they have, else that of the plan, else a month.
 
-    Each comes with its path in the request, for what is refused.
+    Refused are products of different durations: a price is charged once a cycle, so that of a year would be
+    charged each month. Each comes with its path in the request, for what is refused.
     """
+    period = of_plan
     for where, product in products:
         duration = product.scheduling.duration if product.scheduling else None
-        if duration is not None:
-            return _period(duration, f"{where}.scheduling.duration")
-    return _MONTHLY
+        if duration is None:
+            continue
+        own = _period(duration, f"{where}.scheduling.duration")
+        if period not in (None, own):
+            raise invalid_request(
+                "the products of a contract or plan have the same billing cycle: give this one the duration "
+                "of the others, or a contract of its own",
+                f"{where}.scheduling.duration",
+            )
+        period = own
+    return period or _MONTHLY
 
 
 def period_of_plan(billing: BillingData | None) -> Period:

@@ -15,7 +15,7 @@ from typing import Any
 
 from billhook.events import InvoicePaymentStatusChanged, PaymentFailed
 from billhook.resources import DepositTo, PaymentInfo
-from billhook.sandbox.billing import agenda, invoice_links, invoices
+from billhook.sandbox.billing import agenda, currencies, invoice_links, invoices
 from billhook.sandbox.billing.exact import EXACT
 from billhook.sandbox.billing.invoice_fields import KeptInvoice
 from billhook.sandbox.refusals import invalid_request
@@ -141,6 +141,10 @@ def _payable(stored: KeptInvoice, amount: Decimal | None) -> Decimal:
         return due
     if not 0 < amount <= due:
         raise invalid_request("amount is above zero, and no more than is due", "amount")
+    smallest = currencies.smallest(stored.currency)
+    with localcontext(EXACT):
+        if amount != amount.quantize(smallest):
+            raise invalid_request(f"amount is in steps of {smallest} {stored.currency}", "amount")
     return amount
 
 

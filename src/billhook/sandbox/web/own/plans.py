@@ -10,7 +10,7 @@ from billhook.resources import BillingData, ContractProduct, PageQuery, Plan, Re
 from billhook.resources.paging import CountedPage
 from billhook.sandbox.billing import plans, terms
 from billhook.sandbox.billing.catalog import PRODUCTS
-from billhook.sandbox.billing.contract_offer import check_billing
+from billhook.sandbox.billing.contract_offer import check_billing, period_of_plan, period_of_products
 from billhook.sandbox.limits import MAX_PRODUCTS
 from billhook.sandbox.refusals import invalid_request
 from billhook.sandbox.storage.documents import as_sent
@@ -110,3 +110,5 @@ def _check(tx: Transaction, given: NewPlan) -> None:
         wanted = product.catalog_product_id
         if wanted is not None and PRODUCTS.find(tx, wanted) is None:
             raise invalid_request("there is no such catalog product", f"products.{n}.catalogProductId")
+    sold = [(f"products.{n}", product) for n, product in enumerate(given.products or [])]
+    period_of_products(sold, period_of_plan(given.billing_data))
