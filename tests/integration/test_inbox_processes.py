@@ -15,8 +15,9 @@ from pathlib import Path
 
 import pytest
 from kit import NOON, change, in_children, incoming, open_inbox, place_of, rows, together, value
+from patience import within
 
-from billhook.inbox import Inbox, Outcome, Plan, RunState
+from billhook.inbox import Inbox, Outcome, Plan, RunState, forking
 from billhook.inbox.schema import REVISION
 
 
@@ -88,10 +89,73 @@ def test_children_of_a_process_that_wrote_already_write_on_and_the_file_stays_wh
 
 def _put_until(inbox, stop):
     number = 0
-    time.sleep(0.2)  # a fork in the middle of a write is nobody's: SQLite's own mutexes do not survive it
     while not stop.is_set():
         inbox.put(incoming(f"beside{number}"))
         number += 1
+
+
+def test_children_write_whatever_their_parent_does_when_it_forks(where):
+    inbox = open_inbox(where)
+    inbox.put(incoming("parent"))
+    stop = threading.Event()
+
+    def read():
+        while not stop.is_set():
+            with inbox.database.read() as connection:
+                connection.exec_driver_sql("SELECT 1 FROM delivery").all()
+                time.sleep(0.02)
+
+    threads = [threading.Thread(target=read), threading.Thread(target=_put_until, args=(inbox, stop))]
+    for thread in threads:
+        thread.start()
+    try:
+        for number in range(10):
+            results = in_children(
+                2, lambda child, n=number: inbox.put(incoming(f"{n}-{child}")).verdict.encode()
+            )
+            assert results == [b"accepted"] * 2
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+    inbox.close()
+    assert whole(where)
+
+
+def test_forked_while_their_parent_reads_they_would_find_the_file_locked(tmp_path, monkeypatch):
+    monkeypatch.setattr(forking, "_steps", [])
+    inbox = open_inbox(tmp_path / "billhook.db")
+    inbox.put(incoming("parent"))
+    reading, stop = threading.Event(), threading.Event()
+
+    def read():
+        with inbox.database.read() as connection:
+            connection.exec_driver_sql("SELECT 1 FROM delivery").all()
+            reading.set()
+            stop.wait(60)
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    reading.wait(60)
+    (result,) = in_children(1, lambda _: inbox.put(incoming("child")).verdict.encode())
+    stop.set()
+    thread.join()
+    inbox.close()
+
+    assert b"database is locked" in result
+
+
+def test_a_thread_that_forks_in_the_middle_of_its_own_reading_does_not_wait_for_itself(where):
+    inbox = open_inbox(where)
+    inbox.put(incoming("parent"))
+
+    with inbox.database.read():
+        started = time.monotonic()
+        assert in_children(1, lambda _: b"alive") == [b"alive"]
+        assert time.monotonic() - started < within(2.0)
+
+    assert inbox.put(incoming("after")).verdict == "accepted"
+    inbox.close()
 
 
 def test_the_first_puts_of_a_child_may_come_from_many_threads_at_once(where):

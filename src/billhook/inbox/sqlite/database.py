@@ -35,6 +35,7 @@ from billhook.inbox.sqlite.file import SqliteFile
 from billhook.inbox.sqlite.opened import Opened
 from billhook.inbox.sqlite.others import refuse_others
 from billhook.inbox.sqlite.pairing import check_pair, note_pair
+from billhook.inbox.sqlite.quiet import QUIET
 from billhook.inbox.sqlite.writelock import WriteLock
 
 __all__ = ["SqliteDatabase"]
@@ -72,6 +73,7 @@ class SqliteDatabase:
         self.express = SqliteExpress(self)
         self._forked: list[object] = []
         self._start_over()
+        QUIET.closes(self._close_for_a_fork)
 
     def _start_over(self) -> None:
         self._mutex = threading.RLock()
@@ -109,7 +111,7 @@ class SqliteDatabase:
         Raises InboxUnavailable when the storage fails, and has then rolled back.
         """
         self._own()
-        with self._mutex, self._lock.held(), self._storage_errors():
+        with QUIET.at_work(), self._mutex, self._lock.held(), self._storage_errors():
             self._same_file()
             writer = self._opened.writer()
             with writer.begin():
@@ -125,7 +127,7 @@ class SqliteDatabase:
         """
         statement, values = insertion(rows)
         self._own()
-        with self._mutex, self._storage_errors():
+        with QUIET.at_work(), self._mutex, self._storage_errors():
             self._same_file(busy=len(rows) > 2)
             inserter = self._opened.inserter()
             cursor = execute_in_turn(inserter, statement, values, self._lock, self._busy_seconds)
@@ -136,7 +138,7 @@ class SqliteDatabase:
     def read(self) -> Iterator[Connection]:
         """A consistent snapshot, for reading only; takes no lock."""
         self._own()
-        with self._storage_errors():
+        with QUIET.at_work(), self._storage_errors():
             self._same_file()
             with self._mutex:
                 engine = self._opened.engine()
@@ -150,7 +152,7 @@ class SqliteDatabase:
     def glance(self) -> Iterator[sqlite3.Connection]:
         """The driver's own connection, for statements that read, each by itself; takes no lock."""
         self._own()
-        with self._storage_errors():
+        with QUIET.at_work(), self._storage_errors():
             self._same_file(busy=True)
             with self._mutex:
                 engine = self._opened.engine()
@@ -161,7 +163,7 @@ class SqliteDatabase:
     def direct(self) -> Iterator[sqlite3.Connection]:
         """As `write`, with the driver's own connection."""
         self._own()
-        with self._mutex, self._storage_errors():
+        with QUIET.at_work(), self._mutex, self._storage_errors():
             self._same_file(busy=True)
             driver = self._opened.inserter()
             with self._lock.held(), driver:  # which commits, or rolls back
@@ -173,7 +175,7 @@ class SqliteDatabase:
     def write_unverified(self) -> Iterator[Connection]:
         """A write transaction on a schema of any age, for the migrations."""
         self._own()
-        with self._mutex, self._lock.held(), self._storage_errors():
+        with QUIET.at_work(), self._mutex, self._lock.held(), self._storage_errors():
             self._same_file()
             refuse_others(self.path)
             engine = new_engine(self.path, self._busy_seconds, foreign_keys=False)
@@ -193,7 +195,7 @@ class SqliteDatabase:
     def back_up(self, target: Path, progress: Progress) -> int:
         """See billhook.inbox.sqlite.copies.back_up."""
         self._own()
-        with self._mutex, self._storage_errors():
+        with QUIET.at_work(), self._mutex, self._storage_errors():
             self._same_file()
             refuse_others(self.path)
         return back_up(self.path, target, self._busy_seconds, progress)
@@ -208,7 +210,7 @@ class SqliteDatabase:
         Whoever reads or writes just then is not waited for: the next call comes to it.
         """
         if at_once:
-            with suppress(sqlite3.Error, OSError), self._mutex, self._lock.held():
+            with suppress(sqlite3.Error, OSError), QUIET.at_work(), self._mutex, self._lock.held():
                 self._same_file()
                 begin_log_anew(self.path, busy_seconds=0)
                 self._commits = 0
@@ -220,7 +222,7 @@ class SqliteDatabase:
     def close(self) -> None:
         """Close every connection of this process; the next use opens them again. Call before a fork."""
         self._own()
-        with self._mutex:
+        with QUIET.at_work(), self._mutex:
             self._forget()
             self._lock.close()
             self.bell.close()
@@ -244,6 +246,10 @@ class SqliteDatabase:
             except OSError:
                 self.file.forget()  # the next use looks again, whether somebody has mended it
                 raise
+
+    def _close_for_a_fork(self) -> None:
+        if self._pid == os.getpid():
+            self._opened.close()
 
     def _forget(self) -> None:
         with self._mutex:

@@ -69,6 +69,11 @@ class Opened:
 
     def forget(self) -> None:
         """Close them all; the next use opens them again, and trusts nothing."""
+        self.close()
+        self._log_is_ours = False
+
+    def close(self) -> None:
+        """Close them all; the next use opens them again. In order: nothing has failed."""
         with suppress(DBAPIError, sqlite3.Error):
             if self._inserter is not None:
                 self._inserter.close()
@@ -76,7 +81,6 @@ class Opened:
                 self._writer.invalidate()
                 self._writer.close()
         self._writer = self._inserter = None
-        self._log_is_ours = False
         if self._engine is not None:
             self._engine.dispose()
             self._engine = None
