@@ -381,3 +381,69 @@ def test_a_deleted_contract_bills_late_usage_no_more_but_by_an_invoice_that_wait
 
     assert (waiting, amounts(sandbox)) == ([7], [7])
     assert [each and [one["amount"] for one in each] for each in late_usage(sandbox)] == [None, [2]]
+
+
+# --- invoices below zero ----------------------------------------------------------------------------------
+
+CARRIED = "Carried forward to the next invoice"
+BROUGHT = "Carried forward from an earlier invoice"
+
+
+def test_an_invoice_below_zero_is_for_nothing_and_makes_the_next_one_less(bare_url: str) -> None:
+    with running(database_url=bare_url) as sandbox:
+        acme = Customer.of(sandbox)
+        acme.buy(per_unit(metered(sandbox), displayName="Calls"), fee(-5))
+        acme.use(3)
+        acme.use(10, at=FEBRUARY)
+        sandbox.advance("P90D")
+        first, second, third = invoices(sandbox)
+
+    assert [each["amount"] for each in (first, second, third)] == [0, 3, 0]
+    assert [(name, total) for name, _, total in lines(first)] == [("Calls", 3), ("Fee", -5), (CARRIED, 2)]
+    assert [(name, total) for name, _, total in lines(second)] == [("Calls", 10), ("Fee", -5), (BROUGHT, -2)]
+    assert first["revenueBreakdown"]["total"] == 0
+    assert first["billingStatus"] == "Paid"
+
+
+def test_what_a_lowered_measurement_gives_back_is_carried_as_far_as_it_goes(sandbox: Running) -> None:
+    acme, calls = Customer.of(sandbox), metered(sandbox)
+    acme.buy(per_unit(calls))
+    acme.measure(calls, 30)
+    acme.use(5, at=FEBRUARY)
+    acme.use(40, at="2026-03-20T10:00:00Z")
+    sandbox.advance("P30D")
+    acme.measure(calls, 10)
+    sandbox.advance("P60D")
+
+    assert amounts(sandbox) == [30, 0, 40 - 15]
+
+
+def test_what_is_carried_forward_follows_an_invoice_that_is_written_anew(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(per_unit(metered(sandbox), displayName="Calls"), fee(-5))
+    acme.use(10, at=FEBRUARY)
+    sandbox.advance(TO_FEBRUARY)
+    seen = []
+    for units in (3, 1, 4):
+        acme.use(units, at=JANUARY)
+        (first,) = invoices(sandbox)
+        seen.append((first["amount"], [total for name, _, total in lines(first) if name == CARRIED]))
+    sandbox.advance(ACROSS_FEBRUARY)
+
+    assert seen == [(0, [2]), (0, [1]), (3, [])]
+    assert amounts(sandbox) == [3, 5]
+
+
+def test_what_was_brought_forward_already_is_made_good_by_the_invoice_after_it() -> None:
+    with running(approve_after=timedelta(days=50)) as sandbox:
+        acme = Customer.of(sandbox)
+        acme.buy(per_unit(metered(sandbox)), fee(-5))
+        acme.use(3)
+        acme.use(10, at=FEBRUARY)
+        acme.use(10, at="2026-03-20T10:00:00Z")
+        sandbox.advance("P55D")
+        before = amounts(sandbox)
+        acme.use(1, at=JANUARY)
+        sandbox.advance("P30D")
+
+        assert (before, amounts(sandbox)) == ([0, 3], [0, 3, 6])

@@ -13,7 +13,7 @@ from typing import Any
 from sqlalchemy import func, select
 
 from billhook.resources import BillingCycle, CreditGrant, Customer, RevenueBreakdown
-from billhook.sandbox.billing import agenda, contracts, currencies, customers
+from billhook.sandbox.billing import agenda, carrying_forward, contracts, currencies, customers
 from billhook.sandbox.billing.contracts import KeptContract
 from billhook.sandbox.billing.exact import EXACT, ZERO
 from billhook.sandbox.billing.invoice_fields import KeptInvoice, ShownLine
@@ -33,14 +33,25 @@ _SUMS = ("total", "subtotal", "overage", "discount", "credits_used")
 def issue_cycle(
     tx: Transaction, contract: KeptContract, cycle: tuple[datetime, datetime], charges: Sequence[Charge]
 ) -> KeptInvoice:
-    """Issue the invoice for a cycle of a contract, with a line for each charge."""
+    """Issue the invoice for a cycle of a contract, with a line for each charge.
+
+    It is for nothing where it would be below zero, and the contract's next one is less by the rest.
+    """
     customer = customers.find(tx, contract.customer_id)
     start, end = cycle
+    currency = currencies.of(contract, customer)
+    brought = carrying_forward.take(tx, contract.id, currency)
+    if brought:
+        charges = [*charges, carrying_forward.line(carrying_forward.BROUGHT, brought.copy_negate())]
+    rest = _total(charges, currencies.smallest(currency)).copy_negate()
+    if rest > 0:
+        carrying_forward.add(tx, contract.id, currency, rest)
+        charges = [*charges, carrying_forward.line(carrying_forward.CARRIED, rest)]
     data = {
         "contractId": contract.id,
         "name": f"{contracts.name_of(contract)}, {start:%Y-%m-%d} to {end:%Y-%m-%d}",
         "billingCycle": as_document(BillingCycle(start_time=start, end_time=end)),
-        "currency": currencies.of(contract, customer),
+        "currency": currency,
         "isTrial": contract.is_trial is True,
         "paymentDays": contract.payment_days,
     }
@@ -81,6 +92,7 @@ def rewrite(tx: Transaction, stored: KeptInvoice, changed: Mapping[int, Charge])
     lines = list(stored.line_items or [])
     for position, charge in changed.items():
         lines[position] = _line(stored.id, charge, smallest)
+    lines = _carried_anew(tx, stored, lines, smallest)
     whole = _breakdown([line.revenue_breakdown for line in lines], smallest)
     changes = {
         "lineItems": [as_document(line) for line in lines],
@@ -88,6 +100,26 @@ def rewrite(tx: Transaction, stored: KeptInvoice, changed: Mapping[int, Charge])
         "amount": whole.total,
     }
     return INVOICES.change(tx, stored, changes, amount=whole.total)
+
+
+def _carried_anew(
+    tx: Transaction, stored: KeptInvoice, lines: Sequence[ShownLine], smallest: Decimal
+) -> list[ShownLine]:
+    """The lines with what is carried forward by what they come to now."""
+    before = [line for line in lines if _is_carried(line)]
+    others = [line for line in lines if not _is_carried(line)]
+    short_of = _total([line.revenue_breakdown for line in others], smallest).copy_negate()
+    rest = max(short_of, ZERO.quantize(smallest))
+    with localcontext(EXACT):
+        more = rest - _total([line.revenue_breakdown for line in before], smallest)
+    carrying_forward.add(tx, str(stored.contract_id), stored.currency, more)
+    if rest > 0:
+        others.append(_line(stored.id, carrying_forward.line(carrying_forward.CARRIED, rest), smallest))
+    return others
+
+
+def _is_carried(line: ShownLine) -> bool:
+    return line.product_id is None and line.product_name == carrying_forward.CARRIED
 
 
 def _issue(
@@ -135,7 +167,7 @@ def _line(invoice_id: str, charge: Charge, smallest: Decimal) -> ShownLine:
     return ShownLine(
         invoice_id=invoice_id,
         revenue_breakdown=_breakdown([charge], smallest),
-        product_id=charge.product_id,
+        product_id=charge.product_id or None,
         product_name=charge.product_name,
         units=charge.units,
     )
@@ -146,6 +178,10 @@ def _breakdown(charges: Sequence[Charge | RevenueBreakdown | None], smallest: De
     with localcontext(EXACT):
         sums = {name: sum((getattr(each, name) for each in charges), nothing) for name in _SUMS}
     return RevenueBreakdown(**sums, tax=nothing)
+
+
+def _total(charges: Sequence[Charge | RevenueBreakdown | None], smallest: Decimal) -> Decimal:
+    return _breakdown(charges, smallest).total or ZERO
 
 
 def _next_number(tx: Transaction, year: int) -> int:

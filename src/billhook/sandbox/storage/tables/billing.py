@@ -7,7 +7,7 @@ from sqlalchemy import Boolean, Column, Index, Integer, Table, Text, UniqueConst
 from billhook.sandbox.storage.tables.base import document, metadata, serial
 from billhook.sandbox.storage.types import Amount, Instant
 
-__all__ = ["agenda", "billed_line", "contract", "invoice", "report"]
+__all__ = ["agenda", "billed_line", "carried_forward", "contract", "invoice", "report"]
 
 contract = document(
     "contract",
@@ -73,6 +73,15 @@ billed_line = Table(
 """What was billed so far for the usage of a contract's line in a cycle, whose own charge is the line
 `position` of the invoice. `counted_from`: from when on usage decides about it; `late`: there was some since
 the invoice was approved, which is not billed yet."""
+
+carried_forward = Table(
+    "carried_forward",
+    metadata,
+    Column("contract_id", Text, primary_key=True),
+    Column("currency", Text, primary_key=True),
+    Column("amount", Amount, nullable=False),
+)
+"""What invoices below zero have left to the next one of their contract: it is that much less."""
 
 report = Table(
     "report",
