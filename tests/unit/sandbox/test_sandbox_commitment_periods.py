@@ -175,6 +175,35 @@ def test_cycles_that_are_over_when_a_contract_is_made_are_billed_at_once(bare_ur
     assert told == [(50, "2025-11-01T00:00:00Z"), (53, "2025-12-01T00:00:00Z")]
 
 
+@pytest.mark.parametrize("over", [False, True])
+def test_cycles_that_are_over_have_the_credits_that_the_contract_granted_in_them(over: bool) -> None:
+    """Source: spec, "Resources and their fields", Contract, creditGrants."""
+    grant = {"creditProductId": "crp_a", "balanceKind": "Monetary", "grantAmount": 5, "price": 4}
+    term = {"startDate": "2025-11-10T12:00:00Z", "endDate": "2026-01-10T12:00:00Z"}
+    with running() as sandbox:
+        acme, calls = Customer.of(sandbox), metered(sandbox)
+        acme.use(7, at="2025-11-20T00:00:00Z")
+        acme.use(7, at="2025-12-20T00:00:00Z")
+        acme.buy(
+            {
+                "catalogProductId": calls,
+                "pricing": {"type": "PerUnit", "price": 1},
+                "consumesCreditProductIds": ["crp_a"],
+            },
+            creditGrants=[{**grant, "schedule": "Monthly"}, {**grant, "creditProductId": "crp_b"}],
+            **(term if over else {"startDate": term["startDate"]}),
+            autoRenewContract=not over,
+        )
+        breakdowns = [each["revenueBreakdown"] for each in invoices(sandbox)]
+        sandbox.advance("P1M")
+        later = [each["amount"] for each in invoices(sandbox)][2:]
+
+    # Of two months there are 10 for usage that costs 14; where it goes on, those of the third month besides.
+    paid = [(each["subtotal"], each["creditsUsed"], each["total"]) for each in breakdowns]
+    assert paid == ([(15, 7, 8), (11, 3, 8)] if over else [(15, 7, 8), (11, 7, 4)])
+    assert later == ([] if over else [4])
+
+
 def test_more_than_400_cycles_that_are_over_are_refused() -> None:
     with running() as sandbox:
         daily = {"products": [fee(1, scheduling=cycle("Days", 1))], "name": "Deal"}

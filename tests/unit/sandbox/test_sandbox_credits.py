@@ -199,7 +199,8 @@ def test_credits_top_up_refuses_a_grant_that_cannot_be_made(sandbox: Running, fi
     [
         ("Once", ["2026-01-10"]),
         (None, ["2026-01-10"]),
-        ("Monthly", ["2026-01-10", "2026-01-31", "2026-02-28", "2026-03-31"]),
+        # of October, November and December at once: their cycles are billed now
+        ("Monthly", ["2026-01-10"] * 3 + ["2026-01-31", "2026-02-28", "2026-03-31"]),
         ("Quarterly", ["2026-01-10", "2026-01-31"]),
         ("Yearly", ["2026-01-10", "2026-10-31"]),
     ],

@@ -139,8 +139,7 @@ def _begin(tx: Transaction, contract: KeptContract) -> None:
     if runs:
         agenda.add(tx, contracts.cycle_at(contract, tx.now)[1], "cycle_end", contract.id)
     _plan_end(tx, contract)  # before the credits: one that ends grants none at that very moment
-    if runs:
-        credit_schedules.begin(tx, contract)
+    credit_schedules.begin(tx, contract)
     cycles.bill_past(tx, contract)
     if runs:
         if contract.start_date <= tx.now:

@@ -13,8 +13,9 @@ from types import MappingProxyType
 
 from sqlalchemy import delete, insert, select
 
-from billhook.resources import Contract, CreditGrant
+from billhook.resources import CreditGrant
 from billhook.sandbox.billing import agenda, customers
+from billhook.sandbox.billing.contract_terms import KeptContract, renews
 from billhook.sandbox.billing.credits import grant_as
 from billhook.sandbox.billing.rating import Charge, charge
 from billhook.sandbox.periods import months_after
@@ -30,11 +31,12 @@ SCHEDULES = ("Once", *_MONTHS)
 """What a contract's grant may say."""
 
 
-def begin(tx: Transaction, contract: Contract) -> None:
+def begin(tx: Transaction, contract: KeptContract) -> None:
     """A contract has become active: grant its credits from its start on. To be called once for each.
 
-    A contract that began in the past has its present grant only, not those before it.
+    Of one that began in the past, also those of its cycles that are over: these are billed now, too.
     """
+    ends_at = None if renews(contract) else contract.end_date
     for given in contract.credit_grants or []:
         schedule_id = new_id("crs")
         tx.connection.execute(
@@ -43,10 +45,11 @@ def begin(tx: Transaction, contract: Contract) -> None:
                 body=given.to_json().decode(), starts_at=contract.start_date,
             )
         )  # fmt: skip
-        if contract.start_date <= tx.now:
-            grant_scheduled(tx, schedule_id)
-        else:
-            agenda.add(tx, contract.start_date, "credit_grant", schedule_id)
+        moment: datetime | None = contract.start_date
+        while moment is not None and moment <= tx.now and (ends_at is None or moment < ends_at):
+            _grant(tx, contract.customer_id, contract.id, given, moment)
+            moment = _next(contract.start_date, _months(given), moment)
+        _come_back(tx, schedule_id, given, moment)
 
 
 def end(tx: Transaction, contract_id: str) -> None:
@@ -67,16 +70,8 @@ def grant_scheduled(tx: Transaction, subject_id: str) -> None:
     if row is None:
         return
     given = CreditGrant.from_json(row.body.encode())
-    expires_at = given.expiration_date
-    is_over = expires_at is not None and expires_at <= tx.now
-    if not is_over and not customers.inactive(tx, [row.customer_id]):
-        grant_as(tx, row.customer_id, given, contract_id=row.contract_id)
-        _charge(tx, row.contract_id, given)
-    again_at = _next(row.starts_at, _MONTHS.get(given.schedule or "", 0), tx.now)
-    if again_at is None or (expires_at is not None and again_at >= expires_at):
-        tx.connection.execute(delete(credit_schedule).where(this))
-    else:
-        agenda.add(tx, again_at, "credit_grant", subject_id)
+    _grant(tx, row.customer_id, row.contract_id, given, tx.now)
+    _come_back(tx, subject_id, given, _next(row.starts_at, _months(given), tx.now))
 
 
 def charges(
@@ -95,15 +90,33 @@ def charges(
     ]
 
 
-def _charge(tx: Transaction, contract_id: str, given: CreditGrant) -> None:
+def _grant(tx: Transaction, customer_id: str, contract_id: str, given: CreditGrant, moment: datetime) -> None:
+    """Grant now what was due at `moment`, and charge it to the cycle that this lies in."""
+    is_over = given.expiration_date is not None and given.expiration_date <= tx.now
+    if is_over or customers.inactive(tx, [customer_id]):
+        return
+    grant_as(tx, customer_id, given, contract_id=contract_id)
     if given.price and given.grant_amount is not None:
         name = given.name or "Credits"
         tx.connection.execute(
             insert(credit_charge).values(
-                contract_id=contract_id, granted_at=tx.now, name=name, amount=given.grant_amount,
+                contract_id=contract_id, granted_at=moment, name=name, amount=given.grant_amount,
                 credit_product_id=given.credit_product_id or name, price=given.price,
             )
         )  # fmt: skip
+
+
+def _come_back(tx: Transaction, schedule_id: str, given: CreditGrant, moment: datetime | None) -> None:
+    """Grant again at `moment`; never, without one or after the credits' end."""
+    expires_at = given.expiration_date
+    if moment is None or (expires_at is not None and moment >= expires_at):
+        tx.connection.execute(delete(credit_schedule).where(credit_schedule.c.id == schedule_id))
+    else:
+        agenda.add(tx, moment, "credit_grant", schedule_id)
+
+
+def _months(given: CreditGrant) -> int:
+    return _MONTHS.get(given.schedule or "", 0)
 
 
 def _next(starts_at: datetime, months: int, now: datetime) -> datetime | None:
