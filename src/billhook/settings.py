@@ -18,6 +18,7 @@ from billhook.file_modes import check_mode
 __all__ = ["OPTIONS", "Option", "Settings", "from_environ", "read_secrets_file"]
 
 PREFIX = "BILLHOOK_"
+_SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
 # Set around billhook by its own tests, and what commands read by themselves; never options.
 NOT_OPTIONS = ("BILLHOOK_SPEC", "BILLHOOK_TEST_", "BILLHOOK_FAILPOINT", "BILLHOOK_SANDBOX_")
 
@@ -59,7 +60,7 @@ def _text(key: str, value: Any) -> str | None:
 def _shown(value: Any, longest: float = math.inf) -> str:
     """A value as an error may repeat it: a secret that was put into the wrong option is not."""
     text = repr(value)
-    marked = any(mark in text for mark in ("whsec_", "whsk_", "-----BEGIN", "://"))
+    marked = any(mark in text for mark in (*_SECRET_MARKS, "://"))
     long = isinstance(value, str | bytes) and len(value) > longest  # and so may be a secret without a mark
     return "a secret, by its looks" if marked or long else text
 
@@ -353,6 +354,9 @@ class Settings:
             option.attribute: option.parse(option.key, config.get(option.key, option.default))
             for option in OPTIONS
         }
+        for option in OPTIONS:  # what these hold is shown by errors and commands
+            if not option.secret and any(mark in str(values[option.attribute]) for mark in _SECRET_MARKS):
+                raise ConfigError(f"{option.key} is a secret, by its looks: BILLHOOK_SECRETS is for those")
         if values["secrets"] and values["secrets_file"]:
             raise ConfigError("set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, not both")
         if values["api_refresh_token"] and values["api_refresh_token_file"]:

@@ -86,9 +86,12 @@ class HmacKey:
         self._context = hmac.new(material, digestmod="sha256")
 
     def digest(self, content: bytes) -> bytes:
-        context = self._context.copy()
-        context.update(content)
-        return context.digest()
+        try:
+            context = self._context.copy()
+            context.update(content)
+            return context.digest()
+        except ValueError:  # no argument of ours can be wrong: OpenSSL found no memory, and says no more
+            raise MemoryError from None
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
         expected = self.digest(content)

@@ -471,6 +471,14 @@ def test_a_secret_in_an_option_of_another_kind_is_not_shown(tmp_path, key, secre
     assert secret not in str(caught.value)
 
 
+@pytest.mark.parametrize("option", [one for one in OPTIONS if not one.secret], ids=lambda option: option.key)
+def test_a_secret_in_an_option_that_errors_repeat_is_refused_unseen(tmp_path, option):
+    with pytest.raises(ConfigError, match=f"^{option.key} is a secret, by its looks: ") as caught:
+        start(tmp_path, **{option.key: SECRET})
+
+    assert SECRET not in str(caught.value)
+
+
 def test_a_long_text_that_is_no_number_is_not_shown_and_a_slip_is(tmp_path):
     with pytest.raises(ConfigError, match="is a secret, by its looks") as caught:
         start(tmp_path, BILLHOOK_LEASE_SECONDS="correct horse battery")

@@ -254,6 +254,17 @@ def test_a_body_for_which_there_is_no_memory_is_no_broken_body(intake):
         intake.accept(found, headers, SOURCE)
 
 
+def test_where_openssl_has_no_memory_for_a_signature_nothing_is_wrong_with_it(intake, monkeypatch):
+    found, headers = environ()
+
+    def no_memory_there(_):
+        raise ValueError("no reason supplied")  # all that hmac tells of it
+
+    monkeypatch.setattr("hmac.HMAC.copy", no_memory_there)
+    with pytest.raises(MemoryError):
+        intake.accept(found, headers, SOURCE)
+
+
 def test_the_answer_without_memory_is_503_even_where_nothing_can_be_logged(intake, monkeypatch, caplog):
     told = intake.exhausted(SOURCE)
     monkeypatch.setattr(intake, "_reject", no_memory)
