@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from flask import Flask
+from flask import Flask, request
 
 from billhook.clock import Clock
 from billhook.dispatch import Handlers, RetrySchedule, Subscribers, connect
@@ -18,6 +18,7 @@ from billhook.errors import ConfigError, InboxUnavailable, OutOfResources
 from billhook.events import EVENT_TYPES
 from billhook.inbox import Inbox
 from billhook.receiver import Intake
+from billhook.receiver.probe import probe_of
 from billhook.settings import Settings
 
 if TYPE_CHECKING:
@@ -87,8 +88,11 @@ class Assembly:
             logger.error("%s; deliveries are answered 503 meanwhile", error)  # noqa: TRY400 - says it all
 
     def begin(self) -> None:
-        """With each request of the app, whatever it asks for: what is stored is handled from now on."""
-        if isinstance(self.engine, ThreadEngine):
+        """With each request of the app, whatever it asks for: what is stored is handled from now on.
+
+        But not with a probe: the process that sends one ends at once, and is nobody's to call handlers in.
+        """
+        if isinstance(self.engine, ThreadEngine) and probe_of(request.environ) is None:
             try:
                 self.engine.begin()
             except (RuntimeError, MemoryError, OSError) as error:  # the request is none the worse for it

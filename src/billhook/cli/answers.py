@@ -15,6 +15,7 @@ from billhook.cli.post import Answer
 __all__ = ["report"]
 
 _NO_RECEIVER = "nothing takes deliveries at this path: the default is /webhooks/billing"
+_OTHER_ANSWERED = "not from billhook: the app itself answered; `flask --app … billhook check` says why"
 
 
 def report(answers: Sequence[Answer], url: str, as_json: bool) -> None:
@@ -53,6 +54,8 @@ def _text(answer: Answer, url: str) -> str:
         text = text if text.startswith("no answer") else f"no answer: {text}"
         if "refused" in text:
             text += f"; is the receiver running at {urlsplit(url).netloc}?"
+    elif url.startswith("/") and answer.status >= 300 and not _is_object(text):
+        text = _OTHER_ANSWERED  # it went to a path that billhook takes in that app
     elif answer.status in (404, 405) and not _is_object(text):
         text = _NO_RECEIVER
     elif text.startswith("<"):

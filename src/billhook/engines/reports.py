@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -72,9 +73,10 @@ def announce_quarantined(sender: object, planned: Sequence[Planned], won: Sequen
     for one in planned:
         if one.plan.error is not None and one.stored.delivery_id in won:
             logger.error(
-                "delivery %d is quarantined: not a readable %s",
+                "delivery %d (%s) is quarantined: %s",
                 one.stored.delivery_id,
                 one.stored.event_type,
+                first_line(json.loads(one.plan.error)["error"]),
             )
             signals.emit(
                 signals.delivery_quarantined,

@@ -47,7 +47,7 @@ class ThreadEngine:
     def start(self) -> None:
         """Begin to handle deliveries in this process; again after a fork."""
         with self._lock:
-            if self._running():
+            if self.running:
                 return
             self._loop = Loop(
                 self._inbox,
@@ -66,7 +66,7 @@ class ThreadEngine:
 
     def begin(self) -> None:
         """Start, unless it runs, or was stopped in this process: called with every request."""
-        if not self._running() and not (self._stopped and self._pid == os.getpid()):
+        if not self.running and not (self._stopped and self._pid == os.getpid()):
             self.start()
 
     def wake(self, delivery_id: int) -> None:
@@ -75,7 +75,9 @@ class ThreadEngine:
         if self._loop is not None:
             self._loop.wake()
 
-    def _running(self) -> bool:
+    @property
+    def running(self) -> bool:
+        """Whether the loop runs in this process."""
         return self._pid == os.getpid() and self._thread is not None and self._thread.is_alive()
 
     def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:

@@ -56,6 +56,19 @@ def test_an_app_that_is_well_says_so_and_stores_nothing(shop):
     assert len(stored(app)) == 1  # as any other would have been
 
 
+def test_it_begins_no_handling_of_what_is_stored(shop):
+    app = shop(BILLHOOK_ENGINE="thread")
+    engine = app.extensions["billhook"].engine
+
+    code, _ = checked(app)
+    after_the_probe = engine.running
+    app.test_client().get("/")
+    after_a_request = engine.running
+
+    assert code == 0
+    assert (after_the_probe, after_a_request) == (False, True)
+
+
 def login():
     if request.blueprint != "shop":
         abort(401)

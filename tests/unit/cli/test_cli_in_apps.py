@@ -132,6 +132,17 @@ def test_an_app_that_raises_is_told_in_a_line(app):
     assert "no answer: the app raised ZeroDivisionError" in result.stdout
 
 
+@pytest.mark.parametrize("answer", [("<title>Log in", 401), ("Not Found", 404), ("<html>", 500)])
+def test_an_app_that_answers_in_billhooks_place_is_told_as_such(app, answer):
+    app.before_request(lambda: answer)
+
+    result = run(app, "send", "InvoiceApproved")
+
+    told = "not from billhook: the app itself answered; `flask --app … billhook check` says why"
+    assert result.stdout.startswith(f"{answer[1]} {told} (")
+    assert deliveries(app) == []
+
+
 def test_the_commands_are_loaded_when_they_are_used(tmp_path):
     code = """
 import sys, billhook, flask

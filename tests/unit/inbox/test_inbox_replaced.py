@@ -15,7 +15,7 @@ from billhook.errors import InboxUnavailable
 from billhook.inbox.sqlite.pairing import check_pair, note_pair
 
 TOLD = (
-    r"billhook\.db failed: it was replaced, and billhook\.db-wal and billhook\.db-shm of the one before is "
+    r"billhook\.db failed: it was replaced, and billhook\.db-wal and billhook\.db-shm of the one before are "
     r"still there: stop all that uses it, remove billhook\.db-wal and billhook\.db-shm, and start again; "
     r"`billhook db restore` replaces it safely"
 )

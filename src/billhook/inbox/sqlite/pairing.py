@@ -43,9 +43,10 @@ def check_pair(path: Path) -> None:
         if before == after != _NONE
     ]
     if left:
+        there = "is" if len(left) == 1 else "are"
         raise OSError(
-            f"it was replaced, and {' and '.join(left)} of the one before is still there: stop all that uses "
-            f"it, remove {' and '.join(left)}, and start again; `billhook db restore` replaces it safely"
+            f"it was replaced, and {' and '.join(left)} of the one before {there} still there: stop all that "
+            f"uses it, remove {' and '.join(left)}, and start again; `billhook db restore` replaces it safely"
         )
 
 
