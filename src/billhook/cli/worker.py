@@ -28,8 +28,6 @@ __all__ = ["worker"]
 logger = logging.getLogger("billhook.worker")
 
 _LOOK_SECONDS = 0.2
-_LEFT_BEHIND_LIMIT = 100
-"""Threads with handlers that are past their time and never return; then another process had better go on."""
 
 
 @click.command(short_help="Call the handlers of what was received.")
@@ -125,6 +123,7 @@ def _work(
 ) -> None:
     from billhook.cli.ending import Ending, watch
     from billhook.cli.heartbeats import Sender
+    from billhook.engines.loop import LEFT_BEHIND_LIMIT
 
     _set_up_log()
     loop = assembly.loop(threads)
@@ -134,7 +133,7 @@ def _work(
     if drain:
         threading.Thread(target=_end_when_idle, args=(assembly, ending.drained), daemon=True).start()
     logger.info("working with %d threads", threads)
-    loop.run(grace_seconds=grace, left_behind_limit=_LEFT_BEHIND_LIMIT if watched else math.inf)
+    loop.run(grace_seconds=grace, left_behind_limit=LEFT_BEHIND_LIMIT if watched else math.inf)
     assembly.close()
     logger.info("ended")
     ending.soon()

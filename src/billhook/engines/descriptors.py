@@ -13,6 +13,8 @@ __all__ = ["Descriptors"]
 _LIMIT = 5
 """So many attempts or turns, one after another, that ended in it."""
 _CHAIN_LIMIT = 20
+_FEW = 16
+"""More than an inbox needs: one that could not be opened has closed what it had by the time that we look."""
 
 
 class Descriptors:
@@ -30,7 +32,7 @@ class Descriptors:
         """How an attempt, or a turn, ended: None is success. Another error says nothing of descriptors."""
         if error is None:
             self._failures = 0
-        elif _of_descriptors(error) or _none_left():
+        elif _of_descriptors(error) or _few_left():
             self._failures += 1
 
 
@@ -46,10 +48,15 @@ def _of_descriptors(error: BaseException) -> bool:
     return False
 
 
-def _none_left() -> bool:
+def _few_left() -> bool:
     """The error may not say so: SQLite's is that it is unable to open a file."""
+    opened: list[int] = []
     try:
-        os.close(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(_FEW):
+            opened.append(os.open(os.devnull, os.O_RDONLY))  # noqa: PERF401 - to be closed if one fails
     except OSError as error:
         return error.errno == errno.EMFILE
+    finally:
+        for descriptor in opened:
+            os.close(descriptor)
     return False

@@ -27,11 +27,13 @@ from billhook.engines.upkeep import Upkeep
 from billhook.errors import BillhookError
 from billhook.inbox import Claim, Inbox, NextTimes, Stored, Turn
 
-__all__ = ["Loop"]
+__all__ = ["LEFT_BEHIND_LIMIT", "Loop"]
 
 logger = logging.getLogger("billhook.engines")
 
 PLAN_LIMIT = 200
+LEFT_BEHIND_LIMIT = 100
+"""Threads with handlers that are past their time and never return; then another process had better go on."""
 
 
 class Loop:
@@ -63,6 +65,7 @@ class Loop:
         self._joined: Set[Lease] = frozenset()
         self._descriptors = Descriptors()
         self._abandoned = False
+        self._exhausted = False
         self._pool = Pool(cycle, threads, self._alarm.ring, hurry=self._alarm.ring)
 
     def wake(self) -> None:
@@ -88,13 +91,14 @@ class Loop:
         if self.broken:
             logger.error("this process has no descriptors left, or a handler closed them: it cannot go on")
         elif not self._stopping:
+            self._exhausted = True
             logger.error("too many handlers never returned: this process has no more threads for others")
         self._finish(grace_seconds)
 
     @property
     def broken(self) -> bool:
         """No handler can do its work in this process any more: it had better be replaced."""
-        return self._descriptors.gone
+        return self._descriptors.gone or self._exhausted
 
     def abandon(self) -> None:
         """Touch the inbox no more, whatever is left to be done: it is being closed."""

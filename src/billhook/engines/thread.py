@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
 
 from billhook.engines.cycle import Cycle
-from billhook.engines.loop import Loop
+from billhook.engines.loop import LEFT_BEHIND_LIMIT, Loop
 from billhook.inbox import Inbox
 
 __all__ = ["ThreadEngine"]
@@ -90,8 +91,9 @@ class ThreadEngine:
 
 
 def _run(loop: Loop, grace_seconds: float) -> None:
-    loop.run(grace_seconds)
-    if loop.broken and _in_a_gunicorn_worker():
+    replaced = _in_a_gunicorn_worker()
+    loop.run(grace_seconds, left_behind_limit=LEFT_BEHIND_LIMIT if replaced else math.inf)
+    if loop.broken and replaced:
         os.kill(os.getpid(), signal.SIGTERM)  # it ends in order, and gunicorn starts another one
 
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import errno
 import os
+import resource
 import signal
 import threading
 import time
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 
 import pytest
 from kit import deliver, inbox_at, incoming, rows, until
@@ -82,6 +83,26 @@ def test_five_failures_in_a_row_for_want_of_descriptors_are_enough(number):
         told.append(found.gone)
 
     assert told == [False] * 9 + [True]
+
+
+def test_a_process_that_has_a_few_left_cannot_open_its_inbox():
+    found, kept = Descriptors(), []
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    try:
+        with suppress(OSError):
+            while True:
+                kept.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(8):
+            os.close(kept.pop())
+        for _ in range(5):
+            found.note(InboxUnavailable("unable to open database file"))
+    finally:
+        for descriptor in kept:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert found.gone
 
 
 def test_other_failures_say_nothing_of_descriptors():
