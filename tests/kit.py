@@ -222,7 +222,9 @@ class Foreigner:
 @contextlib.contextmanager
 def _locked_tables(url: Path | str) -> Iterator[None]:
     with postgres(url) as connection, connection.transaction():
-        connection.execute("LOCK TABLE delivery, run, failure, billhook_version IN EXCLUSIVE MODE")
+        connection.execute(
+            "LOCK TABLE delivery, run, failure, billhook_version, billhook_worker IN EXCLUSIVE MODE"
+        )
         yield
 
 

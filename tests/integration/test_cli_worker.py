@@ -342,6 +342,29 @@ def test_a_users_own_app_has_as_many_processes(file_crew):
     assert "Traceback" not in file_crew.log()
 
 
+def workers(crew):
+    """The process ids and engines in the table of workers."""
+    found = rows(crew.where, "SELECT owner, engine, handlers FROM billhook_worker")
+    return {(int(owner.split(":")[1]), engine, handlers) for owner, engine, handlers in found}
+
+
+def test_a_worker_is_in_the_table_of_workers_until_it_ends_in_order(crew):
+    worker = crew.work(processes=2)
+    first, second = children(worker.pid)
+    until(lambda: workers(crew) == {(pid, "worker", 4) for pid in (first, second)}, 20)
+
+    worker.kill()
+    worker.wait()
+    until(lambda: not alive({first, second}), 20)
+    assert workers(crew) == set()
+    alone = crew.work()
+    until(lambda: workers(crew) == {(alone.pid, "worker", 4)}, 20)
+    alone.kill()
+    alone.wait()
+
+    assert workers(crew) == {(alone.pid, "worker", 4)}  # nobody was there to say that it ended
+
+
 # --- handlers that do their worst -----------------------------------------------------------------
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from celery_kit import Proxy, Shop, clean_up, posting, worker
-from kit import SECRET, deliver, gunicorn, incoming, not_called_again, rows, signed, until
+from kit import SECRET, deliver, gunicorn, inbox_at, incoming, not_called_again, rows, signed, until
 from patience import within
 
 from billhook import signals
@@ -129,6 +129,20 @@ def test_handlers_run_in_the_apps_context_and_may_be_async(shop):
         shop.finished(1)
 
     assert [call[:3] for call in shop.calls()] == [("context:shop", "msg_1", 1)]
+
+
+def test_a_worker_is_in_the_table_of_workers_until_it_ends_in_order(every_shop):
+    shop = every_shop
+    app = shop.app()
+    where = inbox_at(app)
+    query = "SELECT owner, engine, handlers > 0 FROM billhook_worker"
+    with worker(shop) as running:
+        until(lambda: rows(where, query), 30)
+        ((owner, engine, handles),) = rows(where, query)
+        assert running.process.poll() is None
+
+    assert (owner.split(":")[2], engine, bool(handles)) == (str(running.process.pid), "celery", True)
+    until(lambda: rows(where, query) == [], 10)
 
 
 # --- handlers that do not come back ---------------------------------------------------------------

@@ -85,7 +85,7 @@ def replay(
             batches = _paced(batches, rate)
         how = {"handler": handler, "newcomer": newcomer, "all_handlers": all_handlers, "as_type": as_type}
         done = _replay(inbox, batches, total, how | {"dry_run": dry_run})
-    report(total, done, dry_run=dry_run, as_json=as_json, everything=all_handlers or handler is not None)
+        report(inbox, total, done, how, dry_run=dry_run, as_json=as_json)
 
 
 def _replay(inbox: Inbox, batches: Iterable[list[int]], total: int, how: dict[str, Any]) -> Replayed:

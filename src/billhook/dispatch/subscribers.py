@@ -76,6 +76,11 @@ class Subscribers:
             found[subscriber.name] = subscriber
         return found
 
+    def count(self) -> int:
+        """Return how many there are, whatever they handle."""
+        signals = (*EVENT_TYPES, UnknownEvent.signal_name)
+        return len({name for event_type in signals for name in self.names(event_type)})
+
     def names(self, event_type: str) -> tuple[str, ...]:
         """The names to plan runs for; one that two subscribers came to share fails when it is called."""
         return tuple(one.name for one in self.each(event_type))

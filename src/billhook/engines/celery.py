@@ -7,6 +7,9 @@ and what a message forgot the sweep finds. Celery is imported when this engine i
 from __future__ import annotations
 
 import importlib
+import os
+import secrets
+import socket
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +18,7 @@ from billhook.engines.cycle import Cycle
 from billhook.engines.doorbell import Doorbell
 from billhook.engines.errand import Errands
 from billhook.engines.porter import TASK, Porter
+from billhook.engines.registration import Registration
 from billhook.engines.sweep import Sweep
 from billhook.engines.upkeep import Upkeep
 from billhook.errors import ConfigError, MissingExtra
@@ -45,6 +49,7 @@ class CeleryEngine:
         self.celery = celery
         self.place = inbox.database.place
         self._inbox = inbox
+        self._cycle = cycle
         self._clock = cycle.clock
         self._retention_days = retention_days
         self._key_days = key_days
@@ -92,14 +97,24 @@ class CeleryEngine:
     def sweep(self) -> None:
         """Look for what waits, in a worker's main process: what is due is rung for when it is.
 
-        And let go of old deliveries, as billhook's own workers do.
+        And let go of old deliveries, and tell that somebody works, as billhook's own workers do.
         """
-        upkeep = Upkeep(self._inbox, retention_days=self._retention_days, key_days=self._key_days)
-        self._courier.start(0.0, lambda: upkeep.step(self._clock.now()))
+        owner = f"celery:{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+        upkeep = Upkeep(
+            self._inbox,
+            retention_days=self._retention_days,
+            key_days=self._key_days,
+            registration=Registration(self._inbox, owner, "celery", self._cycle.count_handlers),
+        )
+        self._courier.start(0.0, lambda: upkeep.step(self._clock.now()), upkeep.end)
 
     def halt(self) -> None:
         """Ring no more; takes no lock."""
         self._courier.halt()
+
+    def rest(self) -> None:
+        """Ring no more, and wait a little until what the thread does at its end is done."""
+        self._courier.stop()
 
 
 def find_celery(extensions: Mapping[str, Any], path: str | None) -> Any:

@@ -46,6 +46,7 @@ class Courier:
         self._sweep = self._make_sweep()
         self._patience_seconds: float | None = None
         self._chore: Callable[[], float] | None = None
+        self._last_chore: Callable[[], object] | None = None
         self._ids: SimpleQueue[int | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
         self._stopping = False
@@ -53,10 +54,16 @@ class Courier:
         self._look_at = 0.0
         self._pid = os.getpid()  # last: whoever sees it uses what is above
 
-    def start(self, patience_seconds: float | None = None, chore: Callable[[], float] | None = None) -> None:
+    def start(
+        self,
+        patience_seconds: float | None = None,
+        chore: Callable[[], float] | None = None,
+        last_chore: Callable[[], object] | None = None,
+    ) -> None:
         """Begin in this process; with `patience_seconds` it sweeps too: see Sweep.look.
 
-        `chore` is called beside that, and returns the seconds until it wants to be called again.
+        `chore` is called beside that, and returns the seconds until it wants to be called again;
+        `last_chore` is called at an orderly end.
         """
         if self._running() and patience_seconds == self._patience_seconds:
             return
@@ -65,7 +72,7 @@ class Courier:
                 self._forked.append(self._doorbell)  # closed here, it would be closed in the parent
                 self._start_over()
             if patience_seconds is not None:
-                self._patience_seconds, self._chore = patience_seconds, chore
+                self._patience_seconds, self._chore, self._last_chore = patience_seconds, chore, last_chore
                 self._ids.put(None)  # it may be asleep until the next id
             if self._thread is None and not self._stopping:
                 self._thread = threading.Thread(target=self._work, name="billhook-courier", daemon=True)
@@ -147,6 +154,8 @@ class Courier:
             time.sleep(0.05)
 
     def _finish(self) -> None:
+        if self._last_chore is not None:
+            self._last_chore()
         end = time.monotonic() + LAST_SECONDS
         with suppress(Exception):
             while not self._failures and time.monotonic() < end and not self._ids.empty():

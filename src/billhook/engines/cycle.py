@@ -61,6 +61,10 @@ class Cycle:
         self._client = client
         self._unheard: set[str] = set()
 
+    def count_handlers(self) -> int:
+        """Return how many handlers there are now: plain subscribers may come and go."""
+        return self._subscribers.count()
+
     def plan(self, received: Iterable[Stored]) -> list[Planned]:
         """One run per subscriber of the event's signal; a body that is not its type is set aside."""
         planned = []

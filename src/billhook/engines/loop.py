@@ -21,6 +21,7 @@ from billhook.engines.descriptors import Descriptors
 from billhook.engines.holding import Events, Holding, Lease
 from billhook.engines.outlook import Outlook
 from billhook.engines.pool import Pool
+from billhook.engines.registration import Registration
 from billhook.engines.reports import Report
 from billhook.engines.suspects import Suspects, Way
 from billhook.engines.upkeep import Upkeep
@@ -46,6 +47,7 @@ class Loop:
         *,
         threads: int,
         lease_seconds: float,
+        engine: str = "worker",
         retention_days: float = 30.0,
         key_days: float | None = None,
     ) -> None:
@@ -58,7 +60,10 @@ class Loop:
         self._holding = Holding(threads, lease_seconds)
         self._unsettled: list[Report] = []
         self._events = Events()
-        self._upkeep = Upkeep(inbox, retention_days=retention_days, key_days=key_days)
+        registration = Registration(inbox, self._owner, engine, cycle.count_handlers)
+        self._upkeep = Upkeep(
+            inbox, retention_days=retention_days, key_days=key_days, registration=registration
+        )
         self._failures = 0
         self._outlook = Outlook()
         self._suspects = Suspects(lease_seconds, threads)
@@ -286,6 +291,8 @@ class Loop:
                 "stopped with %d handlers still running; they are called again", len(self._holding.jobs)
             )
             self._cut_off()
+        if not (self._abandoned or self._failures):  # an inbox that is away holds up no end
+            self._upkeep.end()
 
     def _cut_off(self) -> None:
         """Handlers that outlast the grace: no suspects, for we end them; due when this process is gone."""

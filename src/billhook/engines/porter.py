@@ -41,6 +41,7 @@ class Porter:
         signals.worker_init.connect(self.on_init)
         signals.worker_ready.connect(self.on_ready)
         signals.worker_shutting_down.connect(self.on_shutting_down)
+        signals.worker_shutdown.connect(self.on_shutdown)
 
     def answer(self, *args: Any, **kwargs: Any) -> None:
         """The task: handle the delivery with this id. Whatever comes of it, the message is done with."""
@@ -77,3 +78,8 @@ class Porter:
         """Called in a signal's handler, and only in a worker."""
         if self.engine is not None:
             self.engine.halt()
+
+    def on_shutdown(self, **_: Any) -> None:
+        """The worker's main process is about to end."""
+        if self.engine is not None:
+            self.engine.rest()

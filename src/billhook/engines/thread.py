@@ -55,6 +55,7 @@ class ThreadEngine:
                 self._cycle,
                 threads=THREADS,
                 lease_seconds=self._lease_seconds,
+                engine="thread",
                 retention_days=self._retention_days,
                 key_days=self._key_days,
             )

@@ -1,4 +1,7 @@
-"""What an inbox needs now and then whoever handles it: letting go of what is past its retention."""
+"""What an inbox needs now and then whoever handles it: letting go of what is past its retention.
+
+And a word that somebody works on it.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +11,7 @@ import time
 from collections.abc import Callable
 from datetime import datetime
 
+from billhook.engines.registration import Registration
 from billhook.errors import BillhookError
 from billhook.inbox import Inbox
 from billhook.inbox.retention import Limits
@@ -39,11 +43,13 @@ class Upkeep:
         *,
         retention_days: float,
         key_days: float | None = None,
+        registration: Registration | None = None,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
         self._inbox = inbox
         self._retention_days = retention_days
         self._key_days = key_days
+        self._registration = registration
         self._monotonic = monotonic
         # Processes that started together do not look together.
         self._again_at = monotonic() + FIRST_SECONDS * (1 + random.random())  # noqa: S311 - not for secrecy
@@ -53,6 +59,15 @@ class Upkeep:
 
     def step(self, now: datetime) -> float:
         """Do a little if it is time; returns the seconds until the next."""
+        pause = self._step(now)
+        return pause if self._registration is None else min(pause, self._registration.step(now))
+
+    def end(self) -> None:
+        """Say that we work no longer. It never raises."""
+        if self._registration is not None:
+            self._registration.end()
+
+    def _step(self, now: datetime) -> float:
         started = self._monotonic()
         if started >= self._again_at:
             try:

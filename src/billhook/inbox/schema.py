@@ -1,4 +1,7 @@
-"""The inbox's tables. `delivery` is what came, `run` a handler's duty to it, `failure` its history."""
+"""The inbox's tables. `delivery` is what came, `run` a handler's duty to it, `failure` its history.
+
+`worker` is who works on it.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +25,9 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["REVISION", "UtcDateTime", "delivery", "failure", "metadata", "run", "version"]
+__all__ = ["REVISION", "UtcDateTime", "delivery", "failure", "metadata", "run", "version", "worker"]
 
-REVISION = "0004"
+REVISION = "0005"
 """The migration that this code was written for; the app refuses any other."""
 
 
@@ -115,6 +118,16 @@ failure = Table(
     Column("failed_at", UtcDateTime, nullable=False),
     Column("error", Text, nullable=False),
     Column("traceback", Text),
+)
+worker = Table(
+    "billhook_worker",
+    metadata,
+    Column("owner", Text, primary_key=True),
+    Column("engine", Text, nullable=False),
+    Column("handlers", Integer),
+    Column("started_at", UtcDateTime, nullable=False),
+    # No index: it is written often, and there are few rows.
+    Column("seen_at", UtcDateTime, nullable=False),
 )
 
 

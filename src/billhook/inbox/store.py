@@ -10,7 +10,7 @@ from sqlalchemy import update
 
 from billhook.errors import BacklogFull, InboxUnavailable, SchemaMismatch
 from billhook.failpoints import reach
-from billhook.inbox import migrate, retention, runs
+from billhook.inbox import migrate, retention, runs, workers
 from billhook.inbox.accept import accept
 from billhook.inbox.backlog import Gauge, depth
 from billhook.inbox.committer import Committer
@@ -199,6 +199,23 @@ class Inbox:
             pruned = retention.prune(connection, found, limits)
         self.database.tidy()
         return pruned
+
+    def note_worker(self, seen: workers.Worker, now: datetime) -> None:
+        """Write that somebody works on this inbox."""
+        with self.database.write() as connection:
+            workers.note(connection, seen, now)
+        self.database.tidy()
+
+    def forget_worker(self, owner: str) -> None:
+        """Write that a worker ended in order."""
+        with self.database.write() as connection:
+            workers.forget(connection, owner)
+        self.database.tidy()
+
+    def worker_seen_at(self) -> datetime | None:
+        """Return when a worker that did not end in order was last seen."""
+        with self.database.read() as connection:
+            return workers.last_seen_at(connection)
 
     def check_writable(self, max_age_seconds: float = 0.0) -> None:
         """Raise InboxUnavailable unless a write can be committed now, within the deadline.

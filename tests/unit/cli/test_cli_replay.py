@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
-from kit import rows, value
+from kit import make_app, rows, value
 
 from billhook.inbox import admin
 from billhook.inbox.replay import replay
+from billhook.inbox.workers import Worker
 
 
 def replayed(result) -> dict[str, int]:
@@ -214,3 +216,72 @@ def test_a_named_handler_that_is_not_finished_is_left_alone_in_words(run, shop):
     result = run("deliveries", "replay", "2", "--handler", "send", "--yes")
 
     assert "no such run is finished, or waits for another attempt" in result.stdout
+
+
+# --- whether anybody works ------------------------------------------------------------------------
+
+
+def seen(shop, **ago):
+    """A worker was seen so long ago."""
+    at = datetime.now(UTC) - timedelta(**ago)
+    shop.assembly.inbox.note_worker(Worker("host:1:a", "worker", 2, at), at)
+
+
+@pytest.mark.parametrize(
+    ("ago", "what"),
+    [
+        (None, "No worker is running"),
+        ({"seconds": 100}, "No worker has been seen for 1 minute"),
+        ({"hours": 3, "minutes": 5}, "No worker has been seen for 3 hours"),
+        ({"days": 2}, "No worker has been seen for 2 days"),
+    ],
+)
+def test_that_nobody_works_is_told_on_stderr_once_it_is_replayed(run, shop, ago, what):
+    if ago is not None:
+        seen(shop, **ago)
+
+    plain = run("deliveries", "replay", "2", "--yes")
+    as_json = run("deliveries", "replay", "2", "--all-handlers", "--json")
+
+    assert plain.stdout.startswith("1 of 1 delivery replayed")
+    assert plain.stderr == as_json.stderr == f"{what}; start one: billhook worker\n"
+    assert replayed(as_json)["replayed"] == 1
+
+
+def test_nothing_is_told_while_a_worker_is_seen(run, shop):
+    seen(shop, seconds=30)
+
+    assert run("deliveries", "replay", "2", "--yes").stderr == ""
+
+
+def test_nothing_is_told_where_no_worker_is_needed_or_nothing_was_replayed(run, shop):
+    assert run("deliveries", "replay", "2", "--dry-run").stderr == ""
+    assert run("deliveries", "replay", "1", "--yes").stderr == ""
+    assert run("deliveries", "replay", "2", "--yes", ENGINE="inline").stderr == ""
+
+
+def test_with_celery_it_is_celerys_workers_that_are_missing(run, shop):
+    told = run("deliveries", "replay", "2", "--yes", ENGINE="celery").stderr
+
+    assert told == "No worker is running; start one: celery -A billhook.standalone:celery worker\n"
+
+
+@pytest.mark.parametrize(
+    ("engine", "what"),
+    [
+        ("thread", "No worker is running; start the app: the first request begins its work\n"),
+        ("worker", "No worker is running; start one: flask --app … billhook worker\n"),
+        ("inline", ""),
+    ],
+)
+def test_in_an_app_it_is_told_how_to_start_one_there(shop, engine, what):
+    app = make_app(
+        Path(shop.app.instance_path), name="other", BILLHOOK_ENGINE=engine,
+        BILLHOOK_INBOX_URL=shop.app.config["BILLHOOK_INBOX_URL"],
+    )  # fmt: skip
+
+    result = app.test_cli_runner().invoke(args=["billhook", "deliveries", "replay", "2", "--yes"])
+    app.extensions["billhook"].close()
+
+    assert result.exit_code == 0, result.output
+    assert result.stderr == what

@@ -205,6 +205,19 @@ def test_a_request_is_none_the_worse_when_no_thread_is_to_be_had(plain_app, monk
 
 
 @pytest.mark.usefixtures("inbox_url")
+def test_the_thread_engine_is_in_the_table_of_workers_until_it_is_stopped(app_with, inbox_url):
+    handlers = Handlers()
+    handlers.on(PingTest, name="h")(lambda event: None)
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
+    query = "SELECT engine, handlers FROM billhook_worker"
+    deliver(app)
+    until(lambda: rows(inbox_at(app), query) == [("thread", 1)])
+
+    assembly_of(app).engine.stop()
+
+    assert rows(inbox_at(app), query) == []
+
+
 def test_no_thread_uses_the_inbox_once_it_is_closed_and_what_runs_is_no_suspect(app_with, monkeypatch):
     monkeypatch.setattr(thread_engine, "GRACE_SECONDS", 0.2)
     handlers, gate, begun = Handlers(), threading.Event(), threading.Event()

@@ -21,7 +21,7 @@ from billhook.errors import ConfigError, InboxElsewhere, InboxUnavailable, Schem
 from billhook.inbox import Inbox, Outcome, Plan, RunState
 from billhook.inbox.postgres.place import schema_of
 
-TABLES = ["billhook_version", "delivery", "failure", "run"]
+TABLES = ["billhook_version", "billhook_worker", "delivery", "failure", "run"]
 
 
 def tables(url, schema):

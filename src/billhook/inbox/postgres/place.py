@@ -16,6 +16,8 @@ _NAME = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",\s]+))\s*(?:,|$)')
 _SHARED = ("public", "$user")
 _TABLES = ("delivery", "run", "failure", "billhook_version")
 """What an inbox had when it was kept in whatever schema came first: no others may be moved by name."""
+_LATER_TABLES = ("billhook_worker",)
+"""What it has besides if somebody went on keeping it there."""
 _FORMER = text(
     "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
     "WHERE pg_class.oid = to_regclass('billhook_version')"
@@ -83,7 +85,9 @@ def move_in(connection: Connection, schema: str) -> str | None:
 
 
 def _move(connection: Connection, former: str, schema: str, role: str) -> None:
-    moves = [f"ALTER TABLE {quoted(former)}.{name} SET SCHEMA {quoted(schema)}" for name in _TABLES]
+    tables = {f"{quoted(former)}.{name}": "" for name in _TABLES}
+    tables |= {f"{quoted(former)}.{name}": "IF EXISTS " for name in _LATER_TABLES}
+    moves = [f"ALTER TABLE {maybe}{name} SET SCHEMA {quoted(schema)}" for name, maybe in tables.items()]
     try:
         for statement in moves:
             connection.execute(text(statement))
