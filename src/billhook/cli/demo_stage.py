@@ -34,7 +34,8 @@ __all__ = ["HANDLERS", "Stage"]
 
 HANDLERS = "billhook.cli.demo_handlers"
 _URL_PATH = "/webhooks/billing"
-_PATIENCE_SECONDS = 12.0
+_PATIENCE_SECONDS = 60.0
+"""For an answer and for handlers: what is sent first waits until the servers are up."""
 _TAIL_LINES = 40
 _SANDBOX = "sandbox.db"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -151,7 +152,13 @@ class Stage:
         except MissingExtra:
             return None
         database_url = f"sqlite:///{self._folder / _SANDBOX}"
-        made = Sandbox(SandboxOptions(database_url=database_url, secrets=(self._secret,), allow_private=True))
+        options = SandboxOptions(
+            database_url=database_url,
+            secrets=(self._secret,),
+            allow_private=True,
+            delivery_timeout_seconds=_PATIENCE_SECONDS,
+        )
+        made = Sandbox(options)
         url = self._serving.enter_context(serving(made))
         return Service(url, made.client_id, made.api_token or "", _PATIENCE_SECONDS)
 

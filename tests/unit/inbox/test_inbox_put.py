@@ -292,7 +292,7 @@ def test_a_crowd_larger_than_a_batch_is_stored_in_several(inbox, where, batches)
 
     assert verdicts == [Verdict.ACCEPTED] * 300
     assert value(where, "SELECT count(*) FROM delivery") == 301
-    assert 2 < batches() < 30
+    assert 2 < batches() < 150  # some 5 where nothing else runs, and never one each
 
 
 def test_whether_it_can_be_written_is_answered_within_the_deadline_to_all_who_ask(where):
