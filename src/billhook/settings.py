@@ -343,12 +343,12 @@ class Settings:
     @classmethod
     def from_mapping(cls, config: Mapping[str, Any]) -> Settings:
         """Parse every BILLHOOK_ key of a Flask config; an unknown one raises ConfigError."""
-        known = {option.key for option in OPTIONS}
+        known = {option.key.removeprefix(PREFIX) for option in OPTIONS}
         for key in config:
-            if key.startswith(PREFIX) and key not in known:
-                near = "".join(
-                    f"did you mean {name}? " for name in difflib.get_close_matches(key, known, n=1)
-                )
+            name = key.removeprefix(PREFIX)
+            if key.startswith(PREFIX) and name not in known:
+                found = difflib.get_close_matches(name, known, n=1)  # without what all of them begin with
+                near = "".join(f"did you mean {PREFIX}{one}? " for one in found)
                 raise ConfigError(f"{key} is no option of billhook: {near}`billhook options` lists them")
         values = {
             option.attribute: option.parse(option.key, config.get(option.key, option.default))

@@ -382,6 +382,7 @@ def test_a_taken_port_is_said_before_anything_is_made(tmp_path: Path) -> None:
         bind = re.sub("^http://", "", facts["url"])
 
         assert f"{bind} is taken" in refused(tmp_path, "--bind", bind)
+        assert "database URL cannot be read" in refused(tmp_path, "--bind", bind, "--database", "nonsense")
 
     assert not (tmp_path / "billhook-sandbox.db").exists()
 

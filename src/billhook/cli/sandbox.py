@@ -128,7 +128,9 @@ def call(method: str, path: str, body: str | None) -> None:
 def _options(settings: Settings, secret_file: str | None, **more: Any) -> SandboxOptions:
     from billhook.extension import scheme_of
     from billhook.sandbox import SandboxOptions
+    from billhook.sandbox.storage.engines import parsed_url
 
+    parsed_url(more["database_url"])
     secrets = _secrets(secret_file, settings.secrets, settings.secrets_file)
     return SandboxOptions(scheme=scheme_of(settings), secrets=secrets, **more)
 

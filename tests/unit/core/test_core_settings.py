@@ -80,6 +80,11 @@ def test_an_unknown_key_is_refused(tmp_path):
         start(tmp_path, BILLHOOK_SECRET=HIDDEN)
 
 
+def test_a_key_that_is_like_no_option_has_none_suggested(tmp_path):
+    with pytest.raises(ConfigError, match="BILLHOOK_NOPE is no option of billhook: `billhook options`"):
+        start(tmp_path, BILLHOOK_NOPE="x")
+
+
 def test_keys_of_others_are_left_alone(tmp_path):
     assert start(tmp_path, BILLING="x", SECRET_KEY="y", billhook_secret="z")
 

@@ -15,7 +15,7 @@ from billhook.errors import ConfigError, MissingExtra
 from billhook.sandbox.storage.preparing import is_empty
 from billhook.sandbox.storage.sole_use import take_with_each_session
 
-__all__ = ["file_of", "open_engine", "opening", "single_session"]
+__all__ = ["file_of", "open_engine", "opening", "parsed_url", "single_session"]
 
 _FORMS = "sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
 
@@ -39,7 +39,7 @@ def open_engine(url: str) -> Engine:
 
     A database of something else is left as it is, and nothing is written beside it.
     """
-    parsed = _parsed(url)
+    parsed = parsed_url(url)
     more: dict[str, Any] = {"hide_parameters": True}
     if parsed.get_backend_name() == "sqlite":
         more["connect_args"] = {"timeout": 30, "check_same_thread": False}
@@ -77,7 +77,8 @@ def file_of(url: URL) -> Path:
     return Path(path).resolve()
 
 
-def _parsed(url: str) -> URL:
+def parsed_url(url: str) -> URL:
+    """Read a database's URL. Raises ConfigError, whose text repeats no part of it."""
     try:
         parsed = make_url(url)
     except (ArgumentError, ValueError):  # the latter for a port that is no number
