@@ -304,6 +304,8 @@ def test_a_child_that_dies_is_replaced_and_the_others_go_on(crew):
 def test_children_that_are_stopped_are_replaced_and_what_came_meanwhile_is_handled(crew):
     worker = crew.work(processes=2)
     stopped = children(worker.pid)
+    until(lambda: len(workers(crew)) == 2, 20)
+    time.sleep(1)  # whoever is stopped while it writes to a file keeps all others from it
 
     for pid in stopped:
         os.kill(pid, signal.SIGSTOP)
