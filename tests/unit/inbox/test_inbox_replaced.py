@@ -148,3 +148,22 @@ def _replace_with_another(path: Path) -> None:
     other = path.with_name("another")
     other.touch()
     other.replace(path)
+
+
+def test_a_lock_file_that_is_a_link_is_not_followed(path, tmp_path):
+    """Another user of the folder could have it lead to a file of ours, which would be overwritten."""
+    open_inbox(path).close()
+    victim, link = tmp_path / "victim", path.with_name(path.name + "-lock")
+    victim.write_text("precious")
+    link.unlink(missing_ok=True)
+    link.symlink_to(victim)
+
+    with pytest.raises(InboxUnavailable, match=r"billhook\.db-lock failed: Too many levels of symbolic links"):
+        open_inbox(path)
+    link.unlink()
+    opened = open_inbox(path)
+    opened.put(incoming("stored"))
+    opened.close()
+
+    assert victim.read_text() == "precious"
+    assert value(path, "SELECT count(*) FROM delivery") == 1

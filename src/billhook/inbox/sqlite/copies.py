@@ -117,7 +117,7 @@ def _unused(path: Path) -> Iterator[None]:
     """
     with ExitStack() as held:
         try:
-            turn = os.open(path.with_name(path.name + "-lock"), os.O_RDWR | os.O_CREAT, 0o600)
+            turn = os.open(path.with_name(path.name + "-lock"), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             held.callback(os.close, turn)
             fcntl.flock(turn, fcntl.LOCK_EX | fcntl.LOCK_NB)
             for suffix, start, length in _LOCKS:

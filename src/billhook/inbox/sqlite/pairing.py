@@ -20,7 +20,7 @@ _NONE = "none"
 def note_pair(path: Path) -> None:
     """Write down the file and the log that it is opened with now; OSError if that cannot be."""
     now = "\n".join(_numbers(path)).encode()
-    descriptor = os.open(_note(path), os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(_note(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         if os.pread(descriptor, len(now) + 1, 0) != now:
             os.pwrite(descriptor, now, 0)

@@ -25,7 +25,7 @@ class WriteLock:
         """Hold it; raises InboxUnavailable when the lock file cannot be opened."""
         try:
             if self._descriptor is None:
-                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         except OSError as error:
             raise InboxUnavailable(f"the lock {self._path} failed: {error.strerror}") from None
