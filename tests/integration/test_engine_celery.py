@@ -84,10 +84,15 @@ def test_every_delivery_is_handled_once_by_the_workers_processes(every_shop):
     app = shop.app()
     for number in range(40):
         assert deliver(app, message_id=f"msg_{number}").json == {"status": "accepted"}
+    sent = 40
     with worker(shop) as running:
-        shop.finished(40)
+        shop.finished(sent)
+        while len({pid for _, _, _, pid in shop.calls()}) < 2 and sent < 2000:  # the other began late
+            deliver(app, message_id=f"msg_{sent}")
+            sent += 1
+        shop.finished(sent)
 
-    assert Counter(key for _, key, _, _ in shop.calls()) == {f"msg_{n}": 1 for n in range(40)}
+    assert Counter(key for _, key, _, _ in shop.calls()) == {f"msg_{n}": 1 for n in range(sent)}
     pids = {pid for _, _, _, pid in shop.calls()}
     assert len(pids) == 2  # prefork: each with database connections of its own
     assert not pids & {running.process.pid, os.getpid()}

@@ -158,7 +158,9 @@ def test_a_lock_file_that_is_a_link_is_not_followed(path, tmp_path):
     link.unlink(missing_ok=True)
     link.symlink_to(victim)
 
-    with pytest.raises(InboxUnavailable, match=r"billhook\.db-lock failed: Too many levels of symbolic links"):
+    with pytest.raises(
+        InboxUnavailable, match=r"billhook\.db-lock failed: Too many levels of symbolic links"
+    ):
         open_inbox(path)
     link.unlink()
     opened = open_inbox(path)
