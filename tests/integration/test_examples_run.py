@@ -197,8 +197,10 @@ def test_an_existing_app_handles_deliveries_beside_its_own_routes(tmp_path: Path
     "command",
     [
         "billhook serve handlers.py --bind 127.0.0.1:8000",
-        "BILLHOOK_HANDLERS=handlers.py gunicorn -c python:billhook.gunicorn_conf "
-        "'billhook.standalone:create_app()'",
+        (
+            "BILLHOOK_HANDLERS=handlers.py gunicorn -c python:billhook.gunicorn_conf "
+            "'billhook.standalone:create_app()'"
+        ),
     ],
     ids=["serve", "gunicorn"],
 )
