@@ -198,7 +198,10 @@ def test_an_engine_that_cannot_be_told_changes_no_answer(app_with):
     app = app_with(BILLHOOK_ENGINE="thread")
     client = app.test_client()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    client.post(PATH, data=b"{}", headers=signed(secret=OTHER_SECRET))
+    # By another app: any request to this one would begin its engine, with files of its own.
+    app_with(BILLHOOK_ENGINE="worker").test_client().post(
+        PATH, data=b"{}", headers=signed(secret=OTHER_SECRET)
+    )
     app.extensions["billhook"].inbox.put(incoming("opens every file that an accept needs"))
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, hard))  # the engine's pipes cannot be made
