@@ -13,7 +13,15 @@ from billhook.cli.faults import Fault
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
 
-__all__ = ["check_choice", "chosen", "confirm", "given", "in_batches", "in_deliveries"]
+__all__ = [
+    "check_choice",
+    "chosen",
+    "confirm",
+    "given",
+    "in_batches",
+    "in_deliveries",
+    "known_handlers",
+]
 
 
 def given(filters: Mapping[str, Any]) -> dict[str, Any]:
@@ -63,6 +71,15 @@ def in_batches(wanted: list[int], size: int) -> Iterator[list[int]]:
 def in_deliveries(number: int) -> str:
     """The number with its noun."""
     return "1 delivery" if number == 1 else f"{number} deliveries"
+
+
+def known_handlers(inbox: Inbox) -> str:
+    """Return "; there are …" with the handlers of the newest deliveries, for who asked for another one."""
+    from billhook.cli.output import printable
+    from billhook.inbox.admin import handler_names
+
+    names = handler_names(inbox)
+    return f"; there are {printable(', '.join(names))}" if names else ""
 
 
 def confirm(question: str) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from billhook.cli.choosing import confirm
 from billhook.cli.output import print_json, progress
 from billhook.cli.params import as_json
 from billhook.cli.where import is_missing, open_inbox
@@ -135,7 +136,7 @@ def restore(file: Path, yes: bool) -> None:
     with _inbox_of_any_age(missing_ok=True) as inbox:
         place = inbox.database.place
         if not (yes or is_missing(inbox)) and inbox.database.schema is None:
-            click.confirm(f"Replace the inbox {place} by {file}?", abort=True, err=True)
+            confirm(f"Replace the inbox {place} by {file}?")
         with _pages("restoring") as pages:
             deliveries = inbox.database.restore(file, pages)
     click.echo(f"{place}: {deliveries} deliveries")

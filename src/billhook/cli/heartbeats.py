@@ -48,10 +48,9 @@ class Heartbeats:
         self.close()
         self._reader, writer = os.pipe()
         try:
+            # The writer's end is the same one in the child: a full pipe holds nobody up.
             for descriptor in (self._reader, writer):
-                os.set_blocking(
-                    descriptor, False
-                )  # it is the same one in the child: a full pipe holds nobody
+                os.set_blocking(descriptor, False)
             return start(writer)
         finally:
             os.close(writer)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
 import click
 
+from billhook.cli.choosing import known_handlers
 from billhook.cli.facts import error_text, listed_facts
 from billhook.cli.output import print_json, print_table, printable, width
 from billhook.inbox import Inbox, RunState
-from billhook.inbox.admin import Listed, Run, Selection, count, handler_names, listed, page
+from billhook.inbox.admin import Listed, Run, Selection, count, listed, page
 
 __all__ = ["print_page"]
 
@@ -115,10 +116,5 @@ def _nothing(inbox: Inbox, selection: Selection) -> str:
     if selection.event_type is not None and selection.event_type not in EVENT_TYPES:
         hints.append(near(selection.event_type, EVENT_TYPES, most=1))
     if selection.handler is not None and not count(inbox, Selection(handler=selection.handler)):
-        hints.append(_others(selection.handler, handler_names(inbox)))
+        hints.append(f"none has a run of {printable(selection.handler)}{known_handlers(inbox)}")
     return "; ".join(["no deliveries match", *filter(None, hints)])
-
-
-def _others(handler: str, known: Iterable[str]) -> str:
-    names = printable(", ".join(known))
-    return f"none has a run of {printable(handler)}" + (f"; there are {names}" if names else "")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from billhook.cli.choosing import in_deliveries
+from billhook.cli.choosing import in_deliveries, known_handlers
 from billhook.cli.output import print_json, printable
 from billhook.cli.where import the_settings, users_app
 
@@ -55,14 +55,12 @@ def _print(total: int, done: Replayed, *, dry_run: bool, everything: bool) -> No
 
 def nothing(inbox: Inbox, handler: str | None) -> str:
     """Nothing is selected; if it may be for the handler's name, those that newer deliveries have are told."""
-    from billhook.inbox.admin import Selection, count, handler_names
+    from billhook.inbox.admin import Selection, count
 
     told = "nothing matches"
     if handler is None or count(inbox, Selection(handler=handler)):
         return told
-    names = handler_names(inbox)
-    known = f"; there are {printable(', '.join(names))}" if names else ""
-    return f"{told}: no delivery has a run of {printable(handler)}{known}"
+    return f"{told}: no delivery has a run of {printable(handler)}{known_handlers(inbox)}"
 
 
 def _why_nothing(everything: bool) -> str:

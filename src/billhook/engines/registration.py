@@ -28,7 +28,7 @@ class Registration:
         handlers: Callable[[], int],
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`owner` is the engine's name in leases, `handlers` how many it has at that moment."""
+        """`owner` names this process, `handlers` returns how many handlers it has at that moment."""
         self._inbox = inbox
         self._owner = owner
         self._engine = engine

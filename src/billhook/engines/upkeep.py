@@ -1,7 +1,4 @@
-"""What an inbox needs now and then whoever handles it: letting go of what is past its retention.
-
-And a word that somebody works on it.
-"""
+"""What an engine does for its inbox now and then: prune what is past its retention, note that it works."""
 
 from __future__ import annotations
 

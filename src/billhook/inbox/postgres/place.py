@@ -22,6 +22,8 @@ _FORMER = text(
     "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
     "WHERE pg_class.oid = to_regclass('billhook_version')"
 )
+_INSUFFICIENT_PRIVILEGE = "42501"
+"""The tables are another role's. Source: PostgreSQL, "Error Codes"."""
 _RIGHTS = text(
     "SELECT current_user, has_database_privilege(current_database(), 'CREATE'), "
     "(SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE') "
@@ -92,8 +94,6 @@ def _move(connection: Connection, former: str, schema: str, role: str) -> None:
         for statement in moves:
             connection.execute(text(statement))
     except ProgrammingError as error:
-        if (
-            getattr(error.orig, "sqlstate", None) != "42501"
-        ):  # insufficient_privilege: the tables are another's
+        if getattr(error.orig, "sqlstate", None) != _INSUFFICIENT_PRIVILEGE:
             raise
         raise SchemaForbidden(role, schema, "; ".join(moves)) from None

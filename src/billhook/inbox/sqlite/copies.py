@@ -50,8 +50,8 @@ def restore(path: Path, backup: Path, progress: Progress) -> int:
     if path.exists() and backup.samefile(path):
         raise ConfigError(f"{backup} is the inbox itself, and no backup of it")
     made = path.with_name(path.name + "-restoring")
-    made.unlink(missing_ok=True)  # of a restore that was cut off
     with _unused(path):
+        made.unlink(missing_ok=True)  # of a restore that was cut off; in here, or it is one under way
         with _new_file(made), _failures(f"the copy of {backup}"):
             with closing(sqlite3.connect(_uri(backup), uri=True)) as source:
                 deliveries = _copy(source, made, progress)
