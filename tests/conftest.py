@@ -7,21 +7,32 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import BOTH, OwnServer, SharedServer, fresh_database, fresh_schema, own_servers, required
 from flask import Flask
 from hypothesis import HealthCheck, settings
-from kit import Server, bare_app, gunicorn, hang_up, make_app, open_inbox, place_of, upgraded
 
 from billhook.clock import FrozenClock
-from billhook.engines import Loop
-from billhook.extension import assembly_of
+from billhook.engines import Worker
+from billhook.extension import get_state
 from billhook.inbox import Inbox
+from support.apps import bare_app, make_app
+from support.inbox_view import hang_up, open_inbox, place_of, upgraded
+from support.postgres import (
+    BOTH,
+    OwnServer,
+    SharedServer,
+    fresh_database,
+    fresh_schema,
+    own_servers,
+    required,
+)
+from support.server import Server, gunicorn
 
 # A property test that fails because the machine is slow says nothing.
 settings.register_profile("billhook", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,8 +41,15 @@ settings.load_profile("billhook")
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the tests mean the same however they were started."""
-    # What the garbage collector finds while a test runs was often left by another: shown, blamed on nobody.
+    # What the garbage collector finds during a test was often left by another: it is shown and fails none.
     config.addinivalue_line("filterwarnings", "default::pytest.PytestUnraisableExceptionWarning")
+    if sys.dont_write_bytecode:
+        # Without bytecode each of some thousand processes compiles all that it imports, and pytest rewrites
+        # every test in every run. It goes into a folder of pytest's own, not beside the source.
+        sys.dont_write_bytecode = False
+        sys.pycache_prefix = sys.pycache_prefix or str(config.rootpath / ".pytest_cache" / "bytecode")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+        os.environ["PYTHONPYCACHEPREFIX"] = sys.pycache_prefix
     # Under `nohup` the processes that tests start would inherit that a hang-up is ignored.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     # Options for this run are none for the pytest that a test starts in a reader's folder.
@@ -118,7 +136,7 @@ def inbox_url(bare_url) -> str:
 
 @pytest.fixture
 def where(inbox_url) -> Path | str:
-    """Where the inbox is, as `kit.rows` and `kit.value` take it."""
+    """Where the inbox is, as `rows` and `value` of support.inbox_view take it."""
     return place_of(inbox_url)
 
 
@@ -166,14 +184,14 @@ def app_with(request, tmp_path) -> Iterator[Callable[..., Flask]]:
 @pytest.fixture
 def running(app_with):
     """An app, and loops on its inbox in threads of their own; all are stopped at the end."""
-    loops: list[tuple[Loop, threading.Thread]] = []
+    loops: list[tuple[Worker, threading.Thread]] = []
 
-    def start(app: Flask, threads: int = 2) -> Loop:
-        loop = assembly_of(app).loop(threads)
-        thread = threading.Thread(target=loop.run, args=(3.0,))
+    def start(app: Flask, threads: int = 2) -> Worker:
+        worker = get_state(app).worker(threads)
+        thread = threading.Thread(target=worker.run, args=(3.0,))
         thread.start()
-        loops.append((loop, thread))
-        return loop
+        loops.append((worker, thread))
+        return worker
 
     def make(handlers, *, threads=2, count=1, start_now=True, **config):
         app = app_with(handlers=[handlers], **{"BILLHOOK_LEASE_SECONDS": 0.5, **config})
@@ -183,8 +201,8 @@ def running(app_with):
 
     make.start = start
     yield make
-    for loop, _ in loops:
-        loop.stop()
+    for worker, _ in loops:
+        worker.stop()
     for _, thread in loops:
         thread.join(10)
         assert not thread.is_alive()

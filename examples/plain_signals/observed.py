@@ -23,7 +23,7 @@ FOLDER = Path(os.environ.get("OBSERVED_FOLDER", "."))
 logger = logging.getLogger(__name__)
 
 
-# Subscribers of an event's signal are handlers like decorated ones: stored, retried, dead in the end.
+# ConnectedHandlers of an event's signal are handlers like decorated ones: stored, retried, dead in the end.
 
 
 def remember(sender: Flask, *, event: InvoiceApproved, delivery: Delivery) -> None:

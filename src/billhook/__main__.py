@@ -1,4 +1,4 @@
-"""`python -m billhook` is `billhook`."""
+"""Run the command line: `python -m billhook` is `billhook`."""
 
 from billhook.cli import main
 

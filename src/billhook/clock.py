@@ -1,4 +1,4 @@
-"""The time, injected: every clock answers in aware UTC, and tests move it instead of sleeping."""
+"""Clocks, injected where time is needed: all return aware UTC, and tests move one instead of sleeping."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ __all__ = ["Clock", "FrozenClock", "SystemClock"]
 
 
 class Clock(Protocol):
-    """Anything that knows what time it is."""
+    """A source of the current time."""
 
     def now(self) -> datetime:
-        """The present moment as an aware UTC datetime."""
+        """Return the current time as an aware UTC datetime."""
         ...
 
 
 class SystemClock:
-    """The machine's own clock."""
+    """The system clock."""
 
     def now(self) -> datetime:
         return datetime.now(UTC)

@@ -1,4 +1,4 @@
-"""Billhook: the Flask extension, and the only place where the parts are put together."""
+"""Billhook, the Flask extension: read the settings, build the state, register the blueprint."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from billhook.signing import BodyHMAC, Scheme, StandardWebhooks, TimestampedHMAC
 from billhook.signing.source import DEFAULT_SOURCE, Source
 
 if TYPE_CHECKING:
-    from billhook.assembly import Assembly
+    from billhook.state import BillhookState
 
-__all__ = ["ENVIRON", "Billhook", "assembly_of", "scheme_of", "settings_of"]
+__all__ = ["ENVIRON", "Billhook", "configured_scheme", "get_settings", "get_state"]
 
 _SYSTEM_CLOCK = SystemClock()
 ENVIRON = "billhook_environ"
-"""In `app.extensions`: the environment to read for an app in the place of the process's own."""
+"""Key in `app.extensions` of an environment to read instead of os.environ."""
 _ALTERNATIVES = (
     ("BILLHOOK_SECRETS", "BILLHOOK_SECRETS_FILE"),
     ("BILLHOOK_API_REFRESH_TOKEN", "BILLHOOK_API_REFRESH_TOKEN_FILE"),
@@ -39,10 +39,9 @@ _ALTERNATIVES = (
 class Billhook:
     """Receives the service's webhooks in a Flask app.
 
-    Reads the keys of `billhook.settings.OPTIONS` (`billhook options` lists them) from the app's config, and
-    from the environment where that says nothing; keeps its state in `app.extensions["billhook"]`. `sources`
-    are senders beside the default one, which is made of BILLHOOK_SIGNATURE and BILLHOOK_SECRETS when these
-    are set.
+    Reads its options (`billhook options` lists them) from the app's config, or else from the environment;
+    keeps its state in `app.extensions["billhook"]`. `sources` are senders beside the default one, which is
+    configured by BILLHOOK_SIGNATURE and BILLHOOK_SECRETS.
     """
 
     def __init__(
@@ -60,69 +59,71 @@ class Billhook:
             self.init_app(app)
 
     def init_app(self, app: Flask, url_prefix: str = "/webhooks/billing") -> None:
-        """Take deliveries at `POST <url_prefix>` and `POST <url_prefix>/<source.name>`.
+        """Accept deliveries at `POST <url_prefix>` and `POST <url_prefix>/<source.name>`.
 
         May be called for several apps, and by several Billhooks for one app, which then share its inbox.
-        Raises ConfigError, in words that say what to change; nothing is half set up then.
+        Raises ConfigError, which says what to change; the app is left unchanged then.
         """
         app.register_blueprint(self.blueprint(url_prefix))
 
     def blueprint(self, url_prefix: str = "/webhooks/billing") -> Blueprint:
-        """Make the same, to be registered by hand: in an app, or in another blueprint.
+        """Return the blueprint, to be registered by hand in an app or in another blueprint.
 
         >>> app.register_blueprint(hooks.blueprint(), url_prefix="/hooks")  # doctest: +SKIP
 
-        The app's config is read when it is registered there, and ConfigError raised then. Its name is
-        `billhook`; of more than one in an app, the second's is `billhook_2`.
+        The app's config is read when the blueprint is registered; ConfigError is raised then. Its name is
+        `billhook`; a second one in the same app is named `billhook_2`.
         """
-        from billhook.receiver import LateBlueprint
+        from billhook.receiver import DeferredBlueprint
 
-        return LateBlueprint("billhook", url_prefix, self._mounted)
+        return DeferredBlueprint("billhook", url_prefix, self._mounted)
 
     @contextmanager
     def _mounted(self, app: Flask, url_prefix: str) -> Iterator[Blueprint]:
-        """What is to be registered in the block; at its end all that belongs to it is set up."""
-        from billhook.assembly import Assembly  # brings SQLAlchemy: an app that only imports us need not pay
+        """Yield the blueprint to register; after the block, complete the app's setup."""
         from billhook.receiver import make_blueprint
+        from billhook.state import (
+            BillhookState,  # imports SQLAlchemy, which `import billhook` alone must not
+        )
 
-        settings = settings_of(app)
+        settings = get_settings(app)
         sources = self._all_sources(settings)
-        assembly: Assembly | None = app.extensions.get("billhook")
-        _check_names([*(assembly.handler_groups if assembly else ()), *self._handlers])
-        known = {source.name for source in sources} | (assembly.source_names if assembly else set())
+        state: BillhookState | None = app.extensions.get("billhook")
+        _check_names([*(state.handler_groups if state else ()), *self._handlers])
+        known = {source.name for source in sources} | (state.source_names if state else set())
         _check_sources(self._handlers, known)
-        if assembly is None:
-            assembly = Assembly(app, settings, self._clock)
-        assembly.connect(self._handlers)
+        if state is None:
+            state = BillhookState(app, settings, self._clock)
+        state.connect(self._handlers)
         blueprint = make_blueprint(
-            f"billhook_{len(assembly.mounts) + 1}" if assembly.mounts else "billhook",
-            assembly.intake,
+            f"billhook_{len(state.mounts) + 1}" if state.mounts else "billhook",
+            state.intake,
             sources,
             url_prefix,
         )
         yield blueprint
         _exempt_from_csrf(app, blueprint)
-        assembly.mounts.append(url_prefix)
-        assembly.source_names |= known
+        state.mounts.append(url_prefix)
+        state.source_names |= known
         if "billhook" not in app.extensions:
-            app.extensions["billhook"] = assembly
+            app.extensions["billhook"] = state
             app.cli.add_command(
                 _Commands("billhook", help="Webhook deliveries: handle, look at and replay them.")
             )
-            assembly.bind()
-            # Before the app's own, one of which may refuse the request.
-            app.before_request_funcs.setdefault(None, []).insert(0, assembly.begin)
-            atexit.register(assembly.close)
+            state.register_task()
+            # Before the app's own hooks, which may reject the request.
+            app.before_request_funcs.setdefault(None, []).insert(0, state.start_engine_on_request)
+            atexit.register(state.close)
 
     def start(self, app: Flask) -> None:
-        """Begin to handle what is stored, in this process; else that begins with the first request.
+        """Start the engine in this process now, instead of with its first request.
 
-        Call it after any fork: in gunicorn's `post_worker_init`, or when an ASGI server starts the app. Where
-        `flask run` may be only watching the files for another process, it is left to the first request.
+        Call it after any fork: in gunicorn's `post_worker_init`, or when an ASGI server starts the app. In
+        the parent of `flask run` with its reloader, which serves no requests, it does nothing.
         """
-        assembly = assembly_of(app)
+        state = get_state(app)
         if not _may_only_watch():
-            assembly.start()
+            state.start()
 
     def _all_sources(self, settings: Settings) -> Sequence[Source]:
         named = {source.name for source in self._sources}
@@ -135,14 +136,14 @@ class Billhook:
             return self._sources
         if not secrets:
             raise MissingSecret(DEFAULT_SOURCE)
-        default = Source(DEFAULT_SOURCE, scheme_of(settings), secrets, settings.tolerance_seconds)
+        default = Source(DEFAULT_SOURCE, configured_scheme(settings), secrets, settings.tolerance_seconds)
         return (default, *self._sources)
 
 
 class _Commands(click.Group):
-    """`billhook …` of an app's own command line, as `app.test_cli_runner()` has it: loaded when it is used.
+    """`billhook …` in the app's own command line (`app.test_cli_runner()`), imported when it is used.
 
-    `flask` finds the same group by its entry point; to import it here would bring every command to every app.
+    `flask` finds the same group by its entry point; importing it here would load every command in every app.
     """
 
     @cached_property
@@ -161,28 +162,30 @@ class _Commands(click.Group):
 
 
 def _exempt_from_csrf(app: Flask, blueprint: Blueprint) -> None:
-    """flask-wtf wants a form's token in each POST: here the signature is what protects."""
+    """Exempt the webhooks from flask-wtf's CSRF check: the signature authenticates them instead."""
     if "csrf" in app.extensions:
         app.extensions["csrf"].exempt(blueprint)
-    elif find_spec("flask_wtf") is not None:  # it may be set up later, whose hook then comes after this one
+    elif find_spec("flask_wtf") is not None:  # it may be initialised later; its hook then runs after this one
 
         @app.before_request
         def exempt() -> None:
-            here = app.blueprints.get(request.blueprint or "")  # by object: inside another its name is longer
+            here = app.blueprints.get(
+                request.blueprint or ""
+            )  # compared by object: a nested blueprint has a longer name
             if here is blueprint and "csrf" in app.extensions:
                 app.extensions["csrf"].exempt(blueprint)
 
 
-def settings_of(app: Flask) -> Settings:
-    """The options of an app: its config's and, where that says nothing, BILLHOOK_… of the environment.
+def get_settings(app: Flask) -> Settings:
+    """Return the options of an app: from its config, or else from BILLHOOK_… in the environment.
 
-    Raises ConfigError, for an unknown name in either too.
+    Raises ConfigError, also for an unknown name in either.
     """
     config: dict[str, Any] = {key: app.config[key] for key in app.config if key.startswith("BILLHOOK_")}
     environ: Mapping[str, str] = app.extensions.get(ENVIRON, os.environ)
     beside = from_environ(environ)
     for pair in _ALTERNATIVES:
-        if any(config.get(key) for key in pair):  # of two ways to say one thing the config chose one
+        if any(config.get(key) for key in pair):  # the config chose one of two alternatives
             for key in pair:
                 beside.pop(key, None)
     said = {key: value for key, value in config.items() if value is not None or key not in beside}
@@ -190,13 +193,13 @@ def settings_of(app: Flask) -> Settings:
 
 
 def _may_only_watch() -> bool:
-    """Whether this may be the parent of `flask run` with its reloader: it serves nothing, its child does."""
+    """Return True if this may be the parent of `flask run` with its reloader; only its child serves."""
     from_the_cli = os.environ.get("FLASK_RUN_FROM_CLI") == "true"
     return from_the_cli and get_debug_flag() and os.environ.get("WERKZEUG_RUN_MAIN") != "true"
 
 
-def assembly_of(app: Flask) -> Assembly:
-    """What Billhook built for an app. Raises ConfigError for an app without it."""
+def get_state(app: Flask) -> BillhookState:
+    """Return the state of an app. Raises ConfigError for an app without billhook."""
     try:
         return app.extensions["billhook"]  # type: ignore[no-any-return]
     except KeyError:
@@ -222,8 +225,8 @@ def _check_sources(groups: Iterable[Handlers], known: set[str]) -> None:
                 )
 
 
-def scheme_of(settings: Settings) -> Scheme:
-    """The scheme that BILLHOOK_SIGNATURE and its companions describe. Raises ConfigError."""
+def configured_scheme(settings: Settings) -> Scheme:
+    """Return the scheme that BILLHOOK_SIGNATURE and its related options describe. Raises ConfigError."""
     header = settings.signature_header or "X-Webhook-Signature"
     timestamp = settings.timestamp_header or "X-Webhook-Timestamp"
     if settings.signature != "body-hmac" and settings.signature_prefix != "sha256=":

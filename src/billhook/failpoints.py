@@ -1,5 +1,7 @@
-"""Places where a test may have this process die: BILLHOOK_FAILPOINT=after_claim, or after_claim:3 for the
-third time it gets there. Unset, as it is anywhere but in tests, each place costs one comparison.
+"""Failpoints: places where tests kill this process, chosen by BILLHOOK_FAILPOINT.
+
+`after_claim` kills it the first time, `after_claim:3` the third time. Unset, as in production, each failpoint
+costs one comparison.
 """
 
 from __future__ import annotations
@@ -12,23 +14,23 @@ __all__ = ["FAILPOINTS", "reach"]
 
 FAILPOINTS = (
     "before_insert",  # deliveries verified, nothing stored
-    "after_insert",  # committed, nobody told
+    "after_insert",  # committed, not answered
     "in_plan",  # runs made, not committed; with in_claim and in_settle all of one transaction
     "after_plan",
     "in_claim",
     "after_claim",  # attempts counted, no handler called
     "before_call",
-    "after_call",  # the handler returned, nobody knows
+    "after_call",  # the handler returned, its result is not stored
     "in_settle",
     "after_settle",
 )
-"""In the order in which a delivery comes by."""
+"""In the order in which a delivery reaches them."""
 
 _armed, _, _times = os.environ.get("BILLHOOK_FAILPOINT", "").partition(":")
 _reached = itertools.count(1)
 
 
 def reach(name: str) -> None:
-    """Die here, by SIGKILL, if this is the armed place."""
+    """Kill this process with SIGKILL if the failpoint `name` is armed."""
     if name == _armed and next(_reached) == int(_times or 1):
         os.kill(os.getpid(), signal.SIGKILL)

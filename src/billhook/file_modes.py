@@ -1,4 +1,4 @@
-"""What other users of the machine may do with a file that is meant for one."""
+"""Permissions of files with secrets: refuse what other users may write, warn of what they may read."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from typing import Literal
 
 from billhook.errors import ConfigError
 
-__all__ = ["check_mode", "others_may"]
+__all__ = ["access_by_others", "check_secret_file"]
 
 logger = logging.getLogger("billhook.settings")
 
 
-def others_may(path: Path) -> Literal["write", "read"] | None:
-    """The most that its group or anybody may do with a file; None for nothing, and where there is no file.
+def access_by_others(path: Path) -> Literal["write", "read"] | None:
+    """Return the most that the group or other users may do with a file; None if nothing, or no file.
 
-    By its mode alone: whoever has a longer list of rights on it set that up on purpose.
+    Only the mode counts: an access control list was set up on purpose.
     """
     try:
         mode = path.stat().st_mode
@@ -31,9 +31,9 @@ def others_may(path: Path) -> Literal["write", "read"] | None:
     return "read" if mode & (stat.S_IRGRP | stat.S_IROTH) else None
 
 
-def check_mode(key: str, path: str) -> None:
-    """Refuse a file with secrets that others may write; warn of one they may read, as containers have it."""
-    may = others_may(Path(path))
+def check_secret_file(key: str, path: str) -> None:
+    """Raise ConfigError if others may write the file; warn if they may read it, as is usual in containers."""
+    may = access_by_others(Path(path))
     told = f"{key} {path}: others may {may} it; run: chmod 600 {shlex.quote(path)}"
     if may == "write":
         raise ConfigError(told)

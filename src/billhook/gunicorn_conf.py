@@ -31,7 +31,7 @@ errorlog = "-"
 
 
 def post_worker_init(worker: Any) -> None:
-    """Start the threads of the process, and handle what is stored, before its first delivery comes."""
+    """Start the process's threads and its engine before the first delivery."""
     state = getattr(worker.wsgi, "extensions", {}).get("billhook")
     if state is not None:
         state.start()

@@ -1,7 +1,7 @@
-"""Text from outside, made safe for a terminal and for a log.
+"""Escape untrusted text for terminals and logs.
 
-A delivery must not move the cursor, colour the terminal, turn the reading direction or begin a line of its
-own.
+A delivery must not be able to move the cursor, colour the terminal, change the reading direction or forge a
+log line.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 
 def printable(text: object, keep: str = "") -> str:
-    r"""Text safe for a terminal: invisible characters, but those in `keep`, are escaped, as \x1b."""
+    r"""Escape invisible characters, except those in `keep`, as in \x1b."""
     return "".join(
         character
         if character in keep or unicodedata.category(character) not in _UNSAFE
@@ -26,7 +26,7 @@ def printable(text: object, keep: str = "") -> str:
 
 
 def first_line(text: str, limit: int = 200) -> str:
-    """The first line of a text, safe for a log: at most `limit` characters, and … where that is not all."""
+    """Return the first line, escaped and cut to `limit` characters; … marks a cut."""
     line = text[: limit + 1].split("\n", 1)[0].rstrip("\r")
     shown = printable(line)
     if len(line) == len(text) and len(shown) <= limit:
@@ -35,8 +35,8 @@ def first_line(text: str, limit: int = 200) -> str:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Formats a record as safe text; further lines of one are indented, so that none looks like a record."""
+    """Escape records; continuation lines are indented, so that none looks like a record."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """The record's text, as a terminal and a log may show it."""
+        """Return the record's text, escaped."""
         return printable(super().format(record), keep="\n\t").replace("\n", "\n    ")

@@ -1,19 +1,19 @@
-"""The table of options: the only place that knows their names, defaults, units and meaning.
+"""The options: Settings declares each one's name, default, unit, meaning and parser, in one place.
 
-`billhook options` and the README's table are printed from OPTIONS; `Settings` is what they parse to.
+`billhook options` and the README's table are printed from OPTIONS, which is read from the fields of Settings.
 """
 
 from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from billhook.errors import ConfigError
-from billhook.file_modes import check_mode
+from billhook.file_modes import check_secret_file
 
 __all__ = ["OPTIONS", "Option", "Settings", "from_environ", "read_secrets_file"]
 
@@ -125,225 +125,162 @@ def _delays(key: str, value: Any) -> tuple[float, ...]:
     return tuple(_number(0, 31 * 86_400)(key, item) for item in _items(key, value))
 
 
-OPTIONS: tuple[Option, ...] = (
-    Option(
-        "BILLHOOK_SIGNATURE",
+def _option(
+    default: Any,
+    unit: str,
+    help: str,  # noqa: A002 - the attribute's name
+    parse: Callable[[str, Any], Any],
+    *,
+    secret: bool = False,
+) -> Any:
+    """A field of Settings, with all that is known of its option as metadata."""
+    known = {"default": default, "unit": unit, "help": help, "parse": parse, "secret": secret}
+    return field(repr=not secret, metadata=known)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The parsed options, one field each; secrets do not show in its repr.
+
+    A field `engine` is the option BILLHOOK_ENGINE: its default, unit, help text and parser stand beside it.
+    """
+
+    signature: str = _option(
         "standard-webhooks",
         "",
         "How deliveries are signed: standard-webhooks, timestamped-hmac, timestamped-rsa or body-hmac.",
         _choice("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac"),
-    ),
-    Option(
-        "BILLHOOK_SECRETS",
+    )
+    secrets: tuple[str, ...] = _option(
         (),
         "list",
         "Signing secrets, newest first, a comma between them; list two to rotate. For timestamped-rsa: PEM.",
         _texts,
         secret=True,
-    ),
-    Option(
-        "BILLHOOK_SECRETS_FILE",
-        None,
-        "path",
-        "A file with the secrets instead, one a line (or PEM blocks), newest first.",
-        _text,
-    ),
-    Option(
-        "BILLHOOK_SIGNATURE_HEADER",
+    )
+    secrets_file: str | None = _option(
+        None, "path", "A file with the secrets instead, one a line (or PEM blocks), newest first.", _text
+    )
+    signature_header: str | None = _option(
         None,
         "",
         "The header with the signature, where the scheme lets one choose (default X-Webhook-Signature).",
         _text,
-    ),
-    Option(
-        "BILLHOOK_TIMESTAMP_HEADER",
+    )
+    timestamp_header: str | None = _option(
         None,
         "",
         "The header with the time of signing, for timestamped-rsa (default X-Webhook-Timestamp).",
         _text,
-    ),
-    Option(
-        "BILLHOOK_SIGNATURE_PREFIX",
+    )
+    signature_prefix: str = _option(
         "sha256=",
         "",
         "What body-hmac expects before the hex digits; set it empty for bare digits.",
         lambda key, value: _text(key, value) or "",
-    ),
-    Option(
-        "BILLHOOK_REPLAY_PROTECTION",
+    )
+    replay_protection: str | None = _option(
         None,
         "",
         "body-hmac signs no time: set dedupe-only to say that deduplication alone will do.",
         lambda key, value: None if value in (None, "") else _choice("dedupe-only")(key, value),
-    ),
-    Option(
-        "BILLHOOK_TOLERANCE_SECONDS",
-        300,
-        "seconds",
-        "How far the time of signing may be from now, either way.",
-        _integer(1, 86_400),
-    ),
-    Option(
-        "BILLHOOK_INBOX_URL",
+    )
+    tolerance_seconds: int = _option(
+        300, "seconds", "How far the time of signing may be from now, either way.", _integer(1, 86_400)
+    )
+    inbox_url: str | None = _option(
         None,
         "URL",
         "Where deliveries are stored: sqlite:///PATH (default: billhook.db in the instance folder; "
         "standalone, in the current one), or postgresql+psycopg://USER:PASSWORD@HOST/NAME.",
         _text,
         secret=True,
-    ),
-    Option(
-        "BILLHOOK_INBOX_SCHEMA",
+    )
+    inbox_schema: str = _option(
         "billhook",
         "",
         "The PostgreSQL schema that the inbox has to itself; `billhook db upgrade` makes it.",
         lambda key, value: _text(key, value) or "billhook",
-    ),
-    Option(
-        "BILLHOOK_MAX_BODY_BYTES",
+    )
+    max_body_bytes: int = _option(
         262_144,
         "bytes",
         "The largest body taken; the limit holds while reading.",
         _integer(1, 16 * 1024 * 1024),
-    ),
-    Option(
-        "BILLHOOK_ENGINE",
+    )
+    engine: str = _option(
         "thread",
         "",
         "Where handlers run: thread (of the app's process), worker (`billhook worker`), celery (your Celery "
         "workers) or inline (tests).",
         _choice("thread", "worker", "celery", "inline"),
-    ),
-    Option(
-        "BILLHOOK_CELERY_APP",
+    )
+    celery_app: str | None = _option(
         None,
         "",
         'For the celery engine: your Celery app, as myshop.tasks:celery (default: app.extensions["celery"]).',
         _text,
-    ),
-    Option(
-        "BILLHOOK_DEADLINE_SECONDS",
-        2.5,
-        "seconds",
-        "The longest a sender waits for an answer; then it is 503.",
-        _number(0.1, 60),
-    ),
-    Option(
-        "BILLHOOK_LEASE_SECONDS",
+    )
+    deadline_seconds: float = _option(
+        2.5, "seconds", "The longest a sender waits for an answer; then it is 503.", _number(0.1, 60)
+    )
+    lease_seconds: float = _option(
         30.0,
         "seconds",
         "How long a run belongs to a worker that gives no sign of life.",
         _number(0.5, 86_400),
-    ),
-    Option(
-        "BILLHOOK_RETRY_SCHEDULE_SECONDS",
+    )
+    retry_schedule_seconds: tuple[float, ...] = _option(
         (10.0, 60.0, 300.0, 1800.0, 7200.0, 18000.0, 36000.0),
         "seconds",
         "The wait before each further attempt of a failed handler; after the last it is dead.",
         _delays,
-    ),
-    Option(
-        "BILLHOOK_RETENTION_DAYS",
+    )
+    retention_days: float = _option(
         30.0,
         "days",
         "How long finished deliveries are kept; their keys, which tell duplicates, at least 7 days.",
         _number(0, 36_500),
-    ),
-    Option(
-        "BILLHOOK_KEY_DAYS",
+    )
+    key_days: float | None = _option(
         None,
         "days",
         "How long keys of deliveries that sign no time (body-hmac) are kept, at least 7 (default: for ever).",
         lambda key, value: None if value in (None, "") else _number(7, 36_500)(key, value),
-    ),
-    Option(
-        "BILLHOOK_BACKLOG_LIMIT",
+    )
+    backlog_limit: int | None = _option(
         None,
         "deliveries",
         "Answer 503 while this many deliveries wait to be handled (default: no limit).",
         lambda key, value: None if value in (None, "") else _integer(1, 10**9)(key, value),
-    ),
-    Option(
-        "BILLHOOK_HANDLERS",
-        (),
-        "list",
-        "Standalone: the modules (or .py files) whose Handlers are used.",
-        _texts,
-    ),
-    Option(
-        "BILLHOOK_URL_PREFIX",
+    )
+    handlers: tuple[str, ...] = _option(
+        (), "list", "Standalone: the modules (or .py files) whose Handlers are used.", _texts
+    )
+    url_prefix: str = _option(
         "/webhooks/billing",
         "path",
         "Standalone: the path that takes deliveries.",
         lambda key, value: _text(key, value) or "/",
-    ),
-    Option(
-        "BILLHOOK_API_URL",
+    )
+    api_url: str | None = _option(
         None,
         "URL",
         "For calls to the service's API: its base address, of production or of the sandbox.",
         _text,
-    ),
-    Option(
-        "BILLHOOK_API_CLIENT_ID",
-        None,
-        "",
-        "For calls to the service's API: the client id of your organization.",
-        _text,
-        secret=True,
-    ),
-    Option(
-        "BILLHOOK_API_REFRESH_TOKEN",
-        None,
-        "",
-        "For calls to the service's API: the API token that its dashboard made.",
-        _text,
-        secret=True,
-    ),
-    Option(
-        "BILLHOOK_API_REFRESH_TOKEN_FILE",
-        None,
-        "path",
-        "A file with that token instead.",
-        _text,
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """The parsed options; secrets do not show in its repr."""
-
-    signature: str
-    secrets: tuple[str, ...] = field(repr=False)
-    secrets_file: str | None
-    signature_header: str | None
-    timestamp_header: str | None
-    signature_prefix: str
-    replay_protection: str | None
-    tolerance_seconds: int
-    inbox_url: str | None = field(repr=False)
-    inbox_schema: str
-    max_body_bytes: int
-    engine: str
-    celery_app: str | None
-    deadline_seconds: float
-    lease_seconds: float
-    retry_schedule_seconds: tuple[float, ...]
-    retention_days: float
-    key_days: float | None
-    backlog_limit: int | None
-    handlers: tuple[str, ...]
-    url_prefix: str
-    api_url: str | None
-    api_client_id: str | None = field(repr=False)
-    api_refresh_token: str | None = field(repr=False)
-    api_refresh_token_file: str | None
+    )
+    api_client_id: str | None = _option(
+        None, "", "For calls to the service's API: the client id of your organization.", _text, secret=True
+    )
+    api_refresh_token: str | None = _option(
+        None, "", "For calls to the service's API: the API token that its dashboard made.", _text, secret=True
+    )
+    api_refresh_token_file: str | None = _option(None, "path", "A file with that token instead.", _text)
 
     @classmethod
     def from_mapping(cls, config: Mapping[str, Any]) -> Settings:
         """Parse every BILLHOOK_ key of a Flask config; an unknown one raises ConfigError."""
-        known = {option.key.removeprefix(PREFIX) for option in OPTIONS}
+        known = {each.name.upper() for each in fields(cls)}
         for key in config:
             name = key.removeprefix(PREFIX)
             if key.startswith(PREFIX) and name not in known:
@@ -364,6 +301,15 @@ class Settings:
         return cls(**values)
 
 
+def _options() -> Iterator[Option]:
+    for each in fields(Settings):
+        yield Option(f"{PREFIX}{each.name.upper()}", **each.metadata)
+
+
+OPTIONS: tuple[Option, ...] = tuple(_options())
+"""Every option, in the order of `billhook options`."""
+
+
 def from_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """The BILLHOOK_ variables of an environment, as a Flask config wants them."""
     return {
@@ -375,7 +321,7 @@ def from_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 def read_secrets_file(path: str) -> tuple[str, ...]:
     """The secrets in a file: PEM blocks kept whole, else one a line; blank and # lines are skipped."""
-    check_mode("BILLHOOK_SECRETS_FILE", path)
+    check_secret_file("BILLHOOK_SECRETS_FILE", path)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -395,6 +341,3 @@ def read_secrets_file(path: str) -> tuple[str, ...]:
     if block:
         raise ConfigError(f"BILLHOOK_SECRETS_FILE {path!r} holds a PEM block without its END line")
     return tuple(secrets)
-
-
-assert [option.attribute for option in OPTIONS] == [f.name for f in fields(Settings)]  # noqa: S101 - one table, two views

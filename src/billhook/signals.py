@@ -1,4 +1,4 @@
-"""The blinker signals: one per event type, and those of a delivery's life.
+"""The blinker signals: one per event type, and the lifecycle signals of deliveries and runs.
 
 An event's signal is named for its class in snake_case (`signals.invoice_approved`) and declared by the
 class itself, so this module lists none of them. A subscriber is called as
@@ -56,12 +56,12 @@ handler_dead = _lifecycle.signal("handler_dead", "delivery, handler, error.")
 
 
 def event_signal(name: str) -> Signal:
-    """The signal of one event type by its snake_case name, made at first use."""
+    """Return the signal of an event type by its snake_case name, created at first use."""
     return _events.signal(name)
 
 
 def __getattr__(name: str) -> Signal:
-    """`signals.invoice_approved`; a name that no event class declared is an AttributeError."""
+    """Return `signals.invoice_approved`; AttributeError for a name that no event class declares."""
     try:
         return _events[name]
     except KeyError:
@@ -73,9 +73,9 @@ def __dir__() -> list[str]:
 
 
 def emit(signal: Signal, sender: object, **facts: Any) -> None:
-    """Send to each observer on its own: `Signal.send` would stop at the first that raises."""
+    """Call each observer separately: `Signal.send` would stop at the first one that raises."""
     for receiver in signal.receivers_for(sender):
         try:
             receiver(sender, **facts)
-        except BaseException:  # asyncio's CancelledError and SystemExit too: the delivery goes on
+        except BaseException:  # even CancelledError and SystemExit must not stop the delivery
             logger.exception("an observer of a lifecycle signal raised")

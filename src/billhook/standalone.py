@@ -1,4 +1,4 @@
-"""The receiver as an app of its own: `gunicorn 'billhook.standalone:create_app()'`.
+"""The receiver as a complete app: `gunicorn 'billhook.standalone:create_app()'`.
 
 Options come from BILLHOOK_… variables of the environment; handlers from the modules in BILLHOOK_HANDLERS.
 """
@@ -21,7 +21,7 @@ from flask import Flask, Response
 from billhook.dispatch import Handlers
 from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
 from billhook.events import EVENT_TYPES, UnknownEvent
-from billhook.extension import ENVIRON, Billhook, assembly_of, settings_of
+from billhook.extension import ENVIRON, Billhook, get_settings, get_state
 from billhook.printable import PrintableFormatter
 from billhook.settings import from_environ
 from billhook.signals import event_signal
@@ -29,7 +29,7 @@ from billhook.signals import event_signal
 __all__ = ["create_app", "load_handlers"]
 
 _READY_SECONDS = 1.0
-"""How long /readyz stands by a good answer: whoever asks, the inbox is written once in that time."""
+"""How long /readyz caches a good result: the inbox is written at most once in that time."""
 
 
 def __getattr__(name: str) -> Any:
@@ -38,26 +38,28 @@ def __getattr__(name: str) -> Any:
         try:
             return create_app().extensions["celery"]
         except ConfigError as error:
-            raise SystemExit(f"Error: {error}") from None  # it is Celery's command line that asks
+            raise SystemExit(
+                f"Error: {error}"
+            ) from None  # Celery's command line shows no clean error for other exceptions
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def create_app(environ: Mapping[str, str] | None = None) -> Flask:
-    """A Flask app with the receiver, `GET /healthz` and `GET /readyz`, and nothing else.
+    """Return a Flask app with the receiver, `GET /healthz` and `GET /readyz`.
 
     The inbox is ./billhook.db unless BILLHOOK_INBOX_URL says otherwise. Raises ConfigError.
     """
-    if not logging.getLogger().handlers:  # nobody configured logging, and this app is nobody else's
+    if not logging.getLogger().handlers:  # logging is not configured, and no other app can do it
         output = logging.StreamHandler()
         output.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
         logging.basicConfig(level=logging.INFO, handlers=[output])
-        logging.getLogger("alembic").setLevel(logging.WARNING)  # a new inbox is no news
+        logging.getLogger("alembic").setLevel(logging.WARNING)  # its INFO lines about a new inbox are noise
     app = Flask("billhook", instance_path=str(Path.cwd()), static_folder=None)
     app.extensions[ENVIRON] = environ = os.environ if environ is None else environ
     app.config.from_mapping(from_environ(environ))
-    settings = settings_of(app)
+    settings = get_settings(app)
     if settings.celery_app is not None:
-        _look_here()
+        _add_current_folder_to_path()
     hooks = Billhook(handlers=load_handlers(settings.handlers))
     hooks.init_app(app, url_prefix="/" + settings.url_prefix.strip("/"))
     app.add_url_rule("/healthz", "healthz", lambda: {"status": "up"})
@@ -67,16 +69,16 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 
 def _ready(app: Flask) -> Response:
     try:
-        assembly_of(app).inbox.check_writable(_READY_SECONDS)
+        get_state(app).inbox.check_writable(_READY_SECONDS)
     except (InboxUnavailable, SchemaMismatch):
         return Response('{"status": "unavailable"}', 503, content_type="application/json")
     return Response('{"status": "ready"}', content_type="application/json")
 
 
 def load_handlers(names: Iterable[str]) -> list[Handlers]:
-    """Every Handlers in the named modules or .py files.
+    """Return every Handlers of the named modules or .py files.
 
-    One without any must connect subscribers to an event's signal itself; else it raises ConfigError.
+    Raises ConfigError for a module without any that does not connect to an event's signal itself either.
     """
     groups: list[Handlers] = []
     for name in names:
@@ -90,13 +92,13 @@ def load_handlers(names: Iterable[str]) -> list[Handlers]:
 
 
 def _plain_subscribers() -> list[Any]:
-    """Those that are connected to an event's signal for every app."""
+    """Return the receivers that are connected to an event's signal for every app."""
     names = [*(model.signal_name for model in EVENT_TYPES.values()), UnknownEvent.signal_name]
     return [receiver for name in names for receiver in event_signal(name).receivers_for(ANY)]
 
 
 def _connected_by(module: ModuleType, before: list[Any]) -> bool:
-    """Has importing it connected any, now or, for a module that was imported already, then?"""
+    """Return True if importing the module connected any receiver, now or when it was first imported."""
     return any(
         receiver not in before or f"{receiver.__module__}.".startswith(f"{module.__name__}.")
         for receiver in _plain_subscribers()
@@ -108,7 +110,7 @@ def _load_module(name: str) -> ModuleType:
         raise ConfigError(
             f"{name!r} is no handlers module: give a name such as myshop.billing, or a .py file"
         )
-    _look_here()
+    _add_current_folder_to_path()
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -120,14 +122,14 @@ def _load_module(name: str) -> ModuleType:
         ) from None
 
 
-def _look_here() -> None:
-    """Modules are looked for in the current folder too, as `python -m` does."""
+def _add_current_folder_to_path() -> None:
+    """Add the current folder to sys.path, as `python -m` does."""
     if "" not in sys.path and str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
 
 
 def _load_file(path: Path) -> ModuleType:
-    """Import a file as the module its path from here spells, so that its relative imports work."""
+    """Import a file by its dotted module name, so that its relative imports work."""
     path = path.resolve()
     if not path.is_file():
         raise ConfigError(f"there is no handlers file {path}")

@@ -11,7 +11,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import pytest
-from stack import Stack, stack_on
+
+from support.acceptance.stack import Stack, stack_on
 
 LONG_SECONDS = 1_800
 

@@ -136,23 +136,23 @@ class Deliveries:
     """billhook's: stored first, then rung for as the receiver does it, counted when they are settled."""
 
     def __init__(self, celery: Any, folder: Path) -> None:
-        from billhook.extension import assembly_of
+        from billhook.extension import get_state
 
-        self._assembly = assembly_of(celery.flask)
+        self._assembly = get_state(celery.flask)
         self._ids: list[int] = []
         self._ran = folder / "ran"
         self._ran.touch()
         self._stored = 0
 
     def store(self, count: int) -> None:
-        from billhook.inbox import Incoming
+        from billhook.inbox import NewDelivery
 
         self._ids = []
         self._stored += count
         for first in range(0, count, 100):
             now = datetime.now(UTC)
             keys = [secrets.token_hex(8) for _ in range(min(100, count - first))]
-            rows = [Incoming("default", key, "PingTest", b"{}", "{}", now, now) for key in keys]
+            rows = [NewDelivery("default", key, "PingTest", b"{}", "{}", now, now) for key in keys]
             self._ids += self._assembly.inbox.database.insert_new(rows)
 
     def send(self, count: int) -> None:

@@ -26,7 +26,7 @@ from pathlib import Path
 from sqlalchemy import func, insert, select
 
 from billhook.events import InvoiceApproved, sample
-from billhook.inbox import Inbox, Incoming
+from billhook.inbox import Inbox, NewDelivery
 from billhook.inbox.schema import delivery, run
 
 HERE = Path(__file__).parent
@@ -259,8 +259,8 @@ def latency(folder: Path, url: str, count: int) -> str:
     with _billhook_worker(folder, url, BENCH_LATENCIES=str(out)):
         for number in range(count + 1):
             now = datetime.now(UTC)
-            inbox.put(Incoming("default", f"late-{number}", "InvoiceApproved", BODY, "{}", now, now))
-            inbox.answered()
+            inbox.put(NewDelivery("default", f"late-{number}", "InvoiceApproved", BODY, "{}", now, now))
+            inbox.response_sent()
             if number == 0:
                 _wait(out)  # the worker is up
             time.sleep(0.03)

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from billhook.events import InvoiceApproved, sample
-from billhook.extension import assembly_of
-from billhook.inbox import Receipt, Verdict
+from billhook.extension import get_state
+from billhook.inbox import PutStatus, Receipt
 from billhook.signing import StandardWebhooks
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -39,7 +39,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         os.environ["BENCH_FOLDER"] = folder
         billhook = durable()
-        assembly_of(billhook).inbox.put = lambda *_: Receipt(Verdict.ACCEPTED, 1, "InvoiceApproved")  # type: ignore[method-assign]
+        get_state(billhook).inbox.put = lambda *_: Receipt(PutStatus.ACCEPTED, 1, "InvoiceApproved")  # type: ignore[method-assign]
         pairs = [(_microseconds(bare()), _microseconds(billhook)) for _ in range(rounds)]
     differences = sorted(after - before for before, after in pairs)
     print(f"bare view  {statistics.median(before for before, _ in pairs):5.0f} us of CPU a request")

@@ -23,7 +23,7 @@ from pathlib import Path
 from engines import BODY, _sqlite, postgres
 from sqlalchemy import text
 
-from billhook.inbox import Inbox, Incoming, Outcome, Plan, RunState
+from billhook.inbox import Inbox, NewDelivery, RunPlan, RunResult, RunState
 
 SMALL = 1_000
 THREADS = 16
@@ -88,7 +88,7 @@ def fill(inbox: Inbox, rows: int, binary: str) -> None:
         )
         with inbox.database.write() as connection:
             connection.execute(text(statement), {"body": BODY, "old": moment})
-        inbox.database.tidy()
+        inbox.database.checkpoint()
     with inbox.database.write() as connection:
         connection.execute(text(_FILL_RUNS), {"old": moment})
     if binary == "bytea":
@@ -101,7 +101,7 @@ def measure(inbox: Inbox) -> dict[str, float]:
     accept = _accepts(inbox)
     turns = []
     while received := inbox.received(BATCH):
-        turns.append(_turn(inbox, [Plan(stored.delivery_id, ("noop",)) for stored in received]))
+        turns.append(_turn(inbox, [RunPlan(stored.delivery_id, ("noop",)) for stored in received]))
     return {"accept": accept, "turn": statistics.median(turns[1:-1])}
 
 
@@ -110,8 +110,10 @@ def _accepts(inbox: Inbox) -> float:
         for _ in range(PUTS):
             now = datetime.now(UTC)
             key = secrets.token_hex(12)
-            inbox.put(Incoming("default", key, "InvoiceApproved", BODY, "{}", now, now), timeout_seconds=30)
-            inbox.answered()
+            inbox.put(
+                NewDelivery("default", key, "InvoiceApproved", BODY, "{}", now, now), timeout_seconds=30
+            )
+            inbox.response_sent()
 
     threads = [threading.Thread(target=put) for _ in range(THREADS)]
     started = time.perf_counter()
@@ -122,20 +124,20 @@ def _accepts(inbox: Inbox) -> float:
     return (time.perf_counter() - started) / (THREADS * PUTS)
 
 
-def _turn(inbox: Inbox, plans: list[Plan]) -> float:
+def _turn(inbox: Inbox, plans: list[RunPlan]) -> float:
     now = datetime.now(UTC)
     started = time.perf_counter()
-    with inbox.turn("bench") as turn:
-        turn.plan(plans, now)
-        claims = turn.claim(BATCH, now, now + timedelta(seconds=30))
-    with inbox.turn("bench") as turn:
-        turn.settle(
+    with inbox.transaction("bench") as transaction:
+        transaction.plan(plans, now)
+        claims = transaction.claim(BATCH, now, now + timedelta(seconds=30))
+    with inbox.transaction("bench") as transaction:
+        transaction.settle(
             [
-                Outcome(c.run_id, c.token, c.delivery.delivery_id, c.attempt, RunState.SUCCEEDED, now)
+                RunResult(c.run_id, c.token, c.delivery.delivery_id, c.attempt, RunState.SUCCEEDED, now)
                 for c in claims
             ]
         )
-        turn.next_due_at()
+        transaction.next_times()
     return time.perf_counter() - started
 
 

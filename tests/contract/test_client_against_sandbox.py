@@ -7,10 +7,10 @@ from decimal import Decimal
 from typing import Any
 
 import pytest
-from sandboxes import API_TOKEN, Running, running
 
 from billhook.client import OPERATIONS, BillingClient
 from billhook.errors import InvalidRequest, ResourceNotFound
+from support.sandbox import API_TOKEN, Running, running
 
 USED = 7
 

@@ -27,7 +27,7 @@ from billhook.events import (
     ProductConsumptionSnapshot,
     sample,
 )
-from billhook.events.base import Shape
+from billhook.wire import WireModel
 
 TRANSCRIPTION = tomllib.loads(Path(__file__).with_name("event_fields.toml").read_text(encoding="utf-8"))
 MODELS = {
@@ -51,13 +51,13 @@ def kind_of(annotation: Any) -> str:
     simple = {str: "string", Decimal: "number", bool: "boolean", datetime: "date"}
     if annotation in simple:
         return simple[annotation]
-    if isinstance(annotation, type) and issubclass(annotation, Shape):
+    if isinstance(annotation, type) and issubclass(annotation, WireModel):
         return annotation.__name__
     inner = kind_of(next(part for part in get_args(annotation) if part is not NoneType))
     return f"array of {inner}" if get_origin(annotation) is list else inner
 
 
-def written_out(cls: type[Shape]) -> Fields:
+def written_out(cls: type[WireModel]) -> Fields:
     return {
         field.alias: kind_of(field.annotation) + _where_there_is_none(field)
         for field in cls.model_fields.values()

@@ -19,16 +19,16 @@ from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 from pydantic import ValidationError
-from resource_spec import objects_of
 
-from billhook.resources import READ_ONLY, RESOURCES, WRITE_ONLY, Resource, Stored, sample
-from billhook.wire import Shape
+from billhook.resources import READ_ONLY, RESOURCES, WRITE_ONLY, Resource, StoredResource, sample
+from billhook.wire import WireModel
+from support.specification import objects_of
 
 TRANSCRIPTION = tomllib.loads(Path(__file__).with_name("resource_fields.toml").read_text(encoding="utf-8"))
 GROUPS = ("objects", "requests", "responses")
 SHAPES = {name: fields for group in GROUPS for name, fields in TRANSCRIPTION[group].items()}
 KIND = re.compile(r"(?P<kind>.*?)(?P<mark>[*?~+]?)(?: (?P<access>read-only|write-only))?")
-MODELS: dict[str, type[Resource]] = {**RESOURCES, "Stored": Stored}
+MODELS: dict[str, type[Resource]] = {**RESOURCES, "Stored": StoredResource}
 
 Fields = dict[str, str]
 
@@ -46,7 +46,7 @@ def kind_of(annotation: Any) -> str:
     simple = {str: "string", Decimal: "number", int: "integer", bool: "boolean", datetime: "date", Any: "any"}
     if annotation in simple:
         return simple[annotation]
-    if isinstance(annotation, type) and issubclass(annotation, Shape):
+    if isinstance(annotation, type) and issubclass(annotation, WireModel):
         return annotation.__name__
     origin, inner = get_origin(annotation), get_args(annotation)
     if origin is Annotated:

@@ -10,15 +10,14 @@ from typing import Any
 
 import pytest
 from openapi_spec_validator import validate
-from sandboxes import Running, running
 
 from billhook.client import OPERATIONS
 from billhook.client.operations import IMPLIED
 from billhook.events import EVENT_TYPES
 from billhook.resources import CatalogProductResponse
-from billhook.sandbox.sandbox import Sandbox
-from billhook.sandbox.web.groups import GROUPS
-from billhook.sandbox.web.operation import Call, Group
+from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.sandbox import GROUPS, Sandbox
+from support.sandbox import Running, running
 
 PAGES = ("/openapi/", "/openapi/swagger")
 
@@ -151,7 +150,7 @@ def test_a_fuzzer_finds_no_5xx_and_no_answer_against_its_schema(part: str, tmp_p
 def test_control_the_fuzzer_finds_an_answer_against_its_schema(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    careless = Group("careless", prefix="/careless")
+    careless = OperationGroup("careless", prefix="/careless")
 
     @careless.operation("GET", "", gives=CatalogProductResponse)
     def get(call: Call[None]) -> bytes:

@@ -14,9 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from kit import SECRET, hung, incoming, open_inbox, place_of, rows, until
-from patience import within
-from test_cli_serve import alive, children
+
+from support.inbox_view import hung, incoming, open_inbox, place_of, rows
+from support.patience import within
+from support.processes import alive, children, until
+from support.signing import SECRET
 
 WORST = """
 import asyncio, os, re, signal, time
@@ -103,9 +105,9 @@ class Crew:
 
     def work(self, *arguments: str, processes: int = 1, **more) -> subprocess.Popen[bytes]:
         """Workers that are all up."""
-        before = self.log().count("working with")
+        before = self.log().count("worker started with")
         process = self.start("worker", "worst.py", "--processes", str(processes), *arguments, **more)
-        until(lambda: self.log().count("working with") - before >= processes, 30)
+        until(lambda: self.log().count("worker started with") - before >= processes, 30)
         return process
 
     def notes(self, word: str) -> list[str]:
@@ -187,7 +189,7 @@ def test_a_running_handler_is_waited_for_and_settled_and_nothing_more_is_claimed
     assert crew.runs() == {"slow-3": ("succeeded", 1)}
     assert len(pids) == (processes if processes > 1 else 0)
     assert alive(pids) == set()
-    assert crew.log().count("ended") == processes
+    assert crew.log().count("worker stopped") == processes
 
 
 @pytest.mark.parametrize(("processes", "kind"), [(1, "thread"), (2, "slow")])
@@ -298,7 +300,7 @@ def test_a_child_that_dies_is_replaced_and_the_others_go_on(crew):
 
     assert second in children(worker.pid)
     assert first not in children(worker.pid)
-    assert re.search(r"worker [12] ended with exit code 137; another one starts in 0\.5 s", crew.log())
+    assert re.search(r"worker [12] exited with code 137; restarting in 0\.5 s", crew.log())
 
 
 def test_children_that_are_stopped_are_replaced_and_what_came_meanwhile_is_handled(crew):
@@ -311,7 +313,7 @@ def test_children_that_are_stopped_are_replaced_and_what_came_meanwhile_is_handl
         os.kill(pid, signal.SIGSTOP)
     for number in range(10):
         crew.put(f"meanwhile-{number}")
-    until(lambda: crew.log().count("is stopped or hangs: it is killed") == 2, 40)
+    until(lambda: crew.log().count("sends no heartbeats (stopped or hanging): killing it") == 2, 40)
     until(lambda: Counter(crew.states().values()) == {"done": 10}, 30)
 
     assert len(stopped) == 2
@@ -326,7 +328,7 @@ def test_what_cannot_work_is_refused_before_any_child_is_started(file_crew):
         assert code == (1 if "--require-all" in arguments else 2)
 
     assert "there is no handlers file" in file_crew.log()
-    assert "nobody handles AnonymousCustomer, " in file_crew.log()
+    assert "no handler for AnonymousCustomer, " in file_crew.log()
     assert file_crew.log().count("\n") == 2
 
 
@@ -334,7 +336,7 @@ def test_a_users_own_app_has_as_many_processes(file_crew):
     (file_crew.folder / "shop.py").write_text(SHOP.format(folder=file_crew.folder))
     program = ("flask", "--app", "shop", "billhook")
     worker = file_crew.start("worker", "--processes", "2", program=program)
-    until(lambda: file_crew.log().count("working with") == 2, 30)
+    until(lambda: file_crew.log().count("worker started with") == 2, 30)
 
     file_crew.put("one")
     until(lambda: file_crew.states() == {"one": "done"}, 15)
@@ -418,7 +420,7 @@ def test_a_child_that_lets_no_thread_run_says_where_it_was_and_makes_room(file_c
     before = children(worker.pid)
     file_crew.put("greedy", "MonthEndReport", body_of("MonthEndReport"))
 
-    until(lambda: "ended with exit code 1; another one" in file_crew.log(), 30)
+    until(lambda: "exited with code 1; restarting" in file_crew.log(), 30)
 
     assert "in greedy" in file_crew.log()
     until(lambda: len(alive(children(worker.pid))) == 2, 15)
@@ -432,7 +434,7 @@ def test_a_child_with_a_hundred_handlers_that_never_return_is_replaced_by_one_wi
         file_crew.put(f"hangs-{number}", "PaymentFailed", body_of("PaymentFailed"))
 
     until(lambda: "has no more threads for others" in file_crew.log(), 60)
-    until(lambda: "ended with exit code 1; another one" in file_crew.log(), 15)
+    until(lambda: "exited with code 1; restarting" in file_crew.log(), 15)
     until(lambda: len(alive(children(worker.pid))) == 2, 15)
 
     file_crew.put("flow")

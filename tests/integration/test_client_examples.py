@@ -7,12 +7,21 @@ import subprocess
 from collections.abc import Iterator
 
 import pytest
-import test_examples_run as examples
-from service import BROKEN, CLIENT_ID, REFRESH_TOKEN, Service, a_server, answered, error, service_on
 
 from billhook.events import InvoiceApproved, PaymentFailed
 from billhook.events import sample as event_sample
 from billhook.resources import Customer, Invoice, sample
+from support import examples
+from support.billing_service import (
+    BROKEN,
+    CLIENT_ID,
+    REFRESH_TOKEN,
+    Service,
+    a_server,
+    answered,
+    error,
+    service_on,
+)
 
 COMMAND = "billhook serve fetching.py --bind 127.0.0.1:8000"
 INVOICE = json.loads(sample(Invoice, id="inv_3007").to_json())
@@ -66,7 +75,7 @@ def test_handlers_fetch_what_their_events_are_about(tmp_path, service):
 
         service.always("POST /webhook", answered(200, {}))
         subscribe = ["subscribe", "fetching.py", "--callback-url", "https://shop.example/hook"]
-        assert "the service knows us" in billhook(server, "api", "login")
+        assert "the credentials are valid" in billhook(server, "api", "login")
         assert billhook(server, *subscribe, "--dry-run").count("would be subscribed") == 2
         assert billhook(server, *subscribe).count(" subscribed") == 2
 

@@ -15,11 +15,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from service import CLIENT_ID, REFRESH_TOKEN, Moving, Service, Taken, a_server, a_token, answered, service_on
 
 from billhook.client import OPERATIONS, BillingClient
 from billhook.events import CommitmentUsageCrossed
 from billhook.resources import Resource
+from support.billing_service import (
+    CLIENT_ID,
+    REFRESH_TOKEN,
+    Moving,
+    Service,
+    Taken,
+    a_server,
+    a_token,
+    answered,
+    service_on,
+)
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 START, END = datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC)

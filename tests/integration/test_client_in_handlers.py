@@ -11,15 +11,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from kit import APPROVED, deliver, in_children, together, value
-from service import CLIENT_ID, REFRESH_TOKEN, Service, a_server, answered, service_on
 
 from billhook import Delivery, Handlers
 from billhook.client import BillingClient
 from billhook.errors import ConfigError
 from billhook.events import InvoiceApproved
-from billhook.extension import assembly_of
+from billhook.extension import get_state
 from billhook.resources import Invoice, sample
+from support.apps import deliver
+from support.billing_service import CLIENT_ID, REFRESH_TOKEN, Service, a_server, answered, service_on
+from support.inbox_view import value
+from support.processes import in_children, together
+from support.signing import APPROVED
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +55,7 @@ def handled(app_with, options, function):
     handlers.on(InvoiceApproved, name="one", retry=[])(function)
     app = app_with(handlers=[handlers], **options)
     deliver(app, APPROVED, "InvoiceApproved")
-    assembly_of(app).handle_due()
+    get_state(app).handle_due()
     return app
 
 
@@ -88,7 +91,7 @@ def test_a_handler_that_does_not_call_needs_no_options(app_with, tmp_path):
 
 
 def test_all_handlers_and_threads_of_a_process_share_one(app_with, options):
-    assembly = assembly_of(app_with(**options))
+    assembly = get_state(app_with(**options))
 
     clients = together(20, lambda _: assembly.client())
 
@@ -97,7 +100,7 @@ def test_all_handlers_and_threads_of_a_process_share_one(app_with, options):
 
 
 def test_a_forked_process_has_one_of_its_own(app_with, service, options):
-    assembly = assembly_of(app_with(**options))
+    assembly = get_state(app_with(**options))
     assembly.client().auth.login()
 
     def fetch(_: int) -> bytes:
@@ -108,7 +111,7 @@ def test_a_forked_process_has_one_of_its_own(app_with, service, options):
 
 
 def test_the_client_is_closed_with_the_app(app_with, options):
-    assembly = assembly_of(app_with(**options))
+    assembly = get_state(app_with(**options))
     client = assembly.client()
 
     assembly.close()

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from kit import until
-from patience import within
 
-from billhook.cli import demo_stage, main
+from billhook.cli import main
+from billhook.cli.demo import processes
+from support.patience import within
+from support.processes import until
 
 DEMO = [sys.executable, "-m", "billhook", "demo"]
 
@@ -78,7 +79,7 @@ def test_it_tells_what_was_done_and_what_comes_next_within_80_columns(temporary)
     assert "- sent 24 usage events" in lines
     assert "- moved the clock by 40 days" in lines
     assert "- posted 5 bad deliveries" in lines
-    assert re.fullmatch(r"28 of 28 as promised, in [\d.]+ s", lines[-2])
+    assert re.fullmatch(r"28 of 28 as expected, in [\d.]+ s", lines[-2])
     assert lines[-1].startswith("Next: ")
     assert [line for line in lines if len(line) > 80] == []
 
@@ -90,7 +91,7 @@ def test_without_the_sandbox_it_sends_samples_and_says_so(temporary, tmp_path):
 
     done = told(temporary, PYTHONPATH=str(hidden))
 
-    assert "28 of 28 as promised" in done.stdout
+    assert "28 of 28 as expected" in done.stdout
     assert "- signed a sample of each event type and posted it" in done.stdout
     assert "pip install 'billhook[sandbox]'" in done.stderr
     assert list(temporary.iterdir()) == []
@@ -107,7 +108,7 @@ def told(temporary: Path, **more: str) -> subprocess.CompletedProcess[str]:
 
 SABOTAGED = """
 from billhook import Handlers
-from billhook.cli.demo_handlers import note as write
+from billhook.cli.demo.handlers import note as write
 
 handlers = Handlers()
 
@@ -126,7 +127,7 @@ def work(event, delivery):
 def test_handlers_that_are_sabotaged_are_found_out(temporary, tmp_path, monkeypatch):
     handlers = tmp_path / "sabotaged_demo.py"
     handlers.write_text(SABOTAGED)
-    monkeypatch.setattr(demo_stage, "HANDLERS", str(handlers))
+    monkeypatch.setattr(processes, "HANDLERS", str(handlers))
 
     result = CliRunner().invoke(main, ["demo", "--json"])
 
@@ -138,18 +139,18 @@ def test_handlers_that_are_sabotaged_are_found_out(temporary, tmp_path, monkeypa
         "Overage": ["the handler got other values than were sent"],
         "PingTest": ["handled 2 times, not 1"],
     }
-    assert "not every delivery went as promised" in result.stderr
+    assert "not every delivery had the expected result" in result.stderr
     assert "Booting worker" in result.stderr  # the end of the server's log
     assert list(temporary.iterdir()) == []
 
 
 def test_a_server_that_does_not_come_up_is_told_with_its_log(temporary, monkeypatch):
-    monkeypatch.setattr(demo_stage, "HANDLERS", "no_such_module_anywhere")
+    monkeypatch.setattr(processes, "HANDLERS", "no_such_module_anywhere")
 
     result = CliRunner().invoke(main, ["demo"])
 
     assert result.exit_code == 1
-    assert "ended by itself; the end of its log" in result.stderr
+    assert "exited unexpectedly; the end of its log" in result.stderr
     assert "no_such_module_anywhere" in result.stderr
     assert list(temporary.iterdir()) == []
     assert of_this_demo(temporary) == []

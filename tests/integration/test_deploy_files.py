@@ -22,9 +22,6 @@ from pathlib import Path
 
 import gunicorn.config
 import pytest
-from databases import with_options
-from kit import upgraded, value
-from patience import within
 
 import billhook
 from billhook.cli.worker import worker as worker_command
@@ -32,6 +29,9 @@ from billhook.engines import ThreadEngine
 from billhook.events import InvoiceApproved, sample
 from billhook.settings import OPTIONS
 from billhook.signing import StandardWebhooks
+from support.inbox_view import upgraded, value
+from support.patience import within
+from support.postgres import with_options
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CONF = DEPLOY / "gunicorn.conf.py"
@@ -202,12 +202,12 @@ def test_nginx_and_gunicorn_agree() -> None:
 
 def test_nginx_answers_with_the_receivers_own_bodies() -> None:
     from billhook.errors import BodyTooLarge, InboxUnavailable
-    from billhook.receiver.answers import answer_to
+    from billhook.receiver.responses import error_response
 
     bodies = re.findall(r"return (\d+) '(.*)';", SITE.read_text(encoding="utf-8"))
 
     assert [(int(status), body.encode()) for status, body in bodies] == [
-        tuple(answer_to(error)[:2]) for error in (BodyTooLarge(), InboxUnavailable())
+        tuple(error_response(error)[:2]) for error in (BodyTooLarge(), InboxUnavailable())
     ]
 
 

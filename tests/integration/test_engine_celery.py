@@ -14,9 +14,6 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
-from celery_kit import Proxy, Shop, clean_up, posting, worker
-from kit import SECRET, deliver, gunicorn, inbox_at, incoming, not_called_again, rows, signed, until
-from patience import within
 
 from billhook import signals
 from billhook.events import (
@@ -27,8 +24,15 @@ from billhook.events import (
     PaymentFailed,
     sample,
 )
-from billhook.extension import assembly_of
+from billhook.extension import get_state
 from billhook.inbox import Inbox
+from support.apps import deliver, inbox_at
+from support.celery_workers import Proxy, Shop, clean_up, posting, worker
+from support.inbox_view import incoming, not_called_again, rows
+from support.patience import within
+from support.processes import until
+from support.server import gunicorn
+from support.signing import SECRET, signed
 
 
 @pytest.fixture
@@ -146,7 +150,7 @@ def test_a_worker_is_in_the_table_of_workers_until_it_ends_in_order(every_shop):
         ((owner, engine, handles),) = rows(where, query)
         assert running.process.poll() is None
 
-    assert (owner.split(":")[2], engine, bool(handles)) == (str(running.process.pid), "celery", True)
+    assert (owner.split(":")[1], engine, bool(handles)) == (str(running.process.pid), "celery", True)
     until(lambda: rows(where, query) == [], 10)
 
 
@@ -214,7 +218,7 @@ def test_fifty_messages_for_one_delivery_are_one_call_and_fifty_for_a_plain_task
     shop = every_shop
     app = shop.app()
     celery = app.extensions["celery"]
-    inbox = assembly_of(app).inbox
+    inbox = get_state(app).inbox
     delivery_id = inbox.put(incoming("msg_1")).delivery_id
     for _ in range(50):
         celery.send_task("billhook.handle", args=[delivery_id])
@@ -232,15 +236,15 @@ def test_what_has_no_message_is_found(every_shop):
     app = shop.app()
     with worker(shop):
         for number in range(5):
-            assembly_of(app).inbox.put(incoming(f"msg_{number}"))
+            get_state(app).inbox.put(incoming(f"msg_{number}"))
         shop.finished(5, seconds=30)
 
     assert Counter(key for _, key, _, _ in shop.calls()) == {f"msg_{n}": 1 for n in range(5)}
 
 
-def test_a_web_process_rings_again_for_what_no_worker_swept_up(shop):
+def test_a_web_process_republishes_deliveries_no_sweeper_found(shop):
     app = shop.app()
-    assembly = assembly_of(app)
+    assembly = get_state(app)
     assembly.inbox.put(incoming("msg_lost"))
     assembly.engine.start()
 
@@ -308,7 +312,11 @@ def test_answers_do_not_notice_a_broker_that_is_away_and_all_is_handled_afterwar
     shop = shops(amqp_url)
     direct, shop.broker = shop.broker, proxy.broker
     web = gunicorn(
-        shop.folder, app="celery_shop:from_environment()", wait_for="", SHOP_WEB="1", **shop.environment
+        shop.folder,
+        app="support.celery_shop:from_environment()",
+        wait_for="",
+        SHOP_WEB="1",
+        **shop.environment,
     )
     try:
         with web as server, worker(shop):
@@ -397,7 +405,7 @@ def test_billhooks_own_workers_are_refused_in_a_sentence_that_names_celerys(tmp_
 def test_a_worker_ends_in_order_while_deliveries_wait(shop):
     app = shop.app()
     for number in range(300):
-        assembly_of(app).inbox.put(incoming(f"msg_{number}"))
+        get_state(app).inbox.put(incoming(f"msg_{number}"))
     with worker(shop) as running:
         until(shop.calls, 30)
         running.process.terminate()

@@ -10,10 +10,10 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from deadly_kit import ENGINES, INNOCENTS, Place, finish
-from kit import not_called_again
 
 from billhook.events import InvoiceApproved, sample
+from support.deadly import ENGINES, INNOCENTS, Place, finish
+from support.inbox_view import not_called_again
 
 
 @pytest.fixture

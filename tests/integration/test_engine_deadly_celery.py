@@ -10,10 +10,12 @@ import os
 from contextlib import contextmanager
 
 import pytest
-from celery_kit import Shop, clean_up
-from deadly_handlers import WAYS
-from deadly_kit import INNOCENTS, Place, kept_up, until_done
-from kit import deliver, not_called_again
+
+from support.apps import deliver
+from support.celery_workers import Shop, clean_up
+from support.deadly import INNOCENTS, Place, kept_up, until_done
+from support.deadly_handlers import WAYS
+from support.inbox_view import not_called_again
 
 
 @contextmanager
@@ -41,7 +43,7 @@ def store(shop, *keys):
 def finish(place, shop, pool, **environment):
     environ = {**os.environ, **shop.environment, **environment}
     name = ("--hostname", f"{shop.queue}@%h", "--without-gossip", "--without-mingle", "--loglevel", "INFO")
-    command = ("celery", "-A", "celery_shop:celery", "worker", "--pool", pool, "-c", "4", *name)
+    command = ("celery", "-A", "support.celery_shop:celery", "worker", "--pool", pool, "-c", "4", *name)
     with kept_up(place.folder, environ, *command) as running:
         until_done(place, running)
 

@@ -6,11 +6,12 @@ from collections.abc import Iterator
 from contextlib import closing
 
 import pytest
-from deadly_kit import Place
-from kit import gunicorn, until
 
-from billhook.engines.loop import LEFT_BEHIND_LIMIT
+from billhook.engines.worker import MAX_ABANDONED_THREADS
 from billhook.events import PaymentFailed, sample
+from support.deadly import Place
+from support.processes import until
+from support.server import gunicorn
 
 HANDLERS = """
 import os, resource, time
@@ -64,7 +65,7 @@ def noted(place, word):
     return [pid for noted, pid in map(str.split, lines) if noted == word]
 
 
-def test_one_whose_handlers_find_no_descriptors(place):
+def test_a_worker_process_without_descriptors_is_replaced(place):
     with served(place) as server:
         place.put("takes")
         until(lambda: not place.unfinished(), 60)
@@ -77,10 +78,10 @@ def test_one_whose_handlers_find_no_descriptors(place):
     assert "this process has no descriptors left" in place.log()
 
 
-def test_one_whose_threads_are_all_with_handlers_that_never_return(place):
+def test_a_worker_process_with_only_hung_threads_is_replaced(place):
     body = sample(PaymentFailed).to_json()
     with served(place):
-        for number in range(LEFT_BEHIND_LIMIT + 4):
+        for number in range(MAX_ABANDONED_THREADS + 4):
             place.put(f"hanging-{number}", "PaymentFailed", body)
         until(lambda: not place.unfinished(), 120)
         place.put("good")

@@ -1,21 +1,22 @@
-"""The loop on a SQLite file: what is done to the files beside and behind it."""
+"""The worker on a SQLite file: what is done to the files beside and behind it."""
 
 from __future__ import annotations
 
 import threading
 import time
 
-from kit import deliver, inbox_file, rows, until
-
 from billhook import Handlers
 from billhook.events import PingTest
+from support.apps import deliver, inbox_file
+from support.inbox_view import rows
+from support.processes import until
 
 
 def done(app):
     return [key for (key,) in rows(inbox_file(app), "SELECT key FROM delivery WHERE state = 'done'")]
 
 
-def test_without_a_bell_the_slow_look_finds_everything(running, tmp_path):
+def test_without_a_notifier_polling_finds_everything(running, tmp_path):
     (tmp_path / "billhook.db-wake").write_text("somebody's file, and no pipe")
     handlers, calls = Handlers(), []
     handlers.on(PingTest)(calls.append)

@@ -1,4 +1,4 @@
-"""What might stop the loop from claiming, or make it claim for ever: busy threads, hung ones, lost words."""
+"""What might stop the worker from claiming, or make it claim for ever: busy or hung threads, lost words."""
 
 from __future__ import annotations
 
@@ -9,18 +9,20 @@ from contextlib import contextmanager
 from datetime import timedelta
 
 import pytest
-from kit import deliver, inbox_at, incoming, rows, until
-from patience import within
-from proxy import Proxy
 from sqlalchemy import event
 
 from billhook import Handlers
 from billhook.clock import SystemClock
-from billhook.engines.holding import Holding
-from billhook.engines.outlook import Outlook
+from billhook.engines.leases import LeaseTable
+from billhook.engines.wakeup import PollBackoff
 from billhook.events import PingTest
-from billhook.extension import assembly_of
-from billhook.inbox import Inbox, Plan, Turn
+from billhook.extension import get_state
+from billhook.inbox import Inbox, InboxTransaction, RunPlan
+from support.apps import deliver, inbox_at
+from support.inbox_view import incoming, rows
+from support.patience import within
+from support.processes import until
+from support.proxy import Proxy
 
 
 def runs(app, columns="state, attempts"):
@@ -47,14 +49,14 @@ def asked(inbox):
 
 
 @contextmanager
-def in_a_thread(loop, grace_seconds=3.0, **options):
-    """The loop, running until the block ends, however that is."""
-    thread = threading.Thread(target=loop.run, args=(grace_seconds,), kwargs=options, daemon=True)
+def in_a_thread(worker, grace_seconds=3.0, **options):
+    """The worker, running until the block ends, however that is."""
+    thread = threading.Thread(target=worker.run, args=(grace_seconds,), kwargs=options, daemon=True)
     thread.start()
     try:
         yield thread
     finally:
-        loop.stop()
+        worker.stop()
         thread.join(10)
 
 
@@ -71,16 +73,16 @@ def statements_while_a_lost_run_waits(running):
             gate.wait(20)
 
     app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=60)
-    assembly = assembly_of(app)
-    now = assembly.cycle.clock.now()
+    assembly = get_state(app)
+    now = assembly.dispatcher.clock.now()
     lost = assembly.inbox.put(incoming("lost")).delivery_id
-    with assembly.inbox.turn("who died") as turn:
-        turn.plan([Plan(lost, ("h",))], now)
-        turn.claim(1, now, now + timedelta(seconds=1.5), only=lost)
+    with assembly.inbox.transaction("who died") as transaction:
+        transaction.plan([RunPlan(lost, ("h",))], now)
+        transaction.claim(1, now, now + timedelta(seconds=1.5), only=lost)
     assembly.inbox.put(incoming("busy"))
-    loop = assembly.loop(1)
-    loop._holding.window = 16
-    with in_a_thread(loop):
+    worker = assembly.worker(1)
+    worker._leases.window = 16
+    with in_a_thread(worker):
         until(lambda: runs(app) == [("running", 1)] * 2)
         time.sleep(2.0)  # the one is busy, the other due by now
         with asked(assembly.inbox) as statements:
@@ -97,24 +99,24 @@ def test_a_loop_without_a_free_thread_sleeps_although_a_lost_run_is_due(running)
 
 
 @pytest.mark.usefixtures("inbox_url")
-def test_one_that_looks_whenever_something_is_due_would_be_noticed(running, monkeypatch):
-    monkeypatch.setattr(Outlook, "pause", lambda *_, **__: 0.01)
+def test_a_worker_that_polls_whenever_something_is_due_would_be_noticed(running, monkeypatch):
+    monkeypatch.setattr(PollBackoff, "seconds", lambda *_, **__: 0.01)
 
     assert statements_while_a_lost_run_waits(running) > 18
 
 
 def test_what_somebody_else_has_locked_is_looked_for_less_and_less_often():
     now = SystemClock().now()
-    outlook, due = Outlook(), now - timedelta(seconds=5)
+    backoff, due = PollBackoff(), now - timedelta(seconds=5)
     pauses = []
     for _ in range(12):
-        outlook.claimed(0, due, now)
-        pauses.append(outlook.pause(due, now, [None], idle=True))
+        backoff.record_claim(0, due, now)
+        pauses.append(backoff.seconds(due, now, [None], idle=True))
 
     assert pauses[:3] == [0.02, 0.04, 0.08]
     assert pauses[-1] == 2.0
-    outlook.claimed(1, due, now)
-    assert outlook.pause(due, now, [], idle=True) == 0.01
+    backoff.record_claim(1, due, now)
+    assert backoff.seconds(due, now, [], idle=True) == 0.01
 
 
 # --- threads that hang ----------------------------------------------------------------------------
@@ -132,9 +134,9 @@ def test_what_waits_behind_handlers_that_hang_is_left_to_others(running):
 
     app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=6)
     for key in ("hangs", *(f"behind-{number}" for number in range(5))):
-        assembly_of(app).inbox.put(incoming(key))
-    greedy = assembly_of(app).loop(1)
-    greedy._holding.window = 32  # as after a run of quick handlers
+        get_state(app).inbox.put(incoming(key))
+    greedy = get_state(app).worker(1)
+    greedy._leases.window = 32  # as after a run of quick handlers
     with in_a_thread(greedy, 1.0):
         until(lambda: sorted(runs(app)) == [("running", 1)] * 6)
         until(lambda: [key for key, _ in calls] == ["hangs"])
@@ -180,9 +182,9 @@ def test_where_no_thread_can_be_had_the_loop_ends_and_says_so(app_with, monkeypa
 
     monkeypatch.setattr(threading.Thread, "start", refuse)
 
-    assembly_of(app).loop(2).run()
+    get_state(app).worker(2).run()
 
-    assert "0 of 2 threads: can't start new thread" in caplog.text
+    assert "could not start handler thread (0 of 2 running): can't start new thread" in caplog.text
     assert "this process has no more threads for others" in caplog.text
 
 
@@ -193,11 +195,11 @@ def test_a_loop_ends_when_too_many_handlers_never_returned(app_with, caplog):
     for number in range(3):
         deliver(app, message_id=f"m{number}")
 
-    assembly_of(app).loop(1).run(0.0, left_behind_limit=3)
+    get_state(app).worker(1).run(0.0, max_abandoned_threads=3)
     gate.set()
 
     assert states(app)["dead"] >= 2
-    assert caplog.text.count("is past its time and left behind") == 3
+    assert caplog.text.count("is past its time-out; its thread is abandoned") == 3
 
 
 def test_a_handlers_time_is_watched_from_when_it_begins_though_the_loop_sleeps_already(running):
@@ -221,7 +223,7 @@ def test_those_that_came_back_late_are_not_counted(app_with):
     handlers.on(PingTest, name="h", timeout_seconds=0.02, retry=[])(lambda event: time.sleep(0.3))
     app = app_with(handlers=[handlers], BILLHOOK_LEASE_SECONDS=30)
 
-    with in_a_thread(assembly_of(app).loop(1), left_behind_limit=6) as thread:
+    with in_a_thread(get_state(app).worker(1), max_abandoned_threads=6) as thread:
         for wave in range(3):
             for number in range(4):
                 deliver(app, message_id=f"m{wave}-{number}")
@@ -235,7 +237,7 @@ def test_a_thread_engine_that_was_stopped_is_begun_anew_by_start_and_by_no_deliv
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(lambda event: calls.append(1))
     app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
-    engine = assembly_of(app).engine
+    engine = get_state(app).engine
     deliver(app)
     until(lambda: calls == [1])
 
@@ -288,7 +290,7 @@ def line(postgres_url):
 
 
 def lose_answers(line, app_with, *, after, until_there_are):
-    """An app whose loop is told that turns failed which are committed; the calls that it made.
+    """An app whose worker is told that turns failed which are committed; the calls that it made.
 
     From the first on that says `after`, until there are runs in that state.
     """
@@ -298,7 +300,7 @@ def lose_answers(line, app_with, *, after, until_there_are):
     for number in range(3):
         deliver(app, message_id=f"m{number}")
     line.marker = after
-    with in_a_thread(assembly_of(app).loop(2)):
+    with in_a_thread(get_state(app).worker(2)):
         until(lambda: until_there_are in [state for state, _ in runs(app)])
         line.marker = line.fatal = None
         deadline = time.monotonic() + 4
@@ -311,14 +313,14 @@ def lose_answers(line, app_with, *, after, until_there_are):
 def test_claims_of_a_turn_that_failed_and_was_committed_are_given_back(line, postgres_url, app_with, caplog):
     app, calls = lose_answers(line, app_with, after=b"lease_owner=", until_there_are="running")
 
-    assert "no turn, next try in" in caplog.text
+    assert "worker poll failed, retrying in" in caplog.text
     assert sorted(calls) == [("m0", 1), ("m1", 1), ("m2", 1)]
     assert runs(app) == [("succeeded", 1)] * 3
     assert rows(postgres_url, "SELECT count(*) FROM failure") == [(0,)]
 
 
 def test_without_that_they_would_wait_for_their_lease(line, app_with, monkeypatch):
-    monkeypatch.setattr(Turn, "release_unknown", lambda *_: 0)
+    monkeypatch.setattr(InboxTransaction, "release_orphaned", lambda *_: 0)
 
     app, calls = lose_answers(line, app_with, after=b"lease_owner=", until_there_are="running")
 
@@ -329,20 +331,20 @@ def test_without_that_they_would_wait_for_their_lease(line, app_with, monkeypatc
 def test_an_outcome_whose_settling_was_answered_by_nobody_is_settled_once(line, app_with, caplog):
     app, calls = lose_answers(line, app_with, after=b"finished_at=", until_there_are="succeeded")
 
-    assert "no turn, next try in" in caplog.text
+    assert "worker poll failed, retrying in" in caplog.text
     assert sorted(calls) == [("m0", 1), ("m1", 1), ("m2", 1)]
     assert runs(app) == [("succeeded", 1)] * 3
 
 
 def test_doubt_is_followed_by_two_looks_and_no_more():
-    holding = Holding(1, lease_seconds=0.3)
+    leases = LeaseTable(1, lease_seconds=0.3)
 
-    assert not holding.doubtful
-    holding.doubt()
-    assert holding.doubtful
-    holding.looked()
-    assert not holding.doubtful
-    until(lambda: holding.doubtful)
-    holding.looked()
+    assert not leases.orphan_check_due
+    leases.mark_uncertain()
+    assert leases.orphan_check_due
+    leases.orphans_released()
+    assert not leases.orphan_check_due
+    until(lambda: leases.orphan_check_due)
+    leases.orphans_released()
     time.sleep(0.2)
-    assert not holding.doubtful
+    assert not leases.orphan_check_due

@@ -7,22 +7,13 @@ import time
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from kit import (
-    APPROVED,
-    OTHER_SECRET,
-    PATH,
-    head,
-    read_reply,
-    request,
-    rows,
-    signed,
-    together,
-    until,
-    value,
-)
-from patience import within
 
 from billhook.events import PaymentFailed, sample
+from support.inbox_view import rows, value
+from support.patience import within
+from support.processes import together, until
+from support.server import head, read_reply, request
+from support.signing import APPROVED, OTHER_SECRET, PATH, signed
 
 ERROR_FIELDS = ["code", "message", "type"]
 MARK = "echo-me-not-7391"

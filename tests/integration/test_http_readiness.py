@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 
-from kit import PATH, gunicorn, head, read_reply, request, signed
+from support.server import gunicorn, head, read_reply, request
+from support.signing import PATH, signed
 
 FRAME_BYTES = 4_120
 """What one commit of one page adds to the write-ahead log."""

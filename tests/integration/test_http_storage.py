@@ -11,26 +11,14 @@ import time
 from pathlib import Path
 
 import pytest
-from databases import BOTH, fresh_schema
-from kit import (
-    Foreigner,
-    Server,
-    assert_unavailable,
-    change,
-    gunicorn,
-    hang_up,
-    head,
-    read_reply,
-    request,
-    rows,
-    signed,
-    together,
-    until,
-    upgraded,
-)
-from patience import within
 
 from billhook.inbox.schema import REVISION
+from support.inbox_view import Foreigner, change, hang_up, rows, upgraded
+from support.patience import within
+from support.postgres import BOTH, fresh_schema
+from support.processes import together, until
+from support.server import Server, assert_unavailable, gunicorn, head, read_reply, request
+from support.signing import signed
 
 DEADLINE = 1.0
 

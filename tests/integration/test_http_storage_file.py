@@ -12,7 +12,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from kit import Server, assert_unavailable, gunicorn, head, signed
+
+from support.server import Server, assert_unavailable, gunicorn, head
+from support.signing import signed
+
+TESTS = Path(__file__).parents[1]
 
 DEADLINE = 1.0
 
@@ -117,7 +121,7 @@ def test_a_full_disk_is_503_until_there_is_room(tmp_path):
 
 READ_ONLY = """
 import os
-from kit import incoming
+from support.inbox_view import incoming
 from billhook.errors import InboxUnavailable
 from billhook.inbox import Inbox
 
@@ -148,10 +152,12 @@ def test_a_file_that_became_read_only_is_unavailable_until_it_is_writable():
     folder.mkdir()
     folder.chmod(0o777)
     somebody = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", sys.executable]
-    here = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    here = {**os.environ, "PYTHONPATH": str(TESTS)}
 
     try:
-        if subprocess.run([*somebody, "-c", "import billhook, kit"], env=here, check=False).returncode:
+        if subprocess.run(
+            [*somebody, "-c", "import billhook, support.inbox_view"], env=here, check=False
+        ).returncode:
             pytest.skip("this interpreter is not readable by others")
         ran = subprocess.run(
             [*somebody, "-c", READ_ONLY], cwd=folder, env=here, capture_output=True, text=True, check=False

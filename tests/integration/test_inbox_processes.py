@@ -14,11 +14,15 @@ import time
 from pathlib import Path
 
 import pytest
-from kit import NOON, change, in_children, incoming, open_inbox, place_of, rows, together, value
-from patience import within
 
-from billhook.inbox import Inbox, Outcome, Plan, RunState, forking
+from billhook import fork
+from billhook.inbox import Inbox, RunPlan, RunResult, RunState
 from billhook.inbox.schema import REVISION
+from support.inbox_view import NOON, change, incoming, open_inbox, place_of, rows, value
+from support.patience import within
+from support.processes import in_children, together
+
+TESTS = Path(__file__).parents[1]
 
 
 def whole(where):
@@ -42,7 +46,7 @@ def check_one_key_from_four_processes_is_stored_once(where, put):
 def test_one_key_from_four_processes_of_eight_threads_is_accepted_once(where):
     inbox = open_inbox(where)
 
-    check_one_key_from_four_processes_is_stored_once(where, lambda key: inbox.put(incoming(key)).verdict)
+    check_one_key_from_four_processes_is_stored_once(where, lambda key: inbox.put(incoming(key)).status)
 
     inbox.close()
 
@@ -78,7 +82,7 @@ def test_children_of_a_process_that_wrote_already_write_on_and_the_file_stays_wh
     counts = in_children(4, child)
     stop.set()
     beside.join()
-    after = inbox.put(incoming("parent-after")).verdict
+    after = inbox.put(incoming("parent-after")).status
 
     assert counts == [b"80"] * 4
     assert after == "accepted"
@@ -111,7 +115,7 @@ def test_children_write_whatever_their_parent_does_when_it_forks(where):
     try:
         for number in range(10):
             results = in_children(
-                2, lambda child, n=number: inbox.put(incoming(f"{n}-{child}")).verdict.encode()
+                2, lambda child, n=number: inbox.put(incoming(f"{n}-{child}")).status.encode()
             )
             assert results == [b"accepted"] * 2
     finally:
@@ -123,7 +127,7 @@ def test_children_write_whatever_their_parent_does_when_it_forks(where):
 
 
 def test_forked_while_their_parent_reads_they_would_find_the_file_locked(tmp_path, monkeypatch):
-    monkeypatch.setattr(forking, "_steps", [])
+    monkeypatch.setattr(fork, "_steps", [])
     inbox = open_inbox(tmp_path / "billhook.db")
     inbox.put(incoming("parent"))
     reading, stop = threading.Event(), threading.Event()
@@ -137,7 +141,7 @@ def test_forked_while_their_parent_reads_they_would_find_the_file_locked(tmp_pat
     thread = threading.Thread(target=read)
     thread.start()
     reading.wait(60)
-    (result,) = in_children(1, lambda _: inbox.put(incoming("child")).verdict.encode())
+    (result,) = in_children(1, lambda _: inbox.put(incoming("child")).status.encode())
     stop.set()
     thread.join()
     inbox.close()
@@ -154,7 +158,7 @@ def test_a_thread_that_forks_in_the_middle_of_its_own_reading_does_not_wait_for_
         assert in_children(1, lambda _: b"alive") == [b"alive"]
         assert time.monotonic() - started < within(2.0)
 
-    assert inbox.put(incoming("after")).verdict == "accepted"
+    assert inbox.put(incoming("after")).status == "accepted"
     inbox.close()
 
 
@@ -165,7 +169,7 @@ def test_the_first_puts_of_a_child_may_come_from_many_threads_at_once(where):
     def child(number):
         sys.setswitchinterval(1e-5)  # whoever can be interrupted is
         results = together(16, lambda n: inbox.put(incoming(f"{number}-{os.getpid()}-{n}")))
-        return b",".join(str(getattr(result, "verdict", result)).encode() for result in results)
+        return b",".join(str(getattr(result, "status", result)).encode() for result in results)
 
     for _ in range(5):
         assert in_children(2, child) == [b",".join([b"accepted"] * 16)] * 2
@@ -179,12 +183,12 @@ def test_a_child_reads_and_takes_turns_as_well(where):
     inbox = open_inbox(where)
     delivery_id = inbox.put(incoming("k")).delivery_id
     inbox.received(1)
-    with inbox.turn("parent"):
+    with inbox.transaction("parent"):
         pass
 
     def child(number):
-        with inbox.turn(f"child{number}") as turn:
-            won = turn.plan([Plan(delivery_id, ("a",))], NOON)
+        with inbox.transaction(f"child{number}") as transaction:
+            won = transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
         return f"{len(inbox.received(1))}{len(won)}".encode()
 
     results = in_children(4, child)
@@ -199,7 +203,7 @@ def test_four_processes_may_upgrade_a_new_inbox_at_once(bare_url, again):
         inbox = Inbox(bare_url)
         inbox.upgrade()
         inbox.prepare()
-        return str(inbox.put(incoming(f"k{number}")).verdict).encode()
+        return str(inbox.put(incoming(f"k{number}")).status).encode()
 
     results = in_children(4, child)
 
@@ -213,17 +217,17 @@ def test_one_run_is_claimed_by_one_of_four_processes(where):
     inbox = open_inbox(where)
     for number in range(40):
         delivery_id = inbox.put(incoming(f"k{number}")).delivery_id
-        with inbox.turn("parent") as turn:
-            turn.plan([Plan(delivery_id, ("a",))], NOON)
+        with inbox.transaction("parent") as transaction:
+            transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
 
     def child(number):
         mine = []
         while True:
-            with inbox.turn(f"child{number}") as turn:
-                claims = turn.claim(3, NOON, NOON.replace(hour=13))
-                turn.settle(
+            with inbox.transaction(f"child{number}") as transaction:
+                claims = transaction.claim(3, NOON, NOON.replace(hour=13))
+                transaction.settle(
                     [
-                        Outcome(c.run_id, c.token, c.delivery.delivery_id, 1, RunState.SUCCEEDED, NOON)
+                        RunResult(c.run_id, c.token, c.delivery.delivery_id, 1, RunState.SUCCEEDED, NOON)
                         for c in claims
                     ]
                 )
@@ -240,7 +244,7 @@ def test_one_run_is_claimed_by_one_of_four_processes(where):
 
 WRITER = """
 import sys
-from kit import incoming
+from support.inbox_view import incoming
 from billhook.inbox import Inbox
 inbox = Inbox(sys.argv[1])
 number = 0
@@ -252,7 +256,7 @@ while True:
 
 
 def test_what_was_acknowledged_survives_kill_9_and_the_others_go_on(inbox_url, where):
-    environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    environ = {**os.environ, "PYTHONPATH": str(TESTS)}
     writers = [
         subprocess.Popen(
             [sys.executable, "-c", WRITER, inbox_url, name], stdout=subprocess.PIPE, env=environ, text=True
@@ -276,5 +280,5 @@ def test_what_was_acknowledged_survives_kill_9_and_the_others_go_on(inbox_url, w
     assert {f"{name}-{n}" for name, numbers in acknowledged.items() for n in numbers} <= stored
     assert whole(where)
     inbox = open_inbox(where)
-    assert inbox.put(incoming("after")).verdict == "accepted"
+    assert inbox.put(incoming("after")).status == "accepted"
     inbox.close()

@@ -16,11 +16,13 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from kit import in_children, incoming, make_app, open_inbox, place_of, rows, value
 
 from billhook import Handlers, Retry
 from billhook.events import InvoicePaymentStatusChanged
-from billhook.extension import assembly_of
+from billhook.extension import get_state
+from support.apps import make_app
+from support.inbox_view import incoming, open_inbox, place_of, rows, value
+from support.processes import in_children
 
 PROCESSES = 4
 THREADS = 4
@@ -76,16 +78,16 @@ def all_others_are_through(diary):
 
 
 def work(folder, url, handlers, seconds=60.0):
-    """A worker process's loop, until every delivery is finished."""
+    """A worker process's worker, until every delivery is finished."""
     app = make_app(folder, handlers=[handlers], BILLHOOK_INBOX_URL=url, BILLHOOK_LEASE_SECONDS=4)
-    assembly = assembly_of(app)
-    loop = assembly.loop(THREADS)
-    thread = threading.Thread(target=loop.run, args=(5.0,))
+    assembly = get_state(app)
+    worker = assembly.worker(THREADS)
+    thread = threading.Thread(target=worker.run, args=(5.0,))
     thread.start()
     end = time.monotonic() + seconds
     while value(place_of(url), CLAIMABLE) and time.monotonic() < end:
         time.sleep(0.02)
-    loop.stop()
+    worker.stop()
     thread.join()
     assembly.close()
     return b"done"

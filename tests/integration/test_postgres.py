@@ -15,35 +15,23 @@ from pathlib import Path
 
 import psycopg
 import pytest
-from databases import fresh_schema, libpq, with_options
-from kit import (
-    NOON,
-    SECRET,
-    change,
-    deliver,
-    gunicorn,
-    hang_up,
-    head,
-    in_children,
-    incoming,
-    open_inbox,
-    postgres,
-    rows,
-    signed,
-    together,
-    until,
-    upgraded,
-    value,
-)
-from patience import within
-from proxy import proxied
 from sqlalchemy import create_engine, text
 
 from billhook import Handlers
 from billhook.errors import InboxUnavailable
 from billhook.events import PingTest
-from billhook.inbox import Inbox, Plan, migrate
+from billhook.inbox import Inbox, RunPlan, migrate
 from billhook.inbox.schema import REVISION
+from support.apps import deliver
+from support.inbox_view import NOON, change, hang_up, incoming, open_inbox, postgres, rows, upgraded, value
+from support.patience import within
+from support.postgres import fresh_schema, libpq, with_options
+from support.processes import in_children, together, until
+from support.proxy import proxied
+from support.server import gunicorn, head
+from support.signing import SECRET, signed
+
+TESTS = Path(__file__).parents[1]
 
 DEADLINE = 2.5
 PASSWORD = "hunter2hunter2"
@@ -248,7 +236,7 @@ def test_a_worker_that_starts_before_its_server_handles_what_is_there_when_that_
             stdout=output,
             stderr=output,
         )
-        until(lambda: "no turn, next try in" in log.read_text() or worker.poll() is not None, 30)
+        until(lambda: "worker poll failed, retrying in" in log.read_text() or worker.poll() is not None, 30)
     try:
         until(lambda: states(frail_url) == {"done": 1}, 30)
     finally:
@@ -446,10 +434,10 @@ def test_a_connection_that_is_shared_with_a_child_would_be_noticed(postgres_url)
 def test_preloaded_workers_have_sessions_of_their_own_although_the_master_had_some(postgres_url, tmp_path):
     (tmp_path / "shop.py").write_text(
         "from billhook.standalone import create_app\n"
-        "from billhook.extension import assembly_of\n"
-        "from kit import incoming\n"
+        "from billhook.extension import get_state\n"
+        "from support.inbox_view import incoming\n"
         "app = create_app()\n"
-        "assembly_of(app).inbox.put(incoming('before the fork'))\n"
+        "get_state(app).inbox.put(incoming('before the fork'))\n"
     )
     url = with_options(upgraded(postgres_url), "", application_name=f"preloaded-{os.getpid()}")
     with gunicorn(
@@ -458,7 +446,7 @@ def test_preloaded_workers_have_sessions_of_their_own_although_the_master_had_so
         workers=2,
         app="shop:app",
         BILLHOOK_INBOX_URL=url,
-        PYTHONPATH=os.pathsep.join([str(tmp_path), str(Path(__file__).parents[1])]),
+        PYTHONPATH=os.pathsep.join([str(tmp_path), str(TESTS)]),
     ) as server:
         answers = together(8, lambda n: [post(server, f"msg_{n}_{m}").status for m in range(10)])
         inserters = rows(
@@ -578,7 +566,7 @@ def test_a_database_without_the_schema_is_refused_until_the_command_it_names_was
         accepted(server, "msg_1")
 
 
-# --- the loop -------------------------------------------------------------------------------------
+# --- the worker -------------------------------------------------------------------------------------
 
 
 class Shop:
@@ -670,15 +658,15 @@ def test_a_loop_that_nobody_can_wake_would_be_noticed(running, postgres_url):
 FROZEN = """
 import sys, time
 from billhook.errors import InboxUnavailable
-from billhook.inbox import Inbox, Plan
-from kit import NOON
+from billhook.inbox import Inbox, RunPlan
+from support.inbox_view import NOON
 
 inbox = Inbox(sys.argv[1])
 try:
-    with inbox.turn("frozen") as turn:
-        print(turn.plan([Plan(int(sys.argv[2]), ("a",))], NOON), flush=True)
+    with inbox.transaction("frozen") as transaction:
+        print(transaction.plan([RunPlan(int(sys.argv[2]), ("a",))], NOON), flush=True)
         time.sleep(0.5)
-        turn.next_due_at()
+        transaction.next_times()
 except InboxUnavailable as error:
     print(error, flush=True)
 print(inbox.received(10) == [], flush=True)
@@ -694,7 +682,7 @@ def frozen_worker(postgres_url):
     def start(url, delivery_id):
         worker = subprocess.Popen(
             [sys.executable, "-c", FROZEN, url, str(delivery_id)],
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+            env={**os.environ, "PYTHONPATH": str(TESTS)},
             stdout=subprocess.PIPE,
             text=True,
         )
@@ -716,8 +704,8 @@ def test_a_worker_that_is_frozen_in_its_turn_keeps_the_others_for_a_moment_only(
         with_options(postgres_url, "-cidle_in_transaction_session_timeout=700"), delivery_id
     )
 
-    with inbox.turn("awake") as turn:
-        won = turn.plan([Plan(delivery_id, ("a",))], NOON)
+    with inbox.transaction("awake") as transaction:
+        won = transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
     worker.send_signal(signal.SIGCONT)
     told, _ = worker.communicate(timeout=90)
 
@@ -735,8 +723,8 @@ def test_a_worker_without_that_limit_would_keep_them(postgres_url, frozen_worker
     frozen_worker(with_options(postgres_url, "-cidle_in_transaction_session_timeout=0"), delivery_id)
 
     def plan():
-        with inbox.turn("awake") as turn:
-            turn.plan([Plan(delivery_id, ("a",))], NOON)
+        with inbox.transaction("awake") as transaction:
+            transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
 
     with ThreadPoolExecutor(1) as pool, pytest.raises(InboxUnavailable, match="statement timeout"):
         pool.submit(plan).result(20)

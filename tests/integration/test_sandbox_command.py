@@ -152,7 +152,7 @@ def test_a_token_that_could_not_be_printed_is_told_at_the_next_start(tmp_path: P
 SLOW = """
 import time
 from billhook.cli import main
-from billhook.sandbox import server
+from billhook.sandbox import gunicorn_server as server
 
 def pause():
     print("now", flush=True)
@@ -287,13 +287,13 @@ def test_the_lines_that_are_printed_make_a_receiver_in_each_preset(
 ) -> None:
     said = printed(tmp_path, "--client-id", "my$shop's", BILLHOOK_SIGNATURE=signature)
 
-    lines = said[said.index("To speak to it") :].split("\n", 1)[1].replace("To receive from it:\n", "")
+    lines = said[said.index("To call it") :].split("\n", 1)[1].replace("To receive from it:\n", "")
     report = (
-        "import os; from billhook.extension import scheme_of\n"
+        "import os; from billhook.extension import configured_scheme\n"
         "from billhook.settings import Settings, from_environ, read_secrets_file as read\n"
         "s = Settings.from_mapping(from_environ(os.environ))\n"
         "secrets = read(s.secrets_file) if s.secrets_file else s.secrets\n"
-        "print(s.signature, len(scheme_of(s).load(secrets)), os.environ['BILLHOOK_API_CLIENT_ID'])"
+        "print(s.signature, len(configured_scheme(s).load(secrets)), os.environ['BILLHOOK_API_CLIENT_ID'])"
     )
     done = subprocess.run(
         ["sh", "-ec", f'{lines}\nexec "$0" -c "$1"', sys.executable, report],
@@ -359,7 +359,7 @@ FORMS = "sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
         (("--database", "sqlite:////nowhere/at/all.db"), "cannot be opened: No such file or directory"),
         (("--database", "mysql://me@localhost/x"), f"is SQLite or PostgreSQL: write {FORMS}"),
         (("--database", "no url"), f"cannot be read: write {FORMS}"),
-        (("--rate-limit", "many"), "say it as 1000/second"),
+        (("--rate-limit", "many"), "write it as 1000/second"),
         (("--bind", "unix:/tmp/x"), "'unix:/tmp/x' is not HOST:PORT"),
         (("--bind", "foo"), "'foo' is not HOST:PORT"),
         (("--client-id", ""), "the client id must be printable ASCII without spaces, and not empty"),
@@ -381,7 +381,7 @@ def test_a_taken_port_is_said_before_anything_is_made(tmp_path: Path) -> None:
     with sandbox(tmp_path, "--database", "temporary") as facts:
         bind = re.sub("^http://", "", facts["url"])
 
-        assert f"{bind} is taken" in refused(tmp_path, "--bind", bind)
+        assert f"{bind} is in use" in refused(tmp_path, "--bind", bind)
         assert "database URL cannot be read" in refused(tmp_path, "--bind", bind, "--database", "nonsense")
 
     assert not (tmp_path / "billhook-sandbox.db").exists()
@@ -432,10 +432,14 @@ def test_a_seeded_sandbox_is_not_seeded_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
-        (("GET", "/_sandbox/nothing"), 1, "GET /_sandbox/nothing was answered with 404: Not Found"),
-        (("POST", "/_sandbox/clock", '{"advance": "soon"}'), 1, "was answered with 400"),
+        (("GET", "/_sandbox/nothing"), 1, "GET /_sandbox/nothing: the service answered 404 "),
+        (
+            ("POST", "/_sandbox/clock", '{"advance": "soon"}'),
+            1,
+            "POST /_sandbox/clock: the service answered 400 ",
+        ),
         (("POST", "/_sandbox/clock", "{"), 1, "the body is not JSON"),
-        (("GET", "no/path"), 2, "PATH is an address on the sandbox"),
+        (("GET", "no/path"), 2, "path must begin with one slash, such as /invoices"),
         (("PATCH", "/x"), 2, "'PATCH' is not one of"),
     ],
 )

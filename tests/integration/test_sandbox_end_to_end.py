@@ -16,8 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from kit import PATH, SECRET, gunicorn, rows, until
-from sandboxes import API_TOKEN, Running
 
 from billhook.client import BillingClient, EventState
 from billhook.clock import FrozenClock
@@ -25,10 +23,15 @@ from billhook.errors import DeliveryError
 from billhook.events import EVENT_TYPES, parse_event
 from billhook.resources import UsageEvent
 from billhook.sandbox import Sandbox, SandboxOptions
+from billhook.sandbox.scenario import create_demo_data, run_scenario
 from billhook.sandbox.serving import serving
-from billhook.sandbox.story import play, set_stage
 from billhook.signing import StandardWebhooks
 from billhook.wire import strict_json
+from support.inbox_view import rows
+from support.processes import until
+from support.sandbox import API_TOKEN, Running
+from support.server import gunicorn
+from support.signing import PATH, SECRET
 
 FAULTS = ("duplicate", "delay", "reorder", "drop", "corrupt", "wrong_secret", "stale")
 
@@ -114,7 +117,7 @@ def lost(sent: list[Sent], handled: Mapping[str, list[tuple[str, bytes]]]) -> li
 
 
 def test_every_event_that_happens_is_handled_whatever_goes_wrong_on_the_way(tmp_path: Path) -> None:
-    handlers = "billhook.cli.demo_handlers"
+    handlers = "billhook.cli.demo.handlers"
     with (
         sandbox() as service,
         gunicorn(tmp_path, BILLHOOK_HANDLERS=handlers, BILLHOOK_ENGINE="thread") as receiver,
@@ -123,7 +126,7 @@ def test_every_event_that_happens_is_handled_whatever_goes_wrong_on_the_way(tmp_
         faulty(service, FAULTS, 0.3)
         url = f"http://127.0.0.1:{receiver.port}{PATH}"
         now = service.sandbox.clock.now()
-        for _ in play(calling(service), url, now):
+        for _ in run_scenario(calling(service), url, now):
             pass
         more = [
             UsageEvent(
@@ -206,7 +209,7 @@ def test_control_a_receiver_that_answers_before_it_verifies_is_caught(fault: str
         call = calling(service)
         for event_type in ("CustomerCreated", "ContractCreated", "CreditPoolIncreased"):
             call("POST", "/webhook", {"callbackUrl": url, "eventType": event_type})
-        set_stage(call, service.sandbox.clock.now())
+        create_demo_data(call, service.sandbox.clock.now())
         sent = sent_by(service)
         until(lambda: fault is not None or len(handled) == len(sent), 20)
 

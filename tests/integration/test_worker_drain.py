@@ -8,13 +8,14 @@ import sys
 from datetime import timedelta
 
 import pytest
-from kit import SECRET, incoming, rows
 from sqlalchemy import insert
 
 from billhook.cli.worker import _end_when_idle
 from billhook.errors import InboxUnavailable
 from billhook.inbox import admin
 from billhook.inbox.schema import run
+from support.inbox_view import incoming, rows
+from support.signing import SECRET
 
 HANDLERS = """
 import time
@@ -100,12 +101,12 @@ def test_an_inbox_that_is_away_is_waited_for(monkeypatch, inbox):
         return answer
 
     monkeypatch.setattr(admin, "is_busy", is_busy)
-    monkeypatch.setattr(sys.modules["billhook.cli.worker"], "_LOOK_SECONDS", 0.0)
+    monkeypatch.setattr(sys.modules["billhook.cli.worker"], "_POLL_SECONDS", 0.0)
     ended = []
     clock = SimpleNamespace(now=lambda: None)
 
     _end_when_idle(
-        SimpleNamespace(inbox=inbox, cycle=SimpleNamespace(clock=clock)), lambda: ended.append(True)
+        SimpleNamespace(inbox=inbox, dispatcher=SimpleNamespace(clock=clock)), lambda: ended.append(True)
     )
 
     assert ended == [True]

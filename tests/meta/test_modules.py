@@ -64,6 +64,27 @@ def test_something_too_long_would_be_noticed(tmp_path):
     assert too_long(tmp_path, {}) == ["long.py: 401", "wide.py:f: 46"]
 
 
+def shared_class_names(package: Path) -> dict[str, list[str]]:
+    """The names of classes that several modules define, each with those modules."""
+    found: dict[str, list[str]] = {}
+    for path in modules(package):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(str(path.relative_to(package)))
+    return {name: paths for name, paths in sorted(found.items()) if len(paths) > 1}
+
+
+def test_no_two_classes_share_a_name():
+    assert shared_class_names(SOURCE) == {}
+
+
+def test_a_class_name_that_occurs_twice_would_be_noticed(tmp_path):
+    (tmp_path / "a.py").write_text("class Plan: ...\nclass Run: ...\n")
+    (tmp_path / "b.py").write_text("def f():\n    class Plan: ...\n")
+
+    assert shared_class_names(tmp_path) == {"Plan": ["a.py", "b.py"]}
+
+
 # --- exports --------------------------------------------------------------------------------------
 
 

@@ -1,4 +1,4 @@
-"""The README is true: its commands run, its files work, its tables are what the code says."""
+"""The README and its chapters are true: commands run, files work, tables are what the code says."""
 
 from __future__ import annotations
 
@@ -17,32 +17,37 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from kit import SECRET
 
-ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+from support.pages import PAGES, ROOT, between, block, marked
+from support.signing import SECRET
+
 BILLHOOK = [sys.executable, "-m", "billhook"]
-
-
-def block(marker: str, text: str = README) -> str:
-    """The code block that follows `<!-- marker -->`."""
-    found = re.search(rf"<!-- {re.escape(marker)} -->\n```\w+\n(.*?)```", text, re.DOTALL)
-    assert found, f"the README has no block marked {marker}"
-    return found[1]
-
-
-def between(start: str, text: str = README) -> str:
-    """What stands between `<!-- start -->` and `<!-- /start -->`."""
-    found = re.search(rf"<!-- {start} -->\n(.*?)<!-- /{start} -->", text, re.DOTALL)
-    assert found, f"the README has no part marked {start}"
-    return found[1].strip()
+OPTIONS, SANDBOX = "src/billhook/cli/README.md", "src/billhook/sandbox/README.md"
+RUN_BY = {
+    "command: demo": "test_the_two_first_commands_use_what_the_project_declares",
+    "command: test": "test_the_two_first_commands_use_what_the_project_declares",
+    "command: serve": "test_the_standalone_receiver_handles_what_the_readme_sends",
+    "command: send": "test_the_standalone_receiver_handles_what_the_readme_sends",
+    "command: mounted": "test_the_mounted_app_runs_as_the_readme_says",
+    "command: mounted-use": "test_the_mounted_app_runs_as_the_readme_says",
+    "command: sandbox": "test_the_sandbox_sends_what_its_page_has_happen",
+    "command: sandbox-use": "test_the_sandbox_sends_what_its_page_has_happen",
+    "file: billing.py": "test_the_standalone_receiver_handles_what_the_readme_sends",
+    "file: shop.py": "test_the_mounted_app_runs_as_the_readme_says",
+    "file: subscribers.py": "test_the_mounted_app_and_the_plain_subscriber_handle_what_the_service_sends",
+    "file: test_billing.py": "test_the_test_of_the_sandboxs_page_passes",
+    "file: test_handlers.py": "test_the_tests_of_the_handlers_page_pass",
+    "run: own_scheme": "test_the_scheme_of_the_signatures_page_signs_and_verifies",
+}
+"""Which test runs a marked block, on whichever page it is."""
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """A folder with the files that the README tells the reader to save."""
-    for name in re.findall(r"<!-- file: (\S+) -->", README):
-        (tmp_path / name).write_text(block(f"file: {name}"), encoding="utf-8")
+    """A folder with the files that the README and its chapters tell the reader to save."""
+    for kind, name, text in marked():
+        if kind == "file":
+            (tmp_path / name).write_text(text, encoding="utf-8")
     return tmp_path
 
 
@@ -63,16 +68,21 @@ def run(command: list[str], folder: Path, environment: dict[str, str]) -> str:
     return done.stdout
 
 
+def test_every_marked_block_is_run():
+    assert sorted(RUN_BY) == sorted(f"{kind}: {name}" for kind, name, _ in marked())
+    assert set(RUN_BY.values()) <= globals().keys()
+
+
 def test_the_options_table_is_the_one_that_the_command_prints(folder, environment):
     printed = run([*BILLHOOK, "options", "--markdown"], folder, environment).strip()
 
-    assert between("options") == printed
+    assert between("options", OPTIONS) == printed
 
 
 def test_every_command_of_the_command_line_has_a_row(folder, environment):
     from billhook.cli import main
 
-    described = set(re.findall(r"^\| `([a-z]+)` \|", README, re.MULTILINE))
+    described = set(re.findall(r"^\| `([a-z]+)` \|", PAGES[OPTIONS], re.MULTILINE))
 
     assert described == set(main.commands)
 
@@ -141,13 +151,13 @@ def test_the_mounted_app_runs_as_the_readme_says(folder, environment):
         listed = run([*flask, *listing[1:]], folder, environment)
 
     assert {serve[0], check[0], send[0], listing[0]} == {"flask"}
-    assert "verified, and answered by billhook" in checked
+    assert "verified and answered by billhook" in checked
     assert "WRONG" not in checked
     assert "200" in sent
     assert "InvoiceApproved" in listed
 
 
-def test_the_sandbox_sends_what_the_readme_has_happen(folder, environment):
+def test_the_sandbox_sends_what_its_page_has_happen(folder, environment):
     address, receiver = free_address(), free_address()
     sandbox, serve = words(block("command: sandbox"))[0], words(block("command: serve"))[0]
 
@@ -161,7 +171,7 @@ def test_the_sandbox_sends_what_the_readme_has_happen(folder, environment):
             ids = [each["body"]["invoiceId"] for each in json.loads(raised)["raised"]]
             wait_until(lambda: all(f"invoice {each} approved" in received.read_text() for each in ids))
 
-    assert subscribed.count(" subscribed") == 2
+    assert subscribed.count(" subscribed") == 1
     assert json.loads(moved)["steps"] > 0
     assert len(ids) == 3
     assert all(each in invoices for each in ids)
@@ -173,7 +183,7 @@ def test_what_the_sandbox_prints_to_export_works_in_another_terminal(folder, env
     del environment["BILLHOOK_SECRETS_FILE"]
     address = free_address()
     command = [*words(block("command: sandbox"))[0][1:], "--bind", address]
-    asked = re.findall(r"^- `(GET|POST) (/_sandbox/\S+?)(?: (\{.*?\}))?`", README, re.MULTILINE)
+    asked = re.findall(r"^- `(GET|POST) (/_sandbox/\S+?)(?: (\{.*?\}))?`", PAGES[SANDBOX], re.MULTILINE)
 
     with served([*BILLHOOK, *command], folder, environment, address) as log:
         terminal = exported(log, environment)
@@ -184,7 +194,7 @@ def test_what_the_sandbox_prints_to_export_works_in_another_terminal(folder, env
         with pytest.raises(AssertionError, match="BILLHOOK_API_URL"):
             run([*BILLHOOK, "api", "login"], folder, environment)
 
-    assert "the service knows us" in known
+    assert "the credentials are valid" in known
     assert terminal["BILLHOOK_SECRETS"].startswith("whsec_")
     assert [path for _, path, _ in asked] == [
         "/_sandbox/clock", "/_sandbox/trigger/PaymentFailed", "/_sandbox/faults", "/_sandbox/deliveries",
@@ -192,7 +202,7 @@ def test_what_the_sandbox_prints_to_export_works_in_another_terminal(folder, env
     assert all(isinstance(json.loads(answer), dict) for answer in answers)
 
 
-def test_the_test_of_the_readme_passes(folder, environment):
+def test_the_test_of_the_sandboxs_page_passes(folder, environment):
     name = "test_billing.py"
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", name]
 
@@ -204,10 +214,32 @@ def test_the_test_of_the_readme_passes(folder, environment):
         run(command, folder, environment)
 
 
+def test_the_tests_of_the_handlers_page_pass(folder, environment):
+    name = "test_handlers.py"
+    command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", name]
+
+    told = run(command, folder, environment)
+    (folder / name).write_text((folder / name).read_text().replace("clock.advance(seconds=60)", "pass"))
+
+    assert "3 passed" in told
+    with pytest.raises(AssertionError):
+        run(command, folder, environment)
+
+
+def test_the_scheme_of_the_signatures_page_signs_and_verifies(folder, environment):
+    code = block("run: own_scheme")
+
+    told = run([sys.executable, "-W", "error", "-c", code], folder, environment)
+
+    assert re.fullmatch(r"ts/1768478400/sig/[0-9a-f]{64} 2026-01-15 12:00:00\+00:00\n", told)
+    with pytest.raises(AssertionError, match="SignatureMismatch"):
+        run([sys.executable, "-c", code.replace('headers, b"{}"', 'headers, b"[]"')], folder, environment)
+
+
 def test_its_pytest_command_works_in_the_checkout_with_pytest_alone(folder, environment):
     """The checkout's pyproject.toml is the rootdir's there, and the plugins of our own tests are not."""
     shutil.copy(ROOT / "pyproject.toml", folder)
-    command = shlex.split(re.search(r"`python (-m pytest test_billing.py)`", README)[1])
+    command = shlex.split(re.search(r"`python (-m pytest test_billing.py)`", PAGES[SANDBOX])[1])
     ours = ["timeout", "xdist", "cov", "hypothesispytest", "schemathesis", "pytest_httpserver"]
     without = [f"-pno:{name}" for name in ours]
 
@@ -222,7 +254,9 @@ def test_its_pytest_command_works_in_the_checkout_with_pytest_alone(folder, envi
 
 def test_every_block_of_python_is_typed_as_a_careful_user_has_it(folder, environment):
     pytest.importorskip("mypy")
-    snippets = re.findall(r"(?<!-->\n)```python\n(.*?)```", README, re.DOTALL)
+    chapters = "\n".join(text for page, text in PAGES.items() if not page.startswith("examples/"))
+    snippets = re.findall(r"(?<!-->\n)```python\n(.*?)```", chapters, re.DOTALL)
+    snippets += [block("run: own_scheme")]
     for number, snippet in enumerate(snippets):
         (folder / f"snippet_{number}.py").write_text(snippet)
     files = sorted(path.name for path in folder.glob("*.py"))
@@ -236,7 +270,12 @@ def test_every_block_of_python_is_typed_as_a_careful_user_has_it(folder, environ
 
 
 def test_what_its_steps_leave_behind_is_known_to_git():
-    left = [*re.findall(r"<!-- file: (\S+) -->", README), "secret.txt", "billhook.db", "billhook.db-wal"]
+    left = [
+        *(name for kind, name, _ in marked() if kind == "file"),
+        "secret.txt",
+        "billhook.db",
+        "billhook.db-wal",
+    ]
     left += ["billhook-sandbox.db", "billhook-sandbox.db.lock", "instance/billhook.db"]
 
     ignored = subprocess.run(

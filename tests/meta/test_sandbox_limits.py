@@ -14,10 +14,10 @@ README = (Path(billhook.__file__).parent / "sandbox" / "README.md").read_text(en
 ROWS = dict(re.findall(r"^\| ([^|]+) \| (.+) \|$", README, re.MULTILINE))
 
 TOLD = {
-    "limits of texts and lists": (limits.MAX_KEY, limits.MAX_NAMES, limits.MAX_PRODUCTS),
+    "limits of texts and lists": (limits.MAX_KEY, limits.MAX_ALIASES, limits.MAX_PRODUCTS),
     "limits of a meter": (limits.MAX_CONDITIONS,),
     "limits of an aggregation": (limits.MAX_AGGREGATED_METERS, limits.MAX_GROUPS),
-    "size of a body": (limits.USUAL_BYTES, limits.LOGIN_BYTES),
+    "size of a body": (limits.DEFAULT_BODY_BYTES, limits.MAX_LOGIN_BYTES),
 }
 
 

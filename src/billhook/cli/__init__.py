@@ -1,6 +1,6 @@
-"""The command line: `billhook …` on its own, `flask billhook …` inside a user's app.
+"""The command line: `billhook …` standalone, `flask billhook …` inside a Flask app.
 
-Each command imports what it needs when it runs: `flask` loads this package for every command of its own.
+Each command imports what it needs when it runs, because `flask` loads this package for all its commands.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from billhook.cli.check import check
 from billhook.cli.db import db
 from billhook.cli.deliveries import deliveries
 from billhook.cli.demo import demo
+from billhook.cli.errors import BillhookGroup
 from billhook.cli.events import events
-from billhook.cli.faults import FaultGroup
 from billhook.cli.handlers import handlers
 from billhook.cli.options import options
 from billhook.cli.sandbox import sandbox
@@ -25,27 +25,27 @@ from billhook.cli.worker import worker
 __all__ = ["flask_group", "main"]
 
 
-@click.group(cls=FaultGroup, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=BillhookGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="billhook", prog_name="billhook")
 def main() -> None:
-    """Receive the signed webhooks of a usage-billing service: verified, stored, answered, handled.
+    """Receive the signed webhooks of a usage-billing service: verify, store, answer and handle them.
 
-    Options come from BILLHOOK_… variables (`billhook options` lists them), and so do secrets: they are
-    never given on the command line.
+    Options and secrets come from BILLHOOK_… environment variables; `billhook options` lists them. Secrets
+    are never arguments, which other users of the machine can read.
 
     \b
     Examples:
-      billhook demo                                      see it work, here and now
-      billhook serve myshop/billing.py                   receive and handle
-      billhook sandbox --allow-private --seed demo       the billing service itself, here
-      billhook send InvoiceApproved                      play the service
-      billhook deliveries list --state retrying          what goes wrong; dead: what went wrong
+      billhook demo                                      see it work on this machine
+      billhook serve myshop/billing.py                   receive and handle deliveries
+      billhook sandbox --allow-private --seed demo       run the billing service locally
+      billhook send InvoiceApproved                      post a sample event
+      billhook deliveries list --state retrying          failed, to be retried; dead: given up
     """
 
 
-@click.group("billhook", cls=FaultGroup)
+@click.group("billhook", cls=BillhookGroup)
 def flask_group() -> None:
-    """Webhook deliveries: handle, look at and replay them, with this app's own configuration.
+    """Handle, inspect and replay webhook deliveries, with this app's configuration.
 
     \b
     Examples:
@@ -54,7 +54,7 @@ def flask_group() -> None:
     """
 
 
-# What a user's own app is served by is the user's choice, and the demo has an app of its own.
+# Not `serve`: the user chooses what serves a Flask app. Not `demo`: it brings its own app.
 _EVERYWHERE: tuple[click.Command, ...] = (
     api,
     check,

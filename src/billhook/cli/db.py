@@ -1,4 +1,4 @@
-"""`billhook db`: the inbox's schema."""
+"""`billhook db`: the inbox's schema, its backup and its restore."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.choosing import confirm
+from billhook.cli.context import is_file_missing, open_inbox
 from billhook.cli.output import print_json, progress
 from billhook.cli.params import as_json
-from billhook.cli.where import is_missing, open_inbox
+from billhook.cli.selection import confirm
 from billhook.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ __all__ = ["db"]
 
 
 @contextmanager
-def _inbox_of_any_age(*, missing_ok: bool = False) -> Iterator[Inbox]:
-    """The inbox, of an app too that refuses to start with it as it is."""
+def _open_any_schema(*, missing_ok: bool = False) -> Iterator[Inbox]:
+    """Open the inbox with any schema version, also one with which an app refuses to start."""
     from billhook.inbox.migrate import any_schema
 
     token = any_schema.set(True)
@@ -36,14 +36,14 @@ def _inbox_of_any_age(*, missing_ok: bool = False) -> Iterator[Inbox]:
 
 @click.group()
 def db() -> None:
-    """Look at the inbox's schema, bring it up to date; back the inbox up, and restore it."""
+    """Show and upgrade the inbox's schema; back up and restore the inbox."""
 
 
 @db.command()
 def upgrade() -> None:
-    """Bring the inbox's schema to the version that this billhook needs.
+    """Upgrade the inbox's schema to the version that this billhook needs.
 
-    Safe to run twice, and from several machines at once. Standalone it needs no secrets.
+    Safe to run twice, and on several machines at once. Standalone it needs no secrets.
 
     \b
     Examples:
@@ -52,8 +52,8 @@ def upgrade() -> None:
     """
     from billhook.inbox.admin import revision
 
-    with _inbox_of_any_age() as inbox:
-        if is_missing(inbox):  # an app's, which makes its file when it starts
+    with _open_any_schema() as inbox:
+        if is_file_missing(inbox):  # of an app, which creates its file at start
             before = moved_from = None
             inbox.database.prepare()
         else:
@@ -70,7 +70,7 @@ def upgrade() -> None:
 @db.command()
 @as_json
 def current(as_json: bool) -> None:
-    """Show the schema's version, the one that this billhook needs, and where the inbox is.
+    """Show the schema's version, the version that this billhook needs, and where the inbox is.
 
     \b
     Example:
@@ -79,10 +79,10 @@ def current(as_json: bool) -> None:
     from billhook.inbox.admin import revision
     from billhook.inbox.schema import REVISION
 
-    with _inbox_of_any_age() as inbox:
-        found = None if is_missing(inbox) else revision(inbox)
-        former = inbox.database.former() if found is None else None
-        place, schema = inbox.database.place, inbox.database.schema
+    with _open_any_schema() as inbox:
+        found = None if is_file_missing(inbox) else revision(inbox)
+        former = inbox.database.former_schema() if found is None else None
+        place, schema = inbox.database.display_url, inbox.database.schema
     if as_json:
         where = {"place": place, "database_schema": schema, "former_schema": former}
         print_json({"found": found, "needed": REVISION, **where})
@@ -91,7 +91,7 @@ def current(as_json: bool) -> None:
     if former is not None:
         remedy += f", which moves the inbox here from the schema {former}"
     if found is not None and found > REVISION:
-        remedy = ": it is newer than this billhook, upgrade the package"
+        remedy = ": it is newer than this billhook; upgrade the package"
     click.echo(f"schema {found or 'none'}, this billhook needs {REVISION}{remedy}")
     click.echo(f"inbox: {place}" + (f", schema {schema}" if schema else ""))
 
@@ -99,20 +99,22 @@ def current(as_json: bool) -> None:
 @db.command()
 @click.argument("file", type=click.Path(path_type=Path))
 def backup(file: Path) -> None:
-    """Copy the inbox into FILE, which must not be there yet, while receivers and workers go on.
+    """Copy the inbox to the new file FILE while receivers and workers continue.
 
-    The copy is of one moment, is checked, and can be read by its owner only: it holds customers' data. A
-    process that starts meanwhile stores nothing until it is done. For an inbox on PostgreSQL this tells
-    the command of PostgreSQL's own.
+    The copy is a snapshot of one moment, is checked, and is readable by its owner only, because it holds
+    customers' data. A process that starts meanwhile stores nothing until the copy is done. For an inbox on
+    PostgreSQL the command prints PostgreSQL's own backup command.
 
     \b
     Examples:
       billhook db backup /var/backups/billhook-2026-01-15.db
       flask --app myshop billhook db backup backup.db
     """
-    with _inbox_of_any_age() as inbox:
-        if is_missing(inbox):  # an app's
-            raise ConfigError(f"there is no inbox at {inbox.database.place} to back up")
+    with _open_any_schema() as inbox:
+        if is_file_missing(inbox):  # of an app
+            raise ConfigError(
+                f"there is no inbox to back up at {inbox.database.display_url}: set BILLHOOK_INBOX_URL"
+            )
         with _pages("backing up") as pages:
             deliveries = inbox.database.back_up(file, pages)
     click.echo(f"{file}: {deliveries} deliveries")
@@ -120,22 +122,22 @@ def backup(file: Path) -> None:
 
 @db.command()
 @click.argument("file", type=click.Path(path_type=Path))
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 def restore(file: Path, yes: bool) -> None:
-    """Put the backup FILE in the inbox's place. What is in the inbox now is gone.
+    """Replace the inbox by the backup FILE. Everything that is in the inbox now is lost.
 
-    Stop receivers and workers first: while one has the inbox open, nothing is changed. A backup of an older
-    billhook is brought up to date at the next start. What was handled since the backup was made is handled
-    again, and what was stored since is lost.
+    Stop receivers and workers first: while one has the inbox open, the command changes nothing. The backup of
+    an older billhook is upgraded at the next start. Deliveries handled after the backup are handled again;
+    deliveries stored after it are lost.
 
     \b
     Examples:
       billhook db restore /var/backups/billhook-2026-01-15.db
       flask --app myshop billhook db restore backup.db --yes
     """
-    with _inbox_of_any_age(missing_ok=True) as inbox:
-        place = inbox.database.place
-        if not (yes or is_missing(inbox)) and inbox.database.schema is None:
+    with _open_any_schema(missing_ok=True) as inbox:
+        place = inbox.database.display_url
+        if not (yes or is_file_missing(inbox)) and inbox.database.schema is None:
             confirm(f"Replace the inbox {place} by {file}?")
         with _pages("restoring") as pages:
             deliveries = inbox.database.restore(file, pages)
@@ -144,7 +146,7 @@ def restore(file: Path, yes: bool) -> None:
 
 @contextmanager
 def _pages(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar that is told of pages done and pages in all."""
+    """Show a progress bar; yield the function that updates it with pages done and pages in total."""
     with progress(label, 100) as steps:
         shown = 0
 

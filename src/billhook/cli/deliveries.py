@@ -1,4 +1,4 @@
-"""`billhook deliveries`: what the inbox holds, and doing it again."""
+"""`billhook deliveries`: list, show and export deliveries; the group of the commands that change them."""
 
 from __future__ import annotations
 
@@ -7,31 +7,31 @@ from typing import Any
 
 import click
 
+from billhook.cli.context import open_inbox
 from billhook.cli.discard import discard
-from billhook.cli.faults import Fault
+from billhook.cli.errors import CliError
 from billhook.cli.output import print_json, progress
-from billhook.cli.params import DELIVERY_ID, NAME, as_json, delivery_filters
+from billhook.cli.params import DELIVERY_ID, TEXT, as_json, delivery_filters
 from billhook.cli.prune import prune
 from billhook.cli.replay import replay
-from billhook.cli.where import open_inbox
 
 __all__ = ["deliveries"]
 
 
 @click.group()
 def deliveries() -> None:
-    """List, show, replay, discard, export and prune what was received. Standalone it needs no secrets.
+    """List, show, replay, discard, export and prune deliveries. Standalone it needs no secrets.
 
     \b
     States:
-      received     not yet read
-      waiting      no handler has begun, or it waits for its turn
-      running      a handler is at work
-      retrying     a handler failed, and is called again later
+      received     not yet parsed
+      waiting      no handler has started, or it waits for an earlier delivery
+      running      a handler is running
+      retrying     a handler failed and will be called again
       done         every handler succeeded, there was none, or it was discarded
       dead         a handler failed at its last attempt: replay or discard it
       quarantined  authentic, but unreadable, without a type, or in conflict
-      pruned       past its retention: only its key is kept, to know a duplicate
+      pruned       past its retention: only its key is kept, to detect duplicates
     """
 
 
@@ -42,18 +42,27 @@ deliveries.add_command(replay)
 
 @deliveries.command("list")
 @delivery_filters
-@click.option("--handler", type=NAME, metavar="NAME", help="With a run of this handler.")
-@click.option("--twins", is_flag=True, help="Those that a handler had already, under another key.")
-@click.option("--conflicts", is_flag=True, help="Those that came under another's key, not being the same.")
+@click.option("--handler", type=TEXT, metavar="NAME", help="With a run of this handler.")
+@click.option("--twins", is_flag=True, help="Deliveries that a handler has already had under another key.")
 @click.option(
-    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="As many at most."
+    "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
 )
 @click.option(
-    "--after", type=DELIVERY_ID, metavar="ID", help="Go on after this one, the last of the page before."
+    "--limit",
+    type=click.IntRange(1, 10_000),
+    default=50,
+    show_default=True,
+    help="The highest number of deliveries.",
+)
+@click.option(
+    "--after",
+    type=DELIVERY_ID,
+    metavar="ID",
+    help="Continue after this delivery, the last of the previous page.",
 )
 @as_json
 def list_(limit: int, after: int | None, as_json: bool, **selected: Any) -> None:
-    """List deliveries, newest first. Of several handlers the line tells of the one that fares worst.
+    """List deliveries, newest first. A line shows the handler in the worst state.
 
     \b
     Examples:
@@ -61,60 +70,60 @@ def list_(limit: int, after: int | None, as_json: bool, **selected: Any) -> None
       billhook deliveries list --state dead --since 2h
       billhook deliveries list --type InvoiceApproved --json | jq '.[].key'
     """
-    from billhook.cli.listing import print_page
-    from billhook.inbox.admin import Selection
+    from billhook.cli.delivery_format import print_deliveries
+    from billhook.inbox.admin import DeliveryFilter
 
     with open_inbox() as inbox:
-        print_page(inbox, Selection(**selected), limit, after, as_json=as_json)
+        print_deliveries(inbox, DeliveryFilter(**selected), limit, after, as_json=as_json)
 
 
 @deliveries.command()
 @click.argument("delivery_id", type=DELIVERY_ID, metavar="ID")
 @as_json
-@click.option("--body", is_flag=True, help="Only the body, as it came (escaped on a terminal).")
+@click.option("--body", is_flag=True, help="Print only the body, unchanged (escaped on a terminal).")
 def show(delivery_id: int, as_json: bool, body: bool) -> None:
-    """Show one delivery: its headers, its body, and how each handler fared.
+    """Show a delivery: its headers, its body, and the result of each handler.
 
     \b
     Examples:
       billhook deliveries show 42
       billhook deliveries show 42 --body > body.json
     """
-    from billhook.cli import facts
+    from billhook.cli import delivery_format
     from billhook.inbox.admin import details
 
     if as_json and body:
-        raise click.UsageError("choose one of --json and --body: the JSON has the body")
+        raise click.UsageError("choose one of --json and --body: the JSON includes the body")
     with open_inbox() as inbox:
         found = details(inbox, [delivery_id])
     if not found:
-        raise Fault(f"there is no delivery {delivery_id} in this inbox")
+        raise CliError(f"there is no delivery {delivery_id} in this inbox: see `billhook deliveries list`")
     if as_json:
-        print_json(facts.details_facts(found[0]))
+        print_json(delivery_format.details_json(found[0]))
     elif body:
-        facts.write_body(found[0].body)
+        delivery_format.write_body(found[0].body)
     else:
-        facts.print_details(found[0])
+        delivery_format.print_delivery(found[0])
 
 
 @deliveries.command()
 @delivery_filters
-@click.option("--handler", type=NAME, metavar="NAME", help="With a run of this handler.")
+@click.option("--handler", type=TEXT, metavar="NAME", help="With a run of this handler.")
 def export(**selected: Any) -> None:
     """Write deliveries as JSON Lines, oldest first, with bodies, runs and failures.
 
-    A body that is not UTF-8 is in body_base64 in the place of body. A file that your shell writes it to is as
-    open to others as your umask says: run umask 077 first.
+    A body that is not UTF-8 is in body_base64 instead of body. The file has the permissions of your shell's
+    umask: run umask 077 first, because it holds customers' data.
 
     \b
     Example:
       billhook deliveries export --since 7d > deliveries.jsonl
     """
-    from billhook.cli.facts import details_facts
-    from billhook.inbox.admin import Selection, count, every
+    from billhook.cli.delivery_format import details_json
+    from billhook.inbox.admin import DeliveryFilter, count, export
 
-    selection = Selection(**selected)
+    selection = DeliveryFilter(**selected)
     with open_inbox() as inbox, progress("exporting", count(inbox, selection)) as steps:
-        for one in every(inbox, selection):
-            click.echo(json.dumps(details_facts(one)))
+        for one in export(inbox, selection):
+            click.echo(json.dumps(details_json(one)))
             steps.advance()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.fields import meaning_of, rows_of, schema_of
 from billhook.cli.output import print_json, print_table
 from billhook.cli.params import as_json
+from billhook.cli.payload import event_json_schema, event_summary, schema_fields
 
 if TYPE_CHECKING:
     from billhook.events import Event
@@ -30,15 +30,15 @@ def events(event_type: str | None, as_json: bool, json_schema: bool) -> None:
       billhook events PaymentFailed
       billhook events PaymentFailed --json-schema > payment-failed.json
     """
-    from billhook.cli.wanted import event_class
+    from billhook.cli.payload import event_class
     from billhook.events import EVENT_TYPES
 
     if as_json and json_schema:
         raise click.UsageError("choose one of --json and --json-schema")
     model = None if event_type is None else event_class(event_type)
     if json_schema:
-        schemas = {name: schema_of(each) for name, each in EVENT_TYPES.items()}
-        print_json(schemas if model is None else schema_of(model))
+        schemas = {name: event_json_schema(each) for name, each in EVENT_TYPES.items()}
+        print_json(schemas if model is None else event_json_schema(model))
     elif model is None:
         _list_all(as_json)
     elif as_json:
@@ -53,16 +53,16 @@ def _list_all(as_json: bool) -> None:
     if as_json:
         print_json([_facts(model) for model in EVENT_TYPES.values()])
         return
-    rows = [(name, meaning_of(model)) for name, model in EVENT_TYPES.items()]
+    rows = [(name, event_summary(model)) for name, model in EVENT_TYPES.items()]
     print_table("", ("type", "meaning"), rows)
 
 
 def _show(model: type[Event]) -> None:
     from billhook.events import sample
 
-    click.echo(f"{model.type}: {meaning_of(model)}")
+    click.echo(f"{model.type}: {event_summary(model)}")
     click.echo(f"signal: billhook.signals.{model.signal_name}")
-    rows = rows_of(schema_of(model))
+    rows = schema_fields(event_json_schema(model))
     if rows:
         cells = [
             (row["name"], row["type"], "yes" if row["required"] else "no", row["meaning"]) for row in rows
@@ -75,7 +75,7 @@ def _show(model: type[Event]) -> None:
 
 
 def _indented(body: bytes) -> str:
-    """JSON for people, each number with the digits that it has on the wire: 12.50 stays 12.50."""
+    """Return indented JSON with each number's digits unchanged: 12.50 stays 12.50."""
     text = json.dumps(json.loads(body, parse_float=lambda digits: f"\0{digits}\0"), indent=2)
     return text.replace('"\\u0000', "").replace('\\u0000"', "")
 
@@ -85,8 +85,8 @@ def _facts(model: type[Event]) -> dict[str, object]:
 
     return {
         "type": model.type,
-        "meaning": meaning_of(model),
+        "meaning": event_summary(model),
         "signal": model.signal_name,
-        "fields": rows_of(schema_of(model)),
+        "fields": schema_fields(event_json_schema(model)),
         "sample": json.loads(sample(model).to_json()),
     }

@@ -1,4 +1,4 @@
-"""`billhook handlers`: who handles what."""
+"""`billhook handlers`: the handlers and the event types of each."""
 
 from __future__ import annotations
 
@@ -7,28 +7,28 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.faults import Fault
+from billhook.cli.context import user_app
+from billhook.cli.errors import CliError
 from billhook.cli.output import print_json, print_table
 from billhook.cli.params import as_json, handlers_argument, require_all
-from billhook.cli.where import users_app
 
 if TYPE_CHECKING:
-    from billhook.dispatch import Subscriber, Subscribers
+    from billhook.dispatch import ConnectedHandlers, Handler
 
-__all__ = ["find_subscribers", "handler_names", "handlers", "refuse_unhandled"]
+__all__ = ["handler_names", "handlers", "load_subscribers", "require_all_handled"]
 
 UNKNOWN = "(unknown types)"
 
 
-@click.command(short_help="List who handles which event type.")
+@click.command(short_help="List the handlers and their event types.")
 @handlers_argument
 @require_all
 @as_json
 def handlers(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
-    """List the handlers, the event types of each, and the types that nobody handles.
+    """List the handlers, the event types of each, and the event types without a handler.
 
-    HANDLERS are modules or .py files; without any, those of BILLHOOK_HANDLERS. Standalone no secrets are
-    needed; under `flask --app` the app is built, with all that it needs.
+    HANDLERS are modules or .py files; the default is BILLHOOK_HANDLERS. Standalone it needs no secrets; under
+    `flask --app` it builds the app, which may need them.
 
     \b
     Examples:
@@ -36,47 +36,47 @@ def handlers(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
       billhook handlers myshop/billing.py --require-all
       flask --app myshop billhook handlers --json
     """
-    subscribers = find_subscribers(handlers)
-    _print(subscribers, as_json)
-    if not as_json and not handler_names(subscribers):
+    connected = load_subscribers(handlers)
+    _print(connected, as_json)
+    if not as_json and not handler_names(connected):
         click.echo(
-            "No handler is registered: name your modules or files, as arguments or in BILLHOOK_HANDLERS"
-            if users_app() is None
-            else "No handler is registered: give the app's Billhook some, Billhook(handlers=[…])",
+            "No handler is registered: name your modules or files as arguments or in BILLHOOK_HANDLERS"
+            if user_app() is None
+            else "No handler is registered: pass them to the app's extension, Billhook(handlers=[…])",
             err=True,
         )
     if require_all:
-        refuse_unhandled(subscribers)
+        require_all_handled(connected)
 
 
-def refuse_unhandled(subscribers: Subscribers) -> None:
-    """Raise Fault if there is an event type that nobody handles; unknown types are none of them."""
+def require_all_handled(connected: ConnectedHandlers) -> None:
+    """Raise CliError if an event type has no handler. Unknown types need none."""
     from billhook.events import EVENT_TYPES
 
-    unhandled = [event_type for event_type in EVENT_TYPES if not subscribers.names(event_type)]
+    unhandled = [event_type for event_type in EVENT_TYPES if not connected.names(event_type)]
     if unhandled:
-        raise Fault(
-            f"nobody handles {', '.join(unhandled)}: register a handler for each (on_any() takes all of "
-            "them), or leave --require-all out"
+        raise CliError(
+            f"no handler for {', '.join(unhandled)}: register one for each (on_any() handles every type), or "
+            "leave out --require-all"
         )
 
 
-def _print(subscribers: Subscribers, as_json: bool) -> None:
+def _print(connected: ConnectedHandlers, as_json: bool) -> None:
     from billhook.events import EVENT_TYPES
 
-    by_name: dict[str, tuple[Subscriber, list[str]]] = {}
+    by_name: dict[str, tuple[Handler, list[str]]] = {}
     unhandled = []
     for event_type in (*EVENT_TYPES, UNKNOWN):
-        found = subscribers.of(event_type)
+        found = connected.by_name(event_type)
         if not found:
             unhandled.append(event_type)
-        for name, subscriber in found.items():
-            by_name.setdefault(name, (subscriber, []))[1].append(event_type)
+        for name, handler in found.items():
+            by_name.setdefault(name, (handler, []))[1].append(event_type)
     if as_json:
         print_json({"handlers": [_facts(*entry) for entry in by_name.values()], "unhandled": unhandled})
         return
     every = len(EVENT_TYPES) + 1
-    listed = [subscriber for subscriber, _ in by_name.values()]
+    listed = [handler for handler, _ in by_name.values()]
     columns: dict[str, list[object]] = {
         "handler": list(by_name),
         "event types": ["all" if len(types) == every else "\n".join(types) for _, types in by_name.values()],
@@ -90,58 +90,58 @@ def _print(subscribers: Subscribers, as_json: bool) -> None:
         columns["identity"] = [_identity(one) for one in listed]
     print_table("", list(columns), zip(*columns.values(), strict=True), whole=["event types"])
     if unhandled:
-        click.echo(f"Stored, and handled by nobody: {', '.join(unhandled)}")
+        click.echo(f"Stored, but without a handler: {', '.join(unhandled)}")
 
 
-def handler_names(subscribers: Subscribers) -> set[str]:
-    """Of all handlers there are, whatever they handle."""
+def handler_names(connected: ConnectedHandlers) -> set[str]:
+    """Return the names of all registered handlers."""
     from billhook.events import EVENT_TYPES
 
-    return {name for event_type in (*EVENT_TYPES, UNKNOWN) for name in subscribers.names(event_type)}
+    return {name for event_type in (*EVENT_TYPES, UNKNOWN) for name in connected.names(event_type)}
 
 
 class _Sender:
-    """In the place of an app. No object(): signals must notice that it is gone, for its id comes again."""
+    """Stands for an app. Not object(): signals need a weak reference, because an id can be reused."""
 
 
-def find_subscribers(names: Sequence[str] = ()) -> Subscribers:
-    """Those of the user's app, or those that the handlers' modules make, without an inbox. ConfigError."""
-    from billhook.cli.where import environment, user_code
-    from billhook.dispatch import Subscribers, connect
-    from billhook.extension import assembly_of
+def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
+    """Return those of the user's app, or of the handlers' modules, without an inbox. Raises ConfigError."""
+    from billhook.cli.context import environment, reporting_import_errors
+    from billhook.dispatch import ConnectedHandlers, connect
+    from billhook.extension import get_state
     from billhook.settings import Settings, from_environ
     from billhook.standalone import load_handlers
 
-    app = users_app()
+    app = user_app()
     if app is not None:
         if names:
-            raise click.UsageError("the app has its own handlers: leave HANDLERS out")
-        return assembly_of(app).subscribers
+            raise click.UsageError("HANDLERS is for `billhook` only: the Flask app has its own handlers")
+        return get_state(app).handlers
     settings = Settings.from_mapping(from_environ(environment(names)))
     sender = _Sender()
-    with user_code("a module of the handlers"):
+    with reporting_import_errors("a module of the handlers"):
         for group in load_handlers(settings.handlers):
             connect(group.freeze(), sender)
-    subscribers = Subscribers(sender)
-    subscribers.check()
-    return subscribers
+    connected = ConnectedHandlers(sender)
+    connected.check_names()
+    return connected
 
 
-def _identity(subscriber: Subscriber) -> str:
-    if not subscriber.identity:
+def _identity(handler: Handler) -> str:
+    if not handler.identity:
         return ""
-    return "\n".join([*subscriber.identity, f"for {subscriber.identity_window_seconds:g} s"])
+    return "\n".join([*handler.identity, f"for {handler.identity_window_seconds:g} s"])
 
 
-def _facts(subscriber: Subscriber, event_types: list[str]) -> dict[str, object]:
+def _facts(handler: Handler, event_types: list[str]) -> dict[str, object]:
     return {
-        "name": subscriber.name,
-        "aliases": list(subscriber.aliases),
+        "name": handler.name,
+        "aliases": list(handler.aliases),
         "event_types": event_types,
-        "timeout_seconds": subscriber.timeout_seconds,
-        "retry_schedule_seconds": list(subscriber.retry.delays_seconds) if subscriber.retry else None,
-        "sources": list(subscriber.sources),
-        "ordered_by": subscriber.ordered_by,
-        "identity": list(subscriber.identity),
-        "identity_window_seconds": subscriber.identity_window_seconds if subscriber.identity else None,
+        "timeout_seconds": handler.timeout_seconds,
+        "retry_schedule_seconds": list(handler.retry.delays_seconds) if handler.retry else None,
+        "sources": list(handler.sources),
+        "ordered_by": handler.ordered_by,
+        "identity": list(handler.identity),
+        "identity_window_seconds": handler.identity_window_seconds if handler.identity else None,
     }

@@ -1,4 +1,7 @@
-"""A child's heartbeats to its parent: bytes in a pipe, for a process that is stopped cannot say so itself."""
+"""Heartbeats of a child to its parent: bytes in a pipe.
+
+A process that is stopped as a whole cannot report that itself, so the parent notices that bytes are missing.
+"""
 
 from __future__ import annotations
 
@@ -8,14 +11,14 @@ import stat
 from collections.abc import Callable
 from subprocess import Popen
 
-__all__ = ["Heartbeats", "Sender", "interval_seconds"]
+__all__ = ["HeartbeatMonitor", "HeartbeatSender", "interval_seconds"]
 
 logger = logging.getLogger("billhook.worker")
 
 _LONGEST_INTERVAL_SECONDS = 1.0
-_LEAST_SILENCE_SECONDS = 15.0
+_MIN_SILENCE_SECONDS = 15.0
 _STALL_SECONDS = 2.0
-"""Between two looks of the parent; longer, and it is the parent that did not run, or the whole machine."""
+"""Longest time between two checks; after a longer one the parent or the whole machine did not run."""
 _READ_BYTES = 65_536  # as much as a pipe holds
 
 
@@ -24,58 +27,58 @@ def interval_seconds(lease_seconds: float) -> float:
     return min(_LONGEST_INTERVAL_SECONDS, lease_seconds / 3)
 
 
-class Heartbeats:
-    """The parent's end of a pipe, one for each process that has a role, one after another.
+class HeartbeatMonitor:
+    """The parent's end: one pipe for each process of a role, one after another.
 
-    Only bytes count, for a child that a handler forked may keep the pipe open as long as it likes.
+    Only bytes count, not the end of the pipe: a process that a handler forked may keep it open.
     """
 
     def __init__(self, lease_seconds: float) -> None:
-        self.limit_seconds = max(_LEAST_SILENCE_SECONDS, 3 * lease_seconds)
+        self.limit_seconds = max(_MIN_SILENCE_SECONDS, 3 * lease_seconds)
         self._reader: int | None = None
-        self._came_up = False
-        self._heard_at = 0.0
-        self._looked_at = 0.0
+        self._has_started = False
+        self._last_heartbeat_at = 0.0
+        self._last_check_at = 0.0
 
     @property
-    def came_up(self) -> bool:
-        """Return whether the process has sent any, be it that it has ended since."""
-        self._came_up = self._heard() or self._came_up
-        return self._came_up
+    def has_started(self) -> bool:
+        """Return whether the process has sent a heartbeat, even if it has exited since."""
+        self._has_started = self._read() or self._has_started
+        return self._has_started
 
     def start(self, start: Callable[[int], Popen[bytes]]) -> Popen[bytes]:
-        """Start a process with a new pipe: `start` is given the descriptor that it inherits."""
+        """Start a process with a new pipe: `start` gets the descriptor that the process inherits."""
         self.close()
         self._reader, writer = os.pipe()
         try:
-            # The writer's end is the same one in the child: a full pipe holds nobody up.
+            # Non-blocking in the child as well: a full pipe must not block a worker.
             for descriptor in (self._reader, writer):
                 os.set_blocking(descriptor, False)
             return start(writer)
         finally:
             os.close(writer)
 
-    def hangs(self, now: float) -> bool:
-        """Return whether nothing was heard for too long. Call it often.
+    def is_hung(self, now: float) -> bool:
+        """Return whether the process has been silent for too long. Call it often.
 
-        One that has not come up may take its time. While we did not look ourselves, nothing is known:
-        then its time begins anew.
+        A process that has not started yet is never silent for too long.
         """
-        heard = self._heard()
-        self._came_up = heard or self._came_up
-        if heard or now - self._looked_at > _STALL_SECONDS:
-            self._heard_at = now
-        self._looked_at = now
-        return self._came_up and now - self._heard_at > self.limit_seconds
+        heard = self._read()
+        self._has_started = heard or self._has_started
+        # After a pause of this process nothing is known about the child: its time starts again.
+        if heard or now - self._last_check_at > _STALL_SECONDS:
+            self._last_heartbeat_at = now
+        self._last_check_at = now
+        return self._has_started and now - self._last_heartbeat_at > self.limit_seconds
 
     def close(self) -> None:
-        """Forget the process."""
+        """Close the pipe and forget the process."""
         reader, self._reader = self._reader, None
-        self._came_up = False
+        self._has_started = False
         if reader is not None:
             os.close(reader)
 
-    def _heard(self) -> bool:
+    def _read(self) -> bool:
         if self._reader is None:
             return False
         try:
@@ -84,34 +87,34 @@ class Heartbeats:
             return False
 
 
-class Sender:
-    """The child's end. It writes into nothing but the pipe that it was given."""
+class HeartbeatSender:
+    """The child's end. It writes only to the pipe that it was given."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
         self._pipe = _identity(descriptor)
         if self._pipe is not None:
-            os.set_inheritable(descriptor, False)  # what a handler executes has no use for it
+            os.set_inheritable(descriptor, False)  # a program that a handler executes must not have it
 
     def beat(self) -> None:
-        """Say that this process runs. Never waits and never raises; without a parent it says nothing."""
+        """Send a heartbeat. Never blocks or raises; without a parent it does nothing."""
         if self._pipe is None:
             return
-        # A handler that closes what is not its own leaves the number to the next file that somebody opens.
+        # A handler may have closed the descriptor: its number then belongs to the next file that is opened.
         if _identity(self._descriptor) != self._pipe:
             self._pipe = None
-            logger.error("a handler closed the pipe to the parent, which replaces this process soon")
+            logger.error("a handler closed the heartbeat pipe: the parent will restart this process")
             return
         try:
             os.write(self._descriptor, b".")
         except BlockingIOError:
-            pass  # full: the parent has not looked for hours, and what it finds then will do
+            pass  # full: the parent has not read for hours, and the bytes in the pipe are enough
         except OSError:
-            self._pipe = None  # the parent is gone, and how we end then is not ours to say
+            self._pipe = None  # the parent is gone; the tie to it ends this process
 
 
 def _identity(descriptor: int) -> tuple[int, int] | None:
-    """Return what tells this pipe from any other; None when the descriptor is none."""
+    """Return the identity of a pipe; None for a descriptor that is not a pipe."""
     try:
         found = os.fstat(descriptor)
     except OSError:

@@ -1,4 +1,4 @@
-"""`billhook options`: the table of options, for people, programs and the README."""
+"""`billhook options`: the table of options for people, programs and the README."""
 
 from __future__ import annotations
 
@@ -6,23 +6,23 @@ import textwrap
 
 import click
 
-from billhook.cli.output import print_json, print_table, width
+from billhook.cli.output import print_json, print_table, terminal_width
 from billhook.cli.params import as_json
 from billhook.settings import OPTIONS, Option
 
 __all__ = ["markdown_table", "options"]
 
-_WIDE = 120
+_TABLE_WIDTH = 120
 
 
 @click.command()
 @as_json
-@click.option("--markdown", is_flag=True, help="Print the table as the README has it.")
+@click.option("--markdown", is_flag=True, help="Print the table as Markdown, as in the README.")
 def options(as_json: bool, markdown: bool) -> None:
-    """List every option, its default and its meaning.
+    """List every option with its default and its meaning.
 
-    Set them in the environment by the names shown, for `billhook` and for Flask apps alike. What an app's own
-    config says counts before that, and so does FLASK_BILLHOOK_… with app.config.from_prefixed_env().
+    Set options as environment variables by these names, for `billhook` and for Flask apps. An app's own
+    config takes precedence, as does FLASK_BILLHOOK_… with app.config.from_prefixed_env().
 
     \b
     Examples:
@@ -40,7 +40,7 @@ def options(as_json: bool, markdown: bool) -> None:
         )
     elif markdown:
         click.echo(markdown_table(), nl=False)
-    elif (width() or _WIDE) < _WIDE:
+    elif (terminal_width() or _TABLE_WIDTH) < _TABLE_WIDTH:
         click.echo("\n".join(_narrow(option) for option in OPTIONS))
     else:
         rows = [(option.key, option.default_text, option.unit, option.help) for option in OPTIONS]
@@ -48,11 +48,11 @@ def options(as_json: bool, markdown: bool) -> None:
 
 
 def _narrow(option: Option) -> str:
-    """The name and the default on one line, the meaning below."""
+    """Return the name and the default on one line, the meaning below."""
     head = "  ".join(part for part in (option.key, option.default_text, option.unit) if part)
     meaning = textwrap.fill(
         option.help,
-        width() or _WIDE,
+        terminal_width() or _TABLE_WIDTH,
         initial_indent="    ",
         subsequent_indent="    ",
         break_on_hyphens=False,
@@ -61,7 +61,7 @@ def _narrow(option: Option) -> str:
 
 
 def markdown_table() -> str:
-    """The table as the README has it, ending in a newline."""
+    """Return the README's table, with a newline at its end."""
     lines = ["| Option | Default | Unit | Meaning |", "|---|---|---|---|"]
     for option in OPTIONS:
         default = f"`{option.default_text}`" if option.default_text else ""

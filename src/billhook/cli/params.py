@@ -1,29 +1,44 @@
-"""Values that several commands read from their arguments."""
+"""Types of arguments and options that several commands read, and addresses to listen on."""
 
 from __future__ import annotations
 
 import difflib
+import errno
+import ipaddress
 import math
+import os
 import re
+import socket
+import stat
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import click
 
+from billhook.cli.errors import UsageConfigError
+
 __all__ = [
+    "BIND",
+    "DEFAULT_BIND",
     "DELIVERY_ID",
-    "MOMENT",
-    "NAME",
-    "Amount",
-    "DeliveryId",
-    "Moment",
-    "Name",
+    "TCP_BIND",
+    "TEXT",
+    "TIME",
+    "BindAddress",
+    "DeliveryIdParam",
+    "FiniteNumber",
+    "TimeParam",
+    "Utf8Text",
     "as_json",
+    "check_bindable",
     "delivery_filters",
     "handlers_argument",
+    "is_local",
     "require_all",
 ]
+
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -31,8 +46,8 @@ _AGE = re.compile(r"([0-9]{1,6})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
-class Moment(click.ParamType[datetime]):
-    """A time, as an age (90s, 30m, 2h, 7d, 1w) or in ISO 8601; without an offset it is read as UTC."""
+class TimeParam(click.ParamType[datetime]):
+    """A time: an age (90s, 30m, 2h, 7d, 1w) or ISO 8601, which is UTC without an offset."""
 
     name = "time"
 
@@ -47,36 +62,36 @@ class Moment(click.ParamType[datetime]):
             return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         except (ValueError, OverflowError):
             self.fail(
-                f"{value!r} is no time: write an age such as 90s, 30m, 2h, 7d, or 2026-01-31T12:00",
+                f"{value!r} is not a time: write an age such as 90s, 30m, 2h, 7d, or 2026-01-31T12:00",
                 param,
                 ctx,
             )
 
 
-class Amount(click.FloatRange):
-    """A number within limits: NaN is within any, as click compares them."""
+class FiniteNumber(click.FloatRange):
+    """A number within limits. NaN is refused here, because click's comparisons let it pass."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         number = super().convert(value, param, ctx)
         if math.isnan(number):
-            self.fail(f"{value!r} is no number", param, ctx)
+            self.fail(f"{value!r} is not a number", param, ctx)
         return number
 
 
-class Name(click.ParamType[str]):
-    """Text that a database takes: an argument that is not UTF-8 arrives with lone surrogates in it."""
+class Utf8Text(click.ParamType[str]):
+    """Text that a database can store: no NUL, and no lone surrogates from an argument that is not UTF-8."""
 
     name = "text"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
         if "\0" in text or any("\ud800" <= character <= "\udfff" for character in text):
-            self.fail("it is not valid UTF-8 text", param, ctx)
+            self.fail("the argument is not valid UTF-8 text", param, ctx)
         return text
 
 
-class DeliveryId(click.ParamType[int]):
-    """The number of a delivery in the inbox."""
+class DeliveryIdParam(click.ParamType[int]):
+    """The id of a delivery in the inbox: a positive 64-bit number."""
 
     name = "id"
 
@@ -84,20 +99,20 @@ class DeliveryId(click.ParamType[int]):
         text = str(value)
         if not (text.isascii() and text.isdecimal() and 1 <= int(text[:20]) < 2**63):
             self.fail(
-                f"{text!r} is no delivery's id: it is the number that `deliveries list` shows first",
+                f"{text!r} is not a delivery id: use the number in the first column of `deliveries list`",
                 param,
                 ctx,
             )
         return int(text)
 
 
-class State(click.ParamType[str]):
-    """What a delivery's state is called: for people, or as it is stored."""
+class StateParam(click.ParamType[str]):
+    """The state of a delivery: as `deliveries list` shows it, or as it is stored."""
 
     name = "state"
     shown = ("received", "waiting", "running", "retrying", "done", "dead", "quarantined", "pruned")
     stored = ("planned",)
-    meant: ClassVar[dict[str, str]] = {
+    other_words: ClassVar[dict[str, str]] = {
         "failed": "dead, or retrying", "failing": "retrying", "error": "dead, or retrying",
         "pending": "waiting", "queued": "waiting", "due": "waiting", "succeeded": "done", "ok": "done",
         "discarded": "done",
@@ -110,36 +125,118 @@ class State(click.ParamType[str]):
         text = str(value)
         if text not in (*self.shown, *self.stored):
             near = difflib.get_close_matches(text.casefold(), self.shown, n=1)
-            hint = self.meant.get(text.casefold()) or "".join(near)
-            known = f"did you mean {hint}?" if hint else f"there are {', '.join(self.shown)}"
-            self.fail(f"there is no state {text!r}: {known}", param, ctx)
+            hint = self.other_words.get(text.casefold()) or "".join(near)
+            known = f"did you mean {hint}?" if hint else f"the states are {', '.join(self.shown)}"
+            self.fail(f"unknown state {text!r}: {known}", param, ctx)
         return text
 
 
-MOMENT = Moment()
-NAME = Name()
-DELIVERY_ID = DeliveryId()
+TIME = TimeParam()
+TEXT = Utf8Text()
+DELIVERY_ID = DeliveryIdParam()
 
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON, and nothing else, on stdout.")
 
 handlers_argument = click.argument("handlers", nargs=-1, metavar="[HANDLERS]...")
 
 require_all = click.option(
-    "--require-all", is_flag=True, help="Refuse (exit code 1) when nobody handles some event type."
+    "--require-all", is_flag=True, help="Fail (exit code 1) if an event type has no handler."
 )
 
 
 def delivery_filters(command: F) -> F:
-    """The options that select deliveries; they arrive as event_type, state, error, source, since, until."""
+    """Add the options that select deliveries: event_type, state, error, source, since, until."""
     for option in (
-        click.option("--until", type=MOMENT, help="Received before: an age (2h, 7d) or ISO 8601."),
-        click.option("--since", type=MOMENT, help="Received since: an age (2h, 7d) or ISO 8601."),
-        click.option("--source", type=NAME, metavar="NAME", help="From this source."),
+        click.option("--until", type=TIME, help="Received before this time: an age (2h, 7d) or ISO 8601."),
+        click.option("--since", type=TIME, help="Received since this time: an age (2h, 7d) or ISO 8601."),
+        click.option("--source", type=TEXT, metavar="NAME", help="From this source."),
         click.option(
-            "--error", type=NAME, metavar="TEXT", help="With this in its last error, in upper or lower case."
+            "--error",
+            type=TEXT,
+            metavar="TEXT",
+            help="With this text in the last error, in upper or lower case.",
         ),
-        click.option("--state", type=State(), help="In this state."),
-        click.option("--type", "event_type", type=NAME, metavar="TYPE", help="Of this event type."),
+        click.option("--state", type=StateParam(), help="In this state."),
+        click.option("--type", "event_type", type=TEXT, metavar="TYPE", help="Of this event type."),
     ):
         command = option(command)
     return command
+
+
+DEFAULT_BIND = "127.0.0.1:8000"
+"""The address that `billhook serve` listens on and `billhook send` posts to."""
+_TCP = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]*):([0-9]{1,5})")
+_OTHER = re.compile(r"unix:\S+|fd://[0-9]{1,9}")
+
+
+class BindAddress(click.ParamType[str]):
+    """HOST:PORT, unix:PATH or fd://NUMBER, as gunicorn reads them; with `tcp` only HOST:PORT."""
+
+    name = "address"
+
+    def __init__(self, *, tcp: bool) -> None:
+        self._tcp = tcp
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        text = str(value)
+        found = _TCP.fullmatch(text)
+        if found is None and self._tcp:
+            self.fail(f"{text!r} is not HOST:PORT", param, ctx)
+        if found is None and not _OTHER.fullmatch(text):
+            self.fail(f"{text!r} is neither HOST:PORT nor unix:PATH", param, ctx)
+        if found is not None and not 1 <= int(found[2]) <= 65_535:
+            self.fail(f"{text!r} has a port that is not a number from 1 to 65535", param, ctx)
+        return text
+
+
+BIND = BindAddress(tcp=False)
+TCP_BIND = BindAddress(tcp=True)
+
+
+def check_bindable(bind: str) -> None:
+    """Raise UsageConfigError if nothing can listen there: gunicorn reports that late and at length."""
+    found = _TCP.fullmatch(bind)
+    try:
+        if found is not None:
+            _try_port(found[1], int(found[2]))
+        elif bind.startswith("fd://"):
+            os.fstat(int(bind.removeprefix("fd://")))
+        else:
+            _try_path(Path(bind.removeprefix("unix:")))
+    except (OSError, UnicodeError) as error:
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            raise UsageConfigError(
+                f"{bind} is in use: stop the process that listens there, or give another --bind HOST:PORT"
+            ) from None
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageConfigError(f"cannot listen on {bind} ({reason}): give another --bind HOST:PORT") from None
+
+
+def is_local(bind: str) -> bool:
+    """Return whether only this machine can connect, as far as the address shows."""
+    found = _TCP.fullmatch(bind)
+    if found is None:
+        return (
+            True  # a socket file, or a descriptor that the parent process has opened and is responsible for
+        )
+    host = found[1].strip("[]")
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _try_port(host: str, port: int) -> None:
+    family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        probe.bind((host.strip("[]"), port))
+
+
+def _try_path(path: Path) -> None:
+    """Check that the folder is writable: gunicorn replaces a socket that it finds."""
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        path.parent.stat()
+        raise PermissionError(errno.EACCES, "its folder is not writable")
+    if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
+        raise FileExistsError(errno.EEXIST, "a file with this name exists")

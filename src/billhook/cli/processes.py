@@ -1,4 +1,4 @@
-"""The processes of a served receiver: how they are called, tied to this one, and stopped."""
+"""Child processes: their commands, how they are tied to this process, and how they are stopped."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ _PR_SET_PDEATHSIG = 1
 
 
 def web_command(bind: str, workers: int, threads: int) -> list[str]:
-    """gunicorn with the settings that the package ships."""
+    """Return the command of gunicorn with the settings that the package ships."""
     command = [sys.executable, "-P", "-m", "gunicorn", "--config", "python:billhook.gunicorn_conf"]
     command += ["--bind", bind, "--workers", str(workers), "--threads", str(threads)]
     return [*command, "billhook.standalone:create_app()"]
 
 
 def worker_command(threads: int, grace_seconds: float, *, flask: Sequence[str] | None = None) -> list[str]:
-    """`billhook worker` for a parent that starts it again; its handlers come from the environment.
+    """Return the command of a supervised worker; its handlers come from the environment.
 
-    `flask` is what stands between `flask` and `billhook` for an app of the user's own.
+    `flask` has the arguments between `flask` and `billhook`, for a worker of the user's own app.
     """
     program = ["billhook"] if flask is None else ["flask", *flask, "billhook"]
     command = [sys.executable, "-P", "-m", *program, "worker", "--watched"]
@@ -44,7 +44,7 @@ def worker_command(threads: int, grace_seconds: float, *, flask: Sequence[str] |
 
 
 def trial_command() -> list[str]:
-    """Loads the handlers of the environment as `serve` does, and ends: with 0 if that can be done."""
+    """Return a command that only loads the handlers of the environment: it exits with 0 if it can."""
     return [sys.executable, "-P", "-m", "billhook", "handlers", "--json"]
 
 
@@ -57,13 +57,11 @@ def spawn(
     pass_fds: Sequence[int] = (),
     silent: bool = False,
 ) -> subprocess.Popen[bytes]:
-    """Start a child in a process group of its own; on Linux it is told to end when this process dies.
+    """Start a child; on Linux it gets SIGTERM when this process dies. `silent` shows only its errors.
 
-    `silent`: only its errors are shown.
-    Its own group, because Ctrl-C goes to a whole group at once, and the order of stopping is ours to keep.
-    Call from the main thread: the kernel ties the child to the thread that made it.
+    Call from the main thread: the kernel ties the child to the thread that created it.
     """
-    return subprocess.Popen(  # noqa: S603 - our own interpreter and modules
+    return subprocess.Popen(  # noqa: S603 - this interpreter and the package's modules
         command,
         env=dict(environ),
         stdin=subprocess.DEVNULL,
@@ -71,29 +69,30 @@ def spawn(
         stderr=output,
         cwd=cwd,
         pass_fds=pass_fds,
+        # A group of its own: Ctrl-C signals a whole group, but children are stopped in order.
         process_group=0,
-        preexec_fn=_tie_to_parent(),  # two system calls, and no lock is taken in it
+        preexec_fn=_tie_to_parent(),  # two system calls that take no lock
     )
 
 
 def spawn_worker(
     command: Sequence[str], environ: Mapping[str, str], heartbeats: int
 ) -> subprocess.Popen[bytes]:
-    """Start a worker that writes its heartbeats into the pipe of this descriptor."""
+    """Start a worker that writes its heartbeats to the pipe with this descriptor."""
     return spawn([*command, "--heartbeats", str(heartbeats)], environ, pass_fds=(heartbeats,))
 
 
 def stop(process: subprocess.Popen[bytes], grace_seconds: float) -> int:
-    """Ask it to end, and kill it when the grace is over; returns its exit code as a shell tells it."""
+    """Terminate a process, kill it after the grace period; return its exit code as a shell shows it."""
     stop_all([process], grace_seconds)
     return exit_code(process)
 
 
 def stop_all(processes: Sequence[subprocess.Popen[bytes]], grace_seconds: float) -> None:
-    """Ask all of them to end at the same time, and kill those that are there when the grace is over."""
+    """Terminate all processes at the same time; kill those that remain after the grace period."""
     end = time.monotonic() + grace_seconds
     for process in processes:
-        process.send_signal(signal.SIGTERM)  # nothing happens if it has ended already
+        process.send_signal(signal.SIGTERM)  # does nothing if it has exited already
     for process in processes:
         try:
             process.wait(max(0.0, end - time.monotonic()))
@@ -104,13 +103,13 @@ def stop_all(processes: Sequence[subprocess.Popen[bytes]], grace_seconds: float)
 
 
 def exit_code(process: subprocess.Popen[bytes]) -> int:
-    """128 + N for an end by signal N."""
+    """Return the exit code of a process; 128 + N for an end by signal N."""
     code = process.returncode
     return 128 - code if code < 0 else code
 
 
 def _tie_to_parent() -> Callable[[], None] | None:
-    """What the child runs before it becomes its program; None where the system has no such tie."""
+    """Return what the child runs before its program; None if the system cannot tie it to its parent."""
     if not sys.platform.startswith("linux"):
         return None
     parent = os.getpid()
@@ -121,7 +120,7 @@ def _tie_to_parent() -> Callable[[], None] | None:
 
     def tie() -> None:
         prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-        if os.getppid() != parent:  # it died before the tie held
+        if os.getppid() != parent:  # the parent died before the tie was in place
             os._exit(1)
 
     return tie

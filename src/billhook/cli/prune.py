@@ -1,4 +1,4 @@
-"""`billhook deliveries prune`: let go of what is old."""
+"""`billhook deliveries prune`: delete old finished deliveries."""
 
 from __future__ import annotations
 
@@ -10,92 +10,92 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from billhook.cli.choosing import confirm
+from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import print_json, print_table, progress
-from billhook.cli.params import Amount, as_json
-from billhook.cli.where import open_inbox, the_settings
+from billhook.cli.params import FiniteNumber, as_json
+from billhook.cli.selection import confirm
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
-    from billhook.inbox.retention import Limits
+    from billhook.inbox.retention import Cutoffs
 
 __all__ = ["prune"]
 
 _STATES = ("done", "dead", "quarantined")
-_LONGEST_BREATH_SECONDS = 0.2
+_LONGEST_PAUSE_SECONDS = 0.2
 
 
 @click.command()
 @click.option(
     "--older-than",
     "days",
-    type=Amount(0, 36_500),
+    type=FiniteNumber(0, 36_500),
     metavar="DAYS",
-    help="Received longer ago; default: BILLHOOK_RETENTION_DAYS.",
+    help="Received more than DAYS ago. Default: BILLHOOK_RETENTION_DAYS.",
 )
 @click.option(
     "--state",
     "states",
     type=click.Choice(_STATES),
     multiple=True,
-    help="Only those in this state; may be given again. Default: all three, and kept keys.",
+    help="Only deliveries in this state. May be repeated. Default: all three, and kept keys.",
 )
-@click.option("--dry-run", is_flag=True, help="Say what would go, and do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option("--dry-run", is_flag=True, help="Show what would be deleted without deleting it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @as_json
 def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, as_json: bool) -> None:
-    """Let go of finished deliveries that are old: their bodies, headers, runs and errors.
+    """Delete old finished deliveries: their bodies, headers, runs and errors.
 
-    A delivery younger than 7 days leaves its key behind (state pruned), so that a duplicate is known for
-    one; of an older one nothing is left. One that signed no time (body-hmac) leaves its key for ever, or
-    for BILLHOOK_KEY_DAYS: it could be sent again at any time. What is not finished stays, however old it
-    is. The engines do the same by themselves, once an hour, with BILLHOOK_RETENTION_DAYS.
+    A delivery younger than 7 days keeps its key (state pruned), so that a duplicate is still detected; an
+    older one is deleted completely. A delivery whose scheme signs no time (body-hmac) could be sent again at
+    any time: its key is kept for ever, or for BILLHOOK_KEY_DAYS. Unfinished deliveries are never deleted. The
+    engines do the same once an hour with BILLHOOK_RETENTION_DAYS.
 
     \b
     Examples:
       billhook deliveries prune --dry-run
       billhook deliveries prune --older-than 1 --state done --yes
     """
-    from billhook.inbox.retention import Limits
+    from billhook.inbox.retention import Cutoffs
 
-    settings = the_settings()
+    settings = load_settings()
     days = settings.retention_days if days is None else days
-    limits = Limits.of(datetime.now(UTC), days, settings.key_days)
+    limits = Cutoffs.of(datetime.now(UTC), days, settings.key_days)
     with open_inbox() as inbox:
         if not (yes or dry_run or as_json):
             emptied, deleted = _pass(inbox, limits, states, dry_run=True)
             if not emptied + deleted:
-                click.echo(_nothing(days))
+                click.echo(_nothing_to_prune(days))
                 return
-            what = f"{deleted.total()} to be deleted, {emptied.total()} to leave their keys"
+            what = f"{deleted.total()} completely, {emptied.total()} except for their keys"
             confirm(f"Prune deliveries older than {_in_days(days)}: {what}?")
         emptied, deleted = _pass(inbox, limits, states, dry_run=dry_run)
     _report(emptied, deleted, days, dry_run=dry_run, as_json=as_json)
 
 
 def _pass(
-    inbox: Inbox, limits: Limits, states: Sequence[str], *, dry_run: bool
+    inbox: Inbox, limits: Cutoffs, states: Sequence[str], *, dry_run: bool
 ) -> tuple[Counter[str], Counter[str]]:
-    """From the oldest to the first that is young enough; what was emptied and what was deleted, by state."""
+    """Prune from the oldest to the first that is too young; return what was emptied and deleted, by state."""
     from billhook.inbox import DeliveryState
-    from billhook.inbox.admin import Selection, page
+    from billhook.inbox.admin import DeliveryFilter, page
     from billhook.inbox.retention import PRUNABLE
 
     chosen = [DeliveryState(state) for state in states] or PRUNABLE
-    newest = page(inbox, Selection(), 1)
+    newest = page(inbox, DeliveryFilter(), 1)
     emptied: Counter[str] = Counter()
     deleted: Counter[str] = Counter()
     after, over = 0, False
     with progress("counting" if dry_run else "pruning", newest[0].id if newest else 0) as steps:
         while not over:
             started = time.monotonic()
-            went = inbox.prune(limits, after, states=chosen, dry_run=dry_run)
-            emptied += went.emptied
-            deleted += went.deleted
-            steps.advance(went.after - after)
-            after, over = went.after, went.over
-            if not (dry_run or over):  # as long again for those who wait to write
-                time.sleep(min(time.monotonic() - started, _LONGEST_BREATH_SECONDS))
+            result = inbox.prune(limits, after, states=chosen, dry_run=dry_run)
+            emptied += result.emptied
+            deleted += result.deleted
+            steps.advance(result.after - after)
+            after, over = result.after, result.over
+            if not (dry_run or over):  # as long as the batch took, so that other writers get half of the time
+                time.sleep(min(time.monotonic() - started, _LONGEST_PAUSE_SECONDS))
     return emptied, deleted
 
 
@@ -111,7 +111,7 @@ def _report(
         print_json({**facts, "deleted": deleted.total(), "by_state": by_state})
         return
     if not emptied + deleted:
-        click.echo(_nothing(days))
+        click.echo(_nothing_to_prune(days))
         return
     both = emptied + deleted
     rows: list[tuple[object, ...]] = [
@@ -119,14 +119,14 @@ def _report(
     ]
     rows.append(("all", both.total(), emptied.total(), deleted.total()))
     print_table(
-        f"{'would go' if dry_run else 'gone'}, older than {_in_days(days)}",
-        ("state", "deliveries", "of them key kept", "deleted"),
+        f"{'to be pruned' if dry_run else 'pruned'}, older than {_in_days(days)}",
+        ("state", "deliveries", "key kept", "deleted"),
         rows,
     )
 
 
-def _nothing(days: float) -> str:
-    return f"nothing is finished and older than {_in_days(days)}"
+def _nothing_to_prune(days: float) -> str:
+    return f"no finished delivery is older than {_in_days(days)}"
 
 
 def _in_days(days: float) -> str:

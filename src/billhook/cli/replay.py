@@ -1,25 +1,32 @@
-"""`billhook deliveries replay`: read again, handle again."""
+"""`billhook deliveries replay`: read deliveries again and call their handlers again."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from billhook.cli.choosing import check_choice, chosen, confirm, given, in_batches, in_deliveries
-from billhook.cli.faults import Fault
-from billhook.cli.output import progress
-from billhook.cli.params import DELIVERY_ID, NAME, Amount, as_json, delivery_filters
-from billhook.cli.replayed import nothing, report
-from billhook.cli.where import open_inbox
+from billhook.cli.context import load_settings, open_inbox, user_app
+from billhook.cli.errors import CliError
+from billhook.cli.output import print_json, progress
+from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
+from billhook.cli.selection import (
+    confirm,
+    delivery_count,
+    filters_set,
+    in_batches,
+    no_match_message,
+    require_selection,
+    select_ids,
+)
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
-    from billhook.inbox.admin import Selection
-    from billhook.inbox.replay import Newcomer, Replayed
+    from billhook.inbox.admin import DeliveryFilter
+    from billhook.inbox.replay import Backfill, ReplayResult
 
 __all__ = ["replay"]
 
@@ -29,17 +36,27 @@ __all__ = ["replay"]
 @delivery_filters
 @click.option(
     "--handler",
-    type=NAME,
+    type=TEXT,
     metavar="NAME",
-    help="Only the runs of this handler, however they ended; with ids or filters, also its first run of "
-    "deliveries that came before it was there.",
+    help="Only this handler's runs, whatever their result; with ids or filters also its first run for "
+    "deliveries received before the handler existed.",
 )
-@click.option("--as", "as_type", type=NAME, metavar="TYPE", help="As this type; for what no handler has had.")
-@click.option("--conflicts", is_flag=True, help="Those that came under another's key, not being the same.")
-@click.option("--all-handlers", is_flag=True, help="Every handler, those that succeeded included.")
-@click.option("--rate", type=Amount(0.01, 100_000), metavar="N", help="At most N deliveries a second.")
-@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
-@click.option("--yes", is_flag=True, help="Do not ask.")
+@click.option(
+    "--as",
+    "as_type",
+    type=TEXT,
+    metavar="TYPE",
+    help="Read the delivery as this type; only before any handler has run.",
+)
+@click.option(
+    "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
+)
+@click.option("--all-handlers", is_flag=True, help="Every handler, including those that succeeded.")
+@click.option(
+    "--rate", type=FiniteNumber(0.01, 100_000), metavar="N", help="At most N deliveries per second."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be done without doing it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @as_json
 def replay(
     delivery_ids: tuple[int, ...],
@@ -52,21 +69,20 @@ def replay(
     as_json: bool,
     **selected: Any,
 ) -> None:
-    """Handle deliveries again: those named by ID, or those that the options select.
+    """Handle deliveries again: those given by ID, or those that the options select.
 
-    Handlers that failed or wait for another attempt run again, with all their attempts before them; one that
-    succeeded does not, unless --handler or --all-handlers says so. A quarantined delivery is read anew, as is
-    one that nobody handled. To give deliveries to a handler that is newer than they are, name its
-    module too (BILLHOOK_HANDLERS). One in conflict with another of its key is only taken by its id, by
-    --conflicts, or with --as; what came without a type, only with --as.
+    Handlers that failed or wait for a retry run again with all their attempts; one that succeeded runs again
+    only with --handler or --all-handlers. A quarantined delivery is parsed again, as is one without runs. To
+    give deliveries to a handler that is newer than they are, name its module too (BILLHOOK_HANDLERS). A
+    delivery in conflict is selected only by its id, --conflicts or --as; one without a type only by --as.
 
     \b
     Examples:
       billhook deliveries replay --state dead --since 1d --dry-run
       billhook deliveries replay 44 --as PaymentFailed
     """
-    selected = given(selected)
-    check_choice("replay", delivery_ids, not (selected or handler), selected)
+    selected = filters_set(selected)
+    require_selection("replay", delivery_ids, not (selected or handler), selected)
     if as_type is not None:
         _check_type(as_type, alone=handler is None and not all_handlers)
     newcomer = None if handler is None else _newcomer(handler, all_handlers=all_handlers)
@@ -74,52 +90,54 @@ def replay(
     with open_inbox() as inbox:
         if delivery_ids and handler is not None and newcomer is None:
             _check_stored(inbox, handler)
-        batches, total = chosen(inbox, delivery_ids, selection, "replayed")
+        batches, total = select_ids(inbox, delivery_ids, selection, "replayed")
         _check_ids(inbox, delivery_ids, as_type)
         if not (total or as_json):
-            click.echo(nothing(inbox, handler))
+            click.echo(no_match_message(inbox, handler))
             return
         if not (yes or dry_run or as_json):
-            confirm(f"Replay {in_deliveries(total)}?")
+            confirm(f"Replay {delivery_count(total)}?")
         if rate is not None and not dry_run:
             batches = _paced(batches, rate)
-        how = {"handler": handler, "newcomer": newcomer, "all_handlers": all_handlers, "as_type": as_type}
+        how = {"handler": handler, "backfill": newcomer, "all_handlers": all_handlers, "as_type": as_type}
         done = _replay(inbox, batches, total, how | {"dry_run": dry_run})
-        report(inbox, total, done, how, dry_run=dry_run, as_json=as_json)
+        _report(inbox, total, done, how, dry_run=dry_run, as_json=as_json)
 
 
-def _replay(inbox: Inbox, batches: Iterable[list[int]], total: int, how: dict[str, Any]) -> Replayed:
-    from billhook.inbox.replay import Replayed, replay
+def _replay(inbox: Inbox, batches: Iterable[list[int]], total: int, how: dict[str, Any]) -> ReplayResult:
+    from billhook.inbox.replay import ReplayResult, replay
 
     now = datetime.now(UTC)
-    done = Replayed()
+    done = ReplayResult()
     with progress("replaying", total) as steps:
         for batch in batches:
             done += replay(inbox, batch, now, **how)
             steps.advance(len(batch))
             if not how["dry_run"]:
-                inbox.bell.ring()
+                inbox.notifier.notify()
     return done
 
 
-def _selection(selected: dict[str, Any], handler: str | None, as_type: str | None) -> Selection:
-    """What is selected; what waits for an operator's word only if this is it."""
-    from billhook.inbox.admin import Selection
+def _selection(selected: dict[str, Any], handler: str | None, as_type: str | None) -> DeliveryFilter:
+    """Return the filter; it includes deliveries that await an operator's decision only if asked for."""
+    from billhook.inbox.admin import DeliveryFilter
 
     decided = as_type is None and "conflicts" not in selected
-    return Selection(**selected, handler=handler, decided=decided)
+    return DeliveryFilter(**selected, handler=handler, decided=decided)
 
 
 def _check_type(as_type: str, *, alone: bool) -> None:
-    """Raise ConfigError, with the nearest names, for a type that is neither listed nor the user's own."""
-    from billhook.cli.handlers import find_subscribers
-    from billhook.cli.wanted import event_class
+    """Raise ConfigError, with the closest names, for a type that is neither built in nor the user's own."""
+    from billhook.cli.handlers import load_subscribers
+    from billhook.cli.payload import event_class
     from billhook.events import EVENT_TYPES
 
     if not alone:
-        raise click.UsageError("--as is for what no handler has had: leave --handler and --all-handlers out")
+        raise click.UsageError(
+            "--as applies only before any handler has run: leave out --handler and --all-handlers"
+        )
     if as_type not in EVENT_TYPES:
-        find_subscribers()  # which brings in the event types of the user's modules
+        load_subscribers()  # importing the user's modules registers their event types
         event_class(as_type)
 
 
@@ -128,36 +146,110 @@ def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...], as_type: str | None)
 
     for one in details(inbox, delivery_ids):
         if as_type is None and not one.summary.event_type:
-            raise Fault(f"delivery {one.summary.id} names no event type: say which with --as TYPE")
+            raise CliError(f"delivery {one.summary.id} has no event type: give one with --as TYPE")
         if as_type is not None and one.runs:
-            raise Fault(
-                f"delivery {one.summary.id} was handled as {one.summary.event_type} already: --as is for "
-                "what no handler has had; nothing was replayed"
+            raise CliError(
+                f"delivery {one.summary.id} was already handled as {one.summary.event_type}: --as applies "
+                "only before any handler has run; nothing was replayed"
             )
 
 
-def _newcomer(handler: str, *, all_handlers: bool) -> Newcomer | None:
-    """What gives deliveries a run of a handler that they had none of; None if it is not registered here."""
+def _newcomer(handler: str, *, all_handlers: bool) -> Backfill | None:
+    """Return what adds a run of `handler` to deliveries without one; None if it is not registered here."""
     if all_handlers:
         raise click.UsageError("choose one of --handler and --all-handlers")
-    from billhook.cli.handlers import find_subscribers
-    from billhook.engines.terms import newcomer
+    from billhook.cli.handlers import load_subscribers
+    from billhook.engines.dispatcher import backfill
 
-    return newcomer(find_subscribers(), handler)
+    return backfill(load_subscribers(), handler)
 
 
 def _check_stored(inbox: Inbox, handler: str) -> None:
-    from billhook.inbox.admin import Selection, count
+    from billhook.inbox.admin import DeliveryFilter, count
 
-    if not count(inbox, Selection(handler=handler)):
-        raise Fault(nothing(inbox, handler))
+    if not count(inbox, DeliveryFilter(handler=handler)):
+        raise CliError(no_match_message(inbox, handler))
 
 
 def _paced(batches: Iterable[list[int]], rate: float) -> Iterator[list[int]]:
-    """The same in smaller batches, each when its time has come: `rate` ids a second."""
-    size, given, started = max(1, int(rate / 4)), 0, time.monotonic()
+    """Yield smaller batches, each when it is due: `rate` ids per second."""
+    size, sent, started = max(1, int(rate / 4)), 0, time.monotonic()
     for batch in batches:
         for part in in_batches(batch, size):
-            time.sleep(max(0.0, started + given / rate - time.monotonic()))
+            time.sleep(max(0.0, started + sent / rate - time.monotonic()))
             yield part
-            given += len(part)
+            sent += len(part)
+
+
+_SEEN_WITHIN = timedelta(minutes=1)
+"""Three times the interval at which a worker renews its row in the inbox."""
+
+
+def _report(
+    inbox: Inbox, total: int, done: ReplayResult, how: Mapping[str, Any], *, dry_run: bool, as_json: bool
+) -> None:
+    """Print the result for `total` deliveries and, on stderr, a hint if no worker is running."""
+    if as_json:
+        facts = {"selected": total, "replayed": done.deliveries, "reread": done.requeued, "runs": done.runs}
+        print_json({**facts, "added": done.added, "dry_run": dry_run})
+    else:
+        # Whether the user asked for succeeded runs as well.
+        everything = how["all_handlers"] or how["handler"] is not None
+        _print(total, done, dry_run=dry_run, everything=everything)
+    missing = _missing_worker(inbox) if done.deliveries and not dry_run else None
+    if missing is not None:
+        click.echo(missing, err=True)
+
+
+def _print(total: int, done: ReplayResult, *, dry_run: bool, everything: bool) -> None:
+    would = "would be " if dry_run else ""
+    runs = "1 run" if done.runs == 1 else f"{done.runs} runs"
+    click.echo(
+        f"{done.deliveries} of {delivery_count(total)} {would}replayed: "
+        f"{runs} {would}due again, {delivery_count(done.requeued)} {would}parsed again"
+        + (f", {delivery_count(done.added)} {would}handled for the first time" if done.added else "")
+    )
+    if not done.deliveries:
+        click.echo(_why_nothing(everything))
+
+
+def _why_nothing(everything: bool) -> str:
+    if everything:
+        return "Nothing to do: no such run is finished or waits for a retry."
+    return (
+        "Nothing to do: no handler failed. Use --all-handlers to run the succeeded handlers again, or "
+        "--handler NAME for one of them."
+    )
+
+
+def _missing_worker(inbox: Inbox) -> str | None:
+    """Return a hint for the user if no worker seems to serve the inbox; else None."""
+    engine = load_settings().engine
+    if engine == "inline":
+        return None
+    seen_at = inbox.worker_seen_at()
+    age = None if seen_at is None else datetime.now(UTC) - seen_at
+    if age is not None and age <= _SEEN_WITHIN:
+        return None
+    what = "No worker is running" if age is None else f"No worker has been seen for {_duration(age)}"
+    return f"{what}; {_how_to_start(engine)}"
+
+
+def _duration(age: timedelta) -> str:
+    minutes = int(age.total_seconds() // 60)
+    count, unit = next(
+        (minutes // size, unit)
+        for size, unit in ((1440, "day"), (60, "hour"), (1, "minute"))
+        if minutes >= size
+    )
+    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
+
+
+def _how_to_start(engine: str) -> str:
+    own_app = user_app() is not None
+    if engine == "celery":
+        name = "MODULE:NAME" if own_app else "billhook.standalone:celery"
+        return f"start one: celery -A {name} worker"
+    if own_app and engine == "thread":
+        return "start the app: its threads start with the first request"
+    return f"start one: {'flask --app … ' if own_app else ''}billhook worker"

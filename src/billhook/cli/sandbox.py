@@ -1,20 +1,22 @@
-"""`billhook sandbox`: the billing service, running here."""
+"""`billhook sandbox`: run the billing service here; `billhook sandbox call`: send it a request."""
 
 from __future__ import annotations
 
 import dataclasses
+import shlex
 import sys
 import tempfile
+from collections.abc import Iterator
 from contextlib import closing
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from billhook.cli.binding import TCP_BIND, check_free
-from billhook.cli.output import progress
-from billhook.cli.params import as_json
-from billhook.cli.sandbox_facts import Facts, tell
-from billhook.cli.where import the_settings
+from billhook.cli.context import load_settings
+from billhook.cli.output import print_json, progress
+from billhook.cli.params import TCP_BIND, as_json, check_bindable
+from billhook.settings import OPTIONS, Settings
 
 if TYPE_CHECKING:
     from billhook.sandbox import Sandbox, SandboxOptions
@@ -22,8 +24,10 @@ if TYPE_CHECKING:
 
 __all__ = ["sandbox"]
 
+
 _TEMPORARY = ("temporary", "sqlite://")
-_PATIENCE_SECONDS = 90.0
+_CALL_TIMEOUT_SECONDS = 90.0
+"""Longer than the 60 seconds for which `POST /_sandbox/flush` may wait."""
 
 
 @click.group(invoke_without_command=True, short_help="Run the billing service here.")
@@ -31,19 +35,26 @@ _PATIENCE_SECONDS = 90.0
 @click.option(
     "--database", metavar="URL", default="sqlite:///billhook-sandbox.db", show_default=True,
     envvar="BILLHOOK_SANDBOX_DATABASE", show_envvar=True,
-    help=f"SQLAlchemy's URL, for SQLite or PostgreSQL; `{_TEMPORARY[0]}` for a file that goes at the end.",
+    help=f"A SQLAlchemy URL, SQLite or PostgreSQL; `{_TEMPORARY[0]}`: a file that is deleted at exit.",
 )  # fmt: skip
-@click.option("--client-id", default="sandbox", show_default=True, help="What x-api-key must be.")
-@click.option("--new-token", is_flag=True, help="Make another API token; the one before it ends.")
+@click.option(
+    "--client-id",
+    default="sandbox",
+    show_default=True,
+    help="The client id: the value of the x-api-key header.",
+)
+@click.option("--new-token", is_flag=True, help="Create a new API token; the previous one becomes invalid.")
 @click.option(
     "--secret-file", type=click.Path(exists=True, dir_okay=False),
-    help="A file with the secret that deliveries are signed with (for timestamped-rsa: the private key). "
-    "Default: BILLHOOK_SECRETS, or a random one.",
+    help="A file with the signing secret (for timestamped-rsa: the private key). Default: "
+    "BILLHOOK_SECRETS, or a random one.",
 )  # fmt: skip
-@click.option("--allow-private", is_flag=True, help="Deliver to loopback and private addresses, too.")
-@click.option("--seed", type=click.Choice(["demo"]), help="Begin with customers, contracts and meters.")
-@click.option("--random-seed", type=int, help="Make faults and jitter the same each time.")
-@click.option("--rate-limit", default="1000/second", show_default=True, help="Answer 429 beyond it.")
+@click.option("--allow-private", is_flag=True, help="Also deliver to loopback and private addresses.")
+@click.option(
+    "--seed", type=click.Choice(["demo"]), help="Start with example customers, contracts and meters."
+)
+@click.option("--random-seed", type=int, help="The random seed of faults and jitter, for repeatable runs.")
+@click.option("--rate-limit", default="1000/second", show_default=True, help="Answer 429 above this rate.")
 @as_json
 @click.pass_context
 def sandbox(
@@ -59,12 +70,11 @@ def sandbox(
     rate_limit: str,
     as_json: bool,
 ) -> None:
-    """Run the billing service here: its whole API, a clock that can be moved, and real signed webhooks.
+    """Run the billing service here: its whole API, a clock that you can move, and real signed webhooks.
 
-    Prints the client id, the API token (once: it is not shown again), and the signing secret or the public
-    key that receivers verify with. Deliveries are signed as BILLHOOK_SIGNATURE says. Its API is described
-    at /openapi/, its own operations are under /_sandbox. Ends at SIGTERM, at Ctrl-C and with its terminal.
-    Needs pip install 'billhook[sandbox]'.
+    Prints the client id, the API token (only once), and the signing secret or the public key that receivers
+    verify with. BILLHOOK_SIGNATURE sets the scheme. The API is described at /openapi/, the control API is
+    under /_sandbox. Stops on SIGTERM, Ctrl-C and with its terminal. Needs pip install 'billhook[sandbox]'.
 
     \b
     Examples:
@@ -74,10 +84,9 @@ def sandbox(
     """
     if context.invoked_subcommand is not None:
         return
-    from billhook.sandbox.server import serve
+    from billhook.sandbox.gunicorn_server import serve
 
-    # The sender is not who has to be protected from replays.
-    settings = dataclasses.replace(the_settings(), replay_protection="dedupe-only")
+    settings = dataclasses.replace(load_settings(), replay_protection="dedupe-only")  # a receiver's duty
     with tempfile.TemporaryDirectory(prefix="billhook-sandbox-") as folder:
         options = _options(
             settings,
@@ -88,9 +97,11 @@ def sandbox(
             rate_limit=rate_limit,
             random_seed=random_seed,
         )
-        check_free(bind)  # after what is wrong wherever it listens, and before a database is made
+        check_bindable(
+            bind
+        )  # after the errors that do not depend on the address, before a database is created
         facts = _prepare(options, seed)
-        serve(options, bind, lambda url: _tell(url, facts, options, new_token, settings, as_json))
+        serve(options, bind, lambda url: _print_with_token(url, facts, options, new_token, settings, as_json))
 
 
 @sandbox.command()
@@ -98,41 +109,39 @@ def sandbox(
 @click.argument("path", metavar="PATH")
 @click.argument("body", required=False, metavar="[JSON]")
 def call(method: str, path: str, body: str | None) -> None:
-    """Send any request to the sandbox, and print the answer; JSON is the body, - reads it from stdin.
+    """Send any request to the sandbox and print the answer. JSON is the body; - reads it from stdin.
 
-    It is the one that BILLHOOK_API_URL names, with BILLHOOK_API_CLIENT_ID and BILLHOOK_API_REFRESH_TOKEN.
+    BILLHOOK_API_URL, BILLHOOK_API_CLIENT_ID and BILLHOOK_API_REFRESH_TOKEN select the sandbox. PATH is
+    percent-encoded, as in a URL.
 
     \b
     Examples:
       billhook sandbox call POST /_sandbox/trigger/PaymentFailed '{"amount": 12.5}'
       billhook sandbox call GET '/_sandbox/deliveries?state=failed'
     """
-    from billhook.cli.api_output import print_wire
-    from billhook.cli.caller import Caller
-    from billhook.client import BillingClient
+    from billhook.cli.api.connection import open_sandbox_client
+    from billhook.cli.api.output import print_wire
     from billhook.wire import strict_json
 
-    if not path.startswith("/") or not path.isascii() or not path.isprintable() or " " in path:
-        raise click.UsageError("PATH is an address on the sandbox, percent-encoded: /_sandbox/clock")
     raw = body.encode("utf-8", "surrogateescape") if body is not None else None
     if body == "-":
         raw = sys.stdin.buffer.read()
     if raw is None and method in ("POST", "PUT"):
         raw = b"{}"
     given = None if raw is None else strict_json.loads(raw)
-    url, client_id, token = BillingClient.credentials(the_settings())
-    caller = Caller(url, client_id.get_secret_value(), token.get_secret_value(), _PATIENCE_SECONDS)
-    print_wire(strict_json.dumps(caller.call(method, path, given)))
+    with open_sandbox_client(_CALL_TIMEOUT_SECONDS) as client:
+        answer = client.request(method, path, given)
+    print_wire(strict_json.dumps(answer))
 
 
 def _options(settings: Settings, secret_file: str | None, **more: Any) -> SandboxOptions:
-    from billhook.extension import scheme_of
+    from billhook.extension import configured_scheme
     from billhook.sandbox import SandboxOptions
-    from billhook.sandbox.storage.engines import parsed_url
+    from billhook.sandbox.storage.database import parsed_url
 
     parsed_url(more["database_url"])
     secrets = _secrets(secret_file, settings.secrets, settings.secrets_file)
-    return SandboxOptions(scheme=scheme_of(settings), secrets=secrets, **more)
+    return SandboxOptions(scheme=configured_scheme(settings), secrets=secrets, **more)
 
 
 def _secrets(file: str | None, given: tuple[str, ...], given_file: str | None) -> tuple[str, ...]:
@@ -142,35 +151,108 @@ def _secrets(file: str | None, given: tuple[str, ...], given_file: str | None) -
     return tuple(read_secrets_file(path)) if path is not None else tuple(given)
 
 
-def _prepare(options: SandboxOptions, seed: str | None) -> Facts:
-    """Make the database and what is wanted in it, before anybody is answered."""
+def _prepare(options: SandboxOptions, seed: str | None) -> _Credentials:
+    """Create the database and seed it, before the server accepts requests."""
     from billhook.sandbox import Sandbox
 
     with closing(Sandbox(options)) as made:
         if seed is not None:
-            from billhook.sandbox.seeds import plant
+            from billhook.sandbox.scenario import seed_demo_data
 
             with progress(f"planting {seed}", None) as steps:
-                planted = plant(made, steps.advance)
+                planted = seed_demo_data(made.call, made.clock.now(), steps.advance)
             if not planted:
-                click.echo(f"note: {seed} is there already: nothing was added", err=True)
+                click.echo(f"note: the database already has the seed {seed}: nothing was added", err=True)
         secret, public_key = _verifying(made)
-        return Facts(made.client_id, None, None if options.secrets else secret, public_key)
+        return _Credentials(made.client_id, None, None if options.secrets else secret, public_key)
 
 
 def _verifying(made: Sandbox) -> tuple[str | None, str | None]:
-    """The shared secret or the public key, whichever the scheme has."""
+    """Return the shared secret or the public key; the scheme has one of them."""
     told = made.signing_secret
     assert isinstance(told, str)  # noqa: S101 - no scheme of the settings names its keys
     return (None, told) if made.has_public_key else (told, None)
 
 
-def _tell(
-    url: str, facts: Facts, options: SandboxOptions, new_token: bool, settings: Settings, as_json: bool
+def _print_with_token(
+    url: str,
+    facts: _Credentials,
+    options: SandboxOptions,
+    new_token: bool,
+    settings: Settings,
+    as_json: bool,
 ) -> None:
-    """Last of all, for a token that was made and is not on the screen yet would be lost at Ctrl-C."""
+    """Print the credentials last: Ctrl-C between creating and printing a token would lose it."""
     from billhook.sandbox import Sandbox
 
-    with closing(Sandbox(options)) as made, made.telling_api_token(new=new_token) as token:
-        tell(url, dataclasses.replace(facts, api_token=token), settings, as_json)
+    with closing(Sandbox(options)) as made, made.issue_api_token(new=new_token) as token:
+        _print_credentials(url, dataclasses.replace(facts, api_token=token), settings, as_json)
         sys.stdout.flush()
+
+
+_SIGNING = (
+    "BILLHOOK_SIGNATURE",
+    "BILLHOOK_SIGNATURE_HEADER",
+    "BILLHOOK_TIMESTAMP_HEADER",
+    "BILLHOOK_SIGNATURE_PREFIX",
+)
+_PEM_FILE = "billhook-sandbox.pem"
+
+
+@dataclass(frozen=True, slots=True)
+class _Credentials:
+    """What `billhook sandbox` prints: how to call it, and how to verify what it sends."""
+
+    client_id: str
+    api_token: str | None = field(repr=False)
+    """None if an earlier start printed it."""
+    signing_secret: str | None = field(repr=False)
+    """None if the user gave it, or if it is the private key of a pair."""
+    public_key: str | None
+    """The key that receivers verify with, if the scheme has a key pair."""
+
+
+def _print_credentials(url: str, facts: _Credentials, settings: Settings, as_json: bool) -> None:
+    """Print the credentials with shell commands that export them, or as JSON."""
+    if as_json:
+        print_json({"url": url, **asdict(facts)})
+        return
+    token, secret = facts.api_token, facts.signing_secret
+    click.echo(f"billhook sandbox at {url}, described at {url}/openapi/")
+    click.echo(f"  client id       {facts.client_id}")
+    click.echo(f"  API token       {token or 'unchanged (it is printed once); --new-token creates another'}")
+    if facts.public_key is None:
+        click.echo(f"  signing secret  {secret or 'the one you gave'}")
+    else:
+        click.echo("  public key      see below; the private key stays here")
+    click.echo("To call it from another terminal:")
+    click.echo(f"  export BILLHOOK_API_URL={url} BILLHOOK_API_CLIENT_ID={shlex.quote(facts.client_id)}")
+    if token:
+        click.echo(f"  export BILLHOOK_API_REFRESH_TOKEN={token}")
+    if lines := [*_scheme(settings), *_verification(facts.public_key or secret)]:
+        click.echo("To receive from it:")
+        for line in lines:
+            click.echo(line)
+
+
+def _scheme(settings: Settings) -> Iterator[str]:
+    """Yield the signature options that differ from their defaults."""
+    for option in OPTIONS:
+        value = getattr(settings, option.attribute)
+        if option.key in _SIGNING and value != option.default:
+            yield f"  export {option.key}={shlex.quote(str(value))}"
+    if (
+        settings.signature == "body-hmac"
+    ):  # it signs no time, and a receiver refuses to start unless that is acknowledged
+        yield "  export BILLHOOK_REPLAY_PROTECTION=dedupe-only"
+
+
+def _verification(secret: str | None) -> Iterator[str]:
+    if secret is None:
+        return
+    if "\n" not in secret:
+        yield f"  export BILLHOOK_SECRETS={shlex.quote(secret)}"
+        return
+    yield f"  cat > {_PEM_FILE} <<'END'"
+    yield f"{secret.rstrip()}\nEND"
+    yield f'  export BILLHOOK_SECRETS_FILE="$PWD/{_PEM_FILE}"'

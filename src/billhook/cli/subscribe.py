@@ -1,36 +1,38 @@
-"""`billhook subscribe`: asks the service to send the events that somebody here handles."""
+"""`billhook subscribe`: subscribe a URL to the event types that the handlers handle."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.calling import checked, open_client
-from billhook.cli.faults import Fault
+from billhook.cli.api.connection import as_usage_errors, open_client
+from billhook.cli.errors import CliError
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import as_json, handlers_argument
-from billhook.cli.thresholds import THRESHOLD, once_each
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
 
 __all__ = ["subscribe"]
 
-_UNKNOWN = (
-    "Note: the service's specification shows no way to list or remove subscriptions, and does not say what a "
-    "second one of the same type and URL does; look in the service's dashboard before you repeat this."
+
+# Source: spec, "Webhooks": it has an operation to subscribe, and none to list or remove subscriptions.
+_NO_LIST = (
+    "Note: the service's API can neither list nor remove subscriptions, and its specification does not say "
+    "what a second subscription of the same type and URL does. Check the service's dashboard before you run "
+    "this again."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class _Subscription:
-    """One event type, and what became of it."""
+    """An event type to subscribe to, and the result of the request for it."""
 
     event_type: str
     threshold: Decimal | None
@@ -41,27 +43,47 @@ class _Subscription:
 
     @property
     def thresholds(self) -> dict[str, Decimal]:
-        """Those that are set."""
+        """The thresholds that are set, by the names of the request's fields."""
         both = {"threshold": self.threshold, "recurring_threshold": self.recurring_threshold}
         return {name: number for name, number in both.items() if number is not None}
 
 
+class _ThresholdParam(click.ParamType[tuple[str, Decimal]]):
+    """TYPE=NUMBER: an event type and its percentage."""
+
+    name = "threshold"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, Decimal]:
+        event_type, equals, text = str(value).partition("=")
+        try:
+            number = Decimal(text)
+        except InvalidOperation:
+            number = Decimal("NaN")
+        if not (event_type and equals and number.is_finite()):
+            self.fail(f"{value!r} is not TYPE=NUMBER, such as CommitmentUsageCrossed=80", param, ctx)
+        return event_type, number
+
+
 @click.command()
 @handlers_argument
-@click.option("--callback-url", required=True, metavar="URL", help="Where the service is to send events.")
+@click.option(
+    "--callback-url", required=True, metavar="URL", help="The URL that the service sends events to."
+)
 @click.option(
     "--type", "event_types", multiple=True, metavar="TYPE",
-    help="Subscribe to this type instead of all that are handled. May be repeated.",
+    help="Subscribe to this type only, not to every handled one. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--threshold", "thresholds", type=THRESHOLD, multiple=True, metavar="TYPE=NUMBER",
-    help="The percentage from which events of TYPE are sent, where it has one. May be repeated.",
+    "--threshold", "thresholds", type=_ThresholdParam(), multiple=True, metavar="TYPE=NUMBER",
+    help="Send events of TYPE from this percentage on, if it has a threshold. May be repeated.",
 )  # fmt: skip
 @click.option(
-    "--recurring-threshold", "recurring", type=THRESHOLD, multiple=True, metavar="TYPE=NUMBER",
-    help="After how many percent more each they are sent again. May be repeated.",
+    "--recurring-threshold", "recurring", type=_ThresholdParam(), multiple=True, metavar="TYPE=NUMBER",
+    help="Send them again after every further NUMBER percent. May be repeated.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show what would be subscribed to, and send nothing.")
+@click.option("--dry-run", is_flag=True, help="Show the subscriptions without sending anything.")
 @as_json
 def subscribe(
     handlers: Sequence[str],
@@ -72,9 +94,9 @@ def subscribe(
     dry_run: bool,
     as_json: bool,
 ) -> None:
-    """Subscribe a URL to every event type that the handlers handle. Exit code 1 unless all succeeded.
+    """Subscribe a URL to every event type that has a handler. Exit code 1 unless all of them succeed.
 
-    HANDLERS are modules or .py files; without any, those of BILLHOOK_HANDLERS. Needs the options
+    HANDLERS are modules or .py files; the default is BILLHOOK_HANDLERS. The command needs the options
     BILLHOOK_API_URL, BILLHOOK_API_CLIENT_ID and BILLHOOK_API_REFRESH_TOKEN (or its _FILE), and the extra
     billhook[client]; --dry-run needs none of them.
 
@@ -85,13 +107,25 @@ def subscribe(
       flask --app myshop billhook subscribe --callback-url https://shop.example/webhooks/billing
     """
     _check_url(callback_url)
-    first, again = once_each("--threshold", thresholds), once_each("--recurring-threshold", recurring)
+    first, again = (
+        _by_event_type("--threshold", thresholds),
+        _by_event_type("--recurring-threshold", recurring),
+    )
     planned = _planned(event_types or _handled(handlers), first, again)
     _check_rules(callback_url, planned)
     done = planned if dry_run else _subscribed(callback_url, planned)
     _report(callback_url, done, dry_run, as_json)
     if not dry_run and any(each.result != "subscribed" for each in done):
         sys.exit(1)
+
+
+def _by_event_type(option: str, thresholds: Iterable[tuple[str, Decimal]]) -> dict[str, Decimal]:
+    """Return the thresholds of an option by event type. Raises UsageError if a type has two numbers."""
+    found: dict[str, Decimal] = {}
+    for event_type, number in thresholds:
+        if found.setdefault(event_type, number) != number:
+            raise click.UsageError(f"{option} names {event_type!r} twice, with different numbers: give one")
+    return found
 
 
 def _check_url(url: str) -> None:
@@ -101,38 +135,42 @@ def _check_url(url: str) -> None:
     except ValueError:
         good = False
     if not good or not url.isascii() or not url.isprintable() or " " in url:
-        raise click.UsageError("--callback-url is no URL that can be posted to: write https://HOST/PATH")
+        raise click.UsageError("--callback-url is not an http(s) URL: write https://HOST/PATH")
 
 
 def _handled(handlers: Sequence[str]) -> list[str]:
-    from billhook.cli.handlers import find_subscribers
+    from billhook.cli.handlers import load_subscribers
     from billhook.events import EVENT_TYPES
 
-    subscribers = find_subscribers(handlers)
-    handled = [event_type for event_type in EVENT_TYPES if subscribers.of(event_type)]
+    connected = load_subscribers(handlers)
+    handled = [event_type for event_type in EVENT_TYPES if connected.by_name(event_type)]
     if not handled:
-        raise Fault("no event type is handled here: name the HANDLERS, set BILLHOOK_HANDLERS, or give --type")
+        raise CliError(
+            "no event type has a handler: name HANDLERS, set BILLHOOK_HANDLERS, or give --type TYPE"
+        )
     return handled
 
 
 def _planned(
     event_types: Iterable[str], thresholds: dict[str, Decimal], recurring: dict[str, Decimal]
 ) -> list[_Subscription]:
-    from billhook.cli.wanted import event_class
+    from billhook.cli.payload import event_class
 
     names = dict.fromkeys(event_class(event_type).type for event_type in event_types)
     for option, given in (("--threshold", thresholds), ("--recurring-threshold", recurring)):
         for event_type in given:
             if event_type not in names:
-                raise click.UsageError(f"{option} names {event_type!r}, which is not subscribed to here")
+                raise click.UsageError(
+                    f"{option} names {event_type!r}, which is not subscribed to here: add --type {event_type}"
+                )
     return [_Subscription(name, thresholds.get(name), recurring.get(name)) for name in names]
 
 
 def _check_rules(callback_url: str, planned: Sequence[_Subscription]) -> None:
-    """All of them before the first is sent."""
+    """Validate every request before the first is sent. Raises UsageError."""
     from billhook.resources import WebhookSubscription
 
-    with checked():
+    with as_usage_errors():
         for each in planned:
             WebhookSubscription(callback_url=callback_url, event_type=each.event_type, **each.thresholds)
 
@@ -140,14 +178,14 @@ def _check_rules(callback_url: str, planned: Sequence[_Subscription]) -> None:
 def _subscribed(callback_url: str, planned: Sequence[_Subscription]) -> list[_Subscription]:
     from billhook.errors import AuthenticationFailed, RateLimitExceeded, ServiceUnavailable
 
-    ends_it = (AuthenticationFailed, KeyboardInterrupt, RateLimitExceeded, ServiceUnavailable)
+    fatal = (AuthenticationFailed, KeyboardInterrupt, RateLimitExceeded, ServiceUnavailable)
     done = []
     stopped = False
     with open_client() as client, progress("subscribing", len(planned)) as steps:
         for each in planned:
             if not stopped:
                 each, error = _one(client, callback_url, each)
-                stopped = isinstance(error, ends_it)
+                stopped = isinstance(error, fatal)
             done.append(each)
             steps.advance()
     return done
@@ -161,7 +199,7 @@ def _one(
     try:
         answer = client.webhooks.subscribe(callback_url, planned.event_type, **planned.thresholds)
     except KeyboardInterrupt as error:
-        # What was done before must be told: nobody can ask the service for it.
+        # The results so far must be printed: the service cannot be asked for them later.
         return replace(planned, result="unknown", error="interrupted"), error
     except ApiError as error:
         result = "unknown" if _may_be_done(error) else "failed"
@@ -170,7 +208,10 @@ def _one(
 
 
 def _may_be_done(error: Exception) -> bool:
-    """Without an answer that can be read nobody knows, unless it is surely a refusal."""
+    """Return whether the service may have subscribed although the request failed.
+
+    Without a readable answer only a 3xx or 4xx status is surely a refusal.
+    """
     from billhook.errors import ServiceUnavailable, UnexpectedResponse
 
     if isinstance(error, UnexpectedResponse):
@@ -204,4 +245,4 @@ def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_
         for each in done:
             if each.error is not None:
                 click.echo(f"{each.event_type}: {printable(each.error)}", err=True)
-    click.echo(_UNKNOWN, err=True)
+    click.echo(_NO_LIST, err=True)

@@ -1,4 +1,4 @@
-"""`billhook worker`: calls the handlers, in a process of its own or in several."""
+"""`billhook worker`: the process that calls the handlers, or the parent of several."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.handlers import handler_names, refuse_unhandled
-from billhook.cli.params import Amount, handlers_argument, require_all
-from billhook.cli.where import flask_arguments, the_app, users_app, worker_environment
+from billhook.cli.context import flask_arguments, load_app, user_app, worker_environment
+from billhook.cli.handlers import handler_names, require_all_handled
+from billhook.cli.params import FiniteNumber, handlers_argument, require_all
 from billhook.errors import BillhookError, ConfigError
 from billhook.printable import PrintableFormatter
 
 if TYPE_CHECKING:
-    from billhook.assembly import Assembly
+    from billhook.state import BillhookState
 
 __all__ = ["worker"]
 
 logger = logging.getLogger("billhook.worker")
 
-_LOOK_SECONDS = 0.2
+_POLL_SECONDS = 0.2
 
 
-@click.command(short_help="Call the handlers of what was received.")
+@click.command(short_help="Call the handlers of received deliveries.")
 @handlers_argument
 @click.option(
     "--threads",
     type=click.IntRange(1, 1_000),
     default=8,
     show_default=True,
-    help="Handlers at the same time, in each process.",
+    help="Handlers that run at the same time in each process.",
 )
 @click.option(
     "--processes",
     type=click.IntRange(1, 256),
     default=1,
     show_default=True,
-    help="With two or more, a parent starts those again that die or hang.",
+    help="With two or more, a parent restarts those that die or hang.",
 )
 @click.option(
-    "--grace", type=Amount(0, 3_600), default=25.0, show_default=True,
-    help="Seconds that running handlers are given at the end.",
+    "--grace", type=FiniteNumber(0, 3_600), default=25.0, show_default=True,
+    help="Seconds that running handlers get to finish after SIGTERM.",
 )  # fmt: skip
-@click.option("--drain", is_flag=True, help="End when nothing is due now: for cron and for tests.")
+@click.option("--drain", is_flag=True, help="Exit when nothing is due: for cron and for tests.")
 @require_all
-@click.option("--watched", is_flag=True, hidden=True, help="There is a parent that starts it again.")
-@click.option("--heartbeats", type=int, hidden=True, help="The descriptor of the pipe to that parent.")
+@click.option("--watched", is_flag=True, hidden=True, help="A parent process restarts this one.")
+@click.option("--heartbeats", type=int, hidden=True, help="The file descriptor of the pipe to that parent.")
 def worker(
     handlers: Sequence[str],
     threads: int,
@@ -64,11 +64,11 @@ def worker(
     watched: bool,
     heartbeats: int | None,
 ) -> None:
-    """Call the handlers of what was received, until SIGTERM or SIGINT; a second one ends it at once.
+    """Call the handlers of received deliveries until SIGTERM or SIGINT; a second signal exits immediately.
 
-    Start as many as you like, all with the same handlers: no run is done by two of them at the same time.
-    Handlers still running when the grace is over run again elsewhere, when their lease ends. A handler that
-    kills its process takes the others in it along: with --processes the rest goes on meanwhile.
+    Start any number of workers with the same handlers: no two of them execute the same run at a time. A
+    handler still running when the grace period ends is run again elsewhere once its lease expires. A handler
+    that kills its process also ends the others in it; with --processes the other processes continue.
 
     \b
     Examples:
@@ -77,36 +77,38 @@ def worker(
       flask --app myshop billhook worker
       billhook worker myshop/billing.py --drain
     """
-    from billhook.extension import assembly_of
+    from billhook.extension import get_state
 
     _check(handlers, processes, drain=drain)
     environ = worker_environment(handlers)
-    if users_app() is None:
+    if user_app() is None:
         _set_up_log()
-    # Built in the parent too, to refuse what cannot work before any process is started.
-    assembly = assembly_of(the_app(environ))
-    if not handler_names(assembly.subscribers):
+    # Built in the parent, too: a wrong configuration is reported before any process starts.
+    assembly = get_state(load_app(environ))
+    if not handler_names(assembly.handlers):
         raise ConfigError(
-            "no handler is registered: a worker without any would take every delivery for done; name the "
-            "modules or files of yours, as arguments or in BILLHOOK_HANDLERS"
+            "no handler is registered, and a worker without handlers would mark every delivery as done: name "
+            "your modules or files as arguments or in BILLHOOK_HANDLERS"
         )
     if require_all:
-        refuse_unhandled(assembly.subscribers)
+        require_all_handled(assembly.handlers)
     if processes > 1:
         assembly.inbox.close()
-        sys.exit(_keep(processes, threads, grace, environ, assembly.settings.lease_seconds))
+        sys.exit(_supervise(processes, threads, grace, environ, assembly.settings.lease_seconds))
     _work(assembly, threads, grace, drain=drain, watched=watched, heartbeats=heartbeats)
 
 
 def _check(handlers: Sequence[str], processes: int, *, drain: bool) -> None:
-    if handlers and users_app() is not None:
-        raise click.UsageError("the app has its own handlers: leave HANDLERS out")
+    if handlers and user_app() is not None:
+        raise click.UsageError("HANDLERS is for `billhook` only: the Flask app has its own handlers")
     if drain and processes > 1:
-        raise click.UsageError("--drain works in one process: leave --processes out")
+        raise click.UsageError("--drain works in one process: leave out --processes")
 
 
-def _keep(processes: int, threads: int, grace: float, environ: dict[str, str], lease_seconds: float) -> int:
-    """Be the parent of so many workers; the exit code."""
+def _supervise(
+    processes: int, threads: int, grace: float, environ: dict[str, str], lease_seconds: float
+) -> int:
+    """Supervise `processes` workers; return the exit code."""
     from billhook.cli.processes import spawn_worker, worker_command
     from billhook.cli.supervisor import Supervisor, worker_roles
 
@@ -114,52 +116,57 @@ def _keep(processes: int, threads: int, grace: float, environ: dict[str, str], l
     command = worker_command(threads, grace, flask=flask_arguments())
     start = partial(spawn_worker, command, {**environ, "PYTHONUNBUFFERED": "1"})
     roles = worker_roles(processes, start, grace, lease_seconds)
-    with Supervisor(roles, tell=logger.warning) as supervisor:
+    with Supervisor(roles, log=logger.warning) as supervisor:
         return supervisor.run()
 
 
 def _work(
-    assembly: Assembly, threads: int, grace: float, *, drain: bool, watched: bool, heartbeats: int | None
+    assembly: BillhookState, threads: int, grace: float, *, drain: bool, watched: bool, heartbeats: int | None
 ) -> None:
-    from billhook.cli.ending import Ending, watch
-    from billhook.cli.heartbeats import Sender
-    from billhook.engines.loop import LEFT_BEHIND_LIMIT
+    from billhook.cli.heartbeats import HeartbeatSender
+    from billhook.cli.shutdown import GracefulShutdown, start_watchdog
+    from billhook.engines.worker import MAX_ABANDONED_THREADS
 
     _set_up_log()
-    loop = assembly.loop(threads)
-    ending = Ending(loop.stop, grace, at_once=not watched)
+    worker = assembly.worker(threads)
+    shutdown = GracefulShutdown(worker.stop, grace, exit_on_second=not watched)
     if watched:
-        watch(assembly.settings.lease_seconds, _silent if heartbeats is None else Sender(heartbeats).beat)
+        start_watchdog(
+            assembly.settings.lease_seconds,
+            _no_heartbeat if heartbeats is None else HeartbeatSender(heartbeats).beat,
+        )
     if drain:
-        threading.Thread(target=_end_when_idle, args=(assembly, ending.drained), daemon=True).start()
-    logger.info("working with %d threads", threads)
-    loop.run(grace_seconds=grace, left_behind_limit=LEFT_BEHIND_LIMIT if watched else math.inf)
+        threading.Thread(target=_end_when_idle, args=(assembly, shutdown.request), daemon=True).start()
+    logger.info("worker started with %d threads", threads)
+    worker.run(grace_seconds=grace, max_abandoned_threads=MAX_ABANDONED_THREADS if watched else math.inf)
     assembly.close()
-    logger.info("ended")
-    ending.soon()
-    sys.exit(ending.code)
+    logger.info("worker stopped")
+    shutdown.complete()
+    sys.exit(shutdown.exit_code)
 
 
-def _silent() -> None:
-    """Nobody listens."""
+def _no_heartbeat() -> None:
+    """Send no heartbeat: there is no pipe to a parent."""
 
 
-def _end_when_idle(assembly: Assembly, end: Callable[[], None]) -> None:
-    """Look whether anything is to be done now, until nothing is; an inbox that is away is waited for."""
+def _end_when_idle(assembly: BillhookState, end: Callable[[], None]) -> None:
+    """Call `end` as soon as nothing is due; wait for an inbox that is unavailable."""
     from billhook.inbox.admin import is_busy
 
     while True:
         with suppress(BillhookError):
-            if not is_busy(assembly.inbox, assembly.cycle.clock.now()):
+            if not is_busy(assembly.inbox, assembly.dispatcher.clock.now()):
                 break
-        time.sleep(_LOOK_SECONDS)
+        time.sleep(_POLL_SECONDS)
     end()
 
 
 def _set_up_log() -> None:
-    if logging.getLogger().handlers:  # an app that set up its log keeps it
+    if logging.getLogger().handlers:  # keep the logging that an app has set up
         return
     output = logging.StreamHandler()
     output.setFormatter(PrintableFormatter("%(asctime)s [%(process)d] %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[output])
-    logging.getLogger("alembic").setLevel(logging.WARNING)  # a new inbox is no news
+    logging.getLogger("alembic").setLevel(
+        logging.WARNING
+    )  # the migrations of a new inbox are not worth a line

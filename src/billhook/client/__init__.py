@@ -9,9 +9,9 @@ from billhook.errors import MissingExtra
 
 try:
     from billhook.client.billing_client import BillingClient
+    from billhook.client.ingestion import EventResult, EventState, Progress
     from billhook.client.operations import OPERATIONS
-    from billhook.client.outcomes import EventResult, EventState, Progress
-    from billhook.client.paging import Listing, Page
+    from billhook.client.paging import Listing, ListingPage
     from billhook.client.retries import RetryPolicy
 except ModuleNotFoundError as error:
     if error.name != "httpx2":
@@ -24,7 +24,7 @@ __all__ = [
     "EventResult",
     "EventState",
     "Listing",
-    "Page",
+    "ListingPage",
     "Progress",
     "RetryPolicy",
 ]

@@ -1,4 +1,4 @@
-"""The access token: fetched when first needed, once for all threads, and again before it ends.
+"""The access token: fetched at first use, once for all threads, and renewed before it expires.
 
 Source: spec, "Authentication".
 """
@@ -16,31 +16,31 @@ from decimal import Decimal
 
 from pydantic import SecretStr
 
-from billhook.client.operation import Operation
-from billhook.client.retries import Budget
+from billhook.client.operation import ApiOperation
+from billhook.client.retries import CallDeadline
 from billhook.clock import Clock
 from billhook.errors import ApiError, InvalidJSON, ServiceUnavailable
 from billhook.wire import strict_json
 
-__all__ = ["LOGIN", "Grant", "Login", "grant_of"]
+__all__ = ["LOGIN", "AccessToken", "TokenProvider", "access_token"]
 
-LOGIN = Operation("POST", "/login", repeatable=True)
+LOGIN = ApiOperation("POST", "/login", repeatable=True)
 
 LIFETIME = timedelta(hours=1)
 _MARGIN = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """An access token; to be used until `renew_at`, which is a little before `ends_at`."""
+class AccessToken:
+    """An access token; use it until `renew_at`, which is shortly before `ends_at`."""
 
     token: SecretStr
     ends_at: datetime
     renew_at: datetime
 
 
-def grant_of(token: SecretStr, lifetime_seconds: Decimal | None, now: datetime) -> Grant:
-    """When a token that was just received ends: after an hour, or earlier by what the login or the JWT says.
+def access_token(token: SecretStr, lifetime_seconds: Decimal | None, now: datetime) -> AccessToken:
+    """Return the token with its expiry: one hour, or earlier if the login response or the JWT says so.
 
     A token that has ended already by our clock tells that one of two clocks is wrong: then the hour counts,
     and the service's own 401 after it.
@@ -52,11 +52,11 @@ def grant_of(token: SecretStr, lifetime_seconds: Decimal | None, now: datetime) 
     if told is not None and told >= now + timedelta(seconds=1):
         ends.append(told)
     ends_at = min(ends)
-    return Grant(token, ends_at, ends_at - min(_MARGIN, (ends_at - now) / 10))
+    return AccessToken(token, ends_at, ends_at - min(_MARGIN, (ends_at - now) / 10))
 
 
 def _jwt_end(token: str) -> datetime | None:
-    """The `exp` of a JWT, read and not verified: it is the service that has to believe the token."""
+    """Return the `exp` of a JWT. It is not verified: only the service has to trust the token."""
     parts = token.split(".")
     if len(parts) != 3:
         return None
@@ -70,62 +70,62 @@ def _jwt_end(token: str) -> datetime | None:
         return None
 
 
-class Login:
-    """Holds the token of one client. Threads that need one at the same time wait for the same login."""
+class TokenProvider:
+    """The token of one client. Threads that need one at the same time wait for the same login."""
 
-    def __init__(self, fetch: Callable[[Budget], Grant], clock: Clock) -> None:
+    def __init__(self, fetch: Callable[[CallDeadline], AccessToken], clock: Clock) -> None:
         """`fetch` does POST /login; it raises ApiError, to every thread that waited for it."""
         self._fetch = fetch
         self._clock = clock
         self._lock = threading.Lock()
-        self._grant: Grant | None = None
-        self._flight: Future[Grant | None] | None = None
+        self._token: AccessToken | None = None
+        self._pending: Future[AccessToken | None] | None = None
 
     @property
-    def current(self) -> Grant | None:
-        """The last one that was fetched, whether it is still good or not."""
+    def current(self) -> AccessToken | None:
+        """The last token that was fetched, expired or not."""
         with self._lock:
-            return self._grant
+            return self._token
 
-    def grant(self, budget: Budget) -> Grant:
-        """One that is good for now."""
-        grant = self.current
-        if grant is not None and self._clock.now() < grant.renew_at:
-            return grant
-        return self.renewed(grant, budget)
+    def valid_token(self, deadline: CallDeadline) -> AccessToken:
+        """Return a token that is valid now; fetch one if there is none."""
+        token = self.current
+        if token is not None and self._clock.now() < token.renew_at:
+            return token
+        return self.renew(token, deadline)
 
-    def renewed(self, old: Grant | None, budget: Budget) -> Grant:
-        """Another than `old`, which was refused or is ending; the one that was fetched meanwhile, if any."""
+    def renew(self, old: AccessToken | None, deadline: CallDeadline) -> AccessToken:
+        """Return a token other than `old`, which was rejected or expires, perhaps from another thread."""
         while True:
             with self._lock:
-                if self._grant is not None and self._grant is not old:
-                    return self._grant
-                flight, first = self._flight, self._flight is None
-                if flight is None:
-                    flight = self._flight = Future()
+                if self._token is not None and self._token is not old:
+                    return self._token
+                pending, first = self._pending, self._pending is None
+                if pending is None:
+                    pending = self._pending = Future()
             if first:
-                return self._fly(flight, budget)
+                return self._fetch_once(pending, deadline)
             try:
-                grant = flight.result(budget.left_seconds)
+                token = pending.result(deadline.remaining_seconds)
             except TimeoutError:
                 break
-            if grant is not None:
-                return grant
+            if token is not None:
+                return token
         raise ServiceUnavailable(LOGIN.name, "the login of another thread takes too long", sent=True)
 
-    def _fly(self, flight: Future[Grant | None], budget: Budget) -> Grant:
-        """Fetch one for all who wait; where only this thread failed, as its time ran out, they try next."""
+    def _fetch_once(self, pending: Future[AccessToken | None], deadline: CallDeadline) -> AccessToken:
+        """Fetch a token for all waiting threads; if only this thread's time ran out, another one tries."""
         try:
-            grant = self._fetch(budget)
+            token = self._fetch(deadline)
         except BaseException as error:
             with self._lock:
-                self._flight = None
-            if isinstance(error, ApiError) and budget.left_seconds:
-                flight.set_exception(error)
+                self._pending = None
+            if isinstance(error, ApiError) and deadline.remaining_seconds:
+                pending.set_exception(error)
             else:
-                flight.set_result(None)
+                pending.set_result(None)
             raise
         with self._lock:
-            self._grant, self._flight = grant, None
-        flight.set_result(grant)
-        return grant
+            self._token, self._pending = token, None
+        pending.set_result(token)
+        return token

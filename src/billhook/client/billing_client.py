@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import httpx2
 from pydantic import SecretStr
 
-from billhook.client.calls import Calls
-from billhook.client.connecting import base_address
 from billhook.client.operations.auth import Auth
 from billhook.client.operations.catalog_products import CatalogProducts
 from billhook.client.operations.cloud_usage import CloudUsage
@@ -27,12 +25,14 @@ from billhook.client.operations.plans import Plans
 from billhook.client.operations.webhooks import Webhooks
 from billhook.client.redaction import Redactor
 from billhook.client.retries import Retrier, RetryPolicy
-from billhook.client.transport import Transport
+from billhook.client.session import Session
+from billhook.client.transport import Transport, parse_base_url
 from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError
-from billhook.file_modes import check_mode
+from billhook.file_modes import check_secret_file
 from billhook.settings import Settings
-from billhook.wire.header_value import HEADER_RULE, fits_header
+from billhook.wire import strict_json
+from billhook.wire.parsing import HEADER_RULE, fits_header
 
 __all__ = ["BillingClient"]
 
@@ -78,19 +78,21 @@ class BillingClient:
         self._transport = Transport(
             base_url, client_id, redactor, timeout_seconds=timeout_seconds, transport=transport
         )
-        calls = Calls(self._transport, Retrier(retries, clock, sleep), redactor, clock, refresh_token)
-        self.auth = Auth(calls)
-        self.events = Events(calls)
-        self.measurements = Measurements(calls)
-        self.customers = Customers(calls)
-        self.contracts = Contracts(calls)
-        self.plans = Plans(calls)
-        self.catalog_products = CatalogProducts(calls)
-        self.invoices = Invoices(calls)
-        self.credits = Credits(calls)
-        self.custom_fields = CustomFields(calls)
-        self.cloud_usage = CloudUsage(calls)
-        self.webhooks = Webhooks(calls)
+        self._session = session = Session(
+            self._transport, Retrier(retries, clock, sleep), redactor, clock, refresh_token
+        )
+        self.auth = Auth(session)
+        self.events = Events(session)
+        self.measurements = Measurements(session)
+        self.customers = Customers(session)
+        self.contracts = Contracts(session)
+        self.plans = Plans(session)
+        self.catalog_products = CatalogProducts(session)
+        self.invoices = Invoices(session)
+        self.credits = Credits(session)
+        self.custom_fields = CustomFields(session)
+        self.cloud_usage = CloudUsage(session)
+        self.webhooks = Webhooks(session)
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
@@ -102,7 +104,28 @@ class BillingClient:
         """Base URL, client id and API token as the options have them. Raises as `from_settings` does."""
         base_url, client_id, refresh_token = _given(settings)
         _check(client_id, refresh_token)
-        return base_address(base_url), client_id, refresh_token
+        return parse_base_url(base_url), client_id, refresh_token
+
+    def request(
+        self, method: str, path: str, body: Any = None, query: Mapping[str, str] | None = None
+    ) -> Any:
+        """Send a request to a path that this client has no method for; return the decoded JSON of the answer.
+
+        >>> client.request("GET", "/invoices", query={"billingStatus": "Overdue"})  # doctest: +SKIP
+
+        `path` is below the base address: percent-encoded, with a slash in front, with or without a query.
+        `method` is GET, POST, PUT, PATCH or DELETE. `body` is encoded as JSON and `query` is percent-encoded.
+        Numbers with a fraction are Decimals in both directions: no amount passes through a float. An empty
+        answer is None.
+
+        The request logs in, ends in time and raises ApiError like every other call; it is repeated only if
+        it is a GET, under any retry policy. Raises ValueError or TypeError, before anything is sent, for
+        an absolute URL, a path without its slash, another method and a body that has no JSON form.
+        """
+        if query is not None and "?" in path:
+            raise ValueError("the query is given twice: in path and as query")
+        raw = None if body is None else strict_json.dumps(body)
+        return self._session.custom(method, path, query, raw)
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
@@ -153,7 +176,7 @@ def _token(settings: Settings) -> SecretStr:
     path = settings.api_refresh_token_file
     if path is None:
         return SecretStr(settings.api_refresh_token or "")
-    check_mode("BILLHOOK_API_REFRESH_TOKEN_FILE", path)
+    check_secret_file("BILLHOOK_API_REFRESH_TOKEN_FILE", path)
     try:
         return SecretStr(Path(path).read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError) as error:

@@ -1,4 +1,4 @@
-"""Any number of events, cut into batches by both limits, and what became of each.
+"""Send any number of usage events in batches within both limits, and report the result of each event.
 
 Source: spec, "Endpoints", PUT /events and POST /v2/events; "Limits"; "Errors", on per-event failures.
 """
@@ -7,17 +7,68 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
 
 from pydantic import ValidationError
 
-from billhook.client.outcomes import EventResult, EventState, Given, Progress
 from billhook.errors import ApiError, RequestTooLarge, ResourceError
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, IngestionResult, UsageEvent
-from billhook.wire.reading import in_words
+from billhook.wire.parsing import describe_details
 
-__all__ = ["ingest"]
+__all__ = ["EventInput", "EventResult", "EventState", "Progress", "ingest"]
+
+
+EventInput = UsageEvent | Mapping[str, Any]
+"""A usage event from the user: the model, or a mapping with its fields."""
+
+
+class EventState(StrEnum):
+    """The result of an event. `UNCONFIRMED`: it was sent, and it is not known whether it was stored."""
+
+    ACCEPTED = "accepted"
+    DUPLICATE = "duplicate"
+    INVALID = "invalid"
+    UNCONFIRMED = "unconfirmed"
+
+
+@dataclass(frozen=True, slots=True)
+class EventResult:
+    """One event as given, and its result; `error` says why it was not accepted."""
+
+    event: EventInput
+    state: EventState
+    error: str | None = None
+
+    @property
+    def stored(self) -> bool:
+        """True if the service has the event, from this call or an earlier one."""
+        return self.state in (EventState.ACCEPTED, EventState.DUPLICATE)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Progress of an ingestion after a batch: requests, bytes of their bodies, events by state."""
+
+    batches: int = 0
+    sent_bytes: int = 0
+    accepted: int = 0
+    duplicate: int = 0
+    invalid: int = 0
+
+    def after(self, batches: int, sent_bytes: int, results: Sequence[EventResult]) -> Progress:
+        """Return the progress after another batch. Unconfirmed events are not counted: the ingestion ends."""
+        states = [result.state for result in results]
+        return Progress(
+            self.batches + batches,
+            self.sent_bytes + sent_bytes,
+            self.accepted + states.count(EventState.ACCEPTED),
+            self.duplicate + states.count(EventState.DUPLICATE),
+            self.invalid + states.count(EventState.INVALID),
+        )
+
 
 _HEAD, _BETWEEN, _TAIL = b'{"events":[', b",", b"]}"
 # The specification shows no code for it and no wording. What is not surely a duplicate counts as invalid.
@@ -31,16 +82,16 @@ _DENIED = re.compile(r"\bnot\b|n't\b", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """An event on its way; one with a `problem` is not sent."""
+    """An event ready to be sent; one with a `problem` is not sent."""
 
-    given: Given
+    given: EventInput
     ref: str = ""
     encoded: bytes = b""
     problem: str | None = None
 
 
 def ingest(
-    events: Iterable[Given],
+    events: Iterable[EventInput],
     send: Callable[[bytes], IngestionResult],
     on_progress: Callable[[Progress], object] | None = None,
     *,
@@ -48,7 +99,7 @@ def ingest(
     max_events: int = MAX_BATCH_EVENTS,
     max_bytes: int = MAX_BATCH_BYTES,
 ) -> Iterator[EventResult]:
-    """Send `events` by `send`, which takes the body of one batch; the results come in the events' order.
+    """Send `events` by `send`, which takes the body of one batch; yield results in the order of events.
 
     `clean` makes what the service says of an event fit to be shown, before anything else looks at it.
     """
@@ -64,14 +115,14 @@ def ingest(
             raise failure
 
 
-def _item(given: Given, max_bytes: int) -> _Item:
-    """The event as it will be sent, or why it cannot be."""
+def _item(given: EventInput, max_bytes: int) -> _Item:
+    """Encode an event, or state why it cannot be sent."""
     try:
         event = given if isinstance(given, UsageEvent) else UsageEvent.model_validate(given)
         encoded = event.to_request()
     except ValidationError as error:
         found = error.errors(include_input=False, include_url=False, include_context=False)
-        return _Item(given, problem=in_words(found))
+        return _Item(given, problem=describe_details(found))
     except (TypeError, ValueError, ResourceError) as error:
         return _Item(given, problem=str(error))
     alone = len(_HEAD) + len(encoded) + len(_TAIL)
@@ -82,7 +133,7 @@ def _item(given: Given, max_bytes: int) -> _Item:
 
 
 def _batches(items: Iterable[_Item], max_events: int, max_bytes: int) -> Iterator[list[_Item]]:
-    """Cut so that neither limit is passed; what is not sent counts as events, and has no size."""
+    """Split into batches within both limits; an unsendable event counts towards the number, not the size."""
     batch: list[_Item] = []
     size = len(_HEAD) + len(_TAIL)
     for item in items:
@@ -97,7 +148,7 @@ def _batches(items: Iterable[_Item], max_events: int, max_bytes: int) -> Iterato
 
 
 class _Batch:
-    """Some events on their way, and then their results."""
+    """The events of one batch, and their results."""
 
     def __init__(
         self, items: list[_Item], send: Callable[[bytes], IngestionResult], clean: Callable[[str], str]
@@ -110,7 +161,7 @@ class _Batch:
         self._clean = clean
 
     def run(self) -> ApiError | None:
-        """Send; returns what prevented it. A service with a smaller limit than ours gets smaller parts."""
+        """Send the batch, halved if it is too large for the service; return the error that stopped it."""
         failure: ApiError | None = None
         found: dict[int, EventResult] = {}
         parts = deque([[item for item in self._items if item.problem is None]])
@@ -147,7 +198,7 @@ class _Batch:
 def _results(
     part: list[_Item], answer: IngestionResult, clean: Callable[[str], str]
 ) -> Iterator[tuple[int, EventResult]]:
-    """What the answer says of each; of two with the same ref, the first is the one that was taken."""
+    """Return the result of each event; of two with the same ref, the first is the accepted one."""
     said: defaultdict[str, deque[tuple[EventState, str | None]]] = defaultdict(deque)
     for event in answer.valid_events:
         said[event.ref].append((EventState.ACCEPTED, None))

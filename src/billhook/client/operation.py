@@ -1,19 +1,24 @@
-"""An operation of the API: its request line as the specification has it, and whether it may be repeated."""
+"""ApiOperation: method and path of an endpoint, and whether its request may be repeated."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-__all__ = ["Operation"]
+__all__ = ["ApiOperation", "custom_operation"]
 
 _PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
+_METHODS = ("DELETE", "GET", "PATCH", "POST", "PUT")
+_SAFE_METHODS = frozenset({"GET"})
+# RFC 3986: a path and a query. A "#" would be cut off by the HTTP library, a "{" is a parameter's here.
+_PATH = re.compile(r"/(?:[A-Za-z0-9._~!$&'()*+,;=:@/-]|%[0-9A-Fa-f]{2})*")
+_QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
 
 
 @dataclass(frozen=True, slots=True)
-class Operation:
+class ApiOperation:
     """One endpoint. Source: spec, "Endpoints".
 
     `repeatable`: sent twice it is still done once, so it may be sent again when it is not known whether
@@ -30,7 +35,7 @@ class Operation:
         return f"{self.method} {self.path}"
 
     def address(self, values: Sequence[str]) -> str:
-        """The path with its parameters filled in, in their order, percent-encoded.
+        """Return the path with its parameters filled in, in order, percent-encoded.
 
         Raises ValueError for a value that could not come out as it went in: an empty one, `.` and `..`,
         which servers read as a way through the path, and half a surrogate pair; TypeError for what is no
@@ -38,6 +43,25 @@ class Operation:
         """
         left = iter(values)
         return _PARAMETER.sub(lambda found: _segment(found[1], next(left)), self.path)
+
+
+def custom_operation(method: str, path: str) -> tuple[ApiOperation, str]:
+    """Return the operation of a request by its path, and the address with the path's query.
+
+    Only a safe method may be repeated: nothing is known about what the others do.
+    Raises ValueError, without repeating the path, which may hold a customer's data.
+    """
+    if method not in _METHODS:
+        raise ValueError(f"method is {method!r}: it must be one of {', '.join(_METHODS)}")
+    only_path, mark, query = path.partition("?")
+    if not path.startswith("/") or path.startswith("//"):
+        raise ValueError("path must begin with one slash, such as /invoices: it is below the base address")
+    if not _PATH.fullmatch(only_path) or not _QUERY.fullmatch(query):
+        raise ValueError("path has a character that must be percent-encoded in an address")
+    # Servers, proxies and the HTTP library resolve these: the request would go to another path.
+    if {".", ".."} & set(unquote(only_path).split("/")):
+        raise ValueError("path has a segment that is . or ..: write the path that is meant")
+    return ApiOperation(method, only_path, repeatable=method in _SAFE_METHODS), only_path + mark + query
 
 
 def _segment(name: str, value: object) -> str:

@@ -1,4 +1,4 @@
-"""Lists: an iterator over all pages, which follows cursors. Source: spec, "Endpoints", on pagination."""
+"""Listing: iterate over the items of all pages. Source: spec, "Endpoints", on pagination."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 
 from billhook.errors import UnexpectedResponse
 
-__all__ = ["Listing", "Page"]
+__all__ = ["Listing", "ListingPage"]
 
 T = TypeVar("T")
 
@@ -18,8 +18,8 @@ _LONGEST_CURSOR = 8_192  # it goes into an address, and servers take little more
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """One page. `total` is None where the service does not tell it; `next_cursor` is None after the last."""
+class ListingPage(Generic[T]):
+    """One page. `total` is None if the service does not state it; `next_cursor` is None on the last."""
 
     items: tuple[T, ...]
     total: int | None
@@ -30,17 +30,17 @@ class Page(Generic[T]):
 class Listing(Iterator[T]):
     """Iterates over the items of all pages; each page is fetched when its first item is asked for.
 
-    An error on the way ends nothing: the next item that is asked for is again the one that was not had.
+    After an error the iteration can continue: the next call fetches the same page again.
 
     >>> for invoice in client.invoices.list(billing_status="Overdue"): ...  # doctest: +SKIP
     >>> client.invoices.list(limit=20).page().total  # doctest: +SKIP
     """
 
-    def __init__(self, operation_name: str, fetch: Callable[[str | None], Page[T]]) -> None:
+    def __init__(self, operation_name: str, fetch: Callable[[str | None], ListingPage[T]]) -> None:
         self._operation_name = operation_name
         self._fetch = fetch
         self._items: deque[T] = deque()
-        self._last: Page[T] | None = None
+        self._last: ListingPage[T] | None = None
         self._seen: set[str] = set()
 
     def __iter__(self) -> Iterator[T]:
@@ -57,11 +57,11 @@ class Listing(Iterator[T]):
             fetched += 1
         return self._items.popleft()
 
-    def page(self, cursor: str | None = None) -> Page[T]:
-        """Fetch one page, the first or the one at `cursor`; the iteration is not moved by that."""
+    def page(self, cursor: str | None = None) -> ListingPage[T]:
+        """Fetch one page, the first or the one at `cursor`; this does not advance the iteration."""
         return self._fetch(cursor)
 
-    def _next_page(self) -> Page[T]:
+    def _next_page(self) -> ListingPage[T]:
         cursor = None if self._last is None else self._last.next_cursor or ""
         if cursor == "" or cursor in self._seen:
             raise self._lost("it says that there is more and gives no new cursor to it")

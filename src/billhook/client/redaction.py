@@ -1,4 +1,4 @@
-"""What may be shown of what came from outside: short, printable, and without a token in it."""
+"""Redactor: remove the client's secrets from text of the service before it is shown, and shorten it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _JWT = re.compile(r"eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,2}")
 
 
 class Redactor:
-    """Knows the secrets of one client, and takes them, and whatever looks like a JWT, out of texts."""
+    """Removes the secrets of one client, and everything that looks like a JWT, from text."""
 
     def __init__(self, *secrets: SecretStr) -> None:
         self._lasting = secrets
@@ -27,25 +27,25 @@ class Redactor:
         self._lock = threading.Lock()
 
     def learn(self, secret: SecretStr) -> None:
-        """One more: an access token. The oldest of many are forgotten; they have ended long before."""
+        """Add an access token. The oldest are dropped; they have expired long before."""
         with self._lock:
             self._passing = [*self._passing[-_KEPT + 1 :], secret]
 
     def clean(self, text: str, limit: int) -> str:
-        """`text` without secrets and control characters, cut to `limit` characters."""
+        """Return `text` without secrets and control characters, cut to `limit` characters."""
         with self._lock:
             secrets = [secret.get_secret_value() for secret in (*self._lasting, *self._passing)]
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= (_LEAST_LETTERS if secret.isalpha() else _LEAST_CHARACTERS):
                 text = re.sub(_spellings(secret), HIDDEN, text)
-        # Cut after that, or half a secret could be left; and before the rest, for a page may be large.
+        # Cut after the secrets are removed, or half a secret could remain; and before the slow part below.
         text = _JWT.sub(HIDDEN, text)[: limit * _MOST_UNSEEN]
         shown = "".join(each if each.isprintable() else " " for each in text)
         return _cut(" ".join(shown.split()), limit)
 
 
 def _spellings(secret: str) -> str:
-    """A pattern of `secret` as it is, and as JSON, HTML and addresses have it: `a/b`, `a\\/b`, `a%2Fb`."""
+    """Return a pattern of `secret` as it is, or escaped by JSON, HTML or URLs: `a/b`, `a\\/b`, `a%2Fb`."""
     return "".join(re.escape(each) if each in _NEVER_ESCAPED else _spelling(each) for each in secret)
 
 

@@ -1,4 +1,4 @@
-"""When a call is made again, and how long all of it may take."""
+"""Retries of API calls: which errors are retried, the back-off, and the deadline of a whole call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
 from typing import TypeVar
 
-from billhook.client.operation import Operation
+from billhook.client.operation import ApiOperation
 from billhook.clock import Clock
 from billhook.errors import (
     ApiError,
@@ -21,7 +21,7 @@ from billhook.errors import (
     ServiceUnavailable,
 )
 
-__all__ = ["Budget", "Retrier", "RetryPolicy", "retry_after_seconds"]
+__all__ = ["CallDeadline", "Retrier", "RetryPolicy", "retry_after_seconds"]
 
 T = TypeVar("T")
 
@@ -33,7 +33,7 @@ _FOR_EVER_SECONDS = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often and how long a call is tried.
+    """How often and for how long a call is retried.
 
     `total_seconds` bounds a call with all that is in it: logging in, every attempt, the waits between them.
     A wait begins at `first_wait_seconds` and doubles up to `longest_wait_seconds`, less up to half of it by
@@ -56,7 +56,7 @@ class RetryPolicy:
                 raise ConfigError(f"{name} is {seconds!r}: it must be above 0 and at most 86400")
 
     def wait_seconds(self, attempt: int, asked_seconds: float | None) -> float:
-        """The wait after attempt number `attempt` (from 1); `asked_seconds` is what Retry-After said."""
+        """Return the wait after attempt number `attempt` (from 1); `asked_seconds` is from Retry-After."""
         wait = min(self.longest_wait_seconds, self.first_wait_seconds * 2.0 ** (attempt - 1))
         chance = random.random()  # noqa: S311 - spreads clients over time, keeps nothing secret
         if asked_seconds is None:
@@ -64,33 +64,33 @@ class RetryPolicy:
         return asked_seconds + min(wait, 1.0) * chance
 
 
-class Budget:
-    """The time that a call has left, by an injected clock."""
+class CallDeadline:
+    """The deadline of one call, by an injected clock."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
         self._ends_at = clock.now() + timedelta(seconds=seconds)
 
     @property
-    def left_seconds(self) -> float:
-        """Never below 0."""
+    def remaining_seconds(self) -> float:
+        """The remaining time; never below 0."""
         return max(0.0, (self._ends_at - self._clock.now()).total_seconds())
 
 
 class Retrier:
-    """Repeats what is safe to repeat. Stateless: one serves all threads."""
+    """Retries attempts that are safe to repeat. Stateless: one instance serves all threads."""
 
     def __init__(self, policy: RetryPolicy, clock: Clock, sleep: Callable[[float], object]) -> None:
         self._policy = policy
         self._clock = clock
         self._sleep = sleep
 
-    def budget(self) -> Budget:
-        """The time for one call, from now on."""
-        return Budget(self._clock, self._policy.total_seconds)
+    def deadline(self) -> CallDeadline:
+        """Return the deadline of a call that begins now."""
+        return CallDeadline(self._clock, self._policy.total_seconds)
 
-    def run(self, operation: Operation, attempt: Callable[[], T], budget: Budget) -> T:
-        """Call `attempt` until it succeeds; the last of its ApiErrors comes out if it does not."""
+    def run(self, operation: ApiOperation, attempt: Callable[[], T], deadline: CallDeadline) -> T:
+        """Call `attempt` until it succeeds; raise the last ApiError if it does not."""
         number = 1
         while True:
             try:
@@ -99,15 +99,15 @@ class Retrier:
                 if number >= self._policy.attempts or not _may_repeat(error, operation):
                     raise
                 wait_seconds = self._policy.wait_seconds(number, error.retry_after_seconds)
-                if wait_seconds >= budget.left_seconds:
+                if wait_seconds >= deadline.remaining_seconds:
                     raise
                 number += 1
                 logger.info("%s; attempt %d in %.1f s", error, number, wait_seconds)
             self._sleep(wait_seconds)
 
 
-def _may_repeat(error: ApiError, operation: Operation) -> bool:
-    """Did it fail for a time, and can the same be sent twice without being done twice?
+def _may_repeat(error: ApiError, operation: ApiOperation) -> bool:
+    """Return True if the error is temporary and the request can safely be sent again.
 
     A login within a call has its own attempts: what comes out of it is not tried again.
     """
@@ -122,7 +122,7 @@ def _may_repeat(error: ApiError, operation: Operation) -> bool:
 
 
 def retry_after_seconds(value: str | None, now: datetime) -> float | None:
-    """What a Retry-After header says, in seconds from `now`: it holds seconds, or an HTTP date.
+    """Return the wait of a Retry-After header in seconds; it holds seconds, or an HTTP date.
 
     None for one that is absent or cannot be read. At most some 30 years, which is as good as for ever.
     """

@@ -1,42 +1,90 @@
-"""The HTTP of the client: one exchange at a time, bounded in time and size, and no redirect is followed.
+"""The client's HTTP: one exchange at a time, bounded in time and size; redirects are not followed.
 
-Nothing raised here has an exception of the HTTP library behind it: that would hold the request, and the
-request holds the tokens.
+No exception raised here has an exception of the HTTP library as its cause or context: that would hold the
+request, and the request holds the tokens.
 """
 
 from __future__ import annotations
 
 import logging
 import math
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import httpx2
 from pydantic import SecretStr
 
-from billhook.client.connecting import base_address, opened
-from billhook.client.operation import Operation
+from billhook.client.operation import ApiOperation
 from billhook.client.redaction import Redactor
-from billhook.client.retries import Budget
+from billhook.client.retries import CallDeadline
 from billhook.errors import ConfigError, ServiceUnavailable, UnexpectedResponse
 
-__all__ = ["Answer", "Transport"]
+__all__ = ["ApiResponse", "Transport", "open_client", "parse_base_url"]
+
 
 logger = logging.getLogger("billhook.client")
+
+_HOST = re.compile(rb"[0-9A-Za-z._:-]+")  # the library takes others, and asks for `a%20b`
+
+
+def open_client(transport: httpx2.BaseTransport | None) -> httpx2.Client:
+    """Return the HTTP client, which reads HTTPS_PROXY, SSL_CERT_FILE and the like. Raises ConfigError.
+
+    A proxy's address may hold a password, so none is repeated.
+    """
+    try:
+        return httpx2.Client(transport=transport, follow_redirects=False)
+    except ImportError:
+        problem = "a SOCKS proxy is set: pip install 'httpx2[socks]', or look at"
+    except OSError as error:
+        problem = f"certificates cannot be read ({error.strerror or type(error).__name__}): look at"
+    except (ValueError, httpx2.InvalidURL):
+        problem = "a proxy's address cannot be read: look at"
+    raise ConfigError(
+        f"{problem} HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR in the environment"
+    )
+
+
+def parse_base_url(base_url: str) -> str:
+    """Return the base URL without a trailing slash. Raises ConfigError, which does not repeat the URL."""
+    try:
+        url = httpx2.URL(base_url)
+        url.raw_host.decode("ascii").encode(
+            "idna"
+        )  # as the socket does, which fails at empty and long labels
+    except (httpx2.InvalidURL, TypeError, UnicodeError):
+        url = httpx2.URL()
+    if url.userinfo:
+        raise ConfigError(
+            "the base address of the billing service (BILLHOOK_API_URL) has a user name or password in it: "
+            "leave that out"
+        )
+    named = url.scheme in ("http", "https") and _HOST.fullmatch(url.raw_host)
+    ported = url.port is None or 1 <= url.port <= 65_535
+    if not named or not ported or set("?#") & set(str(url)):
+        raise ConfigError(
+            "the base address of the billing service (BILLHOOK_API_URL) must be such as "
+            "https://billing.example or https://billing.example/api, without a query"
+        )
+    if url.scheme == "http" and url.host not in ("localhost", "127.0.0.1", "::1"):
+        logger.warning("%s is plain http: the tokens can be read on the way there", url.host)
+    return str(url).rstrip("/")
+
 
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 _HEADERS = {
     "Accept": "application/json",
-    "Accept-Encoding": "gzip, deflate",  # what the library can always undo, whatever else is installed
+    "Accept-Encoding": "gzip, deflate",  # what the library can always decode, without optional packages
     "User-Agent": "billhook",
 }
-# What happens before the first byte of a request leaves.
+# Errors before the first byte of the request is sent.
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back, read to its end and decompressed."""
+class ApiResponse:
+    """A complete, decompressed response."""
 
     status: int
     content_type: str
@@ -44,26 +92,27 @@ class Answer:
     body: bytes = field(repr=False)
 
 
-class _Left:
-    """How long the next read or write of a socket may last, told anew for each of them.
+class _RemainingTimeout:
+    """The time-out of the next socket read or write, computed again for each one from the deadline.
 
-    A number would bind each of them alone: a service that sends a header's letter now and then would keep
-    its caller for hours. `socket.settimeout` asks what is no float for its `__index__`: so seconds are whole.
+    A fixed number would bound each read alone: a service that sends its headers byte by byte could hold the
+    caller for hours, and the library reads headers without a check of ours in between. `socket.settimeout`
+    calls `__index__` on an argument that is not a float, so the seconds are whole.
     """
 
-    def __init__(self, timeout_seconds: float, budget: Budget) -> None:
+    def __init__(self, timeout_seconds: float, deadline: CallDeadline) -> None:
         self._timeout_seconds = timeout_seconds
-        self._budget = budget
+        self._budget = deadline
 
     def __index__(self) -> int:
-        left_seconds = min(self._timeout_seconds, self._budget.left_seconds)
-        if not left_seconds:
+        remaining_seconds = min(self._timeout_seconds, self._budget.remaining_seconds)
+        if not remaining_seconds:
             raise TimeoutError
-        return math.ceil(left_seconds)
+        return math.ceil(remaining_seconds)
 
 
 class Transport:
-    """Sends requests to one base address; safe for any number of threads."""
+    """Sends requests to one base URL; safe for any number of threads."""
 
     def __init__(
         self,
@@ -74,30 +123,32 @@ class Transport:
         timeout_seconds: float,
         transport: httpx2.BaseTransport | None,
     ) -> None:
-        """Raises ConfigError for what is no base address, and for an environment that does not do."""
-        self.base_url = base_address(base_url)
+        """Raises ConfigError for an invalid base URL, or unusable proxy or certificate settings."""
+        self.base_url = parse_base_url(base_url)
         """Without a slash at its end."""
         self._client_id = client_id
         self._redactor = redactor
         self._timeout_seconds = timeout_seconds
-        self._http = opened(transport)
+        self._http = open_client(transport)
 
     def request(
         self,
-        operation: Operation,
+        operation: ApiOperation,
         address: str,
         query: Mapping[str, str],
         body: bytes | None,
         bearer: SecretStr | None,
     ) -> httpx2.Request:
-        """A request that is ready to be sent. Raises ValueError if its parameters make no address."""
+        """Build a request. Raises ValueError if its parameters do not fit into a URL."""
         headers = {**_HEADERS, "x-api-key": self._client_id.get_secret_value()}
         if bearer is not None:
             headers["Authorization"] = f"Bearer {bearer.get_secret_value()}"
         if body is not None:
             headers["Content-Type"] = "application/json"
         try:
-            url = httpx2.URL(self.base_url + address, params=query or None)
+            text = self.base_url + address
+            # `params`, even as None, would replace the query that is in the address already.
+            url = httpx2.URL(text, params=query) if query else httpx2.URL(text)
         except httpx2.InvalidURL:
             problem = "is too long: shorten its parameters"
         except UnicodeEncodeError:
@@ -107,24 +158,26 @@ class Transport:
         headers.clear()  # they would be seen in a traceback that shows variables
         raise ValueError(f"the address of {operation.name} {problem}")
 
-    def exchange(self, operation: Operation, request: httpx2.Request, budget: Budget) -> Answer:
-        """Send it and read the answer. Raises ServiceUnavailable; UnexpectedResponse if it is unreadable."""
+    def exchange(
+        self, operation: ApiOperation, request: httpx2.Request, deadline: CallDeadline
+    ) -> ApiResponse:
+        """Send a request and read the response. Raises ServiceUnavailable and UnexpectedResponse."""
         if self._http.is_closed:
             raise ConfigError("this BillingClient is closed: make a new one")
-        timeout_seconds = max(min(self._timeout_seconds, budget.left_seconds), 0.001)
-        left = _Left(self._timeout_seconds, budget)
+        timeout_seconds = max(min(self._timeout_seconds, deadline.remaining_seconds), 0.001)
+        left = _RemainingTimeout(self._timeout_seconds, deadline)
         request.extensions["timeout"] = {
             "connect": timeout_seconds,
             "pool": timeout_seconds,
             "read": left,
             "write": left,
         }
-        result: Answer | ServiceUnavailable | UnexpectedResponse
+        result: ApiResponse | ServiceUnavailable | UnexpectedResponse
         try:
-            result = self._read(operation, self._http.send(request, stream=True), budget)
+            result = self._read(operation, self._http.send(request, stream=True), deadline)
         except httpx2.RequestError as error:
             result = self._failure(operation, error)
-        if isinstance(result, Answer):
+        if isinstance(result, ApiResponse):
             logger.debug("%s: %d, %d bytes", operation.name, result.status, len(result.body))
             return result
         raise result
@@ -134,8 +187,8 @@ class Transport:
         self._http.close()
 
     def _read(
-        self, operation: Operation, response: httpx2.Response, budget: Budget
-    ) -> Answer | ServiceUnavailable | UnexpectedResponse:
+        self, operation: ApiOperation, response: httpx2.Response, deadline: CallDeadline
+    ) -> ApiResponse | ServiceUnavailable | UnexpectedResponse:
         parts: list[bytes] = []
         size = 0
         try:
@@ -147,21 +200,21 @@ class Transport:
                     return UnexpectedResponse(
                         operation.name, problem, status=response.status_code, excerpt=""
                     )
-                if not budget.left_seconds:
+                if not deadline.remaining_seconds:
                     return ServiceUnavailable(operation.name, "it did not end in time", sent=True)
         except httpx2.DecodingError:
             problem = "it cannot be decompressed"
             return UnexpectedResponse(operation.name, problem, status=response.status_code, excerpt="")
         finally:
             response.close()
-        return Answer(
+        return ApiResponse(
             response.status_code,
             response.headers.get("Content-Type", ""),
             response.headers.get("Retry-After"),
             b"".join(parts),
         )
 
-    def _failure(self, operation: Operation, error: httpx2.RequestError) -> ServiceUnavailable:
+    def _failure(self, operation: ApiOperation, error: httpx2.RequestError) -> ServiceUnavailable:
         reason = "it took too long" if isinstance(error, httpx2.TimeoutException) else str(error)
         problem = f"{self.base_url}: {self._redactor.clean(reason, 200) or type(error).__name__}"
         return ServiceUnavailable(operation.name, problem, sent=not isinstance(error, _NOT_SENT))

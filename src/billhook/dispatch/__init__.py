@@ -1,22 +1,20 @@
-"""Decisions about handlers: who is called, how, and what follows. No SQL, no HTTP."""
+"""Decisions about handlers: which ones are called, how, and what follows. No SQL, no HTTP."""
 
-from billhook.dispatch.call import Failed, call
+from billhook.dispatch.call import HandlerFailure, call
 from billhook.dispatch.delivery import Delivery, Headers
-from billhook.dispatch.handler import Handler
+from billhook.dispatch.handler import ConnectedHandlers, Handler, connect
 from billhook.dispatch.registry import Handlers
-from billhook.dispatch.retry import Decision, RetrySchedule, decide
-from billhook.dispatch.subscribers import Subscriber, Subscribers, connect
+from billhook.dispatch.retry import RetryDecision, RetrySchedule, decide
 
 __all__ = [
-    "Decision",
+    "ConnectedHandlers",
     "Delivery",
-    "Failed",
     "Handler",
+    "HandlerFailure",
     "Handlers",
     "Headers",
+    "RetryDecision",
     "RetrySchedule",
-    "Subscriber",
-    "Subscribers",
     "call",
     "connect",
     "decide",

@@ -1,36 +1,37 @@
-"""Calling one subscriber once: whatever it raises is a result, never an accident of ours."""
+"""Call a handler once. Anything it raises is returned as a failure and never ends the process."""
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import traceback
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
 from billhook.dispatch.delivery import Delivery
-from billhook.dispatch.subscribers import Subscriber
+from billhook.dispatch.handler import Handler
 from billhook.events import Event, UnknownEvent
 from billhook.failpoints import reach
 
-__all__ = ["Failed", "call"]
+__all__ = ["HandlerFailure", "call", "ending_forked_children"]
 
 ERROR_LIMIT = 2_000
 TRACEBACK_LIMIT = 16_000
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
-    """An attempt that did not succeed: the exception, and its texts cut to a size worth storing."""
+class HandlerFailure:
+    """A failed attempt: the exception, its text and its traceback, both cut to a size worth storing."""
 
     exception: BaseException
     error: str
     traceback: str
 
     @classmethod
-    def by(cls, exception: BaseException) -> Failed:
-        """Describe an exception; one whose own text cannot be made is named by its class."""
+    def from_exception(cls, exception: BaseException) -> HandlerFailure:
+        """Describe an exception; if formatting it raises, use the name of its class."""
         name = type(exception).__name__
         try:
             text = f"{name}: {exception}"
@@ -41,27 +42,54 @@ class Failed:
 
 
 def call(
-    subscriber: Subscriber,
+    handler: Handler,
     sender: object,
     context: Callable[[], AbstractContextManager[object]],
     event: Event | UnknownEvent,
     delivery: Delivery,
-) -> Failed | None:
-    """Call inside the app's context. None is success; SystemExit and its kin are failures like any other."""
+) -> HandlerFailure | None:
+    """Call a handler inside the app's context; return None on success.
+
+    SystemExit and its kin are failures like any other: they would end the worker, and gunicorn's master.
+    """
     reach("before_call")
     try:
-        with context():
-            result = subscriber.receiver(sender, event=event, delivery=delivery)
+        with ending_forked_children(context):
+            result = handler(sender, event=event, delivery=delivery)
             if inspect.iscoroutine(result):
-                asyncio.run(result)
+                asyncio.run(result)  # a loop for each call: handler threads have none of their own
             elif inspect.isgenerator(result) or inspect.isasyncgen(result):
-                return Failed.by(TypeError("the handler returned a generator, of which nothing has run"))
-    except BaseException as exception:  # noqa: BLE001 - SystemExit would end the worker, and gunicorn's master
-        return Failed.by(exception)
+                return HandlerFailure.from_exception(
+                    TypeError("the handler returned a generator, of which nothing has run")
+                )
+    except BaseException as exception:  # noqa: BLE001 - see above
+        return HandlerFailure.from_exception(exception)
     reach("after_call")
     return None
 
 
+@contextmanager
+def ending_forked_children(context: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
+    """Enter the context, and end a child process that the block forked as soon as it leaves the block.
+
+    Such a child has copies of this process's sockets, locks and claims, and only one of its threads: it
+    would settle a run that its parent settles too, and keep a port open for as long as it lived.
+    """
+    with context():
+        pid = os.getpid()
+        code = 0
+        try:
+            yield
+        except BaseException:
+            code = 1
+            raise
+        finally:
+            if os.getpid() != pid:
+                with suppress(OSError):  # not by logging: a thread that does not exist here may hold its lock
+                    os.write(2, b"billhook: a child that a handler forked returned from it, and was ended\n")
+                os._exit(code)
+
+
 def _storable(text: str) -> str:
-    """Text that every database takes: no lone surrogates, no NUL."""
+    """Return text that every database accepts: no lone surrogates, no NUL."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8").replace("\x00", "\\x00")

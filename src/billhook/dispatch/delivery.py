@@ -1,4 +1,4 @@
-"""What a handler learns about the delivery beside its event."""
+"""The delivery as a handler gets it, beside its event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Delivery", "Headers"]
 
 
 class Headers(Mapping[str, str]):
-    """Request headers by name, whatever the case: `headers["webhook-id"]`; they show as `Webhook-Id`."""
+    """Request headers by name, in any case: `headers["webhook-id"]`; iteration gives `Webhook-Id`."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
         self._headers = {name.lower(): (name, value) for name, value in headers.items()}
@@ -33,13 +33,14 @@ class Headers(Mapping[str, str]):
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One delivery, as handed to one handler for one attempt.
+    """One delivery, as passed to one handler for one attempt.
 
-    `idempotency_key` is the same at every attempt and every replay: use it to make effects idempotent, for
-    a handler runs at least once. `key` is what the sender's signature named: unique among the deliveries of
-    one source only. `attempt` counts from 1. Times are aware UTC; `signed_at` is None for a scheme that
-    signs no time. `body` is the exact bytes that were signed, `headers` those of the request, by name in any
-    case. `slot` is "" for all but deliveries that contradicted another one of their key.
+    `idempotency_key` is the same at every attempt and every replay: use it to make effects idempotent, as a
+    handler runs at least once. `key` is the message id of the sender's signature, or a hash of the signed
+    content: unique among the deliveries of one source only. `attempt` counts from 1. Times are aware UTC;
+    `signed_at` is None for a scheme that signs no time. `body` is the exact bytes that were signed, `headers`
+    are those of the request, by name in any case. `slot` is "" except for conflicts: deliveries with the key
+    of another one but another type or other bytes.
     """
 
     id: int
@@ -56,10 +57,9 @@ class Delivery:
 
     @property
     def idempotency_key(self) -> str:
-        """`source:key`, unique among all deliveries: no source's name has a colon.
+        """`source:key`, unique among all deliveries, as no source's name has a colon.
 
-        A delivery that came under a known key with another type or other bytes, and that an operator had
-        handled after all, is another event: `source:key,slot`. No key has a comma.
+        A conflict that an operator replayed is an event of its own: `source:key,slot`. No key has a comma.
         """
         return f"{self.source}:{self.key}" + (f",{self.slot}" if self.slot else "")
 
@@ -67,7 +67,7 @@ class Delivery:
     def client(self) -> Any:
         """The `billhook.client.BillingClient` of this process, for calls to the service's API.
 
-        Made of the BILLHOOK_API_ options when it is first asked for; all handlers and threads share it.
+        Made from the BILLHOOK_API_ options at its first use, and shared by all handlers and threads.
         Raises ConfigError, which names the options that are not set, and MissingExtra.
         """
         if self.make_client is None:

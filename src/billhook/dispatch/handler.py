@@ -1,30 +1,36 @@
-"""One handler: a user's function, the name its runs are stored under, and how to call it."""
+"""Handlers: a user's function and its options, and those connected to an app's event signals.
+
+A handler is the receiver of a blinker signal, either a decorated function (billhook.Handlers) or a plain
+receiver that the user connected. Runs are stored under its name.
+"""
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from billhook.dispatch.delivery import Delivery
+from billhook.dispatch.field_keys import content_digest, order_key
 from billhook.dispatch.retry import RetrySchedule
-from billhook.errors import HandlerSignature
-from billhook.events import Event, UnknownEvent
+from billhook.errors import DuplicateHandlerName, HandlerSignature
+from billhook.events import EVENT_TYPES, Event, UnknownEvent
+from billhook.signals import event_signal
 
-__all__ = ["IDENTITY_WINDOW_SECONDS", "Handler", "default_name"]
+__all__ = ["IDENTITY_WINDOW_SECONDS", "ConnectedHandlers", "Handler", "connect"]
 
 IDENTITY_WINDOW_SECONDS = 86_400.0
-"""How long a delivery is known again by its fields, unless a handler says otherwise."""
+"""How long content duplicates are recognised, unless the handler sets another time."""
 
 
 class Handler:
-    """A decorated function as a blinker receiver: called as `handler(sender, event=…, delivery=…)`.
+    """A function, its name and its options, called as `handler(sender, event=…, delivery=…)`.
 
-    `aliases` are names it had before: runs stored under them are still its own. `retry` overrides the
-    app's schedule. `timeout_seconds` bounds one attempt; a thread cannot be stopped, so a handler past
-    its time may still be running when it is tried again. `ordered_by` is the event's field by which runs
-    take turns; `identity` are those by which a delivery of the last `identity_window_seconds` is known again.
-    `sources` are the names of those whose deliveries it handles; of all when there are none.
+    `aliases` are former names: runs stored under them still belong to it. `retry` overrides the app's
+    schedule. `timeout_seconds` bounds one attempt; a thread cannot be stopped, so a handler past its
+    time-out may still be running when it is tried again. `ordered_by` is the event field whose value is the
+    order key of its runs; `identity` are the fields by which content duplicates are recognised for
+    `identity_window_seconds`. `sources` are the sources whose deliveries it handles; empty means all.
     """
 
     def __init__(
@@ -39,8 +45,13 @@ class Handler:
         identity: tuple[str, ...] = (),
         identity_window_seconds: float = IDENTITY_WINDOW_SECONDS,
         sources: tuple[str, ...] = (),
+        plain: bool = False,
     ) -> None:
-        self.name = name or default_name(function)
+        """`plain`: the function is a blinker receiver, `function(sender, *, event, delivery)`.
+
+        Raises HandlerSignature, unless `plain`.
+        """
+        self.name = name or _default_name(function)
         self.aliases = aliases
         self.retry = retry
         self.timeout_seconds = timeout_seconds
@@ -48,25 +59,108 @@ class Handler:
         self.identity = identity
         self.identity_window_seconds = identity_window_seconds
         self.sources = sources
-        self._function = function
-        self._takes_delivery = _takes_delivery(function, self.name)
+        self.function = function
+        self._plain = plain
+        self._takes_delivery = not plain and _takes_delivery(function, self.name)
 
     def __call__(self, sender: object, *, event: Event | UnknownEvent, delivery: Delivery) -> object:
-        """What the function returns: a coroutine, if it is async, which dispatch.call awaits."""
-        return self._function(event, delivery) if self._takes_delivery else self._function(event)
+        """Call the function and return its result: a coroutine, if it is async (dispatch.call runs it)."""
+        if self._plain:
+            return self.function(sender, event=event, delivery=delivery)
+        return self.function(event, delivery) if self._takes_delivery else self.function(event)
 
     def __repr__(self) -> str:
         return f"<Handler {self.name}>"
 
+    def handles(self, source: str) -> bool:
+        """Return whether it handles deliveries of that source."""
+        return not self.sources or source in self.sources
 
-def default_name(function: Callable[..., Any]) -> str:
-    """`module.qualname`; of an object, that of its class."""
+    @property
+    def has_run_options(self) -> bool:
+        """Whether its runs have an order key or a content key, which are made from the event."""
+        return self.ordered_by is not None or bool(self.identity)
+
+    def order_key(self, source: str, event: Event | UnknownEvent) -> str | None:
+        """Return the order key of its run for an event; None if its runs are not ordered."""
+        return None if self.ordered_by is None else order_key(source, getattr(event, self.ordered_by))
+
+    def content_digest(self, source: str, event: Event | UnknownEvent) -> str | None:
+        """Return the digest of the event's identity fields; None if it recognises no duplicates."""
+        return content_digest(source, event, self.identity) if self.identity else None
+
+
+class ConnectedHandlers:
+    """The handlers of one app, read from its signals at each call: plain receivers may come and go."""
+
+    def __init__(self, sender: object) -> None:
+        self._sender = sender
+
+    def by_name(self, event_type: str) -> dict[str, Handler]:
+        """Return the handlers of an event type (or of `unknown_event`). Raises DuplicateHandlerName."""
+        found: dict[str, Handler] = {}
+        for handler in self._receivers(event_type):
+            if handler.name in found:
+                raise DuplicateHandlerName(handler.name)
+            found[handler.name] = handler
+        return found
+
+    def count(self) -> int:
+        """Return how many handlers there are, for any event type."""
+        signals = (*EVENT_TYPES, UnknownEvent.signal_name)
+        return len({name for event_type in signals for name in self.names(event_type)})
+
+    def names(self, event_type: str) -> tuple[str, ...]:
+        """Return the handler names of an event type."""
+        return tuple(handler.name for handler in self.for_event_type(event_type))
+
+    def for_event_type(self, event_type: str) -> list[Handler]:
+        """Return one handler for each name; runs of a name that two of them share fail when called."""
+        found: dict[str, Handler] = {}
+        for handler in self._receivers(event_type):
+            found.setdefault(handler.name, handler)
+        return list(found.values())
+
+    def find(self, event_type: str, name: str) -> Handler | None:
+        """Return the handler that a stored run belongs to, by its name or one of its aliases.
+
+        Raises DuplicateHandlerName.
+        """
+        found = self.by_name(event_type)
+        if name in found:
+            return found[name]
+        return next((handler for handler in found.values() if name in handler.aliases), None)
+
+    def _receivers(self, event_type: str) -> list[Handler]:
+        model = EVENT_TYPES.get(event_type)
+        signal = event_signal(model.signal_name if model else UnknownEvent.signal_name)
+        return [
+            receiver if isinstance(receiver, Handler) else Handler(receiver, plain=True)
+            for receiver in signal.receivers_for(self._sender)
+        ]
+
+    def check_names(self) -> None:
+        """Raise DuplicateHandlerName if two handlers of one event type have the same name."""
+        for event_type in (*EVENT_TYPES, UnknownEvent.signal_name):
+            self.by_name(event_type)
+
+
+def connect(registered: Iterable[tuple[tuple[str, ...], Handler]], sender: object) -> None:
+    """Connect decorated handlers to their signals for one app."""
+    for signals, handler in registered:
+        for name in signals:
+            # Not weakly: the registry alone holds the handler, and blinker would drop it.
+            event_signal(name).connect(handler, sender=sender, weak=False)
+
+
+def _default_name(function: Callable[..., Any]) -> str:
+    """Return `module.qualname`, of the class if `function` is a callable object."""
     named = function if hasattr(function, "__qualname__") else type(function)
     return f"{named.__module__}.{named.__qualname__}"
 
 
 def _takes_delivery(function: Callable[..., Any], name: str) -> bool:
-    """True for (event, delivery), False for (event); anything else raises HandlerSignature."""
+    """Return True for (event, delivery), False for (event). Raises HandlerSignature for anything else."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise HandlerSignature(name, "of a generator, which does nothing when called")
     try:

@@ -1,4 +1,4 @@
-"""Handlers: what an app's modules register, before any app exists."""
+"""Handlers: the decorators by which a user's modules register functions, before any app exists."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 LONGEST_WINDOW_SECONDS = 7 * 86_400
 
 _ANY = ("*",)
-"""Every signal there is when the app is set up: a type may be declared after the decorator ran."""
+"""Every event type known when the app is set up: a type may be declared after the decorator ran."""
 
 
 class Handlers:
@@ -53,12 +53,12 @@ class Handlers:
 
         `name` (default `module.qualname`) is stored with every run, so keep it when the function moves,
         or list the old one in `aliases`. `retry` is the waits between attempts, in seconds. `sources` are the
-        names of the sources whose deliveries it handles; without any, those of all.
+        names of the sources whose deliveries it handles; empty means all.
 
         `ordered_by` is a field of all the event types: deliveries of one source with the same value are
-        handled one at a time, in the order they came, across all processes; None in it orders nothing.
-        `identity` are fields that tell a delivery apart: one that says the same in them as another of the
-        last `identity_window_seconds` (at most 7 days) is a twin of it, and discarded without a call.
+        handled one at a time, in the order of arrival, across all processes; the value None orders nothing.
+        `identity` are fields by which content duplicates are recognised: a delivery with the same values as
+        another of the last `identity_window_seconds` (at most 7 days) is discarded without a call.
 
         Raises ConfigError, HandlerSignature, DuplicateHandlerName, LateRegistration.
         """
@@ -101,7 +101,7 @@ class Handlers:
         timeout_seconds: float | None = None,
         sources: Iterable[str] = (),
     ) -> Callable[[F], F]:
-        """Register the decorated function for event types that this billhook has no model for."""
+        """Register the decorated function for event types without a model in this billhook."""
         return self._register((UnknownEvent.signal_name,), name, aliases, retry, timeout_seconds, sources)
 
     def _register(
@@ -149,7 +149,7 @@ class Handlers:
         return register
 
     def freeze(self) -> list[tuple[tuple[str, ...], Handler]]:
-        """Take no more registrations, and give those made: (signal names, handler). For Billhook."""
+        """Refuse further registrations; return those made: (signal names, handler). For Billhook."""
         self._frozen = True
         every = (*(model.signal_name for model in EVENT_TYPES.values()), UnknownEvent.signal_name)
         return [(every if signals is _ANY else signals, handler) for signals, handler in self._registered]

@@ -1,4 +1,4 @@
-"""When a failed attempt is tried again: a visible list of waits, and a decision that is a function."""
+"""When a failed attempt is retried: a schedule of waits, and the decision after each attempt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from billhook.errors import ConfigError, Discard, Retry
 
-__all__ = ["Decision", "RetrySchedule", "decide"]
+__all__ = ["RetryDecision", "RetrySchedule", "decide"]
 
 
 LONGEST_SECONDS = 31 * 86_400
@@ -21,7 +21,7 @@ class RetrySchedule:
 
     @classmethod
     def of(cls, delays_seconds: Iterable[float]) -> RetrySchedule:
-        """Check and keep the waits; each is 0 seconds to 31 days. Raises ConfigError."""
+        """Check the waits, each 0 seconds to 31 days, and make a schedule of them. Raises ConfigError."""
         try:
             delays = tuple(float(delay) for delay in delays_seconds)
         except (TypeError, ValueError, OverflowError):
@@ -33,13 +33,13 @@ class RetrySchedule:
 
     @property
     def attempts(self) -> int:
-        """How often a handler is called at most."""
+        """The number of attempts, the first one included."""
         return len(self.delays_seconds) + 1
 
 
 @dataclass(frozen=True, slots=True)
-class Decision:
-    """What follows an attempt: `retry_after_seconds`, or the end: `discarded` or dead."""
+class RetryDecision:
+    """What follows a failed attempt: a retry after some seconds, or the end: discarded, or dead."""
 
     retry_after_seconds: float | None = None
     discarded: bool = False
@@ -49,14 +49,14 @@ class Decision:
         return self.retry_after_seconds is None and not self.discarded
 
 
-def decide(error: BaseException, attempt: int, schedule: RetrySchedule) -> Decision:
-    """What to do after attempt number `attempt` (from 1) ended with `error`."""
+def decide(error: BaseException, attempt: int, schedule: RetrySchedule) -> RetryDecision:
+    """Decide what follows attempt number `attempt` (counted from 1), which raised `error`."""
     if isinstance(error, Discard):
-        return Decision(discarded=True)
+        return RetryDecision(discarded=True)
     if attempt >= schedule.attempts:
-        return Decision()
-    # A user's own kind of Retry may have set anything, or nothing.
+        return RetryDecision()
+    # A subclass of Retry may have set after_seconds to anything, or not at all.
     after_seconds = getattr(error, "after_seconds", None) if isinstance(error, Retry) else None
     if isinstance(after_seconds, int | float) and 0 <= after_seconds <= LONGEST_SECONDS:
-        return Decision(retry_after_seconds=after_seconds)
-    return Decision(retry_after_seconds=schedule.delays_seconds[attempt - 1])
+        return RetryDecision(retry_after_seconds=after_seconds)
+    return RetryDecision(retry_after_seconds=schedule.delays_seconds[attempt - 1])

@@ -1,27 +1,27 @@
-"""Where inbox and dispatch meet: the loop that handles what was stored, and the places it may run."""
+"""Engines: where handlers run (inline, thread, worker, Celery), and the dispatcher that they share."""
 
 from typing import Protocol
 
-from billhook.engines.cycle import Cycle
+from billhook.engines.dispatcher import Dispatcher
+from billhook.engines.external import ExternalEngine
 from billhook.engines.inline import InlineEngine
-from billhook.engines.loop import Loop
 from billhook.engines.thread import ThreadEngine
-from billhook.engines.worker import WorkerEngine
+from billhook.engines.worker import Worker
 
-__all__ = ["Cycle", "Engine", "InlineEngine", "Loop", "ThreadEngine", "WorkerEngine"]
+__all__ = ["Dispatcher", "Engine", "ExternalEngine", "InlineEngine", "ThreadEngine", "Worker"]
 
 
 class Engine(Protocol):
     """What the app needs of an engine."""
 
     def start(self) -> None:
-        """Begin in this process."""
+        """Start in this process."""
         ...
 
     def wake(self, delivery_id: int) -> None:
-        """A delivery was committed."""
+        """Handle a delivery that was just committed, or have it handled."""
         ...
 
     def stop(self) -> None:
-        """End in this process."""
+        """Stop in this process."""
         ...

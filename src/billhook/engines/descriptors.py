@@ -1,6 +1,6 @@
-"""A process that has no descriptors left, or lost those it had: no handler of it works, until it is replaced.
+"""Notice when a process is out of file descriptors, or has lost its own, and must be replaced.
 
-What brings it about is a handler: one that opens and never closes, or that closes what is not its own.
+The cause is a handler that opens files and never closes them, or closes descriptors that are not its own.
 """
 
 from __future__ import annotations
@@ -8,36 +8,34 @@ from __future__ import annotations
 import errno
 import os
 
-__all__ = ["Descriptors"]
+__all__ = ["DescriptorMonitor"]
 
-_LIMIT = 5
-"""So many attempts or turns, one after another, that ended in it."""
+_FAILURE_LIMIT = 5
+"""Attempts or polls that failed for want of descriptors, one after another, before the process gives up."""
 _CHAIN_LIMIT = 20
 _FEW = 16
-"""More than an inbox needs: one that could not be opened has closed what it had by the time that we look."""
+"""More than an inbox needs: one that could not be opened has closed its own by the time of the check."""
 
 
-class Descriptors:
-    """Counts failures for want of descriptors, of which nothing that succeeded came between."""
+class DescriptorMonitor:
+    """Counts failures for want of descriptors with no success between them."""
 
     def __init__(self) -> None:
+        self.exhausted = False
+        """Whether descriptors are missing for good, and not for a moment."""
         self._failures = 0
 
-    @property
-    def gone(self) -> bool:
-        """It is not for a moment that they are missing."""
-        return self._failures >= _LIMIT
-
-    def note(self, error: BaseException | None) -> None:
-        """How an attempt, or a turn, ended: None is success. Another error says nothing of descriptors."""
+    def record(self, error: BaseException | None) -> None:
+        """Note how an attempt or a poll ended; None is success. Other errors prove nothing either way."""
         if error is None:
             self._failures = 0
-        elif _of_descriptors(error) or _few_left():
+        elif _is_descriptor_error(error) or _few_left():
             self._failures += 1
+        self.exhausted = self._failures >= _FAILURE_LIMIT
 
 
-def _of_descriptors(error: BaseException) -> bool:
-    """The error, or one that it came from, is EMFILE or EBADF."""
+def _is_descriptor_error(error: BaseException) -> bool:
+    """Return whether the error, or one that it came from, is EMFILE or EBADF."""
     one: BaseException | None = error
     for _ in range(_CHAIN_LIMIT):
         if one is None:
@@ -49,7 +47,7 @@ def _of_descriptors(error: BaseException) -> bool:
 
 
 def _few_left() -> bool:
-    """The error may not say so: SQLite's is that it is unable to open a file."""
+    """Return whether few descriptors are left: SQLite only reports that it is unable to open a file."""
     opened: list[int] = []
     try:
         for _ in range(_FEW):

@@ -1,15 +1,15 @@
 """The inline engine: handlers run in the request, after the commit. For development and tests.
 
-A handler that fails is retried by whoever looks next: `handle_due`, or a worker.
+A failed run is retried by the next `handle_due`, or by a worker.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 from datetime import timedelta
 
-from billhook.engines.cycle import Cycle
+from billhook.engines.dispatcher import Dispatcher
+from billhook.engines.leases import process_owner
 from billhook.events import Event, UnknownEvent
 from billhook.inbox import Claim, Inbox
 
@@ -21,27 +21,27 @@ PLAN_LIMIT = 100
 
 
 class InlineEngine:
-    """Runs each delivery where it came in; time-outs of handlers do not apply, for there is one thread."""
+    """Handles each delivery in the thread that stored it; time-outs of handlers do not apply."""
 
-    def __init__(self, inbox: Inbox, cycle: Cycle, *, lease_seconds: float) -> None:
+    def __init__(self, inbox: Inbox, dispatcher: Dispatcher, *, lease_seconds: float) -> None:
         self._inbox = inbox
-        self._cycle = cycle
-        self._lease_seconds = lease_seconds
+        self._dispatcher = dispatcher
+        self._lease_time = timedelta(seconds=lease_seconds)
 
     def start(self) -> None:
-        """Nothing to start."""
+        """Do nothing: there is no thread to start."""
 
     def wake(self, delivery_id: int) -> None:
-        """Handle one delivery now. No failure here reaches the sender: the delivery is stored."""
+        """Handle one delivery now. Errors are logged: the delivery is stored, and its sender gets its 200."""
         try:
             self.handle_due(only=delivery_id)
         except Exception:
             logger.exception("delivery %d was not handled inline", delivery_id)
 
     def handle_due(self, only: int | None = None) -> int:
-        """Handle everything that is due, in this thread; returns the number of attempts made.
+        """Handle every due run in this thread and return the number of attempts.
 
-        With `only`, that delivery, and those that waited for their turn behind it.
+        With `only`, the runs of that delivery, and of those whose runs it released by their order key.
         """
         attempts = 0
         wanted = [only]
@@ -51,41 +51,34 @@ class InlineEngine:
                 del wanted[0]
                 continue
             attempts += 1
-            released = self._call(claim, event)
+            released = self._execute(claim, event)
             if only is not None:
                 wanted += released
         return attempts
 
     def stop(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: there is no thread to stop."""
 
     def _claim(self, only: int | None) -> tuple[Claim | None, Event | UnknownEvent | None]:
-        """A run that is due, with its event if that was read just now.
-
-        Everything that came is planned first, whoever took it: who came first is first in its order.
-        """
+        """Claim a due run; return it with its event, if that was just parsed."""
         while True:
-            now = self._cycle.clock.now()
-            planned = self._cycle.plan(self._inbox.received(PLAN_LIMIT))
-            with self._inbox.turn(_owner()) as turn:
-                won = turn.plan([one.plan for one in planned], now)
-                claims = turn.claim(1, now, now + timedelta(seconds=self._lease_seconds), only=only)
-            self._cycle.announce_quarantined(planned, won)
-            self._cycle.announce_twins(planned, turn.twins)
+            now = self._dispatcher.clock.now()
+            # All deliveries are planned, whichever is wanted: order keys go by the order of arrival.
+            planned = self._dispatcher.plan(self._inbox.received(PLAN_LIMIT))
+            with self._inbox.transaction(process_owner()) as transaction:
+                won = transaction.plan([one.plan for one in planned], now)
+                claims = transaction.claim(1, now, now + self._lease_time, only=only)
+            self._dispatcher.notify(planned=planned, won=won, duplicates=transaction.duplicates)
             events = {one.stored.delivery_id: one.event for one in planned}
             for claim in claims:
                 return claim, events.get(claim.delivery.delivery_id)
             if len(planned) < PLAN_LIMIT:
                 return None, None
 
-    def _call(self, claim: Claim, event: Event | UnknownEvent | None) -> list[int]:
-        """One attempt; returns the deliveries whose turn came by it."""
-        report = self._cycle.attempt(claim, event)
-        with self._inbox.turn(_owner()) as turn:
-            settled = turn.settle([report.outcome])
-        self._cycle.announce([report], settled)
-        return turn.released
-
-
-def _owner() -> str:
-    return f"inline:{os.getpid()}"
+    def _execute(self, claim: Claim, event: Event | UnknownEvent | None) -> list[int]:
+        """Make one attempt and settle it; return the deliveries of which it released a run."""
+        attempt = self._dispatcher.attempt(claim, event)
+        with self._inbox.transaction(process_owner()) as transaction:
+            settled = transaction.settle([attempt.run_result])
+        self._dispatcher.notify(attempts=[attempt], settled=settled)
+        return transaction.released

@@ -1,18 +1,348 @@
-"""The worker engine: the app only rings, a process of its own (`billhook worker`) runs the loop."""
+"""The worker: claims due runs, has a pool of threads call their handlers, and settles the results.
+
+One thread speaks to the inbox, for the `thread` and `worker` engines alike. Each poll settles, plans and
+claims in one transaction; what finishes and arrives while it commits makes up the next batch.
+"""
 
 from __future__ import annotations
 
-__all__ = ["WorkerEngine"]
+import logging
+import math
+import time
+from collections.abc import Set
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from billhook.engines.descriptors import DescriptorMonitor
+from billhook.engines.dispatcher import AttemptResult, Dispatcher
+from billhook.engines.handler_pool import HandlerPool
+from billhook.engines.leases import EventCache, LeaseTable, lease_owner
+from billhook.engines.maintenance import Maintenance, WorkerRegistration
+from billhook.engines.suspects import ClaimMode, SuspectPolicy
+from billhook.engines.wakeup import PollBackoff, Wakeup
+from billhook.errors import BillhookError
+from billhook.inbox import Claim, Inbox, InboxTransaction, Lease, NextTimes, StoredDelivery
+
+__all__ = ["MAX_ABANDONED_THREADS", "Worker"]
+
+logger = logging.getLogger("billhook.engines")
+
+PLAN_LIMIT = 200
+MAX_ABANDONED_THREADS = 100
+"""With more handler threads abandoned and still running, the process should be replaced by a new one."""
 
 
-class WorkerEngine:
-    """The web process's side of it. The loop itself is billhook.engines.loop.Loop."""
+@dataclass(slots=True)
+class _Step:
+    """What one poll read and decided: deliveries to plan, and how many runs of which kind to claim."""
 
-    def start(self) -> None:
-        """Nothing to start here."""
+    now: datetime
+    leased_until: datetime
+    next_times: NextTimes
+    new_deliveries: list[StoredDelivery]
+    capacity: int
+    mode: ClaimMode
+    claiming: bool
+    renewing: bool
 
-    def wake(self, delivery_id: int) -> None:
-        """Nothing to do: the inbox has rung its bell, and the workers hear it."""
+
+class Worker:
+    """Handles the deliveries of an inbox until it is stopped: `run` it in a thread or as a process."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        dispatcher: Dispatcher,
+        *,
+        threads: int,
+        lease_seconds: float,
+        engine: str = "worker",
+        retention_days: float = 30.0,
+        key_days: float | None = None,
+    ) -> None:
+        self._inbox = inbox
+        self._dispatcher = dispatcher
+        self._lease_time = timedelta(seconds=lease_seconds)
+        self._owner = lease_owner()
+        self._wakeup = Wakeup(inbox)
+        # Not a threading.Event: a signal handler may call `stop` while this thread is inside its wait().
+        self._stopping = False
+        self._leases = LeaseTable(threads, lease_seconds)
+        self._unsettled: list[AttemptResult] = []
+        self._events = EventCache()
+        registration = WorkerRegistration(inbox, self._owner, engine, dispatcher.count_handlers)
+        self._maintenance = Maintenance(
+            inbox, retention_days=retention_days, key_days=key_days, registration=registration
+        )
+        self._failures = 0
+        self._backoff = PollBackoff()
+        self._suspects = SuspectPolicy(lease_seconds, threads)
+        self._marked_joined: Set[Lease] = frozenset()
+        self._descriptors = DescriptorMonitor()
+        self._detached = False
+        self._out_of_threads = False
+        self._handlers = HandlerPool(
+            dispatcher, threads, self._wakeup.set, on_earlier_deadline=self._wakeup.set
+        )
+
+    def wake(self) -> None:
+        """Have the inbox polled now; callable from any thread."""
+        self._wakeup.set()
 
     def stop(self) -> None:
-        """Nothing to stop here."""
+        """Claim nothing more; `run` returns when running attempts have ended or its grace period has.
+
+        Callable from any thread and from a signal handler.
+        """
+        self._stopping = True
+        self.wake()
+
+    def detach(self) -> None:
+        """Stop without using the inbox any more, even if results are unsettled: it is being closed."""
+        self._detached = True
+        self.stop()
+
+    @property
+    def broken(self) -> bool:
+        """Whether no handler can run in this process any more, so that it should be replaced."""
+        return self._out_of_threads or self._descriptors.exhausted
+
+    def run(self, grace_seconds: float = 25.0, *, max_abandoned_threads: float = math.inf) -> None:
+        """Work until `stop`. After a storage failure the poll is logged and repeated; nothing is lost.
+
+        Returns by itself, and is `broken`, when `max_abandoned_threads` have a handler that does not return,
+        or when the system provides no thread or no descriptors.
+        """
+        handlers, descriptors = self._handlers, self._descriptors
+        while not (self._stopping or descriptors.exhausted or handlers.exhausted(max_abandoned_threads)):
+            self._sleep(self._poll())
+        if descriptors.exhausted:
+            logger.error("this process has no descriptors left, or a handler closed them: it cannot go on")
+        elif not self._stopping:
+            self._out_of_threads = True
+            logger.error("too many handlers never returned: this process has no more threads for others")
+        self._drain(grace_seconds)
+
+    # --- poll -----------------------------------------------------------------------------------------
+
+    def _poll(self) -> float:
+        """Poll once and return the seconds to sleep after it. An error is logged, and the poll repeated."""
+        if self._detached:
+            return 0.0
+        try:
+            pause = self._poll_once()
+            if not self._stopping:  # a stop must not wait for a batch of old deliveries
+                pause = min(pause, self._maintenance.run_if_due(self._dispatcher.clock.now()))
+        except Exception as error:
+            self._failures += 1
+            self._descriptors.record(error)
+            self._leases.mark_uncertain()
+            # Written, or rolled back: it is marked again with the next claim.
+            self._marked_joined = frozenset()
+            # The exponent is bounded: after a night without storage it would overflow a float.
+            pause = min(5.0, 0.1 * 2 ** min(self._failures, 6))
+            if isinstance(error, BillhookError):
+                logger.error("worker poll failed, retrying in %.1f s: %s", pause, error)  # noqa: TRY400
+            else:
+                logger.exception("worker poll failed, retrying in %.1f s", pause)
+            self._back_off(pause)
+            return 0.0
+        self._failures = 0
+        return pause
+
+    def _sleep(self, seconds: float) -> None:
+        try:
+            if not self._detached:
+                self._wakeup.wait(seconds)
+        except OSError as error:  # a handler has closed the descriptors it waits for
+            self._descriptors.record(error)
+            self._back_off(0.1)
+
+    def _back_off(self, seconds: float) -> None:
+        """Sleep until `stop`, wake-ups or not: notifications of new deliveries must not hurry the retry."""
+        end = time.monotonic() + seconds
+        time.sleep(0.1)
+        while not self._stopping and (left := end - time.monotonic()) > 0:
+            time.sleep(min(0.1, left))
+
+    def _poll_once(self) -> float:
+        """Settle, plan and claim in one transaction, if there is work; return the seconds to sleep."""
+        self._wakeup.clear()
+        renewing = self._collect()
+        step = self._next_step(renewing)
+        leases = self._leases
+        if not (self._unsettled or step.claiming or renewing or leases.to_release or leases.orphan_check_due):
+            return self._seconds_to_sleep(
+                step.next_times if step.capacity else NextTimes(None, None), step.now
+            )
+        claimed, next_times = self._write(step)
+        if step.capacity:
+            self._backoff.record_claim(claimed, next_times.due_at, step.now)
+        more = claimed > 0 or len(step.new_deliveries) == PLAN_LIMIT
+        return 0.0 if more and leases.capacity else self._seconds_to_sleep(next_times, step.now)
+
+    def _collect(self) -> bool:
+        """Collect finished attempts and expired leases; return whether the leases have to be renewed."""
+        leases = self._leases
+        for attempt in self._handlers.finished():
+            self._descriptors.record(attempt.failure.exception if attempt.failure else None)
+            self._unsettled.append(attempt)
+        leases.remove(run.lease for run in self._handlers.expired())
+        renewing = leases.renewal_due()
+        if renewing:
+            leases.shrink_window()
+            # At the pace so far, the others would not start before the next renewal.
+            leases.release_later(self._handlers.cancel_queued(keep=leases.finished_since_renewal))
+        return renewing
+
+    def _next_step(self, renewing: bool) -> _Step:
+        """Read the inbox and decide what this poll writes."""
+        leases, suspects = self._leases, self._suspects
+        capacity = 0 if self._stopping else leases.capacity
+        started = leases.runs.keys() - {attempt.run_result.lease for attempt in self._unsettled}
+        others_blocked = suspects.blocks_others(started)
+        new_deliveries, next_times = self._inbox.poll(PLAN_LIMIT if capacity and not others_blocked else 0)
+        now = self._dispatcher.clock.now()
+        others_due = bool(new_deliveries) or self._backoff.is_worth_claiming(
+            next_times.due_at, now, idle=leases.idle_threads() > 0
+        )
+        mode = ClaimMode.OTHERS
+        if not self._stopping:
+            suspect_due = next_times.suspect_at is not None and next_times.suspect_at <= now
+            mode = suspects.next_mode(started, suspect_due=suspect_due, others_due=others_due)
+        if mode is ClaimMode.OTHERS:
+            if others_blocked:
+                self.wake()  # for another poll at once: this one has not read the new deliveries
+        else:
+            new_deliveries = []
+            capacity = min(capacity, 1) if mode is ClaimMode.A_SUSPECT else 0
+            if not suspects.running:
+                leases.release_later(self._handlers.cancel_queued())
+        claiming = capacity > 0 and (others_due or mode is ClaimMode.A_SUSPECT)
+        leased_until = now + self._lease_time
+        return _Step(now, leased_until, next_times, new_deliveries, capacity, mode, claiming, renewing)
+
+    def _write(self, step: _Step) -> tuple[int, NextTimes]:
+        """Write one poll to the inbox in one transaction: settle, plan, release, renew and claim.
+
+        Return how many runs it claimed, and when the next ones are due.
+        """
+        planned = self._dispatcher.plan(step.new_deliveries)
+        plans = [one.plan for one in planned]
+        attempts, leases = self._unsettled, self._leases
+        results = [attempt.run_result for attempt in attempts]
+        settling = {result.lease for result in results}
+        releasing, checking_orphans = leases.to_release, leases.orphan_check_due
+        with self._inbox.transaction(self._owner) as transaction:
+            # All locks at once and in one order: workers that took theirs step by step could deadlock.
+            transaction.lock(results, plans)
+            settled = transaction.settle(results)
+            won = transaction.plan(plans, step.now)
+            transaction.release(releasing, step.now)
+            if checking_orphans:
+                transaction.release_orphaned(list(leases.runs), step.now)
+            if step.renewing:
+                ours = [lease for lease in leases.runs if lease not in settling]
+                renewed = transaction.renew(ours, step.leased_until)
+            claims = self._claim(transaction, step, settling) if step.capacity else []
+            # In the same transaction, which saves a read of its own after the commit.
+            next_times = transaction.next_times()
+        # Committed. Nothing above changes what is in memory, so a transaction that failed can be repeated.
+        self._unsettled, leases.to_release = [], []
+        if checking_orphans:
+            leases.orphans_released()
+        if step.renewing:
+            leases.renewed(renewed, step.leased_until)
+        else:
+            leases.grow_window()
+        leases.remove(settling)
+        self._events.add(planned, won)
+        self._start(claims, step)
+        if releasing or len(transaction.released) > len(claims):
+            # More is due now than this worker has claimed itself, and other workers may be asleep.
+            self._inbox.notifier.notify()
+        self._dispatcher.notify(
+            attempts=attempts, settled=settled, planned=planned, won=won, duplicates=transaction.duplicates
+        )
+        return len(claims), next_times
+
+    def _claim(self, transaction: InboxTransaction, step: _Step, settling: set[Lease]) -> list[Claim]:
+        if step.mode is ClaimMode.A_SUSPECT:
+            suspect = transaction.claim_suspect(step.now, step.leased_until)
+            claims = [] if suspect is None else [suspect]
+        else:
+            claims = transaction.claim(
+                step.capacity,
+                step.now,
+                step.leased_until,
+                # The others are claimed as queued: if this worker dies, that is no attempt of theirs.
+                idle=self._leases.idle_threads(settling),
+                suspects=False,
+                # Suspects found in this claim fall due at random, so those lost together do not meet again.
+                spread=self._lease_time / 6,
+            )
+        # Suspects that take too long to be waited for are not alone any more: the inbox has to know.
+        overlong = self._suspects.overlong - settling
+        if claims and not overlong <= self._marked_joined:
+            transaction.mark_joined(sorted(overlong))
+            self._marked_joined = overlong
+        return claims
+
+    def _start(self, claims: list[Claim], step: _Step) -> None:
+        """Queue claimed runs for the handler threads."""
+        if step.mode is ClaimMode.A_SUSPECT and step.capacity:
+            self._suspects.started(claims[0].lease if claims else None)
+        for run in self._events.claimed_runs(claims):
+            self._leases.add(run)
+            self._handlers.submit(run)
+
+    def _seconds_to_sleep(self, next_times: NextTimes, now: datetime) -> float:
+        """Return the seconds until the next poll if nothing wakes the worker up before."""
+        leases, suspects = self._leases, self._suspects
+        others = [
+            leases.seconds_to_renewal(),
+            self._handlers.seconds_to_timeout(),
+            suspects.seconds_to_change(),
+        ]
+        if next_times.suspect_at is not None and next_times.suspect_at > now:
+            others.append((next_times.suspect_at - now).total_seconds())
+        # What is due cannot be claimed now: an attempt that ends wakes the worker up.
+        blocked = not leases.capacity or suspects.blocks_others(leases.runs.keys())
+        due_at = None if blocked else next_times.due_at
+        return self._backoff.seconds(due_at, now, others, idle=leases.idle_threads() > 0)
+
+    # --- stop -----------------------------------------------------------------------------------------
+
+    def _drain(self, grace_seconds: float) -> None:
+        """Release what was not started, and wait for running attempts until the grace period is over."""
+        end = time.monotonic() + grace_seconds
+        self._stopping = True
+        leases = self._leases
+        leases.release_later(self._handlers.cancel_queued())
+        self._handlers.close()
+        pause = self._poll()
+        while leases.runs or leases.to_release or self._unsettled:
+            left = end - time.monotonic()
+            if left <= 0:
+                break
+            # At most half a second: an abandoned handler gives no wake-up, and the grace may end.
+            self._sleep(min(0.5, pause, left))
+            pause = self._poll()
+        if leases.runs and not self._detached:
+            logger.warning("stopped with %d handlers still running; they are called again", len(leases.runs))
+            self._settle_interrupted()
+        if not (self._detached or self._failures):  # without its storage, the worker must still stop in time
+            self._maintenance.close()
+
+    def _settle_interrupted(self) -> None:
+        """Make runs due again whose handlers outlast the grace period, once this process has surely ended.
+
+        Not by letting their leases expire, which would make suspects of them although we end them.
+        """
+        due_at = self._dispatcher.clock.now() + self._lease_time
+        results = [self._dispatcher.interrupted(run.claim, due_at) for run in self._leases.runs.values()]
+        try:
+            with self._inbox.transaction(self._owner) as transaction:
+                transaction.settle(results)
+        except BillhookError as error:
+            logger.error("could not settle interrupted runs, their leases expire: %s", error)  # noqa: TRY400

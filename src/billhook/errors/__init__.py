@@ -1,4 +1,4 @@
-"""Every exception billhook raises or understands.
+"""Every exception that billhook raises or understands.
 
 BillhookError
 ├── ConfigError                  the app is set up wrongly; raised at start, never per delivery
@@ -11,34 +11,34 @@ BillhookError
 │   │   └── InboxElsewhere
 │   ├── SchemaForbidden
 │   └── MissingExtra
-├── DeliveryError                one delivery cannot be taken
+├── DeliveryError                one delivery cannot be accepted or parsed
 │   ├── RequestError             the HTTP request is unusable (400, 413, 415)
 │   │   ├── BodyIncomplete
 │   │   ├── BodyTooLarge
 │   │   └── UnsupportedEncoding
-│   ├── SignatureError           the sender is not who it must be (401)
+│   ├── SignatureError           the sender could not be verified (401)
 │   │   ├── SignatureMissing
 │   │   ├── SignatureMalformed
 │   │   ├── SignatureMismatch
 │   │   ├── TimestampTooOld
 │   │   └── TimestampInFuture
-│   └── PayloadError             authentic, stored, but not readable as its type (quarantined)
+│   └── PayloadError             verified and stored, but not parseable as its type (quarantined)
 │       ├── InvalidJSON
 │       └── InvalidPayload
-├── InboxError                   the inbox cannot do what was asked
+├── InboxError                   the inbox cannot do what was requested
 │   ├── InboxUnavailable         storage failed or is closed (503)
 │   │   ├── DeadlinePassed
 │   │   ├── BacklogFull
 │   │   ├── Draining
 │   │   └── OutOfResources
 │   └── IllegalTransition
-├── ResourceError                an object of the billing service's API is not as it must be
-│   ├── InvalidResource          what came cannot be read as its model
-│   └── RuleBroken               what is to be sent breaks a rule of the specification
+├── ResourceError                an object of the billing service's API is invalid
+│   ├── InvalidResource          received data cannot be parsed as its model
+│   └── RuleBroken               a request would break a rule of the specification
 │       ├── FieldConflict
 │       ├── FieldMissing
 │       └── LimitBroken
-├── ApiError                     a call of the billing service's API did not do what was asked
+├── ApiError                     a call of the billing service's API failed
 │   ├── ServiceError             the service answered with an error of the specification
 │   │   ├── InvalidRequest
 │   │   │   ├── ResourceNotFound
@@ -46,131 +46,19 @@ BillhookError
 │   │   ├── AuthenticationFailed
 │   │   ├── RateLimitExceeded
 │   │   └── InternalError
-│   ├── UnexpectedResponse       something answered, but not as the specification has it
-│   └── ServiceUnavailable       nothing answered
-├── Refusal                      the sandbox does not do what it was asked
-└── HandlerSignal                raised by a handler, to say how its run ended
+│   ├── UnexpectedResponse       there was a response, but not one of the specification
+│   └── ServiceUnavailable       there was no response
+├── SandboxError                 the sandbox refuses a request
+└── HandlerControl               raised by a handler to choose how its run ends
     ├── Retry
     └── Discard
 
-No text here ever holds a secret, a header value or a body: what an attacker sent is not repeated. An ApiError
-quotes what the service answered, without tokens and cut short.
+No text here contains a secret, a header value or a body: an attacker's input is never repeated. An ApiError
+quotes the service's response, without tokens and shortened.
 """
 
-from __future__ import annotations
+from billhook.errors import api, receiving
+from billhook.errors.api import *  # noqa: F403 - each module lists its own in __all__
+from billhook.errors.receiving import *  # noqa: F403
 
-from billhook.errors.api import (
-    ApiError,
-    AuthenticationFailed,
-    InternalError,
-    InvalidRequest,
-    RateLimitExceeded,
-    RequestTooLarge,
-    ResourceNotFound,
-    ServiceError,
-    ServiceUnavailable,
-    UnexpectedResponse,
-)
-from billhook.errors.config import (
-    ConfigError,
-    DuplicateHandlerName,
-    HandlerSignature,
-    InboxElsewhere,
-    LateRegistration,
-    MissingExtra,
-    MissingSecret,
-    SchemaForbidden,
-    SchemaMismatch,
-    WeakSecret,
-)
-from billhook.errors.deliveries import (
-    BodyIncomplete,
-    BodyTooLarge,
-    DeliveryError,
-    InvalidJSON,
-    InvalidPayload,
-    PayloadError,
-    RequestError,
-    SignatureError,
-    SignatureMalformed,
-    SignatureMismatch,
-    SignatureMissing,
-    TimestampInFuture,
-    TimestampTooOld,
-    UnsupportedEncoding,
-)
-from billhook.errors.handling import Discard, HandlerSignal, Retry
-from billhook.errors.inbox import (
-    BacklogFull,
-    DeadlinePassed,
-    Draining,
-    IllegalTransition,
-    InboxError,
-    InboxUnavailable,
-    OutOfResources,
-)
-from billhook.errors.resources import (
-    FieldConflict,
-    FieldMissing,
-    InvalidResource,
-    LimitBroken,
-    ResourceError,
-    RuleBroken,
-)
-from billhook.errors.root import BillhookError
-from billhook.errors.sandbox import Refusal
-
-__all__ = [
-    "ApiError",
-    "AuthenticationFailed",
-    "BacklogFull",
-    "BillhookError",
-    "BodyIncomplete",
-    "BodyTooLarge",
-    "ConfigError",
-    "DeadlinePassed",
-    "DeliveryError",
-    "Discard",
-    "Draining",
-    "DuplicateHandlerName",
-    "FieldConflict",
-    "FieldMissing",
-    "HandlerSignal",
-    "HandlerSignature",
-    "IllegalTransition",
-    "InboxElsewhere",
-    "InboxError",
-    "InboxUnavailable",
-    "InternalError",
-    "InvalidJSON",
-    "InvalidPayload",
-    "InvalidRequest",
-    "InvalidResource",
-    "LateRegistration",
-    "LimitBroken",
-    "MissingExtra",
-    "MissingSecret",
-    "OutOfResources",
-    "PayloadError",
-    "RateLimitExceeded",
-    "Refusal",
-    "RequestError",
-    "RequestTooLarge",
-    "ResourceError",
-    "ResourceNotFound",
-    "Retry",
-    "RuleBroken",
-    "SchemaForbidden",
-    "SchemaMismatch",
-    "ServiceError",
-    "ServiceUnavailable",
-    "SignatureError",
-    "SignatureMalformed",
-    "SignatureMismatch",
-    "SignatureMissing",
-    "TimestampInFuture",
-    "TimestampTooOld",
-    "UnexpectedResponse",
-    "UnsupportedEncoding",
-    "WeakSecret",
-]
+__all__ = sorted([*api.__all__, *receiving.__all__])

@@ -1,28 +1,81 @@
-"""How a call of the billing service's API failed."""
+"""Errors of the billing service's API: of its resources, of calls to it, and of the sandbox."""
 
 from __future__ import annotations
 
-from billhook.errors.root import BillhookError
+from typing import Any
+
+from billhook.errors.receiving import BillhookError
 
 __all__ = [
     "ApiError",
     "AuthenticationFailed",
+    "FieldConflict",
+    "FieldMissing",
     "InternalError",
     "InvalidRequest",
+    "InvalidResource",
+    "LimitBroken",
     "RateLimitExceeded",
     "RequestTooLarge",
+    "ResourceError",
     "ResourceNotFound",
+    "RuleBroken",
+    "SandboxError",
     "ServiceError",
     "ServiceUnavailable",
     "UnexpectedResponse",
 ]
 
 
+# --- resources of the billing service's API -------------------------------------------------------
+
+
+class ResourceError(BillhookError):
+    """An object of the billing service's API is invalid."""
+
+
+class InvalidResource(ResourceError):
+    """The received data is not strict JSON, or not an object of the requested model.
+
+    `details` is a list of {"loc", "msg", "type"} objects without the input's values.
+    """
+
+    def __init__(self, message: str, details: list[dict[str, Any]] | None = None) -> None:
+        self.details = details or []
+        super().__init__(message)
+
+
+class RuleBroken(ResourceError):
+    """A request would break a rule that the specification states, so it is not built.
+
+    `params` are the fields concerned, in the wire's spelling, such as `creditGrant.name`.
+    """
+
+    def __init__(self, message: str, *params: str) -> None:
+        self.params = params
+        super().__init__(message)
+
+
+class FieldConflict(RuleBroken):
+    """Fields are given that exclude each other, or a field where it does not apply."""
+
+
+class FieldMissing(RuleBroken):
+    """A field is missing that this request needs, though not every request does."""
+
+
+class LimitBroken(RuleBroken):
+    """A number or a size is outside its limits."""
+
+
+# --- calls of the billing service's API -----------------------------------------------------------
+
+
 class ApiError(BillhookError):
-    """A call of the billing service's API did not do what was asked.
+    """A call of the billing service's API failed.
 
     `operation` is its method and path as the specification has them, such as `GET /invoices/{invoiceId}`.
-    `retry_after_seconds` is how long the service asked to be left alone, if it did.
+    `retry_after_seconds` is the wait that the service asked for, or None.
     """
 
     def __init__(self, operation: str, text: str, *, retry_after_seconds: float | None = None) -> None:
@@ -32,7 +85,7 @@ class ApiError(BillhookError):
 
 
 class ServiceError(ApiError):
-    """The service answered with an error. Source: spec, "Errors", whose fields it has, and the HTTP status.
+    """The service answered with an error: its fields and the HTTP status. Source: spec, "Errors".
 
     `params` is a list of {"param", "message"} objects.
     """
@@ -49,12 +102,8 @@ class ServiceError(ApiError):
         params: list[dict[str, str]] | None = None,
         retry_after_seconds: float | None = None,
     ) -> None:
-        self.status = status
-        self.type = type
-        self.code = code
-        self.message = message
-        self.param = param
-        self.params = params or []
+        self.status, self.type, self.code, self.message = status, type, code, message
+        self.param, self.params = param, params or []
         wrong = "; ".join(f"{each['param']}: {each['message']}" for each in self.params) or param
         text = f"the service answered {status} {code}: {message}" + (f" ({wrong})" if wrong else "")
         super().__init__(operation, text, retry_after_seconds=retry_after_seconds)
@@ -65,7 +114,7 @@ class InvalidRequest(ServiceError):
 
 
 class ResourceNotFound(InvalidRequest):
-    """There is no such customer, contract, invoice or whatever else was addressed."""
+    """The addressed customer, contract, invoice or other resource does not exist."""
 
 
 class RequestTooLarge(InvalidRequest):
@@ -81,11 +130,11 @@ class RateLimitExceeded(ServiceError):
 
 
 class InternalError(ServiceError):
-    """The service failed on its own side."""
+    """The service failed internally."""
 
 
 class UnexpectedResponse(ApiError):
-    """Something answered, but not as the specification has it: a page, half a JSON text, another shape.
+    """The response is not one of the specification: an HTML page, truncated JSON, another object.
 
     `excerpt` is the beginning of the body, without tokens and control characters.
     """
@@ -99,17 +148,30 @@ class UnexpectedResponse(ApiError):
         excerpt: str,
         retry_after_seconds: float | None = None,
     ) -> None:
-        self.status = status
-        self.excerpt = excerpt
+        self.status, self.excerpt = status, excerpt
         quoted = f"; it begins with {excerpt!r}" if excerpt else ""
         text = f"the answer, of status {status}, is not one of the billing service: {problem}{quoted}"
         super().__init__(operation, text, retry_after_seconds=retry_after_seconds)
 
 
 class ServiceUnavailable(ApiError):
-    """No answer came. `sent` is False if the request surely did not reach the service: nothing was done."""
+    """There was no response. `sent` is False if the request surely did not reach the service."""
 
     def __init__(self, operation: str, problem: str, *, sent: bool) -> None:
         self.sent = sent
         doubt = "it is not known whether it was done" if sent else "nothing was sent"
         super().__init__(operation, f"no answer from the billing service: {problem}; {doubt}")
+
+
+# --- the sandbox ----------------------------------------------------------------------------------
+
+
+class SandboxError(BillhookError):
+    """The sandbox refuses a request: `status`, and `body` in the specification's shape."""
+
+    def __init__(
+        self, status: int, code: str, message: str, body: bytes, retry_after_seconds: int | None = None
+    ) -> None:
+        self.status, self.code, self.body = status, code, body
+        self.retry_after_seconds = retry_after_seconds
+        super().__init__(f"{status} {code}: {message}")

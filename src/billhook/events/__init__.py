@@ -1,4 +1,4 @@
-"""What the service said: one model per event type, and the way from bytes to them and back.
+"""Events: one model per event type, parsed from bytes and encoded again.
 
 Source: spec, "Events".
 """

@@ -1,4 +1,4 @@
-"""What every event model has in common: the open registry, the JSON form."""
+"""Event, the base of all event models: the open registry and the JSON form."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any, ClassVar
 from pydantic.alias_generators import to_snake
 
 from billhook.signals import event_signal
-from billhook.wire import Shape, strict_json
+from billhook.wire import WireModel, strict_json
 
-__all__ = ["EVENT_TYPES", "Event", "Shape"]
+__all__ = ["EVENT_TYPES", "Event"]
 
 
 _registered: dict[str, type[Event]] = {}
 
 
-class Event(Shape):
+class Event(WireModel):
     """The body of one webhook; the class's name is the value of the X-Webhook-Type header.
 
     To add a type, write its class: from then on `EVENT_TYPES`, `parse_event` and `signals` know it. A class

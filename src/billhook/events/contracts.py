@@ -4,25 +4,19 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictStr
 
 from billhook.events.base import Event
 from billhook.events.customers import NewCustomer
-from billhook.events.fields import (
-    ContractId,
-    ContractName,
-    CustomerId,
-    CustomerName,
-    Flag,
-    Moment,
-    RaisedAt,
-    Text,
-)
+from billhook.events.fields import ContractId, ContractName, CustomerName, RaisedAt
+from billhook.wire.fields import CustomerId, UtcDatetime
 
 __all__ = ["ContractCreated", "ContractExpired", "UpcomingRenewal"]
 
-_EndDate = Annotated[Moment, Field(description="When the contract ends.", examples=["2026-02-14T00:00:00Z"])]
-_IsTrial = Annotated[Flag, Field(description="Is the contract a trial?", examples=[False])]
+_EndDate = Annotated[
+    UtcDatetime, Field(description="End of the contract.", examples=["2026-02-14T00:00:00Z"])
+]
+_IsTrial = Annotated[StrictBool, Field(description="Whether the contract is a trial.", examples=[False])]
 
 
 class UpcomingRenewal(Event):
@@ -63,12 +57,12 @@ class ContractCreated(Event):
     contract_id: ContractId
     customer_id: CustomerId
     contract_name: ContractName
-    status: Annotated[Text, Field(description="Status of the contract.", examples=["Active"])]
+    status: Annotated[StrictStr, Field(description="Status of the contract.", examples=["Active"])]
     start_date: Annotated[
-        Moment, Field(description="When the contract begins.", examples=["2026-02-01T00:00:00Z"])
+        UtcDatetime, Field(description="Start of the contract.", examples=["2026-02-01T00:00:00Z"])
     ]
     end_date: Annotated[
-        Moment | None,
-        Field(description="When the contract ends, if it does.", examples=["2027-01-31T00:00:00Z"]),
+        UtcDatetime | None,
+        Field(description="End of the contract, if any.", examples=["2027-01-31T00:00:00Z"]),
     ] = None
-    customer: Annotated[NewCustomer, Field(description="The customer, as CustomerCreated tells it.")]
+    customer: Annotated[NewCustomer, Field(description="The customer, with the fields of CustomerCreated.")]

@@ -6,10 +6,11 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StrictStr
 
 from billhook.events.base import Event
-from billhook.events.fields import CustomerId, Number, PctUsage, RaisedAt, Text, Threshold, recognised
+from billhook.events.fields import PctUsage, RaisedAt, Threshold
+from billhook.wire.fields import CustomerId, ExactDecimal, open_enum
 
 __all__ = ["CreditKind", "CreditPoolDepleted", "CreditPoolIncreased", "CreditPoolThresholdCrossed"]
 
@@ -26,12 +27,12 @@ class _CreditPoolEvent(Event, register=False):
 
     date: RaisedAt
     customer_id: CustomerId
-    credit_pool_id: Annotated[Text, Field(description="Id of the credit pool.", examples=["pool_12"])]
-    credit_type_id: Annotated[Text, Field(description="Id of the type of credit.", examples=["crt_3"])]
+    credit_pool_id: Annotated[StrictStr, Field(description="Id of the credit pool.", examples=["pool_12"])]
+    credit_type_id: Annotated[StrictStr, Field(description="Id of the credit type.", examples=["crt_3"])]
     credit_kind: Annotated[
-        Text,
-        AfterValidator(recognised(CreditKind)),
-        Field(description="What it counts: Monetary, Unit, or another.", examples=["Monetary"]),
+        StrictStr,
+        AfterValidator(open_enum(CreditKind)),
+        Field(description="Type of credit: Monetary, Unit, or another.", examples=["Monetary"]),
     ]
 
 
@@ -41,7 +42,7 @@ class CreditPoolDepleted(_CreditPoolEvent):
     Source: spec, "Events".
     """
 
-    balance: Annotated[Number, Field(description="Credits left: none.", examples=[Decimal(0)])]
+    balance: Annotated[ExactDecimal, Field(description="Remaining credits: none.", examples=[Decimal(0)])]
 
 
 class CreditPoolThresholdCrossed(_CreditPoolEvent):
@@ -52,7 +53,7 @@ class CreditPoolThresholdCrossed(_CreditPoolEvent):
 
     threshold: Threshold
     pct_usage: PctUsage
-    balance: Annotated[Number, Field(description="Credits left.", examples=[Decimal("187.50")])]
+    balance: Annotated[ExactDecimal, Field(description="Remaining credits.", examples=[Decimal("187.50")])]
 
 
 class CreditPoolIncreased(_CreditPoolEvent):
@@ -61,6 +62,10 @@ class CreditPoolIncreased(_CreditPoolEvent):
     Source: spec, "Events".
     """
 
-    granted_amount: Annotated[Number, Field(description="Credits added.", examples=[Decimal("500.00")])]
-    previous_balance: Annotated[Number, Field(description="Credits before.", examples=[Decimal("187.50")])]
-    balance: Annotated[Number, Field(description="Credits after.", examples=[Decimal("687.50")])]
+    granted_amount: Annotated[ExactDecimal, Field(description="Credits added.", examples=[Decimal("500.00")])]
+    previous_balance: Annotated[
+        ExactDecimal, Field(description="Balance before, in credits.", examples=[Decimal("187.50")])
+    ]
+    balance: Annotated[
+        ExactDecimal, Field(description="Balance after, in credits.", examples=[Decimal("687.50")])
+    ]

@@ -4,19 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import FailFast, Field
+from pydantic import FailFast, Field, StrictBool, StrictStr
 
-from billhook.events.base import Event, Shape
-from billhook.events.fields import (
-    Aliases,
-    CustomerId,
-    CustomerName,
-    ExternalId,
-    Flag,
-    NameOfCustomer,
-    RaisedAt,
-    Text,
-)
+from billhook.events.base import Event
+from billhook.events.fields import CustomerName, ExternalId, NameOfCustomer, RaisedAt
+from billhook.wire import WireModel
+from billhook.wire.fields import Aliases, CustomerId
 
 __all__ = [
     "AnonymousCustomer",
@@ -29,28 +22,30 @@ __all__ = [
 
 
 class AnonymousCustomer(Event):
-    """Usage came in under an alias nobody has, so a customer was made up for it.
+    """Usage arrived under an alias that no customer has, so an anonymous customer was created.
 
     Source: spec, "Events", rule 5.
     """
 
-    id: Annotated[Text, Field(description="Id of the new, anonymous customer.", examples=["cus_9001"])]
-    name: Annotated[Text, Field(description="Name given to the customer.", examples=["acme-trial"])]
+    id: Annotated[StrictStr, Field(description="Id of the new, anonymous customer.", examples=["cus_9001"])]
+    name: Annotated[StrictStr, Field(description="Name assigned to the customer.", examples=["acme-trial"])]
     external_id: ExternalId = None
     aliases: Aliases
 
 
-class IntegrationEntity(Shape):
+class IntegrationEntity(WireModel):
     """A customer's counterpart in another system. Source: spec, "Events", CustomerCreated."""
 
-    integration_provider: Annotated[Text, Field(description="The other system.", examples=["Salesforce"])]
-    integration_external_id: Annotated[
-        Text, Field(description="Id in that system.", examples=["0015g00000XyZ"])
+    integration_provider: Annotated[
+        StrictStr, Field(description="Name of the other system.", examples=["Salesforce"])
     ]
-    sync_status: Annotated[Text, Field(description="How far the two are in step.", examples=["Synced"])]
+    integration_external_id: Annotated[
+        StrictStr, Field(description="Id of the entity in that system.", examples=["0015g00000XyZ"])
+    ]
+    sync_status: Annotated[StrictStr, Field(description="Synchronization status.", examples=["Synced"])]
 
 
-class NewCustomer(Shape):
+class NewCustomer(WireModel):
     """A customer as told when it was created. Source: spec, "Events", CustomerCreated and ContractCreated."""
 
     date: RaisedAt
@@ -61,7 +56,7 @@ class NewCustomer(Shape):
     integration_entities: Annotated[
         list[IntegrationEntity],
         FailFast(),
-        Field(description="The customer's counterparts in other systems."),
+        Field(description="Counterparts of the customer in other systems."),
     ]
 
 
@@ -90,14 +85,16 @@ class CustomerPortalLinkSent(Event):
     """
 
     customer_id: CustomerId
-    is_successful: Annotated[Flag, Field(description="Was the link sent?", examples=[False])]
+    is_successful: Annotated[StrictBool, Field(description="Whether the link was sent.", examples=[False])]
     email: Annotated[
-        Text | None, Field(description="Address the link is for.", examples=["billing@acme.example"])
+        StrictStr | None,
+        Field(description="Email address of the recipient.", examples=["billing@acme.example"]),
     ]
     date: RaisedAt
     error_message: Annotated[
-        Text | None,
+        StrictStr | None,
         Field(
-            description="Why it failed; only when isSuccessful is false.", examples=["Mailbox unavailable"]
+            description="Error message; present only when isSuccessful is false.",
+            examples=["Mailbox unavailable"],
         ),
     ] = None

@@ -5,11 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StrictStr
 
 from billhook.events.base import Event
-from billhook.events.fields import Currency, CustomerId, InvoiceId, Moment, Number, RaisedAt, Text, recognised
-from billhook.wire.statuses import BillingStatus
+from billhook.events.fields import Currency, RaisedAt
+from billhook.wire.fields import BillingStatus, CustomerId, ExactDecimal, InvoiceId, UtcDatetime, open_enum
 
 __all__ = [
     "BillingStatus",
@@ -38,26 +38,32 @@ class InvoicePaymentStatusChanged(Event):
 
     invoice_id: InvoiceId
     billing_status: Annotated[
-        Text,
-        AfterValidator(recognised(BillingStatus)),
+        StrictStr,
+        AfterValidator(open_enum(BillingStatus)),
         Field(
-            description="The new state: None, Paid, Rejected, PendingPayment, Overdue, or another.",
+            description="New payment state: None, Paid, Rejected, PendingPayment, Overdue, or another.",
             examples=["Paid"],
         ),
     ]
-    amount_due: Annotated[Number, Field(description="Amount still to pay.", examples=[Decimal("0.00")])]
-    amount_paid: Annotated[Number, Field(description="Amount paid so far.", examples=[Decimal("1249.90")])]
-    total: Annotated[Number, Field(description="Amount of the whole invoice.", examples=[Decimal("1249.90")])]
+    amount_due: Annotated[ExactDecimal, Field(description="Unpaid amount.", examples=[Decimal("0.00")])]
+    amount_paid: Annotated[
+        ExactDecimal, Field(description="Amount paid so far.", examples=[Decimal("1249.90")])
+    ]
+    total: Annotated[
+        ExactDecimal, Field(description="Total amount of the invoice.", examples=[Decimal("1249.90")])
+    ]
     due_date: Annotated[
-        Moment | None, Field(description="When payment is due, if set.", examples=["2026-02-14T00:00:00Z"])
+        UtcDatetime | None,
+        Field(description="Due date of the payment, if set.", examples=["2026-02-14T00:00:00Z"]),
     ] = None
     paid_at: Annotated[
-        Moment | None, Field(description="When it was paid, if it was.", examples=["2026-01-15T09:29:41Z"])
+        UtcDatetime | None,
+        Field(description="Time of payment, if paid.", examples=["2026-01-15T09:29:41Z"]),
     ] = None
     invoice_pdf_url: Annotated[
-        Text | None,
+        StrictStr | None,
         Field(
-            description="Where the PDF is, if there is one.",
+            description="URL of the PDF, if there is one.",
             examples=["https://billing.example/inv_3007.pdf"],
         ),
     ] = None
@@ -71,8 +77,8 @@ class InvoiceSendFailed(Event):
 
     invoice_id: InvoiceId
     invoice_number: Annotated[
-        Text | None,
-        Field(description="Number printed on the invoice, if it has one.", examples=["2026-0117"]),
+        StrictStr | None,
+        Field(description="Invoice number, if assigned.", examples=["2026-0117"]),
     ] = None
     date: RaisedAt
 
@@ -86,9 +92,13 @@ class PaymentFailed(Event):
     date: RaisedAt
     customer_id: CustomerId
     invoice_id: InvoiceId
-    payment_provider: Annotated[Text, Field(description="Who tried to collect it.", examples=["Stripe"])]
-    amount: Annotated[Number, Field(description="Amount that was tried.", examples=[Decimal("1249.90")])]
+    payment_provider: Annotated[
+        StrictStr, Field(description="Name of the payment provider.", examples=["Stripe"])
+    ]
+    amount: Annotated[
+        ExactDecimal, Field(description="Amount of the failed payment.", examples=[Decimal("1249.90")])
+    ]
     currency: Currency
     failure_reason: Annotated[
-        Text | None, Field(description="Why it failed, if known.", examples=["card_declined"])
+        StrictStr | None, Field(description="Reason for the failure, if known.", examples=["card_declined"])
     ] = None

@@ -1,4 +1,4 @@
-"""From a type and a body to an event: the only place that decodes JSON. Source: spec, "Events", rule 1."""
+"""Parse a body as the event of a type; the only place that decodes it. Source: spec, "Events", rule 1."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from billhook.errors import InvalidPayload
 from billhook.events.base import EVENT_TYPES, Event
 from billhook.signals import event_signal
 from billhook.wire import strict_json
-from billhook.wire.reading import as_object, read
+from billhook.wire.parsing import read, require_object
 
 __all__ = ["UnknownEvent", "parse_event"]
 
@@ -43,15 +43,15 @@ def parse_event(
     *,
     as_named: bool = False,
 ) -> Event | UnknownEvent:
-    """Read `body` as the event that the X-Webhook-Type header names; UnknownEvent if no model has that name.
+    """Parse `body` as the event that X-Webhook-Type names; UnknownEvent if no model has that name.
 
-    Raises InvalidJSON, or InvalidPayload for JSON that is not an object or not one of this type. That is
-    also a body which has all of its fields and looks like another type: most schemes do not sign the type,
-    and whoever sees a failed payment could send it as an approved invoice. `as_named` leaves that out, for a
-    type that an operator named. Neither error repeats anything of the body; InvalidPayload.details has `loc`
-    (in the wire's spelling), `msg`, `type`.
+    Raises InvalidJSON, or InvalidPayload for JSON that is not an object of this type. A body that has all
+    fields of the type but looks like another type is invalid too: most schemes do not sign the type, so an
+    attacker who captured a failed payment could send it as an approved invoice. `as_named` skips this check,
+    for a type that an operator chose. Neither error repeats anything of the body; InvalidPayload.details has
+    `loc` (in the wire's spelling), `msg`, `type`.
     """
-    data = as_object(strict_json.loads(body), InvalidPayload)
+    data = require_object(strict_json.loads(body), InvalidPayload)
     model = EVENT_TYPES.get(type)
     if model is None:
         return UnknownEvent(type=type, data=data)

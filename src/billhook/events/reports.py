@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StrictStr
 
 from billhook.events.base import Event
-from billhook.events.fields import RaisedAt, Text
+from billhook.events.fields import RaisedAt
 
 __all__ = ["MonthEndReport", "PingTest", "UnchargedEvents"]
 
-_ReportId = Annotated[Text, Field(description="Id of the report.", examples=["rep_2026_01"])]
+_ReportId = Annotated[StrictStr, Field(description="Id of the report.", examples=["rep_2026_01"])]
 
 
 class MonthEndReport(Event):

@@ -15,12 +15,12 @@ from billhook.events.customers import CustomerPortalLinkSent
 from billhook.events.invoices import InvoicePaymentStatusChanged
 from billhook.wire import sample as sample_of_fields
 from billhook.wire import strict_json
-from billhook.wire.shape import Shape
-from billhook.wire.statuses import BillingStatus
+from billhook.wire.fields import BillingStatus
+from billhook.wire.model import WireModel
 
 __all__ = ["in_agreement", "sample"]
 
-S = TypeVar("S", bound=Shape)
+S = TypeVar("S", bound=WireModel)
 
 Body = dict[str, Any]
 

@@ -5,27 +5,28 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StrictStr
 
 from billhook.events.base import Event
 from billhook.events.fields import (
     ContractId,
     ContractName,
     Currency,
-    CustomerId,
     CustomerName,
-    ExceededAmount,
-    InvoiceId,
-    Moment,
-    Number,
     PctUsage,
-    ProductId,
-    ProductName,
     RaisedAt,
-    Text,
     Threshold,
 )
-from billhook.wire.consumption import ProductConsumptionSnapshot
+from billhook.wire.fields import (
+    CustomerId,
+    ExactDecimal,
+    ExceededAmount,
+    InvoiceId,
+    ProductConsumptionSnapshot,
+    ProductId,
+    ProductName,
+    UtcDatetime,
+)
 
 __all__ = [
     "CommitmentCrossed",
@@ -46,7 +47,7 @@ class Overage(Event):
 
     date: RaisedAt
     overage_amount: Annotated[
-        Number, Field(description="How much over, in `currency`.", examples=[Decimal("37.50")])
+        ExactDecimal, Field(description="Amount of the overage, in `currency`.", examples=[Decimal("37.50")])
     ]
     invoice_id: InvoiceId
     customer_id: CustomerId
@@ -66,7 +67,7 @@ class TierCrossed(Event):
     customer_name: CustomerName
     contract_name: ContractName
     variant_id: Annotated[
-        Text, Field(description="Id of the variant whose tier was crossed.", examples=["var_8"])
+        StrictStr, Field(description="Id of the variant whose tier was crossed.", examples=["var_8"])
     ]
 
 
@@ -84,7 +85,7 @@ class FinalTierExceeded(Event):
     product_id: ProductId
     product_name: ProductName
     accumulated_units_value: Annotated[
-        Number, Field(description="Units used so far.", examples=[Decimal("1000250")])
+        ExactDecimal, Field(description="Accumulated usage, in units.", examples=[Decimal("1000250")])
     ]
 
 
@@ -108,7 +109,7 @@ class CommitmentUsageCrossed(Event):
     threshold: Threshold
     pct_usage: PctUsage
     product_consumption: Annotated[
-        ProductConsumptionSnapshot, Field(description="The product's consumption at that moment.")
+        ProductConsumptionSnapshot, Field(description="Product consumption when the event was raised.")
     ]
 
 
@@ -126,11 +127,11 @@ class CurrencyCommitmentUsageCrossed(Event):
     pct_usage: PctUsage
     currency: Currency
     committed_amount: Annotated[
-        Number, Field(description="Amount committed to, in `currency`.", examples=[Decimal("5000.00")])
+        ExactDecimal, Field(description="Committed amount, in `currency`.", examples=[Decimal("5000.00")])
     ]
     consumed_amount: Annotated[
-        Number, Field(description="Amount used, in `currency`.", examples=[Decimal("4062.50")])
+        ExactDecimal, Field(description="Consumed amount, in `currency`.", examples=[Decimal("4062.50")])
     ]
     cycle_start: Annotated[
-        Moment, Field(description="When the billing cycle began.", examples=["2026-01-01T00:00:00Z"])
+        UtcDatetime, Field(description="Start of the billing cycle.", examples=["2026-01-01T00:00:00Z"])
     ]

@@ -1,36 +1,38 @@
-"""The durable truth: what came, who must handle it, and how that went. The only SQL of billhook."""
+"""The inbox: the database of deliveries, their runs and failures. All SQL of billhook is here."""
 
+from billhook.inbox.inbox import Inbox
+from billhook.inbox.pending import NextTimes
 from billhook.inbox.records import (
     Claim,
-    Incoming,
-    Likeness,
-    Outcome,
-    Plan,
+    ContentKey,
+    DuplicateRun,
+    Lease,
+    NewDelivery,
+    PutStatus,
     Receipt,
-    Stored,
-    Terms,
-    Twin,
-    Verdict,
+    RunOptions,
+    RunPlan,
+    RunResult,
+    StoredDelivery,
 )
-from billhook.inbox.runs import NextTimes
 from billhook.inbox.states import DeliveryState, RunState
-from billhook.inbox.store import Inbox
-from billhook.inbox.turn import Turn
+from billhook.inbox.transaction import InboxTransaction
 
 __all__ = [
     "Claim",
+    "ContentKey",
     "DeliveryState",
+    "DuplicateRun",
     "Inbox",
-    "Incoming",
-    "Likeness",
+    "InboxTransaction",
+    "Lease",
+    "NewDelivery",
     "NextTimes",
-    "Outcome",
-    "Plan",
+    "PutStatus",
     "Receipt",
+    "RunOptions",
+    "RunPlan",
+    "RunResult",
     "RunState",
-    "Stored",
-    "Terms",
-    "Turn",
-    "Twin",
-    "Verdict",
+    "StoredDelivery",
 ]

@@ -1,43 +1,56 @@
-"""Looking at the inbox from outside the flow: pages, details, counts, the schema's version.
+"""Queries for operators: list, show, count and export deliveries; the schema's revision.
 
-Reading takes no lock and goes in pages by id, so the receiver does not notice.
+Reading takes no lock and goes in pages by id, so it does not slow the receiver down.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, RowMapping, Select, func, or_, select
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    RowMapping,
+    Select,
+    and_,
+    exists,
+    func,
+    or_,
+    select,
+    union_all,
+)
 
 from billhook.inbox import migrate
-from billhook.inbox.clauses import among, in_state
+from billhook.inbox.inbox import Inbox
 from billhook.inbox.schema import delivery, failure, run
+from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState
-from billhook.inbox.store import Inbox
-from billhook.inbox.views import Details, Failure, Listed, Run, Selection, Summary
+from billhook.inbox.status import DeliveryStatus, delivery_status, has_status
 
 __all__ = [
     "BATCH",
-    "Details",
-    "Failure",
-    "Listed",
-    "Run",
-    "Selection",
-    "Summary",
+    "DeliveryDetails",
+    "DeliveryFilter",
+    "DeliverySummary",
+    "FailureDetails",
+    "ListedDelivery",
+    "RunDetails",
     "count",
     "counts",
     "details",
-    "every",
+    "export",
     "handler_names",
-    "ids",
+    "id_batches",
     "is_busy",
-    "listed",
     "page",
     "revision",
+    "with_runs",
 ]
+
 
 BATCH = 200
 
@@ -72,45 +85,47 @@ _RUN = (
 _FAILURE = (failure.c.run_id, failure.c.attempt, failure.c.failed_at, failure.c.error, failure.c.traceback)
 
 
-def page(inbox: Inbox, selection: Selection, limit: int, below: int | None = None) -> list[Summary]:
-    """The newest of the selected first; `below` an id, to go on where a page ended."""
+def page(
+    inbox: Inbox, selection: DeliveryFilter, limit: int, below: int | None = None
+) -> list[DeliverySummary]:
+    """Return a page of the selected, newest first; `below` is the last id of the page before it."""
     query = select(*_SUMMARY).where(*selection.conditions()).order_by(delivery.c.id.desc()).limit(limit)
     if below is not None:
         query = query.where(delivery.c.id < below)
     with inbox.database.read() as connection:
-        return [Summary(*row) for row in connection.execute(query)]
+        return [DeliverySummary(*row) for row in connection.execute(query)]
 
 
-def listed(inbox: Inbox, summaries: Sequence[Summary]) -> list[Listed]:
-    """The same with their errors and their runs, as they are now."""
+def with_runs(inbox: Inbox, summaries: Sequence[DeliverySummary]) -> list[ListedDelivery]:
+    """Return the same deliveries with their errors and their runs, as they are now."""
     delivery_ids = [summary.id for summary in summaries]
     with inbox.database.read() as connection:
         wrong = select(delivery.c.id, delivery.c.error).where(
-            among(delivery.c.id, delivery_ids), delivery.c.error.is_not(None)
+            in_values(delivery.c.id, delivery_ids), delivery.c.error.is_not(None)
         )
         errors: dict[int, str] = dict(map(tuple, connection.execute(wrong)))
         runs = _runs(connection, delivery_ids, {})
-    return [Listed(one, errors.get(one.id), runs.get(one.id, [])) for one in summaries]
+    return [ListedDelivery(one, errors.get(one.id), runs.get(one.id, [])) for one in summaries]
 
 
 def handler_names(inbox: Inbox, newest: int = 50) -> list[str]:
-    """The handlers with runs of the newest deliveries, so many of them."""
-    found = listed(inbox, page(inbox, Selection(), newest))
+    """Return the names of handlers that have runs of the `newest` deliveries."""
+    found = with_runs(inbox, page(inbox, DeliveryFilter(), newest))
     return sorted({each.handler for one in found for each in one.runs})
 
 
 def is_busy(inbox: Inbox, now: datetime) -> bool:
-    """Is anything to be read or to be called now, or being called?"""
-    unread = select(delivery.c.id).where(in_state(delivery.c.state, DeliveryState.RECEIVED))
-    # In these words, as the partial index has them.
-    open_runs = select(run.c.id).where(in_state(run.c.state, RunState.DUE, RunState.RUNNING))
+    """Return whether a delivery is unread, or a run is due or running."""
+    unread = select(delivery.c.id).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
+    # In the words of the partial index, or it is not used.
+    open_runs = select(run.c.id).where(in_states(run.c.state, RunState.DUE, RunState.RUNNING))
     now_due = open_runs.where(or_(run.c.due_at <= now, run.c.state == RunState.RUNNING.value))
     with inbox.database.read() as connection:
         return any(connection.execute(query.limit(1)).first() for query in (unread, now_due))
 
 
-def count(inbox: Inbox, selection: Selection) -> int:
-    """How many are selected."""
+def count(inbox: Inbox, selection: DeliveryFilter) -> int:
+    """Count the selected deliveries."""
     with inbox.database.read() as connection:
         query = select(func.count()).select_from(delivery).where(*selection.conditions())
         found: int = connection.execute(query).scalar_one()
@@ -118,15 +133,15 @@ def count(inbox: Inbox, selection: Selection) -> int:
 
 
 def counts(inbox: Inbox) -> dict[str, int]:
-    """How many deliveries are in each state; every state is named."""
+    """Count the deliveries in each state; every state is a key."""
     with inbox.database.read() as connection:
         rows = connection.execute(select(delivery.c.state, func.count()).group_by(delivery.c.state))
         found: dict[str, int] = {state: int(number) for state, number in rows}
     return {state.value: found.get(state.value, 0) for state in DeliveryState}
 
 
-def ids(inbox: Inbox, selection: Selection, batch: int = BATCH) -> Iterator[list[int]]:
-    """The ids of the selected, oldest first, in batches; what comes meanwhile is left out."""
+def id_batches(inbox: Inbox, selection: DeliveryFilter, batch: int = BATCH) -> Iterator[list[int]]:
+    """Yield the ids of the selected in batches, oldest first; deliveries stored meanwhile are left out."""
     with inbox.database.read() as connection:
         last = connection.execute(select(func.max(delivery.c.id))).scalar_one() or 0
     after = 0
@@ -140,8 +155,8 @@ def ids(inbox: Inbox, selection: Selection, batch: int = BATCH) -> Iterator[list
         after = found[-1]
 
 
-def details(inbox: Inbox, delivery_ids: Sequence[int]) -> list[Details]:
-    """These deliveries, oldest first; ids that there are not are passed over."""
+def details(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliveryDetails]:
+    """Return these deliveries, oldest first; unknown ids are skipped."""
     with inbox.database.read() as connection:
         query = select(*_SUMMARY, delivery.c.body, delivery.c.headers, delivery.c.error)
         rows = connection.execute(query.where(delivery.c.id.in_(delivery_ids)).order_by(delivery.c.id))
@@ -150,15 +165,15 @@ def details(inbox: Inbox, delivery_ids: Sequence[int]) -> list[Details]:
     return [_details(row, runs.get(row["id"], [])) for row in found]
 
 
-def every(inbox: Inbox, selection: Selection) -> Iterator[Details]:
-    """The selected with all that is known of them, oldest first, a batch in memory at a time."""
-    for batch in ids(inbox, selection, BATCH // 4):
+def export(inbox: Inbox, selection: DeliveryFilter) -> Iterator[DeliveryDetails]:
+    """Yield the selected with all their details, oldest first, a batch in memory at a time."""
+    for batch in id_batches(inbox, selection, BATCH // 4):
         yield from details(inbox, batch)
 
 
 def revision(inbox: Inbox) -> str | None:
-    """The schema's version, whichever it is; None without tables."""
-    with inbox.database.write_unverified() as connection:
+    """Return the schema's revision, of any age; None without tables."""
+    with inbox.database.migration_transaction() as connection:
         return migrate.found_revision(connection)
 
 
@@ -166,27 +181,174 @@ def _between(query: Select[Any], after: int, last: int, limit: int) -> Select[An
     return query.where(delivery.c.id > after, delivery.c.id <= last).order_by(delivery.c.id).limit(limit)
 
 
-def _details(row: RowMapping, runs: list[Run]) -> Details:
-    summary = Summary(**{name: row[name] for name in Summary.__slots__})
-    return Details(summary, row["body"], json.loads(row["headers"]), row["error"], runs)
+def _details(row: RowMapping, runs: list[RunDetails]) -> DeliveryDetails:
+    summary = DeliverySummary(**{name: row[name] for name in DeliverySummary.__slots__})
+    return DeliveryDetails(summary, row["body"], json.loads(row["headers"]), row["error"], runs)
 
 
-def _failures(connection: Connection, delivery_ids: Sequence[int]) -> dict[int, list[Failure]]:
-    """The failed attempts by the id of their run, oldest first."""
-    failures: dict[int, list[Failure]] = {}
+def _failures(connection: Connection, delivery_ids: Sequence[int]) -> dict[int, list[FailureDetails]]:
+    """Return the failed attempts by the id of their run, oldest first."""
+    failures: dict[int, list[FailureDetails]] = {}
     query = select(*_FAILURE).join(run, run.c.id == failure.c.run_id)
-    of_these = query.where(among(run.c.delivery_id, delivery_ids)).order_by(failure.c.id)
+    of_these = query.where(in_values(run.c.delivery_id, delivery_ids)).order_by(failure.c.id)
     for run_id, *facts in connection.execute(of_these):
-        failures.setdefault(run_id, []).append(Failure(*facts))
+        failures.setdefault(run_id, []).append(FailureDetails(*facts))
     return failures
 
 
 def _runs(
-    connection: Connection, delivery_ids: Sequence[int], failures: Mapping[int, list[Failure]]
-) -> dict[int, list[Run]]:
-    found: dict[int, list[Run]] = {}
-    duties = select(run.c.delivery_id, *_RUN).where(among(run.c.delivery_id, delivery_ids)).order_by(run.c.id)
+    connection: Connection, delivery_ids: Sequence[int], failures: Mapping[int, list[FailureDetails]]
+) -> dict[int, list[RunDetails]]:
+    found: dict[int, list[RunDetails]] = {}
+    duties = (
+        select(run.c.delivery_id, *_RUN).where(in_values(run.c.delivery_id, delivery_ids)).order_by(run.c.id)
+    )
     for row in connection.execute(duties).mappings():
         own = {column.name: row[column.name] for column in _RUN}
-        found.setdefault(row["delivery_id"], []).append(Run(**own, failures=failures.get(row["id"], [])))
+        found.setdefault(row["delivery_id"], []).append(
+            RunDetails(**own, failures=failures.get(row["id"], []))
+        )
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFilter:
+    """Which deliveries to select: every condition given must hold.
+
+    `state` is a DeliveryStatus or `planned`; `error` is part of a run's last error or of the delivery's own,
+    in upper or lower case. `handler`: it has a run of this name. `twins`: it is a content duplicate for a
+    handler. `conflicts`: it contradicts another delivery of its key. `decided` leaves out deliveries whose
+    type an operator has to decide: conflicts that no handler has had, and those without a type.
+    """
+
+    event_type: str | None = None
+    state: str | None = None
+    source: str | None = None
+    handler: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    twins: bool = False
+    error: str | None = None
+    conflicts: bool = False
+    decided: bool = False
+
+    @property
+    def is_everything(self) -> bool:
+        """True without any condition."""
+        return self == DeliveryFilter()
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """Return the conditions as SQL, over `delivery`."""
+        found: list[ColumnElement[bool]] = []
+        if self.event_type is not None:
+            found.append(delivery.c.event_type == self.event_type)
+        if self.state is not None:
+            found += has_status(self.state)
+        if self.source is not None:
+            found.append(delivery.c.source == self.source)
+        if self.handler is not None:
+            found.append(exists().where(run.c.delivery_id == delivery.c.id, run.c.handler == self.handler))
+        if self.since is not None:
+            found.append(delivery.c.received_at >= self.since)
+        if self.until is not None:
+            found.append(delivery.c.received_at < self.until)
+        if self.twins:
+            found.append(exists().where(run.c.delivery_id == delivery.c.id, run.c.twin_of.is_not(None)))
+        if self.error is not None:
+            found.append(_says(self.error))
+        if self.conflicts:
+            found.append(delivery.c.conflict_of.is_not(None))
+        return found + (_decided() if self.decided else [])
+
+
+def _decided() -> list[ColumnElement[bool]]:
+    unheard = ~exists().where(run.c.delivery_id == delivery.c.id)
+    return [~and_(delivery.c.conflict_of.is_not(None), unheard), delivery.c.event_type != ""]
+
+
+def _says(text: str) -> ColumnElement[bool]:
+    """Search each table once, not once for each delivery."""
+    other = delivery.alias("other")
+    runs = select(run.c.delivery_id).where(run.c.last_error.icontains(text, autoescape=True))
+    own = select(other.c.id).where(other.c.error.icontains(text, autoescape=True))
+    return delivery.c.id.in_(union_all(runs, own))
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySummary:
+    """A delivery in a list; `body_bytes` is its length, `twin_of` the first delivery it duplicates.
+
+    `event_type` is "" for a delivery without a type; `sent_as` is the type as sent, where an operator named
+    another one; `conflict_of` is the id of the delivery that it contradicts.
+    """
+
+    id: int
+    source: str
+    key: str
+    event_type: str
+    state: str
+    received_at: datetime
+    signed_at: datetime | None
+    body_bytes: int
+    twin_of: int | None = None
+    conflict_of: int | None = None
+    sent_as: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FailureDetails:
+    """One attempt that failed."""
+
+    attempt: int
+    failed_at: datetime
+    error: str
+    traceback: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunDetails:
+    """A run, with its failed attempts, oldest first.
+
+    Runs of one handler and `order_key` are handled in order; `twin_of` is the delivery that it duplicates.
+    """
+
+    id: int
+    handler: str
+    state: str
+    attempts: int
+    due_at: datetime
+    finished_at: datetime | None
+    last_error: str | None
+    order_key: str | None = None
+    twin_of: int | None = None
+    failures: list[FailureDetails] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedDelivery:
+    """A delivery in a list with its runs; their `failures` are left out."""
+
+    summary: DeliverySummary
+    error: str | None
+    runs: list[RunDetails]
+
+    @property
+    def status(self) -> DeliveryStatus:
+        """The status shown to operators."""
+        return delivery_status(self.summary.state, ((each.state, each.attempts) for each in self.runs))
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryDetails:
+    """All that is stored of a delivery; `error` says why it is quarantined or was discarded."""
+
+    summary: DeliverySummary
+    body: bytes
+    headers: dict[str, str]
+    error: str | None
+    runs: list[RunDetails]
+
+    @property
+    def status(self) -> DeliveryStatus:
+        """The status shown to operators."""
+        return ListedDelivery(self.summary, self.error, self.runs).status

@@ -1,26 +1,33 @@
-"""Group commit: all requests that wait at one moment share one transaction and one sync of the disk.
+"""Group commit: all requests that wait at one moment share one transaction and one fsync.
 
-The committer is a thread of its own, so that a request can give up at its deadline while a hung
-database keeps only the committer.
+The committer is a thread of its own, so that a request can give up at its deadline while a hung database
+blocks only the committer.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise
 from queue import Empty, SimpleQueue
 
-from billhook.errors import BacklogFull, DeadlinePassed, Draining, InboxUnavailable, OutOfResources
-from billhook.inbox.forking import SETTING_UP
-from billhook.inbox.records import Incoming, Receipt
-from billhook.inbox.threads import start_thread
+from billhook.errors import (
+    BacklogFull,
+    DeadlinePassed,
+    Draining,
+    InboxUnavailable,
+    OutOfResources,
+    SchemaMismatch,
+)
+from billhook.failpoints import reach
+from billhook.fork import reset_in_child
+from billhook.inbox.records import NewDelivery, PutStatus, Receipt
+from billhook.threads import start_thread
 
-__all__ = ["Committer"]
+__all__ = ["BacklogLimit", "Committer"]
 
 logger = logging.getLogger("billhook.inbox")
 
@@ -29,174 +36,215 @@ BATCH_LIMIT = 256
 GATHER_SECONDS = 0.002
 """Under load, how long a batch waits to become as large as the one before it."""
 LOAD_ROWS = 4
-"""A batch of so many is load: below it nobody ever waits for company."""
-LOOK_SECONDS = 0.05
-"""How often a waiter looks for itself whether it was committed, in case nobody tells it."""
+"""A batch of this size or more counts as load; below it no request waits for others."""
+RECHECK_SECONDS = 0.05
+"""How often a waiting request checks for itself whether it was committed, in case it is not woken."""
+LEAST_AGE_SECONDS = 0.25
+COST_FACTOR = 20
+"""A backlog count is used for 20 times as long as it took: counting costs a twentieth of the time at most."""
 
 
-class _Entry:
-    """One request's place in the queue. `done` is a lock held until somebody releases it."""
+class _QueueEntry:
+    """One request's place in the queue. `done` is a lock, held until the result is there."""
 
-    __slots__ = ("abandoned", "done", "error", "incoming", "next", "receipt")
+    __slots__ = ("abandoned", "delivery", "done", "error", "next", "receipt")
 
-    def __init__(self, incoming: Incoming) -> None:
-        self.incoming = incoming
+    def __init__(self, delivery: NewDelivery) -> None:
+        self.delivery = delivery
         self.receipt: Receipt | None = None
         self.error: InboxUnavailable | None = None
-        self.next: _Entry | None = None
+        self.next: _QueueEntry | None = None
         self.abandoned = False
         self.done = threading.Lock()
         self.done.acquire()
 
-    def wait(self, timeout_seconds: float) -> bool:
-        """Until it is committed or failed, or the time is over; True for the former."""
-        end = time.monotonic() + timeout_seconds
-        while not self.done.acquire(timeout=max(0.0, min(LOOK_SECONDS, end - time.monotonic()))):
-            if self.receipt is not None or self.error is not None:
-                return True
-            if time.monotonic() >= end:
-                return False
-        return True
+
+class BacklogLimit:
+    """Whether the backlog is full, for the one thread that commits.
+
+    The last count, plus what this process has committed since. What other processes accept or handle between
+    two counts is not included, so the limit can be overshot by what they accept in that time.
+    """
+
+    def __init__(
+        self, count: Callable[[int], int], limit: int, monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`count` returns the number of unfinished deliveries, up to its argument."""
+        self.limit = limit
+        self._count = count
+        self._monotonic = monotonic
+        self._depth = 0
+        self._again_at = 0.0
+
+    def full(self) -> bool:
+        """Return whether `limit` deliveries are unfinished. Raises what `count` raises."""
+        started = self._monotonic()
+        if started >= self._again_at:
+            self._depth = self._count(self.limit)
+            ended = self._monotonic()
+            self._again_at = ended + max(LEAST_AGE_SECONDS, COST_FACTOR * (ended - started))
+        return self._depth >= self.limit
+
+    def add(self, accepted: int) -> None:
+        """Add deliveries that this process has committed since the last count."""
+        self._depth += accepted
 
 
 class Committer:
-    """Commits what `put` brings, in batches, through `commit`; started at first use in each process."""
+    """Commits what `put` brings, in batches; its thread starts at first use in each process."""
 
     def __init__(
         self,
-        commit: Callable[[Callable[[], Sequence[Incoming]]], Sequence[Receipt]],
-        tidy: Callable[[], None],
+        insert_batch: Callable[[Sequence[NewDelivery]], Sequence[Receipt]],
+        after_commit: Callable[[], None],
         deadline_seconds: float,
+        *,
+        backlog: BacklogLimit | None = None,
+        on_failure: Callable[[], None] = lambda: None,
     ) -> None:
-        """`commit` calls what it is given just before it writes: that is the batch. `tidy` comes after it."""
-        self._commit = commit
-        self._tidy = tidy
+        """`insert_batch` commits; `after_commit` follows each batch, `on_failure` each refused one."""
+        self._insert_batch = insert_batch
+        self._after_commit = after_commit
         self._deadline_seconds = deadline_seconds
-        self._baton = threading.local()
-        self._start_over()
+        self._backlog = backlog
+        self._on_failure = on_failure
+        self._next_waiter = threading.local()
+        self._reset()
+        reset_in_child(self._reset)
 
-    def _start_over(self) -> None:
-        self._queue: SimpleQueue[_Entry | None] = SimpleQueue()
+    def _reset(self) -> None:
+        self._queue: SimpleQueue[_QueueEntry | None] = SimpleQueue()
+        self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closed = False
         self._busy_since: float | None = None
         self._last_size = 0
         self._failing = False
-        self._pid = os.getpid()  # last: whoever sees it uses what is above
 
-    def put(self, incoming: Incoming, timeout_seconds: float) -> Receipt:
-        """Return once the row is committed. Raises InboxUnavailable and its kinds; then send again."""
-        if self._thread is None or self._pid != os.getpid() or not self._thread.is_alive():
+    def put(self, delivery: NewDelivery, timeout_seconds: float) -> Receipt:
+        """Return once the row is committed. Raises InboxUnavailable and its kinds: the sender must retry."""
+        end = time.monotonic() + timeout_seconds
+        if self._thread is None or not self._thread.is_alive():
             self.start()
         if self._closed:
             raise Draining("the receiver is shutting down")
         busy_since = self._busy_since
         if busy_since is not None and time.monotonic() - busy_since > self._deadline_seconds:
-            # One batch hangs already: waiting behind it would only take a thread from somebody else.
+            # A batch hangs already: waiting behind it would only occupy another request thread.
             raise DeadlinePassed("the inbox does not answer")
         if self._failing and busy_since is not None:
-            # Somebody is finding out whether storage is back; the others need not wait for the same answer.
+            # Another request is finding out whether storage is back; this one would get the same answer.
             raise InboxUnavailable("the inbox is failing")
-        self.answered()  # a caller that puts again is done with its last
-        entry = _Entry(incoming)
+        if getattr(self._next_waiter, "entry", None) is not None:
+            self.response_sent()  # a thread that puts again has sent its last response
+        entry = _QueueEntry(delivery)
         self._queue.put(entry)
         try:
-            if not entry.wait(timeout_seconds):
-                entry.abandoned = True
-                raise DeadlinePassed(f"no commit within {timeout_seconds:.1f} s")
+            while not entry.done.acquire(timeout=max(0.0, min(RECHECK_SECONDS, end - time.monotonic()))):
+                if entry.receipt is not None or entry.error is not None:
+                    break
+                if time.monotonic() >= end:
+                    entry.abandoned = True
+                    raise DeadlinePassed(f"no commit within {timeout_seconds:.1f} s")
         finally:
-            self._baton.entry = entry.next
+            self._next_waiter.entry = entry.next
         if entry.receipt is None:
             raise entry.error or InboxUnavailable("the commit gave no receipt")
         return entry.receipt
 
-    def answered(self) -> None:
-        """This thread is done with its last `put`: wake the next of the batch.
+    def response_sent(self) -> None:
+        """Call when the response to this thread's last `put` is sent: wakes the next request of its batch.
 
-        One by one, each when the one before has sent its answer, they do not fight for the interpreter.
-        Who forgets to call this delays the next by LOOK_SECONDS at most.
+        Woken one by one, the threads of a batch do not compete for the interpreter. A caller that forgets
+        this delays the next request by RECHECK_SECONDS at most.
         """
-        following: _Entry | None = getattr(self._baton, "entry", None)
+        following: _QueueEntry | None = getattr(self._next_waiter, "entry", None)
         if following is not None:
-            self._baton.entry = None
+            self._next_waiter.entry = None
             following.done.release()
 
-    def close(self, timeout_seconds: float = 2.0) -> None:
-        """Take nothing more, commit what waits, and stop."""
-        self._closed = True
-        thread = self._thread
-        if thread is not None and self._pid == os.getpid():
-            self._queue.put(None)
-            thread.join(timeout_seconds)
-
     def start(self) -> None:
-        """Start its thread in this process, if it does not run. Raises OutOfResources."""
-        with SETTING_UP:
-            if self._pid != os.getpid():
-                self._start_over()
+        """Start the thread in this process, if it is not running. Raises OutOfResources."""
+        with self._starting:
             if not self._closed and (self._thread is None or not self._thread.is_alive()):
-                self._busy_since = None  # one that ended for want of memory may have left it
+                self._busy_since = None  # a thread that ran out of memory may have left it set
                 self._thread = start_thread(self._work, "billhook-committer")
+
+    def close(self, timeout_seconds: float = 2.0) -> None:
+        """Refuse new deliveries, commit those in the queue, and stop."""
+        self._closed = True
+        if self._thread is not None:
+            self._queue.put(None)
+            self._thread.join(timeout_seconds)
 
     def _work(self) -> None:
         while (first := self._queue.get()) is not None:
             self._busy_since = time.monotonic()
-            self._commit_with(first)
+            self._commit_batch(first)
             try:
-                self._tidy()
+                self._after_commit()
             except Exception:
-                logger.exception("tidying up after a commit failed; the commit stands")
+                logger.exception("work after a commit failed; the commit stands")
             self._busy_since = None
 
-    def _commit_with(self, first: _Entry) -> None:
-        """One batch: `first`, and whoever waits when the transaction is about to begin."""
+    def _commit_batch(self, first: _QueueEntry) -> None:
         batch = [first]
-
-        def take() -> list[Incoming]:
-            self._gather()
-            batch.extend(self._waiting(BATCH_LIMIT - 1))
-            self._last_size = len(batch)
-            return [entry.incoming for entry in batch]
-
         error: InboxUnavailable | None = None
         receipts: Sequence[Receipt] = ()
         try:
-            receipts = self._commit(take)
+            if self._backlog is not None and self._backlog.full():
+                raise BacklogFull(f"{self._backlog.limit} deliveries wait already")  # noqa: TRY301 - like the others
+            self._fill(batch)  # as late as possible: the batch takes all that came until now
+            reach("before_insert")
+            receipts = self._insert_batch([entry.delivery for entry in batch])
+            reach("after_insert")
+            if self._backlog is not None:
+                self._backlog.add(sum(receipt.status is PutStatus.ACCEPTED for receipt in receipts))
             self._failing = False
-        except InboxUnavailable as failure:
-            error = failure.with_traceback(None)  # it holds frames, and they the connections that failed
-            error.__context__ = None
-            self._failing = not isinstance(failure, BacklogFull)
-        except MemoryError:  # to log a traceback would take more of it
-            error = OutOfResources("there is no memory left")
-        except Exception:
-            # A defect must not end the only thread that commits; every waiter is told to try again.
-            logger.exception("the committer failed")
-            error = InboxUnavailable("the commit failed")
+        except Exception as failure:  # noqa: BLE001 - a defect must not end the only thread that commits
+            error = self._unavailable(failure)
         for number, entry in enumerate(batch):
             if error is None:
                 entry.receipt = receipts[number]
             else:
                 entry.error = error
-        # Only when everybody's answer is there may anybody be woken, by us or by one another.
+        # Requests may wake one another, so each needs its result before the first is woken.
         for entry, following in pairwise(batch):
             entry.next = following
         if error is not None:
-            self._busy_since = None  # whoever is told may come again at once: nobody is trying any more
+            self._busy_since = None  # a sender may retry at once: nothing is being tried any more
         first.done.release()
 
-    def _gather(self) -> None:
-        """Under load, let those come back who were answered last: a commit costs much, a row little."""
+    def _fill(self, batch: list[_QueueEntry]) -> None:
+        """Add the requests that wait in the queue to the batch.
+
+        Under load, wait up to 2 ms for the clients of the previous batch to send again: a larger batch
+        amortises the fsync.
+        """
         if self._last_size >= LOAD_ROWS and self._queue.qsize() + 1 < self._last_size:
             time.sleep(GATHER_SECONDS)
-
-    def _waiting(self, limit: int) -> Iterator[_Entry]:
-        """Those in the queue who have not given up; the end mark stays there."""
         with suppress(Empty):
-            for _ in range(limit):
+            while len(batch) < BATCH_LIMIT:
                 entry = self._queue.get_nowait()
                 if entry is None:
-                    self._queue.put(None)
-                    return
+                    self._queue.put(None)  # the end mark stays in the queue
+                    break
                 if not entry.abandoned:
-                    yield entry
+                    batch.append(entry)
+        self._last_size = len(batch)
+
+    def _unavailable(self, failure: Exception) -> InboxUnavailable:
+        """Return what the requests of a failed batch are answered."""
+        if isinstance(failure, InboxUnavailable):
+            self._failing = not isinstance(failure, BacklogFull)
+            self._on_failure()
+            error = failure.with_traceback(None)  # it holds frames, and those the connections that failed
+            error.__context__ = None
+            return error
+        if isinstance(failure, SchemaMismatch):  # a database that was away when this process started
+            self._failing = True
+            return InboxUnavailable(str(failure))
+        if isinstance(failure, MemoryError):  # to log a traceback would need more memory
+            return OutOfResources("there is no memory left")
+        logger.error("the committer failed", exc_info=failure)
+        return InboxUnavailable("the commit failed")

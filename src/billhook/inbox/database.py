@@ -1,117 +1,182 @@
-"""What the inbox asks of a database; billhook.inbox.sqlite and billhook.inbox.postgres give it."""
+"""What the inbox asks of a database, and which database a URL names.
+
+billhook.inbox.sqlite and billhook.inbox.postgres implement the two protocols.
+"""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
 
-from sqlalchemy import Connection
+from sqlalchemy import URL, Connection
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import ArgumentError
 
-from billhook.inbox.express import Express
-from billhook.inbox.records import Incoming
+from billhook.errors import ConfigError, MissingExtra
+from billhook.inbox import migrate
+from billhook.inbox.fast_path import FastPath
+from billhook.inbox.records import NewDelivery
+from billhook.inbox.sqlite import SqliteDatabase
 
-__all__ = ["Bell", "Database"]
+__all__ = ["Database", "Notifier", "open_database"]
 
 
-class Bell(Protocol):
-    """Wakes who waits for work in any process. Forgetful: behind every bell stands a slow look."""
+class Notifier(Protocol):
+    """Wakes engines in any process. A notification may be lost: every listener also polls."""
 
-    def ring(self) -> None:
-        """Wake whoever waits; never raises."""
+    def notify(self) -> None:
+        """Wake every listener; never raises."""
         ...
 
-    def listen(self) -> int:
-        """The descriptor that becomes readable when the bell rings. Raises OSError when none is to be had."""
+    def fileno(self) -> int:
+        """Return the descriptor that becomes readable on a notification. Raises OSError without one."""
         ...
 
     def wait(self, timeout_seconds: float) -> bool:
-        """Sleep until the bell rings or the time is over; True if it rang. Raises OSError like `listen`."""
+        """Sleep until a notification or the end of the time; True for the former. Raises OSError."""
         ...
 
 
 class Database(Protocol):
-    """Connections to one database, built anew in every process.
+    """Connections to one database, opened anew in every process.
 
     Every method raises InboxUnavailable when the storage fails, and has then rolled back.
     """
 
     @property
-    def place(self) -> str:
-        """Where it is, for people: no password."""
+    def display_url(self) -> str:
+        """Its address for people: without a password."""
         ...
 
     @property
     def schema(self) -> str | None:
-        """The schema that the tables are in, or will be; None where a database has none."""
+        """The schema that the tables are in, or will be; None where the database has no schemas."""
         ...
 
     @property
-    def may_return(self) -> bool:
-        """Whether it may be away when a process starts, and be there later without anybody's doing."""
+    def is_remote(self) -> bool:
+        """Whether it may be unreachable when a process starts, and be back later without any change."""
         ...
 
     @property
-    def bell(self) -> Bell:
-        """Rung after each commit of deliveries."""
+    def notifier(self) -> Notifier:
+        """Notified after each commit of deliveries."""
         ...
 
     @property
-    def express(self) -> Express:
-        """The short way of one delivery."""
+    def fast_path(self) -> FastPath:
+        """The single-delivery statements."""
         ...
 
     def prepare(self) -> None:
-        """At start: see that it is there and fits this code. Leaves no connection open: a fork may follow."""
+        """At start: check that it is there and fits this code. Leaves no connection open, for a fork."""
         ...
 
-    def insert_new(self, rows: Sequence[Incoming]) -> Sequence[int]:
-        """Commit rows as the first of their (source, key), passing over keys that have one, whosever it is.
+    def insert_new(self, rows: Sequence[NewDelivery]) -> Sequence[int]:
+        """Commit rows as the first of their (source, key), skipping keys that have one already.
 
-        Returns the ids of those that are new: when all of them are, in the order of the rows.
+        Returns the ids of the new rows: when all are new, in the order of `rows`.
         """
         ...
 
     def read(self) -> AbstractContextManager[Connection]:
-        """A consistent snapshot of what is committed, for reading only."""
+        """Open a consistent snapshot of what is committed, for reading only."""
         ...
 
     def write(self) -> AbstractContextManager[Connection]:
-        """A transaction, committed when the block ends."""
+        """Open a transaction, committed when the block ends."""
         ...
 
-    def write_unverified(self) -> AbstractContextManager[Connection]:
-        """A write transaction on a schema of any age, one at a time whoever asks: for the migrations."""
+    def migration_transaction(self) -> AbstractContextManager[Connection]:
+        """Open a write transaction on a schema of any age, one at a time across processes."""
         ...
 
-    def former(self) -> str | None:
-        """The other schema where a billhook that knew no schemas kept the inbox, if it is still there."""
+    def former_schema(self) -> str | None:
+        """Return the other schema where a release without schemas kept the inbox, if it is still there."""
         ...
 
-    def move_in(self, connection: Connection) -> str | None:
-        """Before the first migration, in its transaction: make room for the tables, or move them there.
+    def create_or_move_schema(self, connection: Connection) -> str | None:
+        """Before the first migration, in its transaction: create the schema, or move the tables into it.
 
-        Returns where they were, if they were elsewhere. Raises SchemaForbidden.
+        Returns the schema that they were in, if they were elsewhere. Raises SchemaForbidden.
         """
         ...
 
     def back_up(self, target: Path, progress: Callable[[int, int], None]) -> int:
-        """Copy the inbox into a new file while it is used; returns its deliveries.
+        """Copy the inbox into a new file while it is in use; returns the number of its deliveries.
 
-        `progress` is told of pages done, and pages in all. Raises ConfigError where that is done by other
-        means, or the target cannot be made; InboxError.
+        `progress` is called with pages done and pages in all. Raises ConfigError where other tools do that,
+        or the target cannot be created; InboxError.
         """
         ...
 
     def restore(self, backup: Path, progress: Callable[[int, int], None]) -> int:
-        """Put a backup in the place of the inbox, which nobody may use. As `back_up` otherwise."""
+        """Put a backup in place of the inbox, which no process may use. Otherwise as `back_up`."""
         ...
 
-    def tidy(self, *, at_once: bool = False) -> None:
-        """Between commits: what must be done now and then; `at_once`, without waiting for that."""
+    def checkpoint(self, *, at_once: bool = False) -> None:
+        """Do regular maintenance when it is due; `at_once`: now. Call between commits."""
         ...
 
     def close(self) -> None:
         """Close every connection of this process; the next use opens them again. Call before a fork."""
         ...
+
+
+_SCHEMA = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+
+
+def open_database(url: str, *, busy_seconds: float, schema: str, own_folder: bool) -> Database:
+    """Open sqlite:///PATH, or postgresql+psycopg://USER@HOST/NAME with the extra billhook[postgres].
+
+    `schema`: where the tables are on PostgreSQL, unless the URL's search_path says. `own_folder`: whether a
+    SQLite file's folder may be created. `busy_seconds`: how long to wait for a locked SQLite file.
+    Raises ConfigError for any other URL, without repeating its password; MissingExtra.
+    """
+    if not _SCHEMA.fullmatch(schema):
+        raise ConfigError(
+            f"BILLHOOK_INBOX_SCHEMA is {schema!r}: it must be at most 63 of a to z, 0 to 9 and _, "
+            "begin with no digit and not with pg_"
+        )
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):  # ValueError: a port that is no number
+        raise ConfigError(
+            "BILLHOOK_INBOX_URL is no database URL: write sqlite:///PATH or "
+            "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+        ) from None
+    if parsed.get_backend_name() == "sqlite":
+        return SqliteDatabase(
+            _path(parsed), busy_seconds, migrate.verify, migrate.upgrade, own_folder=own_folder
+        )
+    if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
+        raise ConfigError(
+            f"BILLHOOK_INBOX_URL names {parsed.drivername!r}: an inbox is sqlite:///PATH or "
+            "postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+        )
+    if (
+        "@" in f"{parsed.host}{parsed.database}"
+    ):  # what stands before it may be part of the password: do not repeat it
+        raise ConfigError(
+            "BILLHOOK_INBOX_URL has an @ too many: in a password write %40 for @, %2F for / and %25 for %"
+        )
+    try:
+        from billhook.inbox.postgres import PostgresDatabase
+    except ImportError:
+        raise MissingExtra("an inbox in PostgreSQL", "postgres") from None
+    try:
+        return PostgresDatabase(parsed.set(drivername="postgresql+psycopg"), schema, migrate.verify)
+    except (ArgumentError, ValueError):
+        raise ConfigError(
+            "BILLHOOK_INBOX_URL names several hosts in a way that is not understood: write "
+            "postgresql+psycopg://USER:PASSWORD@/NAME?host=FIRST:PORT&host=SECOND:PORT"
+        ) from None
+
+
+def _path(url: URL) -> str:
+    if url.database in (None, "", ":memory:"):
+        raise ConfigError("BILLHOOK_INBOX_URL must name a file: an inbox in memory would lose deliveries")
+    return str(Path(str(url.database)))

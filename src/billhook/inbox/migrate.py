@@ -13,11 +13,11 @@ from billhook.inbox.schema import REVISION, version
 __all__ = ["any_schema", "found_revision", "upgrade", "verify"]
 
 any_schema: ContextVar[bool] = ContextVar("any_schema", default=False)
-"""True while an app is built only to have its inbox upgraded: it must not refuse it for its age."""
+"""True while an app is created only to upgrade its inbox: it must not refuse an old schema."""
 
 
 def found_revision(connection: Connection) -> str | None:
-    """The revision the inbox is at; None for one that has no tables yet."""
+    """Return the revision of the inbox; None if it has no tables yet."""
     if not inspect(connection).has_table(version.name):
         return None
     return connection.execute(select(version.c.version_num)).scalar_one_or_none()
@@ -37,7 +37,7 @@ def upgrade(connection: Connection) -> None:
         return
     if found is not None and found > REVISION:
         raise SchemaMismatch(found, REVISION)
-    # Alembic takes 0.8 s to import: only an inbox that needs it pays.
+    # Imported here: alembic takes 0.8 s, which only an upgrade should cost.
     from alembic import command
     from alembic.config import Config
 

@@ -1,74 +1,140 @@
-"""Whether the inbox can be written, with a deadline: a hung one keeps one thread, not all who ask."""
+"""Checks of the database in a thread of their own: a database that hangs holds no request up.
+
+The readiness probe asks whether a write can be committed; the start-up check whether the schema fits.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
-import os
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 
-from billhook.errors import DeadlinePassed
-from billhook.inbox.threads import start_thread
+from billhook.errors import DeadlinePassed, InboxUnavailable
+from billhook.fork import reset_in_child
+from billhook.threads import start_thread
 
-__all__ = ["Probe"]
+__all__ = ["Probe", "StartupCheck"]
+
+logger = logging.getLogger("billhook.inbox")
 
 
-class _Asked:
-    """One question of one process: its answer, and when a good one came, on the monotonic clock."""
+class _Check:
+    """One check: its answer, and when it succeeded, on the monotonic clock."""
 
     def __init__(self) -> None:
         self.answer: Future[None] = Future()
         self.committed_at = -math.inf
-        self._pid = os.getpid()
 
     def serves(self, not_before: float) -> bool:
-        """Whether who asks now may share it: nobody has the answer yet, or it was good and is young."""
-        return self._pid == os.getpid() and (not self.answer.done() or self.committed_at > not_before)
+        """Return whether a new caller may share it: it is running, or succeeded recently enough."""
+        return not self.answer.done() or self.committed_at > not_before
 
 
 class Probe:
-    """Asks by calling `write`, which writes and commits something; all who ask at once share the answer."""
+    """Checks by calling `write`, which commits something; callers at the same time share the answer."""
 
     def __init__(self, write: Callable[[], None], monotonic: Callable[[], float] = time.monotonic) -> None:
         self._write = write
         self._monotonic = monotonic
+        self._reset()
+        reset_in_child(self._reset)
+
+    def _reset(self) -> None:
         self._lock = threading.Lock()
-        self._asked: _Asked | None = None
+        self._check: _Check | None = None
 
     def ask(self, timeout_seconds: float, max_age_seconds: float = 0.0) -> None:
         """Return if the write was committed. Raises what it raised, DeadlinePassed or OutOfResources.
 
-        A good answer of up to `max_age_seconds` ago is given again; a failed write left nothing, and may be
-        tried at once.
+        A success up to `max_age_seconds` ago is used again; after a failure the write is tried again.
         """
         with self._lock:
-            if self._asked is None or not self._asked.serves(self._monotonic() - max_age_seconds):
-                self._asked = self._begin()
-            answer = self._asked.answer
+            if self._check is None or not self._check.serves(self._monotonic() - max_age_seconds):
+                self._check = _Check()
+                start_thread(self._find_out, "billhook-probe", self._check)
+            answer = self._check.answer
         try:
             answer.result(timeout_seconds)
         except FutureTimeout:
             raise DeadlinePassed(f"no write within {timeout_seconds:g} s") from None
 
-    def doubt(self) -> None:
-        """Somebody else's write failed: a good answer from before is not given again."""
-        asked = self._asked
-        if asked is not None:
-            asked.committed_at = -math.inf
+    def discard_answer(self) -> None:
+        """Forget an earlier success: another write has failed since."""
+        check = self._check
+        if check is not None:
+            check.committed_at = -math.inf
 
-    def _begin(self) -> _Asked:
-        asked = _Asked()
-        start_thread(self._find_out, "billhook-probe", asked)
-        return asked
-
-    def _find_out(self, asked: _Asked) -> None:
+    def _find_out(self, check: _Check) -> None:
         try:
             self._write()
-        except BaseException as error:  # noqa: BLE001 - whoever asked is told, whatever it is
-            asked.answer.set_exception(error)
+        except BaseException as error:  # noqa: BLE001 - every caller gets it, whatever it is
+            check.answer.set_exception(error)
         else:
-            asked.committed_at = self._monotonic()
-            asked.answer.set_result(None)
+            check.committed_at = self._monotonic()
+            check.answer.set_result(None)
+
+
+class StartupCheck:
+    """One check as a process starts; it goes on in its thread when the caller no longer waits."""
+
+    def __init__(self, check: Callable[[], None], display_url: str) -> None:
+        """`check` raises what is wrong with the database at `display_url`. Raises OutOfResources."""
+        self._display_url = display_url
+        self._result: Future[None] = Future()
+        self._lock = threading.Lock()
+        self._until: float | None = None
+        reset_in_child(self._end_in_child)
+        start_thread(_run, "billhook-startup-check", check, self._result)
+
+    def _end_in_child(self) -> None:
+        # The thread is the parent's: a child connects at its first use, as without a check.
+        self._lock = threading.Lock()
+        self._result = Future()
+        self._result.set_result(None)
+
+    def result(self, timeout_seconds: float) -> None:
+        """Return when all is well. Raises what the check raised; InboxUnavailable if it takes longer."""
+        if not wait([self._result], timeout_seconds).done:
+            self._result.add_done_callback(self._log)
+            raise InboxUnavailable(
+                f"the inbox {self._display_url} has not answered within {timeout_seconds:g} s"
+            )
+        self._result.result()
+
+    def wait(self, timeout_seconds: float) -> float:
+        """Wait until the check is over, up to a time after the first call; returns the seconds spent.
+
+        Later callers do not wait that long again: they have deadlines of their own. Raises InboxUnavailable.
+        """
+        if self._result.done():
+            return 0.0
+        started = time.monotonic()
+        with self._lock:
+            if self._until is None:
+                self._until = started + timeout_seconds
+        if started >= self._until:
+            return 0.0
+        if not wait([self._result], self._until - started).done:
+            raise InboxUnavailable(f"the inbox {self._display_url} has not answered since this process began")
+        return time.monotonic() - started
+
+    def _log(self, result: Future[None]) -> None:
+        """Log the late result: the process has started without it."""
+        error = result.exception()
+        if error is None:
+            logger.info("the inbox %s answers now", self._display_url)
+        else:
+            logger.error("%s; until it can be used, deliveries are answered 503", error)
+
+
+def _run(check: Callable[[], None], result: Future[None]) -> None:
+    try:
+        check()
+    except BaseException as error:  # noqa: BLE001 - every caller gets it, whatever it is
+        result.set_exception(error)
+    else:
+        result.set_result(None)

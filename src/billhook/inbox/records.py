@@ -1,4 +1,4 @@
-"""What goes into the inbox and comes out of it: plain values, no rows."""
+"""The values that go into the inbox and come out of it."""
 
 from __future__ import annotations
 
@@ -7,38 +7,39 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 from hashlib import sha256
+from typing import NamedTuple
 
 from billhook.inbox.states import RunState
 
 __all__ = [
     "Claim",
-    "Incoming",
-    "Likeness",
-    "Outcome",
-    "Plan",
+    "ContentKey",
+    "DuplicateRun",
+    "NewDelivery",
+    "PutStatus",
     "Receipt",
-    "Stored",
-    "Terms",
-    "Twin",
-    "Verdict",
+    "RunOptions",
+    "RunPlan",
+    "RunResult",
+    "StoredDelivery",
 ]
 
 
-class Verdict(StrEnum):
-    """What became of a delivery that was put."""
+class PutStatus(StrEnum):
+    """The status of a delivery after `Inbox.put`."""
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
-    CONFLICT = "conflict"  # quarantined: its key is stored already, under another type or with other bytes
+    CONFLICT = "conflict"  # quarantined: its key is stored under another type or with other bytes
     UNTYPED = "untyped"  # quarantined: it names no event type
     SURPLUS = "surplus"  # not stored: its key has as many conflicts as are kept
 
 
 @dataclass(frozen=True, slots=True)
-class Incoming:
-    """An authentic delivery, about to be stored. `headers` is JSON text, `body` the exact bytes.
+class NewDelivery:
+    """An authentic delivery, to be stored. `headers` is JSON text, `body` the exact bytes.
 
-    `event_type` is "" for one that names no usable type; `known` says whether the type has a model, for
+    `event_type` is "" for one that names no usable type; `known` says whether the type has a model:
     conflicts of a key are kept once per known type. `digest` is the SHA-256 of the body.
     """
 
@@ -58,14 +59,14 @@ class Incoming:
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What the inbox committed for an Incoming.
+    """What the inbox committed for a NewDelivery.
 
-    `delivery_id` is the row's that holds it, for a SURPLUS one that of the last conflict kept in its stead;
-    `stored_event_type` is the type under which the first delivery of its key came. A CONFLICT has the id of
-    that one in `conflict_of`. `error` says why it was quarantined.
+    `delivery_id` is the id of its row; for SURPLUS, of the last conflict that is kept instead of it.
+    `stored_event_type` is the type of the first delivery of its key, which a CONFLICT has in `conflict_of`.
+    `error` says why it was quarantined.
     """
 
-    verdict: Verdict
+    status: PutStatus
     delivery_id: int
     stored_event_type: str
     conflict_of: int | None = None
@@ -73,8 +74,8 @@ class Receipt:
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
-    """A delivery as the inbox holds it."""
+class StoredDelivery:
+    """A delivery as stored in the inbox."""
 
     delivery_id: int
     source: str
@@ -89,16 +90,16 @@ class Stored:
 
     @property
     def identity(self) -> tuple[int, str]:
-        """Id and key: in a file put in this one's place, the id alone is another delivery's."""
+        """Id and key: after the file was replaced, the id alone may name another delivery."""
         return self.delivery_id, self.key
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
-    """By what a handler knows that it had a delivery already, under another key.
+class ContentKey:
+    """How a handler recognises a content duplicate: the same content under another key.
 
-    `digest` is of the values of `fields`, their source and event type; only a delivery received within
-    `window_seconds` of `received_at` is the same one come again.
+    `digest` covers the values of `fields`, the source and the event type. Only a delivery received within
+    `window_seconds` of `received_at` is a duplicate.
     """
 
     digest: str
@@ -108,41 +109,48 @@ class Likeness:
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
-    """What one handler asks for beside being called: a turn among its runs of `order_key`, and no twins."""
+class RunOptions:
+    """Options of one handler's run: handled in order within `order_key`, and not for content duplicates."""
 
     order_key: str | None = None
-    likeness: Likeness | None = None
+    content_key: ContentKey | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is to be done with a received delivery: run these handlers, or set it aside for `error`.
+class RunPlan:
+    """The plan for a received delivery: run these handlers, or quarantine it for `error`.
 
-    `terms` are by the handler's name; most have none.
+    `options` are by the handler's name; most handlers have none.
     """
 
     delivery_id: int
     handlers: tuple[str, ...] = ()
     error: str | None = None
-    terms: Mapping[str, Terms] = field(default_factory=dict)
+    options: Mapping[str, RunOptions] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Twin:
-    """A run that was discarded as it was planned: its handler had the delivery `twin_of`, which is alike."""
+class DuplicateRun:
+    """A run discarded when it was planned, as a content duplicate: its handler has had `twin_of`."""
 
     delivery_id: int
     handler: str
     twin_of: int
 
 
+class Lease(NamedTuple):
+    """A time-limited right to a run: the run's id and the fencing token of one claim of it."""
+
+    run_id: int
+    token: int
+
+
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One run, ours until `leased_until` unless it is renewed; `token` fences its settling.
+    """A claimed run, leased until `leased_until` unless renewed; `token` is its fencing token.
 
-    Of its attempts, this one included, so many are `excused`: they count for nothing. A `suspect` was claimed
-    because its last attempt was lost with its worker, to be begun beside nothing else.
+    `excused` of its attempts, this one included, do not count. A `suspect` lost its last attempt with its
+    worker: it runs alone.
     """
 
     run_id: int
@@ -150,16 +158,21 @@ class Claim:
     handler: str
     attempt: int
     leased_until: datetime
-    delivery: Stored
+    delivery: StoredDelivery
     excused: int = 0
     suspect: bool = False
 
+    @property
+    def lease(self) -> Lease:
+        """Run id and token."""
+        return Lease(self.run_id, self.token)
+
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class RunResult:
     """How a claimed run ended. `due_at` is set for DUE only; `error` for all but SUCCEEDED.
 
-    An `excused` attempt was cut off by us, and does not count against the run.
+    An `excused` attempt was interrupted by an orderly stop, and does not count against the run.
     """
 
     run_id: int
@@ -174,6 +187,6 @@ class Outcome:
     excused: bool = False
 
     @property
-    def lease(self) -> tuple[int, int]:
-        """The run's id and the claim's token."""
-        return self.run_id, self.token
+    def lease(self) -> Lease:
+        """Run id and token."""
+        return Lease(self.run_id, self.token)

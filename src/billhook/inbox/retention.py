@@ -1,8 +1,8 @@
-"""Letting go of old deliveries, a little at a time, so that no accept ever waits long for it.
+"""Retention: prune old deliveries in small batches, so that no put waits long for one.
 
-What is finished and older than the retention loses its body, headers, error and runs. While it is young
-enough to be sent again the row stays, pruned, for its key tells a duplicate; then that goes too. A delivery
-that signed no time is never too old to be sent again, so its key stays for ever unless told otherwise.
+A finished delivery older than the retention loses its body, headers, error and runs. Its row stays, pruned,
+while the sender may send it again, because its key identifies a duplicate; then the row is deleted too. A
+delivery that signed no time may be sent again at any age, so its key stays for ever unless `key_days` is set.
 """
 
 from __future__ import annotations
@@ -15,45 +15,55 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, exists, select, update
 
-from billhook.inbox.clauses import among, in_state
 from billhook.inbox.schema import delivery, run
+from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = ["BATCH_LIMIT", "FINISHED", "KEYS_DAYS", "PRUNABLE", "Found", "Limits", "Pruned", "find", "prune"]
+__all__ = [
+    "BATCH_LIMIT",
+    "FINISHED",
+    "KEYS_DAYS",
+    "PRUNABLE",
+    "Cutoffs",
+    "PruneBatch",
+    "PruneResult",
+    "find",
+    "prune",
+]
 
 BATCH_LIMIT = 500
 """Rows in one transaction at most, and rows read at one time."""
 KEYS_DAYS = 7.0
-"""How long a sender may come again with what it sent: a key is known for as long at least."""
+"""How long a sender may repeat a delivery: keys are kept for at least as long."""
 FINISHED = (DeliveryState.DONE, DeliveryState.DEAD, DeliveryState.QUARANTINED)
 PRUNABLE = (*FINISHED, DeliveryState.PRUNED)
 _COLUMNS = (delivery.c.id, delivery.c.state, delivery.c.received_at, delivery.c.signed_at)
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
-    """Received before `empty_before` all but the row itself goes; before `forget_before` that as well.
+class Cutoffs:
+    """Deliveries received before `empty_before` are emptied; before `delete_before` their rows are deleted.
 
-    `forget_untimed_before` is the same for what signed no time; None keeps the keys of those for ever.
+    `delete_untimed_before` is for deliveries that signed no time; None keeps their keys for ever.
     """
 
     empty_before: datetime
-    forget_before: datetime
-    forget_untimed_before: datetime | None
+    delete_before: datetime
+    delete_untimed_before: datetime | None
 
     @classmethod
-    def of(cls, now: datetime, retention_days: float, key_days: float | None = None) -> Limits:
-        """The limits of a retention of 0 days or more; `key_days` is for what signed no time."""
+    def of(cls, now: datetime, retention_days: float, key_days: float | None = None) -> Cutoffs:
+        """Return the cutoffs of a retention of 0 days or more; `key_days` is for untimed deliveries."""
         least_days = max(retention_days, KEYS_DAYS)
         untimed = None if key_days is None else now - timedelta(days=max(least_days, key_days))
         return cls(now - timedelta(days=retention_days), now - timedelta(days=least_days), untimed)
 
 
 @dataclass(frozen=True, slots=True)
-class Pruned:
-    """What went, by the state that it was in: `emptied` rows stay with their key, `deleted` ones do not.
+class PruneResult:
+    """What was pruned, by its state before: `emptied` rows stay with their key, `deleted` ones do not.
 
-    `after` is the id to go on from. `over`: nothing behind it is old, for now.
+    `after` is the id to go on from. `over`: no delivery behind it is old enough yet.
     """
 
     after: int
@@ -63,19 +73,19 @@ class Pruned:
 
     @property
     def total(self) -> int:
-        """How many deliveries lost something."""
+        """How many deliveries were emptied or deleted."""
         return self.emptied.total() + self.deleted.total()
 
 
-class _Row(NamedTuple):
+class _Candidate(NamedTuple):
     id: int
     state: DeliveryState
     received_at: datetime
     signed_at: datetime | None
 
-    def fate(self, limits: Limits) -> str:
-        """`forget`, `empty`, or `keep`."""
-        before = limits.forget_untimed_before if self.signed_at is None else limits.forget_before
+    def action(self, limits: Cutoffs) -> str:
+        """Return `forget`, `empty`, or `keep`."""
+        before = limits.delete_untimed_before if self.signed_at is None else limits.delete_before
         if before is not None and self.received_at < before:
             return "forget"
         old = self.received_at < limits.empty_before
@@ -83,83 +93,83 @@ class _Row(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
-    """A look at some rows: which of them are to go, as the look saw them."""
+class PruneBatch:
+    """Deliveries to prune, as they were when they were found."""
 
-    rows: list[_Row]
+    rows: list[_Candidate]
     after: int
     over: bool
 
-    def counted(self, limits: Limits) -> Pruned:
-        """As if they had gone."""
+    def counted(self, limits: Cutoffs) -> PruneResult:
+        """Return the result of pruning them, without doing it."""
         return _counted(self.rows, limits, self.after, over=self.over)
 
 
 def find(
     connection: Connection,
-    limits: Limits,
+    limits: Cutoffs,
     after: int,
     limit: int,
     states: Collection[DeliveryState] = PRUNABLE,
-) -> Found:
-    """Up to `limit` deliveries with ids above `after` that are to go, the oldest first.
+) -> PruneBatch:
+    """Find up to `limit` deliveries to prune with ids above `after`, the oldest first.
 
-    Ids follow the time of receipt, more or less: when none of BATCH_LIMIT rows is old, none behind them
-    is. Takes no lock that an accept would wait for.
+    Ids follow the time of receipt, roughly: when none of BATCH_LIMIT rows is old, none behind them is. Takes
+    no lock that a put would wait for.
     """
     query = select(*_COLUMNS).where(delivery.c.id > after)
     seen = list(map(_row, connection.execute(query.order_by(delivery.c.id).limit(BATCH_LIMIT))))
-    chosen: list[_Row] = []
+    chosen: list[_Candidate] = []
     for row in seen:
         if len(chosen) == limit:
-            return Found(chosen, chosen[-1].id, over=False)
-        if row.state in states and row.fate(limits) != "keep":
+            return PruneBatch(chosen, chosen[-1].id, over=False)
+        if row.state in states and row.action(limits) != "keep":
             chosen.append(row)
     old = [row.id for row in seen if row.received_at < limits.empty_before]
-    return Found(chosen, old[-1] if old else after, over=not old or len(seen) < BATCH_LIMIT)
+    return PruneBatch(chosen, old[-1] if old else after, over=not old or len(seen) < BATCH_LIMIT)
 
 
-def prune(connection: Connection, found: Found, limits: Limits) -> Pruned:
-    """Let go of those that are finished still; what somebody else has locked is passed over."""
-    # A finished delivery has no unfinished run; should one have any for all that, it stays.
+def prune(connection: Connection, found: PruneBatch, limits: Cutoffs) -> PruneResult:
+    """Prune those that are still finished; rows locked by another transaction are skipped."""
+    # A finished delivery has no unfinished run. If one has, after a defect, it is kept.
     unfinished = exists().where(
         run.c.delivery_id == delivery.c.id,
-        in_state(run.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING),
+        in_states(run.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING),
     )
     query = select(*_COLUMNS).where(
-        among(delivery.c.id, [row.id for row in found.rows]),
-        in_state(delivery.c.state, *PRUNABLE),
+        in_values(delivery.c.id, [row.id for row in found.rows]),
+        in_states(delivery.c.state, *PRUNABLE),
         ~unfinished,
     )
     locked = query.order_by(delivery.c.id).with_for_update(of=delivery, skip_locked=True)
     rows = list(map(_row, connection.execute(locked)))
-    forget = [row.id for row in rows if row.fate(limits) == "forget"]
-    empty = [row for row in rows if row.fate(limits) == "empty"]
+    forget = [row.id for row in rows if row.action(limits) == "forget"]
+    empty = [row for row in rows if row.action(limits) == "empty"]
     if forget:
-        connection.execute(delete(delivery).where(among(delivery.c.id, forget)))
+        connection.execute(delete(delivery).where(in_values(delivery.c.id, forget)))
     if empty:
         for state in {row.state for row in empty}:
             check(state, DeliveryState.PRUNED)
         ids = [row.id for row in empty]
-        connection.execute(delete(run).where(among(run.c.delivery_id, ids)))
+        connection.execute(delete(run).where(in_values(run.c.delivery_id, ids)))
         nothing = {"body": b"", "headers": "{}", "error": None}
         connection.execute(
             update(delivery)
-            .where(among(delivery.c.id, ids))
+            .where(in_values(delivery.c.id, ids))
             .values(state=DeliveryState.PRUNED.value, **nothing)
         )
     return _counted(rows, limits, found.after, over=found.over)
 
 
-def _row(row: Iterable[object]) -> _Row:
+def _row(row: Iterable[object]) -> _Candidate:
     delivery_id, state, received_at, signed_at = row
-    return _Row(delivery_id, DeliveryState(state), received_at, signed_at)  # type: ignore[arg-type]
+    return _Candidate(delivery_id, DeliveryState(state), received_at, signed_at)  # type: ignore[arg-type]
 
 
-def _counted(rows: Iterable[_Row], limits: Limits, after: int, *, over: bool) -> Pruned:
-    went = Pruned(after, over)
+def _counted(rows: Iterable[_Candidate], limits: Cutoffs, after: int, *, over: bool) -> PruneResult:
+    went = PruneResult(after, over)
     for row in rows:
-        counter = {"empty": went.emptied, "forget": went.deleted}.get(row.fate(limits))
+        counter = {"empty": went.emptied, "forget": went.deleted}.get(row.action(limits))
         if counter is not None:
             counter[row.state.value] += 1
     return went

@@ -1,7 +1,4 @@
-"""The inbox's tables. `delivery` is what came, `run` a handler's duty to it, `failure` its history.
-
-`worker` is who works on it.
-"""
+"""The inbox's tables: deliveries, a run for each handler of one, the failures of runs, and the workers."""
 
 from __future__ import annotations
 
@@ -32,7 +29,7 @@ REVISION = "0005"
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """Aware UTC datetimes on every database; SQLite, which knows no zones, stores them without one."""
+    """Aware UTC datetimes on every database; SQLite stores them without a time zone."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -64,7 +61,7 @@ delivery = Table(
     Column("id", _Id, primary_key=True),
     Column("source", Text, nullable=False),
     Column("key", Text, nullable=False),
-    # Which of the deliveries of its key it is: see billhook.inbox.slots.
+    # Which of the deliveries of its key it is: see billhook.inbox.ingest.
     Column("slot", Text, nullable=False, server_default=""),
     Column("event_type", Text, nullable=False),
     # The type as it came, where an operator named another one.
@@ -76,7 +73,7 @@ delivery = Table(
     Column("error", Text),
     Column("signed_at", UtcDateTime),
     Column("received_at", UtcDateTime, nullable=False),
-    # SHA-256 of the body, which outlives it: what comes again with other bytes is no duplicate.
+    # SHA-256 of the body, kept when the body is pruned: the same key with other bytes is no duplicate.
     Column("digest", LargeBinary),
     # Last, so that reading the others of a row never walks through a large body.
     Column("body", LargeBinary, nullable=False),
@@ -97,15 +94,15 @@ run = Table(
     Column("token", Integer, nullable=False),
     Column("last_error", Text),
     Column("finished_at", UtcDateTime),
-    # Runs of one handler and one order_key take turns; without one a run waits for nobody.
+    # Runs of one handler and one order_key are handled in order; without one a run never waits.
     Column("order_key", Text),
-    # By what its handler knows a delivery that came again under another key, and which one came first.
+    # The digest by which its handler knows a content duplicate, and which delivery came first.
     # No foreign key: the number is still true when that delivery is gone.
     Column("identity", Text),
     Column("twin_of", _Id),
     # 1: its last attempt was lost with its worker, so that it may have been what killed it.
     Column("alone", Integer, nullable=False, server_default=text("0")),
-    # Of its attempts, those that were lost beside others or cut off by an orderly stop: no fault of its own.
+    # Attempts that do not count: lost beside other runs, or interrupted by an orderly stop.
     Column("excused", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("delivery_id", "handler"),
 )
@@ -132,7 +129,7 @@ worker = Table(
 
 
 def _partial(name: str, condition: str, *columns: Column[Any]) -> None:
-    """An index of few rows: the others, however many, cost an accept, a plan and a claim nothing."""
+    """Define an index of few rows: the others, however many, do not slow a put, a plan or a claim."""
     where = text(condition)
     Index(name, *columns, sqlite_where=where, postgresql_where=where)
 

@@ -1,11 +1,14 @@
-"""What may follow what. Every UPDATE of a state goes through `check`, so an illegal step raises.
+"""The states of deliveries and runs, and the allowed steps between them.
+
+`check` raises for an illegal step wherever the state before it is read from a row. Statements whose two
+states are constants are covered by the test of the tables.
 
 delivery   received ──► planned ──► done            run   waiting ──► due ◄──► running ──► succeeded
               │  ▲        ▲ │                                 ▲        ▲          ├──────► discarded
               │  │        │ └─────► dead                      │        │          └──────► dead
               │  └ replay └ replay ─┘                         └ replay ┴ replay (from any finished state)
               ├──► quarantined
-              └──► done (nobody listens)       done, dead, quarantined ──► pruned
+              └──► done (no handler)           done, dead, quarantined ──► pruned
 
 An operator's discard: any delivery that is not done or pruned ──► done, and any run of it that has not
 succeeded ──► discarded.
@@ -34,7 +37,7 @@ class DeliveryState(StrEnum):
 class RunState(StrEnum):
     """Where one handler's duty to one delivery stands."""
 
-    WAITING = "waiting"  # ordered: its turn comes when the one before it is finished
+    WAITING = "waiting"  # ordered: due when the run before it is finished
     DUE = "due"
     RUNNING = "running"
     SUCCEEDED = "succeeded"
@@ -56,7 +59,7 @@ DELIVERY_STEPS: dict[DeliveryState, frozenset[DeliveryState]] = {
 RUN_STEPS: dict[RunState, frozenset[RunState]] = {
     RunState.WAITING: frozenset({RunState.DUE, RunState.DISCARDED}),
     RunState.DUE: frozenset({RunState.RUNNING, RunState.DISCARDED}),
-    # RUNNING again: the lease ran out and another worker took over.
+    # RUNNING again: the lease ran out, and another worker claimed it.
     RunState.RUNNING: frozenset(set(RunState) - {RunState.WAITING}),
     RunState.SUCCEEDED: frozenset({RunState.WAITING, RunState.DUE}),
     RunState.DISCARDED: frozenset({RunState.WAITING, RunState.DUE}),

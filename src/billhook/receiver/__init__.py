@@ -1,7 +1,6 @@
-"""The door: from a request to an answer, with a commit between them."""
+"""The receiver: verify a webhook request, store it, and answer after the commit."""
 
-from billhook.receiver.blueprint import make_blueprint
+from billhook.receiver.blueprint import DeferredBlueprint, make_blueprint
 from billhook.receiver.intake import Intake
-from billhook.receiver.late import LateBlueprint
 
-__all__ = ["Intake", "LateBlueprint", "make_blueprint"]
+__all__ = ["DeferredBlueprint", "Intake", "make_blueprint"]

@@ -1,8 +1,8 @@
-"""Reading a body from WSGI, once, whole or not at all.
+"""Read a body from WSGI exactly once: completely, or fail.
 
-The frameworks above are too kind for this: under Werkzeug a chunked body is cut silently at
-MAX_CONTENT_LENGTH and a short body followed by a half-close looks complete. So the raw stream is read
-up to one byte more than the limit, and the length is compared.
+The framework is too lenient for this: Werkzeug silently truncates a chunked body at MAX_CONTENT_LENGTH, and
+a short body followed by a half-close looks complete. So the raw stream is read up to one byte more than the
+limit, and the length is compared.
 """
 
 from __future__ import annotations
@@ -11,14 +11,15 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from billhook.errors import BodyIncomplete, BodyTooLarge
-from billhook.inbox.threads import start_thread
+from billhook.fork import reset_in_child
+from billhook.threads import start_thread
 
-__all__ = ["SlowBodyWatch", "drain", "give_up", "read_body"]
+__all__ = ["BodyDeadline", "close_connection", "drain", "read_body"]
 
 DRAIN_BYTES = 1024 * 1024
 
@@ -44,8 +45,8 @@ def read_body(environ: Mapping[str, Any], limit_bytes: int) -> bytes:
     return body
 
 
-def give_up(environ: Mapping[str, Any]) -> None:
-    """Have the server close the connection: the rest of this body may still come, and is no next request.
+def close_connection(environ: Mapping[str, Any]) -> None:
+    """Make the server close the connection: unread body bytes must not be parsed as the next request.
 
     gunicorn closes by itself only after reading raised, and ignores a Connection header from an app.
     """
@@ -54,9 +55,9 @@ def give_up(environ: Mapping[str, Any]) -> None:
 
 
 def drain(environ: Mapping[str, Any]) -> None:
-    """Read what is left of a refused body, up to a limit, so that its sender can hear the answer.
+    """Read the rest of a rejected body up to a limit, so that its sender reads the response.
 
-    What is left then is never read, and the connection is closed.
+    A sender that is still writing would see a reset instead. Beyond the limit the connection is closed.
     """
     declared = environ.get("CONTENT_LENGTH") or ""
     whole = int(declared) if declared.isascii() and declared.isdigit() else None
@@ -66,7 +67,7 @@ def drain(environ: Mapping[str, Any]) -> None:
     except (BodyIncomplete, MemoryError):
         read = wanted + 1
     if read != whole if whole is not None else read >= wanted:
-        give_up(environ)
+        close_connection(environ)
 
 
 def _read_exactly(stream: Any, wanted: int) -> bytes:
@@ -77,7 +78,7 @@ def _read_exactly(stream: Any, wanted: int) -> bytes:
             piece = stream.read(missing)
         except MemoryError:  # says nothing of the body
             raise
-        except Exception as error:  # noqa: BLE001 - broken chunks raise whatever the server likes
+        except Exception as error:  # noqa: BLE001 - on broken chunks each server raises its own exception
             raise BodyIncomplete(type(error).__name__) from None
         if not piece:
             break
@@ -90,20 +91,12 @@ class _Reading:
     """One body being read; `done` is set by the reader, `until` is on the monotonic clock."""
 
     __slots__ = ("connection", "done", "until")
-
-    def __init__(self, connection: socket.socket, until: float) -> None:
-        self.connection = connection
-        self.until = until
-        self.done = False
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, *_: object) -> None:
-        self.done = True
+    connection: socket.socket
+    done: bool
+    until: float
 
 
-class SlowBodyWatch:
+class BodyDeadline:
     """Ends the reading of bodies that trickle in, by closing the socket's receiving side.
 
     gunicorn's threads read with no timeout of their own, and a per-read timeout would be met by one
@@ -113,20 +106,31 @@ class SlowBodyWatch:
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
+        self._reset()
+        reset_in_child(self._reset)
+
+    def _reset(self) -> None:
+        # A forked child has no thread, and must not end the readings of its parent: they share the sockets.
         self._readings: deque[_Reading] = deque()
         self._awake = threading.Event()
         self._lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
-    def reading(self, connection: socket.socket) -> _Reading:
-        """A context in which `connection` may be read for the given time. Raises OutOfResources."""
-        reading = _Reading(connection, time.monotonic() + self._seconds)
+    @contextmanager
+    def reading(self, connection: socket.socket) -> Iterator[None]:
+        """Limit the time in which `connection` is read in the block. Raises OutOfResources."""
+        reading = _Reading()
+        reading.connection, reading.done = connection, False
+        reading.until = time.monotonic() + self._seconds
         self._readings.append(reading)
         if not self._awake.is_set():
             self._awake.set()
-        if self._thread is None or not self._thread.is_alive():  # not alive: we are a fork's child
+        if self._thread is None or not self._thread.is_alive():
             self.start()
-        return reading
+        try:
+            yield
+        finally:
+            reading.done = True
 
     def start(self) -> None:
         """Start its thread in this process, if it does not run. Raises OutOfResources."""

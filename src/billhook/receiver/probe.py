@@ -1,27 +1,27 @@
-"""A probe: a delivery that goes the way of all others, is verified, and is not stored."""
+"""Probes: requests of this process that are verified like any delivery and not stored."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["PROBE", "Probe", "probe_of"]
+__all__ = ["PROBE", "DeliveryProbe", "find_probe"]
 
 PROBE = "billhook.probe"
-"""Its key in the WSGI environ. What a client sends arrives under other keys, and never as an object."""
+"""Key of the probe in the WSGI environ. A client cannot set it: headers arrive as HTTP_… and as text."""
 
 
-class Probe:
-    """Put it into the environ of a request made in this process; `status` is what the receiver answered.
+class DeliveryProbe:
+    """Put it into the environ of a request made in this process; the receiver sets `status`.
 
-    None means that something else in the app answered in its place.
+    If `status` is still None afterwards, something else in the app answered the request.
     """
 
     def __init__(self) -> None:
         self.status: int | None = None
 
 
-def probe_of(environ: Mapping[str, Any]) -> Probe | None:
-    """The probe that this request is; None for a delivery."""
+def find_probe(environ: Mapping[str, Any]) -> DeliveryProbe | None:
+    """Return the probe of this request; None for a delivery."""
     found = environ.get(PROBE)
-    return found if isinstance(found, Probe) else None
+    return found if isinstance(found, DeliveryProbe) else None

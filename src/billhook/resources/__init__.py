@@ -1,11 +1,10 @@
-"""What the REST API takes and gives: one model for each object, for its client and its sandbox.
+"""Resources of the REST API: one model per object, for the client and the sandbox.
 
 Source: spec, "Resources and their fields" and "Endpoints".
 """
 
-from billhook.resources.aggregations import Aggregation, AggregationRequest, DataPoint, MeterKey, Period
 from billhook.resources.auth import LoginRequest, LoginResponse
-from billhook.resources.base import READ_ONLY, RESOURCES, WRITE_ONLY, Access, Resource, Stored
+from billhook.resources.base import READ_ONLY, RESOURCES, WRITE_ONLY, Access, Resource, StoredResource
 from billhook.resources.catalog import (
     CatalogProduct,
     CatalogProductPage,
@@ -19,25 +18,31 @@ from billhook.resources.cloud_usage import (
     PartnerSubmission,
     UsageWindow,
 )
-from billhook.resources.consumption import ProductConsumption, ProductConsumptionsResponse
-from billhook.resources.contract_products import (
+from billhook.resources.contracts import (
     Commitment,
+    Contract,
+    ContractPage,
     ContractProduct,
+    ContractQuery,
+    ContractResponse,
+    ContractStatus,
     Discount,
     Duration,
+    NewContract,
     Pricing,
     ProductGroup,
     Scheduling,
 )
-from billhook.resources.contracts import (
-    Contract,
-    ContractPage,
-    ContractQuery,
-    ContractResponse,
-    ContractStatus,
-    NewContract,
+from billhook.resources.credits import (
+    CreditDeduction,
+    CreditGrant,
+    CreditLedgerEntry,
+    CreditLedgerPage,
+    CreditLedgerQuery,
+    CreditTopUp,
+    CreditTopUpResponse,
+    LedgerIntegration,
 )
-from billhook.resources.credits import CreditDeduction, CreditGrant, CreditTopUp, CreditTopUpResponse
 from billhook.resources.custom_fields import (
     CustomField,
     CustomFieldInput,
@@ -52,8 +57,10 @@ from billhook.resources.customers import (
     CustomerResponse,
     CustomerStatus,
     CustomerUpdate,
+    ProductConsumption,
+    ProductConsumptionsResponse,
 )
-from billhook.resources.dry_runs import DryRunEvent, DryRunResult, MeterValue
+from billhook.resources.error_body import ErrorBody, ErrorCode, ErrorType, WrongParam
 from billhook.resources.integrations import (
     CustomerCloudSettings,
     CustomerIntegration,
@@ -62,38 +69,40 @@ from billhook.resources.integrations import (
 )
 from billhook.resources.invoices import (
     BillingCycle,
+    DepositTo,
     Invoice,
     InvoicePage,
     InvoiceQuery,
     InvoiceResponse,
     LineItem,
+    PaymentInfo,
     RevenueBreakdown,
-)
-from billhook.resources.ledger import (
-    CreditLedgerEntry,
-    CreditLedgerPage,
-    CreditLedgerQuery,
-    LedgerIntegration,
 )
 from billhook.resources.measurements import Measurement, MeasurementResponse, NewMeasurement, UsageDate
 from billhook.resources.paging import CountedPage, Page, PageQuery
-from billhook.resources.payments import DepositTo, PaymentInfo
 from billhook.resources.plans import BillingData, BillingDate, Plan, PlanResponse, PlanStatus
-from billhook.resources.problems import ErrorBody, ErrorCode, ErrorType, WrongParam
 from billhook.resources.usage import (
     MAX_BATCH_BYTES,
     MAX_BATCH_EVENTS,
     MAX_PAGE_EVENTS,
+    Aggregation,
+    AggregationRequest,
+    DataPoint,
+    DryRunEvent,
+    DryRunResult,
     EventBatch,
     EventPage,
     EventQuery,
     IngestionResult,
     InvalidEvent,
+    MeterKey,
+    MeterValue,
+    Period,
     UsageEvent,
 )
 from billhook.resources.webhooks import WebhookSubscription
 from billhook.wire import sample
-from billhook.wire.statuses import BillingStatus
+from billhook.wire.fields import BillingStatus
 
 __all__ = [
     "MAX_BATCH_BYTES",
@@ -189,7 +198,7 @@ __all__ = [
     "Resource",
     "RevenueBreakdown",
     "Scheduling",
-    "Stored",
+    "StoredResource",
     "UsageDate",
     "UsageEvent",
     "UsageWindow",

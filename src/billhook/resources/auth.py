@@ -6,16 +6,16 @@ from collections.abc import Iterable
 from decimal import Decimal
 from typing import Annotated, Any
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict, Field, StrictStr
 
 from billhook.resources.base import WRITE_ONLY, Resource
-from billhook.wire.fields import Number, Text
+from billhook.wire.fields import ExactDecimal
 
 __all__ = ["LoginRequest", "LoginResponse"]
 
 
 class _Tokens(Resource, register=False):
-    """What no text may show: neither the tokens nor whatever else came with them."""
+    """Base of models with tokens: their repr and errors show neither tokens nor unknown fields."""
 
     model_config = ConfigDict(hide_input_in_errors=True)
 
@@ -30,7 +30,9 @@ class LoginRequest(_Tokens):
     """
 
     refresh_token: Annotated[
-        Text, WRITE_ONLY, Field(description="The long-lived API token, made in the dashboard.", repr=False)
+        StrictStr,
+        WRITE_ONLY,
+        Field(description="Long-lived API token, created in the dashboard.", repr=False),
     ]
 
 
@@ -41,17 +43,18 @@ class LoginResponse(_Tokens):
     """
 
     access_token: Annotated[
-        Text, Field(description="For the header Authorization: Bearer; lives for an hour.", repr=False)
+        StrictStr,
+        Field(description="Token for the header Authorization: Bearer; valid for one hour.", repr=False),
     ]
     expires_in: Annotated[
-        Number,
-        Field(description="How long the token lives; the unit is not stated.", examples=[Decimal(3600)]),
+        ExactDecimal,
+        Field(description="Lifetime of the token; the unit is not stated.", examples=[Decimal(3600)]),
     ]
-    # A text, as the specification has it: a login must not fail for the form of a field nobody needs.
+    # Text, as in the specification: a login must not fail because of the format of an unused field.
     expires_at: Annotated[
-        Text,
+        StrictStr,
         Field(
-            description="When the token expires, in whatever form the service writes it.",
+            description="Expiry time of the token; the format is not stated.",
             examples=["2026-01-15T10:30:00Z"],
         ),
     ]

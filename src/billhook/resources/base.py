@@ -1,4 +1,4 @@
-"""What every object of the API has in common: the registry, and its forms as a request and as a response."""
+"""Resource, the base of all API objects: the registry, and their forms as request and response."""
 
 from __future__ import annotations
 
@@ -7,21 +7,21 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Annotated, Any, Self
 
-from pydantic import Field, GetJsonSchemaHandler
+from pydantic import Field, GetJsonSchemaHandler, StrictStr
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from billhook.errors import InvalidJSON, InvalidResource
-from billhook.wire import Shape, strict_json
-from billhook.wire.fields import Moment, Text
-from billhook.wire.reading import as_object, read
+from billhook.wire import WireModel, strict_json
+from billhook.wire.fields import UtcDatetime
+from billhook.wire.parsing import read, require_object
 
-__all__ = ["READ_ONLY", "RESOURCES", "WRITE_ONLY", "Access", "Resource", "Stored"]
+__all__ = ["READ_ONLY", "RESOURCES", "WRITE_ONLY", "Access", "Resource", "StoredResource"]
 
 
 @dataclass(frozen=True)
 class Access:
-    """Who may set a field, when not both: stands in the field's `Annotated`, and in its JSON schema."""
+    """Marks a field as read-only or write-only, in its `Annotated` and in its JSON schema."""
 
     keyword: str
 
@@ -40,7 +40,7 @@ WRITE_ONLY = Access("writeOnly")
 _registered: dict[str, type[Resource]] = {}
 
 
-class Resource(Shape):
+class Resource(WireModel):
     """An object that goes to the service or comes from it, or a part of one.
 
     Constructing one raises pydantic's ValidationError where a value is not of its field's type, and
@@ -75,7 +75,7 @@ class Resource(Shape):
     @classmethod
     def from_wire(cls, data: object) -> Self:
         """Read `data`, plain values as `strict_json.loads` gives them. Raises as `from_json` does."""
-        return read(cls, as_object(data, InvalidResource), InvalidResource)
+        return read(cls, require_object(data, InvalidResource), InvalidResource)
 
     def to_json(self) -> bytes:
         """All that was given, in the wire's spelling; what never was is left out. Numbers keep their digits.
@@ -115,15 +115,17 @@ def _fields_with(access: Access, value: object) -> dict[Any, Any]:
     return found
 
 
-class Stored(Resource, register=False):
-    """What the service keeps. Source: spec, "Resources and their fields", the conventions."""
+class StoredResource(Resource, register=False):
+    """An object stored by the service. Source: spec, "Resources and their fields", the conventions."""
 
-    id: Annotated[Text, READ_ONLY, Field(description="Id given by the service.")]
+    id: Annotated[StrictStr, READ_ONLY, Field(description="Id assigned by the service.")]
     created_at: Annotated[
-        Moment, READ_ONLY, Field(description="When it was made.", examples=["2026-01-15T09:30:00Z"])
+        UtcDatetime, READ_ONLY, Field(description="Creation time.", examples=["2026-01-15T09:30:00Z"])
     ]
     updated_at: Annotated[
-        Moment, READ_ONLY, Field(description="When it was last changed.", examples=["2026-01-15T09:31:00Z"])
+        UtcDatetime,
+        READ_ONLY,
+        Field(description="Time of the last change.", examples=["2026-01-15T09:31:00Z"]),
     ]
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StrictBool, StrictStr
 
-from billhook.resources.base import Resource, Stored
+from billhook.resources.base import Resource, StoredResource
 from billhook.resources.paging import CountedPage
-from billhook.wire.fields import Flag, ListOf, Text
+from billhook.wire.fields import ListOf
 
 __all__ = [
     "CatalogProduct",
@@ -25,17 +25,20 @@ class CatalogProductUpdate(Resource):
     Source: spec, "Endpoints", Catalog products.
     """
 
-    name: Annotated[Text | None, Field(description="Name of the product.", examples=["API calls"])] = None
-    description: Annotated[
-        Text | None, Field(description="What it is.", examples=["Calls of the public API"])
-    ] = None
-    product_code: Annotated[Text | None, Field(description="Code of the product.", examples=["API-1"])] = None
-    disable_description: Annotated[
-        Flag | None, Field(description="Leave the default text out of line items?", examples=[False])
-    ] = None
-    external_id: Annotated[Text | None, Field(description="Id in your own system.", examples=["sku-100"])] = (
+    name: Annotated[StrictStr | None, Field(description="Name of the product.", examples=["API calls"])] = (
         None
     )
+    description: Annotated[
+        StrictStr | None, Field(description="Type of product.", examples=["Calls of the public API"])
+    ] = None
+    product_code: Annotated[StrictStr | None, Field(description="Product code.", examples=["API-1"])] = None
+    disable_description: Annotated[
+        StrictBool | None,
+        Field(description="Whether the default description is left out of line items.", examples=[False]),
+    ] = None
+    external_id: Annotated[
+        StrictStr | None, Field(description="Id of the product in your own system.", examples=["sku-100"])
+    ] = None
 
 
 class NewCatalogProduct(CatalogProductUpdate):
@@ -44,10 +47,10 @@ class NewCatalogProduct(CatalogProductUpdate):
     Source: spec, "Resources and their fields", Catalog product.
     """
 
-    name: Annotated[Text, Field(description="Name of the product.", examples=["API calls"])]
+    name: Annotated[StrictStr, Field(description="Name of the product.", examples=["API calls"])]
 
 
-class CatalogProduct(Stored, NewCatalogProduct):
+class CatalogProduct(StoredResource, NewCatalogProduct):
     """A product of the catalog as the service keeps it.
 
     Source: spec, "Resources and their fields", Catalog product.
@@ -60,7 +63,7 @@ class CatalogProductResponse(Resource):
     Source: spec, "Endpoints", Catalog products.
     """
 
-    catalog_product: Annotated[CatalogProduct, Field(description="The product.")]
+    catalog_product: Annotated[CatalogProduct, Field(description="The catalog product.")]
 
 
 class CatalogProductPage(CountedPage):
@@ -69,4 +72,4 @@ class CatalogProductPage(CountedPage):
     Source: spec, "Endpoints", Catalog products.
     """
 
-    catalog_products: Annotated[ListOf[CatalogProduct], Field(description="The products of this page.")]
+    catalog_products: Annotated[ListOf[CatalogProduct], Field(description="Catalog products of this page.")]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StrictStr
 
 from billhook.resources.base import Resource
-from billhook.wire.fields import ListOf, Moment, Number, Text
+from billhook.wire.fields import ExactDecimal, ListOf, UtcDatetime
 
 __all__ = ["CloudUsageResult", "CloudUsageSubmission", "PartnerSubmission", "UsageWindow"]
 
@@ -20,11 +20,11 @@ class UsageWindow(Resource):
     """
 
     start: Annotated[
-        Moment | None, Field(description="When it begins.", examples=["2026-01-15T08:00:00Z"])
+        UtcDatetime | None, Field(description="Start of the time window.", examples=["2026-01-15T08:00:00Z"])
     ] = None
-    end: Annotated[Moment | None, Field(description="When it ends.", examples=["2026-01-15T09:00:00Z"])] = (
-        None
-    )
+    end: Annotated[
+        UtcDatetime | None, Field(description="End of the time window.", examples=["2026-01-15T09:00:00Z"])
+    ] = None
 
 
 class PartnerSubmission(Resource):
@@ -34,10 +34,15 @@ class PartnerSubmission(Resource):
     """
 
     received_at: Annotated[
-        Text | None,
-        Field(description="When the partner got it, as it wrote it.", examples=["2026-01-15T09:00:02Z"]),
+        StrictStr | None,
+        Field(
+            description="Time at which the partner received it, in the partner's format.",
+            examples=["2026-01-15T09:00:02Z"],
+        ),
     ] = None
-    status: Annotated[Text | None, Field(description="What became of it.", examples=["Accepted"])] = None
+    status: Annotated[
+        StrictStr | None, Field(description="Result at the partner.", examples=["Accepted"])
+    ] = None
 
 
 class CloudUsageResult(Resource):
@@ -46,31 +51,36 @@ class CloudUsageResult(Resource):
     Source: spec, "Resources and their fields", Cloud usage submission result.
     """
 
-    status: Annotated[Text | None, Field(description="What became of it.", examples=["Accepted"])] = None
-    usage_window: Annotated[UsageWindow | None, Field(description="The time of the usage.")] = None
-    correlation_id: Annotated[Text | None, Field(description="Id that goes with it.")] = None
-    idempotency_key: Annotated[Text | None, Field(description="Sent twice, it is taken once.")] = None
+    status: Annotated[
+        StrictStr | None, Field(description="Status of the submission.", examples=["Accepted"])
+    ] = None
+    usage_window: Annotated[UsageWindow | None, Field(description="Time of the usage.")] = None
+    correlation_id: Annotated[StrictStr | None, Field(description="Id of the correlated submission.")] = None
+    idempotency_key: Annotated[
+        StrictStr | None, Field(description="Idempotency key: a repeated submission counts once.")
+    ] = None
     meter_dimension: Annotated[
-        Text | None, Field(description="The dimension it is metered by.", examples=["calls"])
+        StrictStr | None, Field(description="Dimension by which the usage is metered.", examples=["calls"])
     ] = None
     accepted_quantity: Annotated[
-        Number | None, Field(description="Units accepted.", examples=[Decimal(8125)])
+        ExactDecimal | None, Field(description="Quantity accepted, in units.", examples=[Decimal(8125)])
     ] = None
     partner_submission: Annotated[
         dict[str, PartnerSubmission] | None,
         Field(
-            description="What each partner made of it.",
+            description="Result at each partner.",
             examples=[{"AWS": {"receivedAt": "2026-01-15T09:00:02Z", "status": "Accepted"}}],
         ),
     ] = None
     quantity_submitted: Annotated[
-        Number | None, Field(description="Units submitted.", examples=[Decimal(8125)])
+        ExactDecimal | None, Field(description="Quantity submitted, in units.", examples=[Decimal(8125)])
     ] = None
     timestamp_submitted: Annotated[
-        Moment | None, Field(description="When it was submitted.", examples=["2026-01-15T09:00:01Z"])
+        UtcDatetime | None, Field(description="Time of submission.", examples=["2026-01-15T09:00:01Z"])
     ] = None
     cloud_customer_identifier: Annotated[
-        Text | None, Field(description="Who the customer is in the cloud.", examples=["aws-cust-9"])
+        StrictStr | None,
+        Field(description="Customer identifier in the cloud marketplace.", examples=["aws-cust-9"]),
     ] = None
 
 
@@ -80,5 +90,5 @@ class CloudUsageSubmission(Resource):
     Source: spec, "Endpoints", Cloud usage submission.
     """
 
-    results: Annotated[ListOf[CloudUsageResult], Field(description="What became of the usage.")]
-    product_code: Annotated[Text, Field(description="Code of the product.", examples=["API-1"])]
+    results: Annotated[ListOf[CloudUsageResult], Field(description="Result of each usage record.")]
+    product_code: Annotated[StrictStr, Field(description="Product code.", examples=["API-1"])]

@@ -1,18 +1,39 @@
-"""Credits: granting and deducting them. Source: spec, "Resources and their fields"; "Endpoints", Credits."""
+"""Credits: grants, deductions, top-ups and the ledger.
+
+Source: spec, "Resources and their fields"; "Endpoints", Credits.
+"""
 
 from __future__ import annotations
 
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictBool, StrictStr, model_validator
 
 from billhook.errors import FieldMissing
-from billhook.resources.base import Resource
+from billhook.resources.base import READ_ONLY, Resource
 from billhook.resources.integrations import ProductIntegration
-from billhook.wire.fields import CustomerId, Flag, InvoiceId, MaybeListOf, Moment, Number, Text
+from billhook.resources.paging import Page, PageQuery
+from billhook.wire.fields import (
+    CustomerId,
+    ExactDecimal,
+    InvoiceId,
+    JsonObject,
+    ListOf,
+    MaybeListOf,
+    UtcDatetime,
+)
 
-__all__ = ["CreditDeduction", "CreditGrant", "CreditTopUp", "CreditTopUpResponse"]
+__all__ = [
+    "CreditDeduction",
+    "CreditGrant",
+    "CreditLedgerEntry",
+    "CreditLedgerPage",
+    "CreditLedgerQuery",
+    "CreditTopUp",
+    "CreditTopUpResponse",
+    "LedgerIntegration",
+]
 
 
 class CreditGrant(Resource):
@@ -21,24 +42,27 @@ class CreditGrant(Resource):
     Source: spec, "Resources and their fields", CreditGrant.
     """
 
-    name: Annotated[Text | None, Field(description="Name of the grant.", examples=["Starter pack"])] = None
+    name: Annotated[StrictStr | None, Field(description="Name of the grant.", examples=["Starter pack"])] = (
+        None
+    )
     credit_product_id: Annotated[
-        Text | None, Field(description="Id of the credit product.", examples=["crp_2"])
+        StrictStr | None, Field(description="Id of the credit product.", examples=["crp_2"])
     ] = None
-    balance_kind: Annotated[Text | None, Field(description="What is counted in the pool.")] = None
+    balance_kind: Annotated[StrictStr | None, Field(description="Type of credit counted in the pool.")] = None
     grant_amount: Annotated[
-        Number | None, Field(description="Credits granted.", examples=[Decimal("500.00")])
+        ExactDecimal | None, Field(description="Credits granted.", examples=[Decimal("500.00")])
     ] = None
     price: Annotated[
-        Number | None, Field(description="What is charged for them.", examples=[Decimal("450.00")])
+        ExactDecimal | None, Field(description="Price of the credits.", examples=[Decimal("450.00")])
     ] = None
-    schedule: Annotated[Text | None, Field(description="How often they are granted.")] = None
+    schedule: Annotated[StrictStr | None, Field(description="Interval at which credits are granted.")] = None
     expiration_date: Annotated[
-        Moment | None, Field(description="When they expire.", examples=["2027-01-31T00:00:00Z"])
+        UtcDatetime | None,
+        Field(description="Expiry date of the credits.", examples=["2027-01-31T00:00:00Z"]),
     ] = None
-    expiration_policy: Annotated[Text | None, Field(description="What makes them expire.")] = None
+    expiration_policy: Annotated[StrictStr | None, Field(description="Expiry rule of the credits.")] = None
     apply_automatically: Annotated[
-        Flag | None, Field(description="Are they used without being asked for?")
+        StrictBool | None, Field(description="Whether credits are applied automatically.")
     ] = None
     external_integrations: Annotated[
         MaybeListOf[ProductIntegration], Field(description="Counterparts at other providers.")
@@ -52,7 +76,7 @@ class CreditTopUp(Resource):
     """
 
     customer_id: CustomerId
-    credit_grant: Annotated[CreditGrant, Field(description="The credits, and their price.")]
+    credit_grant: Annotated[CreditGrant, Field(description="Credits to grant, and their price.")]
 
     @model_validator(mode="after")
     def _grant_is_whole(self) -> CreditTopUp:
@@ -90,6 +114,92 @@ class CreditDeduction(Resource):
     """
 
     credit_amount: Annotated[
-        Number, Field(description="What is subtracted from the account.", examples=[Decimal("25.00")])
+        ExactDecimal, Field(description="Amount of credits to deduct.", examples=[Decimal("25.00")])
     ]
     customer_id: CustomerId
+
+
+class LedgerIntegration(Resource):
+    """A ledger entry's counterpart in another system.
+
+    Source: spec, "Resources and their fields", Credit ledger entry, integrationEntities.
+    """
+
+    updated_at: Annotated[
+        UtcDatetime | None, Field(description="Time of the last change.", examples=["2026-01-15T09:31:00Z"])
+    ] = None
+    integration_provider: Annotated[
+        StrictStr | None, Field(description="Name of the other system.", examples=["NetSuite"])
+    ] = None
+    integration_external_id: Annotated[
+        StrictStr | None, Field(description="Id in that system.", examples=["4711"])
+    ] = None
+    subsidiary_id: Annotated[StrictStr | None, Field(description="Id of the subsidiary.")] = None
+    sync_status: Annotated[
+        StrictStr | None, Field(description="Synchronization status.", examples=["Synced"])
+    ] = None
+    metadata: Annotated[
+        JsonObject | None, Field(description="Additional information.", examples=[{"attempt": 1}])
+    ] = None
+    raw_synced_data: Annotated[
+        JsonObject | None, Field(description="Exchanged data.", examples=[{"memo": "top-up"}])
+    ] = None
+
+
+class CreditLedgerEntry(Resource):
+    """A change of a customer's credits.
+
+    Source: spec, "Resources and their fields", Credit ledger entry.
+    """
+
+    id: Annotated[StrictStr, READ_ONLY, Field(description="Id of the entry.", examples=["cle_81"])]
+    created_at: Annotated[
+        UtcDatetime, READ_ONLY, Field(description="Creation time.", examples=["2026-01-15T09:30:00Z"])
+    ]
+    type: Annotated[StrictStr | None, Field(description="Type of change.")] = None
+    amount: Annotated[
+        ExactDecimal | None,
+        Field(description="Change of the balance, in credits.", examples=[Decimal("-25.00")]),
+    ] = None
+    balance_after_entry: Annotated[
+        ExactDecimal | None,
+        Field(description="Balance after the change, in credits.", examples=[Decimal("475.00")]),
+    ] = None
+    invoice_id: Annotated[
+        StrictStr | None, Field(description="Id of the related invoice.", examples=["inv_3007"])
+    ] = None
+    erp_id: Annotated[StrictStr | None, Field(description="Id in the ERP system.")] = None
+    credit_note_number: Annotated[
+        StrictStr | None, Field(description="Credit note number.", examples=["CN-12"])
+    ] = None
+    contract_id: Annotated[
+        StrictStr | None, Field(description="Id of the related contract.", examples=["con_2001"])
+    ] = None
+    integration_entities: Annotated[
+        MaybeListOf[LedgerIntegration], Field(description="Counterparts in other systems.")
+    ] = None
+
+
+class CreditLedgerQuery(PageQuery):
+    """The query of GET /credits.
+
+    Source: spec, "Endpoints", GET /credits.
+    """
+
+    customer_id: CustomerId
+
+
+class CreditLedgerPage(Page):
+    """The response of GET /credits. Only `entries` is stated for it: without `hasMore`, there is more where
+    there is a `nextCursor`.
+
+    Source: spec, "Endpoints", GET /credits, and the pagination shape.
+    """
+
+    entries: Annotated[ListOf[CreditLedgerEntry], Field(description="Ledger entries of this page.")]
+    has_more: Annotated[StrictBool, Field(description="Whether there is another page.", examples=[False])] = (
+        False
+    )
+    total: Annotated[
+        ExactDecimal | None, Field(description="Number of entries on all pages.", examples=[1])
+    ] = None

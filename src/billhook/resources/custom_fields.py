@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StrictStr
 
-from billhook.resources.base import Resource, Stored
+from billhook.resources.base import Resource, StoredResource
 from billhook.resources.paging import CountedPage
-from billhook.wire.fields import JsonValue, ListOf, MaybeListOf, Text
+from billhook.wire.fields import JsonValue, ListOf, MaybeListOf
 
 __all__ = ["CustomField", "CustomFieldInput", "CustomFieldPage", "CustomFieldResponse", "CustomFieldValue"]
 
@@ -17,18 +17,20 @@ class _Origin(Resource, register=False):
     """Where a custom field's values come from."""
 
     integration_source: Annotated[
-        Text | None, Field(description="The system that values come from.", examples=["Salesforce"])
+        StrictStr | None, Field(description="System from which values are taken.", examples=["Salesforce"])
     ] = None
     integration_entity_type: Annotated[
-        Text | None, Field(description="Kind of entity in that system.", examples=["Account"])
+        StrictStr | None, Field(description="Entity type in that system.", examples=["Account"])
     ] = None
     field_path: Annotated[
-        Text | None, Field(description="Where the value is in that entity.", examples=["Region__c"])
+        StrictStr | None, Field(description="Path of the value in that entity.", examples=["Region__c"])
     ] = None
     custom_field_name: Annotated[
-        Text | None, Field(description="Name of the custom field.", examples=["region"])
+        StrictStr | None, Field(description="Name of the custom field.", examples=["region"])
     ] = None
-    value_type: Annotated[Text | None, Field(description="Type of the value.", examples=["String"])] = None
+    value_type: Annotated[StrictStr | None, Field(description="Type of the value.", examples=["String"])] = (
+        None
+    )
 
 
 class CustomFieldInput(_Origin):
@@ -37,7 +39,7 @@ class CustomFieldInput(_Origin):
     Source: spec, "Resources and their fields", Customer, customFields.
     """
 
-    value: Annotated[JsonValue, Field(description="The value.", examples=["EMEA"])] = None
+    value: Annotated[JsonValue, Field(description="Value of the field.", examples=["EMEA"])] = None
 
 
 class CustomFieldValue(Resource):
@@ -47,27 +49,27 @@ class CustomFieldValue(Resource):
     """
 
     custom_field_definition_id: Annotated[
-        Text | None, Field(description="Id of the custom field's definition.", examples=["cfd_4"])
+        StrictStr | None, Field(description="Id of the custom field's definition.", examples=["cfd_4"])
     ] = None
-    value: Annotated[Text | None, Field(description="The value.", examples=["EMEA"])] = None
-    field_name: Annotated[Text | None, Field(description="Name of the field.", examples=["region"])] = None
+    value: Annotated[StrictStr | None, Field(description="Value of the field.", examples=["EMEA"])] = None
+    field_name: Annotated[StrictStr | None, Field(description="Name of the field.", examples=["region"])] = (
+        None
+    )
 
 
-class CustomField(Stored, _Origin):
+class CustomField(StoredResource, _Origin):
     """The definition of a custom field.
 
     Source: spec, "Resources and their fields", Custom-field definition.
     """
 
     entity: Annotated[
-        Text | None, Field(description="Kind of object that has the field.", examples=["Customer"])
+        StrictStr | None, Field(description="Type of object that has the field.", examples=["Customer"])
     ] = None
     allowed_values: Annotated[
-        MaybeListOf[Text], Field(description="The values it may have.", examples=[["EMEA", "APAC"]])
+        MaybeListOf[StrictStr], Field(description="Allowed values.", examples=[["EMEA", "APAC"]])
     ] = None
-    default_value: Annotated[
-        Text | None, Field(description="The value where none is set.", examples=["EMEA"])
-    ] = None
+    default_value: Annotated[StrictStr | None, Field(description="Default value.", examples=["EMEA"])] = None
 
 
 class CustomFieldResponse(Resource):
@@ -76,7 +78,7 @@ class CustomFieldResponse(Resource):
     Source: spec, "Endpoints", Custom fields.
     """
 
-    custom_field: Annotated[CustomField, Field(description="The definition.")]
+    custom_field: Annotated[CustomField, Field(description="The custom field's definition.")]
 
 
 class CustomFieldPage(CountedPage):
@@ -85,4 +87,4 @@ class CustomFieldPage(CountedPage):
     Source: spec, "Endpoints", Custom fields.
     """
 
-    custom_fields: Annotated[ListOf[CustomField], Field(description="The definitions of this page.")]
+    custom_fields: Annotated[ListOf[CustomField], Field(description="Definitions of this page.")]

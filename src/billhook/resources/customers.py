@@ -1,4 +1,7 @@
-"""Customers. Source: spec, "Resources and their fields", Customer; "Endpoints", Customers."""
+"""Customers and their product consumption.
+
+Source: spec, "Resources and their fields", Customer, Product consumption; "Endpoints", Customers.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,51 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
-from billhook.resources.base import READ_ONLY, WRITE_ONLY, Resource, Stored
+from billhook.resources.base import READ_ONLY, WRITE_ONLY, Resource, StoredResource
 from billhook.resources.custom_fields import CustomFieldInput, CustomFieldValue
 from billhook.resources.integrations import CustomerCloudSettings, CustomerIntegration
-from billhook.wire.fields import Flag, JsonValue, MaybeListOf, Number, Text, recognised
+from billhook.wire.fields import (
+    ExactDecimal,
+    ExceededAmount,
+    JsonValue,
+    ListOf,
+    MaybeListOf,
+    ProductConsumptionSnapshot,
+    open_enum,
+)
 
-__all__ = ["Address", "Contact", "Customer", "CustomerResponse", "CustomerStatus", "CustomerUpdate"]
+__all__ = [
+    "Address",
+    "Contact",
+    "Customer",
+    "CustomerResponse",
+    "CustomerStatus",
+    "CustomerUpdate",
+    "ProductConsumption",
+    "ProductConsumptionsResponse",
+]
+
+
+class ProductConsumption(ProductConsumptionSnapshot, Resource):
+    """How much of a product a customer has used.
+
+    Source: spec, "Resources and their fields", Product consumption.
+    """
+
+    exceeded_amount: ExceededAmount
+
+
+class ProductConsumptionsResponse(Resource):
+    """The response of GET /customers/products-consumptions/{customerId}, and of the same by alias.
+
+    Source: spec, "Endpoints", Customers.
+    """
+
+    products_consumptions: Annotated[
+        ListOf[ProductConsumption], Field(description="Product consumption of the customer.")
+    ]
 
 
 class CustomerStatus(StrEnum):
@@ -30,15 +70,21 @@ class Contact(Resource):
     Source: spec, "Resources and their fields", Customer, contacts.
     """
 
-    name: Annotated[Text | None, Field(description="Name of the person.", examples=["Ada Byron"])] = None
-    email: Annotated[
-        Text | None, Field(description="Address of the person.", examples=["ada@acme.example"])
-    ] = None
-    title: Annotated[Text | None, Field(description="Title of the person.", examples=["CFO"])] = None
-    phone: Annotated[Text | None, Field(description="Telephone number.", examples=["+44 20 7946 0018"])] = (
+    name: Annotated[StrictStr | None, Field(description="Name of the contact.", examples=["Ada Byron"])] = (
         None
     )
-    receive_invoice_email: Annotated[Flag | None, Field(description="Do invoices go there by mail?")] = None
+    email: Annotated[
+        StrictStr | None, Field(description="Email address of the contact.", examples=["ada@acme.example"])
+    ] = None
+    title: Annotated[StrictStr | None, Field(description="Job title of the contact.", examples=["CFO"])] = (
+        None
+    )
+    phone: Annotated[
+        StrictStr | None, Field(description="Telephone number.", examples=["+44 20 7946 0018"])
+    ] = None
+    receive_invoice_email: Annotated[
+        StrictBool | None, Field(description="Whether invoices are emailed to the contact.")
+    ] = None
 
 
 class Address(Resource):
@@ -47,14 +93,14 @@ class Address(Resource):
     Source: spec, "Resources and their fields", Customer, address.
     """
 
-    country: Annotated[Text | None, Field(description="The country.", examples=["United Kingdom"])] = None
-    country_code: Annotated[Text | None, Field(description="The country's code.", examples=["GB"])] = None
-    city: Annotated[Text | None, Field(description="The city.", examples=["London"])] = None
-    address_text: Annotated[Text | None, Field(description="Street and number.", examples=["1 High St"])] = (
-        None
-    )
-    state: Annotated[Text | None, Field(description="The state.", examples=["England"])] = None
-    postal_code: Annotated[Text | None, Field(description="The postal code.", examples=["N1 9GU"])] = None
+    country: Annotated[StrictStr | None, Field(description="Country.", examples=["United Kingdom"])] = None
+    country_code: Annotated[StrictStr | None, Field(description="Country code.", examples=["GB"])] = None
+    city: Annotated[StrictStr | None, Field(description="City.", examples=["London"])] = None
+    address_text: Annotated[
+        StrictStr | None, Field(description="Street and number.", examples=["1 High St"])
+    ] = None
+    state: Annotated[StrictStr | None, Field(description="State.", examples=["England"])] = None
+    postal_code: Annotated[StrictStr | None, Field(description="Postal code.", examples=["N1 9GU"])] = None
 
 
 class CustomerUpdate(Resource):
@@ -63,79 +109,87 @@ class CustomerUpdate(Resource):
     Source: spec, "Resources and their fields", Customer; "Endpoints", PUT /customers/{customerId}.
     """
 
-    name: Annotated[Text | None, Field(description="Name of the customer.", examples=["Acme Ltd"])] = None
+    name: Annotated[StrictStr | None, Field(description="Name of the customer.", examples=["Acme Ltd"])] = (
+        None
+    )
     aliases: Annotated[
-        MaybeListOf[Text],
+        MaybeListOf[StrictStr],
         Field(description="Names by which usage is matched to the customer.", examples=[["acme", "acme-eu"]]),
     ] = None
     contacts: Annotated[
-        MaybeListOf[Contact], Field(description="People; invoices are shared with the primary one.")
+        MaybeListOf[Contact], Field(description="Contacts; invoices are shared with the primary one.")
     ] = None
-    source: Annotated[Text | None, Field(description="Name of the provider that it came from.")] = None
-    legal_name: Annotated[Text | None, Field(description="Legal name.", examples=["Acme Limited"])] = None
+    source: Annotated[
+        StrictStr | None, Field(description="Name of the provider from which the customer was imported.")
+    ] = None
+    legal_name: Annotated[StrictStr | None, Field(description="Legal name.", examples=["Acme Limited"])] = (
+        None
+    )
     tax_ids: Annotated[
         MaybeListOf[JsonValue],
-        Field(description="Tax ids; the form of one is not stated.", examples=[["GB123456789"]]),
+        Field(description="Tax ids; the form of an entry is not stated.", examples=[["GB123456789"]]),
     ] = None
     status: Annotated[
-        Annotated[Text, AfterValidator(recognised(CustomerStatus))] | None,
+        Annotated[StrictStr, AfterValidator(open_enum(CustomerStatus))] | None,
         Field(description="State: Active, or another.", examples=["Active"]),
     ] = None
     tax_id: Annotated[
-        Text | None, Field(description="The tax id; replaced by taxIds.", deprecated="use taxIds")
+        StrictStr | None, Field(description="Tax id; replaced by taxIds.", deprecated="use taxIds")
     ] = None
     cloud_provider_settings: Annotated[
-        CustomerCloudSettings | None, Field(description="The customer in a cloud's marketplace.")
+        CustomerCloudSettings | None, Field(description="Settings of the customer in a cloud marketplace.")
     ] = None
     external_id: Annotated[
-        Text | None, Field(description="Id that the customer has in your own system.", examples=["crm-7731"])
+        StrictStr | None,
+        Field(description="Id of the customer in your own system.", examples=["crm-7731"]),
     ] = None
-    customer_erp_id: Annotated[Text | None, Field(description="Id in the ERP system.")] = None
-    address: Annotated[Address | None, Field(description="Where the customer is.")] = None
-    shipping_address: Annotated[Address | None, Field(description="Where goods for it go.")] = None
-    crm_account_id: Annotated[Text | None, Field(description="Id in the CRM system.")] = None
+    customer_erp_id: Annotated[StrictStr | None, Field(description="Id in the ERP system.")] = None
+    address: Annotated[Address | None, Field(description="Billing address.")] = None
+    shipping_address: Annotated[Address | None, Field(description="Shipping address.")] = None
+    crm_account_id: Annotated[StrictStr | None, Field(description="Id in the CRM system.")] = None
     external_integration: Annotated[
-        MaybeListOf[CustomerIntegration], Field(description="Counterparts at other providers.")
+        MaybeListOf[CustomerIntegration],
+        Field(description="Counterparts of the customer at other providers."),
     ] = None
-    due_days: Annotated[Text | None, Field(description="Days to pay in.", examples=["30"])] = None
-    currency: Annotated[Text | None, Field(description="Currency code of its bills.", examples=["USD"])] = (
-        None
-    )
+    due_days: Annotated[StrictStr | None, Field(description="Payment term, in days.", examples=["30"])] = None
+    currency: Annotated[
+        StrictStr | None, Field(description="Currency code of the customer's invoices.", examples=["USD"])
+    ] = None
     custom_fields: Annotated[
-        MaybeListOf[CustomFieldInput], WRITE_ONLY, Field(description="Values of custom fields, to be set.")
+        MaybeListOf[CustomFieldInput], WRITE_ONLY, Field(description="Custom field values to set.")
     ] = None
     custom_field_values: Annotated[
-        MaybeListOf[CustomFieldValue], READ_ONLY, Field(description="Values of custom fields, as they are.")
+        MaybeListOf[CustomFieldValue], READ_ONLY, Field(description="Current custom field values.")
     ] = None
-    subsidiary: Annotated[Text | None, Field(description="Name of the subsidiary.")] = None
+    subsidiary: Annotated[StrictStr | None, Field(description="Name of the subsidiary.")] = None
     total_outstanding_amount: Annotated[
-        Number | None,
+        ExactDecimal | None,
         READ_ONLY,
-        Field(description="All that is unpaid, in USD.", examples=[Decimal("1249.90")]),
+        Field(description="Total unpaid amount, in USD.", examples=[Decimal("1249.90")]),
     ] = None
     open_amount: Annotated[
-        Number | None,
+        ExactDecimal | None,
         READ_ONLY,
-        Field(description="Of invoices without a billing status, in USD.", examples=[Decimal("0.00")]),
+        Field(description="Amount of invoices without a billing status, in USD.", examples=[Decimal("0.00")]),
     ] = None
     overdue_amount: Annotated[
-        Number | None,
+        ExactDecimal | None,
         READ_ONLY,
-        Field(description="Of overdue invoices, in USD.", examples=[Decimal("0.00")]),
+        Field(description="Amount of overdue invoices, in USD.", examples=[Decimal("0.00")]),
     ] = None
     pending_payment_amount: Annotated[
-        Number | None,
+        ExactDecimal | None,
         READ_ONLY,
-        Field(description="Of invoices pending payment, in USD.", examples=[Decimal("1249.90")]),
+        Field(description="Amount of invoices pending payment, in USD.", examples=[Decimal("1249.90")]),
     ] = None
     paid_amount: Annotated[
-        Number | None,
+        ExactDecimal | None,
         READ_ONLY,
-        Field(description="Of paid invoices, in USD.", examples=[Decimal("8120.00")]),
+        Field(description="Amount of paid invoices, in USD.", examples=[Decimal("8120.00")]),
     ] = None
 
 
-class Customer(Stored, CustomerUpdate):
+class Customer(StoredResource, CustomerUpdate):
     """A customer as the service keeps it.
 
     Source: spec, "Resources and their fields", Customer.

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StrictStr
 
 from billhook.resources.base import Resource
-from billhook.wire.fields import Text
 
 __all__ = [
     "CustomerCloudSettings",
@@ -26,9 +25,13 @@ class CustomerIntegration(Resource):
     Source: spec, "Resources and their fields", Customer, externalIntegration.
     """
 
-    type: Annotated[Text | None, Field(description="The provider.", examples=["Salesforce"])] = None
-    id: Annotated[Text | None, Field(description="Id at the provider.", examples=["0015g00000XyZ"])] = None
-    name: Annotated[Text | None, Field(description="Name at the provider.", examples=["Acme"])] = None
+    type: Annotated[StrictStr | None, Field(description="Name of the provider.", examples=["Salesforce"])] = (
+        None
+    )
+    id: Annotated[StrictStr | None, Field(description="Id at the provider.", examples=["0015g00000XyZ"])] = (
+        None
+    )
+    name: Annotated[StrictStr | None, Field(description="Name at the provider.", examples=["Acme"])] = None
 
 
 class ProductIntegration(Resource):
@@ -37,16 +40,22 @@ class ProductIntegration(Resource):
     Source: spec, "Resources and their fields", ContractProduct, externalIntegrations.
     """
 
-    provider: Annotated[Text | None, Field(description="The provider.", examples=["NetSuite"])] = None
-    external_id: Annotated[Text | None, Field(description="Id at the provider.", examples=["4711"])] = None
+    provider: Annotated[
+        StrictStr | None, Field(description="Name of the provider.", examples=["NetSuite"])
+    ] = None
+    external_id: Annotated[StrictStr | None, Field(description="Id at the provider.", examples=["4711"])] = (
+        None
+    )
 
 
 class _CloudSettings(Resource, register=False):
     """A place in a cloud's marketplace."""
 
-    cloud_provider: Annotated[Text | None, Field(description="The cloud.", examples=["AWS"])] = None
+    cloud_provider: Annotated[
+        StrictStr | None, Field(description="Name of the cloud provider.", examples=["AWS"])
+    ] = None
     cloud_provider_marketplace_id: Annotated[
-        Text | None, Field(description="Id in the cloud's marketplace.", examples=["mp-17"])
+        StrictStr | None, Field(description="Id of the product in the cloud marketplace.", examples=["mp-17"])
     ] = None
 
 
@@ -57,7 +66,8 @@ class CustomerCloudSettings(_CloudSettings):
     """
 
     customer_identifier: Annotated[
-        Text | None, Field(description="Who the customer is there.", examples=["aws-cust-9"])
+        StrictStr | None,
+        Field(description="Customer identifier in the cloud marketplace.", examples=["aws-cust-9"]),
     ] = None
 
 
@@ -68,5 +78,5 @@ class ProductCloudSettings(_CloudSettings):
     """
 
     dimension: Annotated[
-        Text | None, Field(description="The dimension it is metered by.", examples=["calls"])
+        StrictStr | None, Field(description="Dimension by which the usage is metered.", examples=["calls"])
     ] = None

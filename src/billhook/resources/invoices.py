@@ -1,29 +1,83 @@
-"""Invoices. Source: spec, "Resources and their fields", Invoice; "Endpoints", Invoices."""
+"""Invoices and their payment.
+
+Source: spec, "Resources and their fields", Invoice; "Endpoints", Invoices.
+"""
 
 from __future__ import annotations
 
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
-from billhook.resources.base import READ_ONLY, Resource, Stored
+from billhook.resources.base import READ_ONLY, Resource, StoredResource
 from billhook.resources.paging import CountedPage, PageQuery
-from billhook.resources.payments import PaymentInfo
-from billhook.wire.fields import Flag, ListOf, MaybeListOf, Moment, Number, Text, recognised
-from billhook.wire.statuses import BillingStatus
+from billhook.wire.fields import BillingStatus, ExactDecimal, ListOf, MaybeListOf, UtcDatetime, open_enum
 
 __all__ = [
     "BillingCycle",
+    "DepositTo",
     "Invoice",
     "InvoicePage",
     "InvoiceQuery",
     "InvoiceResponse",
     "LineItem",
+    "PaymentInfo",
     "RevenueBreakdown",
 ]
 
-_BillingStatus = Annotated[Text, AfterValidator(recognised(BillingStatus))]
+
+class DepositTo(Resource):
+    """The account a payment went to.
+
+    Source: spec, "Resources and their fields", Invoice, paymentInfo.
+    """
+
+    id: Annotated[StrictStr | None, Field(description="Id of the account.", examples=["dep_1"])] = None
+    name: Annotated[StrictStr | None, Field(description="Name of the account.", examples=["Checking"])] = None
+    integration: Annotated[
+        StrictStr | None, Field(description="System that holds the account.", examples=["NetSuite"])
+    ] = None
+
+
+class PaymentInfo(Resource):
+    """How an invoice was paid.
+
+    Source: spec, "Resources and their fields", Invoice, paymentInfo.
+    """
+
+    transaction_id: Annotated[
+        StrictStr | None, Field(description="Id of the transaction.", examples=["txn_90"])
+    ] = None
+    date: Annotated[
+        StrictStr | None,
+        Field(
+            description="Time of payment; the format is not stated.",
+            examples=["2026-01-15T09:29:41Z"],
+        ),
+    ] = None
+    payment_method: Annotated[
+        StrictStr | None, Field(description="Payment method, such as Card.", examples=["Card"])
+    ] = None
+    payment_method_id: Annotated[
+        StrictStr | None,
+        Field(description="Id of the payment method, such as a card or bank account.", examples=["pm_6"]),
+    ] = None
+    amount: Annotated[
+        ExactDecimal | None, Field(description="Amount paid, in `currency`.", examples=[Decimal("1249.90")])
+    ] = None
+    currency: Annotated[
+        StrictStr | None, Field(description="Currency code of the amount.", examples=["USD"])
+    ] = None
+    status: Annotated[StrictStr | None, Field(description="Status of the payment.")] = None
+    note: Annotated[StrictStr | None, Field(description="Note on the payment.")] = None
+    customer_id: Annotated[
+        StrictStr | None, Field(description="Id of the paying customer.", examples=["cus_1042"])
+    ] = None
+    deposit_to: Annotated[DepositTo | None, Field(description="Account that received the payment.")] = None
+
+
+_BillingStatus = Annotated[StrictStr, AfterValidator(open_enum(BillingStatus))]
 
 
 class RevenueBreakdown(Resource):
@@ -32,16 +86,25 @@ class RevenueBreakdown(Resource):
     Source: spec, "Resources and their fields", Invoice, revenueBreakdown.
     """
 
-    total: Annotated[Number | None, Field(description="The whole.", examples=[Decimal("1249.90")])] = None
-    subtotal: Annotated[Number | None, Field(description="Before tax.", examples=[Decimal("1041.58")])] = None
+    total: Annotated[
+        ExactDecimal | None, Field(description="Total amount.", examples=[Decimal("1249.90")])
+    ] = None
+    subtotal: Annotated[
+        ExactDecimal | None, Field(description="Amount before tax.", examples=[Decimal("1041.58")])
+    ] = None
     overage: Annotated[
-        Number | None, Field(description="For usage over the commitment.", examples=[Decimal("37.50")])
+        ExactDecimal | None,
+        Field(description="Amount for usage beyond the commitment.", examples=[Decimal("37.50")]),
     ] = None
-    discount: Annotated[Number | None, Field(description="Taken off.", examples=[Decimal("0.00")])] = None
+    discount: Annotated[
+        ExactDecimal | None, Field(description="Amount of discounts.", examples=[Decimal("0.00")])
+    ] = None
     credits_used: Annotated[
-        Number | None, Field(description="Paid by credits.", examples=[Decimal("0.00")])
+        ExactDecimal | None, Field(description="Amount paid by credits.", examples=[Decimal("0.00")])
     ] = None
-    tax: Annotated[Number | None, Field(description="Tax.", examples=[Decimal("208.32")])] = None
+    tax: Annotated[ExactDecimal | None, Field(description="Amount of tax.", examples=[Decimal("208.32")])] = (
+        None
+    )
 
 
 class BillingCycle(Resource):
@@ -51,10 +114,11 @@ class BillingCycle(Resource):
     """
 
     start_time: Annotated[
-        Moment | None, Field(description="When it begins.", examples=["2026-01-01T00:00:00Z"])
+        UtcDatetime | None,
+        Field(description="Start of the billing cycle.", examples=["2026-01-01T00:00:00Z"]),
     ] = None
     end_time: Annotated[
-        Moment | None, Field(description="When it ends.", examples=["2026-02-01T00:00:00Z"])
+        UtcDatetime | None, Field(description="End of the billing cycle.", examples=["2026-02-01T00:00:00Z"])
     ] = None
 
 
@@ -64,50 +128,64 @@ class LineItem(Resource):
     Source: spec, "Resources and their fields", Invoice, lineItems.
     """
 
-    invoice_id: Annotated[Text | None, Field(description="Id of the invoice.", examples=["inv_3007"])] = None
-    revenue_breakdown: Annotated[
-        RevenueBreakdown | None, Field(description="What its amount is made of.")
+    invoice_id: Annotated[
+        StrictStr | None, Field(description="Id of the invoice.", examples=["inv_3007"])
     ] = None
+    revenue_breakdown: Annotated[RevenueBreakdown | None, Field(description="Breakdown of the amount.")] = (
+        None
+    )
 
 
-class Invoice(Stored):
+class Invoice(StoredResource):
     """An invoice, which this interface only reads.
 
     Source: spec, "Resources and their fields", Invoice; for the states, "States and transitions".
     """
 
     customer_id: Annotated[
-        Text | None, READ_ONLY, Field(description="Id of the customer.", examples=["cus_1042"])
+        StrictStr | None, READ_ONLY, Field(description="Id of the customer.", examples=["cus_1042"])
     ] = None
     contract_id: Annotated[
-        Text | None, READ_ONLY, Field(description="Id of the contract.", examples=["con_2001"])
+        StrictStr | None, READ_ONLY, Field(description="Id of the contract.", examples=["con_2001"])
     ] = None
     name: Annotated[
-        Text | None, READ_ONLY, Field(description="Name of the invoice.", examples=["January 2026"])
+        StrictStr | None, READ_ONLY, Field(description="Name of the invoice.", examples=["January 2026"])
     ] = None
-    account_id: Annotated[Text | None, READ_ONLY, Field(description="Id of the account.")] = None
+    account_id: Annotated[StrictStr | None, READ_ONLY, Field(description="Id of the account.")] = None
     revenue_breakdown: Annotated[
-        RevenueBreakdown | None, READ_ONLY, Field(description="What its amount is made of.")
+        RevenueBreakdown | None, READ_ONLY, Field(description="Breakdown of the amount.")
     ] = None
     billing_status: Annotated[
         _BillingStatus | None,
         READ_ONLY,
         Field(
-            description="State of payment: None, Paid, Rejected, PendingPayment, Overdue, or another.",
+            description="Payment state: None, Paid, Rejected, PendingPayment, Overdue, or another.",
             examples=["PendingPayment"],
         ),
     ] = None
-    payment_info: Annotated[PaymentInfo | None, READ_ONLY, Field(description="How it was paid.")] = None
+    payment_info: Annotated[PaymentInfo | None, READ_ONLY, Field(description="Payment of the invoice.")] = (
+        None
+    )
     due_date: Annotated[
-        Moment | None, READ_ONLY, Field(description="When payment is due.", examples=["2026-02-14T00:00:00Z"])
+        UtcDatetime | None,
+        READ_ONLY,
+        Field(description="Due date of the payment.", examples=["2026-02-14T00:00:00Z"]),
     ] = None
-    billing_cycle: Annotated[BillingCycle | None, READ_ONLY, Field(description="The time billed.")] = None
-    line_items: Annotated[MaybeListOf[LineItem], READ_ONLY, Field(description="Its lines.")] = None
+    billing_cycle: Annotated[
+        BillingCycle | None, READ_ONLY, Field(description="Billing cycle of the invoice.")
+    ] = None
+    line_items: Annotated[
+        MaybeListOf[LineItem], READ_ONLY, Field(description="Line items of the invoice.")
+    ] = None
     amount: Annotated[
-        Number | None, READ_ONLY, Field(description="Its amount.", examples=[Decimal("1249.90")])
+        ExactDecimal | None,
+        READ_ONLY,
+        Field(description="Total amount of the invoice.", examples=[Decimal("1249.90")]),
     ] = None
     is_trial: Annotated[
-        Flag | None, READ_ONLY, Field(description="Is its contract a trial?", examples=[False])
+        StrictBool | None,
+        READ_ONLY,
+        Field(description="Whether the invoice belongs to a trial contract.", examples=[False]),
     ] = None
 
 
@@ -127,22 +205,22 @@ class InvoiceQuery(PageQuery):
     """
 
     customer_id: Annotated[
-        Text | None, Field(description="Only invoices of this customer.", examples=["cus_1042"])
+        StrictStr | None, Field(description="Id of the customer to filter by.", examples=["cus_1042"])
     ] = None
     billing_status: Annotated[
-        _BillingStatus | None, Field(description="Only invoices in this state.", examples=["Overdue"])
+        _BillingStatus | None, Field(description="Payment state to filter by.", examples=["Overdue"])
     ] = None
     issued_after: Annotated[
-        Moment | None,
+        UtcDatetime | None,
         Field(
-            description="Only invoices issued after this; whether at it, is not stated.",
+            description="Only invoices issued after this time; whether inclusive is not stated.",
             examples=["2026-01-01T00:00:00Z"],
         ),
     ] = None
     issued_before: Annotated[
-        Moment | None,
+        UtcDatetime | None,
         Field(
-            description="Only invoices issued before this; whether at it, is not stated.",
+            description="Only invoices issued before this time; whether inclusive is not stated.",
             examples=["2026-02-01T00:00:00Z"],
         ),
     ] = None
@@ -154,4 +232,4 @@ class InvoicePage(CountedPage):
     Source: spec, "Endpoints", GET /invoices.
     """
 
-    invoices: Annotated[ListOf[Invoice], Field(description="The invoices of this page.")]
+    invoices: Annotated[ListOf[Invoice], Field(description="Invoices of this page.")]

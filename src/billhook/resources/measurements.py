@@ -5,10 +5,10 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import Field, StrictStr
 
-from billhook.resources.base import Resource, Stored
-from billhook.wire.fields import CustomerId, FromOne, Integer, Number, Text
+from billhook.resources.base import Resource, StoredResource
+from billhook.wire.fields import CustomerId, ExactDecimal, Integer, PositiveInt
 
 __all__ = ["Measurement", "MeasurementResponse", "NewMeasurement", "UsageDate"]
 
@@ -19,9 +19,9 @@ class UsageDate(Resource):
     Source: spec, "Resources and their fields", Measurement.
     """
 
-    year: Annotated[Integer, Field(description="The year.", examples=[2026])]
-    month: Annotated[Integer, Field(description="The month.", examples=[1])]
-    day: Annotated[FromOne, Field(description="The day, from 1.", examples=[15])]
+    year: Annotated[Integer, Field(description="Year.", examples=[2026])]
+    month: Annotated[Integer, Field(description="Month, from 1.", examples=[1])]
+    day: Annotated[PositiveInt, Field(description="Day, from 1.", examples=[15])]
 
 
 class NewMeasurement(Resource):
@@ -31,14 +31,15 @@ class NewMeasurement(Resource):
     """
 
     customer_id: CustomerId
-    meter_id: Annotated[Text, Field(description="Id of the meter or product.", examples=["mtr_5"])]
-    usage_date: Annotated[UsageDate, Field(description="The day of the usage.")]
+    meter_id: Annotated[StrictStr, Field(description="Id of the meter or product.", examples=["mtr_5"])]
+    usage_date: Annotated[UsageDate, Field(description="Day of the usage.")]
     value: Annotated[
-        Number, Field(description="Units used on that day, as they now are.", examples=[Decimal("812.5")])
+        ExactDecimal,
+        Field(description="Units used on that day: the current total.", examples=[Decimal("812.5")]),
     ]
 
 
-class Measurement(Stored, NewMeasurement):
+class Measurement(StoredResource, NewMeasurement):
     """A measurement as the service keeps it.
 
     Source: spec, "Resources and their fields", Measurement.

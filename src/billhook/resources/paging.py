@@ -6,12 +6,12 @@ import contextlib
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, StrictBool, StrictStr
 
 from billhook.errors import InvalidJSON
 from billhook.resources.base import Resource
-from billhook.wire.fields import Flag, Number, Text
-from billhook.wire.strict_json import dumps, loads, moment_text
+from billhook.wire.fields import ExactDecimal
+from billhook.wire.strict_json import datetime_text, dumps, loads
 
 __all__ = ["CountedPage", "Page", "PageQuery"]
 
@@ -31,12 +31,12 @@ class PageQuery(Resource):
     """
 
     limit: Annotated[
-        Number | None,
+        ExactDecimal | None,
         BeforeValidator(_read_text),
-        Field(description="How many there may be on the page.", examples=[100]),
+        Field(description="Maximum number of items on the page.", examples=[100]),
     ] = None
     cursor: Annotated[
-        Text | None, Field(description="Where the page begins: nextCursor of the one before it.")
+        StrictStr | None, Field(description="Cursor of the page: nextCursor of the previous one.")
     ] = None
 
     def to_query(self) -> dict[str, str]:
@@ -48,19 +48,19 @@ class PageQuery(Resource):
 def _as_text(value: object) -> str:
     if isinstance(value, str):
         return value
-    return moment_text(value) if isinstance(value, datetime) else dumps(value).decode()
+    return datetime_text(value) if isinstance(value, datetime) else dumps(value).decode()
 
 
 class Page(Resource, register=False):
     """One page of a list, and where the next begins."""
 
-    has_more: Annotated[Flag, Field(description="Is there another page?", examples=[False])]
+    has_more: Annotated[StrictBool, Field(description="Whether there is another page.", examples=[False])]
     next_cursor: Annotated[
-        Text | None, Field(description="The cursor of the next page; null, or left out, after the last.")
+        StrictStr | None, Field(description="Cursor of the next page; null or absent on the last page.")
     ] = None
 
 
 class CountedPage(Page, register=False):
-    """One page of a list whose length is told."""
+    """One page of a list, with the number of items on all pages."""
 
-    total: Annotated[Number, Field(description="How many there are on all pages.", examples=[1])]
+    total: Annotated[ExactDecimal, Field(description="Number of items on all pages.", examples=[1])]

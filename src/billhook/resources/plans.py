@@ -6,10 +6,10 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
-from billhook.resources.base import READ_ONLY, Resource, Stored
-from billhook.wire.fields import Flag, Integer, Number, Text, recognised
+from billhook.resources.base import READ_ONLY, Resource, StoredResource
+from billhook.wire.fields import ExactDecimal, Integer, open_enum
 
 __all__ = ["BillingData", "BillingDate", "Plan", "PlanResponse", "PlanStatus"]
 
@@ -26,8 +26,12 @@ class BillingDate(Resource):
     Source: spec, "Resources and their fields", Plan, billingData.
     """
 
-    anchor: Annotated[Text | None, Field(description="What the day is counted from.")] = None
-    day_of_month: Annotated[Integer | None, Field(description="The day of the month.", examples=[1])] = None
+    anchor: Annotated[
+        StrictStr | None, Field(description="Anchor from which the billing day is counted.")
+    ] = None
+    day_of_month: Annotated[Integer | None, Field(description="Day of the month, from 1.", examples=[1])] = (
+        None
+    )
 
 
 class BillingData(Resource):
@@ -36,31 +40,44 @@ class BillingData(Resource):
     Source: spec, "Resources and their fields", Plan, billingData.
     """
 
-    billing_interval: Annotated[Text | None, Field(description="How often.", examples=["Monthly"])] = None
-    duration: Annotated[Number | None, Field(description="How long.", examples=[Decimal(12)])] = None
-    payment_term: Annotated[Text | None, Field(description="When payment is due.")] = None
-    auto_renewal: Annotated[Flag | None, Field(description="Is it renewed by itself?")] = None
-    pro_rated: Annotated[Flag | None, Field(description="Is a part of an interval billed in part?")] = None
-    billing_date: Annotated[BillingDate | None, Field(description="On which day.")] = None
+    billing_interval: Annotated[
+        StrictStr | None, Field(description="Billing interval, such as Monthly.", examples=["Monthly"])
+    ] = None
+    duration: Annotated[
+        ExactDecimal | None,
+        Field(description="Contract length; the unit is not stated.", examples=[Decimal(12)]),
+    ] = None
+    payment_term: Annotated[StrictStr | None, Field(description="Payment term.")] = None
+    auto_renewal: Annotated[
+        StrictBool | None, Field(description="Whether the contract renews automatically.")
+    ] = None
+    pro_rated: Annotated[StrictBool | None, Field(description="Whether partial intervals are pro-rated.")] = (
+        None
+    )
+    billing_date: Annotated[BillingDate | None, Field(description="Day of billing.")] = None
 
 
-class Plan(Stored):
+class Plan(StoredResource):
     """A plan, which this interface only reads.
 
     Source: spec, "Resources and their fields", Plan.
     """
 
-    name: Annotated[Text | None, READ_ONLY, Field(description="Name of the plan.", examples=["Growth"])] = (
-        None
-    )
+    name: Annotated[
+        StrictStr | None, READ_ONLY, Field(description="Name of the plan.", examples=["Growth"])
+    ] = None
     status: Annotated[
-        Annotated[Text, AfterValidator(recognised(PlanStatus))] | None,
+        Annotated[StrictStr, AfterValidator(open_enum(PlanStatus))] | None,
         READ_ONLY,
         Field(description="State: Active, or another.", examples=["Active"]),
     ] = None
-    billing_data: Annotated[BillingData | None, READ_ONLY, Field(description="How it is billed.")] = None
+    billing_data: Annotated[
+        BillingData | None, READ_ONLY, Field(description="Billing settings of the plan.")
+    ] = None
     external_id: Annotated[
-        Text | None, READ_ONLY, Field(description="Id in your own system.", examples=["plan-growth"])
+        StrictStr | None,
+        READ_ONLY,
+        Field(description="Id of the plan in your own system.", examples=["plan-growth"]),
     ] = None
 
 

@@ -1,28 +1,41 @@
-"""Usage events: sending them and asking for them. Source: spec, "Resources and their fields"; "Endpoints"."""
+"""Usage events: batches, results, queries, dry runs and aggregations.
+
+Source: spec, "Resources and their fields"; "Endpoints", Events.
+"""
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import Annotated
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field, StrictBool, StrictStr, model_validator
 
 from billhook.errors import LimitBroken
 from billhook.resources.base import Resource
 from billhook.resources.paging import CountedPage, PageQuery
-from billhook.wire.fields import JsonObject, JsonValue, ListOf, Moment, Text
+from billhook.wire.fields import CustomerId, ExactDecimal, JsonObject, JsonValue, ListOf, UtcDatetime
 
 __all__ = [
     "MAX_BATCH_BYTES",
     "MAX_BATCH_EVENTS",
     "MAX_PAGE_EVENTS",
+    "Aggregation",
+    "AggregationRequest",
+    "DataPoint",
+    "DryRunEvent",
+    "DryRunResult",
     "EventBatch",
     "EventPage",
     "EventQuery",
     "IngestionResult",
     "InvalidEvent",
+    "MeterKey",
+    "MeterValue",
+    "Period",
     "UsageEvent",
     "wrong_count",
 ]
+
 
 MAX_BATCH_EVENTS = 1000
 MAX_BATCH_BYTES = 256 * 1024
@@ -36,30 +49,42 @@ class UsageEvent(Resource):
     """
 
     name: Annotated[
-        Text,
-        Field(description="What happened; to be metered, a meter's eventName.", examples=["api_call"]),
+        StrictStr,
+        Field(
+            description="Name of what happened; metered if it equals a meter's eventName.",
+            examples=["api_call"],
+        ),
     ]
-    timestamp: Annotated[Moment, Field(description="When it happened.", examples=["2026-01-15T09:29:00Z"])]
+    timestamp: Annotated[
+        UtcDatetime, Field(description="Time of the event.", examples=["2026-01-15T09:29:00Z"])
+    ]
     customer_alias: Annotated[
-        Text, Field(description="Who used it: the customer's external id or an alias.", examples=["acme"])
+        StrictStr,
+        Field(description="External id or alias of the customer who used it.", examples=["acme"]),
     ]
     ref: Annotated[
-        Text, Field(description="Unique reference: sent twice, it is taken once.", examples=["call-881"])
+        StrictStr,
+        Field(
+            description="Unique reference; an event with a known ref is stored once.", examples=["call-881"]
+        ),
     ]
     data: Annotated[
         JsonObject | None,
-        Field(description="What meters filter and add up.", examples=[{"region": "eu", "units": 3}]),
+        Field(
+            description="Properties that meters filter by and aggregate.",
+            examples=[{"region": "eu", "units": 3}],
+        ),
     ] = None
 
 
 def wrong_count(count: int) -> str:
-    """What is wrong with a batch of so many events."""
+    """Return the error text for a batch of `count` events."""
     rule = f"a batch has 1 to {MAX_BATCH_EVENTS} events, and this one has"
     return f"{rule} {count}: split it" if count else f"{rule} none: give at least one"
 
 
 def _counted(value: object) -> object:
-    """Count before anything is read: a list of millions is refused at once."""
+    """Count before validation: a list of millions is rejected at once."""
     if isinstance(value, list | tuple) and not 1 <= len(value) <= MAX_BATCH_EVENTS:
         raise LimitBroken(wrong_count(len(value)), "events")
     return value
@@ -74,7 +99,7 @@ class EventBatch(Resource):
     events: Annotated[
         ListOf[UsageEvent],
         BeforeValidator(_counted),
-        Field(description="The events.", json_schema_extra={"minItems": 1, "maxItems": MAX_BATCH_EVENTS}),
+        Field(description="Usage events.", json_schema_extra={"minItems": 1, "maxItems": MAX_BATCH_EVENTS}),
     ]
 
     def to_request(self) -> bytes:
@@ -97,24 +122,25 @@ class InvalidEvent(Resource):
     event: Annotated[
         UsageEvent | JsonValue,
         Field(
-            description="The event as it was sent; plain values where it has not even an event's form.",
+            description="The event as sent; plain values if it does not have the form of an event.",
             union_mode="left_to_right",
         ),
     ]
     error: Annotated[
-        Text, Field(description="Why it was not taken.", examples=["an event with this ref exists"])
+        StrictStr,
+        Field(description="Reason why the event was not stored.", examples=["an event with this ref exists"]),
     ]
 
 
 class IngestionResult(Resource):
-    """The response of PUT /events and POST /v2/events. What is valid was taken, whatever the others are.
+    """The response of PUT /events and POST /v2/events. Valid events are stored even if others are invalid.
 
     Source: spec, "Endpoints", PUT /events.
     """
 
-    valid_events: Annotated[ListOf[UsageEvent], Field(description="What was taken.")]
+    valid_events: Annotated[ListOf[UsageEvent], Field(description="Events that were stored.")]
     invalid_events: Annotated[
-        ListOf[InvalidEvent], Field(description="What was not taken, each with the reason.")
+        ListOf[InvalidEvent], Field(description="Events that were not stored, each with the reason.")
     ]
 
 
@@ -125,14 +151,16 @@ class EventQuery(PageQuery):
     """
 
     start_time: Annotated[
-        Moment, Field(description="Where the range begins.", examples=["2026-01-01T00:00:00Z"])
+        UtcDatetime, Field(description="Start of the time range.", examples=["2026-01-01T00:00:00Z"])
     ]
-    end_time: Annotated[Moment, Field(description="Where the range ends.", examples=["2026-02-01T00:00:00Z"])]
+    end_time: Annotated[
+        UtcDatetime, Field(description="End of the time range.", examples=["2026-02-01T00:00:00Z"])
+    ]
     event_name: Annotated[
-        Text | None, Field(description="Only events of this name.", examples=["api_call"])
+        StrictStr | None, Field(description="Only events of this name.", examples=["api_call"])
     ] = None
     customer_alias: Annotated[
-        Text | None, Field(description="Only events under this alias.", examples=["acme"])
+        StrictStr | None, Field(description="Only events under this alias.", examples=["acme"])
     ] = None
 
     @model_validator(mode="after")
@@ -150,4 +178,137 @@ class EventPage(CountedPage):
     Source: spec, "Endpoints", GET /events.
     """
 
-    events: Annotated[ListOf[UsageEvent], Field(description="The events of this page.")]
+    events: Annotated[ListOf[UsageEvent], Field(description="Events of this page.")]
+
+
+class MeterValue(Resource):
+    """What an event would add to a meter.
+
+    Source: spec, "Endpoints", POST /events/dry-run, meterWithValues.
+    """
+
+    name: Annotated[StrictStr, Field(description="Name of the meter.", examples=["API calls"])]
+    event_name: Annotated[
+        StrictStr, Field(description="Name of the events that the meter counts.", examples=["api_call"])
+    ]
+    aggregation_method: Annotated[
+        StrictStr, Field(description="Aggregation method of the meter, such as sum.", examples=["sum"])
+    ]
+    value: Annotated[
+        ExactDecimal | None,
+        Field(description="Value that the event contributes, if any.", examples=[Decimal(3)]),
+    ] = None
+    instance_value: Annotated[
+        JsonValue,
+        Field(description="Id of the instance, for a meter that counts instances.", examples=["vm-7"]),
+    ] = None
+
+
+class DryRunEvent(Resource):
+    """What would become of one event.
+
+    Source: spec, "Endpoints", POST /events/dry-run and its rules.
+    """
+
+    event: Annotated[UsageEvent, Field(description="The usage event.")]
+    matched_customer: Annotated[
+        StrictStr | None,
+        Field(
+            description="Id of the customer; absent if an anonymous customer would be created.",
+            examples=["cus_1042"],
+        ),
+    ] = None
+    meter_with_values: Annotated[
+        ListOf[MeterValue], Field(description="Meters that would count the event; may be empty.")
+    ]
+
+
+class DryRunResult(Resource):
+    """The response of POST /events/dry-run; nothing was stored.
+
+    Source: spec, "Endpoints", POST /events/dry-run.
+    """
+
+    events: Annotated[ListOf[DryRunEvent], Field(description="Result of each event.")]
+    invalid_events: Annotated[
+        ListOf[JsonValue],
+        Field(
+            description="Events that would not be stored; the form of an entry is not stated.",
+            examples=[[{"event": {"name": "api_call"}, "error": "ref is missing"}]],
+        ),
+    ]
+
+
+_GroupBy = Annotated[
+    StrictStr, Field(description="Grouping, such as day; the values are not stated.", examples=["day"])
+]
+
+
+class Period(Resource):
+    """From when to when.
+
+    Source: spec, "Endpoints", POST /v2/events/aggregation.
+    """
+
+    start_time: Annotated[
+        UtcDatetime, Field(description="Start of the period.", examples=["2026-01-01T00:00:00Z"])
+    ]
+    end_time: Annotated[
+        UtcDatetime, Field(description="End of the period.", examples=["2026-02-01T00:00:00Z"])
+    ]
+
+
+class MeterKey(Resource):
+    """A meter, and the name its figures get in the response.
+
+    Source: spec, "Endpoints", POST /v2/events/aggregation.
+    """
+
+    key: Annotated[
+        StrictStr, Field(description="Key of the meter's values in the response.", examples=["calls"])
+    ]
+    event_name: Annotated[
+        StrictStr, Field(description="Name of the events that the meter counts.", examples=["api_call"])
+    ]
+
+
+class AggregationRequest(Resource):
+    """The request of POST /v2/events/aggregation.
+
+    Source: spec, "Endpoints", POST /v2/events/aggregation.
+    """
+
+    customer_id: CustomerId
+    customer_id_pattern: Annotated[StrictStr | None, Field(description="Pattern of customer ids.")] = None
+    period: Annotated[Period, Field(description="Period of the events to aggregate.")]
+    meters: Annotated[ListOf[MeterKey], Field(description="Meters to aggregate.")]
+    group_by: _GroupBy
+    fill_dates: Annotated[
+        StrictBool | None, Field(description="Whether dates without events are included.")
+    ] = None
+
+
+class DataPoint(Resource):
+    """The figures of one group.
+
+    Source: spec, "Endpoints", POST /v2/events/aggregation.
+    """
+
+    group: Annotated[
+        StrictStr, Field(description="Name of the group, such as a date.", examples=["2026-01-15"])
+    ]
+    values: Annotated[
+        dict[str, ExactDecimal],
+        Field(description="Values of the group, by meter key.", examples=[{"calls": Decimal(8125)}]),
+    ]
+
+
+class Aggregation(Resource):
+    """The response of POST /v2/events/aggregation.
+
+    Source: spec, "Endpoints", POST /v2/events/aggregation.
+    """
+
+    data_points: Annotated[ListOf[DataPoint], Field(description="Values, one entry per group.")]
+    period: Annotated[Period, Field(description="Period of the aggregated events.")]
+    group_by: _GroupBy

@@ -5,11 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Annotated
 
-from pydantic import Field, model_validator
+from pydantic import Field, StrictStr, model_validator
 
 from billhook.errors import FieldConflict
 from billhook.resources.base import Resource
-from billhook.wire.fields import Number, Text
+from billhook.wire.fields import ExactDecimal
 
 __all__ = ["WebhookSubscription"]
 
@@ -27,16 +27,22 @@ class WebhookSubscription(Resource):
     """
 
     callback_url: Annotated[
-        Text, Field(description="Where to send them.", examples=["https://shop.example/webhooks/billing"])
+        StrictStr,
+        Field(
+            description="URL that receives the events.", examples=["https://shop.example/webhooks/billing"]
+        ),
     ]
     event_type: Annotated[
-        Text, Field(description="The type of event, as in X-Webhook-Type.", examples=[_WITH_THRESHOLD[0]])
+        StrictStr,
+        Field(description="Event type, as in X-Webhook-Type.", examples=[_WITH_THRESHOLD[0]]),
     ]
     threshold: Annotated[
-        Number | None, Field(description="Send them from here on.", examples=[Decimal(80)])
+        ExactDecimal | None,
+        Field(description="Threshold from which events are sent, in percent.", examples=[Decimal(80)]),
     ] = None
     recurring_threshold: Annotated[
-        Number | None, Field(description="Its meaning is not stated.", examples=[Decimal(10)])
+        ExactDecimal | None,
+        Field(description="Recurring threshold; its meaning is not stated.", examples=[Decimal(10)]),
     ] = None
 
     @model_validator(mode="after")

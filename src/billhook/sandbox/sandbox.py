@@ -1,4 +1,4 @@
-"""The service itself, running locally: the sole place where its parts are put together."""
+"""The billing service, running locally: the only module that puts its parts together."""
 
 from __future__ import annotations
 
@@ -7,35 +7,40 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
+from limits import RateLimitItem
 from limits import parse as parse_limit
+from werkzeug.serving import WSGIRequestHandler, make_server
 
 from billhook.clock import Clock, SystemClock
-from billhook.errors import ConfigError, Refusal
+from billhook.errors import ConfigError, SandboxError
 from billhook.resources import ErrorBody
-from billhook.sandbox import access
-from billhook.sandbox.billing import agenda
-from billhook.sandbox.billing.steps import STEPS
+from billhook.sandbox import api, control, tokens
+from billhook.sandbox.billing import scheduled_jobs
+from billhook.sandbox.billing.job_handlers import JOB_HANDLERS
+from billhook.sandbox.clock import SandboxClock
+from billhook.sandbox.http.app import create_app
+from billhook.sandbox.http.auth import Authenticator
+from billhook.sandbox.operations import Services
 from billhook.sandbox.options import SandboxOptions
-from billhook.sandbox.sandbox_clock import SandboxClock
-from billhook.sandbox.sending import signing_secrets
-from billhook.sandbox.sending.key_material import is_public
-from billhook.sandbox.sending.sender import Sender
-from billhook.sandbox.storage.database import Database
-from billhook.sandbox.timekeeper import Timekeeper
-from billhook.sandbox.transaction import Transaction
-from billhook.sandbox.web.app import create_app
-from billhook.sandbox.web.gate import Gate
-from billhook.sandbox.web.groups import GROUPS
+from billhook.sandbox.scenario import seed_demo_data
+from billhook.sandbox.scheduler import Scheduler
+from billhook.sandbox.service import Service
+from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.webhooks import signing_secrets
+from billhook.sandbox.webhooks.sender import Sender
 from billhook.wire import strict_json
 
 if TYPE_CHECKING:
     from flask import Flask
     from flask.testing import FlaskClient
 
-__all__ = ["Sandbox"]
+__all__ = ["GROUPS", "Sandbox"]
+
+GROUPS = (*api.GROUPS, *control.GROUPS)
+"""All operations, in the order of the OpenAPI document."""
 
 logger = logging.getLogger("billhook.sandbox")
 
@@ -43,135 +48,179 @@ logger = logging.getLogger("billhook.sandbox")
 class Sandbox:
     """A usage-billing service of your own, for development and tests.
 
-    `client_id`, `api_token` and `signing_secret` are what its users need.
+    Its clients need `client_id`, `api_token` and, to verify webhooks, `signing_secret`. In a test:
+    `with Sandbox(options).run() as url:`.
     """
 
     def __init__(self, options: SandboxOptions | None = None, *, clock: Clock | None = None) -> None:
-        """Open the database and be ready to answer; ConfigError for options that cannot be used."""
-        self.options = options or SandboxOptions()
-        self.clock = SandboxClock(clock or SystemClock())
+        """Open the database; ConfigError for options that cannot be used."""
+        options = options or SandboxOptions()
+        rate_limit = _check(options)
+        self.client_id = options.client_id
+        self.service = Service(options, SandboxClock(clock or SystemClock()))
+        self.sender = Sender(self.service)
+        self.scheduler = Scheduler(self.service, JOB_HANDLERS)
+        self.service.on_reopened(self.scheduler.restore)
+        self.service.after_commit(self._wake)
+        self.service.on_lost(self._on_lost)
         try:
-            limit = parse_limit(self.options.rate_limit)
-        except ValueError:
-            raise ConfigError(
-                f"the rate limit {self.options.rate_limit!r} is not understood: say it as 1000/second"
-            ) from None
-        self.sender = Sender(self)
-        self.timekeeper = Timekeeper(self, STEPS)
-        self._times_taken = 0
-        self.database = Database(self.options.database_url, self._on_loss)
-        try:
-            self._begin()
+            self._initialize()
+            self._authenticator = Authenticator(self.client_id, self.jwt_key, rate_limit)
+            if options.seed == "demo":
+                seed_demo_data(self.call, self.clock.now())
         except BaseException:
-            self.database.close()
+            self.service.database.close()
             raise
-        self.client_id = self.options.client_id
-        self._gate = Gate(self.client_id, self.jwt_key, limit)
-        if self.options.seed == "demo":
-            self._plant()
 
-    def _begin(self) -> None:
-        with self.transaction(writes=True) as tx:
-            agenda.begin(tx)
-            self.jwt_key = access.jwt_key(tx)
-            signing_secrets.begin(tx)
+    def _initialize(self) -> None:
+        with self.service.transaction(writes=True) as tx:
+            scheduled_jobs.schedule_first_month_end(tx)
+            self.jwt_key = tokens.jwt_key(tx)
+            signing_secrets.ensure_secret(tx)
             if self.options.api_token is not None:
-                self.api_token = access.rotate(tx, self.options.api_token)
+                self.api_token = tokens.rotate(tx, self.options.api_token)
 
-    def _plant(self) -> None:
-        from billhook.sandbox.seeds import plant  # it is written for a sandbox that is there
+    @property
+    def options(self) -> SandboxOptions:
+        """The options in force, with the base URL once it is known."""
+        return self.service.options
 
-        try:
-            plant(self, lambda: None)
-        except BaseException:
-            self.database.close()
-            raise
+    @property
+    def clock(self) -> SandboxClock:
+        """The service's clock."""
+        return self.service.clock
 
     @cached_property
     def api_token(self) -> str | None:
-        """What POST /login takes: made when it is first asked for. None if the database had one already."""
-        with self.telling_api_token() as token:
-            return token  # who asks is who is told
+        """The API token for POST /login, created on first access; None if the database had one already."""
+        with self.issue_api_token() as token:
+            return token
 
     @contextmanager
-    def telling_api_token(self, *, new: bool = False) -> Iterator[str | None]:
-        """The API token, to be shown in the block; None if there is one already. `new` ends that one.
+    def issue_api_token(self, *, new: bool = False) -> Iterator[str | None]:
+        """Give an API token, to be shown in the block; None if there is one already. `new` replaces that one.
 
-        It is told once, so it is kept when the block has ended: one that was not shown does not count.
-        Source: spec, "Authentication", rules 2 and 3.
+        A token is shown once only, so it is stored at the end of the block: if showing it fails, the old one
+        stays valid. Source: spec, "Authentication", rules 2 and 3.
         """
-        with self.transaction(writes=True) as tx:
-            yield access.rotate(tx) if new or not access.has_active(tx) else None
+        with self.service.transaction(writes=True) as tx:
+            yield tokens.rotate(tx) if new or not tokens.has_active(tx) else None
 
     @property
     def signing_secret(self) -> str | Mapping[str, str]:
-        """What receivers verify with: the newest secret, or the public key of a pair; {key id: key} where
-        deliveries name it."""
-        with self.transaction(writes=False) as tx:
-            return signing_secrets.told(tx)
+        """The newest secret, or the public key of a pair; {key id: key} where deliveries name the key."""
+        with self.service.transaction(writes=False) as tx:
+            return signing_secrets.verification_secret(tx)
 
     @property
     def has_public_key(self) -> bool:
-        """Is `signing_secret` the public key of a pair, which nobody can sign with?"""
-        return is_public(self.options.scheme, self.signing_secret)
-
-    @contextmanager
-    def transaction(self, *, writes: bool) -> Iterator[Transaction]:
-        """One request or step: committed at the end, then what it raised is sent."""
-        with self.database.writing() if writes else self.database.reading() as connection:
-            if writes and self._times_taken != self.database.times_taken:
-                self.timekeeper.restore(connection)  # another sandbox may have been on it meanwhile
-                self._times_taken = self.database.times_taken
-            tx = Transaction(connection, self.clock.now(), self.clock.real.now(), self.options)
-            yield tx
-        if tx.raised:
-            self.sender.wake()
-        if tx.scheduled:
-            self.timekeeper.wake()
+        """True if `signing_secret` is the public key of a pair."""
+        return signing_secrets.is_public(self.options.scheme, self.signing_secret)
 
     def app(self) -> Flask:
-        """Its HTTP interface, as a WSGI app."""
-        return create_app(self, self._gate, GROUPS)
+        """Return the HTTP interface, as a WSGI app."""
+        services = Services(
+            issue_access_token=partial(tokens.access_token, self.client_id, self.jwt_key),
+            move_clock=self.scheduler.move,
+            flush=self.sender.flush,
+            api_token_changed=self._api_token_changed,
+        )
+        return create_app(self.service, services, self._authenticator, GROUPS)
 
     def call(self, method: str, path: str, body: object = None) -> Any:
-        """Send a request with good credentials, and without a socket: the decoded answer. Raises Refusal.
+        """Send a request with valid credentials, without a socket; return the decoded body.
 
-        For what the service is to do of itself: `call("POST", "/_sandbox/clock", {"advance": "P40D"})`.
+        Raises SandboxError. For example `call("POST", "/_sandbox/clock", {"advance": "P40D"})`.
         """
-        token, _ = access.access_token(self.client_id, self.jwt_key, self.clock.now())
+        token, _ = tokens.access_token(self.client_id, self.jwt_key, self.clock.now())
         headers = {"x-api-key": self.client_id, "Authorization": f"Bearer {token}"}
         raw = None if body is None else strict_json.dumps(body)
-        kind = None if body is None else "application/json"
-        answer = self._caller.open(path, method=method, data=raw, content_type=kind, headers=headers)
-        if answer.status_code != 200:
-            told = ErrorBody.from_json(answer.data)
-            raise Refusal(answer.status_code, told.code, told.message, answer.data)
-        return strict_json.loads(answer.data)
+        content_type = None if body is None else "application/json"
+        response = self._test_client.open(
+            path, method=method, data=raw, content_type=content_type, headers=headers
+        )
+        if response.status_code != 200:
+            error = ErrorBody.from_json(response.data)
+            raise SandboxError(response.status_code, error.code, error.message, response.data)
+        return strict_json.loads(response.data)
 
     @cached_property
-    def _caller(self) -> FlaskClient:
+    def _test_client(self) -> FlaskClient:
         return self.app().test_client()
 
-    def is_served_at(self, base_url: str) -> None:
-        """Let links lead here, unless the options say where users reach it."""
+    @contextmanager
+    def run(self, host: str = "127.0.0.1", port: int = 0) -> Iterator[str]:
+        """Serve from a thread of this process until the end of the block, then close; gives the base URL.
+
+        Port 0 takes a free one. To serve from a process of its own, use `billhook sandbox`.
+        """
+        server = make_server(host, port, self.app(), threaded=True, request_handler=_QuietRequestHandler)
+        url = f"http://{host}:{server.server_port}"
+        self.set_base_url(url)
+        poll_seconds = 0.05
+        thread = threading.Thread(
+            target=server.serve_forever, args=(poll_seconds,), name="sandbox-server", daemon=True
+        )
+        thread.start()
+        self.start()
+        try:
+            yield url
+        finally:
+            server.shutdown()
+            thread.join()
+            server.server_close()
+            self.close()
+
+    def set_base_url(self, base_url: str) -> None:
+        """Let links in webhooks begin with `base_url`, unless the options name another."""
         if self.options.base_url is None:
-            self.options = replace(self.options, base_url=base_url)
+            self.service.options = replace(self.options, base_url=base_url)
 
     def start(self) -> None:
-        """Begin to send what is raised, and to follow the clock."""
+        """Start to send deliveries and to run scheduled jobs."""
         self.sender.start()
-        self.timekeeper.start()
+        self.scheduler.start()
 
     def close(self) -> None:
-        """Stop sending, and close the database."""
+        """Stop sending and scheduling, and close the database."""
         self._stop()
-        self.database.close()
+        self.service.database.close()
+
+    def _api_token_changed(self, token: str | None) -> None:
+        self.api_token = token
+
+    def _wake(self, tx: Transaction) -> None:
+        if tx.enqueued:
+            self.sender.wake()
+        if tx.scheduled:
+            self.scheduler.wake()
 
     def _stop(self) -> None:
-        self.timekeeper.stop()
+        self.scheduler.stop()
         self.sender.stop()
 
-    def _on_loss(self) -> None:
+    def _on_lost(self) -> None:
         logger.error("another sandbox has taken the database of this one: it answers 503 and sends no more")
-        # In a thread of its own: one of those that are to end may be the one that is here.
-        threading.Thread(target=self._stop, name="sandbox-end", daemon=True).start()
+        # This may be one of the threads that _stop waits for, so stopping needs another thread.
+        threading.Thread(target=self._stop, name="sandbox-stop", daemon=True).start()
+
+
+class _QuietRequestHandler(WSGIRequestHandler):
+    def log(self, type: str, message: str, *args: object) -> None:  # noqa: A002 - the base class's name
+        """Log nothing: a test's output is no place for an access log."""
+
+
+def _check(options: SandboxOptions) -> RateLimitItem:
+    """Return the rate limit; ConfigError for options that cannot be used, before a database is created."""
+    try:
+        rate_limit = parse_limit(options.rate_limit)
+    except ValueError:
+        raise ConfigError(
+            f"the rate limit {options.rate_limit!r} cannot be read: write it as 1000/second"
+        ) from None
+    signing_secrets.check_given(options)
+    if not options.delivery_timeout_seconds > 0 or not all(wait >= 0 for wait in options.retry_seconds):
+        raise ConfigError("delivery_timeout_seconds must be over 0, and no retry_seconds below 0")
+    if options.keep_events < 1:
+        raise ConfigError("keep_events must be at least 1")
+    return rate_limit

@@ -15,12 +15,11 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal, final, get_args
 
 from billhook.errors import ConfigError, InvalidJSON, MissingExtra, SignatureMalformed
-from billhook.signing.base import Claim, Scheme
-from billhook.signing.header_names import check_header_names
 from billhook.signing.hmac_sha256 import HmacSha256
-from billhook.signing.keys import Keys, Secret, Secrets, only_secret
+from billhook.signing.keys import Keys, Secret, Secrets, single_secret
+from billhook.signing.parsing import LAST_TIMESTAMP, read_header
 from billhook.signing.rsa_sha256 import RsaSha256
-from billhook.signing.strict import LAST_TIMESTAMP, header_value
+from billhook.signing.scheme import Scheme, SignedContent, check_header_names
 from billhook.signing.times import UNIX
 from billhook.wire import strict_json
 
@@ -72,9 +71,9 @@ class BodyJWT(Scheme):
     def load(self, secrets: Secrets) -> Keys:
         return Keys.load(secrets, self._algorithm.load)
 
-    def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> Claim:
+    def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> SignedContent:
         header = self.headers[0]
-        content, _, signature = header_value(headers, header).rpartition(".")
+        content, _, signature = read_header(headers, header).rpartition(".")
         parts = content.split(".")
         if len(parts) != 2:
             raise SignatureMalformed(f"{header} is not a token of three parts")
@@ -86,7 +85,7 @@ class BodyJWT(Scheme):
             raise SignatureMalformed(f"{header} is a token without iat")
         raw = _decoded(signature, header)
         about_this = self._is_about(body, claims.get(self._claim)) and self._is_issuer(claims.get("iss"))
-        return Claim(
+        return SignedContent(
             content.encode(),
             {self._algorithm.name: [raw]} if about_this else {},
             signed_at if self._timed else None,
@@ -106,7 +105,7 @@ class BodyJWT(Scheme):
         self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None
     ) -> dict[str, str]:
         """The one header; this scheme signs neither type nor id. ValueError for a body that is no text."""
-        _, key = only_secret(secret)
+        _, key = single_secret(secret)
         claims: dict[str, object] = {self._claim: self._held(body).decode()}
         if self._issuer is not None:
             claims["iss"] = self._issuer

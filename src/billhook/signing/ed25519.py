@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final, final
 
 from billhook.errors import ConfigError
 from billhook.signing.hmac_sha256 import base64_secret
-from billhook.signing.strict import MAX_PUBLIC_KEY_SIGNATURES
+from billhook.signing.parsing import MAX_PUBLIC_KEY_SIGNATURES
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import ClassVar, Final, Literal, final
 
 from billhook.errors import ConfigError, WeakSecret
-from billhook.signing.strict import MAX_SIGNATURES
+from billhook.signing.parsing import MAX_SIGNATURES
 
 __all__ = ["MIN_SECRET_BYTES", "SECRET_ENCODINGS", "HmacSha256", "SecretEncoding", "base64_secret"]
 

@@ -1,4 +1,4 @@
-"""What a scheme's secrets become: decoded and judged once, at start, and never shown again."""
+"""Keys: the decoded secrets of one source, checked once at start and never shown."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import ClassVar, Final, Protocol, TypeAlias, final
 
 from billhook.errors import ConfigError
 
-__all__ = ["Algorithm", "Key", "Keys", "Secret", "Secrets", "only_secret", "secret_text"]
+__all__ = ["Algorithm", "Key", "Keys", "Secret", "Secrets", "secret_text", "single_secret"]
 
 Secret: TypeAlias = str | Mapping[str, str]
 """A secret or PEM, or {key id: PEM} where the sender names its key."""
@@ -16,7 +16,7 @@ Secrets: TypeAlias = Sequence[Secret] | Mapping[str, str]
 
 
 class Key(Protocol):
-    """One usable key. It answers, and does not tell itself."""
+    """One usable key; it verifies signatures and does not reveal itself."""
 
     @property
     def algorithm(self) -> str:
@@ -25,7 +25,7 @@ class Key(Protocol):
 
     @property
     def public(self) -> bool:
-        """A public key: dear to verify with."""
+        """True for a public key, which is expensive to verify with."""
         ...
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
@@ -52,7 +52,7 @@ class Algorithm(Protocol):
 
 @final
 class Keys:
-    """The keys of one source, opaque: neither repr() nor str() tells what they are."""
+    """The keys of one source; neither repr() nor str() shows them."""
 
     __slots__ = ("_keys",)
 
@@ -109,7 +109,7 @@ def secret_text(secret: object) -> str:
     return secret
 
 
-def only_secret(secret: Secret) -> tuple[str | None, str]:
+def single_secret(secret: Secret) -> tuple[str | None, str]:
     """The one secret to sign with, and its key id when it comes as {key id: secret}."""
     if not isinstance(secret, Mapping):
         return None, secret_text(secret)

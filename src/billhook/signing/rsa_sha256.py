@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, Final, final
 
 from billhook.errors import ConfigError
-from billhook.signing.strict import MAX_PUBLIC_KEY_SIGNATURES
+from billhook.signing.parsing import MAX_PUBLIC_KEY_SIGNATURES
 
 if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from billhook.errors import ConfigError, MissingSecret
-from billhook.signing.base import Scheme
 from billhook.signing.keys import Keys
+from billhook.signing.scheme import Scheme
 from billhook.signing.standard_webhooks import StandardWebhooks
 
 __all__ = ["DEFAULT_SOURCE", "Source"]

@@ -7,20 +7,19 @@ from datetime import datetime
 from typing import ClassVar, Final, final
 
 from billhook.errors import SignatureMalformed
-from billhook.signing.base import Claim, Scheme, identifier_to_sign
 from billhook.signing.ed25519 import PRIVATE_PREFIX, PUBLIC_PREFIX, Ed25519
-from billhook.signing.header_names import check_header_names
 from billhook.signing.hmac_sha256 import HmacSha256, base64_secret
-from billhook.signing.keys import Algorithm, Key, Keys, Secret, Secrets, only_secret
-from billhook.signing.strict import (
+from billhook.signing.keys import Algorithm, Key, Keys, Secret, Secrets, single_secret
+from billhook.signing.parsing import (
     MAX_SIGNATURES,
     check_signatures,
-    encode,
-    header_value,
+    encode_signature,
+    read_header,
     read_identifier,
     read_signature,
     split_entries,
 )
+from billhook.signing.scheme import Scheme, SignedContent, check_header_names, outgoing_message_id
 from billhook.signing.times import UNIX
 
 __all__ = ["StandardWebhooks"]
@@ -63,13 +62,13 @@ class StandardWebhooks(Scheme):
     def load(self, secrets: Secrets) -> Keys:
         return Keys.load(secrets, _load)
 
-    def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> Claim:
-        message_id = read_identifier(header_value(headers, self._id_header), self._id_header)
-        timestamp = header_value(headers, self._timestamp_header)
+    def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> SignedContent:
+        message_id = read_identifier(read_header(headers, self._id_header), self._id_header)
+        timestamp = read_header(headers, self._timestamp_header)
         signed_at = UNIX.read(timestamp, self._timestamp_header)
-        signatures = self._signatures(header_value(headers, self._signature_header))
+        signatures = self._signatures(read_header(headers, self._signature_header))
         content = b"%b.%b.%b" % (message_id.encode(), timestamp.encode(), body)
-        return Claim(content, signatures, signed_at, message_id)
+        return SignedContent(content, signatures, signed_at, message_id)
 
     def _signatures(self, text: str) -> dict[str, list[bytes]]:
         found: dict[str, list[bytes]] = {}
@@ -90,15 +89,15 @@ class StandardWebhooks(Scheme):
         self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None
     ) -> dict[str, str]:
         """The three headers. Each attempt of one delivery needs the same `message_id`; None is a new one."""
-        _, text = only_secret(secret)
+        _, text = single_secret(secret)
         version = _version(text)
-        message_id = identifier_to_sign(message_id)
+        message_id = outgoing_message_id(message_id)
         timestamp = UNIX.write(now)
         signature = VERSIONS[version].sign(text, f"{message_id}.{timestamp}.".encode() + body)
         return {
             self._id_header: message_id,
             self._timestamp_header: timestamp,
-            self._signature_header: f"{version},{encode(signature, 'base64')}",
+            self._signature_header: f"{version},{encode_signature(signature, 'base64')}",
         }
 
 

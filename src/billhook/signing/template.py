@@ -1,33 +1,84 @@
-"""The general form: what is signed, how, and in which headers, all by configuration."""
+"""SignatureTemplate: a configurable scheme; what is signed, how, and in which headers."""
 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime
 from typing import ClassVar, Final, Literal, get_args
 
 from billhook.errors import ConfigError, SignatureMalformed
-from billhook.signing.base import Claim, Scheme, identifier_to_sign
-from billhook.signing.content import Content
+from billhook.signing.content_template import ContentTemplate
 from billhook.signing.ed25519 import Ed25519
-from billhook.signing.entries import Entries
-from billhook.signing.header_names import check_header_names
 from billhook.signing.hmac_sha256 import SECRET_ENCODINGS, HmacSha256, SecretEncoding
-from billhook.signing.keys import Algorithm, Keys, Secret, Secrets, only_secret
-from billhook.signing.rsa_sha256 import RsaSha256
-from billhook.signing.strict import (
+from billhook.signing.keys import Algorithm, Keys, Secret, Secrets, single_secret
+from billhook.signing.parsing import (
+    MAX_SIGNATURES,
     Encoding,
     check_signatures,
-    encode,
-    header_value,
+    encode_signature,
+    read_header,
     read_identifier,
     read_signature,
+    split_entries,
 )
-from billhook.signing.times import TimeFormatName
+from billhook.signing.rsa_sha256 import RsaSha256
+from billhook.signing.scheme import Scheme, SignedContent, check_header_names, outgoing_message_id
+from billhook.signing.times import TimeFormat, TimeFormatName
 from billhook.signing.times import time_format as the_time_format
 
-__all__ = ["AlgorithmName", "ReplayProtection", "SignatureTemplate"]
+__all__ = ["AlgorithmName", "HeaderEntries", "ReplayProtection", "SignatureTemplate"]
+
+
+_NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,16}", re.ASCII)
+_SEPARATORS: Final = (",", ";")
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderEntries:
+    """Which entry is which. Entries of other names are passed over, as senders ask."""
+
+    signature: str
+    time: str | None
+    separator: str
+
+    def check(self, time_format: TimeFormat) -> None:
+        """Raise ConfigError for names that cannot be told apart, or a separator that a time may hold."""
+        for name in (self.signature, *(() if self.time is None else (self.time,))):
+            if not _NAME.fullmatch(name):
+                raise ConfigError(f"{name!r} cannot name an entry: use 1 to 16 letters and digits")
+        if self.signature == self.time:
+            raise ConfigError(f"the entry {self.time!r} is given two meanings: each needs its own")
+        if self.separator not in _SEPARATORS:
+            raise ConfigError(f"entry_separator {self.separator!r} is not one of {' '.join(_SEPARATORS)}")
+        if self.time is not None and self.separator in time_format.characters:
+            raise ConfigError(f"entry_separator {self.separator!r} may be within a time ({time_format.name})")
+
+    def read(self, text: str, header: str) -> tuple[list[str], str | None]:
+        """The texts of the signatures, perhaps none, and of the one time. Raises SignatureMalformed."""
+        signatures: list[str] = []
+        time: str | None = None
+        for entry in split_entries(text, self.separator, MAX_SIGNATURES + 1, header):
+            name, equals, value = entry.partition("=")
+            if not (name and equals):
+                raise SignatureMalformed(f"{header} is not a list of name=value entries")
+            if name == self.signature:
+                signatures.append(value)
+            elif name == self.time:
+                if time is not None:
+                    raise SignatureMalformed(f"{header} has more than one {name}")
+                time = value
+        if self.time is not None and time is None:
+            raise SignatureMalformed(f"{header} has no {self.time}")
+        return signatures, time
+
+    def write(self, signature: str, time: str | None) -> str:
+        """The header that `read` reads."""
+        timed = "" if self.time is None else f"{self.time}={time}{self.separator}"
+        return f"{timed}{self.signature}={signature}"
+
 
 AlgorithmName = Literal["hmac-sha256", "rsa-sha256", "ed25519"]
 ReplayProtection = Literal["dedupe-only"]
@@ -82,7 +133,7 @@ class SignatureTemplate(Scheme):
     ) -> None:
         """Headers left at None are X-Webhook-Timestamp and X-Webhook-Id, where the content has the field."""
         self._time_format: Final = the_time_format(time_format)
-        self._content: Final = Content(content, self._time_format)
+        self._content: Final = ContentTemplate(content, self._time_format)
         _check_replay_protection(self._content, replay_protection)
         self._entries: Final = _entries(self._content, signature_entry, time_entry, entry_separator)
         if self._entries is not None:
@@ -104,8 +155,8 @@ class SignatureTemplate(Scheme):
     def load(self, secrets: Secrets) -> Keys:
         return Keys.load(secrets, self._algorithm.load, need_ids="key_id" in self._names)
 
-    def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> Claim:
-        given = {use: header_value(headers, name) for use, name in self._names.items()}
+    def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> SignedContent:
+        given = {use: read_header(headers, name) for use, name in self._names.items()}
         header = self._names["signature"]
         texts, timestamp = [given["signature"]], given.get("timestamp")
         if self._entries is not None:
@@ -122,7 +173,9 @@ class SignatureTemplate(Scheme):
         content = self._rendered(given, event_type, body)
         if content is None:
             raise SignatureMalformed("the id or the event type could be misread where the content has it")
-        return Claim(content, {self._algorithm.name: signatures}, signed_at, message_id, given.get("key_id"))
+        return SignedContent(
+            content, {self._algorithm.name: signatures}, signed_at, message_id, given.get("key_id")
+        )
 
     def _rendered(self, texts: Mapping[str, str], event_type: str, body: bytes) -> bytes | None:
         content = self._content.render({**texts, "type": event_type}, body)
@@ -138,12 +191,12 @@ class SignatureTemplate(Scheme):
         self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None
     ) -> dict[str, str]:
         """The scheme's headers; `secret` is the private half, as {key id: key} with `key_id_header`."""
-        key_id, text = only_secret(secret)
+        key_id, text = single_secret(secret)
         given: dict[str, str] = {}
         if "timestamp" in self._content.fields:
             given["timestamp"] = self._time_format.write(now)
         if "id" in self._names:
-            given["id"] = identifier_to_sign(message_id)
+            given["id"] = outgoing_message_id(message_id)
         if "key_id" in self._names:
             if key_id is None:
                 raise ConfigError("key_id_header needs the signing key as {key id: key}")
@@ -151,7 +204,7 @@ class SignatureTemplate(Scheme):
         content = self._rendered(given, event_type, body)
         if content is None:
             raise ValueError("message_id or event_type could be misread where the content has it")
-        signature = self._prefix + encode(self._algorithm.sign(text, content), self._encoding)
+        signature = self._prefix + encode_signature(self._algorithm.sign(text, content), self._encoding)
         if self._entries is not None:
             signature = self._entries.write(signature, given.get("timestamp"))
         given["signature"] = signature
@@ -181,17 +234,19 @@ def _checked_prefix(prefix: str) -> str:
     return prefix
 
 
-def _entries(content: Content, signature: str | None, time: str | None, separator: str) -> Entries | None:
+def _entries(
+    content: ContentTemplate, signature: str | None, time: str | None, separator: str
+) -> HeaderEntries | None:
     if time is not None and "timestamp" not in content.fields:
         raise ConfigError(f"time_entry is given, but content {content.text!r} does not sign {{timestamp}}")
     if signature is not None:
-        return Entries(signature, time, separator)
+        return HeaderEntries(signature, time, separator)
     if time is not None:
         raise ConfigError("time_entry needs signature_entry: both are in the header of the signature")
     return None
 
 
-def _time_header(content: Content, time_entry: str | None, given: str | None) -> str | None:
+def _time_header(content: ContentTemplate, time_entry: str | None, given: str | None) -> str | None:
     if time_entry is None:
         return _field_header(content, "timestamp", given)
     if given is not None:
@@ -199,7 +254,7 @@ def _time_header(content: Content, time_entry: str | None, given: str | None) ->
     return None
 
 
-def _field_header(content: Content, field: str, given: str | None) -> str | None:
+def _field_header(content: ContentTemplate, field: str, given: str | None) -> str | None:
     if field in content.fields:
         return DEFAULT_HEADERS[field] if given is None else given
     if given is not None:
@@ -207,7 +262,7 @@ def _field_header(content: Content, field: str, given: str | None) -> str | None
     return None
 
 
-def _check_replay_protection(content: Content, replay_protection: str | None) -> None:
+def _check_replay_protection(content: ContentTemplate, replay_protection: str | None) -> None:
     if "timestamp" in content.fields:
         if replay_protection is not None:
             raise ConfigError(f"content {content.text!r} signs the time: leave replay_protection out")

@@ -1,8 +1,7 @@
-"""The time of signing as senders write it: four closed grammars, each read strictly and written by one rule.
+"""Formats of the time of signing: four closed grammars, each parsed strictly and written in one way.
 
-The content is rendered from the text as it came, so a second spelling of one moment has other signed bytes
-and another signature; nobody but the sender can make one. What a reader takes is ASCII, a day that exists,
-and no leap second.
+The signed bytes contain the text as received, so another spelling of the same time needs another signature,
+which only the sender can make. Accepted is ASCII only, an existing date, and no leap second.
 """
 
 from __future__ import annotations
@@ -15,9 +14,9 @@ from email.utils import format_datetime
 from typing import Final, Literal
 
 from billhook.errors import ConfigError, SignatureMalformed
-from billhook.signing.strict import LAST_TIMESTAMP, read_timestamp
+from billhook.signing.parsing import LAST_TIMESTAMP, read_timestamp
 
-__all__ = ["TIME_FORMATS", "UNIX", "TimeFormat", "TimeFormatName", "aware", "time_format"]
+__all__ = ["TIME_FORMATS", "UNIX", "TimeFormat", "TimeFormatName", "require_aware", "time_format"]
 
 TimeFormatName = Literal["unix", "unix-ms", "iso-8601", "http-date"]
 
@@ -54,7 +53,7 @@ class TimeFormat:
     characters: str
 
 
-def aware(now: datetime) -> datetime:
+def require_aware(now: datetime) -> datetime:
     """`now` itself. ValueError for a naive time: a mistake of the caller, never of the sender."""
     if now.tzinfo is None:
         raise ValueError(f"now must be an aware datetime, got the naive {now.isoformat()}")
@@ -83,7 +82,7 @@ def _write_milliseconds(now: datetime) -> str:
 
 
 def _since_1970(now: datetime) -> int:
-    seconds = int(aware(now).replace(microsecond=0).timestamp())
+    seconds = int(require_aware(now).replace(microsecond=0).timestamp())
     if not 0 <= seconds <= LAST_TIMESTAMP:
         raise ValueError(f"cannot sign at {now.isoformat()}: a timestamp counts seconds since 1970")
     return seconds
@@ -107,7 +106,7 @@ def _read_iso(text: str, header: str) -> datetime:
 
 
 def _write_iso(now: datetime) -> str:
-    return aware(now).astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return require_aware(now).astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _read_http(text: str, header: str) -> datetime:
@@ -127,7 +126,7 @@ def _read_http(text: str, header: str) -> datetime:
 
 
 def _write_http(now: datetime) -> str:
-    return format_datetime(aware(now).astimezone(UTC), usegmt=True)
+    return format_datetime(require_aware(now).astimezone(UTC), usegmt=True)
 
 
 UNIX: Final = TimeFormat("unix", _read_unix, _write_unix, _DIGITS, _DIGITS, _DIGITS)

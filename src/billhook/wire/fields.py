@@ -1,6 +1,6 @@
-"""The types of fields, and the fields that events and resources share: each is described here once.
+"""Field types, and the fields, enumerations and objects that events and resources share.
 
-Source: spec, "Events", rule 2 and the table; "Resources and their fields".
+Source: spec, "Events", rule 2 and the table; "Resources and their fields"; "States and transitions".
 """
 
 from __future__ import annotations
@@ -16,27 +16,29 @@ from pydantic import BeforeValidator, FailFast, Field, StrictBool, StrictStr, Wi
 from pydantic_core import PydanticCustomError
 
 from billhook.errors import InvalidJSON
+from billhook.wire.model import WireModel
 from billhook.wire.strict_json import MAX_DEPTH, MAX_DIGITS, dumps, in_utc, is_bounded, loads
 
 __all__ = [
     "Aliases",
+    "BillingStatus",
     "CustomerId",
+    "ExactDecimal",
     "ExceededAmount",
-    "Flag",
-    "FromOne",
     "Integer",
     "InvoiceId",
     "JsonObject",
     "JsonValue",
     "ListOf",
     "MaybeListOf",
-    "Moment",
-    "Number",
+    "PositiveInt",
+    "ProductConsumptionSnapshot",
     "ProductId",
     "ProductName",
-    "Text",
-    "recognised",
+    "UtcDatetime",
+    "open_enum",
 ]
+
 
 _ISO_8601 = re.compile(
     r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
@@ -89,36 +91,33 @@ def _moment(value: object) -> datetime:
         ) from None
 
 
-def recognised(listed: type[StrEnum]) -> Callable[[str], str]:
+def open_enum(listed: type[StrEnum]) -> Callable[[str], str]:
     """A validator for an open enumeration: a listed value becomes its member, any other stays a str."""
     members = {member.value: member for member in listed}
     return lambda value: members.get(value, value)
 
 
-Number = Annotated[Decimal, BeforeValidator(_number), WithJsonSchema({"type": "number"})]
+ExactDecimal = Annotated[Decimal, BeforeValidator(_number), WithJsonSchema({"type": "number"})]
 """A number with the digits of the wire. Takes Decimal, int and float (as Python prints it); never a str or
 a bool, NaN or an infinity."""
 
 Integer = Annotated[int, BeforeValidator(_integer)]
-"""A whole number, from any number without a fraction: 3, and 3.0 as well."""
+"""An integer, from any number without a fraction: 3 or 3.0."""
 
-FromOne = Annotated[int, Field(ge=1), BeforeValidator(_integer)]
-"""The same, 1 or greater. (The limit stands inside: outside it would not be in the JSON schema.)"""
+PositiveInt = Annotated[int, Field(ge=1), BeforeValidator(_integer)]
+"""An integer of 1 or greater. (The limit comes first, or it would be missing in the JSON schema.)"""
 
-Moment = Annotated[datetime, BeforeValidator(_moment)]
+UtcDatetime = Annotated[datetime, BeforeValidator(_moment)]
 """An aware UTC datetime. Takes ISO 8601 text (a date alone is its midnight) and datetimes; without an offset
 they are read as UTC, with another one converted. Never a Unix time."""
-
-Text = StrictStr
-Flag = StrictBool
 
 T = TypeVar("T")
 
 ListOf = Annotated[list[T], FailFast()]
-"""A list; of thousands of mistakes in one, the first is told."""
+"""A list; validation stops at the first invalid item, so that thousands do not make a huge error."""
 
 MaybeListOf = Annotated[list[T] | None, FailFast()]
-"""The same where there may be none. (A union of `ListOf` is not to be had: FailFast has no hash.)"""
+"""The same, or None. (`ListOf[...] | None` is impossible: FailFast has no hash.)"""
 
 JsonValue = Annotated[Any, BeforeValidator(_json)]
 """Anything that JSON can say, as the wire will have it: a float becomes a Decimal, a datetime its text."""
@@ -126,12 +125,53 @@ JsonValue = Annotated[Any, BeforeValidator(_json)]
 JsonObject = Annotated[dict[str, Any], BeforeValidator(_json)]
 """An object of any such values."""
 
-CustomerId = Annotated[Text, Field(description="Id of the customer.", examples=["cus_1042"])]
+CustomerId = Annotated[StrictStr, Field(description="Id of the customer.", examples=["cus_1042"])]
 Aliases = Annotated[
-    ListOf[Text],
-    Field(description="Names by which usage is matched to the customer.", examples=[["acme", "acme-eu"]]),
+    ListOf[StrictStr],
+    Field(
+        description="Names by which usage events are matched to the customer.", examples=[["acme", "acme-eu"]]
+    ),
 ]
-InvoiceId = Annotated[Text, Field(description="Id of the invoice.", examples=["inv_3007"])]
-ProductId = Annotated[Text, Field(description="Id of the product.", examples=["prd_55"])]
-ProductName = Annotated[Text, Field(description="Name of the product.", examples=["API calls"])]
-ExceededAmount = Annotated[Number, Field(description="Units over the commitment.", examples=[Decimal(0)])]
+InvoiceId = Annotated[StrictStr, Field(description="Id of the invoice.", examples=["inv_3007"])]
+ProductId = Annotated[StrictStr, Field(description="Id of the product.", examples=["prd_55"])]
+ProductName = Annotated[StrictStr, Field(description="Name of the product.", examples=["API calls"])]
+ExceededAmount = Annotated[
+    ExactDecimal, Field(description="Usage beyond the commitment, in units.", examples=[Decimal(0)])
+]
+
+
+class BillingStatus(StrEnum):
+    """The payment states that are listed. `NONE` is the text "None", which is not null."""
+
+    NONE = "None"
+    PAID = "Paid"
+    REJECTED = "Rejected"
+    PENDING_PAYMENT = "PendingPayment"
+    OVERDUE = "Overdue"
+
+
+class ProductConsumptionSnapshot(WireModel):
+    """How much of a product a customer has used, at one moment.
+
+    Source: spec, "Events", CommitmentCrossed; "Resources and their fields", Product consumption.
+    """
+
+    product_id: ProductId
+    product_name: ProductName
+    provisioned_amount: Annotated[
+        ExactDecimal, Field(description="Provisioned quantity, in units.", examples=[Decimal(10000)])
+    ]
+    consumed_amount: Annotated[
+        ExactDecimal, Field(description="Consumed quantity, in units.", examples=[Decimal(8125)])
+    ]
+    usage_percentage: Annotated[
+        ExactDecimal,
+        Field(description="Consumed quantity, in percent of the provisioned.", examples=[Decimal("81.25")]),
+    ]
+    has_access: Annotated[
+        StrictBool,
+        Field(description="Whether the customer still has access to the product.", examples=[True]),
+    ]
+    remaining_amount: Annotated[
+        ExactDecimal, Field(description="Remaining quantity, in units.", examples=[Decimal(1875)])
+    ]

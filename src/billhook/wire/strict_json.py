@@ -20,11 +20,11 @@ from billhook.errors import InvalidJSON
 __all__ = [
     "MAX_DEPTH",
     "MAX_DIGITS",
+    "datetime_text",
     "dumps",
     "in_utc",
     "is_bounded",
     "loads",
-    "moment_text",
     "not_json",
     "scan",
 ]
@@ -35,7 +35,7 @@ MAX_DEPTH = 64
 MAX_DIGITS = 640
 """Digits of a number, and the powers of ten it may lie from 1.
 
-The longest text that int() converts whatever `sys.set_int_max_str_digits` says; no amount comes near it,
+The longest text that int() converts under any `sys.set_int_max_str_digits`; no amount comes near it,
 while `int(Decimal("1e999999999"))` in a handler would take all memory.
 """
 
@@ -49,7 +49,7 @@ _WORDS = {None: "null", True: "true", False: "false"}
 def loads(body: bytes) -> object:
     """Decode `body`: dict, list, str, int, Decimal, bool or None.
 
-    Raises InvalidJSON, and nothing else whatever the bytes are: not UTF-8 (a byte order mark counts as
+    Raises InvalidJSON, and nothing else for any bytes: not UTF-8 (a byte order mark counts as
     such), not JSON, a key given twice in an object, over 64 levels, half a surrogate pair, NaN or an
     infinity, a number beyond 640 digits. The text of the error never repeats the body.
     """
@@ -114,7 +114,7 @@ def in_utc(moment: datetime) -> datetime:
     return moment.replace(tzinfo=UTC) if moment.utcoffset() is None else moment.astimezone(UTC)
 
 
-def moment_text(moment: datetime) -> str:
+def datetime_text(moment: datetime) -> str:
     """`moment` as it is written: ISO 8601, in UTC, with a `Z`."""
     return f"{in_utc(moment).isoformat().removesuffix('+00:00')}Z"
 
@@ -151,7 +151,7 @@ def _integer(token: str) -> int:
 
 def _fraction(token: str) -> Decimal:
     if len(token) <= 32 and "e" not in token and "E" not in token:
-        return Decimal(token)  # most are: bounded, as anybody can see
+        return Decimal(token)  # short and without an exponent, so certainly bounded
     try:
         number = Decimal(token)
     except InvalidOperation:
@@ -183,7 +183,7 @@ def _encode(value: object) -> str:
     if isinstance(value, int | float):
         return json.dumps(value, allow_nan=False)
     if isinstance(value, datetime):
-        return f'"{moment_text(value)}"'
+        return f'"{datetime_text(value)}"'
     if isinstance(value, Mapping):
         return (
             "{" + ",".join(f"{encode_basestring(key)}:{_encode(each)}" for key, each in value.items()) + "}"

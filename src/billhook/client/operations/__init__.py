@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 
 from billhook.client.auth import LOGIN
-from billhook.client.operation import Operation
+from billhook.client.operation import ApiOperation
 from billhook.client.operations import (
     catalog_products,
     cloud_usage,
@@ -23,7 +23,7 @@ from billhook.client.operations import (
 
 __all__ = ["IMPLIED", "OPERATIONS"]
 
-OPERATIONS: Mapping[str, Operation] = MappingProxyType(
+OPERATIONS: Mapping[str, ApiOperation] = MappingProxyType(
     {
         "auth.login": LOGIN,
         "events.query": events.QUERY,
@@ -57,5 +57,5 @@ OPERATIONS: Mapping[str, Operation] = MappingProxyType(
 )
 """Every operation by the method of BillingClient that calls it, in the specification's order."""
 
-IMPLIED: Mapping[str, Operation] = MappingProxyType({"contracts.get": contracts.GET})
+IMPLIED: Mapping[str, ApiOperation] = MappingProxyType({"contracts.get": contracts.GET})
 """The same of those that the specification implies, and shows no endpoint of."""

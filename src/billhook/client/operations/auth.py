@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from billhook.client.operations.group import Group
+from billhook.client.operations.group import ApiGroup
 
 __all__ = ["Auth"]
 
 
-class Auth(Group):
+class Auth(ApiGroup):
     """The login, which every other operation does by itself when it is due."""
 
     def login(self) -> datetime:
@@ -17,4 +17,4 @@ class Auth(Group):
 
         The token stays in the client. POST /login. Raises AuthenticationFailed, and the other ApiErrors.
         """
-        return self._calls.log_in()
+        return self._session.log_in()

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from billhook.client.operation import Operation
-from billhook.client.operations.group import Group, body_of
+from billhook.client.operation import ApiOperation
+from billhook.client.operations.group import ApiGroup, encode_body
 from billhook.client.paging import Listing
 from billhook.resources import (
     CatalogProduct,
@@ -19,19 +19,19 @@ from billhook.resources import (
 
 __all__ = ["CREATE", "GET", "LIST", "UPDATE", "CatalogProducts"]
 
-CREATE = Operation("POST", "/catalogProducts", repeatable=False)
-LIST = Operation("GET", "/catalogProducts", repeatable=True)
-GET = Operation("GET", "/catalogProducts/{catalogProductId}", repeatable=True)
-UPDATE = Operation("PUT", "/catalogProducts/{catalogProductId}", repeatable=True)
+CREATE = ApiOperation("POST", "/catalogProducts", repeatable=False)
+LIST = ApiOperation("GET", "/catalogProducts", repeatable=True)
+GET = ApiOperation("GET", "/catalogProducts/{catalogProductId}", repeatable=True)
+UPDATE = ApiOperation("PUT", "/catalogProducts/{catalogProductId}", repeatable=True)
 
 
-class CatalogProducts(Group):
+class CatalogProducts(ApiGroup):
     """What there is to sell."""
 
     def create(self, product: NewCatalogProduct | Mapping[str, Any]) -> CatalogProduct:
         """POST /catalogProducts."""
-        body = body_of(NewCatalogProduct, product)
-        return self._calls.read(CREATE, CatalogProductResponse, body=body).catalog_product
+        body = encode_body(NewCatalogProduct, product)
+        return self._session.call(CREATE, CatalogProductResponse, body=body).catalog_product
 
     def list(self, *, limit: int | None = None) -> Listing[CatalogProduct]:
         """GET /catalogProducts, all pages of `limit` each."""
@@ -41,11 +41,13 @@ class CatalogProducts(Group):
 
     def get(self, catalog_product_id: str) -> CatalogProduct:
         """GET /catalogProducts/{catalogProductId}. Raises ResourceNotFound."""
-        return self._calls.read(GET, CatalogProductResponse, catalog_product_id).catalog_product
+        return self._session.call(GET, CatalogProductResponse, catalog_product_id).catalog_product
 
     def update(
         self, catalog_product_id: str, product: CatalogProductUpdate | Mapping[str, Any]
     ) -> CatalogProduct:
         """PUT /catalogProducts/{catalogProductId}: what is given is changed. Raises ResourceNotFound."""
-        body = body_of(CatalogProductUpdate, product)
-        return self._calls.read(UPDATE, CatalogProductResponse, catalog_product_id, body=body).catalog_product
+        body = encode_body(CatalogProductUpdate, product)
+        return self._session.call(
+            UPDATE, CatalogProductResponse, catalog_product_id, body=body
+        ).catalog_product

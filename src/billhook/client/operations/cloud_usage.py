@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from billhook.client.operation import Operation
-from billhook.client.operations.group import Group, body_of
+from billhook.client.operation import ApiOperation
+from billhook.client.operations.group import ApiGroup, encode_body
 from billhook.resources import CloudUsageSubmission
 
 __all__ = ["SUBMIT", "CloudUsage"]
 
 # Its results have idempotency keys, but what the service does with them is not shown.
-SUBMIT = Operation("POST", "/cloudUsageSubmission", repeatable=False)
+SUBMIT = ApiOperation("POST", "/cloudUsageSubmission", repeatable=False)
 
 
-class CloudUsage(Group):
+class CloudUsage(ApiGroup):
     """What became of usage that was submitted to a cloud's marketplace."""
 
     def submit(self, submission: CloudUsageSubmission | Mapping[str, Any]) -> None:
         """POST /cloudUsageSubmission. The answer is an empty object."""
-        self._calls.plain(SUBMIT, body_of(CloudUsageSubmission, submission))
+        self._session.call_untyped(SUBMIT, encode_body(CloudUsageSubmission, submission))

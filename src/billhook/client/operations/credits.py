@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any
 
-from billhook.client.operation import Operation
-from billhook.client.operations.group import Group, body_of
+from billhook.client.operation import ApiOperation
+from billhook.client.operations.group import ApiGroup, encode_body
 from billhook.client.paging import Listing
 from billhook.resources import (
     CreditDeduction,
@@ -21,12 +21,12 @@ from billhook.resources import (
 
 __all__ = ["DEDUCT", "LIST", "TOP_UP", "Credits"]
 
-LIST = Operation("GET", "/credits", repeatable=True)
-DEDUCT = Operation("POST", "/credits/deduct", repeatable=False)
-TOP_UP = Operation("POST", "/credits/top-up", repeatable=False)
+LIST = ApiOperation("GET", "/credits", repeatable=True)
+DEDUCT = ApiOperation("POST", "/credits/deduct", repeatable=False)
+TOP_UP = ApiOperation("POST", "/credits/top-up", repeatable=False)
 
 
-class Credits(Group):
+class Credits(ApiGroup):
     """The credit ledger."""
 
     def list(self, customer_id: str, *, limit: int | None = None) -> Listing[CreditLedgerEntry]:
@@ -45,10 +45,10 @@ class Credits(Group):
 
         The specification does not show the answer: it comes as plain values, {} if there is none.
         """
-        body = body_of(CreditDeduction, {"customer_id": customer_id, "credit_amount": credit_amount})
-        return self._calls.plain(DEDUCT, body)
+        body = encode_body(CreditDeduction, {"customer_id": customer_id, "credit_amount": credit_amount})
+        return self._session.call_untyped(DEDUCT, body)
 
     def top_up(self, customer_id: str, credit_grant: CreditGrant | Mapping[str, Any]) -> CreditTopUpResponse:
         """POST /credits/top-up: an invoice for a grant; the credits are granted when it is approved."""
-        body = body_of(CreditTopUp, {"customer_id": customer_id, "credit_grant": credit_grant})
-        return self._calls.read(TOP_UP, CreditTopUpResponse, body=body)
+        body = encode_body(CreditTopUp, {"customer_id": customer_id, "credit_grant": credit_grant})
+        return self._session.call(TOP_UP, CreditTopUpResponse, body=body)

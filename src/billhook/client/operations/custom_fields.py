@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from billhook.client.operation import Operation
-from billhook.client.operations.group import Group
+from billhook.client.operation import ApiOperation
+from billhook.client.operations.group import ApiGroup
 from billhook.client.paging import Listing
 from billhook.resources import CustomField, CustomFieldPage, CustomFieldResponse, PageQuery
 
 __all__ = ["GET", "LIST", "CustomFields"]
 
-LIST = Operation("GET", "/customFields", repeatable=True)
-GET = Operation("GET", "/customFields/{customFieldId}", repeatable=True)
+LIST = ApiOperation("GET", "/customFields", repeatable=True)
+GET = ApiOperation("GET", "/customFields/{customFieldId}", repeatable=True)
 
 
-class CustomFields(Group):
+class CustomFields(ApiGroup):
     """The definitions of custom fields; their values are with the customers and contracts."""
 
     def list(self, *, limit: int | None = None) -> Listing[CustomField]:
@@ -22,4 +22,4 @@ class CustomFields(Group):
 
     def get(self, custom_field_id: str) -> CustomField:
         """GET /customFields/{customFieldId}. Raises ResourceNotFound."""
-        return self._calls.read(GET, CustomFieldResponse, custom_field_id).custom_field
+        return self._session.call(GET, CustomFieldResponse, custom_field_id).custom_field

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from billhook.client.operation import Operation
-from billhook.client.operations.group import Group, body_of
+from billhook.client.operation import ApiOperation
+from billhook.client.operations.group import ApiGroup, encode_body
 from billhook.resources import (
     Customer,
     CustomerResponse,
@@ -17,30 +17,34 @@ from billhook.resources import (
 
 __all__ = ["BY_INTEGRATION", "CONSUMPTIONS", "CONSUMPTIONS_BY_ALIAS", "UPDATE", "Customers"]
 
-UPDATE = Operation("PUT", "/customers/{customerId}", repeatable=True)
-BY_INTEGRATION = Operation("GET", "/customers/integration/{integrationType}/{integrationId}", repeatable=True)
-CONSUMPTIONS = Operation("GET", "/customers/products-consumptions/{customerId}", repeatable=True)
-CONSUMPTIONS_BY_ALIAS = Operation("GET", "/customers/products-consumptions/alias/{alias}", repeatable=True)
+UPDATE = ApiOperation("PUT", "/customers/{customerId}", repeatable=True)
+BY_INTEGRATION = ApiOperation(
+    "GET", "/customers/integration/{integrationType}/{integrationId}", repeatable=True
+)
+CONSUMPTIONS = ApiOperation("GET", "/customers/products-consumptions/{customerId}", repeatable=True)
+CONSUMPTIONS_BY_ALIAS = ApiOperation("GET", "/customers/products-consumptions/alias/{alias}", repeatable=True)
 
 
-class Customers(Group):
+class Customers(ApiGroup):
     """Customers, and how much of their products they have used."""
 
     def update(self, customer_id: str, customer: CustomerUpdate | Mapping[str, Any]) -> Customer:
         """PUT /customers/{customerId}: what is given is changed. Raises ResourceNotFound."""
-        body = body_of(CustomerUpdate, customer)
-        return self._calls.read(UPDATE, CustomerResponse, customer_id, body=body).customer
+        body = encode_body(CustomerUpdate, customer)
+        return self._session.call(UPDATE, CustomerResponse, customer_id, body=body).customer
 
     def get_by_integration(self, integration_type: str, integration_id: str) -> Customer:
         """GET /customers/integration/{integrationType}/{integrationId}. Raises ResourceNotFound."""
-        return self._calls.read(BY_INTEGRATION, CustomerResponse, integration_type, integration_id).customer
+        return self._session.call(BY_INTEGRATION, CustomerResponse, integration_type, integration_id).customer
 
     def products_consumptions(self, customer_id: str) -> list[ProductConsumption]:
         """GET /customers/products-consumptions/{customerId}. Raises ResourceNotFound."""
-        return self._calls.read(CONSUMPTIONS, ProductConsumptionsResponse, customer_id).products_consumptions
+        return self._session.call(
+            CONSUMPTIONS, ProductConsumptionsResponse, customer_id
+        ).products_consumptions
 
     def products_consumptions_by_alias(self, alias: str) -> list[ProductConsumption]:
         """GET /customers/products-consumptions/alias/{alias}. Raises ResourceNotFound."""
-        return self._calls.read(
+        return self._session.call(
             CONSUMPTIONS_BY_ALIAS, ProductConsumptionsResponse, alias
         ).products_consumptions

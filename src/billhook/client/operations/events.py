@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-from billhook.client.ingestion import ingest
-from billhook.client.operation import Operation
-from billhook.client.operations.group import Group, body_of
-from billhook.client.outcomes import EventResult, Given, Progress
+from billhook.client.ingestion import EventInput, EventResult, Progress, ingest
+from billhook.client.operation import ApiOperation
+from billhook.client.operations.group import ApiGroup, encode_body
 from billhook.client.paging import Listing
 from billhook.resources import (
     Aggregation,
@@ -25,15 +24,15 @@ from billhook.resources import (
 __all__ = ["AGGREGATE", "DRY_RUN", "QUERY", "SUBMIT", "SUBMIT_V1", "Events"]
 
 # Every event has a `ref`, under which it is taken once however often it comes.
-SUBMIT = Operation("POST", "/v2/events", repeatable=True)
-SUBMIT_V1 = Operation("PUT", "/events", repeatable=True)
-QUERY = Operation("GET", "/events", repeatable=True)
+SUBMIT = ApiOperation("POST", "/v2/events", repeatable=True)
+SUBMIT_V1 = ApiOperation("PUT", "/events", repeatable=True)
+QUERY = ApiOperation("GET", "/events", repeatable=True)
 # These two change nothing.
-DRY_RUN = Operation("POST", "/events/dry-run", repeatable=True)
-AGGREGATE = Operation("POST", "/v2/events/aggregation", repeatable=True)
+DRY_RUN = ApiOperation("POST", "/events/dry-run", repeatable=True)
+AGGREGATE = ApiOperation("POST", "/v2/events/aggregation", repeatable=True)
 
 
-class Events(Group):
+class Events(ApiGroup):
     """Usage events: sent in, asked for, added up. `ingest` takes any number of them."""
 
     def query(
@@ -58,21 +57,21 @@ class Events(Group):
             limit=limit,
         )
 
-    def submit(self, events: Iterable[Given]) -> IngestionResult:
+    def submit(self, events: Iterable[EventInput]) -> IngestionResult:
         """POST /v2/events: one batch of 1 to 1000 events, 256 KB at most. Raises RuleBroken beyond that.
 
         The call may be repeated: an event that a first attempt stored then comes back as invalid, because
         its ref exists.
         """
-        return self._calls.read(SUBMIT, IngestionResult, body=_batch(events))
+        return self._session.call(SUBMIT, IngestionResult, body=_batch(events))
 
-    def submit_v1(self, events: Iterable[Given]) -> IngestionResult:
+    def submit_v1(self, events: Iterable[EventInput]) -> IngestionResult:
         """PUT /events: as `submit`, in the older form."""
-        return self._calls.read(SUBMIT_V1, IngestionResult, body=_batch(events))
+        return self._session.call(SUBMIT_V1, IngestionResult, body=_batch(events))
 
     def ingest(
         self,
-        events: Iterable[Given],
+        events: Iterable[EventInput],
         *,
         on_progress: Callable[[Progress], object] | None = None,
     ) -> Iterator[EventResult]:
@@ -85,18 +84,18 @@ class Events(Group):
         """
 
         def send(body: bytes) -> IngestionResult:
-            return self._calls.read(SUBMIT, IngestionResult, body=body)
+            return self._session.call(SUBMIT, IngestionResult, body=body)
 
-        return ingest(events, send, on_progress, clean=self._calls.cleaned)
+        return ingest(events, send, on_progress, clean=self._session.displayable)
 
-    def dry_run(self, events: Iterable[Given]) -> DryRunResult:
+    def dry_run(self, events: Iterable[EventInput]) -> DryRunResult:
         """POST /events/dry-run: what would become of a batch; nothing is stored. Limits as of `submit`."""
-        return self._calls.read(DRY_RUN, DryRunResult, body=_batch(events))
+        return self._session.call(DRY_RUN, DryRunResult, body=_batch(events))
 
     def aggregate(self, request: AggregationRequest | Mapping[str, Any]) -> Aggregation:
         """POST /v2/events/aggregation."""
-        return self._calls.read(AGGREGATE, Aggregation, body=body_of(AggregationRequest, request))
+        return self._session.call(AGGREGATE, Aggregation, body=encode_body(AggregationRequest, request))
 
 
-def _batch(events: Iterable[Given]) -> bytes:
-    return body_of(EventBatch, {"events": list(events)})
+def _batch(events: Iterable[EventInput]) -> bytes:
+    return encode_body(EventBatch, {"events": list(events)})

@@ -5,27 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from billhook.client.calls import Calls
-from billhook.client.operation import Operation
-from billhook.client.paging import Listing, Page
+from billhook.client.operation import ApiOperation
+from billhook.client.paging import Listing, ListingPage
+from billhook.client.session import Session
 from billhook.resources import PageQuery, Resource
 from billhook.resources.paging import Page as AnsweredPage
 
-__all__ = ["Group", "body_of"]
+__all__ = ["ApiGroup", "encode_body"]
 
 P = TypeVar("P", bound=AnsweredPage)
 T = TypeVar("T")
 
 
-class Group:
+class ApiGroup:
     """The operations of one chapter of the specification; an attribute of BillingClient."""
 
-    def __init__(self, calls: Calls) -> None:
-        self._calls = calls
+    def __init__(self, session: Session) -> None:
+        self._session = session
 
     def _listing(
         self,
-        operation: Operation,
+        operation: ApiOperation,
         model: type[P],
         items: Callable[[P], Sequence[T]],
         query: type[PageQuery],
@@ -35,11 +35,11 @@ class Group:
         given = {name: value for name, value in parameters.items() if value is not None}
         asked = query.model_validate(given).to_query()
 
-        def fetch(cursor: str | None) -> Page[T]:
+        def fetch(cursor: str | None) -> ListingPage[T]:
             place = {} if cursor is None else {"cursor": cursor}
-            answered = self._calls.read(operation, model, query={**asked, **place})
+            answered = self._session.call(operation, model, query={**asked, **place})
             total = getattr(answered, "total", None)
-            return Page(
+            return ListingPage(
                 tuple(items(answered)),
                 None if total is None else int(total),
                 # Where a list is not said to tell hasMore, a cursor to more is word enough.
@@ -50,7 +50,7 @@ class Group:
         return Listing(operation.name, fetch)
 
 
-def body_of(model: type[Resource], value: Resource | Mapping[str, Any]) -> bytes:
+def encode_body(model: type[Resource], value: Resource | Mapping[str, Any]) -> bytes:
     """The body of a request: `value`, or the `model` made of it.
 
     Raises RuleBroken, in the specification's words, and pydantic's ValidationError; nothing was sent then.

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from billhook.client.operation import Operation
-from billhook.client.operations.group import Group
+from billhook.client.operation import ApiOperation
+from billhook.client.operations.group import ApiGroup
 from billhook.client.paging import Listing
 from billhook.resources import Invoice, InvoicePage, InvoiceQuery, InvoiceResponse
 
 __all__ = ["GET", "LIST", "Invoices"]
 
-LIST = Operation("GET", "/invoices", repeatable=True)
-GET = Operation("GET", "/invoices/{invoiceId}", repeatable=True)
+LIST = ApiOperation("GET", "/invoices", repeatable=True)
+GET = ApiOperation("GET", "/invoices/{invoiceId}", repeatable=True)
 
 
-class Invoices(Group):
+class Invoices(ApiGroup):
     """Invoices."""
 
     def list(
@@ -42,4 +42,4 @@ class Invoices(Group):
 
     def get(self, invoice_id: str) -> Invoice:
         """GET /invoices/{invoiceId}. Raises ResourceNotFound."""
-        return self._calls.read(GET, InvoiceResponse, invoice_id).invoice
+        return self._session.call(GET, InvoiceResponse, invoice_id).invoice

@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from billhook.client.operation import Operation
-from billhook.client.operations.group import Group, body_of
+from billhook.client.operation import ApiOperation
+from billhook.client.operations.group import ApiGroup, encode_body
 from billhook.resources import Measurement, MeasurementResponse, NewMeasurement
 
 __all__ = ["CREATE", "Measurements"]
 
-CREATE = Operation("POST", "/measurements", repeatable=False)
+CREATE = ApiOperation("POST", "/measurements", repeatable=False)
 
 
-class Measurements(Group):
+class Measurements(ApiGroup):
     """The usage of a day, told as one figure."""
 
     def create(self, measurement: NewMeasurement | Mapping[str, Any]) -> Measurement:
         """POST /measurements."""
-        body = body_of(NewMeasurement, measurement)
-        return self._calls.read(CREATE, MeasurementResponse, body=body).measurement
+        body = encode_body(NewMeasurement, measurement)
+        return self._session.call(CREATE, MeasurementResponse, body=body).measurement

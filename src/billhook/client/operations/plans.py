@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from billhook.client.operation import Operation
-from billhook.client.operations.group import Group
+from billhook.client.operation import ApiOperation
+from billhook.client.operations.group import ApiGroup
 from billhook.resources import Plan, PlanResponse
 
 __all__ = ["GET", "Plans"]
 
-GET = Operation("GET", "/plans/{planId}", repeatable=True)
+GET = ApiOperation("GET", "/plans/{planId}", repeatable=True)
 
 
-class Plans(Group):
+class Plans(ApiGroup):
     """Plans that contracts may use."""
 
     def get(self, plan_id: str) -> Plan:
         """GET /plans/{planId}. Raises ResourceNotFound."""
-        return self._calls.read(GET, PlanResponse, plan_id).plan
+        return self._session.call(GET, PlanResponse, plan_id).plan

@@ -5,18 +5,18 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-from billhook.client.operation import Operation
-from billhook.client.operations.group import Group, body_of
+from billhook.client.operation import ApiOperation
+from billhook.client.operations.group import ApiGroup, encode_body
 from billhook.events import Event
 from billhook.resources import WebhookSubscription
 
 __all__ = ["SUBSCRIBE", "Webhooks"]
 
 # Whether a second subscription is the same as the first, or sends everything twice, is not shown.
-SUBSCRIBE = Operation("POST", "/webhook", repeatable=False)
+SUBSCRIBE = ApiOperation("POST", "/webhook", repeatable=False)
 
 
-class Webhooks(Group):
+class Webhooks(ApiGroup):
     """Subscriptions to events."""
 
     def subscribe(
@@ -36,4 +36,4 @@ class Webhooks(Group):
         thresholds = {"threshold": threshold, "recurring_threshold": recurring_threshold}
         wanted = {key: value for key, value in thresholds.items() if value is not None}
         subscription = {"callback_url": callback_url, "event_type": name, **wanted}
-        return self._calls.plain(SUBSCRIBE, body_of(WebhookSubscription, subscription))
+        return self._session.call_untyped(SUBSCRIBE, encode_body(WebhookSubscription, subscription))

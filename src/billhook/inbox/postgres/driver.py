@@ -1,4 +1,4 @@
-"""Speaking to psycopg directly: connections that do not hang, and a batch stored in one round trip."""
+"""The psycopg driver: connections with a deadline, and a batch inserted in one round trip."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from sqlalchemy import Connection, text
 from sqlalchemy.exc import DisconnectionError
 
 from billhook.errors import ConfigError
-from billhook.inbox.postgres.place import quoted, schemas_in
-from billhook.inbox.records import Incoming
+from billhook.inbox.postgres.schemas import parse_search_path, quote_identifier
+from billhook.inbox.records import NewDelivery
 
 __all__ = [
-    "PatientConnection",
+    "DeadlineConnection",
+    "check_conninfo",
     "connect",
     "insert",
     "is_lost",
-    "known",
     "reason",
     "replace_lost",
     "session_options",
-    "tell_of_fsync",
+    "warn_if_fsync_off",
 ]
 
 logger = logging.getLogger("billhook.inbox")
@@ -40,24 +40,24 @@ WEAK = ("off", "local", "remote_write")
 _SETTINGS = "SELECT current_setting('synchronous_commit'), current_setting('search_path')"
 
 
-class PatientConnection(psycopg.Connection[Any]):
-    """Gives up after `patience_seconds` without an answer, and closes.
+class DeadlineConnection(psycopg.Connection[Any]):
+    """A connection that closes after `timeout_seconds` without an answer.
 
-    The server's own time-outs are of no use against a server that is stopped, or gone from the network.
+    The server's own time-outs do not help against a server that is stopped, or gone from the network.
     """
 
-    patience_seconds: float | None = None
+    timeout_seconds: float | None = None
 
     def wait(self, gen: PQGen[RV], *how: Any, **more: Any) -> RV:
         """As psycopg's; every statement comes through here."""
-        if self.patience_seconds is None:
+        if self.timeout_seconds is None:
             return super().wait(gen, *how, **more)
-        return super().wait(self._patiently(gen, self.patience_seconds), *how, **more)
+        return super().wait(self._until_deadline(gen, self.timeout_seconds), *how, **more)
 
-    def _patiently(self, gen: PQGen[RV], seconds: float) -> PQGen[RV]:
-        """The steps of `gen`, each taken when psycopg has waited for it: for ever, if nobody counted.
+    def _until_deadline(self, gen: PQGen[RV], seconds: float) -> PQGen[RV]:
+        """Run the steps of `gen` until the deadline; psycopg itself would wait for each without a limit.
 
-        When the time is over one more is taken: this process may have slept, and the answer be there.
+        After the deadline one more step is taken: this process may have been suspended, the answer be there.
         """
         end, late = time.monotonic() + seconds, False
         try:
@@ -73,13 +73,13 @@ class PatientConnection(psycopg.Connection[Any]):
             return answer
 
 
-def session_options(given: str, patience_seconds: float | None, schema: str | None = None) -> str:
-    """What the server is told of each connection: wait for the disk, and hold no lock for the dead.
+def session_options(given: str, timeout_seconds: float | None, schema: str | None = None) -> str:
+    """Return the session options: commits wait for the disk, and abandoned locks are released.
 
-    `given` comes from the URL. It may set other time-outs, and not whether a commit is on the disk, nor, if
-    `schema` says which, in which schema.
+    `given` comes from the URL. It may change the time-outs, but not whether a commit waits for the disk, nor
+    the schema, if `schema` names one.
     """
-    milliseconds = str(int((patience_seconds or 0) * 1000))  # 0: no limit, whatever the role's own is
+    milliseconds = str(int((timeout_seconds or 0) * 1000))  # 0: no limit, even if the role has one
     limits = {"statement_timeout": milliseconds, "idle_in_transaction_session_timeout": milliseconds}
     fixed = {
         "synchronous_commit": "on",
@@ -87,15 +87,15 @@ def session_options(given: str, patience_seconds: float | None, schema: str | No
         "TimeZone": "UTC",
     }
     if schema is not None:
-        fixed["search_path"] = re.sub(r"([\\\s])", r"\\\1", quoted(schema))
+        fixed["search_path"] = re.sub(r"([\\\s])", r"\\\1", quote_identifier(schema))
     before, after = (
         [f"-c {name}={value}" for name, value in settings.items()] for settings in (limits, fixed)
     )
     return " ".join(filter(None, [*before, given, *after]))
 
 
-def known(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The same, if libpq knows all of them: nothing that happens later mends a wrong name. ConfigError."""
+def check_conninfo(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the same arguments if libpq knows all of them. Raises ConfigError."""
     try:
         make_conninfo(**arguments)
     except psycopg.ProgrammingError as error:
@@ -105,34 +105,35 @@ def known(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def connect(
     arguments: Mapping[str, Any],
-    patience_seconds: float | None,
+    timeout_seconds: float | None,
     *,
     schema: str | None = None,
     autocommit: bool = False,
-) -> PatientConnection:
-    """Open a connection; `arguments` are libpq's, and win over ours. Raises psycopg.Error or OSError.
+) -> DeadlineConnection:
+    """Open a connection; `arguments` are libpq's and override our defaults. Raises psycopg.Error, OSError.
 
-    With `schema` it sees the tables there and no others; without, those that its URL and role say.
+    With `schema` it sees the tables there and no others; without, those of its URL's or role's search_path.
     """
     defaults = {
         "connect_timeout": 2,
         "application_name": "billhook",
-        # A listener is silent for hours: these tell within a minute that nobody is there any more.
+        # A listener is idle for hours: keepalives detect a lost server within a minute.
         "keepalives_idle": 10,
         "keepalives_interval": 10,
         "keepalives_count": 3,
     }
-    options = session_options(arguments.get("options", ""), patience_seconds, schema)
-    connection = PatientConnection.connect(**{**defaults, **arguments, "options": options}, autocommit=True)
+    options = session_options(arguments.get("options", ""), timeout_seconds, schema)
+    connection = DeadlineConnection.connect(**{**defaults, **arguments, "options": options}, autocommit=True)
     try:
-        connection.patience_seconds = patience_seconds
+        connection.timeout_seconds = timeout_seconds
         ((durable, path),) = connection.execute(_SETTINGS).fetchall()
         if durable in WEAK:  # something between us and the server has its own way with options
             need = f"synchronous_commit is {durable!r}, need 'on'"
             raise psycopg.OperationalError(need)  # noqa: TRY301 - closed below like any other failure
-        if schema is not None and schemas_in(path) != [schema]:
+        if schema is not None and parse_search_path(path) != [schema]:
             need = (
-                f"search_path is {path!r}, need {quoted(schema)!r}: a pooler drops it, set it with ALTER ROLE"
+                f"search_path is {path!r}, need {quote_identifier(schema)!r}: "
+                "a pooler drops it, set it with ALTER ROLE"
             )
             raise psycopg.OperationalError(need)  # noqa: TRY301 - as above
         connection.autocommit = autocommit
@@ -143,7 +144,7 @@ def connect(
 
 
 def is_lost(connection: psycopg.Connection[Any]) -> bool:
-    """Whether an idle connection has ended meanwhile: unasked, a server says nothing but goodbye."""
+    """Return whether an idle connection has ended: an idle server sends nothing but its goodbye."""
     if connection.closed:
         return True
     poll = select.poll()
@@ -152,20 +153,20 @@ def is_lost(connection: psycopg.Connection[Any]) -> bool:
 
 
 def replace_lost(connection: psycopg.Connection[Any], *_: object) -> None:
-    """The pool's connections may have ended while they lay there; SQLAlchemy opens another then."""
+    """Have SQLAlchemy replace a pooled connection that ended while it was idle."""
     if is_lost(connection):
         raise DisconnectionError("the server ended it")
 
 
-def tell_of_fsync(connection: Connection, place: str) -> None:
-    """Warn of a server that does not wait for its disk: it is the operator's to mend, not ours to refuse."""
+def warn_if_fsync_off(connection: Connection, place: str) -> None:
+    """Warn of a server that does not wait for its disk: only its operator can change that."""
     if connection.execute(text("SHOW fsync")).scalar_one() != "on":
         lost = "what was answered 200 may be gone after a power cut"
         logger.warning("the server of %s runs with fsync=off: %s", place, lost)
 
 
 def reason(error: BaseException | None) -> str:
-    """What went wrong, in one line. Not the server's DETAIL, which may show a row, and so a body."""
+    """Return the error in one line. Not the server's DETAIL, which may show a row, and so a body."""
     primary = error.diag.message_primary if isinstance(error, psycopg.Error) else None
     return " ".join((primary or str(error)).split())
 
@@ -184,11 +185,10 @@ _INSERT_NEW = """
 """
 
 
-def insert(connection: psycopg.Connection[Any], rows: Sequence[Incoming]) -> list[int]:
+def insert(connection: psycopg.Connection[Any], rows: Sequence[NewDelivery]) -> list[int]:
     """Commit the rows that are new; see billhook.inbox.database.Database.insert_new.
 
-    In the order of their keys: of two processes with the same two deliveries none waits for the other
-    while the other waits for it.
+    In the order of their keys, so that two processes with the same two deliveries cannot deadlock.
     """
     order = sorted(range(len(rows)), key=lambda number: (rows[number].source, rows[number].key))
     columns = [[getattr(rows[number], name) for number in order] for name in _COLUMNS]

@@ -1,4 +1,4 @@
-"""Speaking to Python's sqlite3 directly: how to connect, to begin, and to insert a batch in one step."""
+"""Python's sqlite3 driver: connect, begin, checkpoint, and insert a batch in one statement."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 import urllib.parse
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import UTC, datetime
+from datetime import UTC
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,22 @@ from typing import Any
 from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import QueuePool
 
-from billhook.inbox.records import Incoming
-from billhook.inbox.sqlite.writelock import WriteLock
+from billhook.inbox.records import NewDelivery
+from billhook.inbox.sqlite.write_lock import WriteLock
 
 __all__ = [
+    "TIME_FORMAT",
     "begin",
-    "begin_log_anew",
-    "checkpoint",
+    "checkpoint_passive",
+    "checkpoint_truncate",
     "connect",
-    "execute_in_turn",
-    "insertion",
+    "execute_with_lock",
+    "insert_statement",
     "new_engine",
-    "new_ids",
 ]
 
-
+TIME_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
+"""UTC, as SQLAlchemy writes datetimes to SQLite."""
 _SETTINGS = (
     "journal_mode=WAL",
     "synchronous=FULL",
@@ -37,15 +38,15 @@ _SETTINGS = (
     "fullfsync=1",
     "checkpoint_fullfsync=1",
     "wal_autocheckpoint=0",
-    # What is sorted stays out of TMPDIR: that may be full, and bodies are nobody else's to read.
+    # Sort in memory: TMPDIR may be full, and must not hold copies of bodies.
     "temp_store=MEMORY",
 )
 
 
 def connect(path: Path, busy_seconds: float, *, foreign_keys: bool = True) -> sqlite3.Connection:
-    """Open the file as billhook needs it: write-ahead log, synchronous=FULL; sqlite3.Error if it cannot be.
+    """Open the file with a write-ahead log and synchronous=FULL. Raises sqlite3.Error.
 
-    A file that is missing is an error, never a new and empty inbox.
+    A missing file is an error, never a new and empty inbox.
     """
     connection = sqlite3.connect(
         f"file:{urllib.parse.quote(str(path))}?mode=rw",
@@ -72,49 +73,45 @@ def connect(path: Path, busy_seconds: float, *, foreign_keys: bool = True) -> sq
     return connection
 
 
-def checkpoint(path: Path) -> None:
+def checkpoint_passive(path: Path) -> None:
     """Move the log into the file; the caller must hold the write lock.
 
-    SQLite before 3.51.3 may corrupt the file when a checkpoint meets another's commit (its WAL-reset
-    bug): this is why the automatic checkpoints are off.
+    SQLite before 3.51.3 may corrupt the file when a checkpoint meets a commit of another process (its
+    WAL-reset bug): this is why automatic checkpoints are off.
     """
     with closing(connect(path, busy_seconds=0)) as connection:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
-def begin_log_anew(path: Path, busy_seconds: float) -> None:
+def checkpoint_truncate(path: Path, busy_seconds: float) -> None:
     """Move all of the log into the file and empty it; the caller must hold the write lock.
 
-    After a failed sync the log may hold pages that are read, but will never reach the disk: the system took
-    them for written. What SQLite recovers from such a log, and all that it would add behind it, is gone when
-    the power fails. So nobody trusts a log that somebody else began; sqlite3.Error if that must be.
+    After a failed fsync the log may hold pages that can be read but will never reach the disk: the system
+    took them for written. What SQLite recovers from such a log, and all that it adds behind it, is lost in a
+    power failure. So no process writes behind a log that another one began. Raises sqlite3.Error if another
+    process reads or writes for too long.
     """
     with closing(connect(path, busy_seconds)) as connection:
         ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
     if busy:
-        raise sqlite3.OperationalError("database is locked: somebody reads or writes it for too long")
+        raise sqlite3.OperationalError("database is locked: another process reads or writes it for too long")
 
 
-def execute_in_turn(
+def execute_with_lock(
     connection: sqlite3.Connection, statement: str, values: list[object], lock: WriteLock, busy_seconds: float
 ) -> sqlite3.Cursor:
-    """Execute at once, or, when another connection has the file locked, in turn with the other processes."""
-    if cursor := _execute_unless_busy(connection, statement, values):
-        return cursor
-    with lock.held():  # only short inserts of others can be in the way then
-        return _patiently_execute(connection, statement, values, busy_seconds)
-
-
-def _execute_unless_busy(
-    connection: sqlite3.Connection, statement: str, values: list[object]
-) -> sqlite3.Cursor | None:
-    """Execute, or None when another connection has the file locked."""
+    """Execute at once or, when another connection has the file locked, under the lock of all processes."""
     try:
         return connection.execute(statement, values)
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # extended codes have more bits
-            raise
-        return None
+        _raise_unless_busy(error)
+    with lock.held():  # the holder of SQLite's own lock can now only be another short insert
+        return _execute_until_deadline(connection, statement, values, busy_seconds)
+
+
+def _raise_unless_busy(error: sqlite3.OperationalError) -> None:
+    if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # extended codes have more bits
+        raise error
 
 
 _INSERT_NEW = (
@@ -125,33 +122,22 @@ _INSERT_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, 'received')"
 _UNLESS_STORED = " ON CONFLICT (source, key, slot) DO NOTHING"
 
 
-def insertion(rows: Sequence[Incoming]) -> tuple[str, list[object]]:
-    """One statement that inserts the rows not stored yet, and its values."""
-    statement = _INSERT_NEW + ",".join([_INSERT_ROW] * len(rows)) + _UNLESS_STORED
-    return statement, [value for row in rows for value in _values(row)]
-
-
-def new_ids(cursor: sqlite3.Cursor) -> range:
-    """The ids of the rows inserted: the lock was ours for the statement, so they follow one another."""
-    last, count = cursor.lastrowid or 0, cursor.rowcount
-    return range(last - count + 1, last + 1)
-
-
-def _values(row: Incoming) -> tuple[object, ...]:
-    times = _moment(row.signed_at), _moment(row.received_at)
-    return (row.source, row.key, row.event_type, row.body, row.digest, row.headers, *times)
-
-
-def _moment(moment: datetime | None) -> str | None:
-    """A datetime as SQLAlchemy writes it to SQLite."""
-    return None if moment is None else moment.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+def insert_statement(rows: Sequence[NewDelivery]) -> tuple[str, list[object]]:
+    """Return one statement that inserts the rows not stored yet, and its values."""
+    values: list[object] = []
+    for row in rows:
+        signed_at = None if row.signed_at is None else row.signed_at.astimezone(UTC).strftime(TIME_FORMAT)
+        received_at = row.received_at.astimezone(UTC).strftime(TIME_FORMAT)
+        values += (row.source, row.key, row.event_type, row.body, row.digest, row.headers)
+        values += (signed_at, received_at)
+    return _INSERT_NEW + ",".join([_INSERT_ROW] * len(rows)) + _UNLESS_STORED, values
 
 
 def new_engine(path: Path, busy_seconds: float, *, foreign_keys: bool = True) -> Engine:
-    """SQLAlchemy's side of it: connections as `connect` makes them, transactions as they must begin.
+    """Create SQLAlchemy's engine, with connections made by `connect`.
 
-    A migration that makes a table anew needs them without `foreign_keys`: to drop the old table would else
-    delete what refers to its rows.
+    A migration that recreates a table needs `foreign_keys` off: dropping the old table would else delete the
+    rows that refer to it.
     """
     creator = partial(connect, path, busy_seconds, foreign_keys=foreign_keys)
     engine = create_engine("sqlite+pysqlite://", creator=creator, poolclass=QueuePool)
@@ -172,18 +158,21 @@ def _begin(busy_seconds: float, connection: Connection) -> None:
 
 
 def begin(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    """Begin a transaction that writes; sqlite3.Error when the lock is not to be had in time."""
-    _patiently_execute(connection, "BEGIN IMMEDIATE", [], busy_seconds)
+    """Begin a transaction that writes; sqlite3.Error when the lock is not free in time."""
+    _execute_until_deadline(connection, "BEGIN IMMEDIATE", [], busy_seconds)
 
 
-def _patiently_execute(
+def _execute_until_deadline(
     connection: sqlite3.Connection, statement: str, values: list[object], busy_seconds: float
 ) -> sqlite3.Cursor:
     """Execute, waiting for a lock in short steps: those of SQLite's own handler grow to 0.1 s."""
     end = time.monotonic() + busy_seconds
     connection.execute("PRAGMA busy_timeout=0")
-    while not (cursor := _execute_unless_busy(connection, statement, values)):
+    while True:
+        try:
+            return connection.execute(statement, values)
+        except sqlite3.OperationalError as error:
+            _raise_unless_busy(error)
         if time.monotonic() > end:
             raise sqlite3.OperationalError("database is locked")
         time.sleep(0.0005)
-    return cursor

@@ -1,39 +1,50 @@
-"""The file itself: made once, and watched, for SQLite would go on writing into one that was moved away."""
+"""The SQLite file itself: created once, watched for replacement, and checked before it is used.
+
+SQLite goes on writing into a file that was moved away, and pairs a file with its write-ahead log by their
+names alone. Given another file of the inbox's name, for example a backup, it would write the old file's log
+into it and destroy it. So the lock file records which file was last opened with which log, by their numbers
+in the file system; the record outlives the processes, as the log does.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import shlex
+import sqlite3
 import time
+import urllib.parse
+from contextlib import closing, suppress
 from pathlib import Path
 
 from billhook.errors import ConfigError
-from billhook.file_modes import others_may
+from billhook.file_modes import access_by_others
+from billhook.inbox.schema import version
 
-__all__ = ["SqliteFile", "sync"]
+__all__ = ["SqliteFile", "check_log_belongs", "record_log_owner", "refuse_foreign_file", "sync"]
+
 
 logger = logging.getLogger("billhook.inbox")
 
-LOOK_SECONDS = 0.1
+CHECK_SECONDS = 0.1
 
 
 class SqliteFile:
-    """A path, and which file was there when we last looked."""
+    """A path, and which file was there at the last check."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._identity: tuple[int, int] | None = None
-        self._looked_at = 0.0
+        self._checked_at = 0.0
 
     def beside(self, suffix: str) -> Path:
-        """The path of a helper file: the inbox's own name and a suffix."""
+        """Return the path of a helper file: the inbox's own name and a suffix."""
         return self.path.with_name(self.path.name + suffix)
 
     def create(self, *, own_folder: bool) -> None:
-        """Make the file, readable by its owner only, where it is missing; and its folder, if `own_folder`.
+        """Create the file, readable by its owner only, where it is missing; and its folder, if `own_folder`.
 
-        Else a folder that is missing is a ConfigError: a slip in a path must be no new and empty inbox.
+        Otherwise a missing folder is a ConfigError: a typing error in a path must not make an empty inbox.
         """
         if not (own_folder or self.path.parent.exists()):
             folder = self.path.parent
@@ -53,37 +64,116 @@ class SqliteFile:
         self._warn_of_others()
 
     def _warn_of_others(self) -> None:
-        """What is in it are customers' data, and whoever may write it decides what was received."""
+        """Warn of loose file modes: the file holds customers' data, and what was received."""
         files = [self.path, self.beside("-wal"), self.beside("-shm")]
-        found = {str(path): may for path in files if (may := others_may(path)) is not None}
+        found = {str(path): may for path in files if (may := access_by_others(path)) is not None}
         if found:
             most = "write" if "write" in found.values() else "read"
             command = shlex.join(["chmod", "600", *found])
             logger.warning("others may %s the inbox %s; run: %s", most, self.path, command)
 
     def changed(self, busy: bool = False) -> bool:
-        """Whether another file is there than at the last call; OSError when there is none.
+        """Return whether another file is there than at the last call; OSError when there is none.
 
-        Under load one look in LOOK_SECONDS is enough: the call gives up the interpreter's lock, which
-        then takes longer to win back than the commit itself.
+        Under load one check in CHECK_SECONDS is enough: the call releases the interpreter's lock, which then
+        takes longer to get back than the commit itself.
         """
         now = time.monotonic()
-        if busy and now - self._looked_at < LOOK_SECONDS:
+        if busy and now - self._checked_at < CHECK_SECONDS:
             return False
-        self._looked_at = now
+        self._checked_at = now
         status = os.stat(self.path)  # noqa: PTH116 - half the cost of Path.stat, paid by every commit
         before, self._identity = self._identity, (status.st_dev, status.st_ino)
         return before != self._identity
 
     def forget(self) -> None:
-        """Take whatever file is there at the next look for another one."""
-        self._identity, self._looked_at = None, 0.0
+        """Treat the file at the next check as a new one."""
+        self._identity, self._checked_at = None, 0.0
 
 
 def sync(folder: Path) -> None:
-    """Have the names in a folder, or the bytes of a file, on the disk."""
+    """Write the names in a folder, or the bytes of a file, to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+_NAMED = 5
+"""How many tables the error names."""
+
+
+def refuse_foreign_file(path: Path) -> None:
+    """Raise ConfigError for a file with tables and no inbox; sqlite3.Error for one that is no database.
+
+    A file with an inbox may hold other tables too: earlier versions put the inbox anywhere.
+    """
+    names = _tables(path)
+    if names and version.name not in names:
+        more = ", …" if len(names) > _NAMED else ""
+        raise ConfigError(
+            f"{path} holds tables of something else ({', '.join(names[:_NAMED])}{more}) and no inbox: give "
+            "the inbox a file of its own in BILLHOOK_INBOX_URL"
+        )
+
+
+def _tables(path: Path) -> list[str]:
+    # Without a log no process has the file open: `immutable` then keeps SQLite from creating one to read it.
+    mode = "mode=ro" if path.with_name(path.name + "-wal").exists() else "immutable=1"
+    with closing(sqlite3.connect(f"file:{urllib.parse.quote(str(path))}?{mode}", uri=True)) as connection:
+        query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1"
+        return [name for (name,) in connection.execute(query)]
+
+
+_HELPERS = ("-wal", "-shm")
+_NONE = "none"
+
+
+def record_log_owner(path: Path) -> None:
+    """Record the file and the log that it is opened with now. Raises OSError."""
+    now = "\n".join(_numbers(path)).encode()
+    descriptor = os.open(_note(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    try:
+        if os.pread(descriptor, len(now) + 1, 0) != now:
+            os.pwrite(descriptor, now, 0)
+            os.ftruncate(descriptor, len(now))
+    finally:
+        os.close(descriptor)
+
+
+def check_log_belongs(path: Path) -> None:
+    """Raise OSError if the file is another than the one whose log lies beside it."""
+    noted = []
+    with suppress(FileNotFoundError):
+        noted = _note(path).read_text(encoding="ascii", errors="replace").split("\n")
+    now = _numbers(path)
+    if len(noted) != len(now) or noted[0] == now[0]:
+        return
+    left = [
+        f"{path.name}{suffix}"
+        for suffix, before, after in zip(_HELPERS, noted[1:], now[1:], strict=True)
+        if before == after != _NONE
+    ]
+    if left:
+        there = "is" if len(left) == 1 else "are"
+        raise OSError(
+            f"it was replaced, and {' and '.join(left)} of the one before {there} still there: stop all that "
+            f"uses it, remove {' and '.join(left)}, and start again; `billhook db restore` replaces it safely"
+        )
+
+
+def _note(path: Path) -> Path:
+    return path.with_name(path.name + "-lock")
+
+
+def _numbers(path: Path) -> list[str]:
+    """Return device and inode of the file, its log and the log's index, or that there is none."""
+    return [_number(path.with_name(path.name + suffix)) for suffix in ("", *_HELPERS)]
+
+
+def _number(path: Path) -> str:
+    with suppress(FileNotFoundError):
+        status = path.stat()
+        return f"{status.st_dev} {status.st_ino}"
+    return _NONE

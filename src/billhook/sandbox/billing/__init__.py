@@ -1,3 +1,3 @@
-"""The business: what usage, contracts and time lead to. No HTTP."""
+"""The billing rules: what usage, contracts and the passing of time lead to. No HTTP."""
 
 __all__: list[str] = []

@@ -1,21 +1,53 @@
-"""The products that contracts may sell. Source: spec, "Resources and their fields", Catalog product."""
+"""What contracts may sell: catalog products, and plans that bundle products.
+
+Source: spec, "Resources and their fields", Catalog product; Plan.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
-from billhook.resources import CatalogProduct
-from billhook.sandbox.storage.bulk import among
-from billhook.sandbox.storage.shelf import Shelf
-from billhook.sandbox.storage.tables.entities import catalog_product
-from billhook.sandbox.transaction import Transaction
+from sqlalchemy import select
 
-__all__ = ["PRODUCTS", "names"]
+from billhook.resources import CatalogProduct, ContractProduct, Plan
+from billhook.sandbox.storage.bulk import in_texts
+from billhook.sandbox.storage.repository import Repository
+from billhook.sandbox.storage.tables.entities import catalog_product, plan
+from billhook.sandbox.storage.transaction import Transaction
+from billhook.wire import strict_json
 
-PRODUCTS = Shelf(catalog_product, CatalogProduct, "cat")
+__all__ = [
+    "BILLING_INTERVALS",
+    "CATALOG_PRODUCTS",
+    "PLANS",
+    "plan_products",
+    "product_names",
+    "products_json",
+]
+
+CATALOG_PRODUCTS = Repository(catalog_product, CatalogProduct, "cat")
+BILLING_INTERVALS = ("Monthly", "Quarterly", "Yearly")
+PLANS = Repository(plan, Plan, "pln")
 
 
-def names(tx: Transaction, product_ids: Collection[str]) -> dict[str, str]:
-    """The names of these products by their ids, as far as they are there, by one query."""
-    which = among(tx.connection, catalog_product.c.id, product_ids)
-    return {product.id: product.name for product in PRODUCTS.all(tx, which)}
+def product_names(tx: Transaction, product_ids: Collection[str]) -> dict[str, str]:
+    """Return the names of these products by id, with one query. Unknown ids are left out."""
+    which = in_texts(tx.connection, catalog_product.c.id, product_ids)
+    return {product.id: product.name for product in CATALOG_PRODUCTS.all(tx, which)}
+
+
+def plan_products(tx: Transaction, plan_ids: Sequence[str]) -> dict[str, list[ContractProduct]]:
+    """Return the products of each of these plans, by the plan's id. At most 1000 plans."""
+    rows = tx.connection.execute(select(plan.c.id, plan.c.products).where(plan.c.id.in_(plan_ids)))
+    return {
+        row.id: [
+            ContractProduct.from_wire(each)
+            for each in strict_json.loads(row.products.encode())  # type: ignore[attr-defined]
+        ]
+        for row in rows
+    }
+
+
+def products_json(sold: Sequence[ContractProduct]) -> str:
+    """Return products as the JSON that the plan's table stores."""
+    return "[" + ",".join(each.to_json().decode() for each in sold) + "]"

@@ -1,4 +1,4 @@
-"""Currencies: the smallest amount that each has, and what each is worth in US dollars.
+"""Currencies: the smallest unit of each, and its exchange rate to US dollars.
 
 Source: spec, "Resources and their fields", Customer, the amounts in USD. Rates are not shown: they are the
 sandbox's, and `PUT /_sandbox/exchangeRates` sets others.
@@ -11,26 +11,26 @@ from decimal import Decimal, localcontext
 from types import MappingProxyType
 
 from billhook.resources import Contract, Customer
-from billhook.sandbox.billing.exact import EXACT, MOST
-from billhook.sandbox.refusals import invalid_request
-from billhook.sandbox.storage import facts
-from billhook.sandbox.transaction import Transaction
+from billhook.sandbox.billing.decimals import EXACT, MAX_AMOUNT
+from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.storage import key_value
+from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire import strict_json
 
 __all__ = [
-    "CURRENCY",
+    "DEFAULT_CURRENCY",
     "DEFAULT_RATES",
-    "check",
+    "billing_currency",
+    "check_currency",
+    "exchange_rate",
     "in_dollars",
-    "of",
-    "rate_of",
     "rates",
     "set_rates",
-    "smallest",
+    "smallest_unit",
 ]
 
-CURRENCY = "USD"
-"""Of contracts and customers that say none; what a customer's amounts are told in."""
+DEFAULT_CURRENCY = "USD"
+"""The currency of contracts and customers without one, and the currency of a customer's amounts."""
 
 DEFAULT_RATES: Mapping[str, Decimal] = MappingProxyType(
     {
@@ -46,9 +46,9 @@ DEFAULT_RATES: Mapping[str, Decimal] = MappingProxyType(
         "SGD": Decimal("0.75"),
     }
 )
-"""US dollars for one unit, as long as nothing else is set: the ten currencies that are traded most."""
+"""US dollars for one unit, until other rates are set: the ten most traded currencies."""
 
-_FACT = "exchange_rates"
+_RATES_KEY = "exchange_rates"
 _CENT = Decimal("0.01")
 # Source: ISO 4217, minor units; those that are not listed have two places.
 _WHOLE = frozenset(
@@ -61,45 +61,53 @@ _THOUSANDTHS = frozenset(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"))
 _PLACES = dict.fromkeys(_WHOLE, 0) | dict.fromkeys(_THOUSANDTHS, 3) | {"CLF": 4, "UYW": 4}
 
 
-def of(contract: Contract | None, customer: Customer) -> str:
-    """What is billed in: the contract's currency, else the customer's, else US dollars."""
-    return (contract and contract.currency) or customer.currency or CURRENCY
+def billing_currency(contract: Contract | None, customer: Customer) -> str:
+    """Return the currency to bill in: the contract's, else the customer's, else US dollars."""
+    return (contract and contract.currency) or customer.currency or DEFAULT_CURRENCY
 
 
-def smallest(currency: str) -> Decimal:
-    """The smallest amount of it that is billed: 0.01, and 1 of a yen."""
+def smallest_unit(currency: str) -> Decimal:
+    """Return the smallest amount that is billed in this currency: 0.01, or 1 for the yen."""
     return Decimal(1).scaleb(-_PLACES.get(currency, 2))
 
 
 def rates(tx: Transaction) -> dict[str, Decimal]:
-    """US dollars for one unit of each currency that is known, by its code."""
-    kept = facts.recall(tx.connection, _FACT)
+    """Return the US dollars for one unit of each known currency, by its code."""
+    kept = key_value.get(tx.connection, _RATES_KEY)
     own = {} if kept is None else strict_json.loads(kept.encode())
     return {**DEFAULT_RATES, **{code: Decimal(rate) for code, rate in own.items()}}  # type: ignore[attr-defined]
 
 
 def set_rates(tx: Transaction, given: Mapping[str, Decimal]) -> dict[str, Decimal]:
-    """Change these rates and leave the others; all of them. Invoices that were issued keep theirs."""
+    """Change these rates, keep the others, and return all of them.
+
+    Invoices keep the rate that was in force when they were issued.
+    """
     for code, rate in given.items():
         if not (len(code) == 3 and code.isascii() and code.isalpha() and code.isupper()):
-            raise invalid_request("a currency is a code of three capital letters, such as EUR", "rates")
-        if not 1 / MOST <= rate <= MOST:
-            raise invalid_request("a rate is above zero: US dollars for one unit", "rates")
-    if given.get(CURRENCY, 1) != 1:
-        raise invalid_request("a US dollar is one US dollar", "rates")
+            raise invalid_request("a currency must be a code of three capital letters, such as EUR", "rates")
+        # Within these limits amount times rate stays writable on the wire.
+        if not 1 / MAX_AMOUNT <= rate <= MAX_AMOUNT:
+            raise invalid_request("a rate must be above zero: US dollars for one unit", "rates")
+    # USD is the unit that all rates are given in.
+    if given.get(DEFAULT_CURRENCY, 1) != 1:
+        raise invalid_request("the rate of USD is always 1", "rates")
     changed = {**rates(tx), **given}
     text = strict_json.dumps({code: str(rate) for code, rate in changed.items()}).decode()
-    facts.remember(tx.connection, _FACT, text)
+    key_value.put(tx.connection, _RATES_KEY, text)
     return changed
 
 
-def rate_of(tx: Transaction, currency: str) -> Decimal:
-    """US dollars for one unit of `currency` now; for one without a rate, refused by `check`."""
-    return check(tx, currency, "currency")
+def exchange_rate(tx: Transaction, currency: str) -> Decimal:
+    """Return the US dollars for one unit of `currency` now. Rejects a currency without a rate."""
+    return check_currency(tx, currency, "currency")
 
 
-def check(tx: Transaction, currency: str, param: str) -> Decimal:
-    """Its rate; refused without one, as what is billed in it could not be told in US dollars."""
+def check_currency(tx: Transaction, currency: str, param: str) -> Decimal:
+    """Return the currency's rate; reject a currency without one.
+
+    A customer's amounts are shown in US dollars, so what is billed must be convertible.
+    """
     rate = rates(tx).get(currency)
     if rate is None:
         raise invalid_request(
@@ -109,6 +117,6 @@ def check(tx: Transaction, currency: str, param: str) -> Decimal:
 
 
 def in_dollars(amount: Decimal, rate: Decimal) -> Decimal:
-    """`amount` at that rate, half-even to the cent."""
+    """Return `amount` at that rate, rounded half-even to the cent."""
     with localcontext(EXACT):
         return (amount * rate).quantize(_CENT)

@@ -1,4 +1,4 @@
-"""Custom fields: values that users give, by the definition that they fit.
+"""Custom fields: their definitions, and the values that users set on customers and contracts.
 
 Source: spec, "Resources and their fields", Custom-field definition; Customer, customFields.
 """
@@ -13,37 +13,37 @@ from pydantic import TypeAdapter, ValidationError
 
 from billhook.errors import InvalidJSON
 from billhook.resources import CustomField, CustomFieldInput, CustomFieldValue
-from billhook.sandbox.refusals import invalid_request
-from billhook.sandbox.storage.keys import check_key
-from billhook.sandbox.storage.shelf import Shelf
+from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.limits import check_key
+from billhook.sandbox.storage.repository import Repository
 from billhook.sandbox.storage.tables.entities import custom_field
-from billhook.sandbox.transaction import Transaction
+from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire import strict_json
-from billhook.wire.fields import Moment
+from billhook.wire.fields import UtcDatetime
 
 __all__ = [
     "DEFINITIONS",
     "ENTITIES",
     "VALUE_TYPES",
-    "as_text",
     "definitions",
-    "is_text_of",
+    "is_value_text",
     "set_values",
+    "value_text",
     "with_defaults",
 ]
 
 ENTITIES = ("Customer", "Contract")
 VALUE_TYPES = ("String", "Number", "Boolean", "Date")
 
-DEFINITIONS = Shelf(custom_field, CustomField, "cf")
+DEFINITIONS = Repository(custom_field, CustomField, "cf")
 
-_MOMENT: TypeAdapter[object] = TypeAdapter(Moment)
+_MOMENT: TypeAdapter[object] = TypeAdapter(UtcDatetime)
 _IDENTIFYING = ("custom_field_name", "field_path")
 _NARROWING = ("integration_source", "integration_entity_type")
 
 
 def definitions(tx: Transaction, entity: str) -> list[CustomField]:
-    """The definitions of `entity`: Customer or Contract."""
+    """Return the definitions for `entity`: Customer or Contract."""
     return DEFINITIONS.all(tx, custom_field.c.entity == entity)
 
 
@@ -53,27 +53,28 @@ def set_values(
     values: Sequence[CustomFieldValue],
     inputs: Sequence[CustomFieldInput],
 ) -> list[CustomFieldValue]:
-    """`values` with those of `inputs` set: a null takes its value away, the others stay as they are.
+    """Return `values` with those of `inputs` set. A null removes its value; the other values stay.
 
-    An input that fits no definition makes one, if it has customFieldName and valueType; else it is refused,
-    as is one whose value its definition does not allow.
+    An input without a matching definition creates one if it has customFieldName and valueType; otherwise it
+    is rejected, and so is a value that its definition does not allow.
     """
     known = definitions(tx, entity)
     found = {value.custom_field_definition_id: value for value in values}
     for n, given in enumerate(inputs):
         definition = _definition_of(given, known, f"customFields.{n}")
         if definition is None:
-            definition = _defined_by(tx, entity, given, f"customFields.{n}")
+            definition = _create_definition(tx, entity, given, f"customFields.{n}")
             known.append(definition)
+        # A null removes the value; any other value is set again below.
         found.pop(definition.id, None)
         if given.value is not None:
-            text = as_text(definition, given.value, f"customFields.{n}.value")
+            text = value_text(definition, given.value, f"customFields.{n}.value")
             found[definition.id] = _value(definition, text)
     return list(found.values())
 
 
 def with_defaults(known: Sequence[CustomField], values: Sequence[CustomFieldValue]) -> list[CustomFieldValue]:
-    """`values`, and the defaults of those of the `known` definitions that none is set for."""
+    """Return `values`, plus the defaults of the `known` definitions that have no value here."""
     are_set = {value.custom_field_definition_id for value in values}
     return [
         *values,
@@ -85,23 +86,27 @@ def with_defaults(known: Sequence[CustomField], values: Sequence[CustomFieldValu
     ]
 
 
-def as_text(definition: CustomField, value: object, param: str) -> str:
-    """`value` as it is kept; refused if it is not of the definition's type, or not among its values."""
-    text = _TEXTS[definition.value_type or "String"](value)
+def value_text(definition: CustomField, value: object, param: str) -> str:
+    """Return `value` as the text that is stored.
+
+    Rejects a value that is not of the definition's type, or not one of its allowed values.
+    """
+    text = _CONVERTERS[definition.value_type or "String"](value)
     if text is None:
-        raise invalid_request(f"the definition wants a {definition.value_type} here", param)
+        raise invalid_request(f"the definition requires a {definition.value_type} here", param)
     if definition.allowed_values and text not in definition.allowed_values:
         raise invalid_request("this is not one of the definition's allowedValues", param)
     return text
 
 
-def is_text_of(value_type: str, text: str) -> bool:
-    """Is it what a value of this type is kept as?"""
+def is_value_text(value_type: str, text: str) -> bool:
+    """Return whether `text` is how a value of this type is stored."""
+    # Numbers and booleans are stored as JSON, texts and dates as they are.
     value: object = text
     if value_type in ("Number", "Boolean"):
         with contextlib.suppress(InvalidJSON):
             value = strict_json.loads(text.encode())
-    return _TEXTS[value_type](value) == text
+    return _CONVERTERS[value_type](value) == text
 
 
 def _definition_of(given: CustomFieldInput, known: Sequence[CustomField], param: str) -> CustomField | None:
@@ -118,19 +123,21 @@ def _definition_of(given: CustomFieldInput, known: Sequence[CustomField], param:
             for name in _NARROWING
         )
     ]
+    # Guessing would set another field than the user meant.
     if len(fitting) > 1:
         raise invalid_request(
             f"{param} fits more than one definition of a custom field: see GET /customFields", param
         )
     if not fitting:
         return None
+    # The type belongs to the definition: an input cannot change it.
     if given.value_type not in (None, fitting[0].value_type):
         raise invalid_request(f"the definition's valueType is {fitting[0].value_type}", f"{param}.valueType")
     return fitting[0]
 
 
-def _defined_by(tx: Transaction, entity: str, given: CustomFieldInput, param: str) -> CustomField:
-    """The definition that an input says by itself: how one is made is not shown."""
+def _create_definition(tx: Transaction, entity: str, given: CustomFieldInput, param: str) -> CustomField:
+    """Create the definition that an input describes. How the service creates one is not shown."""
     name, kind = given.custom_field_name, given.value_type
     if name is None or kind is None:
         raise invalid_request(
@@ -140,10 +147,13 @@ def _defined_by(tx: Transaction, entity: str, given: CustomFieldInput, param: st
         )
     check_key(name, f"{param}.customFieldName")
     if kind not in VALUE_TYPES:
-        raise invalid_request(f"{param}.valueType is one of {', '.join(VALUE_TYPES)}", f"{param}.valueType")
+        raise invalid_request(
+            f"{param}.valueType must be one of {', '.join(VALUE_TYPES)}", f"{param}.valueType"
+        )
+    # A name identifies one definition of an entity.
     if DEFINITIONS.first(tx, custom_field.c.entity == entity, custom_field.c.name == name):
         raise invalid_request(
-            f"{param} says otherwise where its values come from than the definition of that name: see GET "
+            f"{param} differs from the definition of that name in the origin of its values: see GET "
             "/customFields",
             param,
         )
@@ -164,6 +174,7 @@ def _string(value: object) -> str | None:
 
 
 def _number(value: object) -> str | None:
+    # bool is a subclass of int.
     if isinstance(value, bool) or not isinstance(value, int | Decimal):
         return None
     return strict_json.dumps(value).decode()
@@ -178,7 +189,8 @@ def _date(value: object) -> str | None:
         _MOMENT.validate_python(value)
     except ValidationError:
         return None
+    # Stored as it was given, not normalised.
     return _string(value)
 
 
-_TEXTS = {"String": _string, "Number": _number, "Boolean": _boolean, "Date": _date}
+_CONVERTERS = {"String": _string, "Number": _number, "Boolean": _boolean, "Date": _date}

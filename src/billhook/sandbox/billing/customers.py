@@ -1,94 +1,111 @@
-"""Customers: the names that their usage comes under, and what they owe.
+"""Customers: the names that identify their usage, their fields, and what they owe.
 
 Source: spec, "Resources and their fields", Customer; "States and transitions".
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import re
+from collections.abc import Collection, Sequence, Sized
 from datetime import timedelta
+from decimal import Decimal, localcontext
 from typing import Any
 
 from sqlalchemy import delete, insert, select
 
 from billhook.events import AnonymousCustomer, CustomerCreated, IntegrationEntity, NewCustomer
 from billhook.resources import Customer, CustomerUpdate, CustomFieldValue
-from billhook.sandbox.billing import agenda, currencies, custom_fields
-from billhook.sandbox.billing.customer_rules import check
-from billhook.sandbox.refusals import invalid_request, not_found
-from billhook.sandbox.storage.bulk import among
-from billhook.sandbox.storage.documents import as_document, as_sent
-from billhook.sandbox.storage.keys import key_fault
-from billhook.sandbox.storage.shelf import Shelf
+from billhook.sandbox.billing import currencies, custom_fields, scheduled_jobs
+from billhook.sandbox.billing.currencies import in_dollars
+from billhook.sandbox.billing.decimals import EXACT
+from billhook.sandbox.errors import invalid_request, not_found
+from billhook.sandbox.limits import MAX_ALIASES, check_key, key_error
+from billhook.sandbox.storage.bulk import in_texts
+from billhook.sandbox.storage.repository import Repository, request_document, to_document
+from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.storage.tables.entities import alias, customer, customer_integration
-from billhook.sandbox.transaction import Transaction
+from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.webhooks.outbox import raise_event
 
 __all__ = [
     "CUSTOMERS",
-    "as_told",
-    "by_alias",
-    "by_external_id",
-    "by_integration",
-    "change",
     "check_active",
+    "check_fields",
     "create",
+    "customer_views",
+    "event_details",
     "find",
-    "inactive",
+    "find_by_alias",
+    "find_by_external_id",
+    "find_by_integration",
+    "ids_by_alias",
+    "inactive_customers",
     "is_inactive",
     "make_anonymous",
-    "match",
+    "owed_amounts",
+    "update",
 ]
 
-CUSTOMERS = Shelf(customer, Customer, "cus")
+CUSTOMERS = Repository(customer, Customer, "cus")
 INACTIVE = "Inactive"
 """The status of a customer that is neither metered nor billed."""
-UNTIL_MISSED = timedelta(days=7)
-"""How long after it was created a customer's contract is missed."""
+MISSING_CONTRACT_AFTER = timedelta(days=7)
+"""How long after its creation a customer without a contract is reported."""
+_CURRENCY = re.compile(r"[A-Z]{3}")
+_DAYS = re.compile(r"[0-9]{1,4}")
+_NO_AMOUNT = Decimal("0.00")
+_FIELD_BY_STATUS = {
+    "None": "open_amount",
+    "Overdue": "overdue_amount",
+    "PendingPayment": "pending_payment_amount",
+    "Paid": "paid_amount",
+}
 
 
 def find(tx: Transaction, customer_id: str) -> Customer:
-    """The customer with this id, as it is stored; a refusal, not_found, if there is none."""
-    return _there(CUSTOMERS.find(tx, customer_id))
+    """Return the customer with this id, as stored; not_found without one."""
+    return _existing(CUSTOMERS.find(tx, customer_id))
 
 
-def by_external_id(tx: Transaction, external_id: str) -> Customer:
-    """The same by the id that it has in its user's own system."""
-    return _there(CUSTOMERS.first(tx, customer.c.external_id == external_id))
+def find_by_external_id(tx: Transaction, external_id: str) -> Customer:
+    """Return the customer with this id of the user's own system; not_found without one."""
+    return _existing(CUSTOMERS.first(tx, customer.c.external_id == external_id))
 
 
-def by_alias(tx: Transaction, name: str) -> Customer:
-    """The same by any name that its usage may come under."""
-    return find(tx, match(tx, [name]).get(name, ""))
+def find_by_alias(tx: Transaction, name: str) -> Customer:
+    """Return the customer with this alias: any name that its usage may have; not_found without one."""
+    return find(tx, ids_by_alias(tx, [name]).get(name, ""))
 
 
-def by_integration(tx: Transaction, provider: str, external_id: str) -> Customer:
-    """The same by its counterpart at another provider."""
-    return find(tx, _linked_to(tx, provider, external_id) or "")
+def find_by_integration(tx: Transaction, provider: str, external_id: str) -> Customer:
+    """Return the customer linked to this entity of another provider; not_found without one."""
+    return find(tx, _id_by_integration(tx, provider, external_id) or "")
 
 
-def match(tx: Transaction, aliases: Collection[str]) -> dict[str, str]:
-    """Whose usage it is: customer ids by alias, without those that nobody has."""
-    wanted = {name for name in aliases if key_fault(name) is None}
-    named = among(tx.connection, alias.c.alias, wanted)
+def ids_by_alias(tx: Transaction, aliases: Collection[str]) -> dict[str, str]:
+    """Return the customer ids by alias. Unknown aliases are left out."""
+    # A text that no key may be belongs to no customer, and PostgreSQL would refuse some of them (NUL).
+    wanted = {name for name in aliases if key_error(name) is None}
+    named = in_texts(tx.connection, alias.c.alias, wanted)
     rows = tx.connection.execute(select(alias.c.alias, alias.c.customer_id).where(named))
     return {row.alias: row.customer_id for row in rows}
 
 
 def is_inactive(stored: Customer) -> bool:
-    """Is it neither metered nor billed now?"""
+    """Return whether the customer is neither metered nor billed now."""
     return stored.status == INACTIVE
 
 
-def inactive(tx: Transaction, customer_ids: Collection[str]) -> set[str]:
-    """Those of these customers that are."""
+def inactive_customers(tx: Transaction, customer_ids: Collection[str]) -> set[str]:
+    """Return those of these customer ids that are Inactive."""
     found = select(customer.c.id).where(
-        among(tx.connection, customer.c.id, customer_ids), customer.c.inactive.is_(True)
+        in_texts(tx.connection, customer.c.id, customer_ids), customer.c.inactive.is_(True)
     )
     return set(tx.connection.scalars(found))
 
 
 def check_active(stored: Customer) -> None:
-    """Refuse what meters or bills a customer that is."""
+    """Reject a request that would meter or bill an Inactive customer."""
     if is_inactive(stored):
         raise invalid_request(
             "the customer is Inactive, neither metered nor billed: set its status to Active first",
@@ -98,61 +115,68 @@ def check_active(stored: Customer) -> None:
 
 
 def create(tx: Transaction, given: CustomerUpdate) -> Customer:
-    """Add a customer. Raises CustomerCreated, and NewCustomerWithoutContract if it has none in a week."""
+    """Create a customer.
+
+    Emits CustomerCreated; and NewCustomerWithoutContract after a week, if it has no contract by then.
+    """
     if given.name is None:
-        raise invalid_request("a customer has a name: give one", "name")
-    check(given)
+        raise invalid_request("a customer needs a name: set name", "name")
+    check_fields(given)
     if given.currency is not None:
-        currencies.check(tx, given.currency, "currency")
+        currencies.check_currency(tx, given.currency, "currency")
     _check_owner(tx, given, "")
     changes = {"status": "Active", **_changes(tx, given, [])}
-    made = CUSTOMERS.add(
+    created = CUSTOMERS.add(
         tx,
         changes,
         external_id=given.external_id,
         anonymous=False,
         inactive=changes["status"] == INACTIVE,
     )
-    _link(tx, made)
-    tx.raise_event(CustomerCreated.model_validate(as_told(tx, made).model_dump(exclude_unset=True)))
-    agenda.add(tx, tx.now + UNTIL_MISSED, "customer_without_contract", made.id)
-    return made
+    _store_names(tx, created)
+    raise_event(tx, CustomerCreated.model_validate(event_details(tx, created).model_dump(exclude_unset=True)))
+    scheduled_jobs.schedule(tx, tx.now + MISSING_CONTRACT_AFTER, "customer_without_contract", created.id)
+    return created
 
 
 def make_anonymous(tx: Transaction, name: str) -> str:
-    """Make a customer up for usage under a name that nobody has; its id. Raises AnonymousCustomer.
+    """Create a customer for usage under an unknown alias and return its id. Emits AnonymousCustomer.
 
     Source: spec, "Events", rule 5.
     """
     data = {"name": name, "aliases": [name], "status": "Active"}
-    made = CUSTOMERS.add(tx, data, external_id=None, anonymous=True)
-    _link(tx, made)
-    tx.raise_event(AnonymousCustomer(id=made.id, name=name, external_id=None, aliases=[name]))
-    return made.id
+    created = CUSTOMERS.add(tx, data, external_id=None, anonymous=True)
+    _store_names(tx, created)
+    raise_event(tx, AnonymousCustomer(id=created.id, name=name, external_id=None, aliases=[name]))
+    return created.id
 
 
-def change(tx: Transaction, stored: Customer, given: CustomerUpdate) -> Customer:
-    """Change what is given; a null clears its field. An anonymous one is an ordinary one from then on."""
+def update(tx: Transaction, stored: Customer, given: CustomerUpdate) -> Customer:
+    """Change the fields that are given; a null clears its field.
+
+    An anonymous customer becomes an ordinary one.
+    """
     if "name" in given.model_fields_set and given.name is None:
-        raise invalid_request("a customer has a name: give one, or leave it out", "name")
-    check(given)
+        raise invalid_request("name cannot be null: give a name, or leave the field out", "name")
+    check_fields(given)
     if given.currency is not None:
-        currencies.check(tx, given.currency, "currency")
+        currencies.check_currency(tx, given.currency, "currency")
     _check_owner(tx, given, stored.id)
     changes = _changes(tx, given, stored.custom_field_values or [])
+    # Any update by its id shows that the user knows this customer.
     columns: dict[str, Any] = {"anonymous": False}
     if "status" in changes:
         columns["inactive"] = changes["status"] == INACTIVE
     if "external_id" in given.model_fields_set:
         columns["external_id"] = given.external_id
     changed = CUSTOMERS.change(tx, stored, changes, **columns)
-    _link(tx, changed)
+    _store_names(tx, changed)
     return changed
 
 
-def as_told(tx: Transaction, stored: Customer) -> NewCustomer:
-    """The customer as CustomerCreated and ContractCreated tell it, now."""
-    told: dict[str, Any] = {
+def event_details(tx: Transaction, stored: Customer) -> NewCustomer:
+    """Return the customer as CustomerCreated and ContractCreated include it, as of now."""
+    details: dict[str, Any] = {
         "date": tx.now,
         "customer_id": stored.id,
         "name": stored.name,
@@ -167,49 +191,56 @@ def as_told(tx: Transaction, stored: Customer) -> NewCustomer:
             for each in stored.external_integration or []
         ],
     }
-    return NewCustomer(**told)
+    return NewCustomer(**details)
 
 
-def _there(found: Customer | None) -> Customer:
+def _existing(found: Customer | None) -> Customer:
     if found is None:
         raise not_found("customer")
     return found
 
 
 def _changes(tx: Transaction, given: CustomerUpdate, values: Sequence[CustomFieldValue]) -> dict[str, Any]:
-    """What is given, as it is kept, in the wire's spelling."""
-    changes = as_sent(given)
+    """Return the given fields as they are stored, by their names on the wire."""
+    changes = request_document(given)
     if given.aliases is not None:
+        # An alias that is given twice is one alias.
         changes["aliases"] = list(dict.fromkeys(given.aliases))
     if "status" in changes:
         changes["status"] = given.status or "Active"
     if "customFields" in changes:
         del changes["customFields"]
+        # A null for the whole list clears all values; a list changes only the fields that it names.
         kept = [] if given.custom_fields is None else values
         kept = custom_fields.set_values(tx, "Customer", kept, given.custom_fields or [])
-        changes["customFieldValues"] = [as_document(value) for value in kept]
+        changes["customFieldValues"] = [to_document(value) for value in kept]
     return changes
 
 
 def _check_owner(tx: Transaction, given: CustomerUpdate, owner_id: str) -> None:
-    """Refuse names and counterparts that another customer than `owner_id` has."""
+    """Reject aliases and integrations that belong to a customer other than `owner_id`."""
     names = {name: f"aliases.{n}" for n, name in enumerate(given.aliases or [])}
     if given.external_id is not None:
+        # The external id is a name of its usage, too, so it must not be another customer's alias.
         names.setdefault(given.external_id, "externalId")
-    taken = [names[name] for name, owner in match(tx, names).items() if owner != owner_id]
+    taken = [names[name] for name, owner in ids_by_alias(tx, names).items() if owner != owner_id]
     if taken:
         raise invalid_request("another customer has this name", *taken, code="already_exists")
     for n, each in enumerate(given.external_integration or []):
-        owner = _linked_to(tx, str(each.type), str(each.id))
+        owner = _id_by_integration(tx, str(each.type), str(each.id))
         if owner not in (None, owner_id):
             raise invalid_request(
-                "another customer is linked to it", f"externalIntegration.{n}.id", code="already_exists"
+                "another customer is linked to this entity",
+                f"externalIntegration.{n}.id",
+                code="already_exists",
             )
 
 
-def _link(tx: Transaction, owner: Customer) -> None:
-    """Write down what `owner` is found by."""
+def _store_names(tx: Transaction, owner: Customer) -> None:
+    """Store the aliases and integrations that `owner` can be found by."""
+    # Usage may name a customer by its own id, too.
     names = {owner.id, owner.external_id or owner.id, *(owner.aliases or [])}
+    # Replaced as a whole: an update may have removed any of them.
     tx.connection.execute(delete(alias).where(alias.c.customer_id == owner.id))
     tx.connection.execute(insert(alias), [{"alias": name, "customer_id": owner.id} for name in names])
     linked = {(each.type, each.id) for each in owner.external_integration or []}
@@ -220,8 +251,86 @@ def _link(tx: Transaction, owner: Customer) -> None:
         )
 
 
-def _linked_to(tx: Transaction, provider: str, external_id: str) -> str | None:
+def _id_by_integration(tx: Transaction, provider: str, external_id: str) -> str | None:
     linked = customer_integration.c
     return tx.connection.execute(
         select(linked.customer_id).where(linked.type == provider, linked.external_id == external_id)
     ).scalar_one_or_none()
+
+
+def check_fields(given: CustomerUpdate) -> None:
+    """Reject values that could not be stored, or not be looked up by."""
+    if given.name is not None and not given.name.strip():
+        raise invalid_request("name is empty: give one", "name")
+    if given.currency is not None and not _CURRENCY.fullmatch(given.currency):
+        raise invalid_request("currency must be a code of three capital letters, such as USD", "currency")
+    if given.due_days is not None and not _DAYS.fullmatch(given.due_days):
+        raise invalid_request('dueDays must be a whole number as text, such as "30"', "dueDays")
+    if given.external_id is not None:
+        check_key(given.external_id, "externalId")
+    _check_count(given.aliases, "aliases")
+    for n, name in enumerate(given.aliases or []):
+        check_key(name, f"aliases.{n}")
+    _check_count(given.external_integration, "externalIntegration")
+    for n, each in enumerate(given.external_integration or []):
+        _check_type(each.type or "", f"externalIntegration.{n}.type")
+        check_key(each.id or "", f"externalIntegration.{n}.id")
+
+
+def _check_type(kind: str, param: str) -> None:
+    check_key(kind, param)
+    # In GET /customers/integration/{integrationType}/{integrationId} the first slash ends the type.
+    if "/" in kind:
+        raise invalid_request(f"{param} holds a slash: choose another", param)
+
+
+def _check_count(given: Sized | None, param: str) -> None:
+    if given is not None and len(given) > MAX_ALIASES:
+        raise invalid_request(f"{param} has at most {MAX_ALIASES} entries", param)
+
+
+def customer_views(tx: Transaction, stored: Sequence[Customer]) -> list[Customer]:
+    """Return these customers as the service shows them: with amounts owed and custom-field defaults."""
+    known = custom_fields.definitions(tx, "Customer")
+    owed = owed_amounts(tx, [each.id for each in stored])
+    return [
+        each.model_copy(
+            update={
+                "custom_field_values": custom_fields.with_defaults(known, each.custom_field_values or []),
+                **owed[each.id],
+            }
+        )
+        for each in stored
+    ]
+
+
+def owed_amounts(tx: Transaction, customer_ids: Collection[str]) -> dict[str, dict[str, Decimal]]:
+    """Return the five amounts of each of these customers, by Customer's field names. At most 1000.
+
+    Amounts are in US dollars, each invoice at the rate in force when it was issued. The outstanding amount is
+    what is still due, including Rejected invoices; the four by status count whole invoices.
+    """
+    found = {
+        customer_id: dict.fromkeys((*_FIELD_BY_STATUS.values(), "total_outstanding_amount"), _NO_AMOUNT)
+        for customer_id in customer_ids
+    }
+    rows = tx.connection.execute(
+        select(
+            invoice.c.customer_id,
+            invoice.c.billing_status,
+            invoice.c.amount,
+            invoice.c.amount_paid,
+            invoice.c.usd_rate,
+        ).where(invoice.c.customer_id.in_(customer_ids))
+    )
+    with localcontext(EXACT):
+        for row in rows:
+            owed = found[row.customer_id]
+            # Rejected has no amount of its own in the specification.
+            if row.billing_status in _FIELD_BY_STATUS:
+                owed[_FIELD_BY_STATUS[row.billing_status]] += in_dollars(row.amount, row.usd_rate)
+            if row.billing_status != "Paid":
+                # Rejected invoices are still owed, so only Paid ones are left out.
+                due = row.amount - row.amount_paid
+                owed["total_outstanding_amount"] += in_dollars(due, row.usd_rate)
+    return found

@@ -1,116 +1,192 @@
-"""Taking usage events in: a batch is judged, matched, metered and stored in a few statements.
+"""Ingest usage: batches of events, and measurements that replace the events of a day.
 
-Source: spec, "Endpoints", PUT /events; "States and transitions"; "Events", rule 5.
+A batch is validated, matched to customers, metered and stored in a few statements. Source: spec, "Endpoints",
+PUT /events; "States and transitions"; "Events", rule 5; "Resources and their fields", Measurement.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import date
+from typing import Any
 
-from sqlalchemy import select
+from sqlalchemy import insert, select, update
 
-from billhook.sandbox.billing import customers, meters, usage_changes, usage_cuts
-from billhook.sandbox.billing.batch import Sent
-from billhook.sandbox.billing.judging import Used, judge
-from billhook.sandbox.billing.metering import Contribution, Metering
-from billhook.sandbox.billing.rollups import Rollups
-from billhook.sandbox.storage.bulk import among, insert_rows
-from billhook.sandbox.storage.tables.usage import event
-from billhook.sandbox.transaction import Transaction
+from billhook.resources import Measurement, NewMeasurement, UsageDate
+from billhook.sandbox.billing import customers, threshold_events
+from billhook.sandbox.billing.decimals import ZERO
+from billhook.sandbox.billing.invoices import late_usage
+from billhook.sandbox.billing.usage import daily_usage, meters
+from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, UsageKey, UsageRollup, day_number
+from billhook.sandbox.billing.usage.event_batch import RawEvent
+from billhook.sandbox.billing.usage.event_validation import ValidEvent, validate_event
+from billhook.sandbox.billing.usage.metering import CompiledMeter, Contribution
+from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.storage.bulk import in_texts, insert_rows
+from billhook.sandbox.storage.repository import Repository, request_document
+from billhook.sandbox.storage.tables.usage import event, measurement, usage_day
+from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = ["Sifted", "counted_by", "ingest", "looked_at_by", "meterings", "sift"]
+__all__ = [
+    "MEASUREMENTS",
+    "IngestResult",
+    "apply_usage_changes",
+    "compiled_meters",
+    "contributions",
+    "dry_run_contributions",
+    "ingest",
+    "set_measurement",
+    "validate_batch",
+]
 
-_COLUMNS = ("ref", "name", "alias", "customer_id", "at", "meter_ids", "body")
+MEASUREMENTS = Repository(measurement, Measurement, "msr")
+
+_EVENT_COLUMNS = ("ref", "name", "alias", "customer_id", "at", "meter_ids", "body")
 
 
 @dataclass(slots=True)
-class Sifted:
-    """A batch once it is judged, each part in the order in which it was sent."""
+class IngestResult:
+    """A validated batch; both parts are in the order in which they were sent."""
 
-    taken: list[Used] = field(default_factory=list)
-    refused: list[tuple[str, str]] = field(default_factory=list)
-    """The JSON that was sent, and why it was not taken."""
+    accepted: list[ValidEvent] = field(default_factory=list)
+    rejected: list[tuple[str, str]] = field(default_factory=list)
+    """The JSON of each rejected event, and the reason."""
 
 
-def sift(tx: Transaction, batch: Sequence[Sent]) -> Sifted:
-    """Tell the events that can be taken from the others. Of two with one ref, the first can."""
-    judged = [judge(sent) for sent in batch]
-    stored = _stored_refs(tx, (used.ref for used in judged if isinstance(used, Used)))
-    sifted, refs = Sifted(), set[str]()
-    for sent, used in zip(batch, judged, strict=True):
-        if isinstance(used, str):
-            sifted.refused.append((sent.text, used))
-        elif used.ref in stored:
-            sifted.refused.append((sent.text, "an event with this ref exists already"))
-        elif used.ref in refs:
-            sifted.refused.append((sent.text, "an event before it in this batch has this ref already"))
+def validate_batch(tx: Transaction, batch: Sequence[RawEvent]) -> IngestResult:
+    """Separate valid events from rejected ones. Of two events with one ref, the first is valid."""
+    outcomes = [validate_event(raw) for raw in batch]
+    # One query for the whole batch.
+    stored = _stored_refs(tx, (outcome.ref for outcome in outcomes if isinstance(outcome, ValidEvent)))
+    result, refs = IngestResult(), set[str]()
+    for raw, outcome in zip(batch, outcomes, strict=True):
+        if isinstance(outcome, str):
+            result.rejected.append((raw.text, outcome))
+        elif outcome.ref in stored:
+            result.rejected.append((raw.text, "an event with this ref exists already"))
+        elif outcome.ref in refs:
+            result.rejected.append((raw.text, "an event before it in this batch has this ref already"))
         else:
-            refs.add(used.ref)
-            sifted.taken.append(used)
-    return sifted
+            refs.add(outcome.ref)
+            result.accepted.append(outcome)
+    return result
 
 
-def ingest(tx: Transaction, batch: Sequence[Sent]) -> Sifted:
-    """Take what can be taken. Makes anonymous customers, and tells on what usage has come to.
+def ingest(tx: Transaction, batch: Sequence[RawEvent]) -> IngestResult:
+    """Store the valid events of a batch and apply the change of usage. Creates anonymous customers.
 
-    No meter counts what comes for a customer that is Inactive.
+    Events of an Inactive customer are stored, but counted by no meter.
     """
-    sifted = sift(tx, batch)
-    if not sifted.taken:
-        return sifted
-    owners = _owners(tx, [used.alias for used in sifted.taken])
-    metered, rollups, rows = meterings(tx, sifted.taken), Rollups(), []
-    inactive = customers.inactive(tx, set(owners.values()))
-    cuts = usage_cuts.cuts(tx, set(owners.values()), [used.day for used in sifted.taken])
-    for used in sifted.taken:
-        customer_id, day = owners[used.alias], used.day
-        counted = [] if customer_id in inactive else counted_by(metered, used)
-        since = usage_cuts.since(cuts.get((customer_id, day), ()), used.at)
-        for metering, contribution in counted:
-            rollups.add((customer_id, metering.id, day, since), contribution, used.at)
-        meter_ids = " ".join(sorted([metering.id for metering, (value, _) in counted if value is not None]))
-        rows.append((used.ref, used.name, used.alias, customer_id, used.at, meter_ids, used.text))
-    insert_rows(tx.connection, event, _COLUMNS, rows)
-    usage_changes.follow(tx, rollups.write(tx))
-    return sifted
+    result = validate_batch(tx, batch)
+    if not result.accepted:
+        return result
+    owners = _find_or_create_owners(tx, [valid.alias for valid in result.accepted])
+    meters_by_name, rollups, rows = compiled_meters(tx, result.accepted), UsageRollup(), []
+    inactive = customers.inactive_customers(tx, set(owners.values()))
+    # A cut splits a day between two billing cycles, so the row depends on the event's moment.
+    cuts = daily_usage.cuts_by_day(tx, set(owners.values()), [valid.day for valid in result.accepted])
+    for valid in result.accepted:
+        customer_id, day = owners[valid.alias], valid.day
+        counted = [] if customer_id in inactive else contributions(meters_by_name, valid)
+        since = daily_usage.part_start(cuts.get((customer_id, day), ()), valid.at)
+        for meter, contribution in counted:
+            rollups.add((customer_id, meter.id, day, since), contribution, valid.at)
+        # Only meters that the event has a value for: the month-end report asks which events were charged.
+        meter_ids = " ".join(sorted([meter.id for meter, (value, _) in counted if value is not None]))
+        rows.append((valid.ref, valid.name, valid.alias, customer_id, valid.at, meter_ids, valid.text))
+    insert_rows(tx.connection, event, _EVENT_COLUMNS, rows)
+    apply_usage_changes(tx, rollups.write(tx))
+    return result
 
 
-def meterings(tx: Transaction, events: Iterable[Used]) -> dict[str, list[Metering]]:
-    """The meters that look at these events, by eventName."""
-    found = meters.by_event_name(tx, {used.name for used in events})
-    return {name: [Metering(meter) for meter in of_name] for name, of_name in found.items()}
+def compiled_meters(tx: Transaction, events: Iterable[ValidEvent]) -> dict[str, list[CompiledMeter]]:
+    """Return the meters for the names of these events, by eventName."""
+    found = meters.by_event_name(tx, {valid.name for valid in events})
+    return {name: [CompiledMeter(meter) for meter in of_name] for name, of_name in found.items()}
 
 
-def counted_by(metered: dict[str, list[Metering]], used: Used) -> list[tuple[Metering, Contribution]]:
-    """The meters whose filters let an event through, each with what it adds."""
+def contributions(
+    meters_by_name: dict[str, list[CompiledMeter]], valid: ValidEvent
+) -> list[tuple[CompiledMeter, Contribution]]:
+    """Return the meters whose filters accept the event, each with the event's contribution."""
     found = []
-    for metering in metered.get(used.name, ()):
-        contribution = metering.contribution(used.data)
+    for meter in meters_by_name.get(valid.name, ()):
+        contribution = meter.contribution(valid.data)
         if contribution is not None:
-            found.append((metering, contribution))
+            found.append((meter, contribution))
     return found
 
 
-def looked_at_by(
-    metered: dict[str, list[Metering]], used: Used, *, is_counted: bool
-) -> list[tuple[Metering, Contribution]]:
-    """All meters of events of this name, each with what it adds: nothing, where a filter keeps it out.
+def dry_run_contributions(
+    meters_by_name: dict[str, list[CompiledMeter]], valid: ValidEvent, *, is_counted: bool
+) -> list[tuple[CompiledMeter, Contribution]]:
+    """Return all meters for the event's name, each with the event's contribution.
 
-    Nothing at all, where the event is of a customer that is not metered: `is_counted` is false then.
+    The contribution is empty if a filter rejects the event; or always, if `is_counted` is false because the
+    customer is Inactive.
     """
     return [
-        (metering, (metering.contribution(used.data) if is_counted else None) or Contribution(None))
-        for metering in metered.get(used.name, ())
+        (meter, (meter.contribution(valid.data) if is_counted else None) or Contribution(None))
+        for meter in meters_by_name.get(valid.name, ())
     ]
 
 
 def _stored_refs(tx: Transaction, refs: Iterable[str]) -> set[str]:
-    return set(tx.connection.scalars(select(event.c.ref).where(among(tx.connection, event.c.ref, refs))))
+    return set(tx.connection.scalars(select(event.c.ref).where(in_texts(tx.connection, event.c.ref, refs))))
 
 
-def _owners(tx: Transaction, aliases: Iterable[str]) -> dict[str, str]:
-    """Customers by alias; those that nobody had are made up, in the order in which they came."""
+def _find_or_create_owners(tx: Transaction, aliases: Iterable[str]) -> dict[str, str]:
+    """Return customer ids by alias; unknown aliases get anonymous customers, in the order of the events."""
     names = dict.fromkeys(aliases)
-    owners = customers.match(tx, names)
+    owners = customers.ids_by_alias(tx, names)
     return owners | {name: customers.make_anonymous(tx, name) for name in names if name not in owners}
+
+
+def set_measurement(tx: Transaction, given: NewMeasurement) -> Measurement:
+    """Set the usage of a customer's day. A second measurement of a day changes the first and keeps its id."""
+    owner = customers.CUSTOMERS.find(tx, given.customer_id)
+    if owner is None:
+        raise invalid_request("there is no such customer", "customerId")
+    # Unlike events, which are stored uncounted, a measurement is nothing but a count.
+    customers.check_active(owner)
+    meter = meters.find_by_id_or_product(tx, given.meter_id)
+    if meter is None:
+        raise invalid_request("meterId matches no meter, and no product with a meter", "meterId")
+    if given.value < 0:
+        raise invalid_request("value is below 0: a day's usage is 0 or more", "value")
+    day = _checked_day(given.usage_date)
+    data = request_document(given)
+    key: dict[str, Any] = {"customer_id": given.customer_id, "meter_id": meter.id, "day": day}
+    # The first row of the day, also where cuts split the day: a measurement is of the whole day.
+    row = (given.customer_id, meter.id, day, day * MICROSECONDS_PER_DAY)
+    columns = (measurement.c.customer_id, measurement.c.meter_id, measurement.c.day)
+    there = MEASUREMENTS.first(
+        tx, *(column == value for column, value in zip(columns, key.values(), strict=True))
+    )
+    stored = MEASUREMENTS.add(tx, data, **key) if there is None else MEASUREMENTS.change(tx, there, data)
+    _store_measured(tx, row, stored)
+    apply_usage_changes(tx, {row})
+    return stored
+
+
+def _checked_day(given: UsageDate) -> int:
+    try:
+        return day_number(date(given.year, given.month, given.day))
+    except (ValueError, OverflowError):
+        raise invalid_request("usageDate is not a day of the calendar", "usageDate") from None
+
+
+def _store_measured(tx: Transaction, row: UsageKey, stored: Measurement) -> None:
+    """Store the measured figure in the row with which the day begins."""
+    key = {column.name: value for column, value in zip(usage_day.primary_key.columns, row, strict=True)}
+    these = [column == value for column, value in zip(usage_day.primary_key.columns, row, strict=True)]
+    changed = tx.connection.execute(update(usage_day).where(*these).values(measured=stored.value))
+    if changed.rowcount == 0:
+        tx.connection.execute(insert(usage_day).values(**key, events=0, total=ZERO, measured=stored.value))
+
+
+def apply_usage_changes(tx: Transaction, changed: Collection[UsageKey]) -> None:
+    """Apply changed usage: emit threshold events and draw credits, then bill usage that came late."""
+    threshold_events.handle_usage_changed(tx, changed)
+    late_usage.handle_usage_changed(tx, changed)

@@ -1,4 +1,7 @@
-"""The end of a month. Source: spec, "Events", MonthEndReport and UnchargedEvents."""
+"""The reports of a month's end. The specification shows only their ids.
+
+Source: spec, "Events", MonthEndReport and UnchargedEvents.
+"""
 
 from __future__ import annotations
 
@@ -6,63 +9,165 @@ from collections import defaultdict
 from collections.abc import Mapping
 from datetime import datetime
 from decimal import Decimal, localcontext
-from typing import Any
+from typing import Annotated, Any
 
-from sqlalchemy import ColumnElement, Table, and_, false, func, not_, or_, select
+from pydantic import Field, StrictStr
+from sqlalchemy import ColumnElement, Table, and_, false, func, insert, not_, or_, select
 
 from billhook.events import MonthEndReport, UnchargedEvents
-from billhook.sandbox.billing import agenda, contracts, currencies, customers, late_usage, reports
-from billhook.sandbox.billing.exact import EXACT, ZERO
-from billhook.sandbox.billing.reports import Billed, LateUsage, Uncharged
-from billhook.sandbox.periods import months_after
-from billhook.sandbox.storage.tables.billing import contract, invoice
+from billhook.resources import Resource
+from billhook.sandbox.billing import currencies, customers, scheduled_jobs
+from billhook.sandbox.billing.contracts import contracts
+from billhook.sandbox.billing.decimals import EXACT, ZERO
+from billhook.sandbox.billing.invoices import late_usage
+from billhook.sandbox.durations import add_months
+from billhook.sandbox.errors import not_found
+from billhook.sandbox.storage.tables.billing import contract, invoice, report
 from billhook.sandbox.storage.tables.entities import customer
 from billhook.sandbox.storage.tables.usage import event
-from billhook.sandbox.transaction import Transaction
+from billhook.sandbox.storage.transaction import Transaction, new_id
+from billhook.sandbox.webhooks.outbox import raise_event
+from billhook.wire.fields import ExactDecimal, Integer, MaybeListOf, UtcDatetime
 
-__all__ = ["MOST_UNCHARGED", "end_month"]
+__all__ = [
+    "MAX_REPORT_ROWS",
+    "BilledTotal",
+    "EventGroup",
+    "LateUsageRow",
+    "Report",
+    "ReportResponse",
+    "find_report",
+    "handle_month_end",
+    "store_report",
+]
 
-MOST_UNCHARGED = 1000
-"""Of more pairs of a customer and a name, or of more late usage, a report tells the first."""
+MAX_REPORT_ROWS = 1000
+"""A report lists the first of more pairs of customer and event name, or of more late usage."""
 
 
-def end_month(tx: Transaction, _: str) -> None:
-    """The step `month_end`: report on the month that is over, and come back in a month.
+class BilledTotal(Resource, register=False):
+    """The invoices in one currency."""
 
-    Raises MonthEndReport; and UnchargedEvents if some events of the month were counted by no meter. Those
-    that were, but by none of a product that a contract sold to their customer, are told in the reports.
+    currency: Annotated[StrictStr, Field(description="Currency code.", examples=["USD"])]
+    invoices: Annotated[Integer, Field(description="Number of invoices issued.", examples=[3])]
+    amount: Annotated[ExactDecimal, Field(description="Sum of their amounts.")]
+
+
+class EventGroup(Resource, register=False):
+    """The events of one name and one customer."""
+
+    customer_id: Annotated[StrictStr, Field(description="Id of the customer.", examples=["cus_1042"])]
+    name: Annotated[StrictStr, Field(description="Name of the events.", examples=["api_call"])]
+    events: Annotated[Integer, Field(description="Number of events.", examples=[12])]
+
+
+class LateUsageRow(Resource, register=False):
+    """Usage that arrived after its cycle was billed, of a contract without any further invoice."""
+
+    customer_id: Annotated[StrictStr, Field(description="Id of the customer.", examples=["cus_1042"])]
+    contract_id: Annotated[StrictStr, Field(description="Id of the contract.", examples=["con_7"])]
+    product_id: Annotated[StrictStr, Field(description="Id of the product.", examples=["cat_31"])]
+    product_name: Annotated[StrictStr, Field(description="Name of the product.", examples=["API calls"])]
+    start_time: Annotated[UtcDatetime, Field(description="Start of the billing cycle.")]
+    end_time: Annotated[UtcDatetime, Field(description="End of the billing cycle.")]
+    units: Annotated[ExactDecimal, Field(description="Units used beyond those that were billed.")]
+    currency: Annotated[StrictStr, Field(description="Currency code.", examples=["USD"])]
+    amount: Annotated[ExactDecimal, Field(description="Price of these units, without credits.")]
+
+
+class Report(Resource, register=False):
+    """The report of a month."""
+
+    id: Annotated[StrictStr, Field(description="Id of the report.", examples=["rep_1"])]
+    type: Annotated[StrictStr, Field(description="MonthEnd or UnchargedEvents.", examples=["MonthEnd"])]
+    start_time: Annotated[UtcDatetime, Field(description="Start of the month.")]
+    end_time: Annotated[UtcDatetime, Field(description="End of the month.")]
+    events: Annotated[Integer, Field(description="Number of events in the month.", examples=[1200])]
+    uncharged_events: Annotated[Integer, Field(description="Number of events that no meter counted.")]
+    unsold_events: Annotated[
+        Integer,
+        Field(description="Number of events counted only by meters of products not sold to the customer."),
+    ] = 0
+    new_customers: Annotated[Integer | None, Field(description="Customers created in the month.")] = None
+    new_contracts: Annotated[Integer | None, Field(description="Contracts created in the month.")] = None
+    billed: Annotated[MaybeListOf[BilledTotal], Field(description="Invoices issued in the month.")] = None
+    uncharged: Annotated[
+        MaybeListOf[EventGroup], Field(description="Events that no meter counted; at most 1000 entries.")
+    ] = None
+    unsold: Annotated[
+        MaybeListOf[EventGroup],
+        Field(description="Events counted only by meters of unsold products; at most 1000 entries."),
+    ] = None
+    late_usage: Annotated[
+        MaybeListOf[LateUsageRow],
+        Field(
+            description="Usage that came too late for any invoice; at most 1000 entries, null without any."
+        ),
+    ] = None
+
+
+class ReportResponse(Resource, register=False):
+    """A report."""
+
+    report: Annotated[Report, Field(description="The report.")]
+
+
+def store_report(tx: Transaction, facts: Mapping[str, Any]) -> Report:
+    """Store a report with these facts, by Report's field names."""
+    stored = Report(id=new_id("rep"), **facts)
+    tx.connection.execute(insert(report).values(id=stored.id, body=stored.to_json().decode()))
+    return stored
+
+
+def find_report(tx: Transaction, report_id: str) -> Report:
+    """Return the report with this id; not_found without one."""
+    body = tx.connection.execute(select(report.c.body).where(report.c.id == report_id)).scalar_one_or_none()
+    if body is None:
+        raise not_found("report")
+    return Report.from_json(body.encode())
+
+
+def handle_month_end(tx: Transaction, _: str) -> None:
+    """Handle the job `month_end`: report on the month that is over, and schedule the next month's end.
+
+    Emits MonthEndReport; and UnchargedEvents if no meter counted some of the month's events. Events that were
+    counted, but only by meters of products not sold to their customer, are listed in the reports.
     """
-    start, end = months_after(tx.now, -1), tx.now
-    agenda.add(tx, agenda.next_month(end), "month_end", "")
-    count, uncharged, unsold = _events(tx, start, end)
+    # tx.now is the job's due time, the midnight of a first.
+    start, end = add_months(tx.now, -1), tx.now
+    scheduled_jobs.schedule(tx, scheduled_jobs.next_month_start(end), "month_end", "")
+    count, uncharged, unsold = _count_events(tx, start, end)
     facts: dict[str, Any] = {
         "start_time": start,
         "end_time": end,
         "events": count,
         "uncharged_events": sum(each.events for each in uncharged),
         "unsold_events": sum(each.events for each in unsold),
-        "unsold": unsold[:MOST_UNCHARGED],
+        "unsold": unsold[:MAX_REPORT_ROWS],
     }
-    made = reports.keep(
+    stored = store_report(
         tx,
         {
             **facts,
             "type": "MonthEnd",
-            "new_customers": _made(tx, customer, start, end),
-            "new_contracts": _made(tx, contract, start, end),
-            "billed": _billed(tx, start, end),
-            "late_usage": _late_usage(tx)[:MOST_UNCHARGED] or None,
+            "new_customers": _count_created(tx, customer, start, end),
+            "new_contracts": _count_created(tx, contract, start, end),
+            "billed": _billed_totals(tx, start, end),
+            "late_usage": _late_usage(tx)[:MAX_REPORT_ROWS] or None,
         },
     )
-    tx.raise_event(MonthEndReport(date=tx.now, report_id=made.id))
+    raise_event(tx, MonthEndReport(date=tx.now, report_id=stored.id))
+    # An UnchargedEvents event without any would be a false alarm.
     if uncharged:
-        told = uncharged[:MOST_UNCHARGED]
-        made = reports.keep(tx, {**facts, "type": "UnchargedEvents", "uncharged": told})
-        tx.raise_event(UnchargedEvents(date=tx.now, report_id=made.id))
+        listed = uncharged[:MAX_REPORT_ROWS]
+        stored = store_report(tx, {**facts, "type": "UnchargedEvents", "uncharged": listed})
+        raise_event(tx, UnchargedEvents(date=tx.now, report_id=stored.id))
 
 
-def _events(tx: Transaction, start: datetime, end: datetime) -> tuple[int, list[Uncharged], list[Uncharged]]:
-    """How many events the month had, those that no meter counted, and those of nothing that was sold."""
+def _count_events(
+    tx: Transaction, start: datetime, end: datetime
+) -> tuple[int, list[EventGroup], list[EventGroup]]:
+    """Return the month's number of events, those counted by no meter, and those of no product sold."""
     columns = (event.c.customer_id, event.c.name, event.c.meter_ids)
     rows = tx.connection.execute(
         select(*columns, func.count().label("events"))
@@ -74,44 +179,47 @@ def _events(tx: Transaction, start: datetime, end: datetime) -> tuple[int, list[
     uncharged: defaultdict[tuple[str, str], int] = defaultdict(int)
     unsold: defaultdict[tuple[str, str], int] = defaultdict(int)
     for row in rows:
+        # No meter had a value for them.
         if not row.meter_ids:
             uncharged[row.customer_id, row.name] += row.events
             continue
+        # One query for each customer, not for each group of events.
         if row.customer_id not in charged:
-            charged[row.customer_id] = _charging(tx, row.customer_id, start, end)
+            charged[row.customer_id] = _sold_meters(tx, row.customer_id, start, end)
         if charged[row.customer_id].isdisjoint(row.meter_ids.split()):
             unsold[row.customer_id, row.name] += row.events
-    return sum(row.events for row in rows), _listed(uncharged), _listed(unsold)
+    return sum(row.events for row in rows), _event_groups(uncharged), _event_groups(unsold)
 
 
-def _listed(counts: Mapping[tuple[str, str], int]) -> list[Uncharged]:
-    return [Uncharged(customer_id=owner, name=name, events=count) for (owner, name), count in counts.items()]
+def _event_groups(counts: Mapping[tuple[str, str], int]) -> list[EventGroup]:
+    return [EventGroup(customer_id=owner, name=name, events=count) for (owner, name), count in counts.items()]
 
 
-def _charging(tx: Transaction, customer_id: str, start: datetime, end: datetime) -> frozenset[str]:
-    """The meters of what was sold to the customer at any time of the month."""
+def _sold_meters(tx: Transaction, customer_id: str, start: datetime, end: datetime) -> frozenset[str]:
+    """Return the meters of the products sold to the customer at any time of the month."""
     sold = contracts.CONTRACTS.all(
         tx,
         contract.c.customer_id == customer_id,
+        # Contracts in review sell nothing yet.
         contract.c.status.in_(("Active", "Expired")),
         contract.c.deleted_at.is_(None),
         contract.c.start_at < end,
         contract.c.end_at.is_(None) | (contract.c.end_at > start),
     )
     return frozenset(
-        product.meter.id for each in sold for product in contracts.products(tx, each) if product.meter
+        product.meter.id for each in sold for product in contracts.sold_products(tx, each) if product.meter
     )
 
 
-def _made(tx: Transaction, table: Table, start: datetime, end: datetime) -> int:
-    made = select(func.count()).select_from(table).where(_within(table.c.created_at, start, end))
-    return tx.connection.execute(made).scalar_one()
+def _count_created(tx: Transaction, table: Table, start: datetime, end: datetime) -> int:
+    stored = select(func.count()).select_from(table).where(_within(table.c.created_at, start, end))
+    return tx.connection.execute(stored).scalar_one()
 
 
-def _billed(tx: Transaction, start: datetime, end: datetime) -> list[Billed]:
-    """Invoices and their sum, by currency."""
+def _billed_totals(tx: Transaction, start: datetime, end: datetime) -> list[BilledTotal]:
+    """Return number and sum of the month's invoices, by currency."""
     amounts: defaultdict[str, list[Decimal]] = defaultdict(list)
-    # What a cycle comes to that ends with the month is issued at that moment: it is the month's.
+    # The invoice of a cycle that ends with the month is issued at that very moment: it belongs to the month.
     with_its_cycle = func.coalesce(invoice.c.cycle_end == invoice.c.issued_at, false())
     ended = and_(with_its_cycle, invoice.c.issued_at > start, invoice.c.issued_at <= end)
     others = and_(not_(with_its_cycle), _within(invoice.c.issued_at, start, end))
@@ -120,18 +228,18 @@ def _billed(tx: Transaction, start: datetime, end: datetime) -> list[Billed]:
         amounts[currency].append(amount)
     with localcontext(EXACT):
         return [
-            Billed(currency=currency, invoices=len(each), amount=sum(each, ZERO))
+            BilledTotal(currency=currency, invoices=len(each), amount=sum(each, ZERO))
             for currency, each in sorted(amounts.items())
         ]
 
 
-def _late_usage(tx: Transaction) -> list[LateUsage]:
-    """What came too late for any invoice, and was in no report."""
+def _late_usage(tx: Transaction) -> list[LateUsageRow]:
+    """Return late usage that no invoice will bill and no report has listed."""
     found = []
     for billed, charge in late_usage.write_off(tx):
         sold = contracts.CONTRACTS.get(tx, billed.contract_id)
         found.append(
-            LateUsage(
+            LateUsageRow(
                 customer_id=billed.customer_id,
                 contract_id=billed.contract_id,
                 product_id=charge.product_id,
@@ -139,7 +247,7 @@ def _late_usage(tx: Transaction) -> list[LateUsage]:
                 start_time=billed.cycle_start,
                 end_time=billed.cycle_end,
                 units=charge.units,
-                currency=currencies.of(sold, customers.find(tx, billed.customer_id)),
+                currency=currencies.billing_currency(sold, customers.find(tx, billed.customer_id)),
                 amount=charge.total,
             )
         )

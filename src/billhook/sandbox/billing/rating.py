@@ -1,4 +1,4 @@
-"""What usage costs: arithmetic alone. Amounts are exact until a line item is rounded."""
+"""Rating: the price of usage. Pure arithmetic; amounts are exact until a line item is rounded."""
 
 from __future__ import annotations
 
@@ -7,98 +7,103 @@ from dataclasses import dataclass, replace
 from decimal import Decimal, localcontext
 
 from billhook.resources import Commitment
-from billhook.sandbox.billing.exact import EXACT, ZERO, bounded
-from billhook.sandbox.billing.terms import NOTHING_PROMISED, Promise, Terms, promise_of
+from billhook.sandbox.billing.contracts.pricing import (
+    NO_COMMITMENT,
+    CommitmentTerms,
+    PriceTerms,
+    commitment_terms,
+)
+from billhook.sandbox.billing.decimals import EXACT, ZERO, clamp
 
 __all__ = [
     "CENT",
     "FIGURES",
     "Charge",
-    "Part",
-    "Rated",
+    "PricedUsage",
+    "RatedUsage",
+    "apply_commitment",
     "charge",
-    "include",
-    "promised",
+    "priced_commitment",
     "rate",
     "usage_price",
 ]
 
 CENT = Decimal("0.01")
 FIGURES = ("units", "subtotal", "discount", "overage", "credits_used", "total")
-"""The numbers of a charge."""
+"""The names of a charge's numbers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """A line item: amounts of money, rounded half-even; `total` is what is to be paid."""
+    """A line item's amounts of money, rounded half-even; `total` is to be paid."""
 
     product_id: str
     product_name: str
     units: Decimal
     """Used in the cycle."""
     subtotal: Decimal
-    """For everything: fees, commitments, usage."""
+    """Fees, commitments and usage."""
     discount: Decimal
     overage: Decimal
-    """The part of `subtotal` that is for usage beyond a commitment."""
+    """The part of `subtotal` for usage beyond a commitment."""
     credits_used: Decimal
     total: Decimal
-    """subtotal - discount - credits_used: below zero only where a price is."""
+    """subtotal - discount - credits_used; below zero only if a price is."""
     exceeded: bool = False
-    """Was more used than was provisioned, whether that costs anything or not?"""
+    """True if more was used than the commitment includes, even where that is free of charge."""
     issued_separately: bool = False
-    """pricing.issuedSeparately: it wants an invoice of its own."""
+    """pricing.issuedSeparately: the charge gets an invoice of its own."""
 
-    def less(self, billed: Charge) -> Charge:
-        """What is still to be charged where `billed` was; `exceeded` if that was not."""
+    def minus(self, billed: Charge) -> Charge:
+        """Return what is left to charge after `billed`; `exceeded` only if `billed` was not."""
         with localcontext(EXACT):
             left = {name: getattr(self, name) - getattr(billed, name) for name in FIGURES}
         return replace(self, **left, exceeded=self.exceeded and not billed.exceeded)
 
     @property
-    def is_nothing(self) -> bool:
-        """Has it neither units nor money?"""
+    def is_zero(self) -> bool:
+        """True if the charge has neither units nor money."""
         return not any(getattr(self, name) for name in FIGURES)
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
-    """A product in a cycle: its terms, its usage, and what of that need not be paid for any more."""
+class PricedUsage:
+    """A product's usage in a cycle, with its price terms and what need not be paid any more."""
 
-    terms: Terms
+    terms: PriceTerms
     units: Decimal
-    """Used in the cycle; with a commitment that is for several, since its period began."""
+    """Used in the cycle; if the commitment spans several cycles, since its period began."""
     fee: Decimal = ZERO
-    """For the cycle, whatever is used."""
-    promise: Promise = NOTHING_PROMISED
-    """The commitment that its usage counts against: its own, or that of its group."""
+    """Charged for the cycle, independent of usage."""
+    commitment: CommitmentTerms = NO_COMMITMENT
+    """The commitment that includes its usage: the product's own, or its group's."""
     included_units: Decimal = ZERO
-    """What of its usage the commitment includes."""
+    """The part of its usage that the commitment includes."""
     included_money: Decimal = ZERO
     units_before: Decimal = ZERO
-    """Those of `units` that earlier cycles of the commitment's period had."""
+    """The part of `units` used in earlier cycles of the commitment's period."""
     billed_units: Decimal = ZERO
-    """Those of them that were beyond the commitment."""
+    """The part of `units_before` that was beyond the commitment."""
     billed_money: Decimal = ZERO
-    """What these were charged with."""
+    """The price of `billed_units`."""
     covered_units: Decimal = ZERO
-    """What credits have been drawn for."""
+    """Paid for by credits that were drawn."""
     covered_money: Decimal = ZERO
     invoiced_units: Decimal = ZERO
-    """What was left to an invoice: no credits are drawn for it any more."""
+    """Left to an invoice: no credits are drawn for it any more."""
     invoiced_money: Decimal = ZERO
     discounted: bool = True
-    """Is the cycle one of those that have the discount?"""
+    """True if the discount applies to this cycle."""
 
-    def covered(self, amount: Decimal, *, by_units: bool) -> Part:
-        """The same with so many more credits drawn for it."""
+    def covered(self, amount: Decimal, *, by_units: bool) -> PricedUsage:
+        """Return a copy with `amount` more credits drawn."""
         with localcontext(EXACT):
             if by_units:
                 return replace(self, covered_units=self.covered_units + amount)
             return replace(self, covered_money=self.covered_money + amount)
 
-    def invoiced(self) -> Part:
-        """The same with what is still due left to an invoice."""
+    def invoiced(self) -> PricedUsage:
+        """Return a copy in which all that is still due is left to an invoice."""
         due = rate(self)
         with localcontext(EXACT):
             return replace(
@@ -109,24 +114,25 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Rated:
-    """What a part costs, exactly."""
+class RatedUsage:
+    """The exact price of a product's usage in a cycle."""
 
     fee: Decimal
     usage: Decimal
-    """For what is beyond the commitment, or for all where there is none."""
+    """The price of usage beyond the commitment; of all usage without one."""
     discount: Decimal
     credits_used: Decimal
     due_units: Decimal
-    """Usage for which credits of kind Unit may still be drawn."""
+    """Units for which credits of kind Unit can still be drawn."""
     due_money: Decimal
-    """What is left of `usage` to be drawn from credits of kind Monetary, or else to be paid."""
+    """The part of `usage` that credits of kind Monetary can still pay; otherwise it is invoiced."""
 
 
-def usage_price(terms: Terms, units: Decimal) -> Decimal:
-    """The price of a cycle's first `units`.
+def usage_price(terms: PriceTerms, units: Decimal) -> Decimal:
+    """Return the price of a cycle's first `units`.
 
-    Graduated: each unit costs what the tier it lies in says; those beyond the last, as in the last.
+    Tiers are graduated: each unit costs the price of its own tier; units beyond the last tier cost that
+    tier's price.
     """
     if not terms.tiers:
         return terms.unit_price * units
@@ -136,87 +142,99 @@ def usage_price(terms: Terms, units: Decimal) -> Decimal:
         if upper > below:
             price += tier.price * (upper - below)
             below = upper
+    # Zero if the last tier has no end.
     return price + terms.tiers[-1].price * (units - below if units > below else ZERO)
 
 
-def include(parts: Sequence[Part], promise: Promise) -> list[Part]:
-    """Spread a commitment over the products that share it: over the first of them as far as it goes."""
+def apply_commitment(products: Sequence[PricedUsage], committed: CommitmentTerms) -> list[PricedUsage]:
+    """Spread a commitment over the products that share it, in their order, until it is used up."""
     with localcontext(EXACT):
-        now = _spread(parts, promise, [part.units for part in parts])
-        if not any(part.units_before for part in parts):
+        now = _spread(products, committed, [product.units for product in products])
+        if not any(product.units_before for product in products):
             return now
-        before = _spread(parts, promise, [part.units_before for part in parts])
+        # The commitment covers the period's first units, so earlier cycles are spread again and subtracted.
+        before = _spread(products, committed, [product.units_before for product in products])
         return [
             replace(
-                part,
-                billed_units=part.units_before - earlier.included_units,
-                billed_money=_beyond(earlier, part.units_before),
+                product,
+                billed_units=product.units_before - earlier.included_units,
+                billed_money=_price_beyond_commitment(earlier, product.units_before),
             )
-            for part, earlier in zip(now, before, strict=True)
+            for product, earlier in zip(now, before, strict=True)
         ]
 
 
-def rate(part: Part) -> Rated:
-    """What `part` costs; its discount is taken off its fee first, and never more than there is."""
+def rate(product: PricedUsage) -> RatedUsage:
+    """Return the price of a product's usage.
+
+    The discount is taken off the fee first, and is never more than the price.
+    """
     with localcontext(EXACT):
-        usage = max(_beyond(part, part.units) - part.billed_money, ZERO)
-        discount = _discount(part, usage)
-        due = part.fee + usage - discount
+        usage = max(_price_beyond_commitment(product, product.units) - product.billed_money, ZERO)
+        discount = _discount(product, usage)
+        due = product.fee + usage - discount
+        # Credits pay for usage, never for fees; and not for what the discount has taken off.
         coverable = max(min(usage, due), ZERO)
-        # Units that credits have paid for are the last ones: what remains is rated as if they were not used.
-        uncovered = _beyond(part, max(part.units - part.covered_units, part.included_units))
-        rest = max(uncovered - part.billed_money, ZERO)
-        by_units = due - (part.fee + rest - _discount(part, rest))
-        due_money = max(coverable - by_units - part.covered_money - part.invoiced_money, ZERO)
-        paid_for = usage > 0 and due_money == 0  # what costs nothing by its price is drawn all the same
-        no_units = paid_for or part.promise.blocks or part.promise.in_money
-        billable = ZERO if no_units else part.units - part.included_units - part.billed_units
-        return Rated(
-            fee=part.fee,
+        # Credits pay for the last units: the rest is rated as if those had not been used.
+        uncovered = _price_beyond_commitment(
+            product, max(product.units - product.covered_units, product.included_units)
+        )
+        rest = max(uncovered - product.billed_money, ZERO)
+        # What the units paid for by credits of kind Unit are worth, including their share of the discount.
+        by_units = due - (product.fee + rest - _discount(product, rest))
+        due_money = max(coverable - by_units - product.covered_money - product.invoiced_money, ZERO)
+        paid_for = usage > 0 and due_money == 0  # free units are still drawn from credits of kind Unit
+        no_units = paid_for or product.commitment.blocks or product.commitment.in_money
+        billable = ZERO if no_units else product.units - product.included_units - product.billed_units
+        return RatedUsage(
+            fee=product.fee,
             usage=usage,
             discount=discount,
-            credits_used=min(coverable, by_units + part.covered_money),
-            due_units=max(billable - part.covered_units - part.invoiced_units, ZERO),
+            credits_used=min(coverable, by_units + product.covered_money),
+            due_units=max(billable - product.covered_units - product.invoiced_units, ZERO),
             due_money=due_money,
         )
 
 
-def promised(commitment: Commitment | None, terms: Terms) -> Promise:
-    """What is promised; units without a price cost what they do by `terms`."""
-    promise = promise_of(commitment)
-    if commitment is None or commitment.price is not None or promise.in_money:
-        return promise
+def priced_commitment(commitment: Commitment | None, terms: PriceTerms) -> CommitmentTerms:
+    """Return the commitment; committed units without a price of their own cost the price of `terms`."""
+    committed = commitment_terms(commitment)
+    if commitment is None or commitment.price is not None or committed.in_money:
+        return committed
     with localcontext(EXACT):
-        return replace(promise, fee=bounded(usage_price(terms, promise.units)))
+        return replace(committed, fee=clamp(usage_price(terms, committed.units)))
 
 
 def charge(
     product_id: str,
     product_name: str,
-    parts: Sequence[Part],
+    products: Sequence[PricedUsage],
     fee: Decimal = ZERO,
     *,
     smallest: Decimal = CENT,
 ) -> Charge:
-    """The line item for these products; `fee` is what is charged besides, for a commitment or a group.
+    """Return the line item for these products, with an additional `fee` of a commitment or a group.
 
     Amounts are rounded to multiples of `smallest`, which is a power of ten.
     """
     with localcontext(EXACT):
-        rated = [rate(part) for part in parts]
+        rated = [rate(product) for product in products]
         subtotal = sum((each.fee + each.usage for each in rated), fee)
         discount = sum((each.discount for each in rated), ZERO)
         credits_used = sum((each.credits_used for each in rated), ZERO)
-        beyond = [each.usage for each, part in zip(rated, parts, strict=True) if part.promise.is_made]
+        beyond = [
+            each.usage for each, product in zip(rated, products, strict=True) if product.commitment.exists
+        ]
+        # Each amount is rounded by itself and the total is their difference, so a line item always adds up.
         before_credits = subtotal.quantize(smallest) - discount.quantize(smallest)
         paid_by_credits = min(credits_used.quantize(smallest), max(before_credits, ZERO.quantize(smallest)))
         if subtotal - discount == credits_used > 0:
-            # Credits that pay for all of it leave no cent, whichever way the three were rounded.
+            # Credits that pay for everything must leave no cent, however the three amounts were rounded.
             paid_by_credits = before_credits
         return Charge(
             product_id=product_id,
             product_name=product_name,
-            units=sum((part.units - part.units_before for part in parts), ZERO),
+            units=sum((product.units - product.units_before for product in products), ZERO),
             subtotal=subtotal.quantize(smallest),
             discount=discount.quantize(smallest),
             overage=sum(beyond, ZERO).quantize(smallest),
@@ -225,23 +243,28 @@ def charge(
         )
 
 
-def _discount(part: Part, usage: Decimal) -> Decimal:
-    return part.terms.discount_on(part.fee + usage) if part.discounted else ZERO
+def _discount(product: PricedUsage, usage: Decimal) -> Decimal:
+    return product.terms.discount_on(product.fee + usage) if product.discounted else ZERO
 
 
-def _spread(parts: Sequence[Part], promise: Promise, used: Sequence[Decimal]) -> list[Part]:
-    units, money = promise.units, promise.money
+def _spread(
+    products: Sequence[PricedUsage], committed: CommitmentTerms, used: Sequence[Decimal]
+) -> list[PricedUsage]:
+    units, money = committed.units, committed.money
     spread = []
-    for part, each in zip(parts, used, strict=True):
+    for product, each in zip(products, used, strict=True):
         of_units = min(units, each)
-        of_money = min(money, max(usage_price(part.terms, each), ZERO))
+        # A negative price must not enlarge the commitment for the other products.
+        of_money = min(money, max(usage_price(product.terms, each), ZERO))
         units, money = units - of_units, money - of_money
-        spread.append(replace(part, promise=promise, included_units=of_units, included_money=of_money))
+        spread.append(
+            replace(product, commitment=committed, included_units=of_units, included_money=of_money)
+        )
     return spread
 
 
-def _beyond(part: Part, units: Decimal) -> Decimal:
-    if part.promise.blocks:
+def _price_beyond_commitment(product: PricedUsage, units: Decimal) -> Decimal:
+    if product.commitment.blocks:
         return ZERO
-    included = usage_price(part.terms, part.included_units)
-    return max(usage_price(part.terms, units) - included - part.included_money, ZERO)
+    included = usage_price(product.terms, product.included_units)
+    return max(usage_price(product.terms, units) - included - product.included_money, ZERO)

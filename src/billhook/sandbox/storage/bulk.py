@@ -1,6 +1,6 @@
-"""Many rows in one statement, without a parameter for each: what a batch of a thousand events needs.
+"""Statements over many rows without a parameter for each, for batches of a thousand events.
 
-Values are given as they lie in the columns: moments in microseconds, amounts as text.
+Values are given as the columns store them: times in microseconds, amounts as text.
 """
 
 from __future__ import annotations
@@ -25,19 +25,21 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["among", "insert_rows", "with_keys"]
+__all__ = ["in_texts", "insert_rows", "select_by_keys"]
 
 
-def among(connection: Connection, column: ColumnElement[str], texts: Iterable[str]) -> ColumnElement[bool]:
-    """Is `column` one of any number of texts?"""
+def in_texts(connection: Connection, column: ColumnElement[str], texts: Iterable[str]) -> ColumnElement[bool]:
+    """Return the condition that `column` is one of any number of texts."""
     if connection.dialect.name == "postgresql":
         return column == any_(literal(list(texts), ARRAY(Text)))
     values = func.json_each(json.dumps(list(texts))).table_valued("value")
     return column.in_(select(values.c.value))
 
 
-def with_keys(connection: Connection, table: Table, keys: Sequence[tuple[Any, ...]]) -> Sequence[Row[Any]]:
-    """The rows with these primary keys, each value as it lies in its column."""
+def select_by_keys(
+    connection: Connection, table: Table, keys: Sequence[tuple[Any, ...]]
+) -> Sequence[Row[Any]]:
+    """Return the rows with these primary keys, with values as the columns store them."""
     columns = list(table.primary_key.columns)
     names = ", ".join(f"there.{column.name}" for column in table.columns)
     if connection.dialect.name == "postgresql":
@@ -54,7 +56,7 @@ def with_keys(connection: Connection, table: Table, keys: Sequence[tuple[Any, ..
         equal = [
             f"there.{column.name} = json_extract(given.value, '$[{n}]')" for n, column in enumerate(columns)
         ]
-    # Of the tables' own names alone: nothing that anybody sent is in the statement.
+    # The text holds names of our own tables only; the keys are bound parameters.
     statement = f"SELECT {names} FROM {given} JOIN {table.name} AS there ON {' AND '.join(equal)}"  # noqa: S608
     return connection.execute(text(statement).bindparams(*sent)).all()
 
@@ -62,7 +64,7 @@ def with_keys(connection: Connection, table: Table, keys: Sequence[tuple[Any, ..
 def insert_rows(
     connection: Connection, table: Table, names: Sequence[str], rows: list[tuple[Any, ...]], then: str = ""
 ) -> None:
-    """Insert `rows`, whose values are those of the columns `names`; `then` ends the statement."""
+    """Insert `rows` with values for the columns `names`; `then` is appended to the statement."""
     if rows:
         place = "?" if connection.dialect.paramstyle == "qmark" else "%s"
         places = ", ".join([place] * len(names))

@@ -1,41 +1,140 @@
-"""Opening the sandbox's database, and the two kinds of transaction on it."""
+"""The sandbox's database: parsing its URL, locking it, and its two kinds of transaction."""
 
 from __future__ import annotations
 
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
 
-from sqlalchemy import Connection, event
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
 
-from billhook.errors import ConfigError
-from billhook.sandbox.refusals import unavailable
-from billhook.sandbox.storage.engines import file_of, open_engine, opening, single_session
-from billhook.sandbox.storage.preparing import prepare
-from billhook.sandbox.storage.sole_use import FileLock
+from billhook.errors import ConfigError, MissingExtra
+from billhook.sandbox.errors import unavailable
+from billhook.sandbox.storage.instance_lock import FileLock, lock_each_session
+from billhook.sandbox.storage.schema import is_empty, prepare
 
-__all__ = ["Database"]
+__all__ = ["SandboxDatabase", "file_of", "open_engine", "opening", "parsed_url", "single_session"]
 
 
-class Database:
-    """An open database.
+_FORMS = "sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
 
-    One transaction writes at a time, on PostgreSQL as well: so rules that look before they act hold.
+
+@contextmanager
+def opening() -> Iterator[None]:
+    """Turn database and file errors of the block into a ConfigError of one line."""
+    try:
+        yield
+    except (SQLAlchemyError, OSError) as error:
+        why: object = error
+        if isinstance(error, DBAPIError):
+            why = error.orig
+        elif isinstance(error, OSError):
+            why = error.strerror
+        raise ConfigError(f"the sandbox's database cannot be opened: {' '.join(str(why).split())}") from None
+
+
+def open_engine(url: str) -> Engine:
+    """Return an engine for the URL; ConfigError if it cannot be opened or holds other tables.
+
+    A database with other tables is left unchanged, and nothing is written beside it.
+    """
+    parsed = parsed_url(url)
+    more: dict[str, Any] = {"hide_parameters": True}
+    if parsed.get_backend_name() == "sqlite":
+        more["connect_args"] = {"timeout": 30, "check_same_thread": False}
+    with opening():
+        try:
+            engine = create_engine(parsed, **more)
+            if engine.dialect.name == "sqlite":
+                _make_private(file_of(parsed))
+            with create_engine(parsed, poolclass=NullPool, **more).connect() as connection:
+                is_empty(connection)
+        except ImportError:
+            raise MissingExtra("a sandbox in PostgreSQL", "postgres") from None
+        except (ArgumentError, TypeError, ValueError) as error:
+            raise ConfigError(f"the sandbox's database URL cannot be used: {error}") from None
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _on_connect)
+        event.listen(engine, "begin", _on_begin)
+    return engine
+
+
+def single_session(engine: Engine) -> Engine:
+    """Return another engine for the same PostgreSQL, with at most one session, which holds the lock."""
+    single = create_engine(engine.url, hide_parameters=True, pool_size=1, max_overflow=0, pool_pre_ping=True)
+    lock_each_session(single)
+    return single
+
+
+def file_of(url: URL) -> Path:
+    """Return the SQLite file with symbolic links resolved, so that one file has one lock."""
+    path = url.database
+    if not path or path == ":memory:" or path.startswith("file:"):
+        raise ConfigError(
+            "the sandbox's database URL must name a file, sqlite:///FILE; sqlite:// takes a temporary one"
+        )
+    return Path(path).resolve()
+
+
+def parsed_url(url: str) -> URL:
+    """Parse a database URL; ConfigError, whose text repeats no part of it, since it may hold a password."""
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError):  # ValueError for a port that is not a number
+        raise ConfigError(f"the sandbox's database URL cannot be read: write {_FORMS}") from None
+    if parsed.drivername in ("sqlite", "sqlite+pysqlite"):
+        return parsed
+    if parsed.drivername not in ("postgresql", "postgres", "postgresql+psycopg"):
+        raise ConfigError(f"the sandbox's database is SQLite or PostgreSQL: write {_FORMS}")
+    if "@" in f"{parsed.host}{parsed.database}":  # part of an unescaped password precedes it
+        raise ConfigError(
+            "the sandbox's database URL has an @ too many: in a password write %40 for @, %2F for / "
+            "and %25 for %"
+        )
+    return parsed.set(drivername="postgresql+psycopg")
+
+
+def _make_private(path: Path) -> None:
+    """Create the file readable by its owner only: it holds keys."""
+    with suppress(FileExistsError):
+        path.touch(mode=0o600, exist_ok=False)
+
+
+def _on_connect(connection: Any, _: object) -> None:
+    connection.isolation_level = None  # the "begin" listener sends BEGIN
+    for setting in ("journal_mode=WAL", "synchronous=NORMAL", "foreign_keys=ON"):
+        connection.execute(f"PRAGMA {setting}")
+
+
+def _on_begin(connection: Connection) -> None:
+    # BEGIN IMMEDIATE locks at once: a read transaction that is upgraded later may fail with SQLITE_BUSY.
+    writes = connection.get_execution_options().get("writes", False)
+    connection.exec_driver_sql("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+
+class SandboxDatabase:
+    """An open database, locked for this sandbox.
+
+    One transaction writes at a time, on PostgreSQL as well, so that rules may read before they write.
     """
 
     def __init__(self, url: str, on_loss: Callable[[], None] = lambda: None) -> None:
-        """Open it, with its tables made if there are none; ConfigError if it cannot be used.
+        """Open and lock it, and create its tables if there are none; ConfigError if it cannot be used.
 
-        It is this one's alone until it is closed, or until PostgreSQL ends the session and another takes
-        it: `on_loss` is called then, and every transaction is refused.
+        If PostgreSQL ends the session and another sandbox takes the lock, `on_loss` is called and every
+        transaction is refused from then on.
         """
         self._folder = None
         self._lock: FileLock | None = None
         self._on_loss = on_loss
         self._is_lost = False
-        self.times_taken = 0
-        """Goes up when the right to it was taken: what was known of its rows may be wrong since."""
+        self.locks_taken = 0
+        """How often the lock was acquired: after each time, cached knowledge of the rows may be stale."""
         if url == "sqlite://":
             self._folder = tempfile.TemporaryDirectory(prefix="billhook-sandbox-")
             url = f"sqlite:///{self._folder.name}/sandbox.db"
@@ -53,19 +152,20 @@ class Database:
     def _take(self) -> None:
         if self._engine.dialect.name == "sqlite":
             self._lock = FileLock(file_of(self._engine.url))
-            self.times_taken = 1
+            self.locks_taken = 1
         else:
             self._writers = single_session(self._engine)
             event.listen(self._writers, "connect", self._on_taken)
             self._writers.connect().close()
 
     def _on_taken(self, *_: object) -> None:
-        self.times_taken += 1
+        self.locks_taken += 1
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction that may write: committed at the end, undone by an exception."""
-        # Who comes last waits at the turnstile, so that one who writes again and again lets others in.
+        """Run a transaction that may write: committed at the end, rolled back by an exception."""
+        # A lock alone is not fair: the thread that released it would take it again at once. At the turnstile
+        # the next writer is chosen before the present one is done.
         with self._turnstile:
             self._writer.acquire()
         try:
@@ -76,13 +176,13 @@ class Database:
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that only reads."""
+        """Run a transaction that only reads."""
         self._refuse_if_lost()
         with self._engine.connect() as connection, connection.begin():
             yield connection
 
     def close(self) -> None:
-        """Close every connection; a temporary file goes."""
+        """Close every connection, release the lock, delete a temporary file."""
         self._engine.dispose()
         self._writers.dispose()
         if self._lock is not None:
@@ -95,7 +195,7 @@ class Database:
         self._refuse_if_lost()
         try:
             return self._writers.connect()
-        except ConfigError:  # the session had ended, and before it was begun anew another sandbox came
+        except ConfigError:  # another sandbox took the lock between two sessions of this one
             self._is_lost = True
             self._on_loss()
             self._refuse_if_lost()

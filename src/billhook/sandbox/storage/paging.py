@@ -1,6 +1,6 @@
-"""Pages of lists, and cursors: where a page begins, in a form that callers cannot build upon.
+"""Pages of lists, and the opaque cursors at which they begin.
 
-Source: spec, "Endpoints", the pagination shape.
+Source: spec, "Endpoints", the pagination shape; "Limits".
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import ColumnElement, Connection, Row, Select, func, tuple_
 
-from billhook.sandbox.refusals import invalid_request
+from billhook.resources import PageQuery
+from billhook.sandbox.errors import invalid_request
 
-__all__ = ["DEFAULT_PAGE", "MAX_PAGE", "Page", "page_of"]
+__all__ = ["DEFAULT_PAGE", "MAX_PAGE", "ListPage", "fetch_page", "page_limit"]
+
 
 T = TypeVar("T")
 S = TypeVar("S")
@@ -30,35 +32,35 @@ _LARGEST = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
-class Page(Generic[T]):
-    """One page of a list."""
+class ListPage(Generic[T]):
+    """One page of a list, with the total and the cursor of the next page."""
 
     items: list[T]
     total: int
     next_cursor: str | None
 
     def fields(self) -> dict[str, Any]:
-        """`total`, `hasMore` and `nextCursor` (null after the last), to be given to the response's model."""
+        """Return the response's fields `total`, `hasMore` and `nextCursor` (null after the last page)."""
         more = self.next_cursor is not None
         return {"total": Decimal(self.total), "has_more": more, "next_cursor": self.next_cursor}
 
-    def of(self, read: Callable[[T], S]) -> Page[S]:
-        """The same page of what `read` makes of each."""
-        return Page([read(item) for item in self.items], self.total, self.next_cursor)
+    def of(self, read: Callable[[T], S]) -> ListPage[S]:
+        """Return the same page with `read` applied to each item."""
+        return ListPage([read(item) for item in self.items], self.total, self.next_cursor)
 
 
-def page_of(
+def fetch_page(
     connection: Connection,
     query: Select[Any],
     order: Sequence[ColumnElement[int]],
     limit: int,
     cursor: str | None,
     name: str,
-) -> Page[Row[Any]]:
-    """At most `limit` rows of `query`, from `cursor` on; `name` is the list's.
+) -> ListPage[Row[Any]]:
+    """Return at most `limit` rows of `query` after `cursor`; `name` identifies the list.
 
-    `order` are columns of whole numbers, the last of them unique. The cursor tells the last row shown: so
-    pages neither repeat nor leave out any, whatever is added meanwhile.
+    `order` are integer columns, the last of them unique. The cursor holds the place of the last row, so pages
+    neither repeat nor skip rows when others are added meanwhile.
     """
     counted = query.with_only_columns(func.count(), maintain_column_froms=True)
     total = connection.execute(counted).scalar_one()
@@ -68,17 +70,17 @@ def page_of(
     rows = connection.execute(query.add_columns(*places).order_by(*order).limit(limit + 1)).all()
     shown = list(rows[:limit])
     last = shown[-1][-len(order) :] if len(rows) > limit else None
-    return Page(shown, total, None if last is None else _cursor(name, last))
+    return ListPage(shown, total, None if last is None else _cursor(name, last))
 
 
 def _cursor(name: str, place: Sequence[int]) -> str:
-    """The cursor of what comes after the row at `place` in the list `name`."""
+    """Return the cursor after the row at `place` in the list `name`."""
     text = ":".join([name, *map(str, place)])
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
 def _place(cursor: str, name: str, count: int) -> list[int]:
-    """The other way. Refuses what is no cursor of the list `name`."""
+    """Return the place that `cursor` holds; 400 if it is no cursor of the list `name`."""
     try:
         padded = cursor + "=" * (-len(cursor) % 4)
         text = base64.b64decode(padded, altchars=b"-_", validate=True).decode("ascii")
@@ -89,6 +91,16 @@ def _place(cursor: str, name: str, count: int) -> list[int]:
     place = [int(each) for each in found.groups()] if found else []
     if found is None or _cursor(name, place) != cursor:
         raise invalid_request(
-            "the cursor is not one that this list gave: leave it out to begin anew", "cursor"
+            "the cursor is not one of this list: leave it out to start from the first page", "cursor"
         )
     return [max(-_LARGEST, min(each, _LARGEST)) for each in place]
+
+
+def page_limit(query: PageQuery) -> int:
+    """Return the number of rows on a page: 1 to 1000, 10 by default; 400 otherwise."""
+    if "limit" not in query.model_fields_set:
+        return DEFAULT_PAGE
+    limit = query.limit
+    if limit is None or not 1 <= limit <= MAX_PAGE or limit != int(limit):
+        raise invalid_request(f"limit is a whole number from 1 to {MAX_PAGE}", "limit")
+    return int(limit)

@@ -1,6 +1,6 @@
-"""The sandbox's tables, by what they are about."""
+"""The sandbox's tables, by subject."""
 
-from billhook.sandbox.storage.tables import access, billing, credit, entities, sending, usage
-from billhook.sandbox.storage.tables.base import metadata
+from billhook.sandbox.storage.columns import metadata
+from billhook.sandbox.storage.tables import billing, entities, usage, webhooks
 
-__all__ = ["access", "billing", "credit", "entities", "metadata", "sending", "usage"]
+__all__ = ["billing", "entities", "metadata", "usage", "webhooks"]

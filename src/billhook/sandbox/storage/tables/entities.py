@@ -1,20 +1,23 @@
-"""What is managed: customers, plans, products, fields, and what was told to marketplaces."""
+"""Tables of customers, plans, products and custom fields; API tokens and settings."""
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, ForeignKey, Table, Text, UniqueConstraint
+from sqlalchemy import Boolean, Column, ForeignKey, LargeBinary, Table, Text, UniqueConstraint
 
-from billhook.sandbox.storage.tables.base import document, metadata
+from billhook.sandbox.storage.columns import UtcMicroseconds, document, metadata, serial
 
 __all__ = [
     "alias",
+    "api_token",
     "catalog_product",
     "cloud_usage",
     "custom_field",
     "customer",
     "customer_integration",
     "plan",
+    "setting",
 ]
+
 
 customer = document(
     "customer",
@@ -57,3 +60,22 @@ custom_field = document(
 
 cloud_usage = document("cloud_usage", Column("idempotency_key", Text, unique=True))
 """Results of submissions to marketplaces."""
+
+
+setting = Table(
+    "setting",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+"""Facts about the sandbox itself: its tables' fingerprint, its clock, its keys."""
+
+api_token = Table(
+    "api_token",
+    metadata,
+    serial(),
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("created_at", UtcMicroseconds, nullable=False),
+    Column("revoked_at", UtcMicroseconds),
+)
+"""API tokens, as SHA-256; at most one is not revoked. Source: spec, "Authentication", rules 2 and 3."""

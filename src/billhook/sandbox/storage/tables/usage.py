@@ -1,11 +1,10 @@
-"""What was used: every event, meters, and what each meter makes of a day."""
+"""Tables of usage events, meters and daily totals."""
 
 from __future__ import annotations
 
 from sqlalchemy import BigInteger, Column, Index, Table, Text, UniqueConstraint
 
-from billhook.sandbox.storage.tables.base import document, metadata, serial
-from billhook.sandbox.storage.types import Amount, Instant
+from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, document, metadata, serial
 
 __all__ = ["event", "measurement", "meter", "usage_cut", "usage_day", "usage_instance"]
 
@@ -17,7 +16,7 @@ event = Table(
     Column("name", Text, nullable=False),
     Column("alias", Text, nullable=False),
     Column("customer_id", Text, nullable=False),
-    Column("at", Instant, nullable=False),
+    Column("at", UtcMicroseconds, nullable=False),
     Column("meter_ids", Text, nullable=False),
     Column("body", Text, nullable=False),
     Index("event_at", "at", "seq"),
@@ -44,11 +43,11 @@ usage_day = Table(
     Column("day", BigInteger, primary_key=True),
     Column("since", BigInteger, primary_key=True),
     Column("events", BigInteger, nullable=False),
-    Column("total", Amount, nullable=False),
-    Column("highest", Amount),
-    Column("last", Amount),
-    Column("last_at", Instant),
-    Column("measured", Amount),
+    Column("total", DecimalText, nullable=False),
+    Column("highest", DecimalText),
+    Column("last", DecimalText),
+    Column("last_at", UtcMicroseconds),
+    Column("measured", DecimalText),
     sqlite_with_rowid=False,
 )
 """What a meter makes of a customer's day, kept as events come. `day`: days since 1970, in UTC; `since`: where
@@ -59,7 +58,7 @@ usage_cut = Table(
     "usage_cut",
     metadata,
     Column("customer_id", Text, primary_key=True),
-    Column("at", Instant, primary_key=True),
+    Column("at", UtcMicroseconds, primary_key=True),
     sqlite_with_rowid=False,
 )
 """Moments within a day at which what a customer uses begins to count for another cycle."""

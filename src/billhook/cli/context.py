@@ -1,0 +1,180 @@
+"""What a command works on: the user's Flask app under `flask`, otherwise what the environment describes."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from billhook.cli.errors import UsageConfigError
+from billhook.errors import BillhookError, ConfigError
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from billhook.inbox import Inbox
+    from billhook.settings import Settings
+
+__all__ = [
+    "environment",
+    "flask_arguments",
+    "get_inbox",
+    "is_file_missing",
+    "load_app",
+    "load_settings",
+    "open_inbox",
+    "reporting_import_errors",
+    "user_app",
+    "worker_environment",
+]
+
+
+def environment(handlers: Sequence[str] = ()) -> dict[str, str]:
+    """Return this process's environment, with BILLHOOK_HANDLERS replaced by `handlers` if there are any."""
+    environ = dict(os.environ)
+    for name in handlers:
+        if "," in name:
+            raise ConfigError(
+                f"the handlers module {name!r} has a comma in its name, which separates modules: rename it"
+            )
+    if handlers:
+        environ["BILLHOOK_HANDLERS"] = ",".join(handlers)
+    return environ
+
+
+def worker_environment(handlers: Sequence[str] = ()) -> dict[str, str]:
+    """Return `environment` with the engine `worker`. Raises ConfigError for a wrong engine, and for celery.
+
+    The workers of the celery engine are started by Celery.
+    """
+    from billhook.extension import get_settings
+    from billhook.settings import Settings, from_environ
+
+    environ = environment(handlers)
+    app = user_app()
+    settings = Settings.from_mapping(from_environ(environ)) if app is None else get_settings(app)
+    if settings.engine == "celery":
+        raise ConfigError(_use_celery(standalone=app is None))
+    return {**environ, "BILLHOOK_ENGINE": "worker"}
+
+
+def _use_celery(*, standalone: bool) -> str:
+    how = "`celery -A MODULE:NAME worker`"
+    if standalone:
+        receiver = "gunicorn 'billhook.standalone:create_app()'"
+        how = f"`celery -A billhook.standalone:celery worker`, and the receiver as `{receiver}`"
+    return (
+        f"BILLHOOK_ENGINE is celery, so handlers run in Celery's workers: start them as {how}; "
+        "for billhook's own workers set BILLHOOK_ENGINE=worker"
+    )
+
+
+def user_app() -> Flask | None:
+    """Return the app that `flask --app …` names; None for `billhook …`."""
+    from flask.cli import ScriptInfo
+
+    info = click.get_current_context().find_object(ScriptInfo)
+    if info is None:
+        return None
+    with reporting_import_errors("the Flask app"):
+        return info.load_app()
+
+
+def flask_arguments() -> list[str] | None:
+    """Return the arguments between `flask` and `billhook`, to start the same again; None without `flask`."""
+    from flask.cli import ScriptInfo
+
+    info = click.get_current_context().find_object(ScriptInfo)
+    if info is None:
+        return None
+    if info.create_app is not None:
+        raise UsageConfigError(
+            "child processes cannot be started from a custom command line: use "
+            "`flask --app … billhook worker --processes …`"
+        )
+    return [] if info.app_import_path is None else ["--app", info.app_import_path]
+
+
+def load_app(environ: Mapping[str, str] | None = None) -> Flask:
+    """Return the user's app, or a standalone one. Raises ConfigError for a wrong configuration."""
+    from billhook.standalone import create_app
+
+    app = user_app()
+    if app is not None:
+        return app
+    with reporting_import_errors("a module of the handlers"):
+        return create_app(environment() if environ is None else environ)
+
+
+def load_settings() -> Settings:
+    """Return the options in force, with secrets, without opening an inbox."""
+    from billhook.extension import get_settings
+    from billhook.settings import Settings, from_environ
+
+    app = user_app()
+    return Settings.from_mapping(from_environ(os.environ)) if app is None else get_settings(app)
+
+
+@contextmanager
+def reporting_import_errors(what: str) -> Iterator[None]:
+    """Report an error in the user's modules by its file and line. Raises UsageConfigError."""
+    try:
+        yield
+    except (BillhookError, click.ClickException):
+        raise
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything when imported
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        place = f"{frame.filename}, line {frame.lineno}"
+        if isinstance(error, SyntaxError):
+            place = f"{error.filename}, line {error.lineno}"
+        text = f"{type(error).__name__}: {error} ({place})"
+        raise UsageConfigError(f"{what} cannot be imported: {text}") from None
+
+
+def get_inbox(app: Flask) -> Inbox:
+    """Return the inbox of an app."""
+    from billhook.extension import get_state
+
+    return get_state(app).inbox
+
+
+def is_file_missing(inbox: Inbox) -> bool:
+    """Return whether the inbox is a file that does not exist; a server's database is not created here."""
+    path: Path | None = getattr(inbox.database, "path", None)
+    return path is not None and not path.is_file()
+
+
+def _command() -> str | None:
+    """Return the name of the running command: the first word after `billhook`."""
+    context = click.get_current_context()
+    while context.parent is not None and context.parent.parent is not None:
+        context = context.parent
+    return context.info_name
+
+
+@contextmanager
+def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
+    """Open the inbox without building an app: needs no secrets or handlers, and creates no file."""
+    app = user_app()
+    if app is not None:
+        yield get_inbox(app)
+        return
+    from billhook.inbox import Inbox
+
+    settings = load_settings()
+    url = settings.inbox_url or f"sqlite:///{Path.cwd() / 'billhook.db'}"
+    inbox = Inbox(url, schema=settings.inbox_schema)
+    if is_file_missing(inbox) and not missing_ok:
+        raise ConfigError(
+            f"there is no inbox at {inbox.database.display_url}: start the receiver (`billhook serve`), or "
+            f"set BILLHOOK_INBOX_URL; in a Flask app: flask --app … billhook {_command()}"
+        )
+    try:
+        yield inbox
+    finally:
+        inbox.close()

@@ -1,0 +1,299 @@
+"""Format deliveries: one in words or as JSON, a page of them as a table."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import datetime
+from typing import Any
+
+import click
+
+from billhook.cli.output import print_json, print_table, printable, terminal_width
+from billhook.cli.selection import known_handlers_hint
+from billhook.inbox import Inbox, RunState
+from billhook.inbox.admin import (
+    DeliveryDetails,
+    DeliveryFilter,
+    DeliverySummary,
+    ListedDelivery,
+    RunDetails,
+    count,
+    page,
+    with_runs,
+)
+
+__all__ = [
+    "delivery_error",
+    "details_json",
+    "print_deliveries",
+    "print_delivery",
+    "summary_json",
+    "write_body",
+]
+
+
+_SHOWN_CHARACTERS = 4_000
+_CALLER = re.compile(r'  File "[^"]*/billhook/dispatch/(?:call|handler)\.py", ')
+
+
+def _summary_facts(summary: DeliverySummary, standing: str) -> dict[str, Any]:
+    """Return the summary as JSON: `state` is stored, `standing` is shown to people; times in ISO 8601."""
+    return _plain(asdict(summary)) | {"standing": standing}
+
+
+def summary_json(one: ListedDelivery) -> dict[str, Any]:
+    """Return a listed delivery as JSON: the summary, the error, and the runs without their failures."""
+    facts = _summary_facts(one.summary, one.status)
+    facts["error"] = None if one.error is None else _error(one.error)
+    facts["runs"] = [_run_facts(run) for run in one.runs]
+    for run in facts["runs"]:
+        del run["failures"]
+    return facts
+
+
+def delivery_error(error: str | None) -> str | None:
+    """Return the text of the delivery's own error."""
+    return None if error is None else str(_error(error)["error"])
+
+
+def details_json(details: DeliveryDetails) -> dict[str, Any]:
+    """Return a delivery as JSON: the summary, headers, body, runs and failures."""
+    facts = _summary_facts(details.summary, details.status)
+    try:
+        facts["body"] = details.body.decode("utf-8")
+    except UnicodeDecodeError:
+        facts["body_base64"] = base64.b64encode(details.body).decode("ascii")
+    facts["headers"] = {_header(name): value for name, value in details.headers.items()}
+    facts["error"] = None if details.error is None else _error(details.error)
+    facts["runs"] = [_run_facts(run) for run in details.runs]
+    return facts
+
+
+def write_body(body: bytes) -> None:
+    """Write the exact bytes to a file or a pipe; on a terminal, escaped text that cannot control it."""
+    if sys.stdout.isatty():
+        click.echo(_readable(body))
+    else:
+        sys.stdout.flush()
+        sys.stdout.buffer.write(body)
+
+
+def print_delivery(details: DeliveryDetails) -> None:
+    """Print a delivery for people."""
+    summary = details.summary
+    click.echo(f"delivery {summary.id}: {printable(summary.event_type) or '(no type)'}, {details.status}")
+    click.echo(f"received {summary.received_at.isoformat()} from source {printable(summary.source)}")
+    if summary.signed_at is not None:
+        click.echo(f"signed   {summary.signed_at.isoformat()}")
+    click.echo(f"key      {printable(summary.key)}")
+    if summary.sent_as is not None:
+        click.echo(f"sent as  {printable(summary.sent_as) or '(no type)'}")
+    if summary.conflict_of is not None:
+        click.echo(f"it conflicts with delivery {summary.conflict_of}, which has the same key")
+    if details.error is not None:
+        undecided = summary.conflict_of is not None or not summary.event_type
+        what = "quarantined" if undecided else "not readable"
+        _print_error(_error(details.error), "discarded" if summary.state == "done" else what)
+    if summary.state == "pruned":
+        click.echo("past its retention: everything else was deleted")
+        return
+    print_table("headers", ("name", "value"), [(_header(n), v) for n, v in details.headers.items()])
+    text = _readable(details.body)
+    click.echo(f"body, {summary.body_bytes} bytes:")
+    click.echo(text[:_SHOWN_CHARACTERS])
+    if len(text) > _SHOWN_CHARACTERS:
+        click.echo(f"… truncated; `billhook deliveries show {summary.id} --body` prints all of it")
+    _print_runs(details.runs)
+
+
+def _error(text: str) -> dict[str, Any]:
+    """Return why a delivery is quarantined or discarded: `error`, and `details` with `loc` and `msg`."""
+    try:
+        found = json.loads(text)
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) and "error" in found else {"error": text, "details": []}
+
+
+def _print_error(error: dict[str, Any], what: str) -> None:
+    click.echo(f"{what}: {printable(error['error'])}")
+    for each in error.get("details") or ():
+        place = ".".join(map(str, each["loc"]))
+        click.echo(f"  {printable(place)}: {printable(each['msg'])}")
+
+
+def _print_runs(runs: list[RunDetails]) -> None:
+    if not runs:
+        click.echo("no handler has a run of this delivery")
+        return
+    print_table(
+        "runs",
+        ("handler", "state", "attempts", "next", "last error"),
+        [(run.handler, run.state, run.attempts, _next(run), run.last_error) for run in runs],
+    )
+    for run in runs:
+        if run.twin_of is not None:
+            click.echo(f"for {printable(run.handler)} it is a duplicate of delivery {run.twin_of}")
+    failures = [(run.handler, one) for run in runs for one in run.failures]
+    if failures:
+        print_table(
+            "failed attempts",
+            ("handler", "attempt", "at (UTC)", "error"),
+            [(handler, one.attempt, _at(one.failed_at), one.error) for handler, one in failures],
+        )
+        last = failures[-1][1].traceback
+        if last:
+            click.echo("traceback of the last one:")
+            click.echo(printable(_users_frames(last.rstrip()), keep="\n"))
+
+
+def _users_frames(traceback: str) -> str:
+    """Drop billhook's frames that called the handler: they do not help to find the error."""
+    kept: list[str] = []
+    leaving_out = at_head = False
+    for line in traceback.splitlines():
+        if line.startswith('  File "'):
+            leaving_out = at_head and _CALLER.match(line) is not None
+            at_head = leaving_out
+        elif not line.startswith("    "):
+            leaving_out, at_head = False, line.startswith("Traceback ")
+        if not leaving_out:
+            kept.append(line)
+    return "\n".join(kept)
+
+
+def _next(run: RunDetails) -> str:
+    return _at(run.due_at) if run.state in ("due", "running") else ""
+
+
+def _at(moment: datetime) -> str:
+    return moment.strftime("%Y-%m-%d %H:%M:%S")
+
+
+def _readable(body: bytes) -> str:
+    return printable(body.decode("utf-8", "backslashreplace"), keep="\n\t")
+
+
+def _header(name: str) -> str:
+    return name.replace("_", "-").title()
+
+
+def _run_facts(run: RunDetails) -> dict[str, Any]:
+    facts = _plain(asdict(run))
+    facts["failures"] = [_plain(one) for one in facts["failures"]]
+    return facts
+
+
+def _plain(facts: dict[str, Any]) -> dict[str, Any]:
+    return {name: each.isoformat() if isinstance(each, datetime) else each for name, each in facts.items()}
+
+
+# Of several runs the one whose state comes first is shown; a `due` run that failed before is `retrying`.
+_STATES_BY_SEVERITY = ("dead", "retrying", "running", "due", "waiting", "discarded", "succeeded")
+_OPTIONAL_COLUMNS = ("key", "next try (UTC)", "attempts", "handler")
+"""The columns that a narrow terminal leaves out, in this order; `show` prints them all."""
+_MIN_CUT_WIDTH = 10
+
+
+def print_deliveries(
+    inbox: Inbox, selection: DeliveryFilter, limit: int, after: int | None, *, as_json: bool
+) -> None:
+    """Print the newest selected deliveries below the id `after`, and the option for the next page."""
+    # One more than the limit shows whether there is another page.
+    found = page(inbox, selection, limit + 1, below=after)
+    more, shown = len(found) > limit, with_runs(inbox, found[:limit])
+    if as_json:
+        print_json([summary_json(one) for one in shown])
+    elif not shown:
+        click.echo(_no_match(inbox, selection))
+    else:
+        _print(shown)
+        if more:
+            click.echo(f"More: add --after {shown[-1].summary.id}", err=True)
+
+
+def _print(shown: Sequence[ListedDelivery]) -> None:
+    """Print a table. A terminal cuts the last error, or the key; ids and names stay whole."""
+    from billhook.signing.source import DEFAULT_SOURCE
+
+    columns = {name: [] for name in _row(shown[0])}  # type: dict[str, list[Any]]
+    for one in shown:
+        for name, cell in _row(one).items():
+            columns[name].append(cell)
+    if all(source == DEFAULT_SOURCE for source in columns["source"]):
+        del columns["source"]
+    for name in ("next try (UTC)", "twin of", "conflict of", "last error"):
+        if not any(columns[name]):
+            del columns[name]
+    cut = "last error" if "last error" in columns else "key"
+    for name in _OPTIONAL_COLUMNS:
+        if (
+            name in columns
+            and name != cut
+            and _table_width(columns, cut) > (terminal_width() or _table_width(columns, cut))
+        ):
+            del columns[name]
+    whole = list(columns) if terminal_width() is None else [name for name in columns if name != cut]
+    print_table("", list(columns), zip(*columns.values(), strict=True), whole=whole, cut=cut)
+
+
+def _row(one: ListedDelivery) -> dict[str, Any]:
+    summary, run = one.summary, min(one.runs, key=_rank, default=None)
+    more = f" +{len(one.runs) - 1}" if len(one.runs) > 1 else ""
+    error = delivery_error(one.error) if run is None or one.error is not None else run.last_error
+    return {
+        "id": summary.id,
+        "received (UTC)": _at(summary.received_at),
+        "type": summary.event_type or "(none)",
+        "state": one.status,
+        "source": summary.source,
+        "handler": None if run is None else run.handler + more,
+        "attempts": None if run is None else run.attempts,
+        "next try (UTC)": None if run is None else _next_retry(run),
+        "twin of": summary.twin_of,
+        "conflict of": summary.conflict_of,
+        "last error": " ".join(error.split()) if error else None,
+        "key": summary.key,
+    }
+
+
+def _rank(run: RunDetails) -> int:
+    return _STATES_BY_SEVERITY.index("retrying" if _retried(run) else run.state)
+
+
+def _retried(run: RunDetails) -> bool:
+    return run.state == RunState.DUE and run.attempts > 0
+
+
+def _next_retry(run: RunDetails) -> str | None:
+    return _at(run.due_at) if _retried(run) else None
+
+
+def _table_width(columns: dict[str, list[Any]], cut: str) -> int:
+    """Return the width of the table if `cut` has its minimum width."""
+    return sum(
+        2 + (_MIN_CUT_WIDTH if name == cut else max(len(name), *(_length(cell) for cell in cells)))
+        for name, cells in columns.items()
+    )
+
+
+def _length(cell: object) -> int:
+    return 0 if cell is None else len(printable(cell))
+
+
+def _no_match(inbox: Inbox, selection: DeliveryFilter) -> str:
+    """Return that nothing matches; for an unknown type or handler with the known names."""
+    from billhook.cli.payload import suggest
+    from billhook.events import EVENT_TYPES
+
+    hints = []
+    if selection.event_type is not None and selection.event_type not in EVENT_TYPES:
+        hints.append(suggest(selection.event_type, EVENT_TYPES, most=1))
+    if selection.handler is not None and not count(inbox, DeliveryFilter(handler=selection.handler)):
+        hints.append(f"none has a run of {printable(selection.handler)}{known_handlers_hint(inbox)}")
+    return "; ".join(["no deliveries match", *filter(None, hints)])

@@ -1,0 +1,230 @@
+"""Post signed deliveries: to a URL or to the user's Flask app in this process, as the service would."""
+
+from __future__ import annotations
+
+import dataclasses
+import http.client
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import SplitResult, urlsplit
+
+import click
+
+from billhook.cli.context import load_settings, user_app
+from billhook.cli.params import DEFAULT_BIND
+from billhook.errors import ConfigError
+
+if TYPE_CHECKING:
+    from flask import Flask
+
+    from billhook.receiver.blueprint import WebhookRoute
+    from billhook.signing import Scheme
+
+__all__ = ["AppPoster", "HttpPoster", "HttpReply", "Poster", "choose_signer", "choose_target", "door_of"]
+
+
+_READ_BYTES = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class HttpReply:
+    """The answer to a POST. `status` is None if none was received; `body` is then the reason."""
+
+    status: int | None
+    body: str
+    seconds: float
+
+
+class HttpPoster:
+    """Posts to one URL over a connection that it keeps alive: no redirects, no proxies. A context manager."""
+
+    def __init__(self, url: str, timeout_seconds: float) -> None:
+        """Raises ConfigError for a URL that cannot be posted to; the text repeats none of it: no password."""
+        self._parts = _checked(url)
+        self._timeout_seconds = timeout_seconds
+        self._connection: http.client.HTTPConnection | None = None
+
+    def __enter__(self) -> HttpPoster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._close()
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
+        """Post a delivery. A network failure does not raise: it is a result without a status."""
+        reused = self._connection is not None
+        started = time.monotonic()
+        try:
+            status, text = self._exchange(body, headers)
+        except (OSError, http.client.HTTPException) as error:
+            self._close()
+            # The server may close an idle connection just as this request is sent: that is no answer yet.
+            if reused and isinstance(error, ConnectionError | http.client.RemoteDisconnected):
+                return self.post(body, headers)
+            return HttpReply(None, _reason(error), time.monotonic() - started)
+        return HttpReply(status, text, time.monotonic() - started)
+
+    def _exchange(self, body: bytes, headers: Mapping[str, str]) -> tuple[int, str]:
+        if self._connection is None:
+            secure = self._parts.scheme == "https"
+            kind = http.client.HTTPSConnection if secure else http.client.HTTPConnection
+            self._connection = kind(
+                self._parts.hostname or "", self._parts.port, timeout=self._timeout_seconds
+            )
+        target = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
+        self._connection.request(
+            "POST", target, body, {"Content-Type": "application/json", "User-Agent": "billhook", **headers}
+        )
+        response = self._connection.getresponse()
+        text = response.read(_READ_BYTES).decode("utf-8", "replace")
+        if not response.isclosed() or response.will_close:
+            self._close()
+        return response.status, text
+
+    def _close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _checked(url: str) -> SplitResult:
+    try:
+        parts = urlsplit(url)
+        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        good = False
+    if not good or not url.isascii() or any(character <= " " for character in url):
+        raise ConfigError("--to is not an http(s) URL: write http://HOST:PORT/PATH")
+    if "@" in parts.netloc:
+        raise ConfigError(
+            "--to has a user name in it: leave it out, a webhook is authenticated by its signature alone"
+        )
+    return parts
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+_READ_CHARACTERS = 4_096
+
+
+class Poster(Protocol):
+    """Posts deliveries: HttpPoster or AppPoster. A context manager."""
+
+    def __enter__(self) -> Poster: ...
+
+    def __exit__(self, *_: object) -> None: ...
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
+        """Post a delivery. A failure on the way does not raise."""
+        ...
+
+
+class AppPoster:
+    """Posts to a path of a Flask app in this process, without a server."""
+
+    def __init__(self, app: Flask, path: str, environ: Mapping[str, Any] | None = None) -> None:
+        """Add `environ` to the WSGI environ of each request."""
+        self._client = app.test_client()
+        self._path = path
+        self._environ = dict(environ or {})
+
+    def __enter__(self) -> AppPoster:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
+        """Post a delivery as if over TLS, so that an app which redirects plain HTTP does not redirect it."""
+        started = time.monotonic()
+        try:
+            response = self._client.post(
+                self._path,
+                data=body,
+                headers={"Content-Type": "application/json", "User-Agent": "billhook", **headers},
+                url_scheme="https",
+                environ_overrides=self._environ,
+            )
+        except Exception as error:  # noqa: BLE001 - the app's own code, which may raise anything
+            return HttpReply(None, f"no answer: the app raised {type(error).__name__}: {error}", 0.0)
+        with response:
+            text = response.get_data(as_text=True)[:_READ_CHARACTERS]
+            return HttpReply(response.status_code, text, time.monotonic() - started)
+
+
+def choose_target(url: str | None, source: str | None, timeout_seconds: float) -> tuple[str, Poster]:
+    """Return the target's name and its poster. Without a URL or an app it is where `serve` listens."""
+    app = user_app()
+    if url is None and app is not None:
+        path = door_of(app, source).path
+        click.echo(f"note: posting to the app itself, at {path}; use --to URL to post to a server", err=True)
+        return path, AppPoster(app, path)
+    if url is None:
+        url = f"http://{DEFAULT_BIND}/{load_settings().url_prefix.strip('/')}"
+    return url, HttpPoster(url, timeout_seconds)
+
+
+def door_of(app: Flask, source: str | None, url: str | None = None) -> WebhookRoute:
+    """Return the app's receiver of `source`; without one, that at the URL's path, the default's or the only.
+
+    Raises ConfigError if there is none of these.
+    """
+    from billhook.receiver.blueprint import webhook_routes
+    from billhook.signing.source import DEFAULT_SOURCE
+
+    doors = webhook_routes(app)
+    if source is None and url is not None:
+        for door in doors:
+            if urlsplit(url).path.rstrip("/") == door.path.rstrip("/"):
+                return door
+    named = [door for door in doors if door.source.name == (source or DEFAULT_SOURCE)]
+    if named or (source is None and len(doors) == 1):
+        return (named or doors)[0]
+    if not doors:
+        raise ConfigError("this Flask app has no billhook: call Billhook(...).init_app(app)")
+    known = ", ".join(sorted({door.source.name for door in doors}))
+    wrong = "has several sources" if source is None else f"has no source {source!r}"
+    raise ConfigError(f"the app {wrong}: give --source one of {known}")
+
+
+def choose_signer(
+    url: str | None, source: str | None, scheme: str | None, secret_file: str | None
+) -> tuple[Scheme, str]:
+    """Return the options' scheme and secret, or those of a source of the app. Raises ConfigError."""
+    from billhook.extension import configured_scheme
+    from billhook.settings import read_secrets_file
+    from billhook.signing.source import DEFAULT_SOURCE
+
+    app = user_app()
+    # Replay protection is the receiver's duty: a sender may use a scheme that signs no time.
+    settings = dataclasses.replace(load_settings(), replay_protection="dedupe-only")
+    if scheme is not None:
+        settings = dataclasses.replace(settings, signature=scheme)
+    secrets: Any = settings.secrets
+    path = secret_file or settings.secrets_file
+    if path is not None:
+        secrets = read_secrets_file(path)
+    if app is None:
+        if source not in (None, DEFAULT_SOURCE):
+            raise ConfigError(
+                f"there is no source {source!r} here: other sources than the default belong to a Flask app, "
+                f"so run `flask --app … billhook send --source {source}`"
+            )
+        chosen = configured_scheme(settings)
+    else:
+        own = door_of(app, source, url).source
+        chosen = own.scheme if scheme is None else configured_scheme(settings)
+        secrets = secrets if secret_file is not None else own.secrets
+    if not secrets:
+        raise ConfigError("no secret to sign with: set BILLHOOK_SECRETS, or give --secret-file")
+    if not isinstance(secrets[0], str):
+        raise ConfigError("this source has only public keys: give the private key with --secret-file")
+    return chosen, secrets[0]

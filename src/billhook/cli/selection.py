@@ -1,0 +1,108 @@
+"""Select the deliveries that a command changes, by ids or by filters, and confirm the change."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from billhook.cli.errors import CliError
+from billhook.cli.output import printable
+
+if TYPE_CHECKING:
+    from billhook.inbox import Inbox
+
+__all__ = [
+    "confirm",
+    "delivery_count",
+    "filters_set",
+    "in_batches",
+    "known_handlers_hint",
+    "no_match_message",
+    "require_selection",
+    "select_ids",
+]
+
+
+def filters_set(filters: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the filters that are set. An empty text is one: dropped, it would select more."""
+    return {name: each for name, each in filters.items() if each is not None and each is not False}
+
+
+def require_selection(
+    what: str, delivery_ids: tuple[int, ...], everything: bool, selected: Mapping[str, Any]
+) -> None:
+    """Raise UsageError unless there are either ids or filters."""
+    if not delivery_ids and everything:
+        raise click.UsageError(
+            f"nothing to {what} is selected: give ids, or one of --type --state --error --source --since "
+            "--until --handler --conflicts"
+        )
+    if delivery_ids and any(each is not None for each in selected.values()):
+        raise click.UsageError("give ids or filters, not both")
+
+
+def select_ids(
+    inbox: Inbox, delivery_ids: tuple[int, ...], selection: Any, done: str
+) -> tuple[Iterable[list[int]], int]:
+    """Return the ids in batches and their number. Raises CliError for an unknown id; nothing is `done`."""
+    from billhook.inbox import DeliveryState, admin
+
+    if not delivery_ids:
+        return admin.id_batches(inbox, selection), admin.count(inbox, selection)
+    wanted = sorted(set(delivery_ids))
+    states = {one.summary.id: one.summary.state for one in admin.details(inbox, wanted)}
+    for delivery_id in wanted:
+        if delivery_id not in states:
+            raise CliError(f"there is no delivery {delivery_id} in this inbox; nothing was {done}")
+        if states[delivery_id] == DeliveryState.PRUNED.value:
+            raise CliError(
+                f"delivery {delivery_id} is past its retention, only its key is left; nothing was {done}"
+            )
+    return in_batches(wanted, admin.BATCH), len(wanted)
+
+
+def in_batches(wanted: list[int], size: int) -> Iterator[list[int]]:
+    """Yield the ids in lists of at most `size`."""
+    for start in range(0, len(wanted), size):
+        yield wanted[start : start + size]
+
+
+def delivery_count(number: int) -> str:
+    """Return the number with its noun: `1 delivery`, `2 deliveries`."""
+    return "1 delivery" if number == 1 else f"{number} deliveries"
+
+
+def known_handlers_hint(inbox: Inbox) -> str:
+    """Return "; known handlers: …" with those of the newest deliveries, after a name that is not one."""
+    from billhook.inbox.admin import handler_names
+
+    names = handler_names(inbox)
+    return f"; known handlers: {printable(', '.join(names))}" if names else ""
+
+
+def no_match_message(inbox: Inbox, handler: str | None) -> str:
+    """Return that nothing matches; for an unknown handler with the names that recent deliveries have."""
+    from billhook.inbox.admin import DeliveryFilter, count
+
+    text = "nothing matches"
+    if handler is None or count(inbox, DeliveryFilter(handler=handler)):
+        return text
+    return f"{text}: no delivery has a run of {printable(handler)}{known_handlers_hint(inbox)}"
+
+
+def confirm(question: str) -> None:
+    """Ask the user, and return only after a yes. Raises CliError without a terminal to answer on."""
+    try:
+        yes = click.confirm(question, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():  # Ctrl-C, or the end of the input by hand
+            raise
+        click.echo(err=True)
+        raise CliError(
+            "nothing was changed: there is no terminal to confirm on; add --yes to skip the question"
+        ) from None
+    if not yes:
+        raise click.Abort

@@ -1,0 +1,76 @@
+"""Keys made of event fields: the order key of a run, and the digest that recognises duplicates.
+
+Equal values give equal keys, however the service wrote them: 10.0 and 10.00, or one time in two zones.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+from pydantic import BaseModel
+
+from billhook.wire.strict_json import in_utc
+
+__all__ = ["LONGEST", "content_digest", "order_key"]
+
+LONGEST = 200
+"""Characters of an order key; a longer one is stored as its hash."""
+
+
+def order_key(source: str, value: object) -> str | None:
+    """Return the order key for a field's value in a delivery of `source`; None orders nothing."""
+    if value is None:
+        return None
+    text = _text([source, value])
+    return text if len(text) <= LONGEST else f"sha256:{_sha256(text)}"
+
+
+def content_digest(source: str, event: BaseModel, fields: Iterable[str]) -> str:
+    """Return the SHA-256, in hex, of the values of these fields of an event; None counts as a value."""
+    return _sha256(_text([source, type(event).__name__, {name: getattr(event, name) for name in fields}]))
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def _text(value: object) -> str:
+    """Return a value as ASCII JSON, which every database accepts; different values give different text."""
+    return json.dumps(_plain(value), sort_keys=True, separators=(",", ":"))
+
+
+def _plain(value: Any) -> object:
+    """Return a value as JSON types; one that JSON lacks becomes an object of its kind and its text."""
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, str | bool):
+        return value
+    if isinstance(value, int | float | Decimal):
+        return {"number": _number(Decimal(str(value)))}
+    if isinstance(value, datetime):
+        return {"moment": in_utc(value).isoformat()}
+    if isinstance(value, BaseModel):
+        value = value.model_dump()
+    if isinstance(value, Mapping):
+        return {"fields": {str(name): _plain(each) for name, each in value.items()}}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    if isinstance(value, set | frozenset):
+        return {"set": sorted(map(_text, value))}  # a set has no order of its own
+    return {type(value).__name__: str(value)}
+
+
+def _number(number: Decimal) -> str:
+    """Return the one spelling of a number: digits without trailing zeros, and the power of ten."""
+    sign, digits, exponent = number.as_tuple()
+    if not isinstance(exponent, int):
+        return str(number)  # NaN or infinity, possible in a user's own event type
+    text = "".join(map(str, digits)).lstrip("0")
+    short = text.rstrip("0")
+    return f"{'-' if sign else ''}{short}e{exponent + len(text) - len(short)}" if short else "0"

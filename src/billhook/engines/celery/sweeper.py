@@ -1,0 +1,102 @@
+"""The sweeper: finds deliveries whose message was lost, dropped or never sent.
+
+A lost message cannot be told from one that still waits in the broker's queue. So while the queue has
+messages, a delivery that had one gets no second one at first; and each further message for the same delivery
+is sent later than the one before. A retry had no message: it gets one when it is due.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from billhook.clock import Clock
+from billhook.inbox import Inbox
+from billhook.inbox.pending import PendingDelivery
+
+__all__ = ["Sweeper"]
+
+LIMIT = 500
+"""Deliveries read and remembered in a sweep, the longest waiting first."""
+SWEEP_SECONDS = 2.0
+BUSY_SECONDS = 0.1
+"""The pause while a sweep finds as many deliveries as it may read."""
+UNREAD_SECONDS = 1.0
+"""The age of an unplanned delivery from which its message counts as lost."""
+REPUBLISH_SECONDS = 30.0
+"""Until the message of a delivery is sent again; doubled each time."""
+MAX_REPUBLISH_SECONDS = 3600.0
+
+
+@dataclass(slots=True)
+class _Pending:
+    """A delivery that is pending `since` then, to be published at `publish_at` at the latest."""
+
+    since: datetime
+    fresh: bool
+    publish_at: float
+    pause: float = REPUBLISH_SECONDS
+    published: bool = False
+
+
+class Sweeper:
+    """Reads the inbox, and remembers what it published for as long as that is pending. For one thread."""
+
+    def __init__(self, inbox: Inbox, clock: Clock) -> None:
+        self._inbox = inbox
+        self._clock = clock
+        self._pending: dict[int, _Pending] = {}
+        self._full = False
+        self._found_any = False
+        self._next_due_at: datetime | None = None
+
+    def due(self, delay_seconds: float, queue_length: Callable[[], int]) -> list[int]:
+        """Return the deliveries to publish now, the longest waiting first; call `mark_published` for each.
+
+        `delay_seconds` is what other processes are given to publish first. `queue_length` is called only
+        when it makes a difference, and may raise anything. Raises InboxUnavailable.
+        """
+        now = self._clock.now()
+        found, self._next_due_at = self._inbox.pending(
+            received_before=now - timedelta(seconds=max(UNREAD_SECONDS, delay_seconds)),
+            due_before=now - timedelta(seconds=delay_seconds),
+            limit=LIMIT,
+        )
+        monotonic = time.monotonic()
+        self._pending = {one.delivery_id: self._remembered(one, monotonic) for one in found}
+        self._full = len(found) == LIMIT
+        # With an empty queue, a delivery that is pending all the same was never published.
+        unpublished = any(one.fresh and not one.published for one in self._pending.values())
+        queue_is_empty = unpublished and not queue_length()
+        ids = [
+            delivery_id
+            for delivery_id, one in self._pending.items()
+            if one.publish_at <= monotonic or (not one.published and (queue_is_empty or not one.fresh))
+        ]
+        self._found_any = bool(ids)
+        return ids
+
+    def _remembered(self, one: PendingDelivery, monotonic: float) -> _Pending:
+        """Return what is known of it, unless it is pending for another reason: a later run, a new lease."""
+        known = self._pending.get(one.delivery_id)
+        if known is not None and known.since == one.since:
+            return known
+        return _Pending(one.since, one.fresh, monotonic + REPUBLISH_SECONDS)
+
+    def mark_published(self, delivery_id: int) -> None:
+        """Note that the broker took the message of a delivery."""
+        one = self._pending[delivery_id]
+        one.published = True
+        one.publish_at = time.monotonic() + one.pause
+        one.pause = min(one.pause * 2, MAX_REPUBLISH_SECONDS)
+
+    def pause_seconds(self, delay_seconds: float) -> float:
+        """Return the seconds until the next sweep."""
+        if self._full and self._found_any:
+            return BUSY_SECONDS
+        if self._next_due_at is None:
+            return SWEEP_SECONDS
+        due_in = (self._next_due_at - self._clock.now()).total_seconds() + delay_seconds
+        return min(SWEEP_SECONDS, max(0.01, due_in))

@@ -1,0 +1,361 @@
+"""The dispatcher: plans deliveries into runs, calls handlers, and notifies observers of the results.
+
+It has no thread, no loop and no SQL: it decides, and the engine that asked writes the decision to the inbox.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Collection, Iterable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from billhook import signals
+from billhook.clock import Clock
+from billhook.dispatch import (
+    ConnectedHandlers,
+    Delivery,
+    Handler,
+    HandlerFailure,
+    Headers,
+    RetryDecision,
+    RetrySchedule,
+    call,
+    decide,
+)
+from billhook.errors import DuplicateHandlerName, PayloadError
+from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
+from billhook.inbox import (
+    Claim,
+    ContentKey,
+    DuplicateRun,
+    RunOptions,
+    RunPlan,
+    RunResult,
+    RunState,
+    StoredDelivery,
+)
+from billhook.inbox.replay import Backfill
+from billhook.printable import first_line
+
+__all__ = ["AttemptResult", "Dispatcher", "PlannedDelivery", "backfill", "run_options"]
+
+logger = logging.getLogger("billhook.engines")
+
+UNHANDLED_TYPES_LIMIT = 1_000
+"""Event types without a handler that a process remembers having logged: senders may invent new ones."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDelivery:
+    """A plan and the event that it was made from, so that the claim that follows need not parse it again."""
+
+    plan: RunPlan
+    stored: StoredDelivery
+    event: Event | UnknownEvent | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """One attempt: the result to settle, and what observers get once that is committed."""
+
+    run_result: RunResult
+    delivery: Delivery
+    handler: str
+    failure: HandlerFailure | None
+
+
+class Dispatcher:
+    """Plans, attempts and notifications for one app, with any engine."""
+
+    def __init__(
+        self,
+        handlers: ConnectedHandlers,
+        clock: Clock,
+        schedule: RetrySchedule,
+        *,
+        sender: object,
+        context: Callable[[], AbstractContextManager[object]],
+        client: Callable[[], object] | None = None,
+    ) -> None:
+        """`sender` is the app, `context` enters its context, `client` makes `delivery.client` on demand."""
+        self.clock = clock
+        self._handlers = handlers
+        self._schedule = schedule
+        self._sender = sender
+        self._context = context
+        self._client = client
+        self._unhandled_types: set[str] = set()
+
+    def count_handlers(self) -> int:
+        """Return how many handlers there are now: plain receivers may come and go."""
+        return self._handlers.count()
+
+    # --- plan -----------------------------------------------------------------------------------------
+
+    def plan(self, received: Iterable[StoredDelivery]) -> list[PlannedDelivery]:
+        """Plan one run for each handler of a delivery's event type, or its quarantine if it is unreadable."""
+        planned = []
+        for stored in received:
+            # A delivery whose only handlers are for other sources is not logged as unhandled below.
+            every = self._handlers.for_event_type(stored.event_type)
+            handlers = [handler for handler in every if handler.handles(stored.source)]
+            try:
+                event = _parse(stored)
+                options = {
+                    handler.name: run_options(handler, stored, event)
+                    for handler in handlers
+                    if handler.has_run_options
+                }
+            except Exception as error:
+                details = error.details if isinstance(error, PayloadError) else []
+                if not isinstance(error, PayloadError):  # a user's event model; other deliveries go on
+                    logger.exception(
+                        "the event model of %s raised; its delivery is quarantined", stored.event_type
+                    )
+                reason = json.dumps({"error": str(error), "details": details})
+                planned.append(PlannedDelivery(RunPlan(stored.delivery_id, error=reason), stored, None))
+            else:
+                if not every:
+                    self._log_unhandled(stored.event_type)
+                names = tuple(handler.name for handler in handlers)
+                plan = RunPlan(stored.delivery_id, names, options=options)
+                planned.append(PlannedDelivery(plan, stored, event))
+        return planned
+
+    def _log_unhandled(self, event_type: str) -> None:
+        """Log once that a type has no handler: blinker may have dropped a weakly connected receiver."""
+        if event_type not in self._unhandled_types and len(self._unhandled_types) < UNHANDLED_TYPES_LIMIT:
+            self._unhandled_types.add(event_type)
+            logger.info("no handler for %s: its deliveries are stored and finished without a run", event_type)
+
+    # --- attempt --------------------------------------------------------------------------------------
+
+    def find_handler(self, claim: Claim) -> Handler | None:
+        """Return the handler of a claimed run; None if there is none here, or more than one."""
+        try:
+            return self._handlers.find(claim.delivery.event_type, claim.handler)
+        except DuplicateHandlerName as error:  # connected after the start, which would have refused it
+            logger.error("%s", error)  # noqa: TRY400 - the text says it all
+            return None
+
+    def attempt(
+        self, claim: Claim, event: Event | UnknownEvent | None = None, handler: Handler | None = None
+    ) -> AttemptResult:
+        """Call the handler of a claimed run once. Its errors are part of the result.
+
+        `event` and `handler` spare parsing and looking up what the caller has already.
+        """
+        delivery = _make_delivery(claim, self._client)
+        # Not kept from the planning: plain receivers may have been connected or dropped since.
+        handler = handler or self.find_handler(claim)
+        schedule = (handler.retry if handler else None) or self._schedule
+        if claim.attempt - claim.excused > schedule.attempts:
+            # The last attempt ended with its worker's death: calling again would end this worker too.
+            failure: HandlerFailure | None = HandlerFailure.from_exception(
+                RuntimeError(
+                    f"the worker died at the last of {schedule.attempts} attempts, "
+                    "or was silent for longer than its lease: not called again"
+                )
+            )
+        elif handler is None:
+            failure = HandlerFailure.from_exception(
+                LookupError(f"there is not one handler named {claim.handler!r} here")
+            )
+        else:
+            try:
+                event = _parse(claim.delivery) if event is None else event
+            except Exception as error:  # noqa: BLE001 - the models have changed since it was planned
+                failure = HandlerFailure.from_exception(error)
+            else:
+                failure = call(handler, self._sender, self._context, event, delivery)
+        return self._result(claim, delivery, failure, schedule)
+
+    def timed_out(self, claim: Claim, handler: Handler | None, seconds: float) -> AttemptResult:
+        """Return the result of an attempt that is past its time-out and still running: failed."""
+        schedule = (handler.retry if handler else None) or self._schedule
+        error = TimeoutError(f"the handler did not return within {seconds:g} s")
+        return self._result(claim, _make_delivery(claim), HandlerFailure.from_exception(error), schedule)
+
+    def crashed(self, claim: Claim, error: BaseException) -> AttemptResult:
+        """Return the result of an attempt that ended in an error of billhook's own, not the handler's."""
+        failure = HandlerFailure.from_exception(RuntimeError(type(error).__name__))
+        return self._result(claim, _make_delivery(claim), failure, self._schedule)
+
+    def interrupted(self, claim: Claim, due_at: datetime) -> RunResult:
+        """Return the result of an attempt still running when its worker stops: due again, and excused."""
+        return RunResult(
+            run_id=claim.run_id,
+            token=claim.token,
+            delivery_id=claim.delivery.delivery_id,
+            attempt=claim.attempt,
+            state=RunState.DUE,
+            at=self.clock.now(),
+            due_at=due_at,
+            error="the worker was stopped, and the handler did not return within the grace",
+            excused=True,
+        )
+
+    def _result(
+        self, claim: Claim, delivery: Delivery, failure: HandlerFailure | None, schedule: RetrySchedule
+    ) -> AttemptResult:
+        now = self.clock.now()
+        state, due_at = RunState.SUCCEEDED, None
+        if failure is not None:
+            decision = decide(failure.exception, claim.attempt - claim.excused, schedule)
+            state = _state_after(decision)
+            if decision.retry_after_seconds is not None:
+                due_at = now + timedelta(seconds=decision.retry_after_seconds)
+        result = RunResult(
+            run_id=claim.run_id,
+            token=claim.token,
+            delivery_id=claim.delivery.delivery_id,
+            attempt=claim.attempt,
+            state=state,
+            at=now,
+            due_at=due_at,
+            error=failure.error if failure else None,
+            traceback=failure.traceback if failure else None,
+        )
+        return AttemptResult(result, delivery, claim.handler, failure)
+
+    # --- notify ---------------------------------------------------------------------------------------
+
+    def notify(
+        self,
+        *,
+        attempts: Sequence[AttemptResult] = (),
+        settled: Collection[tuple[int, int]] = (),
+        planned: Sequence[PlannedDelivery] = (),
+        won: Collection[int] = (),
+        duplicates: Sequence[DuplicateRun] = (),
+    ) -> None:
+        """Log and signal what a transaction did, once it is committed.
+
+        `settled` are the (run id, fencing token) pairs whose lease still held, `won` the ids of the
+        deliveries that this engine was the one to plan.
+        """
+        for attempt in attempts:
+            if attempt.run_result.lease in settled:
+                self._notify_attempt(attempt)
+            else:
+                run_id = attempt.run_result.run_id
+                logger.warning("run %d of %s lost its lease; not settled", run_id, attempt.handler)
+        for one in planned:
+            if one.plan.error is not None and one.stored.delivery_id in won:
+                self._notify_quarantined(one.stored, one.plan.error)
+        if duplicates:
+            types = {one.stored.delivery_id: one.stored.event_type for one in planned}
+            for duplicate in duplicates:
+                self._notify_duplicate(duplicate, types[duplicate.delivery_id])
+
+    def _notify_attempt(self, attempt: AttemptResult) -> None:
+        result, failure = attempt.run_result, attempt.failure
+        facts = {"delivery": attempt.delivery, "handler": attempt.handler}
+        if failure is None or result.state is RunState.DISCARDED:
+            signals.emit(signals.handler_succeeded, self._sender, **facts)
+        elif result.state is RunState.DUE:
+            logger.warning(
+                "%s failed on delivery %d, attempt %d, again at %s: %s",
+                attempt.handler,
+                result.delivery_id,
+                result.attempt,
+                result.due_at,
+                first_line(failure.error),
+            )
+            facts |= {"error": failure.exception, "due_at": result.due_at}
+            signals.emit(signals.handler_retrying, self._sender, **facts)
+        else:
+            logger.error(
+                "%s is dead on delivery %d after attempt %d: %s",
+                attempt.handler,
+                result.delivery_id,
+                result.attempt,
+                first_line(failure.error),
+            )
+            signals.emit(signals.handler_dead, self._sender, error=failure.exception, **facts)
+
+    def _notify_quarantined(self, stored: StoredDelivery, error: str) -> None:
+        logger.error(
+            "delivery %d (%s) is quarantined: %s",
+            stored.delivery_id,
+            stored.event_type,
+            first_line(json.loads(error)["error"]),
+        )
+        facts = {"delivery_id": stored.delivery_id, "event_type": stored.event_type, "error": error}
+        signals.emit(signals.delivery_quarantined, self._sender, **facts)
+
+    def _notify_duplicate(self, duplicate: DuplicateRun, event_type: str) -> None:
+        delivery_id, twin_of = duplicate.delivery_id, duplicate.twin_of
+        logger.info(
+            "delivery %d is a twin of delivery %d, and %s is not called",
+            delivery_id,
+            twin_of,
+            duplicate.handler,
+        )
+        facts = {"event_type": event_type, "handler": duplicate.handler, "twin_of": twin_of}
+        signals.emit(signals.delivery_twin, self._sender, delivery_id=delivery_id, **facts)
+
+
+def run_options(handler: Handler, stored: StoredDelivery, event: Event | UnknownEvent) -> RunOptions:
+    """Return the order key and the content key of a handler's run for an event."""
+    digest = handler.content_digest(stored.source, event)
+    content_key = None
+    if digest is not None:
+        window_seconds = handler.identity_window_seconds
+        content_key = ContentKey(digest, handler.identity, stored.received_at, window_seconds)
+    return RunOptions(handler.order_key(stored.source, event), content_key)
+
+
+def backfill(handlers: ConnectedHandlers, name: str) -> Backfill | None:
+    """Return what gives old deliveries a first run of a new handler; None if no handler has the name.
+
+    For billhook.inbox.replay. Passed over are deliveries of sources that it does not handle, those that were
+    handled under one of its aliases, and those that cannot be parsed any more.
+    """
+    every = (*EVENT_TYPES, UnknownEvent.signal_name)
+    if not any(name in handlers.by_name(event_type) for event_type in every):
+        return None
+
+    def options(stored: StoredDelivery, handled_by: Collection[str]) -> RunOptions | None:
+        handler = handlers.by_name(stored.event_type).get(name)
+        if handler is None or not handler.handles(stored.source):
+            return None
+        if not set(handler.aliases).isdisjoint(handled_by):
+            return None
+        try:
+            return run_options(handler, stored, _parse(stored))
+        except Exception:  # noqa: BLE001 - a user's model may raise anything; the others are replayed
+            return None
+
+    return options
+
+
+def _parse(stored: StoredDelivery) -> Event | UnknownEvent:
+    return parse_event(stored.event_type, stored.body, as_named=stored.sent_as is not None)
+
+
+def _state_after(decision: RetryDecision) -> RunState:
+    if decision.discarded:
+        return RunState.DISCARDED
+    return RunState.DEAD if decision.dead else RunState.DUE
+
+
+def _make_delivery(claim: Claim, client: Callable[[], object] | None = None) -> Delivery:
+    stored = claim.delivery
+    headers = json.loads(stored.headers)  # stored as WSGI names them: webhook_id
+    return Delivery(
+        id=stored.delivery_id,
+        key=stored.key,
+        source=stored.source,
+        event_type=stored.event_type,
+        attempt=claim.attempt,
+        received_at=stored.received_at,
+        signed_at=stored.signed_at,
+        body=stored.body,
+        headers=Headers({name.replace("_", "-").title(): value for name, value in headers.items()}),
+        make_client=client,
+        slot=stored.slot,
+    )

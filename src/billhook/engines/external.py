@@ -1,0 +1,18 @@
+"""The worker engine, as the web process sees it: handlers run in the processes of `billhook worker`."""
+
+from __future__ import annotations
+
+__all__ = ["ExternalEngine"]
+
+
+class ExternalEngine:
+    """Does nothing in this process: each commit to the inbox notifies the workers by itself."""
+
+    def start(self) -> None:
+        """Do nothing: `billhook worker` is started on its own."""
+
+    def wake(self, delivery_id: int) -> None:
+        """Do nothing: the inbox has notified the workers."""
+
+    def stop(self) -> None:
+        """Do nothing: `billhook worker` is stopped on its own."""

@@ -1,0 +1,209 @@
+"""The pool of threads that call handlers, with time-outs."""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from queue import Empty, SimpleQueue
+
+from billhook.dispatch import Handler
+from billhook.engines.dispatcher import AttemptResult, Dispatcher
+from billhook.engines.leases import ClaimedRun
+
+__all__ = ["HandlerPool"]
+
+logger = logging.getLogger("billhook.engines")
+
+
+class _HandlerThread:
+    """One thread of the pool and what it is doing; fields change under the pool's lock."""
+
+    __slots__ = ("abandoned", "handler", "run", "thread", "timeout_at", "timeout_seconds")
+
+    def __init__(self) -> None:
+        self.thread: threading.Thread | None = None
+        self.run: ClaimedRun | None = None
+        self.handler: Handler | None = None
+        self.timeout_at: float | None = None
+        self.timeout_seconds = 0.0
+        self.abandoned = False
+
+
+class HandlerPool:
+    """A fixed number of daemon threads.
+
+    Python cannot stop a thread: one whose handler is past its time-out is abandoned and replaced.
+    """
+
+    def __init__(
+        self,
+        dispatcher: Dispatcher,
+        threads: int,
+        notify: Callable[[], None],
+        *,
+        on_earlier_deadline: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`notify` is called from any thread when an attempt has ended.
+
+        `on_earlier_deadline` is called when an attempt starts that times out sooner than
+        `seconds_to_timeout` said last.
+        """
+        self._dispatcher = dispatcher
+        self._notify = notify
+        self._on_earlier_deadline = on_earlier_deadline
+        self._announced_deadline = math.inf
+        self._size = threads
+        self._queue: SimpleQueue[ClaimedRun | None] = SimpleQueue()
+        # Threads append, and only the owner of the pool pops: a deque needs no lock for that.
+        self._finished: deque[AttemptResult] = deque()
+        self._expired: deque[ClaimedRun] = deque()
+        self._lock = threading.Lock()
+        self._threads: list[_HandlerThread] = []
+        self._abandoned: list[_HandlerThread] = []
+        self._closed = False
+        self._starved = False
+        self._start_threads()
+
+    def submit(self, run: ClaimedRun) -> None:
+        """Queue a run for the next free thread."""
+        self._queue.put(run)
+
+    def finished(self) -> list[AttemptResult]:
+        """Return the results of attempts that ended or timed out since the last call."""
+        self._abandon_late()
+        if len(self._threads) < self._size:
+            self._start_threads()
+        return [self._finished.popleft() for _ in range(len(self._finished))]
+
+    def expired(self) -> list[ClaimedRun]:
+        """Return runs without a result: their lease expired before they started, or their thread crashed."""
+        return [self._expired.popleft() for _ in range(len(self._expired))]
+
+    def seconds_to_timeout(self) -> float | None:
+        """Return the seconds until the next running attempt times out; None if none has a time-out."""
+        with self._lock:
+            deadlines = [one.timeout_at for one in self._threads if one.timeout_at is not None]
+            self._announced_deadline = min(deadlines, default=math.inf)
+        if self._announced_deadline == math.inf:
+            return None
+        return max(0.0, self._announced_deadline - time.monotonic())
+
+    def cancel_queued(self, keep: int = 0) -> list[ClaimedRun]:
+        """Take back the queued runs, except the first `keep` of them."""
+        waiting = []
+        with suppress(Empty):
+            while True:
+                run = self._queue.get_nowait()
+                if run is not None:
+                    waiting.append(run)
+        for run in waiting[:keep]:
+            self._queue.put(run)
+        return waiting[keep:]
+
+    def exhausted(self, max_abandoned_threads: float) -> bool:
+        """Return whether too many abandoned threads still run, or the system gives us no thread at all."""
+        with self._lock:
+            # An abandoned handler may return after all, and its thread ends.
+            self._abandoned = [
+                one for one in self._abandoned if one.thread is not None and one.thread.is_alive()
+            ]
+            return len(self._abandoned) >= max_abandoned_threads or self._starved
+
+    def close(self) -> None:
+        """Let each thread end after its current attempt."""
+        self._closed = True
+        for _ in self._threads:  # each takes one, and ends
+            self._queue.put(None)
+
+    def _start_threads(self) -> None:
+        self._starved = False
+        while len(self._threads) < self._size and not self._closed:
+            one = _HandlerThread()
+            one.thread = threading.Thread(
+                target=self._work, args=(one,), name="billhook-handler", daemon=True
+            )
+            try:
+                one.thread.start()
+            except RuntimeError as error:
+                running = len(self._threads)
+                logger.error(  # noqa: TRY400 - the text says it all
+                    "could not start handler thread (%d of %d running): %s", running, self._size, error
+                )
+                self._starved = not running
+                return
+            with self._lock:
+                self._threads.append(one)
+
+    def _work(self, one: _HandlerThread) -> None:
+        try:
+            while not one.abandoned and (run := self._queue.get()) is not None:
+                one.run = run
+                self._execute(one, run)
+        except BaseException:
+            # An error of ours or of the machine: a handler's error is part of a result. The thread is
+            # replaced, and its lease left to expire rather than renewed for ever.
+            logger.exception("a handler thread crashed; it is replaced")
+            with self._lock:
+                if one in self._threads:
+                    self._threads.remove(one)
+            if one.run is not None and not one.abandoned:
+                self._expired.append(one.run)
+            with suppress(Exception):
+                self._notify()
+
+    def _execute(self, one: _HandlerThread, run: ClaimedRun) -> None:
+        if self._dispatcher.clock.now() >= run.leased_until:
+            one.run = None
+            # This machine slept past the lease: another worker may have called the handler by now.
+            self._expired.append(run)
+        else:
+            result = self._attempt(one, run)
+            with self._lock:
+                if one.abandoned:
+                    return  # timed out meanwhile: that result is reported, and another thread has this place
+                one.run = one.timeout_at = None
+            self._finished.append(result)
+        self._notify()
+
+    def _attempt(self, one: _HandlerThread, run: ClaimedRun) -> AttemptResult:
+        try:
+            handler = self._dispatcher.find_handler(run.claim)
+            seconds = handler.timeout_seconds if handler else None
+            if seconds is not None:
+                with self._lock:
+                    one.handler, one.timeout_seconds = handler, seconds
+                    one.timeout_at = time.monotonic() + seconds
+                    earlier = one.timeout_at < self._announced_deadline
+                if earlier:
+                    self._on_earlier_deadline()
+            return self._dispatcher.attempt(run.claim, run.event, handler)
+        except BaseException as error:
+            # Not the handler's error, which attempt() returns, but ours: the run must not stay claimed.
+            logger.exception("the attempt of %s crashed", run.claim.handler)
+            return self._dispatcher.crashed(run.claim, error)
+
+    def _abandon_late(self) -> None:
+        now = time.monotonic()
+        with self._lock:
+            late = [
+                (one, one.run)
+                for one in self._threads
+                if one.timeout_at is not None and one.timeout_at <= now
+            ]
+        for one, run in late:
+            if run is None:
+                continue
+            result = self._dispatcher.timed_out(run.claim, one.handler, one.timeout_seconds)
+            with self._lock:
+                if one.run is not run:
+                    continue  # it returned just now
+                one.abandoned = True
+                self._threads.remove(one)
+                self._abandoned.append(one)
+            logger.error("handler %s is past its time-out; its thread is abandoned", run.claim.handler)
+            self._finished.append(result)

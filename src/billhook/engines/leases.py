@@ -1,0 +1,164 @@
+"""The leases that a worker holds: window, renewal, and claims whose commit is uncertain."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from functools import cache
+
+from billhook.engines.dispatcher import PlannedDelivery
+from billhook.events import Event, UnknownEvent
+from billhook.inbox import Claim, Lease
+
+__all__ = ["ClaimedRun", "EventCache", "LeaseTable", "lease_owner", "process_owner"]
+
+WINDOW_FACTOR = 32
+"""Claims held per thread at most, while handlers return faster than the inbox commits."""
+WINDOW_LIMIT = 2_000
+EVENTS_LIMIT = 2_000
+
+
+def lease_owner() -> str:
+    """Return a new owner's name: host, process id, and a random part, as process ids are used again."""
+    return f"{socket.gethostname()}:{os.getpid()}:{secrets.token_hex(3)}"
+
+
+def process_owner() -> str:
+    """Return the owner's name of this process, for engines that keep no table of their leases."""
+    return _owner_in(os.getpid())
+
+
+@cache
+def _owner_in(_pid: int) -> str:
+    return lease_owner()
+
+
+@dataclass(slots=True)
+class ClaimedRun:
+    """A claimed run on its way to a handler, with its event if that was parsed already."""
+
+    claim: Claim
+    event: Event | UnknownEvent | None
+    leased_until: datetime
+    lease: Lease
+
+
+class EventCache:
+    """Events of the deliveries that this worker planned, so that a claim need not parse them again."""
+
+    def __init__(self) -> None:
+        self._events: dict[tuple[int, str], Event | UnknownEvent] = {}
+
+    def add(self, planned: Sequence[PlannedDelivery], won: Collection[int]) -> None:
+        """Keep the events of those that this worker was the one to plan: their ids are in `won`."""
+        if len(self._events) > EVENTS_LIMIT:  # planned here and claimed by others, or never
+            self._events.clear()
+        ours = set(won)
+        for one in planned:
+            if one.event is not None and one.plan.handlers and one.stored.delivery_id in ours:
+                self._events[one.stored.identity] = one.event
+
+    def claimed_runs(self, claims: Sequence[Claim]) -> Iterator[ClaimedRun]:
+        """Return the claims with their events, as far as known; several may be of one delivery."""
+        for claim in claims:
+            event = self._events.get(claim.delivery.identity)
+            yield ClaimedRun(claim, event, claim.leased_until, claim.lease)
+        for claim in claims:  # only now: a delivery with two claims has one event
+            self._events.pop(claim.delivery.identity, None)
+
+
+class LeaseTable:
+    """The claimed runs of one worker, by lease; few while handlers are slow, for others to claim."""
+
+    def __init__(self, threads: int, lease_seconds: float) -> None:
+        self.runs: dict[Lease, ClaimedRun] = {}
+        self.to_release: list[Lease] = []
+        """Leases of runs that were claimed and not started, to be released in the next transaction."""
+        self.window = threads
+        """How many runs may be claimed at once."""
+        self.finished_since_renewal = 0
+        """Runs finished since the last renewal: an estimate of how many can start before the next one."""
+        self._threads = threads
+        self._third_seconds = lease_seconds / 3
+        self._renew_at = 0.0
+        self._orphan_checks = 0
+        self._orphan_check_at = 0.0
+
+    @property
+    def capacity(self) -> int:
+        """How many more runs may be claimed now."""
+        return max(0, self.window - len(self.runs))
+
+    def idle_threads(self, settling: Collection[Lease] = ()) -> int:
+        """Return how many threads are free, once the results of `settling` are written."""
+        return max(0, self._threads - len(self.runs) + sum(lease in self.runs for lease in settling))
+
+    # --- claimed, finished, released ------------------------------------------------------------------
+
+    def add(self, run: ClaimedRun) -> None:
+        """Hold a run whose claim is committed."""
+        if not self.runs:
+            self._renew_at = time.monotonic() + self._third_seconds
+        self.runs[run.lease] = run
+
+    def remove(self, leases: Iterable[Lease]) -> None:
+        """Forget leases that are settled or expired."""
+        for lease in leases:
+            if self.runs.pop(lease, None) is not None:
+                self.finished_since_renewal += 1
+
+    def release_later(self, runs: Iterable[ClaimedRun]) -> None:
+        """Have runs that were not started released in the next transaction, for other workers."""
+        for run in runs:
+            self.runs.pop(run.lease, None)
+            self.to_release.append(run.lease)
+
+    # --- renewal --------------------------------------------------------------------------------------
+
+    def renewal_due(self) -> bool:
+        """Return whether a third of the lease time has passed since the last renewal."""
+        return bool(self.runs) and time.monotonic() >= self._renew_at
+
+    def shrink_window(self) -> None:
+        """Shrink the window to one claim per thread: a lease needed renewal, so handlers are slow."""
+        self.window = self._threads
+
+    def renewed(self, leases: Iterable[Lease], leased_until: datetime) -> None:
+        """Note a committed renewal; a lease that is not among `leases` was lost to another worker."""
+        for lease in leases:
+            self.runs[lease].leased_until = leased_until
+        self._renew_at = time.monotonic() + self._third_seconds
+        self.finished_since_renewal = 0
+
+    def grow_window(self) -> None:
+        """Double the window if it is full: runs finish faster than they are settled."""
+        if len(self.runs) >= self.window:
+            # Bounded: what one worker holds, no other can claim, and losing it costs its whole window.
+            limit = max(self._threads, min(self._threads * WINDOW_FACTOR, WINDOW_LIMIT))
+            self.window = min(self.window * 2, limit)
+
+    def seconds_to_renewal(self) -> float | None:
+        """Return the seconds until the next renewal; None if nothing is held."""
+        return max(0.0, self._renew_at - time.monotonic()) if self.runs else None
+
+    # --- orphans: claims of ours that are in the inbox but not in this table ---------------------------
+
+    def mark_uncertain(self) -> None:
+        """Note that a transaction failed. Its COMMIT may have succeeded, now or in a moment."""
+        # Twice: a COMMIT may still be under way at the first check, and done by the second.
+        self._orphan_checks, self._orphan_check_at = 2, 0.0
+
+    @property
+    def orphan_check_due(self) -> bool:
+        """Whether to look for orphaned claims now: at once after a failure, and once more later."""
+        return self._orphan_checks > 0 and time.monotonic() >= self._orphan_check_at
+
+    def orphans_released(self) -> None:
+        """Note that orphaned claims were looked for and released."""
+        self._orphan_checks -= 1
+        self._orphan_check_at = time.monotonic() + self._third_seconds

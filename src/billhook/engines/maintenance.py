@@ -1,0 +1,140 @@
+"""What an engine does for its inbox now and then: prune old deliveries, register as a worker."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable
+from datetime import datetime
+
+from billhook.errors import BillhookError
+from billhook.inbox import Inbox
+from billhook.inbox.retention import Cutoffs
+from billhook.inbox.workers import WorkerRecord
+
+__all__ = ["REGISTRATION_SECONDS", "Maintenance", "WorkerRegistration"]
+
+logger = logging.getLogger("billhook.engines")
+
+REGISTRATION_SECONDS = 20.0
+FIRST_SECONDS = 60.0
+EVERY_SECONDS = 3600.0
+RESTART_SECONDS = 86_400.0
+"""Between two passes over all deliveries; passes between them skip what was unfinished at the last one."""
+FAILED_SECONDS = 300.0
+BATCH_ROWS = 100
+PAUSE_FACTOR = 9
+"""Sleep nine times as long as a batch took, so pruning uses at most 10 % of the database's time."""
+MIN_PAUSE_SECONDS = 0.05
+
+
+class WorkerRegistration:
+    """This engine's row in the inbox's table of workers, which only operators read.
+
+    Its methods never raise.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        owner: str,
+        engine: str,
+        handlers: Callable[[], int],
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """`owner` is the name of this process, `handlers` returns how many handlers it has now."""
+        self._inbox = inbox
+        self._owner = owner
+        self._engine = engine
+        self._handlers = handlers
+        self._monotonic = monotonic
+        self._started_at: datetime | None = None
+        self._next_at = -1.0
+
+    def refresh(self, now: datetime) -> float:
+        """Write the row if that is due; return the seconds until it is due again."""
+        if self._started_at is None or self._monotonic() >= self._next_at:
+            self._started_at = self._started_at or now
+            try:
+                record = WorkerRecord(self._owner, self._engine, self._handlers(), self._started_at)
+                self._inbox.record_worker(record, now)
+            except Exception as error:  # noqa: BLE001 - for information only, and the next poll logs the cause
+                logger.warning(
+                    "could not register this worker, retrying in %.0f s: %s", REGISTRATION_SECONDS, error
+                )
+            self._next_at = self._monotonic() + REGISTRATION_SECONDS
+        return max(0.0, self._next_at - self._monotonic())
+
+    def remove(self) -> None:
+        """Delete the row: this engine stopped in order."""
+        if self._started_at is not None:
+            self._started_at = None
+            try:
+                self._inbox.remove_worker(self._owner)
+            except Exception as error:  # noqa: BLE001 - the row is deleted later, as that of a lost worker
+                logger.warning("could not remove this worker's registration: %s", error)
+
+
+class Maintenance:
+    """Call `run_if_due` whenever there is time; it does little at a time and never raises.
+
+    Several processes may do it side by side: none waits for another's rows.
+    """
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        *,
+        retention_days: float,
+        key_days: float | None = None,
+        registration: WorkerRegistration | None = None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._inbox = inbox
+        self._retention_days = retention_days
+        self._key_days = key_days
+        self._registration = registration
+        self._monotonic = monotonic
+        # At random, so that processes which started together do not prune together.
+        self._next_at = monotonic() + FIRST_SECONDS * (1 + random.random())  # noqa: S311 - not for secrecy
+        self._restart_at = 0.0
+        self._after = 0
+        self._pruned = 0
+
+    def run_if_due(self, now: datetime) -> float:
+        """Do the next small step if it is due; return the seconds until one is due again."""
+        started = self._monotonic()
+        if started >= self._next_at:
+            self._next_at = self._monotonic() + self._prune_safely(now, started)
+        pause = max(0.0, self._next_at - self._monotonic())
+        return pause if self._registration is None else min(pause, self._registration.refresh(now))
+
+    def close(self) -> None:
+        """Remove this worker's registration."""
+        if self._registration is not None:
+            self._registration.remove()
+
+    def _prune_safely(self, now: datetime, started: float) -> float:
+        try:
+            return self._prune(now, started)
+        except BillhookError as error:
+            logger.warning("retention pass failed, retrying in %.0f s: %s", FAILED_SECONDS, error)
+        except Exception:
+            logger.exception("retention pass failed, retrying in %.0f s", FAILED_SECONDS)
+        return FAILED_SECONDS
+
+    def _prune(self, now: datetime, started: float) -> float:
+        """Prune one batch and return the pause after it. A pass skips what earlier ones of the day saw."""
+        if started >= self._restart_at:
+            self._after, self._restart_at = 0, started + RESTART_SECONDS
+        cutoffs = Cutoffs.of(now, self._retention_days, self._key_days)
+        result = self._inbox.prune(cutoffs, self._after, BATCH_ROWS)
+        self._after = result.after
+        self._pruned += result.total
+        if not result.over:
+            return max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
+        if self._pruned:
+            logger.info("pruned %d deliveries past their retention", self._pruned)
+            self._pruned = 0
+        return EVERY_SECONDS

@@ -1,0 +1,311 @@
+"""Errors of receiving: the root, and those of configuration, deliveries, the inbox and handlers."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+__all__ = [
+    "BacklogFull",
+    "BillhookError",
+    "BodyIncomplete",
+    "BodyTooLarge",
+    "ConfigError",
+    "DeadlinePassed",
+    "DeliveryError",
+    "Discard",
+    "Draining",
+    "DuplicateHandlerName",
+    "HandlerControl",
+    "HandlerSignature",
+    "IllegalTransition",
+    "InboxElsewhere",
+    "InboxError",
+    "InboxUnavailable",
+    "InvalidJSON",
+    "InvalidPayload",
+    "LateRegistration",
+    "MissingExtra",
+    "MissingSecret",
+    "OutOfResources",
+    "PayloadError",
+    "RequestError",
+    "Retry",
+    "SchemaForbidden",
+    "SchemaMismatch",
+    "SignatureError",
+    "SignatureMalformed",
+    "SignatureMismatch",
+    "SignatureMissing",
+    "TimestampInFuture",
+    "TimestampTooOld",
+    "UnsupportedEncoding",
+    "WeakSecret",
+]
+
+
+class BillhookError(Exception):
+    """The root: catching it catches everything that billhook raises on purpose."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # By default pickle calls the class with the text alone; most classes here take other arguments.
+        return _rebuilt, (type(self), self.args), self.__dict__
+
+
+def _rebuilt(cls: type[BillhookError], args: tuple[Any, ...]) -> BillhookError:
+    return cls.__new__(cls, *args)
+
+
+# --- configuration --------------------------------------------------------------------------------
+
+
+class ConfigError(BillhookError):
+    """The app is set up wrongly. The text names the value seen, the limit and the remedy."""
+
+
+class MissingSecret(ConfigError):
+    """A source has no secret, so nothing could be verified: billhook refuses to start."""
+
+    def __init__(self, source: str) -> None:
+        self.source = source
+        super().__init__(
+            f"source {source!r} has no secret: set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, "
+            "or pass secrets=[...] to Source"
+        )
+
+
+class WeakSecret(ConfigError):
+    """A secret is too short to be safe against guessing."""
+
+    def __init__(self, length_bytes: int, minimum_bytes: int) -> None:
+        self.length_bytes, self.minimum_bytes = length_bytes, minimum_bytes
+        super().__init__(
+            f"a secret of {length_bytes} bytes is too short: use at least {minimum_bytes} random bytes"
+        )
+
+
+class DuplicateHandlerName(ConfigError):
+    """Two handlers share a name; the name is stored with each run, so it must be unique."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(f"two handlers are named {name!r}: give one of them another name=")
+
+
+class HandlerSignature(ConfigError):
+    """A handler cannot be called with (event) or (event, delivery)."""
+
+    def __init__(self, handler: str, signature: str) -> None:
+        self.handler, self.signature = handler, signature
+        super().__init__(
+            f"handler {handler!r} has the signature {signature}: it must take (event) or (event, delivery)"
+        )
+
+
+class LateRegistration(ConfigError):
+    """A handler was registered after the app began to handle deliveries, and would have missed some."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"handler {name!r} was registered after init_app: import its module before Billhook.init_app"
+        )
+
+
+class SchemaMismatch(ConfigError):
+    """The inbox's schema is not the one this version of billhook needs."""
+
+    def __init__(self, found: str | None, expected: str) -> None:
+        self.found, self.expected = found, expected
+        outdated = found is None or found < expected
+        remedy = (
+            "run `billhook db upgrade`" if outdated else "it is newer than this billhook: upgrade the package"
+        )
+        super().__init__(f"the inbox has schema {found or 'none'}, this billhook needs {expected}: {remedy}")
+
+
+class InboxElsewhere(SchemaMismatch):
+    """The inbox on PostgreSQL is in the schema where an earlier billhook kept it."""
+
+    def __init__(self, former: str, schema: str, expected: str) -> None:
+        self.former, self.schema = former, schema
+        self.found, self.expected = None, expected
+        ConfigError.__init__(
+            self,
+            f"the inbox is in the schema {former!r}, where an earlier billhook kept it, and now belongs into "
+            f"{schema!r}: run `billhook db upgrade`, which moves it",
+        )
+
+
+class SchemaForbidden(ConfigError):
+    """The role may not create the inbox's schema, or move the inbox there; `statement` is SQL that does."""
+
+    def __init__(self, role: str, schema: str, statement: str) -> None:
+        self.role, self.schema, self.statement = role, schema, statement
+        super().__init__(
+            f"the role {role!r} may not put the inbox into the schema {schema!r}: have an administrator run: "
+            f"{statement}; then run `billhook db upgrade` again"
+        )
+
+
+class MissingExtra(ConfigError):
+    """An optional dependency is needed and not installed."""
+
+    def __init__(self, feature: str, extra: str) -> None:
+        self.feature, self.extra = feature, extra
+        super().__init__(f"{feature} needs an optional dependency: pip install 'billhook[{extra}]'")
+
+
+# --- one delivery ---------------------------------------------------------------------------------
+
+
+class DeliveryError(BillhookError):
+    """One delivery cannot be accepted or parsed."""
+
+
+class RequestError(DeliveryError):
+    """The HTTP request is unusable, no matter who sent it."""
+
+    status: ClassVar[int] = 400
+    cause: ClassVar[str] = "request"
+
+
+class BodyIncomplete(RequestError):
+    """The body ended or stalled before it was complete."""
+
+    cause = "body_incomplete"
+
+
+class BodyTooLarge(RequestError):
+    """The body is larger than BILLHOOK_MAX_BODY_BYTES."""
+
+    status, cause = 413, "body_too_large"
+
+
+class UnsupportedEncoding(RequestError):
+    """The body is compressed; the signature covers the plain bytes, so no encoding is accepted."""
+
+    status, cause = 415, "content_encoding"
+
+
+class SignatureError(DeliveryError):
+    """The sender could not be verified. The cause is logged; the response never reveals it."""
+
+    cause: ClassVar[str] = "signature"
+
+
+class SignatureMissing(SignatureError):
+    """A header that the scheme needs is absent."""
+
+    cause = "missing"
+
+
+class SignatureMalformed(SignatureError):
+    """A signature header is present but does not have the scheme's form."""
+
+    cause = "malformed"
+
+
+class SignatureMismatch(SignatureError):
+    """None of the given signatures matches the body under any secret."""
+
+    cause = "mismatch"
+
+
+class TimestampTooOld(SignatureError):
+    """Signed longer ago than the tolerance allows."""
+
+    cause = "stale"
+
+
+class TimestampInFuture(SignatureError):
+    """Signed further in the future than the tolerance allows."""
+
+    cause = "future"
+
+
+class PayloadError(DeliveryError):
+    """A verified delivery whose body cannot be parsed as its type.
+
+    `details` is a list of {"loc", "msg", "type"} objects without the input's values.
+    """
+
+    def __init__(self, message: str, details: list[dict[str, Any]] | None = None) -> None:
+        self.details = details or []
+        super().__init__(message)
+
+
+class InvalidJSON(PayloadError):
+    """The body is not the strict JSON that billhook reads."""
+
+
+class InvalidPayload(PayloadError):
+    """The body is JSON, but not an object of the type's model."""
+
+
+# --- the inbox ------------------------------------------------------------------------------------
+
+
+class InboxError(BillhookError):
+    """The inbox cannot do what was requested."""
+
+
+class InboxUnavailable(InboxError):
+    """Storage failed or cannot be reached; nothing was acknowledged, so the sender must retry."""
+
+    cause: ClassVar[str] = "storage"
+
+
+class DeadlinePassed(InboxUnavailable):
+    """The commit did not finish within BILLHOOK_DEADLINE_SECONDS."""
+
+    cause = "deadline"
+
+
+class BacklogFull(InboxUnavailable):
+    """BILLHOOK_BACKLOG_LIMIT deliveries are waiting already."""
+
+    cause = "backlog"
+
+
+class Draining(InboxUnavailable):
+    """The process is shutting down and accepts no more deliveries."""
+
+    cause = "draining"
+
+
+class OutOfResources(InboxUnavailable):
+    """The process has no memory left or may not start a thread; a limit of the system has to be raised."""
+
+    cause = "resources"
+
+
+class IllegalTransition(InboxError):
+    """A state may not follow another; the table is in billhook.inbox.states."""
+
+    def __init__(self, kind: str, before: str, after: str) -> None:
+        self.kind, self.before, self.after = kind, before, after
+        super().__init__(f"a {kind} in state {before!r} cannot become {after!r}")
+
+
+# --- raised by handlers ---------------------------------------------------------------------------
+
+
+class HandlerControl(BillhookError):
+    """Raised by a handler to choose how its run ends."""
+
+
+class Retry(HandlerControl):
+    """Run this handler again: after `after_seconds`, or by the retry schedule if that is None."""
+
+    def __init__(self, reason: str = "", *, after_seconds: float | None = None) -> None:
+        if after_seconds is not None and not 0 <= after_seconds <= 31 * 86_400:
+            raise ValueError(f"after_seconds must be between 0 and 31 days, got {after_seconds!r}")
+        self.after_seconds = after_seconds
+        super().__init__(reason or "the handler asked for another attempt")
+
+
+class Discard(HandlerControl):
+    """Do not run this handler again for this delivery, and do not record a failure."""
+
+    def __init__(self, reason: str = "") -> None:
+        super().__init__(reason or "the handler discarded the delivery")

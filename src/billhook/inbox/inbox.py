@@ -1,0 +1,217 @@
+"""Inbox: the database of deliveries. The receiver puts, the engines claim and settle in transactions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from datetime import datetime
+from functools import partial
+
+from sqlalchemy import update
+
+from billhook.failpoints import reach
+from billhook.inbox import migrate, pending, retention, workers
+from billhook.inbox.committer import BacklogLimit, Committer
+from billhook.inbox.database import Notifier, open_database
+from billhook.inbox.fast_path import FastPath
+from billhook.inbox.ingest import ingest
+from billhook.inbox.pending import NextTimes, PendingDelivery
+from billhook.inbox.probe import Probe, StartupCheck
+from billhook.inbox.records import NewDelivery, Receipt, StoredDelivery
+from billhook.inbox.retention import Cutoffs, PruneResult
+from billhook.inbox.schema import version
+from billhook.inbox.states import DeliveryState
+from billhook.inbox.transaction import InboxTransaction
+
+__all__ = ["Inbox"]
+
+STARTUP_WAIT_SECONDS = 0.5
+"""How long the first deliveries wait for a server that was silent at start: the start waited already."""
+
+
+class Inbox:
+    """Deliveries and the runs they cause, in one database.
+
+    Safe under threads and under fork: every process opens connections of its own at first use.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        deadline_seconds: float = 2.5,
+        backlog_limit: int | None = None,
+        schema: str = "billhook",
+        own_folder: bool = False,
+    ) -> None:
+        """`url` is sqlite:///PATH or postgresql+psycopg://…; see billhook.inbox.database.open_database."""
+        self._deadline_seconds = deadline_seconds
+        # SQLite waits for another program's lock, but not so long that the response misses its deadline.
+        self.database = open_database(
+            url, busy_seconds=deadline_seconds * 0.6, schema=schema, own_folder=own_folder
+        )
+        self._probe = Probe(self._commit_nothing)
+        self._startup_check: StartupCheck | None = None
+        self._committer = Committer(
+            partial(ingest, self.database),
+            self._after_commit,
+            deadline_seconds,
+            backlog=None if backlog_limit is None else BacklogLimit(self._count_unfinished, backlog_limit),
+            on_failure=self._probe.discard_answer,
+        )
+        self.response_sent: Callable[[], None] = self._committer.response_sent
+        """Call when the response to this thread's last `put` is sent; see Committer.response_sent."""
+
+    @property
+    def notifier(self) -> Notifier:
+        """Wakes every engine of this inbox, in any process; notified after each commit of deliveries."""
+        return self.database.notifier
+
+    @property
+    def fast_path(self) -> FastPath:
+        """The single-delivery statements, for an engine that handles deliveries one by one."""
+        return self.database.fast_path
+
+    def prepare(self, timeout_seconds: float | None = None) -> None:
+        """At start: create or upgrade a SQLite file, refuse a database that this code does not fit.
+
+        Leaves no connection open, so that a fork may follow. Raises SchemaMismatch or InboxUnavailable. A
+        server that takes longer than `timeout_seconds` is checked on in a thread.
+        """
+        if migrate.any_schema.get():
+            return
+        if timeout_seconds is None or not self.database.is_remote:
+            self.database.prepare()
+        else:
+            self._startup_check = StartupCheck(self.database.prepare, self.database.display_url)
+            self._startup_check.result(timeout_seconds)
+
+    def upgrade(self) -> str | None:
+        """Bring the schema to this code's revision; several processes may do so at once.
+
+        Returns the schema that the tables were moved from, if they were. Raises SchemaForbidden,
+        SchemaMismatch.
+        """
+        with self.database.migration_transaction() as connection:
+            missing = migrate.found_revision(connection) is None
+            moved_from = self.database.create_or_move_schema(connection) if missing else None
+            migrate.upgrade(connection)
+        return moved_from
+
+    def put(self, delivery: NewDelivery, timeout_seconds: float | None = None) -> Receipt:
+        """Return once the delivery is on stable storage, within the deadline or `timeout_seconds`.
+
+        Raises InboxUnavailable, or its kinds DeadlinePassed, BacklogFull and Draining: then nothing may be
+        acknowledged, and the sender has to retry.
+        """
+        timeout = self._deadline_seconds if timeout_seconds is None else timeout_seconds
+        if self._startup_check is not None:
+            timeout -= self._startup_check.wait(min(STARTUP_WAIT_SECONDS, timeout))
+        return self._committer.put(delivery, timeout)
+
+    def start(self) -> None:
+        """Start the thread that commits, now rather than at the first `put`. Raises OutOfResources."""
+        self._committer.start()
+
+    def _count_unfinished(self, limit: int) -> int:
+        with self.database.read() as connection:
+            return pending.count_unfinished(connection, limit)
+
+    def _after_commit(self) -> None:
+        # Once a batch, not once a delivery: a worker that wakes up polls for all of it.
+        self.database.notifier.notify()
+        self.database.checkpoint()
+
+    def received(self, limit: int, only: int | None = None) -> list[StoredDelivery]:
+        """Return deliveries that no engine has read yet, oldest first."""
+        with self.database.read() as connection:
+            return pending.received(connection, limit, only)
+
+    def poll(self, limit: int) -> tuple[list[StoredDelivery], NextTimes]:
+        """Return what an engine has to do: unread deliveries, and when the next runs are due."""
+        with self.database.read() as connection:
+            return pending.received(connection, limit), pending.next_times(connection)
+
+    def suspect_due(self, delivery_id: int, now: datetime) -> bool:
+        """Return whether a suspect of that delivery is due: a run that must run beside nothing else."""
+        with self.database.read() as connection:
+            return pending.suspect_due(connection, delivery_id, now)
+
+    def pending(
+        self, *, received_before: datetime, due_before: datetime, limit: int
+    ) -> tuple[list[PendingDelivery], datetime | None]:
+        """Return deliveries that should be in progress by then, and when the next run after that is due."""
+        with self.database.read() as connection:
+            found = pending.pending(
+                connection, received_before=received_before, due_before=due_before, limit=limit
+            )
+            return found, pending.next_due_at(connection, due_before)
+
+    @contextmanager
+    def transaction(self, owner: str) -> Iterator[InboxTransaction]:
+        """One write transaction of an engine: all of it is committed or nothing."""
+        with self.database.write() as connection:
+            transaction = InboxTransaction(connection, owner)
+            yield transaction
+            for step in transaction.steps:
+                reach(f"in_{step}")
+        for step in transaction.steps:
+            reach(f"after_{step}")
+        self.database.checkpoint()
+
+    def prune(
+        self,
+        cutoffs: Cutoffs,
+        after: int = 0,
+        limit: int = retention.BATCH_LIMIT,
+        *,
+        states: Collection[DeliveryState] = retention.PRUNABLE,
+        dry_run: bool = False,
+    ) -> PruneResult:
+        """Prune up to `limit` old deliveries in these states, in one transaction.
+
+        Starts behind the id `after`: call it again with the result's own `after` until the result says
+        `over`. A `dry_run` counts and changes nothing.
+        """
+        with self.database.read() as connection:  # the search takes no lock that a put would wait for
+            batch = retention.find(connection, cutoffs, after, limit, states)
+        if dry_run or not batch.rows:
+            return batch.counted(cutoffs)
+        with self.database.write() as connection:
+            pruned = retention.prune(connection, batch, cutoffs)
+        self.database.checkpoint()
+        return pruned
+
+    def record_worker(self, seen: workers.WorkerRecord, now: datetime) -> None:
+        """Record that a worker of this inbox is alive."""
+        with self.database.write() as connection:
+            workers.record(connection, seen, now)
+        self.database.checkpoint()
+
+    def remove_worker(self, owner: str) -> None:
+        """Remove a worker that stopped in order."""
+        with self.database.write() as connection:
+            workers.remove(connection, owner)
+        self.database.checkpoint()
+
+    def worker_seen_at(self) -> datetime | None:
+        """Return when a worker that did not stop in order was last seen."""
+        with self.database.read() as connection:
+            return workers.last_seen_at(connection)
+
+    def check_writable(self, max_age_seconds: float = 0.0) -> None:
+        """Raise InboxUnavailable unless a write can be committed now, within the deadline.
+
+        A success up to `max_age_seconds` ago is used again, unless a write has failed since.
+        """
+        self._probe.ask(self._deadline_seconds, max_age_seconds)
+
+    def _commit_nothing(self) -> None:
+        with self.database.write() as connection:
+            connection.execute(update(version).values(version_num=version.c.version_num))
+        self.database.checkpoint(at_once=True)  # a probe every second must not make the log grow
+
+    def close(self) -> None:
+        """Commit what waits, refuse new deliveries, and close this process's connections."""
+        self._committer.close()
+        self.database.close()

@@ -1,0 +1,136 @@
+"""Read what there is to do: unread deliveries, due runs, and when the next run is due. Takes no lock."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from sqlalchemy import Column, Connection, Integer, and_, bindparam, func, literal_column, or_, select
+
+from billhook.inbox.records import StoredDelivery
+from billhook.inbox.schema import UtcDateTime, delivery, run
+from billhook.inbox.sql import in_states
+from billhook.inbox.states import DeliveryState, RunState
+
+__all__ = [
+    "CLAIMABLE",
+    "NOT_SUSPECT",
+    "STORED_COLUMNS",
+    "SUSPECT",
+    "NextTimes",
+    "PendingDelivery",
+    "count_unfinished",
+    "next_due_at",
+    "next_times",
+    "pending",
+    "received",
+    "suspect_due",
+]
+
+STORED_COLUMNS: tuple[Column[Any], ...] = (
+    delivery.c.id,
+    delivery.c.source,
+    delivery.c.key,
+    delivery.c.event_type,
+    delivery.c.body,
+    delivery.c.headers,
+    delivery.c.signed_at,
+    delivery.c.received_at,
+    delivery.c.slot,
+    delivery.c.sent_as,
+)
+"""In the order of StoredDelivery's fields."""
+CLAIMABLE = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
+"""May be claimed at its time: when it is due, or when its lease runs out. As the partial index has it."""
+SUSPECT = and_(run.c.alone == literal_column("1"), in_states(run.c.state, RunState.DUE))
+"""Due, and its last attempt was lost with its worker. As the partial index has it."""
+NOT_SUSPECT = or_(run.c.alone == 0, run.c.state == RunState.RUNNING.value)
+
+
+@dataclass(frozen=True, slots=True)
+class PendingDelivery:
+    """A delivery to be handled, `since` its receipt if it is unread, else since its run was due.
+
+    `fresh`: no run of it was ever started, so a worker may have its message already.
+    """
+
+    delivery_id: int
+    since: datetime
+    fresh: bool
+
+
+class NextTimes(NamedTuple):
+    """When the next run may be claimed, or its lease runs out; and the next suspect. None without one."""
+
+    due_at: datetime | None
+    suspect_at: datetime | None
+
+
+_BEFORE = bindparam("before", type_=UtcDateTime)
+_LIMIT = bindparam("at_most", type_=Integer)
+_UNREAD = (
+    select(delivery.c.id, delivery.c.received_at)
+    .where(in_states(delivery.c.state, DeliveryState.RECEIVED), delivery.c.received_at <= _BEFORE)
+    .order_by(delivery.c.id)
+    .limit(_LIMIT)
+)
+_DUE = (
+    select(run.c.delivery_id, run.c.due_at, run.c.attempts)
+    .where(CLAIMABLE, run.c.due_at <= _BEFORE)
+    .order_by(run.c.due_at, run.c.id)
+    .limit(_LIMIT)
+)
+_NEXT = select(run.c.due_at).where(CLAIMABLE, run.c.due_at > _BEFORE).order_by(run.c.due_at).limit(1)
+
+
+def received(connection: Connection, limit: int, only: int | None = None) -> list[StoredDelivery]:
+    """Return deliveries that wait to be planned, oldest first."""
+    query = select(*STORED_COLUMNS).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
+    if only is not None:
+        query = query.where(delivery.c.id == only)
+    return [StoredDelivery(*row) for row in connection.execute(query.order_by(delivery.c.id).limit(limit))]
+
+
+def pending(
+    connection: Connection, *, received_before: datetime, due_before: datetime, limit: int
+) -> list[PendingDelivery]:
+    """Find deliveries that should already be in progress, in case the message that named them was lost.
+
+    Up to `limit`, unread ones and those with a due run (a run whose lease ran out is due), the longest
+    waiting first. Each delivery is named once.
+    """
+    unread = connection.execute(_UNREAD, {"before": received_before, "at_most": limit})
+    found = {row.id: PendingDelivery(row.id, row.received_at, fresh=True) for row in unread}
+    for delivery_id, since, attempts in connection.execute(_DUE, {"before": due_before, "at_most": limit}):
+        known = found.get(delivery_id)
+        if known is None or (known.fresh and attempts):
+            found[delivery_id] = PendingDelivery(delivery_id, since, fresh=not attempts)
+    return sorted(found.values(), key=lambda one: (one.since, one.delivery_id))[:limit]
+
+
+def next_due_at(connection: Connection, after: datetime) -> datetime | None:
+    """Return when the next run after that moment may be claimed; None when there is none."""
+    return connection.execute(_NEXT, {"before": after}).scalar_one_or_none()
+
+
+def next_times(connection: Connection) -> NextTimes:
+    """Return when a worker has to poll again."""
+    due = select(run.c.due_at).where(CLAIMABLE, NOT_SUSPECT).order_by(run.c.due_at).limit(1)
+    suspect = select(run.c.due_at).where(SUSPECT).order_by(run.c.due_at).limit(1)
+    row = connection.execute(select(due.scalar_subquery(), suspect.scalar_subquery())).one()
+    return NextTimes(*row)
+
+
+def suspect_due(connection: Connection, delivery_id: int, now: datetime) -> bool:
+    """Return whether a suspect of that delivery may be claimed."""
+    query = select(run.c.id).where(SUSPECT, run.c.due_at <= now, run.c.delivery_id == delivery_id).limit(1)
+    return connection.execute(query).first() is not None
+
+
+def count_unfinished(connection: Connection, limit: int) -> int:
+    """Count deliveries that are not finished, up to `limit`: by their partial index, never by the table."""
+    unfinished = in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED)
+    some = select(delivery.c.id).where(unfinished).limit(limit).subquery()
+    counted: int = connection.execute(select(func.count()).select_from(some)).scalar_one()
+    return counted

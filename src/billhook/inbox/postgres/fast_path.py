@@ -1,0 +1,158 @@
+"""The fast path on PostgreSQL: single statements by the driver, on connections with autocommit."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+import psycopg
+
+from billhook.failpoints import reach
+from billhook.fork import reset_in_child
+from billhook.inbox.fast_path import DeliverySnapshot
+from billhook.inbox.postgres.driver import DeadlineConnection, is_lost
+from billhook.inbox.records import Claim, RunPlan, RunResult, StoredDelivery
+
+__all__ = ["PostgresFastPath"]
+
+Cursor = psycopg.Cursor[Any]
+
+_UNREAD = """
+    SELECT id, source, key, event_type, body, headers, signed_at, received_at, slot, sent_as
+    FROM delivery WHERE id = %s AND state IN ('received')
+"""
+_DUE = "SELECT 1 FROM run WHERE delivery_id = %s AND state IN ('due', 'running') AND due_at <= %s LIMIT 1"
+_BEGIN = """
+    WITH planned AS (
+        UPDATE delivery SET state = 'planned' WHERE id = %(delivery)s AND state = 'received' RETURNING id
+    ), others AS (
+        INSERT INTO run (delivery_id, handler, state, attempts, due_at, token)
+        SELECT planned.id, handler, 'due', 0, %(now)s, token
+        FROM planned, unnest(%(handlers)s::text[], %(tokens)s::int[]) AS other (handler, token)
+    )
+    INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, lease_owner)
+    SELECT id, %(handler)s, 'running', 1, %(leased_until)s, %(token)s, %(owner)s FROM planned
+    RETURNING id
+"""
+# A statement of its own: the next one then sees what others committed before they released the row.
+_LOCK = "SELECT 1 FROM delivery WHERE id = %s FOR UPDATE"
+_FINISH = """
+    WITH finished AS (
+        UPDATE run SET state = 'succeeded', finished_at = %(at)s, last_error = NULL, lease_owner = NULL
+        WHERE id = %(run)s AND token = %(token)s AND state = 'running' RETURNING id
+    ), concluded AS (
+        UPDATE delivery SET state = 'done' WHERE id = %(delivery)s AND state = 'planned'
+        AND EXISTS (SELECT 1 FROM finished)
+        AND NOT EXISTS (
+            SELECT 1 FROM run WHERE delivery_id = %(delivery)s AND id <> %(run)s AND state <> 'succeeded'
+        )
+    )
+    SELECT id FROM finished
+"""
+
+
+class PostgresFastPath:
+    """See billhook.inbox.fast_path.FastPath. Threads take turns with each connection."""
+
+    def __init__(
+        self,
+        connect: Callable[[], DeadlineConnection],
+        storage_errors: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """`connect` opens a connection with autocommit; `storage_errors` translates its errors."""
+        self._connect = connect
+        self._storage_errors = storage_errors
+        self._parents_cursors: list[list[Cursor]] = []
+        self._spare: list[Cursor] = []
+        reset_in_child(self._reset_in_child)
+
+    def _reset_in_child(self) -> None:
+        self._parents_cursors.append(self._spare)  # kept open: closing them would end the parent's sessions
+        self._spare = []
+
+    @contextmanager
+    def read(self, delivery_id: int, now: datetime) -> Iterator[DeliverySnapshot]:
+        """Read a delivery; the block may plan and claim it."""
+        with self._cursor() as cursor:
+            row = cursor.execute(_UNREAD, (delivery_id,)).fetchone()
+            due = row is None and cursor.execute(_DUE, (delivery_id, now)).fetchone() is not None
+            stored = None if row is None else _stored(row)
+            yield DeliverySnapshot(stored, due, partial(_plan_and_claim, cursor, stored))
+
+    def settle(self, outcome: RunResult) -> bool:
+        """Settle the success of a delivery's only run; False when its lease was lost."""
+        values = {
+            "run": outcome.run_id,
+            "token": outcome.token,
+            "delivery": outcome.delivery_id,
+            "at": outcome.at,
+        }
+        with self._cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute(_LOCK, (outcome.delivery_id,))
+            finished = cursor.execute(_FINISH, values).fetchone() is not None
+            reach("in_settle")
+            cursor.execute("COMMIT")
+        reach("after_settle")
+        return finished
+
+    def close(self) -> None:
+        """Close this process's connections."""
+        spare, self._spare = self._spare, []
+        for cursor in spare:
+            cursor.connection.close()
+
+    @contextmanager
+    def _cursor(self) -> Iterator[Cursor]:
+        spare = self._spare
+        with self._storage_errors():
+            cursor = spare.pop() if spare else self._connect().cursor()
+            if is_lost(cursor.connection):  # the server was restarted between two deliveries
+                cursor.connection.close()
+                cursor = self._connect().cursor()
+            try:
+                yield cursor
+            except BaseException:
+                cursor.connection.close()  # its transaction may be open
+                raise
+            spare.append(cursor)
+
+
+def _plan_and_claim(
+    cursor: Cursor,
+    stored: StoredDelivery | None,
+    planned: RunPlan,
+    owner: str,
+    now: datetime,
+    leased_until: datetime,
+) -> Claim | None:
+    if stored is None:
+        return None
+    first, *others = planned.handlers
+    token = secrets.randbits(30)
+    values = {
+        "delivery": stored.delivery_id,
+        "handler": first,
+        "token": token,
+        "owner": owner,
+        "leased_until": leased_until,
+        "handlers": others,
+        "tokens": [secrets.randbits(30) for _ in others],
+        "now": now,
+    }
+    row = cursor.execute(_BEGIN, values).fetchone()
+    if row is None:
+        return None
+    reach("after_plan")
+    reach("after_claim")
+    return Claim(row[0], token, first, 1, leased_until, stored)
+
+
+def _stored(row: tuple[Any, ...]) -> StoredDelivery:
+    *facts, signed_at, received_at, slot, sent_as = row
+    times = None if signed_at is None else signed_at.astimezone(UTC), received_at.astimezone(UTC)
+    return StoredDelivery(*(*facts, *times, slot, sent_as))

@@ -1,0 +1,109 @@
+"""The notifier on PostgreSQL: NOTIFY after each commit, and a connection that only LISTENs.
+
+The notification is not part of the insert: transactions that notify commit one after another.
+"""
+
+from __future__ import annotations
+
+import select
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import psycopg
+from psycopg import sql
+
+from billhook.inbox.postgres.driver import reason
+
+__all__ = ["PostgresNotifier"]
+
+CHANNEL = "'billhook_' || 'delivery'::regclass::oid"
+"""One channel for each inbox: a database may have several, in schemas of their own."""
+PAUSE_SECONDS = 2.0
+"""Pause between two attempts to connect: an attempt may take as long."""
+
+Connect = Callable[[], psycopg.Connection[Any]]
+
+
+class ReconnectingConnection:
+    """A connection opened at first use, and again after it was lost, at most every PAUSE_SECONDS."""
+
+    def __init__(self, connect: Connect, opened: Callable[[psycopg.Connection[Any]], object]) -> None:
+        """`opened` is called with each new connection before its first use."""
+        self._connect = connect
+        self._opened = opened
+        self._connection: psycopg.Connection[Any] | None = None
+        self._not_before = 0.0
+        self._lock = threading.Lock()
+
+    @contextmanager
+    def use(self) -> Iterator[psycopg.Connection[Any]]:
+        """Use the connection, one thread at a time. Raises OSError while there is none, or if it fails."""
+        with self._lock:
+            try:
+                yield self._open()
+            except (psycopg.Error, OSError) as error:
+                self._close()
+                raise OSError(f"the notifier's connection failed: {reason(error)}") from None
+
+    def close(self) -> None:
+        """Close it; the next use opens it again."""
+        with self._lock:
+            self._close()
+            self._not_before = 0.0
+
+    def _open(self) -> psycopg.Connection[Any]:
+        if self._connection is None:
+            if time.monotonic() < self._not_before:
+                raise OSError("it was tried just now")
+            try:
+                self._connection = self._connect()
+                self._opened(self._connection)
+            finally:
+                self._not_before = time.monotonic() + PAUSE_SECONDS
+        return self._connection
+
+    def _close(self) -> None:
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+
+class PostgresNotifier:
+    """`notify`, `fileno` and `wait` from any thread. Lost connections are opened again."""
+
+    def __init__(self, connect: Connect) -> None:
+        """`connect` opens a connection with autocommit."""
+        self._notifying = ReconnectingConnection(connect, lambda _: None)
+        self._listening = ReconnectingConnection(connect, _subscribe)
+
+    def notify(self) -> None:
+        """Wake every listener; never raises."""
+        with suppress(OSError), self._notifying.use() as connection:
+            connection.execute(f"SELECT pg_notify({CHANNEL}, '')")
+
+    def fileno(self) -> int:
+        """The descriptor of the listening connection. Raises OSError while the server is not there."""
+        with self._listening.use() as connection:
+            return connection.fileno()
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Sleep until a notification or the end of the time; True for the former. Raises OSError."""
+        poll = select.poll()
+        poll.register(self.fileno(), select.POLLIN)
+        if not poll.poll(max(0.0, timeout_seconds) * 1000):
+            return False
+        with self._listening.use() as connection:
+            return bool(list(connection.notifies(timeout=0)))
+
+    def close(self) -> None:
+        """Close both connections of this process."""
+        self._notifying.close()
+        self._listening.close()
+
+
+def _subscribe(connection: psycopg.Connection[Any]) -> None:
+    ((channel,),) = connection.execute(f"SELECT {CHANNEL}").fetchall()
+    connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))

@@ -1,0 +1,108 @@
+"""The PostgreSQL schema of an inbox: one of its own, which an app's migration tool does not see."""
+
+from __future__ import annotations
+
+import re
+
+from sqlalchemy import Connection, text
+from sqlalchemy.exc import ProgrammingError
+
+from billhook.errors import SchemaForbidden
+
+__all__ = [
+    "create_or_move_schema",
+    "former_schema",
+    "parse_search_path",
+    "quote_identifier",
+    "schema_from_options",
+    "use_schema",
+]
+
+_OPTION = re.compile(r"(?:-c\s*|--)(?i:search[_-]path)=((?:\\.|[^\s\\])*)")
+_NAME = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",\s]+))\s*(?:,|$)')
+_SHARED = ("public", "$user")
+_TABLES = ("delivery", "run", "failure", "billhook_version")
+"""The tables of releases that used the first schema of the search_path: no others are moved by name."""
+_LATER_TABLES = ("billhook_worker",)
+"""Tables that such an inbox has too if a later release was used in that schema."""
+_FORMER = text(
+    "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+    "WHERE pg_class.oid = to_regclass('billhook_version')"
+)
+_INSUFFICIENT_PRIVILEGE = "42501"
+"""The tables are another role's. Source: PostgreSQL, "Error Codes"."""
+_RIGHTS = text(
+    "SELECT current_user, has_database_privilege(current_database(), 'CREATE'), "
+    "(SELECT has_schema_privilege(oid, 'USAGE') AND has_schema_privilege(oid, 'CREATE') "
+    "FROM pg_namespace WHERE nspname = :schema)"
+)
+
+
+def quote_identifier(name: str) -> str:
+    """Quote a name for SQL."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def parse_search_path(path: str) -> list[str]:
+    """Return the names in a search_path, as PostgreSQL reads them."""
+    return [whole.replace('""', '"') if whole else plain.lower() for whole, plain in _NAME.findall(path)]
+
+
+def schema_from_options(options: str, default: str) -> str:
+    """Return the one schema that a URL's session options name, if it is not a shared one; else `default`."""
+    given = _OPTION.findall(options)
+    names = parse_search_path(re.sub(r"\\(.)", r"\1", given[-1])) if given else []
+    return names[0] if len(names) == 1 and names[0] not in _SHARED else default
+
+
+def use_schema(connection: Connection, schema: str) -> None:
+    """Make the rest of the transaction use `schema` alone, which need not exist yet."""
+    connection.execute(text(f"SET LOCAL search_path TO {quote_identifier(schema)}"))
+
+
+def former_schema(connection: Connection, schema: str) -> str | None:
+    """Return the schema where a release without schemas kept the inbox: found by the session's search_path.
+
+    None if there is none but `schema`. The session must have been opened without a schema; the transaction
+    then has the search_path of its URL and its role.
+    """
+    connection.execute(text("SET LOCAL search_path TO DEFAULT"))
+    found: str | None = connection.execute(_FORMER).scalar_one_or_none()
+    return None if found == schema else found
+
+
+def create_or_move_schema(connection: Connection, schema: str) -> str | None:
+    """Create the schema, and move an inbox there from its former schema, which is returned.
+
+    All in the caller's transaction. Sequences and indexes move with their tables, and a table keeps the
+    number that names its notification channel. Raises SchemaForbidden, with statements for a role that may.
+    """
+    role, may_create, may_use = connection.execute(_RIGHTS, {"schema": schema}).one()
+    making = f"CREATE SCHEMA {quote_identifier(schema)}"
+    if may_use is None and may_create:
+        connection.execute(text(making))
+    elif may_use is None:
+        raise SchemaForbidden(role, schema, f"{making} AUTHORIZATION {quote_identifier(role)}")
+    elif not may_use:
+        grant = f"GRANT USAGE, CREATE ON SCHEMA {quote_identifier(schema)} TO {quote_identifier(role)}"
+        raise SchemaForbidden(role, schema, grant)
+    former = former_schema(connection, schema)
+    if former is not None:
+        _move(connection, former, schema, role)
+    use_schema(connection, schema)
+    return former
+
+
+def _move(connection: Connection, former: str, schema: str, role: str) -> None:
+    tables = {f"{quote_identifier(former)}.{name}": "" for name in _TABLES}
+    tables |= {f"{quote_identifier(former)}.{name}": "IF EXISTS " for name in _LATER_TABLES}
+    moves = [
+        f"ALTER TABLE {maybe}{name} SET SCHEMA {quote_identifier(schema)}" for name, maybe in tables.items()
+    ]
+    try:
+        for statement in moves:
+            connection.execute(text(statement))
+    except ProgrammingError as error:
+        if getattr(error.orig, "sqlstate", None) != _INSUFFICIENT_PRIVILEGE:
+            raise
+        raise SchemaForbidden(role, schema, "; ".join(moves)) from None

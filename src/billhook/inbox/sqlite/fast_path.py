@@ -1,0 +1,110 @@
+"""The fast path on SQLite: statements by the driver, as SQLAlchemy would be most of the cost."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from typing import cast
+
+from billhook.failpoints import reach
+from billhook.inbox.fast_path import DeliverySnapshot
+from billhook.inbox.records import Claim, RunPlan, RunResult, StoredDelivery
+from billhook.inbox.sqlite.driver import TIME_FORMAT
+
+__all__ = ["SqliteFastPath"]
+
+Raw = Callable[[], AbstractContextManager[sqlite3.Connection]]
+
+_UNREAD = """
+    SELECT id, source, key, event_type, body, headers, signed_at, received_at, slot, sent_as
+    FROM delivery WHERE id = ? AND state = 'received'
+"""
+_DUE = "SELECT 1 FROM run WHERE delivery_id = ? AND state IN ('due', 'running') AND due_at <= ? LIMIT 1"
+_PLAN = "UPDATE delivery SET state = 'planned' WHERE id = ? AND state = 'received'"
+_RUN = """
+    INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, lease_owner)
+    VALUES (?, ?, ?, ?, ?, ?, ?)
+"""
+_FINISH = """
+    UPDATE run SET state = 'succeeded', finished_at = ?, last_error = NULL, lease_owner = NULL
+    WHERE id = ? AND token = ? AND state = 'running'
+"""
+_CONCLUDE = """
+    UPDATE delivery SET state = 'done' WHERE id = ? AND state = 'planned'
+    AND NOT EXISTS (SELECT 1 FROM run WHERE delivery_id = delivery.id AND state <> 'succeeded')
+"""
+
+
+class SqliteFastPath:
+    """See billhook.inbox.fast_path.FastPath."""
+
+    def __init__(self, read: Raw, write: Raw, after_commit: Callable[[], None]) -> None:
+        """`read` and `write` open driver connections, `write` in a transaction."""
+        self._read = read
+        self._write = write
+        self._after_commit = after_commit
+
+    @contextmanager
+    def read(self, delivery_id: int, now: datetime) -> Iterator[DeliverySnapshot]:
+        """Read a delivery; `plan_and_claim` is a transaction of its own, so that reading locks nothing."""
+        with self._read() as driver:
+            row = driver.execute(_UNREAD, (delivery_id,)).fetchone()
+            due = row is None and driver.execute(_DUE, (delivery_id, _text(now))).fetchone() is not None
+        stored = None if row is None else _stored(row)
+        yield DeliverySnapshot(stored, due, partial(self._plan_and_claim, stored))
+
+    def _plan_and_claim(
+        self,
+        stored: StoredDelivery | None,
+        planned: RunPlan,
+        owner: str,
+        now: datetime,
+        leased_until: datetime,
+    ) -> Claim | None:
+        if stored is None:
+            return None
+        first, *others = planned.handlers
+        token = secrets.randbits(30)
+        with self._write() as driver:
+            if not driver.execute(_PLAN, (stored.delivery_id,)).rowcount:
+                return None
+            begun = (stored.delivery_id, first, "running", 1, _text(leased_until), token, owner)
+            run_id = driver.execute(_RUN, begun).lastrowid
+            for handler in others:
+                due = (stored.delivery_id, handler, "due", 0, _text(now), secrets.randbits(30), None)
+                driver.execute(_RUN, due)
+            reach("in_plan")
+            reach("in_claim")
+        reach("after_plan")
+        reach("after_claim")
+        self._after_commit()
+        return Claim(cast("int", run_id), token, first, 1, leased_until, stored)
+
+    def settle(self, outcome: RunResult) -> bool:
+        """Settle the success of a delivery's only run; False when its lease was lost."""
+        with self._write() as driver:
+            if not driver.execute(_FINISH, (_text(outcome.at), outcome.run_id, outcome.token)).rowcount:
+                return False
+            driver.execute(_CONCLUDE, (outcome.delivery_id,))
+            reach("in_settle")
+        reach("after_settle")
+        self._after_commit()
+        return True
+
+
+def _text(moment: datetime) -> str:
+    return moment.astimezone(UTC).strftime(TIME_FORMAT)
+
+
+def _stored(row: tuple[int, str, str, str, bytes, str, str | None, str, str, str | None]) -> StoredDelivery:
+    signed_at, received_at, slot, sent_as = row[6:]
+    times = None if signed_at is None else _moment(signed_at), _moment(received_at)
+    return StoredDelivery(*row[:6], *times, slot, sent_as)
+
+
+def _moment(text: str) -> datetime:
+    return datetime.fromisoformat(text).replace(tzinfo=UTC)

@@ -1,0 +1,89 @@
+"""No fork while SQLite is at work: a child of it might never be able to read or write the file.
+
+SQLite keeps the file locks of a process in its memory, by file, for all of its connections. A forked child
+gets a copy: what another thread of its parent was reading at that moment stays locked there for ever, for
+the connections that the child itself opens too. So a fork waits for the work in progress and closes the open
+connections; the next use opens them again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from weakref import WeakMethod
+
+from billhook.fork import around_fork
+
+__all__ = ["FORK_GUARD", "ForkGuard"]
+
+_LONGEST_SECONDS = 3.0
+"""Longer than any response may take: work that takes longer hangs, and a fork must not hang with it."""
+
+
+class _Depth(threading.local):
+    """How many blocks of `at_work` this thread is in."""
+
+    value = 0
+
+
+class ForkGuard:
+    """Counts the threads at work with SQLite: one guard for all files, as a fork copies them all."""
+
+    def __init__(self) -> None:
+        self._closers: list[WeakMethod[Callable[[], None]]] = []
+        self._depth = _Depth()
+        self._reset()
+
+    def _reset(self) -> None:
+        self._changed = threading.Condition(threading.Lock())
+        self._forking = False
+        self._inside = int(self._depth.value > 0)
+
+    def before_fork(self, close: Callable[[], None]) -> None:
+        """Call this method before each fork, while no thread is at work; held weakly."""
+        self._closers = [one for one in self._closers if one() is not None] + [WeakMethod(close)]
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Hold forks back during the block; wait for a fork that is in progress."""
+        depth = self._depth.value
+        if not depth:
+            with self._changed:
+                if self._forking:
+                    self._changed.wait_for(lambda: not self._forking, _LONGEST_SECONDS)
+                self._inside += 1
+        self._depth.value = depth + 1
+        try:
+            yield
+        finally:
+            self._depth.value = depth
+            if not depth:
+                with self._changed:
+                    self._inside -= 1
+                    self._changed.notify_all()
+
+    def before(self) -> None:
+        """Wait until no thread is at work, and keep it so. Called in the thread that forks."""
+        own = int(self._depth.value > 0)
+        with self._changed:
+            self._forking = True
+            quiet = self._changed.wait_for(lambda: self._inside <= own, _LONGEST_SECONDS)
+        if quiet and not own:
+            for close in [one() for one in self._closers]:
+                if close is not None:
+                    close()
+
+    def after_in_parent(self) -> None:
+        """Let work go on."""
+        with self._changed:
+            self._forking = False
+            self._changed.notify_all()
+
+    def after_in_child(self) -> None:
+        """Start over: the child has no other thread."""
+        self._reset()
+
+
+FORK_GUARD = ForkGuard()
+around_fork(FORK_GUARD.before, FORK_GUARD.after_in_parent, FORK_GUARD.after_in_child)

@@ -1,0 +1,29 @@
+"""The specification's interface, one module for each tag. Source: spec, "Endpoints"."""
+
+from billhook.sandbox.api.auth import AUTH_GROUP
+from billhook.sandbox.api.contracts import CATALOG_PRODUCTS_GROUP, CONTRACTS_GROUP, PLANS_GROUP
+from billhook.sandbox.api.credits import CREDITS_GROUP
+from billhook.sandbox.api.customers import CONSUMPTIONS_GROUP, CUSTOM_FIELDS_GROUP, CUSTOMERS_GROUP
+from billhook.sandbox.api.events import EVENTS_GROUP
+from billhook.sandbox.api.invoices import INVOICES_GROUP
+from billhook.sandbox.api.meters import CLOUD_USAGE_GROUP, MEASUREMENTS_GROUP
+from billhook.sandbox.api.webhooks import WEBHOOKS_GROUP
+
+__all__ = ["GROUPS"]
+
+GROUPS = (
+    AUTH_GROUP,
+    EVENTS_GROUP,
+    MEASUREMENTS_GROUP,
+    CUSTOMERS_GROUP,
+    CONSUMPTIONS_GROUP,
+    CONTRACTS_GROUP,
+    PLANS_GROUP,
+    CATALOG_PRODUCTS_GROUP,
+    INVOICES_GROUP,
+    CREDITS_GROUP,
+    CUSTOM_FIELDS_GROUP,
+    CLOUD_USAGE_GROUP,
+    WEBHOOKS_GROUP,
+)
+"""In the order of the specification."""

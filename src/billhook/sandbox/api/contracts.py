@@ -1,0 +1,158 @@
+"""Contracts, plans and catalog products. Source: spec, "Endpoints", Contracts; Plans; Catalog products."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import ConfigDict
+from sqlalchemy import ColumnElement, select
+
+from billhook.resources import (
+    CatalogProductPage,
+    CatalogProductResponse,
+    CatalogProductUpdate,
+    ContractPage,
+    ContractQuery,
+    ContractResponse,
+    NewCatalogProduct,
+    NewContract,
+    PageQuery,
+    PlanResponse,
+)
+from billhook.sandbox.billing import contract_lifecycle
+from billhook.sandbox.billing.catalog import CATALOG_PRODUCTS, PLANS
+from billhook.sandbox.billing.contracts import contracts
+from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.limits import check_key
+from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.storage.paging import page_limit
+from billhook.sandbox.storage.repository import request_document
+from billhook.sandbox.storage.tables.billing import contract
+from billhook.sandbox.storage.tables.entities import catalog_product, customer
+from billhook.sandbox.storage.transaction import Transaction
+
+__all__ = ["CATALOG_PRODUCTS_GROUP", "CONTRACTS_GROUP", "PLANS_GROUP"]
+
+CONTRACTS_GROUP = OperationGroup("contracts", prefix="/contracts")
+PLANS_GROUP = OperationGroup("contracts", prefix="/plans", name="plans")
+CATALOG_PRODUCTS_GROUP = OperationGroup("contracts", prefix="/catalogProducts", name="catalogProducts")
+
+
+class SentContract(NewContract, register=False):
+    """The body of POST /contracts as the service reads it: with a planId, products are ignored.
+
+    The client refuses both together: the specification calls them mutually exclusive. Source: spec, Contract.
+    """
+
+    model_config = ConfigDict(title="NewContract")
+
+    @classmethod
+    def from_wire(cls, data: object) -> Self:
+        """Read a NewContract, dropping the fields that the plan replaces, even invalid ones."""
+        if isinstance(data, dict) and data.get("planId"):
+            data = {name: value for name, value in data.items() if name not in _OF_NO_PLAN}
+        return super().from_wire(data)
+
+
+_OF_NO_PLAN = ("products", "productGroups")
+
+
+@CONTRACTS_GROUP.operation("POST", "", name="create", takes=SentContract, gives=ContractResponse)
+def create_contract(call: Call[SentContract]) -> ContractResponse:
+    """Create a contract from a plan or from products; with a planId, products are ignored."""
+    made = contract_lifecycle.create(call.tx, call.given)
+    return ContractResponse(contract=contracts.views(call.tx, [made])[0])
+
+
+@CONTRACTS_GROUP.operation("GET", "", name="list_all", takes=ContractQuery, gives=ContractPage)
+def list_contracts(call: Call[ContractQuery]) -> ContractPage:
+    """List the contracts, oldest first, without deleted ones."""
+    given = call.given
+    where: list[ColumnElement[bool]] = [contract.c.deleted_at.is_(None)]
+    if given.customer_id is not None:
+        where.append(contract.c.customer_id == given.customer_id)
+    if given.customer_external_id is not None:
+        owner = customer.c.external_id == given.customer_external_id
+        where.append(contract.c.customer_id == select(customer.c.id).where(owner).scalar_subquery())
+    page = contracts.CONTRACTS.page(call.tx, page_limit(given), given.cursor, *where)
+    return ContractPage(contracts=contracts.views(call.tx, page.items), **page.fields())
+
+
+@CONTRACTS_GROUP.operation("GET", "/{contractId}", name="get", gives=ContractResponse)
+def get_contract(call: Call[None]) -> ContractResponse:
+    """Get the contract with this id or externalId. The specification implies it without describing it."""
+    found = contracts.find(call.tx, call.path["contractId"])
+    return ContractResponse(contract=contracts.views(call.tx, [found])[0])
+
+
+@CONTRACTS_GROUP.operation("DELETE", "/{contractId}", name="delete", gives=ContractResponse)
+def delete_contract(call: Call[None]) -> ContractResponse:
+    """Delete the contract with this id or externalId."""
+    deleted = contract_lifecycle.delete(call.tx, contracts.find(call.tx, call.path["contractId"]))
+    return ContractResponse(contract=contracts.views(call.tx, [deleted])[0])
+
+
+@PLANS_GROUP.operation("GET", "/{planId}", name="get", gives=PlanResponse)
+def get_plan(call: Call[None]) -> PlanResponse:
+    """Get a plan."""
+    return PlanResponse(plan=PLANS.get(call.tx, call.path["planId"]))
+
+
+@CATALOG_PRODUCTS_GROUP.operation(
+    "POST", "", name="create", takes=NewCatalogProduct, gives=CatalogProductResponse
+)
+def create_product(call: Call[NewCatalogProduct]) -> CatalogProductResponse:
+    """Create a product."""
+    given = call.given
+    _check_product_name(given)
+    _check_external_id(call.tx, given.external_id)
+    data = request_document(given)
+    product = CATALOG_PRODUCTS.add(call.tx, data, external_id=given.external_id)
+    return CatalogProductResponse(catalog_product=product)
+
+
+@CATALOG_PRODUCTS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=CatalogProductPage)
+def list_products(call: Call[PageQuery]) -> CatalogProductPage:
+    """List the products, oldest first."""
+    page = CATALOG_PRODUCTS.page(call.tx, page_limit(call.given), call.given.cursor)
+    return CatalogProductPage(catalog_products=page.items, **page.fields())
+
+
+@CATALOG_PRODUCTS_GROUP.operation("GET", "/{catalogProductId}", name="get", gives=CatalogProductResponse)
+def get_product(call: Call[None]) -> CatalogProductResponse:
+    """Get a product."""
+    return CatalogProductResponse(
+        catalog_product=CATALOG_PRODUCTS.get(call.tx, call.path["catalogProductId"])
+    )
+
+
+@CATALOG_PRODUCTS_GROUP.operation(
+    "PUT", "/{catalogProductId}", name="update", takes=CatalogProductUpdate, gives=CatalogProductResponse
+)
+def update_product(call: Call[CatalogProductUpdate]) -> CatalogProductResponse:
+    """Change the fields that are given; a null clears its field."""
+    product = CATALOG_PRODUCTS.get(call.tx, call.path["catalogProductId"])
+    given = call.given
+    changes = request_document(given)
+    _check_product_name(given)
+    columns = {}
+    if "external_id" in given.model_fields_set and given.external_id != product.external_id:
+        _check_external_id(call.tx, given.external_id)
+        columns["external_id"] = given.external_id
+    product = CATALOG_PRODUCTS.change(call.tx, product, changes, **columns)
+    return CatalogProductResponse(catalog_product=product)
+
+
+def _check_product_name(given: CatalogProductUpdate) -> None:
+    if "name" in given.model_fields_set and not (given.name or "").strip():
+        raise invalid_request("a product has a name: give one that is not empty", "name")
+
+
+def _check_external_id(tx: Transaction, external_id: str | None) -> None:
+    if external_id is None:
+        return
+    check_key(external_id, "externalId")
+    if CATALOG_PRODUCTS.first(tx, catalog_product.c.external_id == external_id):
+        raise invalid_request(
+            "another catalog product has this externalId", "externalId", code="already_exists"
+        )

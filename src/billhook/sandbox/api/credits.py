@@ -1,0 +1,56 @@
+"""The credit ledger, deductions and top-ups. Source: spec, "Endpoints", Credits."""
+
+from __future__ import annotations
+
+from billhook.resources import (
+    CreditDeduction,
+    CreditLedgerQuery,
+    CreditTopUp,
+    CreditTopUpResponse,
+)
+from billhook.sandbox.billing import customers
+from billhook.sandbox.billing.credits import credit_pools
+from billhook.sandbox.billing.credits.credit_grants import (
+    check_customer_exists,
+    check_grant,
+    deduct,
+    store_top_up,
+)
+from billhook.sandbox.billing.credits.credit_pools import LedgerPageView
+from billhook.sandbox.billing.invoices import invoices
+from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.storage.paging import page_limit
+
+__all__ = ["CREDITS_GROUP"]
+
+CREDITS_GROUP = OperationGroup("credits", prefix="/credits")
+
+
+@CREDITS_GROUP.operation("GET", "", takes=CreditLedgerQuery, gives=LedgerPageView)
+def list_credits(call: Call[CreditLedgerQuery]) -> LedgerPageView:
+    """List a customer's credit ledger, oldest first."""
+    given = call.given
+    check_customer_exists(call.tx, given.customer_id)
+    return credit_pools.ledger_page(call.tx, given.customer_id, page_limit(given), given.cursor)
+
+
+@CREDITS_GROUP.operation("POST", "/deduct", takes=CreditDeduction)
+def deduct_credits(call: Call[CreditDeduction]) -> None:
+    """Subtract credits from a customer's account."""
+    check_customer_exists(call.tx, call.given.customer_id)
+    deduct(call.tx, call.given.customer_id, call.given.credit_amount)
+
+
+@CREDITS_GROUP.operation("POST", "/top-up", takes=CreditTopUp, gives=CreditTopUpResponse)
+def top_up(call: Call[CreditTopUp]) -> CreditTopUpResponse:
+    """Invoice a customer for credits, which are granted when the invoice is approved."""
+    customer_id, grant = call.given.customer_id, call.given.credit_grant
+    check_customer_exists(call.tx, customer_id)
+    customers.check_active(customers.find(call.tx, customer_id))
+    check_grant(grant, "creditGrant")
+    if grant.expiration_date is not None and grant.expiration_date <= call.tx.now:
+        raise invalid_request("expirationDate is over already", "creditGrant.expirationDate")
+    invoice_id = invoices.issue_top_up_invoice(call.tx, customer_id, grant)
+    store_top_up(call.tx, invoice_id, customer_id, grant)
+    return CreditTopUpResponse(invoice_id=invoice_id, customer_id=customer_id)

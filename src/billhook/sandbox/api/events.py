@@ -1,0 +1,113 @@
+"""Usage events. Source: spec, "Endpoints", Events."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+from billhook.resources import (
+    MAX_BATCH_BYTES,
+    Aggregation,
+    AggregationRequest,
+    DryRunResult,
+    EventPage,
+    EventQuery,
+    IngestionResult,
+)
+from billhook.sandbox.billing import customers
+from billhook.sandbox.billing.ingestion import compiled_meters, dry_run_contributions, ingest, validate_batch
+from billhook.sandbox.billing.usage.event_batch import RawEventBatch
+from billhook.sandbox.billing.usage.event_query import aggregate, list_events
+from billhook.sandbox.billing.usage.event_validation import ValidEvent
+from billhook.sandbox.billing.usage.metering import CompiledMeter
+from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.storage.paging import page_limit
+from billhook.wire import strict_json
+
+__all__ = ["EVENTS_GROUP"]
+
+EVENTS_GROUP = OperationGroup("events")
+
+
+@EVENTS_GROUP.operation("GET", "/events", takes=EventQuery, gives=EventPage)
+def query(call: Call[EventQuery]) -> bytes:
+    """List stored events from startTime to before endTime, by timestamp."""
+    page = list_events(call.tx, call.given, page_limit(call.given))
+    more = {"total": page.total, "hasMore": page.next_cursor is not None, "nextCursor": page.next_cursor}
+    return b'{"events":[%b],%b' % (",".join(page.items).encode(), strict_json.dumps(more)[1:])
+
+
+@EVENTS_GROUP.operation("PUT", "/events", takes=RawEventBatch, gives=IngestionResult, reads_bytes=None)
+def submit(call: Call[RawEventBatch]) -> bytes:
+    """Ingest a batch of events. Invalid events are returned and do not affect the others."""
+    return _ingested(call)
+
+
+@EVENTS_GROUP.operation(
+    "POST",
+    "/v2/events",
+    takes=RawEventBatch,
+    gives=IngestionResult,
+    reads_bytes=None,
+    max_bytes=MAX_BATCH_BYTES,
+    errors=(413,),
+)
+def submit_v2(call: Call[RawEventBatch]) -> bytes:
+    """Ingest a batch of events; a batch that is too large gets 413."""
+    return _ingested(call)
+
+
+@EVENTS_GROUP.operation(
+    "POST", "/events/dry-run", takes=RawEventBatch, gives=DryRunResult, writes=False, reads_bytes=None
+)
+def dry_run(call: Call[RawEventBatch]) -> bytes:
+    """Return how a batch would be ingested, without storing anything."""
+    sifted = validate_batch(call.tx, call.given.raw_events)
+    owners = customers.ids_by_alias(call.tx, {used.alias for used in sifted.accepted})
+    inactive = customers.inactive_customers(call.tx, set(owners.values()))
+    metered = compiled_meters(call.tx, sifted.accepted)
+    events = (_dry_run_entry(used, owners.get(used.alias), inactive, metered) for used in sifted.accepted)
+    return _batch_response("events", events, sifted.rejected)
+
+
+@EVENTS_GROUP.operation(
+    "POST", "/v2/events/aggregation", takes=AggregationRequest, gives=Aggregation, writes=False
+)
+def add_up(call: Call[AggregationRequest]) -> Aggregation:
+    """Aggregate stored events by meter and group."""
+    given = call.given
+    points = aggregate(call.tx, given)
+    return Aggregation(data_points=points, period=given.period, group_by=given.group_by)
+
+
+def _ingested(call: Call[RawEventBatch]) -> bytes:
+    sifted = ingest(call.tx, call.given.raw_events)
+    return _batch_response("validEvents", (used.text for used in sifted.accepted), sifted.rejected)
+
+
+def _dry_run_entry(
+    used: ValidEvent,
+    customer_id: str | None,
+    inactive: Collection[str],
+    metered: dict[str, list[CompiledMeter]],
+) -> str:
+    is_counted = customer_id not in inactive
+    told = {
+        "matchedCustomer": customer_id,
+        "meterWithValues": [
+            {
+                "name": metering.meter.name,
+                "eventName": metering.meter.event_name,
+                "aggregationMethod": metering.method,
+                "value": contribution.value,
+                "instanceValue": contribution.instance,
+            }
+            for metering, contribution in dry_run_contributions(metered, used, is_counted=is_counted)
+        ],
+    }
+    return f'{{"event":{used.text},{strict_json.dumps(told).decode()[1:]}'
+
+
+def _batch_response(name: str, events: Iterable[str], refused: Iterable[tuple[str, str]]) -> bytes:
+    """Return the response; it quotes each event in the JSON that it was sent as."""
+    entries = (f'{{"event":{text},"error":{strict_json.dumps(why).decode()}}}' for text, why in refused)
+    return f'{{"{name}":[{",".join(events)}],"invalidEvents":[{",".join(entries)}]}}'.encode()

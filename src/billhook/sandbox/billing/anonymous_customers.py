@@ -1,0 +1,114 @@
+"""Merge an anonymous customer into the customer that is given its name.
+
+Usage under an unknown alias creates an anonymous customer of that name. When a known customer is given the
+name, the usage was that customer's all along, so it takes the events over. Source: spec, "States and
+transitions", "Customer absent"; what becomes of an anonymous customer is not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from sqlalchemy import ColumnElement, delete, select, update
+
+from billhook.resources import Customer, CustomerUpdate
+from billhook.sandbox.billing import customers, ingestion
+from billhook.sandbox.billing.usage import daily_usage, meters
+from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, UsageRollup
+from billhook.sandbox.billing.usage.metering import CompiledMeter
+from billhook.sandbox.storage.bulk import in_texts
+from billhook.sandbox.storage.columns import to_microseconds
+from billhook.sandbox.storage.tables.billing import contract, credit_pool, invoice
+from billhook.sandbox.storage.tables.entities import alias, customer
+from billhook.sandbox.storage.tables.usage import event, measurement, usage_day, usage_instance
+from billhook.sandbox.storage.transaction import Transaction
+from billhook.wire import strict_json
+
+__all__ = ["create_customer", "update_customer"]
+
+_USED_BY_ID = (contract, invoice, credit_pool, measurement)
+"""Tables that have a customer only if a request named it by its id: such a customer is not merged."""
+
+
+def create_customer(tx: Transaction, given: CustomerUpdate) -> Customer:
+    """Create a customer, and merge the anonymous customers that have its names into it."""
+    # First the names, then the customer: creating it would reject names that are still taken.
+    claimed = _release_names(tx, given, "")
+    created = customers.create(tx, given)
+    _merge_into(tx, claimed, created.id)
+    return created
+
+
+def update_customer(tx: Transaction, stored: Customer, given: CustomerUpdate) -> Customer:
+    """Update a customer, and merge the anonymous customers that have its new names into it."""
+    claimed = _release_names(tx, given, stored.id)
+    changed = customers.update(tx, stored, given)
+    _merge_into(tx, claimed, changed.id)
+    return changed
+
+
+def _release_names(tx: Transaction, given: CustomerUpdate, owner_id: str) -> list[str]:
+    """Delete the aliases of the anonymous customers whose names `given` claims, and return their ids."""
+    names = [*(given.aliases or []), *([] if given.external_id is None else [given.external_id])]
+    # A customer may give itself a name that it has already.
+    owners = {owner for owner in customers.ids_by_alias(tx, names).values() if owner != owner_id}
+    claimed = [owner for owner in sorted(owners) if _has_only_usage(tx, owner)]
+    if claimed:
+        tx.connection.execute(delete(alias).where(in_texts(tx.connection, alias.c.customer_id, claimed)))
+    return claimed
+
+
+def _has_only_usage(tx: Transaction, customer_id: str) -> bool:
+    """Return whether this is an anonymous customer with usage events and nothing else."""
+    anonymous = select(customer.c.seq).where(customer.c.id == customer_id, customer.c.anonymous)
+    if tx.connection.execute(anonymous).first() is None:
+        return False
+    return not any(
+        tx.connection.execute(select(table.c.seq).where(table.c.customer_id == customer_id).limit(1)).first()
+        for table in _USED_BY_ID
+    )
+
+
+def _merge_into(tx: Transaction, claimed: list[str], owner_id: str) -> None:
+    """Move the events of the claimed customers to this one, and apply the change of its usage.
+
+    The events are not counted by any meter if the customer is Inactive.
+    """
+    is_counted = not customers.inactive_customers(tx, [owner_id])
+    rollups = UsageRollup()
+    for customer_id in claimed:
+        own = event.c.customer_id == customer_id
+        if is_counted:
+            _count_events(tx, rollups, own, owner_id)
+        # Month-end reports list events without meters as uncharged.
+        uncounted = {} if is_counted else {"meter_ids": ""}
+        tx.connection.execute(update(event).where(own).values(customer_id=owner_id, **uncounted))
+        # Not moved but counted again: the owner's days may be cut at other moments.
+        for table in (usage_instance, usage_day):
+            tx.connection.execute(delete(table).where(table.c.customer_id == customer_id))
+        # Nothing refers to it any more: only customers without other rows are merged.
+        tx.connection.execute(delete(customer).where(customer.c.id == customer_id))
+    ingestion.apply_usage_changes(tx, rollups.write(tx))
+
+
+def _count_events(tx: Transaction, rollups: UsageRollup, own: ColumnElement[bool], owner_id: str) -> None:
+    """Add the contributions of these events to the rollup, in the order in which the events arrived."""
+    metered: dict[str, CompiledMeter] = {}
+    cuts = daily_usage.customer_cuts(tx, owner_id)
+    columns = (event.c.at, event.c.meter_ids, event.c.body)
+    for at, meter_ids, body in tx.connection.execute(select(*columns).where(own).order_by(event.c.seq)):
+        for meter_id in meter_ids.split():
+            if meter_id not in metered:
+                metered[meter_id] = CompiledMeter(meters.METERS.get(tx, meter_id))
+            contribution = metered[meter_id].contribution(_event_data(body))
+            if contribution is not None:
+                moment = to_microseconds(at)
+                day = moment // MICROSECONDS_PER_DAY
+                since = daily_usage.part_start(cuts.get(day, ()), moment)
+                rollups.add((owner_id, meter_id, day, since), contribution, moment)
+
+
+def _event_data(body: str) -> Mapping[str, Any]:
+    sent: Any = strict_json.loads(body.encode())
+    return sent.get("data") or {}

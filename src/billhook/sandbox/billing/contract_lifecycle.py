@@ -1,0 +1,186 @@
+"""The lifecycle of contracts: creation, activation, renewal, expiry and deletion.
+
+Source: spec, "Resources and their fields", Contract; "Endpoints", Contracts; "Events".
+"""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from billhook.events import ContractCreated, ContractExpired, NewCustomerWithoutContract, UpcomingRenewal
+from billhook.resources import Contract, ContractStatus, NewContract
+from billhook.sandbox.billing import custom_fields, customers, new_contracts, scheduled_jobs, threshold_events
+from billhook.sandbox.billing.contracts import contracts, cycles
+from billhook.sandbox.billing.contracts.contracts import CONTRACTS
+from billhook.sandbox.billing.contracts.cycles import ContractRecord
+from billhook.sandbox.billing.credits import credit_schedules
+from billhook.sandbox.billing.invoices import cycle_billing
+from billhook.sandbox.billing.usage import daily_usage
+from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.storage.repository import request_document, to_document
+from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.webhooks.outbox import raise_event
+
+__all__ = [
+    "activate",
+    "create",
+    "delete",
+    "handle_contract_end",
+    "handle_contract_start",
+    "handle_missing_contract",
+    "handle_renewal_notice",
+]
+
+RENEWAL_NOTICE = timedelta(days=30)
+"""How long before the end of a contract its renewal is announced."""
+
+
+def create(tx: Transaction, given: NewContract) -> ContractRecord:
+    """Create a contract, and activate it unless it is InReview. Emits ContractCreated."""
+    # Before anything is written: a rejected contract leaves nothing behind.
+    offer = new_contracts.check_new_contract(tx, given)
+    customer = customers.find(tx, given.customer_id)
+    data = request_document(given)
+    # A new contract cannot be deleted already; custom fields are stored as values of definitions.
+    for name in ("customFields", "deletedAt"):
+        data.pop(name, None)
+    values = custom_fields.set_values(tx, "Contract", [], given.custom_fields or [])
+    fields = {
+        **new_contracts.record_fields(given, offer),
+        "status": given.status or ContractStatus.ACTIVE.value,
+        "isTrial": given.is_trial is True,
+        "customFieldValues": [to_document(value) for value in values] or None,
+    }
+    created = CONTRACTS.add(
+        tx,
+        {**data, **fields},
+        customer_id=customer.id,
+        external_id=given.external_id,
+        status=fields["status"],
+        start_at=given.start_date,
+        end_at=fields["endDate"],
+        in_force_at=_in_force_from(tx, given) if fields["status"] == ContractStatus.ACTIVE else None,
+    )
+    raise_event(
+        tx,
+        ContractCreated(
+            date=tx.now,
+            contract_id=created.id,
+            customer_id=customer.id,
+            contract_name=contracts.display_name(created),
+            status=str(created.status),
+            start_date=created.start_date,
+            end_date=created.end_date,
+            customer=customers.event_details(tx, customer),
+        ),
+    )
+    if created.status == ContractStatus.ACTIVE:
+        _schedule_contract(tx, created)
+    # A contract in review expires at its end date, too, unless it is activated by then.
+    elif created.end_date is not None:
+        scheduled_jobs.schedule(tx, created.end_date, "contract_end", created.id)
+    return created
+
+
+def activate(tx: Transaction, contract: ContractRecord) -> ContractRecord:
+    """Activate a contract that is InReview."""
+    if contract.status != ContractStatus.IN_REVIEW:
+        raise invalid_request("only a contract that is InReview can be activated", code="not_in_review")
+    active = ContractStatus.ACTIVE.value
+    contract = CONTRACTS.change(
+        tx, contract, {"status": active}, status=active, in_force_at=_in_force_from(tx, contract)
+    )
+    # Scheduled for the review; activation schedules the end again, perhaps with a renewal.
+    scheduled_jobs.cancel(tx, contract.id, "contract_end")
+    _schedule_contract(tx, contract)
+    return contract
+
+
+def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
+    """Delete a contract: cancel its jobs and credit schedules. Its running cycle is not billed."""
+    scheduled_jobs.cancel(tx, contract.id)
+    credit_schedules.stop_schedules(tx, contract.id)
+    return CONTRACTS.change(tx, contract, {"deletedAt": tx.now}, deleted_at=tx.now)
+
+
+def handle_contract_start(tx: Transaction, contract_id: str) -> None:
+    """Handle the job `contract_start`: process usage of the first day that arrived before the start."""
+    threshold_events.handle_cycle_started(tx, contracts.find(tx, contract_id))
+
+
+def handle_contract_end(tx: Transaction, contract_id: str) -> None:
+    """Handle the job `contract_end`: renew the contract, or let it expire. Emits ContractExpired.
+
+    A contract that is still InReview was never in force, so it is not renewed.
+    """
+    contract = contracts.find(tx, contract_id)
+    if contract.status == ContractStatus.ACTIVE and cycles.renews(contract):
+        _renew(tx, contract)
+        return
+    contract = CONTRACTS.change(tx, contract, {"status": "Expired"}, status="Expired")
+    credit_schedules.stop_schedules(tx, contract.id)
+    raise_event(tx, ContractExpired(**_event_details(tx, contract)))
+
+
+def handle_missing_contract(tx: Transaction, customer_id: str) -> None:
+    """Handle the job `customer_without_contract`. Emits NewCustomerWithoutContract if there is still none."""
+    if not contracts.has_any(tx, customer_id):
+        customer = customers.find(tx, customer_id)
+        name = customer.name or customer.id
+        raise_event(tx, NewCustomerWithoutContract(date=tx.now, customer_id=customer_id, customer_name=name))
+
+
+def handle_renewal_notice(tx: Transaction, contract_id: str) -> None:
+    """Handle the job `renewal_notice`. Emits UpcomingRenewal."""
+    raise_event(tx, UpcomingRenewal(**_event_details(tx, contracts.find(tx, contract_id))))
+
+
+def _in_force_from(tx: Transaction, contract: NewContract | Contract) -> datetime:
+    """Return the moment from which its usage is its own, ahead of contracts that come into force later."""
+    return max(contract.start_date, tx.now)
+
+
+def _schedule_contract(tx: Transaction, contract: ContractRecord) -> None:
+    """Schedule the jobs of a contract that becomes active, and bill the cycles that are over."""
+    # False for a contract that was over before it became active: its cycles are all past.
+    runs = contract.end_date is None or contract.end_date > tx.now or cycles.renews(contract)
+    if runs:
+        scheduled_jobs.schedule(tx, cycles.cycle_at(contract, tx.now)[1], "cycle_end", contract.id)
+    _schedule_end(tx, contract)  # before the credits: a contract grants none at the moment of its end
+    credit_schedules.start_schedules(tx, contract)
+    # After the credits: past cycles draw them.
+    cycle_billing.bill_past_cycles(tx, contract)
+    if runs:
+        if contract.start_date <= tx.now:
+            threshold_events.handle_cycle_started(tx, contract)
+        else:
+            scheduled_jobs.schedule(tx, contract.start_date, "contract_start", contract.id)
+
+
+def _schedule_end(tx: Transaction, contract: ContractRecord) -> None:
+    if contract.end_date is None:
+        return
+    # A term that is over is renewed at once, so a notice would come too late.
+    if cycles.renews(contract) and contract.end_date > tx.now:
+        scheduled_jobs.schedule(tx, contract.end_date - RENEWAL_NOTICE, "renewal_notice", contract.id)
+    scheduled_jobs.schedule(tx, contract.end_date, "contract_end", contract.id)
+
+
+def _renew(tx: Transaction, contract: ContractRecord) -> None:
+    ends_at = cycles.next_end_date(contract, tx.now)
+    # The new end may lie within a day whose usage is already stored in one row.
+    daily_usage.add_cuts(tx, contract.customer_id, [ends_at])
+    _schedule_end(tx, CONTRACTS.change(tx, contract, {"endDate": ends_at}, end_at=ends_at))
+
+
+def _event_details(tx: Transaction, contract: Contract) -> dict[str, Any]:
+    customer = customers.find(tx, contract.customer_id)
+    return {
+        "date": tx.now,
+        "contract_end_date": contract.end_date,
+        "contract_name": contracts.display_name(contract),
+        "contract_id": contract.id,
+        "customer_name": customer.name or customer.id,
+        "is_trial": contract.is_trial is True,
+    }

@@ -1,0 +1,204 @@
+"""Contracts: the stored records, and the products that they sell. `contract_lifecycle` changes their state.
+
+Source: spec, "Resources and their fields", Contract; "Endpoints", Contracts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import select, tuple_
+
+from billhook.resources import Contract, ContractProduct, NewContract, ProductGroup
+from billhook.sandbox.billing import catalog, custom_fields
+from billhook.sandbox.billing.contracts.cycles import ContractRecord, cycle_at, renews
+from billhook.sandbox.billing.usage import meters
+from billhook.sandbox.billing.usage.daily_usage import TimeSpan
+from billhook.sandbox.billing.usage.meters import Meter
+from billhook.sandbox.durations import MAX_TIME
+from billhook.sandbox.errors import not_found
+from billhook.sandbox.storage.repository import Repository
+from billhook.sandbox.storage.tables.billing import contract
+from billhook.sandbox.storage.transaction import Transaction
+
+__all__ = [
+    "CONTRACTS",
+    "SoldProduct",
+    "active",
+    "counts_last_day",
+    "display_name",
+    "find",
+    "has_any",
+    "in_force",
+    "inline_products",
+    "older_contract_terms",
+    "sold_products",
+    "views",
+]
+
+CONTRACTS = Repository(contract, ContractRecord, "con")
+
+
+@dataclass(frozen=True, slots=True)
+class SoldProduct:
+    """A product as a contract sells it."""
+
+    product_id: str
+    """catalogProductId; without one `<contract id>-<n>`, counted from 1."""
+    name: str
+    product: ContractProduct
+    meter: Meter | None
+    """The meter of its usage; None for a product without usage."""
+    contract: ContractRecord
+    group: ProductGroup | None = None
+    """The product group that it belongs to."""
+    counts: bool = True
+    """False if an earlier product of the contract has the same meter: usage is billed once."""
+
+
+def find(tx: Transaction, contract_id: str) -> ContractRecord:
+    """Return the contract with this id or externalId; not_found without one, or if it was deleted.
+
+    Source: spec, "Resources and their fields", Contract, externalId.
+    """
+    named_so = (contract.c.id == contract_id) | (contract.c.external_id == contract_id)
+    found = CONTRACTS.first(tx, named_so, contract.c.deleted_at.is_(None))
+    if found is None:
+        raise not_found("contract")
+    return found
+
+
+def active(tx: Transaction, customer_id: str, at: datetime) -> list[ContractRecord]:
+    """Return the customer's contracts in force at that moment, oldest first."""
+    return in_force(tx, [customer_id], at)
+
+
+def in_force(tx: Transaction, customer_ids: Collection[str], at: datetime) -> list[ContractRecord]:
+    """Return the contracts in force at that moment of at most 1000 customers, with one query."""
+    return CONTRACTS.all(
+        tx,
+        contract.c.customer_id.in_(customer_ids),
+        contract.c.status == "Active",
+        contract.c.deleted_at.is_(None),
+        contract.c.start_at <= at,
+        contract.c.end_at.is_(None) | (contract.c.end_at > at),
+    )
+
+
+def counts_last_day(tx: Transaction, contract: ContractRecord, end: datetime) -> bool:
+    """Return whether a measurement of the day of `end` counts for the cycle that ends then.
+
+    A measurement is of a whole day and counts for the cycle that begins on that day. At the end of a contract
+    no cycle begins, so it counts for the last cycle, unless another contract of the customer begins on that
+    day.
+    """
+    midnight = end.replace(hour=0, minute=0, second=0, microsecond=0)
+    # A cycle that ends at midnight has only whole days; one that is followed by another leaves the day to it.
+    if end == midnight or end != contract.end_date or renews(contract):
+        return False
+    next_day = midnight + timedelta(days=1)
+    columns = CONTRACTS.table.c
+    following = select(columns.seq).where(
+        columns.customer_id == contract.customer_id,
+        columns.id != contract.id,
+        columns.deleted_at.is_(None),
+        columns.start_at >= midnight,
+        columns.start_at < next_day,
+    )
+    return tx.connection.execute(following.limit(1)).first() is None
+
+
+def older_contract_terms(tx: Transaction, given: ContractRecord) -> list[tuple[TimeSpan, frozenset[str]]]:
+    """Return when older contracts of the same customer are in force, with the meters of their products.
+
+    Usage belongs to the contract that came into force first: a contract that is created or activated late
+    takes no usage from contracts that may have billed it. Of two that came into force together, the one that
+    starts first has it, else the one that was created first.
+    """
+    columns = CONTRACTS.table.c
+    order = (columns.in_force_at, columns.start_at, columns.seq)
+    own = [select(column).where(columns.id == given.id).scalar_subquery() for column in order]
+    # Compared as a row in SQL; contracts that were never in force have null, which is never smaller.
+    older = CONTRACTS.all(tx, columns.customer_id == given.customer_id, tuple_(*order) < tuple_(*own))
+    return [
+        (_term(each), frozenset(sold.meter.id for sold in sold_products(tx, each) if sold.meter))
+        for each in older
+    ]
+
+
+def _term(contract: ContractRecord) -> TimeSpan:
+    """Return when the contract was in force.
+
+    A deleted one was so up to the start of the cycle that was not billed.
+    """
+    end = MAX_TIME if contract.end_date is None or renews(contract) else contract.end_date
+    deleted_at = contract.deleted_at
+    # Expired although it renews: it ended while it was in review.
+    if contract.status == "Expired":
+        end = contract.end_date or MAX_TIME
+    # The cycle that ran at the deletion is not billed, so its usage is free for other contracts.
+    if deleted_at is not None:
+        end = min(end, cycle_at(contract, deleted_at)[0])
+    return contract.start_date, end
+
+
+def has_any(tx: Transaction, customer_id: str) -> bool:
+    """Return whether the customer has a contract in any state that is not deleted."""
+    there = select(contract.c.seq).where(
+        contract.c.customer_id == customer_id, contract.c.deleted_at.is_(None)
+    )
+    return tx.connection.execute(there.limit(1)).first() is not None
+
+
+def display_name(contract: Contract) -> str:
+    """Return the contract's name, or its id without one."""
+    return contract.name or contract.id
+
+
+def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct]:
+    """Return the products of the contract's plan; or its own products, then those of its groups."""
+    if contract.plan_id:
+        of_plan = catalog.plan_products(tx, [contract.plan_id])[contract.plan_id]
+        sold: list[tuple[ContractProduct, ProductGroup | None]] = [(product, None) for product in of_plan]
+    else:
+        sold = [(product, group) for _, product, group in inline_products(contract)]
+    wanted = {product.catalog_product_id for product, _ in sold if product.catalog_product_id is not None}
+    names = catalog.product_names(tx, wanted)
+    measured_by = meters.by_product(tx, wanted)
+    found, counted = [], set[str]()
+    for number, (product, group) in enumerate(sold, 1):
+        catalog_id = product.catalog_product_id or ""
+        # Without a catalog id there is no meter, so nothing would be counted twice.
+        counts = catalog_id not in counted
+        counted.add(catalog_id)
+        product_id = catalog_id or f"{contract.id}-{number}"
+        name = product.display_name or names.get(catalog_id) or product_id
+        meter = measured_by.get(catalog_id)
+        found.append(SoldProduct(product_id, name, product, meter, contract, group, counts))
+    return found
+
+
+def inline_products(
+    given: NewContract | Contract,
+) -> Iterator[tuple[str, ContractProduct, ProductGroup | None]]:
+    """Yield the products that the contract itself defines, each with its path and its group."""
+    for n, product in enumerate(given.products or []):
+        yield f"products.{n}", product, None
+    for m, group in enumerate(given.product_groups or []):
+        for n, product in enumerate(group.products or []):
+            yield f"productGroups.{m}.products.{n}", product, group
+
+
+def views(tx: Transaction, stored: Sequence[ContractRecord]) -> list[Contract]:
+    """Return these contracts as the service shows them: with custom-field defaults."""
+    known = custom_fields.definitions(tx, "Contract")
+    if not known:
+        return list(stored)
+    return [
+        each.model_copy(
+            update={"custom_field_values": custom_fields.with_defaults(known, each.custom_field_values or [])}
+        )
+        for each in stored
+    ]

@@ -1,0 +1,3 @@
+"""Credits: credit products, pools with their ledger, grants and their schedules."""
+
+__all__: list[str] = []

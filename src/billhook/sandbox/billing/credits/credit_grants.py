@@ -1,0 +1,162 @@
+"""Grant credits, deduct them, and let them expire.
+
+Source: spec, "Endpoints", Credits; "Resources and their fields", CreditGrant.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal, localcontext
+
+from sqlalchemy import delete, insert, select
+
+from billhook.resources import CreditGrant, Invoice
+from billhook.sandbox.billing import customers, scheduled_jobs
+from billhook.sandbox.billing.credits.credit_pools import (
+    EXPIRY,
+    LedgerReference,
+    add_lot,
+    open_lots,
+    take_from_lots,
+)
+from billhook.sandbox.billing.credits.credit_products import check_kind, find_or_create
+from billhook.sandbox.billing.decimals import EXACT, ZERO, is_in_range
+from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.limits import check_key
+from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, top_up
+from billhook.sandbox.storage.transaction import Transaction
+
+__all__ = [
+    "check_amount",
+    "check_customer_exists",
+    "check_grant",
+    "deduct",
+    "expire_lot",
+    "grant",
+    "grant_from",
+    "grant_top_up",
+    "store_top_up",
+]
+
+
+def grant(
+    tx: Transaction,
+    customer_id: str,
+    amount: Decimal,
+    *,
+    credit_product_id: str | None = None,
+    kind: str | None = None,
+    expires_at: datetime | None = None,
+    automatic: bool = True,
+    contract_id: str | None = None,
+    invoice_id: str | None = None,
+) -> str:
+    """Add credits to a customer's pool and return the id of the ledger entry. Emits CreditPoolIncreased.
+
+    Without a `kind`, it is the credit product's. `automatic`: usage draws the credits by itself.
+    """
+    # A pool has one kind; its product's kind is only the default.
+    product = find_or_create(tx, credit_product_id, kind)
+    pool_key = (customer_id, product.id, kind or str(product.balance_kind))
+    lot_id, entry_id = add_lot(
+        tx,
+        pool_key,
+        amount,
+        LedgerReference(contract_id, invoice_id),
+        expires_at=expires_at,
+        automatic=automatic,
+    )
+    if expires_at is not None and expires_at <= tx.now:
+        # Granted and expired in the past: both entries are in the ledger.
+        expire_lot(tx, lot_id)
+    elif expires_at is not None:
+        scheduled_jobs.schedule(tx, expires_at, "credit_expiry", lot_id)
+    return entry_id
+
+
+def grant_from(
+    tx: Transaction,
+    customer_id: str,
+    given: CreditGrant,
+    *,
+    contract_id: str | None = None,
+    invoice_id: str | None = None,
+) -> None:
+    """Grant the credits of a contract's or a top-up's CreditGrant; none without an amount."""
+    if given.grant_amount is not None:
+        grant(
+            tx, customer_id, given.grant_amount, credit_product_id=given.credit_product_id,
+            kind=given.balance_kind, expires_at=given.expiration_date,
+            automatic=given.apply_automatically is not False,
+            contract_id=contract_id, invoice_id=invoice_id,
+        )  # fmt: skip
+
+
+def check_customer_exists(tx: Transaction, customer_id: str) -> None:
+    """Reject a request about the credits of an unknown customer."""
+    if customers.CUSTOMERS.find(tx, customer_id) is None:
+        raise invalid_request("there is no such customer", "customerId")
+
+
+def check_amount(amount: Decimal, param: str) -> None:
+    """Reject an amount of credits that is not positive, or too large."""
+    if amount <= 0 or not is_in_range(amount):
+        name = param.rpartition(".")[2]
+        raise invalid_request(f"{name} must be above zero, with at most 100 digits before the point", param)
+
+
+def check_grant(given: CreditGrant, where: str) -> None:
+    """Reject an invalid grant; `where` is its path in the request."""
+    if given.grant_amount is not None:
+        check_amount(given.grant_amount, f"{where}.grantAmount")
+    if given.price is not None and (given.price < 0 or not is_in_range(given.price)):
+        raise invalid_request("price must be zero or more, with at most 100 digits", f"{where}.price")
+    check_kind(given.balance_kind, f"{where}.balanceKind")
+    if given.credit_product_id is not None:
+        check_key(given.credit_product_id, f"{where}.creditProductId")
+
+
+def deduct(tx: Transaction, customer_id: str, amount: Decimal) -> None:
+    """Deduct `amount` from a customer's credits, the first to expire first; rejects more than there are.
+
+    Source: spec, "Endpoints", POST /credits/deduct.
+    """
+    check_amount(amount, "creditAmount")
+    # Lots of all pools, also those that do not apply automatically: a deduction is explicit.
+    lots = open_lots(tx, credit_pool.c.customer_id == customer_id)
+    with localcontext(EXACT):
+        available = sum((lot.remaining for lot in lots), ZERO)
+    if amount > available:
+        raise invalid_request(
+            "the customer has fewer credits than that: grant more, or deduct less",
+            "creditAmount",
+            code="insufficient_credits",
+        )
+    take_from_lots(tx, lots, amount, "Deduction", LedgerReference())
+
+
+def expire_lot(tx: Transaction, subject_id: str) -> None:
+    """Handle the job `credit_expiry`: what is left of a lot of credits expires."""
+    lots = open_lots(tx, credit_lot.c.id == subject_id)
+    for lot in lots:
+        take_from_lots(tx, lots, lot.remaining, EXPIRY, LedgerReference())
+
+
+def store_top_up(tx: Transaction, invoice_id: str, customer_id: str, given: CreditGrant) -> None:
+    """Store the credits to grant when the invoice of a top-up is approved."""
+    body = given.to_json().decode()
+    tx.connection.execute(insert(top_up).values(invoice_id=invoice_id, customer_id=customer_id, body=body))
+
+
+def grant_top_up(tx: Transaction, invoice: Invoice) -> None:
+    """Grant the credits that an approved invoice of a top-up bills, once; other invoices have none.
+
+    Source: spec, "States and transitions", the moves that are shown.
+    """
+    this = top_up.c.invoice_id == invoice.id
+    row = tx.connection.execute(select(top_up).where(this)).first()
+    if row is not None:
+        # Deleted first: an invoice grants its credits once.
+        tx.connection.execute(delete(top_up).where(this))
+        given = CreditGrant.from_json(row.body.encode())
+        grant_from(tx, row.customer_id, given, invoice_id=invoice.id)

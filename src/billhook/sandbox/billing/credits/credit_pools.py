@@ -1,0 +1,288 @@
+"""Credit pools and their ledger. One function makes every change of a balance, with its entry and events.
+
+Source: spec, "Resources and their fields", Credit ledger entry; "Events", the three on credit pools.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from datetime import datetime
+from decimal import Decimal, localcontext
+from typing import Annotated, Any
+
+from pydantic import Field, StrictStr
+from sqlalchemy import ColumnElement, Row, delete, insert, select, update
+
+from billhook.events import CreditPoolDepleted, CreditPoolIncreased, CreditPoolThresholdCrossed
+from billhook.resources import CreditLedgerEntry, CreditLedgerPage
+from billhook.sandbox.billing.decimals import EXACT, ZERO
+from billhook.sandbox.billing.thresholds import percent, threshold_rules, thresholds_crossed
+from billhook.sandbox.fields import sandbox_field
+from billhook.sandbox.storage.bulk import in_texts
+from billhook.sandbox.storage.paging import fetch_page
+from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, ledger_entry
+from billhook.sandbox.storage.transaction import Transaction, new_id
+from billhook.sandbox.webhooks.outbox import raise_event
+from billhook.wire.fields import ListOf
+
+__all__ = [
+    "EXPIRY",
+    "CreditPool",
+    "LedgerEntryView",
+    "LedgerPageView",
+    "LedgerReference",
+    "add_lot",
+    "customer_pools",
+    "draw_for_usage",
+    "find_entry",
+    "ledger_page",
+    "open_lots",
+    "take_from_lots",
+]
+
+EXPIRY = "Expiry"
+"""The type of a ledger entry for credits that were not used in time."""
+_NOTED = ("Deduction", EXPIRY)
+"""Types of entries with a credit note: credits that were lost without usage."""
+_READ = select(ledger_entry, credit_pool.c.credit_product_id).join(
+    credit_pool, credit_pool.c.id == ledger_entry.c.pool_id
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CreditPool:
+    """A customer's credits of one credit product and one kind: a snapshot."""
+
+    id: str
+    customer_id: str
+    credit_product_id: str
+    kind: str
+    balance: Decimal
+    filled_to: Decimal
+    """The balance after the last grant, less what has expired since: 100 % for thresholds."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerReference:
+    """The contract or invoice that a ledger entry belongs to."""
+
+    contract_id: str | None = None
+    invoice_id: str | None = None
+
+
+def customer_pools(
+    tx: Transaction, customer_id: str, credit_product_ids: Collection[str]
+) -> list[CreditPool]:
+    """Return the customer's pools of these credit products, in the order of the products."""
+    if not credit_product_ids:
+        return []
+    rows = tx.connection.execute(
+        select(credit_pool)
+        .where(
+            credit_pool.c.customer_id == customer_id,
+            in_texts(tx.connection, credit_pool.c.credit_product_id, credit_product_ids),
+        )
+        .order_by(credit_pool.c.seq)
+    )
+    # Reversed, so that the first of two equal ids decides.
+    order = {product_id: n for n, product_id in reversed(list(enumerate(credit_product_ids)))}
+    return sorted(map(_pool_of_row, rows), key=lambda pool: order[pool.credit_product_id])
+
+
+def add_lot(
+    tx: Transaction,
+    pool_key: tuple[str, str, str],
+    amount: Decimal,
+    link: LedgerReference,
+    *,
+    expires_at: datetime | None,
+    automatic: bool,
+) -> tuple[str, str]:
+    """Add a lot of credits to the pool (customer id, credit product id, kind); return lot id and entry id.
+
+    The pool is created if necessary. Emits CreditPoolIncreased.
+    """
+    pool = _find_or_make(tx, *pool_key)
+    lot_id = new_id("lot")
+    tx.connection.execute(
+        insert(credit_lot).values(
+            id=lot_id, pool_id=pool.id, remaining=amount, expires_at=expires_at, automatic=automatic
+        )
+    )
+    return lot_id, _change_balance(tx, pool, "Grant", amount, link)
+
+
+def open_lots(tx: Transaction, *where: ColumnElement[bool]) -> list[Row[Any]]:
+    """Return the rows of lots with credits left, the first to expire first."""
+    expires_at = credit_lot.c.expires_at
+    found = tx.connection.execute(
+        select(credit_lot)
+        .join(credit_pool, credit_pool.c.id == credit_lot.c.pool_id)
+        .where(*where)
+        # Credits that expire first are used first; those without an end last.
+        .order_by(expires_at.is_(None), expires_at, credit_lot.c.seq)
+    )
+    return list(found.all())
+
+
+def draw_for_usage(tx: Transaction, pool: CreditPool, amount: Decimal, link: LedgerReference) -> Decimal:
+    """Draw up to `amount` for usage from lots that apply automatically; return the amount drawn."""
+    if amount <= 0 or pool.balance <= 0:
+        return ZERO
+    lots = open_lots(tx, credit_lot.c.pool_id == pool.id, credit_lot.c.automatic.is_(True))
+    with localcontext(EXACT):
+        return sum(take_from_lots(tx, lots, amount, "Usage", link).values(), ZERO)
+
+
+def take_from_lots(
+    tx: Transaction, lots: Collection[Row[Any]], amount: Decimal, entry_type: str, link: LedgerReference
+) -> dict[str, Decimal]:
+    """Take up to `amount` from these lots, in their order; return the amounts taken, by pool id.
+
+    Writes one entry for each pool. Emits CreditPoolThresholdCrossed and CreditPoolDepleted.
+    """
+    taken: dict[str, Decimal] = {}
+    with localcontext(EXACT):
+        left = amount
+        for lot in lots:
+            part = min(left, lot.remaining)
+            if part <= 0:
+                break
+            left -= part
+            taken[lot.pool_id] = taken.get(lot.pool_id, ZERO) + part
+            this = credit_lot.c.id == lot.id
+            # Empty lots are deleted: only the ledger keeps history.
+            if part == lot.remaining:
+                tx.connection.execute(delete(credit_lot).where(this))
+            else:
+                tx.connection.execute(update(credit_lot).where(this).values(remaining=lot.remaining - part))
+        for pool_id, part in taken.items():
+            row = tx.connection.execute(select(credit_pool).where(credit_pool.c.id == pool_id)).one()
+            _change_balance(tx, _pool_of_row(row), entry_type, -part, link)
+    return taken
+
+
+def _change_balance(
+    tx: Transaction, pool: CreditPool, entry_type: str, amount: Decimal, link: LedgerReference
+) -> str:
+    """Change a balance: the pool, its ledger and its events, together. Returns the entry's id."""
+    entry_id = new_id("cle")
+    with localcontext(EXACT):
+        balance = pool.balance + amount
+        filled_to = pool.filled_to
+        if amount > 0:
+            # A grant fills the pool: its balance is the new 100 %.
+            filled_to = balance
+        elif entry_type == EXPIRY:  # expired credits can no longer be used: they leave the 100 %, too
+            filled_to += amount
+    changed = replace(pool, balance=balance, filled_to=filled_to)
+    tx.connection.execute(
+        update(credit_pool)
+        .where(credit_pool.c.id == pool.id)
+        .values(balance=balance, filled_to=changed.filled_to)
+    )
+    tx.connection.execute(
+        insert(ledger_entry).values(
+            id=entry_id, customer_id=pool.customer_id, pool_id=pool.id, type=entry_type, amount=amount,
+            balance_after=balance, invoice_id=link.invoice_id, contract_id=link.contract_id,
+            created_at=tx.now,
+        )
+    )  # fmt: skip
+    if amount > 0:
+        _raise_increased(tx, pool, changed, amount)
+    else:
+        _raise_decreased(tx, pool, changed, by_use=entry_type != EXPIRY)
+    return entry_id
+
+
+def _find_or_make(tx: Transaction, customer_id: str, credit_product_id: str, kind: str) -> CreditPool:
+    columns = {"customer_id": customer_id, "credit_product_id": credit_product_id, "kind": kind}
+    found = tx.connection.execute(select(credit_pool).filter_by(**columns)).first()
+    if found is not None:
+        return _pool_of_row(found)
+    pool = CreditPool(new_id("pool"), customer_id, credit_product_id, kind, ZERO, ZERO)
+    tx.connection.execute(insert(credit_pool).values(id=pool.id, **columns, balance=ZERO, filled_to=ZERO))
+    return pool
+
+
+def _pool_of_row(row: Row[Any]) -> CreditPool:
+    return CreditPool(row.id, row.customer_id, row.credit_product_id, row.kind, row.balance, row.filled_to)
+
+
+class LedgerEntryView(CreditLedgerEntry, register=False):
+    """A ledger entry with its pool, which the specification's fields do not identify."""
+
+    credit_pool_id: Annotated[StrictStr, sandbox_field("Id of the pool.", examples=["pool_4f0e"])]
+    credit_product_id: Annotated[StrictStr, sandbox_field("Id of its credit product.", examples=["crp_2"])]
+
+
+class LedgerPageView(CreditLedgerPage, register=False):
+    """A page of ledger entries."""
+
+    entries: Annotated[ListOf[LedgerEntryView], Field(description="The entries of this page.")]  # type: ignore[assignment]
+
+
+def ledger_page(tx: Transaction, customer_id: str, limit: int, cursor: str | None) -> LedgerPageView:
+    """Return a page of a customer's ledger entries, oldest first."""
+    query = _READ.where(ledger_entry.c.customer_id == customer_id)
+    found = fetch_page(tx.connection, query, [ledger_entry.c.seq], limit, cursor, ledger_entry.name)
+    return LedgerPageView(entries=found.of(_entry_view).items, **found.fields())
+
+
+def find_entry(tx: Transaction, entry_id: str) -> LedgerEntryView:
+    """Return the ledger entry with this id, which must exist."""
+    return _entry_view(tx.connection.execute(_READ.where(ledger_entry.c.id == entry_id)).one())
+
+
+def _entry_view(row: Row[Any]) -> LedgerEntryView:
+    details: dict[str, Any] = {
+        "id": row.id,
+        "created_at": row.created_at,
+        "type": row.type,
+        "amount": row.amount,
+        "balance_after_entry": row.balance_after,
+        "invoice_id": row.invoice_id,
+        "contract_id": row.contract_id,
+        "credit_pool_id": row.pool_id,
+        "credit_product_id": row.credit_product_id,
+    }
+    if row.type in _NOTED:
+        details["credit_note_number"] = f"CN-{row.created_at.year}-{row.seq:04}"
+    given = {name: value for name, value in details.items() if value is not None}
+    return LedgerEntryView(**given, erp_id=None, integration_entities=[])  # no other system is connected
+
+
+def _raise_increased(tx: Transaction, before: CreditPool, after: CreditPool, amount: Decimal) -> None:
+    """Emit CreditPoolIncreased."""
+    details = _event_details(tx, after)
+    raise_event(tx, CreditPoolIncreased(**details, granted_amount=amount, previous_balance=before.balance))
+
+
+def _raise_decreased(tx: Transaction, before: CreditPool, after: CreditPool, *, by_use: bool) -> None:
+    """Emit CreditPoolThresholdCrossed if usage (`by_use`) decreased the balance, and CreditPoolDepleted.
+
+    A balance increases only by a grant, which restarts the count: no decrease crosses a threshold twice.
+    Thresholds are for usage: credits that expire cross none.
+    """
+    details = _event_details(tx, after)
+    with localcontext(EXACT):
+        was, used = (after.filled_to - each.balance for each in (before, after))
+    share = percent(used, after.filled_to)
+    waiting = threshold_rules(tx, CreditPoolThresholdCrossed.type)
+    for threshold, only in thresholds_crossed(waiting, after.filled_to, was, used) if by_use else ():
+        event = CreditPoolThresholdCrossed(**details, threshold=threshold, pct_usage=share)
+        raise_event(tx, event, only=only)
+    if after.balance == 0:
+        raise_event(tx, CreditPoolDepleted(**details))
+
+
+def _event_details(tx: Transaction, pool: CreditPool) -> dict[str, Any]:
+    return {
+        "date": tx.now,
+        "customer_id": pool.customer_id,
+        "credit_pool_id": pool.id,
+        "credit_type_id": pool.credit_product_id,
+        "credit_kind": pool.kind,
+        "balance": pool.balance,
+    }

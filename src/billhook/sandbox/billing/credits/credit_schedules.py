@@ -1,0 +1,136 @@
+"""Credits that a contract grants, once or on a schedule.
+
+Source: spec, "Resources and their fields", Contract, creditGrants. The values of `schedule` are not shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from decimal import Decimal
+from types import MappingProxyType
+
+from sqlalchemy import delete, insert, select
+
+from billhook.resources import CreditGrant
+from billhook.sandbox.billing import customers, scheduled_jobs
+from billhook.sandbox.billing.contracts.cycles import ContractRecord, renews
+from billhook.sandbox.billing.credits.credit_grants import grant_from
+from billhook.sandbox.billing.rating import Charge, charge
+from billhook.sandbox.durations import add_months
+from billhook.sandbox.storage.tables.billing import credit_charge, credit_schedule
+from billhook.sandbox.storage.transaction import Transaction, new_id
+
+__all__ = ["GRANT_SCHEDULES", "credit_charges", "handle_scheduled_grant", "start_schedules", "stop_schedules"]
+
+_MONTHS: Mapping[str, int] = MappingProxyType({"Monthly": 1, "Quarterly": 3, "Yearly": 12})
+"""The months between two grants, by `schedule`; any other value means once."""
+
+GRANT_SCHEDULES = ("Once", *_MONTHS)
+"""The values of `schedule` that a contract's grant may have."""
+
+
+def start_schedules(tx: Transaction, contract: ContractRecord) -> None:
+    """Grant the credits of a contract that becomes active, from its start on. Call it once for each.
+
+    For a contract that began in the past this includes past cycles, since they are billed now, too.
+    """
+    # A contract that renews has no last grant.
+    ends_at = None if renews(contract) else contract.end_date
+    for given in contract.credit_grants or []:
+        schedule_id = new_id("crs")
+        tx.connection.execute(
+            insert(credit_schedule).values(
+                id=schedule_id, contract_id=contract.id, customer_id=contract.customer_id,
+                body=given.to_json().decode(), starts_at=contract.start_date,
+            )
+        )  # fmt: skip
+        moment: datetime | None = contract.start_date
+        while moment is not None and moment <= tx.now and (ends_at is None or moment < ends_at):
+            _grant(tx, contract.customer_id, contract.id, given, moment)
+            moment = _next_grant_at(contract.start_date, _months(given), moment)
+        _schedule_next(tx, schedule_id, given, moment)
+
+
+def stop_schedules(tx: Transaction, contract_id: str) -> None:
+    """Stop the grants of a contract that was deleted or has expired. Granted credits stay."""
+    of_contract = credit_schedule.c.contract_id == contract_id
+    for schedule_id in tx.connection.execute(select(credit_schedule.c.id).where(of_contract)).scalars().all():
+        scheduled_jobs.cancel(tx, schedule_id)
+    tx.connection.execute(delete(credit_schedule).where(of_contract))
+
+
+def handle_scheduled_grant(tx: Transaction, subject_id: str) -> None:
+    """Handle the job `credit_grant`: grant the credits and schedule the next grant.
+
+    An Inactive customer is granted nothing, since its cycle is not billed.
+    """
+    this = credit_schedule.c.id == subject_id
+    row = tx.connection.execute(select(credit_schedule).where(this)).first()
+    if row is None:
+        return
+    given = CreditGrant.from_json(row.body.encode())
+    _grant(tx, row.customer_id, row.contract_id, given, tx.now)
+    _schedule_next(tx, subject_id, given, _next_grant_at(row.starts_at, _months(given), tx.now))
+
+
+def credit_charges(
+    tx: Transaction, contract_id: str, start: datetime, end: datetime, smallest: Decimal
+) -> list[Charge]:
+    """Return the charges for the credits that a contract granted from `start` to before `end`."""
+    columns = credit_charge.c
+    rows = tx.connection.execute(
+        select(credit_charge)
+        .where(columns.contract_id == contract_id, columns.granted_at >= start, columns.granted_at < end)
+        .order_by(columns.seq)
+    )
+    return [
+        replace(charge(row.credit_product_id, row.name, [], row.price, smallest=smallest), units=row.amount)
+        for row in rows
+    ]
+
+
+def _grant(tx: Transaction, customer_id: str, contract_id: str, given: CreditGrant, moment: datetime) -> None:
+    """Grant now what was due at `moment`, and charge it to the cycle that contains `moment`."""
+    # Credits that would expire at once are neither granted nor charged.
+    is_over = given.expiration_date is not None and given.expiration_date <= tx.now
+    if is_over or customers.inactive_customers(tx, [customer_id]):
+        return
+    grant_from(tx, customer_id, given, contract_id=contract_id)
+    # Charged on the invoice of the cycle, not now: a contract has one invoice for each cycle.
+    if given.price and given.grant_amount is not None:
+        name = given.name or "Credits"
+        tx.connection.execute(
+            insert(credit_charge).values(
+                contract_id=contract_id, granted_at=moment, name=name, amount=given.grant_amount,
+                credit_product_id=given.credit_product_id or name, price=given.price,
+            )
+        )  # fmt: skip
+
+
+def _schedule_next(tx: Transaction, schedule_id: str, given: CreditGrant, moment: datetime | None) -> None:
+    """Schedule the next grant at `moment`; end the schedule without one, or once the credits have expired."""
+    expires_at = given.expiration_date
+    if moment is None or (expires_at is not None and moment >= expires_at):
+        tx.connection.execute(delete(credit_schedule).where(credit_schedule.c.id == schedule_id))
+    else:
+        scheduled_jobs.schedule(tx, moment, "credit_grant", schedule_id)
+
+
+def _months(given: CreditGrant) -> int:
+    return _MONTHS.get(given.schedule or "", 0)
+
+
+def _next_grant_at(starts_at: datetime, months: int, now: datetime) -> datetime | None:
+    """Return the first moment after `now` that is whole periods after `starts_at`, or None."""
+    if months == 0:
+        return None
+    passed = (now.year - starts_at.year) * 12 + now.month - starts_at.month
+    count = passed // months
+    try:
+        while (moment := add_months(starts_at, count * months)) <= now:
+            count += 1
+    except OverflowError:  # beyond the year 9999
+        return None
+    return moment

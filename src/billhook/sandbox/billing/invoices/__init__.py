@@ -1,0 +1,3 @@
+"""Invoices: from the charges of a billing cycle to approval and payment."""
+
+__all__: list[str] = []

@@ -1,0 +1,192 @@
+"""The payment status of an invoice: paid, rejected or overdue.
+
+Source: spec, "States and transitions", Invoice billingStatus; "Resources and their fields", Invoice,
+paymentInfo; "Events". The transitions are not shown: `_MOVES` are the sandbox's.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from datetime import timedelta
+from decimal import Decimal, localcontext
+from types import MappingProxyType
+from typing import Any
+
+from billhook.events import InvoicePaymentStatusChanged, PaymentFailed
+from billhook.resources import DepositTo, PaymentInfo
+from billhook.sandbox.billing import currencies, scheduled_jobs
+from billhook.sandbox.billing.decimals import EXACT
+from billhook.sandbox.billing.invoices import invoice_pages, invoices
+from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord
+from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.storage.repository import to_document
+from billhook.sandbox.storage.transaction import Transaction, new_id
+from billhook.sandbox.webhooks.outbox import raise_event
+from billhook.wire.fields import BillingStatus
+from billhook.wire.strict_json import datetime_text
+
+__all__ = [
+    "OVERDUE_AGAIN",
+    "PROVIDER",
+    "change_status",
+    "handle_invoice_due",
+    "open_for_payment",
+    "pay",
+    "record_failure",
+]
+
+PROVIDER = "Sandbox"
+"""The name of the sandbox's payment provider."""
+OVERDUE_AGAIN = timedelta(days=1)
+"""How long an invoice stays Rejected if a payment fails after its due date, before it is Overdue again."""
+
+_ACCOUNT = DepositTo(id="acc_sandbox", name="Sandbox account", integration=PROVIDER)
+
+_MOVES: Mapping[str, frozenset[str]] = MappingProxyType(
+    {
+        BillingStatus.NONE: frozenset(
+            {BillingStatus.PENDING_PAYMENT, BillingStatus.PAID, BillingStatus.REJECTED}
+        ),
+        BillingStatus.PENDING_PAYMENT: frozenset(
+            {BillingStatus.PAID, BillingStatus.REJECTED, BillingStatus.OVERDUE}
+        ),
+        BillingStatus.REJECTED: frozenset({BillingStatus.PAID, BillingStatus.OVERDUE}),
+        BillingStatus.OVERDUE: frozenset({BillingStatus.PAID, BillingStatus.REJECTED}),
+        BillingStatus.PAID: frozenset(),
+    }
+)
+
+
+def change_status(
+    tx: Transaction, stored: InvoiceRecord, status: BillingStatus, changes: Mapping[str, Any] | None = None
+) -> InvoiceRecord:
+    """Change the status of an invoice, and other fields with it.
+
+    Emits InvoicePaymentStatusChanged if the status changes.
+    """
+    before = str(stored.billing_status)
+    if status != before and status not in _MOVES[before]:
+        raise ValueError(f"an invoice that is {before} does not become {status}")
+    fields = {**(changes or {}), "billingStatus": status.value}
+    columns = {"billing_status": status.value}
+    if "amountPaid" in fields:
+        # A column besides the document: customers' amounts are summed in SQL.
+        columns["amount_paid"] = fields["amountPaid"]
+    stored = invoices.INVOICES.change(tx, stored, fields, **columns)
+    if status != before:
+        raise_event(
+            tx,
+            InvoicePaymentStatusChanged(
+                invoice_id=stored.id,
+                billing_status=status,
+                amount_due=stored.amount_due,
+                amount_paid=stored.amount_paid,
+                total=stored.amount or Decimal(0),
+                due_date=stored.due_date,
+                paid_at=tx.now if status is BillingStatus.PAID else None,
+                invoice_pdf_url=invoice_pages.page_url(tx, stored.id),
+            ),
+        )
+    return stored
+
+
+def pay(tx: Transaction, stored: InvoiceRecord, amount: Decimal | None, method: str | None) -> InvoiceRecord:
+    """Pay `amount`, or all that is due. Only a payment in full changes the status, to Paid."""
+    amount = _checked_amount(stored, amount)
+    with localcontext(EXACT):
+        paid = stored.amount_paid + amount
+    info = _payment_info(tx, stored, amount, method, "Succeeded", None)
+    changes = {"amountPaid": paid, "paymentInfo": info}
+    # Exact decimals: `paid` reaches the amount to the last digit.
+    whole = paid == stored.amount
+    status = BillingStatus.PAID if whole else BillingStatus(str(stored.billing_status))
+    return change_status(tx, stored, status, changes)
+
+
+def record_failure(
+    tx: Transaction, stored: InvoiceRecord, amount: Decimal | None, method: str | None, reason: str | None
+) -> InvoiceRecord:
+    """Record a payment that was tried and failed. Emits PaymentFailed."""
+    amount = _checked_amount(stored, amount)
+    info = _payment_info(tx, stored, amount, method, "Failed", reason)
+    stored = change_status(tx, stored, BillingStatus.REJECTED, {"paymentInfo": info})
+    raise_event(
+        tx,
+        PaymentFailed(
+            date=tx.now,
+            customer_id=str(stored.customer_id),
+            invoice_id=stored.id,
+            payment_provider=PROVIDER,
+            amount=amount,
+            currency=stored.currency,
+            failure_reason=reason,
+        ),
+    )
+    if stored.due_date is not None and stored.due_date <= tx.now:
+        # The due date has passed, so no other job would make it Overdue again.
+        scheduled_jobs.cancel(tx, stored.id, "invoice_due")
+        scheduled_jobs.schedule(tx, tx.now + OVERDUE_AGAIN, "invoice_due", stored.id)
+    return stored
+
+
+def open_for_payment(tx: Transaction, stored: InvoiceRecord) -> InvoiceRecord:
+    """Let an approved invoice wait for payment; without anything to pay it is Paid."""
+    # Sent again by the user: its status has already moved on.
+    if stored.billing_status != BillingStatus.NONE:
+        return stored
+    return change_status(
+        tx, stored, BillingStatus.PENDING_PAYMENT if stored.amount_due > 0 else BillingStatus.PAID
+    )
+
+
+def handle_invoice_due(tx: Transaction, invoice_id: str) -> None:
+    """Handle the job `invoice_due`: an unpaid invoice becomes Overdue, unless nothing is due."""
+    stored = invoices.INVOICES.get(tx, invoice_id)
+    # The job may be left over from before a payment, so the status is checked again.
+    unpaid = stored.billing_status in (BillingStatus.PENDING_PAYMENT, BillingStatus.REJECTED)
+    if unpaid and stored.amount_due > 0:
+        change_status(tx, stored, BillingStatus.OVERDUE)
+
+
+def _checked_amount(stored: InvoiceRecord, amount: Decimal | None) -> Decimal:
+    """Return the amount of a payment; reject a payment that the invoice cannot take."""
+    if stored.approved_at is None:
+        raise invalid_request("the invoice is not approved yet: approve it first", code="not_approved")
+    if stored.billing_status == BillingStatus.PAID:
+        raise invalid_request("the invoice is paid already", code="already_paid")
+    due = stored.amount_due
+    if amount is None:
+        return due
+    if not 0 < amount <= due:
+        raise invalid_request("amount must be above zero, and no more than is due", "amount")
+    smallest = currencies.smallest_unit(stored.currency)
+    with localcontext(EXACT):
+        # Half a cent could never be settled: the rest due would not be payable.
+        if amount != amount.quantize(smallest):
+            raise invalid_request(f"amount must be a multiple of {smallest} {stored.currency}", "amount")
+    return amount
+
+
+def _payment_info(
+    tx: Transaction, stored: InvoiceRecord, amount: Decimal, method: str | None, status: str, note: str | None
+) -> object:
+    given: dict[str, Any] = {} if note is None else {"note": note}
+    info = PaymentInfo(
+        transaction_id=new_id("txn"),
+        date=datetime_text(tx.now),
+        payment_method=method or "Card",
+        payment_method_id=_method_id(str(stored.customer_id), method or "Card"),
+        amount=amount,
+        currency=stored.currency,
+        status=status,
+        customer_id=stored.customer_id,
+        deposit_to=_ACCOUNT,
+        **given,
+    )
+    return to_document(info)
+
+
+def _method_id(customer_id: str, method: str) -> str:
+    """Return the id of a payment method, `pm_4f0e…`: one for each customer and method."""
+    return f"pm_{hashlib.sha256(f'{customer_id} {method}'.encode()).hexdigest()[:20]}"

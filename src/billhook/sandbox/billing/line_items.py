@@ -1,0 +1,305 @@
+"""The lines of a contract in a billing cycle: what is sold, how much was used, and on which terms.
+
+Source: spec, "Resources and their fields", ContractProduct and ProductGroup.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from decimal import Decimal, localcontext
+from typing import Any
+
+from sqlalchemy import delete, insert, select
+
+from billhook.resources import Commitment, ProductGroup
+from billhook.sandbox.billing.contracts import contracts, cycles
+from billhook.sandbox.billing.contracts.contracts import SoldProduct
+from billhook.sandbox.billing.contracts.cycles import ContractRecord
+from billhook.sandbox.billing.contracts.pricing import NO_COMMITMENT, CommitmentTerms, PriceTerms, price_terms
+from billhook.sandbox.billing.credits.credit_pools import LedgerReference, customer_pools, draw_for_usage
+from billhook.sandbox.billing.decimals import EXACT, ZERO, clamp, exact_sum
+from billhook.sandbox.billing.rating import (
+    Charge,
+    PricedUsage,
+    apply_commitment,
+    charge,
+    priced_commitment,
+    rate,
+)
+from billhook.sandbox.billing.usage import daily_usage
+from billhook.sandbox.billing.usage.daily_usage import TimeSpan, day_number, subtract_spans
+from billhook.sandbox.storage.tables.billing import cover
+from billhook.sandbox.storage.transaction import Transaction
+
+__all__ = ["ContractCycle", "ContractLine", "ProductUsage", "contract_lines", "draw_credits", "mark_invoiced"]
+
+_FEE_SHARE_PRECISION = Decimal("1E-10")
+"""The precision of a pro-rated fee: most shares have no last digit, and credits are drawn for them."""
+
+_COVER_COLUMNS = {
+    "covered_units": cover.c.units,
+    "covered_money": cover.c.money,
+    "invoiced_units": cover.c.invoiced_units,
+    "invoiced_money": cover.c.invoiced_money,
+}
+"""The stored columns of a product's cover, by PricedUsage's field names."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContractCycle:
+    """A billing cycle of a contract, from `start` to before `end`."""
+
+    contract: ContractRecord
+    start: datetime
+    end: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class ProductUsage:
+    """A product and its usage.
+
+    `key` is unique, also where a contract sells one product twice.
+    """
+
+    key: str
+    sold: SoldProduct
+    priced: PricedUsage
+    since: datetime
+    """From when on usage counts: the start of the cycle, or of the commitment's period."""
+
+
+@dataclass(frozen=True, slots=True)
+class ContractLine:
+    """A line: a product, or a group of products with the fee and commitment that they share."""
+
+    key: str
+    product_id: str
+    name: str
+    usages: Sequence[ProductUsage]
+    since: datetime
+    """From when on usage counts for a group; a product has its own."""
+    is_group: bool = False
+    fee: Decimal = ZERO
+    commitment: CommitmentTerms = NO_COMMITMENT
+    """The group's commitment; a product's own is in its usage."""
+
+    @property
+    def is_metered(self) -> bool:
+        """True if the amount depends on usage."""
+        return any(usage.sold.meter is not None for usage in self.usages)
+
+    @property
+    def counted_from(self) -> datetime:
+        """From when on usage counts for the line."""
+        return min([self.since, *(usage.since for usage in self.usages)])
+
+    def charge(self, smallest: Decimal) -> Charge:
+        """Return the line's charge, in multiples of `smallest`."""
+        products = [usage.priced for usage in self.usages]
+        result = charge(self.product_id, self.name, products, self.fee, smallest=smallest)
+        pricing = None if self.is_group else self.usages[0].sold.product.pricing
+        return replace(result, issued_separately=bool(pricing and pricing.issued_separately))
+
+
+def contract_lines(
+    tx: Transaction, cycle: ContractCycle, only_meters: Collection[str] | None = None
+) -> list[ContractLine]:
+    """Return the lines of a contract; with `only_meters`, those with a product of these meters."""
+    sold = {
+        # Numbered before filtering: the key of a product must not depend on `only_meters`.
+        f"{cycle.contract.id}/{number}": each
+        for number, each in enumerate(contracts.sold_products(tx, cycle.contract), 1)
+    }
+    grouped = list(_grouped(cycle.contract, sold))
+    if only_meters is not None:
+        grouped = [
+            (number, group, members)
+            for number, group, members in grouped
+            if any(each.meter and each.meter.id in only_meters for each in members.values())
+        ]
+    is_last = contracts.counts_last_day(tx, cycle.contract, cycle.end)
+    cycle_usage = _CycleUsage(
+        tx,
+        cycle,
+        contracts.older_contract_terms(tx, cycle.contract),
+        day_number(cycle.end) if is_last else None,
+    )
+    return [
+        _group_line(cycle_usage, number, group, members)
+        if group
+        else _product_line(cycle_usage, *next(iter(members.items())))
+        for number, group, members in grouped
+    ]
+
+
+def draw_credits(tx: Transaction, cycle: ContractCycle, usage: ProductUsage) -> ProductUsage:
+    """Draw credits for the usage that is still due, and return the product as it is then.
+
+    Credits once drawn stay drawn: if the usage is corrected downwards, they cover later usage.
+    """
+    priced = usage.priced
+    for pool in customer_pools(
+        tx, cycle.contract.customer_id, usage.sold.product.consumes_credit_product_ids or []
+    ):
+        # Rated again for each pool: earlier pools have reduced what is due.
+        due = rate(priced)
+        by_units = pool.kind == "Unit"
+        wanted = due.due_units if by_units else due.due_money
+        taken = draw_for_usage(tx, pool, wanted, LedgerReference(contract_id=cycle.contract.id))
+        if taken > 0:
+            priced = priced.covered(taken, by_units=by_units)
+    if priced is usage.priced:
+        return usage
+    _store_cover(tx, cycle, usage.key, priced)
+    return replace(usage, priced=priced)
+
+
+def mark_invoiced(tx: Transaction, cycle: ContractCycle, usage: ProductUsage) -> None:
+    """Leave to an invoice what no credits were drawn for: credits granted later pay for other usage."""
+    priced = usage.priced.invoiced()
+    if usage.sold.product.consumes_credit_product_ids and priced != usage.priced:
+        _store_cover(tx, cycle, usage.key, priced)
+
+
+def _grouped(
+    contract: ContractRecord, sold: dict[str, SoldProduct]
+) -> Iterator[tuple[int, ProductGroup | None, dict[str, SoldProduct]]]:
+    for key, each in sold.items():
+        if each.group is None:
+            yield 0, None, {key: each}
+    # A contract of a plan sells the plan's products only.
+    for number, group in enumerate(() if contract.plan_id else contract.product_groups or (), 1):
+        yield number, group, {key: each for key, each in sold.items() if each.group is group}
+
+
+@dataclass(frozen=True, slots=True)
+class _CycleUsage:
+    """Reads the usage in a cycle that belongs to its contract."""
+
+    tx: Transaction
+    cycle: ContractCycle
+    older: Sequence[tuple[TimeSpan, Collection[str]]]
+    """When older contracts of the customer are in force, each with the meters that are theirs then."""
+    last_day: int | None
+    """A day after the cycle's last whole one that counts, too, if it has a measurement."""
+
+    def of(self, sold: SoldProduct, start: datetime, end: datetime) -> Decimal:
+        """Return the units used from `start` to before `end`."""
+        if sold.meter is None or not sold.counts or start >= end:
+            return ZERO
+        taken = [term for term, meter_ids in self.older if sold.meter.id in meter_ids]
+        # While an older contract sells the same meter, the day's measurement is that contract's.
+        last_day = self.last_day if end == self.cycle.end and not taken else None
+        customer_id = self.cycle.contract.customer_id
+        spans = subtract_spans((start, end), taken)
+        # Negative sums of events are no usage: they must not reduce an invoice.
+        return clamp(max(daily_usage.consumed_units(self.tx, customer_id, sold.meter, spans, last_day), ZERO))
+
+
+def _product_line(cycle_usage: _CycleUsage, key: str, sold: SoldProduct) -> ContractLine:
+    usages = _product_usages(cycle_usage, {key: sold}, NO_COMMITMENT, None)
+    return ContractLine(key, sold.product_id, sold.name, usages, cycle_usage.cycle.start)
+
+
+def _group_line(
+    cycle_usage: _CycleUsage, number: int, group: ProductGroup, members: dict[str, SoldProduct]
+) -> ContractLine:
+    cycle = cycle_usage.cycle
+    committed = priced_commitment(group.commitment, _price_of_group(members))
+    name = f"{cycle.contract.id}-group-{number}"
+    return ContractLine(
+        key=f"{cycle.contract.id}/group-{number}",
+        product_id=name,
+        name=group.display_name or name,
+        usages=_product_usages(cycle_usage, members, committed, group.commitment),
+        is_group=True,
+        fee=_fee(cycle_usage, clamp(group.base_amount or ZERO), committed, group.commitment),
+        commitment=committed,
+        since=cycles.commitment_start(cycle.contract, group.commitment, cycle.start),
+    )
+
+
+def _price_of_group(members: Mapping[str, SoldProduct]) -> PriceTerms:
+    """Return the price of units that a group commits to without one: that of its first product."""
+    first = next(iter(members.values()), None)
+    return PriceTerms() if first is None else price_terms(first.product, metered=first.meter is not None)
+
+
+def _product_usages(
+    cycle_usage: _CycleUsage,
+    members: dict[str, SoldProduct],
+    shared: CommitmentTerms,
+    commitment: Commitment | None,
+) -> list[ProductUsage]:
+    """Return the products with their usage; those without a commitment share their group's."""
+    usages = {key: _product_usage(cycle_usage, key, sold, commitment) for key, sold in members.items()}
+    sharing = [key for key, usage in usages.items() if not usage.priced.commitment.exists]
+    spread = apply_commitment([usages[key].priced for key in sharing], shared)
+    usages.update(
+        {key: replace(usages[key], priced=priced) for key, priced in zip(sharing, spread, strict=True)}
+    )
+    return list(usages.values())
+
+
+def _product_usage(
+    cycle_usage: _CycleUsage, key: str, sold: SoldProduct, shared: Commitment | None
+) -> ProductUsage:
+    cycle, product = cycle_usage.cycle, sold.product
+    terms = price_terms(product, metered=sold.meter is not None)
+    own = priced_commitment(product.commitment, terms)
+    counted_by = product.commitment if own.exists else shared
+    since = cycles.commitment_start(cycle.contract, counted_by, cycle.start)
+    before = cycle_usage.of(sold, since, cycle.start)
+    covered = _stored_cover(cycle_usage.tx, cycle, key) if product.consumes_credit_product_ids else {}
+    priced = PricedUsage(
+        terms=terms,
+        # A later figure may be smaller (method last): what was billed in earlier cycles stays billed.
+        units=max(cycle_usage.of(sold, since, cycle.end), before),
+        units_before=before,
+        fee=_fee(cycle_usage, terms.fee, own, product.commitment),
+        discounted=terms.is_discounted(cycles.completed_cycles(cycle.contract, cycle.start)),
+        **covered,
+    )
+    return ProductUsage(key, sold, apply_commitment([priced], own)[0], since)
+
+
+def _fee(
+    cycle_usage: _CycleUsage, fee: Decimal, committed: CommitmentTerms, commitment: Commitment | None
+) -> Decimal:
+    """Return the cycle's fee without usage. A commitment for several cycles is charged in the first."""
+    cycle = cycle_usage.cycle
+    if cycles.commitment_start(cycle.contract, commitment, cycle.start) < cycle.start:
+        return _pro_rated(cycle_usage, fee)
+    # The commitment is for its whole period, so a short first cycle does not reduce its fee.
+    if cycles.spans_several_cycles(cycle.contract, commitment):
+        return exact_sum([_pro_rated(cycle_usage, fee), committed.fee])
+    return _pro_rated(cycle_usage, exact_sum([fee, committed.fee]))
+
+
+def _pro_rated(cycle_usage: _CycleUsage, fee: Decimal) -> Decimal:
+    """Return the cycle's share of a fee, by days, if the contract pro-rates."""
+    cycle = cycle_usage.cycle
+    if not cycle.contract.pro_rates:
+        return fee
+    # The day on which a contract ends is charged, too, unless another contract begins on that day.
+    end = cycle.end if cycle_usage.last_day is None else cycle.end + timedelta(days=1)
+    days, whole = cycles.billed_days(cycle.contract, cycle.start, end)
+    with localcontext(EXACT):
+        return (fee * days / whole).quantize(_FEE_SHARE_PRECISION)
+
+
+def _stored_cover(tx: Transaction, cycle: ContractCycle, key: str) -> Mapping[str, Any]:
+    """Return what credits and invoices have paid for, by PricedUsage's field names."""
+    row = tx.connection.execute(
+        select(*_COVER_COLUMNS.values()).where(cover.c.subject == key, cover.c.cycle_start == cycle.start)
+    ).first()
+    return {} if row is None else dict(zip(_COVER_COLUMNS, row, strict=True))
+
+
+def _store_cover(tx: Transaction, cycle: ContractCycle, key: str, priced: PricedUsage) -> None:
+    this = (cover.c.subject == key) & (cover.c.cycle_start == cycle.start)
+    tx.connection.execute(delete(cover).where(this))
+    values = {column.name: getattr(priced, name) for name, column in _COVER_COLUMNS.items()}
+    tx.connection.execute(insert(cover).values(subject=key, cycle_start=cycle.start, **values))

@@ -1,0 +1,263 @@
+"""New contracts: validate the request, and complete it from its products, its plan and the defaults.
+
+What the contract itself leaves out is taken from its products, else from its plan, else from the defaults.
+Source: spec, "Resources and their fields", Contract, ContractProduct, Plan. The values of paymentTerm and the
+unit of a plan's duration are not shown: `Net30` and months are the sandbox's choice.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from billhook.resources import (
+    BillingData,
+    ContractProduct,
+    ContractStatus,
+    Duration,
+    NewContract,
+    Plan,
+    ProductGroup,
+)
+from billhook.sandbox.billing import catalog, currencies, customers
+from billhook.sandbox.billing.contracts import pricing
+from billhook.sandbox.billing.contracts.contracts import CONTRACTS, inline_products
+from billhook.sandbox.billing.contracts.cycles import (
+    billing_day_anchor,
+    calendar_anchor,
+    commitment_cycles,
+    duration_period,
+)
+from billhook.sandbox.billing.credits.credit_grants import check_grant
+from billhook.sandbox.billing.credits.credit_schedules import GRANT_SCHEDULES
+from billhook.sandbox.durations import MAX_TIME, CalendarDuration, add_months
+from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.limits import MAX_PRODUCTS, check_key
+from billhook.sandbox.storage.tables.billing import contract
+from billhook.sandbox.storage.transaction import Transaction
+
+__all__ = [
+    "ContractOffer",
+    "check_new_contract",
+    "check_plan_billing",
+    "plan_period",
+    "products_period",
+    "record_fields",
+]
+
+_EARLIEST = datetime(1900, 1, 1, tzinfo=UTC)
+_DAY = timedelta(days=1)
+_CENTURY = timedelta(days=36_525)
+_CURRENCY = re.compile(r"[A-Z]{3}")
+_MONTHLY = CalendarDuration(months=1)
+_INTERVALS = {"Monthly": 1, "Quarterly": 3, "Yearly": 12}
+_LONGEST_MONTHS = 1200
+_LONGEST_MONTH = 31
+_NET = re.compile(r"Net([0-9]{1,4})")
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class ContractOffer:
+    """What a new contract sells: its plan, if any, its products, and the length of its billing cycles."""
+
+    plan: Plan | None
+    products: Sequence[ContractProduct]
+    period: CalendarDuration
+    is_calendar_aligned: bool
+
+    @property
+    def billing(self) -> BillingData:
+        """The plan's billing data; empty without a plan."""
+        return (self.plan and self.plan.billing_data) or BillingData()
+
+
+def check_new_contract(tx: Transaction, given: NewContract) -> ContractOffer:
+    """Validate a new contract and return what it offers. Rejects what the sandbox could not bill."""
+    if customers.CUSTOMERS.find(tx, given.customer_id) is None:
+        raise invalid_request("there is no such customer", "customerId")
+    if given.status not in (None, *ContractStatus):
+        raise invalid_request(
+            "the status of a new contract is InReview or Active: it reaches the others by its lifecycle",
+            "status",
+        )
+    _check_dates(given)
+    if given.currency is not None and not _CURRENCY.fullmatch(given.currency):
+        raise invalid_request("currency must be a code of three capital letters, such as USD", "currency")
+    if given.currency is not None:
+        currencies.check_currency(tx, given.currency, "currency")
+    _check_external_id(tx, given.external_id)
+    for n, grant in enumerate(given.credit_grants or []):
+        check_grant(grant, f"creditGrants.{n}")
+        pricing.check_one_of(grant.schedule, GRANT_SCHEDULES, f"creditGrants.{n}.schedule")
+    # A contract of a plan sells the plan's products only.
+    if given.plan_id:
+        plan = catalog.PLANS.find(tx, given.plan_id)
+        if plan is None:
+            raise invalid_request("there is no such plan", "planId")
+        period, products = plan_period(plan.billing_data), catalog.plan_products(tx, [plan.id])[plan.id]
+    else:
+        plan, period = None, _check_products(tx, given)
+        products = [product for _, product, _ in inline_products(given)]
+    lines: Sequence[ContractProduct | ProductGroup] = [*(given.product_groups or []), *products]
+    for line in lines:
+        if commitment_cycles(line.commitment, period) == 0:
+            raise invalid_request(
+                "a commitment must be for a whole number of the contract's billing cycles: choose another "
+                "commitment.scheduling.duration",
+                "planId" if given.plan_id else _duration_path(given, line),
+            )
+    return ContractOffer(plan, products, period, any(line.is_calendar_aligned for line in lines))
+
+
+def _duration_path(given: NewContract, line: ContractProduct | ProductGroup) -> str:
+    """Return the path of this line's commitment duration in the request."""
+    found = [where for where, product, _ in inline_products(given) if product is line]
+    found += [f"productGroups.{n}" for n, group in enumerate(given.product_groups or []) if group is line]
+    return f"{found[0]}.commitment.scheduling.duration"
+
+
+def _check_dates(given: NewContract) -> None:
+    """Reject a term shorter than a day or longer than a century.
+
+    A shorter one would be renewed without end as the clock is moved.
+    """
+    if not _EARLIEST <= given.start_date < MAX_TIME:
+        raise invalid_request(
+            f"startDate must be in the years {_EARLIEST.year} to {MAX_TIME.year - 1}", "startDate"
+        )
+    if given.end_date is not None and not _DAY <= given.end_date - given.start_date <= _CENTURY:
+        raise invalid_request("endDate must be a day to a century after startDate", "endDate")
+
+
+def _check_external_id(tx: Transaction, external_id: str | None) -> None:
+    if external_id is None:
+        return
+    check_key(external_id, "externalId")
+    # Contracts are looked up by either, so an externalId must not be another contract's id.
+    named_so = (contract.c.external_id == external_id) | (contract.c.id == external_id)
+    if CONTRACTS.first(tx, named_so, contract.c.deleted_at.is_(None)) is not None:
+        raise invalid_request(
+            "another contract has this externalId or id", "externalId", code="already_exists"
+        )
+
+
+def _check_products(tx: Transaction, given: NewContract) -> CalendarDuration:
+    sold = [(where, product) for where, product, _ in inline_products(given)]
+    if len(sold) > MAX_PRODUCTS:
+        raise invalid_request(f"a contract sells at most {MAX_PRODUCTS} products", "products")
+    for where, product in sold:
+        pricing.check_product(product, where)
+        wanted = product.catalog_product_id
+        if wanted is not None and catalog.CATALOG_PRODUCTS.find(tx, wanted) is None:
+            raise invalid_request("there is no such catalog product", f"{where}.catalogProductId")
+    for n, group in enumerate(given.product_groups or []):
+        pricing.check_commitment(group.commitment, f"productGroups.{n}")
+    return products_period(sold)
+
+
+def record_fields(given: NewContract, offer: ContractOffer) -> dict[str, Any]:
+    """Return the fields that the request leaves out, and the sandbox's own; by their names on the wire."""
+    plan, billing, period = offer.plan, offer.billing, offer.period
+    end, anchor, day = given.end_date, None, 0
+    if end is None and billing.duration is not None:
+        end = add_months(given.start_date, int(billing.duration))
+    # Calendar alignment wins over a billing day; a billing day needs cycles of whole months.
+    if offer.is_calendar_aligned:
+        anchor = calendar_anchor(given.start_date, period)
+    elif period.months and (day := _billing_day(offer)):
+        anchor = billing_day_anchor(given.start_date, day)
+    # Not by its attribute: reading a deprecated field warns.
+    pro_rates = _first_given(vars(given)["should_pro_rate_invoices"], billing.pro_rated, False)
+    return {
+        "name": given.name or (plan.name if plan else None),
+        "endDate": end,
+        "autoRenewContract": _first_given(given.auto_renew_contract, billing.auto_renewal, True),
+        "cycleMonths": period.months,
+        "cycleDays": period.time.days,
+        "cycleAnchor": anchor,
+        "cycleBillingDay": day,
+        "firstEndDate": end,
+        "shouldProRateInvoices": pro_rates,
+        "proRates": pro_rates,
+        "paymentDays": _payment_days(offer),
+    }
+
+
+def products_period(
+    products: Iterable[tuple[str, ContractProduct]], of_plan: CalendarDuration | None = None
+) -> CalendarDuration:
+    """Return the billing cycle of these products: their duration, else the plan's, else a month.
+
+    Rejects products of different durations: a price is charged once a cycle, so a yearly price would be
+    charged each month. Each product comes with its path in the request, for the error.
+    """
+    period = of_plan
+    for where, product in products:
+        duration = product.scheduling.duration if product.scheduling else None
+        if duration is None:
+            continue
+        own = _checked_period(duration, f"{where}.scheduling.duration")
+        if period not in (None, own):
+            raise invalid_request(
+                "products of a contract or plan must have one billing cycle: give this one the duration "
+                "of the others, or a contract of its own",
+                f"{where}.scheduling.duration",
+            )
+        period = own
+    return period or _MONTHLY
+
+
+def plan_period(billing: BillingData | None) -> CalendarDuration:
+    """Return the billing cycle of a plan: Monthly, Quarterly or Yearly, else a month."""
+    months = _INTERVALS.get(billing.billing_interval or "") if billing else None
+    return _MONTHLY if months is None else CalendarDuration(months=months)
+
+
+def check_plan_billing(billing: BillingData, where: str) -> None:
+    """Reject a billing day or duration that does not exist; `where` is the path of `billing`."""
+    day = billing.billing_date.day_of_month if billing.billing_date else None
+    if day is not None and not 1 <= day <= 31:
+        raise invalid_request("dayOfMonth must be from 1 to 31", f"{where}.billingDate.dayOfMonth")
+    months = billing.duration
+    if months is not None and (months != int(months) or not 1 <= months <= _LONGEST_MONTHS):
+        raise invalid_request(
+            "duration must be a whole number of months, from 1 to a century", f"{where}.duration"
+        )
+
+
+def _billing_day(offer: ContractOffer) -> int:
+    """Return the billing day of the first product that has one, else the plan's; 0 without one.
+
+    Any day from 1 is accepted: in a month without that day, the last day of the month is the billing day.
+    """
+    of_products = (each.scheduling.billing_day for each in offer.products if each.scheduling)
+    date = offer.billing.billing_date
+    # Any larger day means the last day of each month, like 31.
+    return min(_first_given(*of_products, date.day_of_month if date else None, 0), _LONGEST_MONTH)
+
+
+def _payment_days(offer: ContractOffer) -> int | None:
+    """Return the days of the first payment term that is understood: of a product, else of the plan."""
+    terms = [*(each.payment_term for each in offer.products), offer.billing.payment_term]
+    understood = (_NET.fullmatch(term or "") for term in terms)
+    return next((int(term[1]) for term in understood if term), None)
+
+
+def _first_given(*values: T | None) -> T:
+    """Return the first value that is not None; the last one never is."""
+    return next(value for value in values if value is not None)
+
+
+def _checked_period(duration: Duration, where: str) -> CalendarDuration:
+    if duration.unit not in ("Days", "Weeks", "Months", "Years"):
+        raise invalid_request("unit must be Days, Weeks, Months or Years", f"{where}.unit")
+    period = duration_period(duration)
+    if period is None:
+        raise invalid_request(
+            "value must be a whole number from 1, and the cycle at most a century", f"{where}.value"
+        )
+    return period

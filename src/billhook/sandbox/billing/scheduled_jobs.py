@@ -1,0 +1,93 @@
+"""The scheduled jobs of the sandbox's clock: what is due next, stored in the database."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import delete, func, insert, select
+
+from billhook.sandbox.durations import add_months
+from billhook.sandbox.storage.tables.billing import agenda
+from billhook.sandbox.storage.transaction import Transaction
+
+__all__ = [
+    "ScheduledJob",
+    "cancel",
+    "discard",
+    "next_due_at",
+    "next_month_start",
+    "pop_due",
+    "schedule",
+    "schedule_first_month_end",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class ScheduledJob:
+    """A job of one `kind` for one subject, due at a moment of the sandbox's time."""
+
+    seq: int
+    due_at: datetime
+    kind: str
+    subject_id: str
+
+
+def schedule(tx: Transaction, due_at: datetime, kind: str, subject_id: str) -> None:
+    """Schedule the job `kind` for `subject_id` at `due_at`.
+
+    A moment that is past means now. The kinds are the keys of `job_handlers.JOB_HANDLERS`.
+    """
+    # A job runs with tx.now set to its due time: one in the past would turn the time back.
+    due_at = max(due_at, tx.now)
+    tx.connection.execute(insert(agenda).values(due_at=due_at, kind=kind, subject_id=subject_id))
+    # After the commit this wakes the scheduler, which may sleep until a later job.
+    tx.scheduled = True
+
+
+def cancel(tx: Transaction, subject_id: str, kind: str | None = None) -> None:
+    """Cancel the jobs of `subject_id`: all of them, or those of one kind."""
+    which = agenda.c.subject_id == subject_id
+    if kind is not None:
+        which &= agenda.c.kind == kind
+    tx.connection.execute(delete(agenda).where(which))
+
+
+def schedule_first_month_end(tx: Transaction) -> None:
+    """Schedule the first end of a month, once for each database. Each end schedules the next one."""
+    # A database that is opened again has it already.
+    if tx.connection.execute(select(agenda.c.seq).where(agenda.c.kind == "month_end")).first() is None:
+        schedule(tx, next_month_start(tx.now), "month_end", "")
+
+
+def next_month_start(moment: datetime) -> datetime:
+    """Return the first midnight of the month after `moment`."""
+    return add_months(moment.replace(day=1, hour=0, minute=0, second=0, microsecond=0), 1)
+
+
+def next_due_at(tx: Transaction) -> datetime | None:
+    """Return when the next job is due, or None without one."""
+    due_at: datetime | None = tx.connection.execute(select(func.min(agenda.c.due_at))).scalar_one()
+    return due_at
+
+
+def pop_due(tx: Transaction, until: datetime) -> ScheduledJob | None:
+    """Delete and return the first job that is due by `until`, or None.
+
+    Jobs are taken in the order of their due times; of one moment, in the order in which they were scheduled.
+    """
+    # Month-end runs last of all jobs due at one moment: its report includes the billing cycles that end then.
+    order = (agenda.c.due_at, agenda.c.kind == "month_end", agenda.c.seq)
+    row = tx.connection.execute(
+        select(agenda).where(agenda.c.due_at <= until).order_by(*order).limit(1)
+    ).first()
+    if row is None:
+        return None
+    item = ScheduledJob(row.seq, row.due_at, row.kind, row.subject_id)
+    discard(tx, item)
+    return item
+
+
+def discard(tx: Transaction, item: ScheduledJob) -> None:
+    """Delete this job."""
+    tx.connection.execute(delete(agenda).where(agenda.c.seq == item.seq))

@@ -1,0 +1,219 @@
+"""Query stored events: list them, and aggregate them in the database.
+
+Source: spec, "Endpoints", GET /events and POST /v2/events/aggregation.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import BigInteger, ColumnElement, Subquery, case, cast, func, or_, select, type_coerce
+
+from billhook.resources import AggregationRequest, DataPoint, EventQuery, MeterKey, Period
+from billhook.sandbox.billing import customers
+from billhook.sandbox.billing.decimals import ZERO
+from billhook.sandbox.billing.usage import meters
+from billhook.sandbox.billing.usage.event_data import event_data, filter_clause
+from billhook.sandbox.billing.usage.grouping import Grouping, grouping
+from billhook.sandbox.billing.usage.meters import AggregationMethod, Meter
+from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.limits import MAX_AGGREGATED_METERS, MAX_GROUPS
+from billhook.sandbox.storage.paging import ListPage, fetch_page
+from billhook.sandbox.storage.tables.entities import alias
+from billhook.sandbox.storage.tables.usage import event
+from billhook.sandbox.storage.transaction import Transaction
+
+__all__ = ["aggregate", "list_events"]
+
+_NANO = Decimal(10**9)
+
+
+def list_events(tx: Transaction, query: EventQuery, limit: int) -> ListPage[str]:
+    """Return one page of the events in a time range, each as its JSON.
+
+    They are ordered by their timestamps; of one moment, in the order of arrival.
+    """
+    if query.end_time < query.start_time:
+        raise invalid_request("endTime is before startTime", "startTime", "endTime")
+    where = [event.c.at >= query.start_time, event.c.at < query.end_time]
+    if query.event_name is not None:
+        where.append(event.c.name == query.event_name)
+    if query.customer_alias is not None:
+        where.append(event.c.alias == query.customer_alias)
+    order = [type_coerce(event.c.at, BigInteger), event.c.seq]
+    found = fetch_page(
+        tx.connection, select(event.c.body).where(*where), order, limit, query.cursor, event.name
+    )
+    return found.of(lambda row: row.body)
+
+
+def aggregate(tx: Transaction, given: AggregationRequest) -> list[DataPoint]:
+    """Return the figures of each group, in the order of the groups; each has all keys, 0 without events."""
+    period = given.period
+    if period.end_time < period.start_time:
+        raise invalid_request("endTime is before startTime", "period.startTime", "period.endTime")
+    _check_keys(given)
+    groups = grouping(given.group_by, tx.connection.dialect.name)
+    customer_clause = _customer_clause(tx, given)
+    figures: defaultdict[str, dict[str, Decimal]] = defaultdict(dict)
+    # Counted while generating: a long period must not fill the memory before it is rejected.
+    if given.fill_dates:
+        for count, name in enumerate(groups.all(period.start_time, period.end_time)):
+            _check_count(count + 1)
+            figures[name] = {}
+    for wanted in given.meters:
+        for group, value in _figures(tx, wanted, groups, customer_clause, period):
+            figures[group][wanted.key] = value
+            _check_count(len(figures))
+    keys = [wanted.key for wanted in given.meters]
+    return [
+        DataPoint(group=group, values={key: figures[group].get(key, ZERO) for key in keys})
+        for group in sorted(figures)
+    ]
+
+
+def _check_keys(given: AggregationRequest) -> None:
+    keys = [wanted.key for wanted in given.meters]
+    if not 1 <= len(keys) <= MAX_AGGREGATED_METERS:
+        raise invalid_request(f"meters must have 1 to {MAX_AGGREGATED_METERS} entries", "meters")
+    if len(set(keys)) < len(keys):
+        raise invalid_request("two meters have the same key: give each its own", "meters")
+
+
+def _check_count(count: int) -> None:
+    if count > MAX_GROUPS:
+        raise invalid_request(
+            f"there are more than {MAX_GROUPS} groups: choose a shorter period or larger groups", "groupBy"
+        )
+
+
+def _customer_clause(tx: Transaction, given: AggregationRequest) -> ColumnElement[bool]:
+    """Return the condition for the customer's events, or for all customers that match the pattern."""
+    # An unknown customer would otherwise look like one without usage.
+    if customers.CUSTOMERS.find(tx, given.customer_id) is None:
+        raise invalid_request("there is no such customer", "customerId")
+    if given.customer_id_pattern is None:
+        return event.c.customer_id == given.customer_id
+    # GLOB instead of LIKE, which ignores case on SQLite. The pattern is matched against the few aliases of
+    # each customer, never against events.
+    if tx.connection.dialect.name == "postgresql":
+        fits = alias.c.alias.like(
+            _escape_pattern(given.customer_id_pattern, r"\%_", "\\{}").replace("*", "%")
+        )
+    else:
+        fits = alias.c.alias.op("GLOB")(_escape_pattern(given.customer_id_pattern, "?[", "[{}]"))
+    # A customer's id is one of its aliases.
+    customer_clause = select(alias.c.customer_id).where(or_(fits, alias.c.alias == given.customer_id))
+    return event.c.customer_id.in_(customer_clause)
+
+
+def _escape_pattern(pattern: str, special: str, form: str) -> str:
+    return "".join(form.format(each) if each in special else each for each in pattern)
+
+
+def _figures(
+    tx: Transaction, wanted: MeterKey, groups: Grouping, customer_clause: ColumnElement[bool], period: Period
+) -> Iterator[tuple[str, Decimal]]:
+    """Yield group and figure as the meter defines it; without a meter, the number of events."""
+    meter = _meter_for(tx, wanted)
+    method = AggregationMethod.COUNT if meter is None else meter.aggregation_method
+    data = event_data(tx.connection.dialect.name)
+    where = [customer_clause, event.c.name == wanted.event_name]
+    where += [event.c.at >= period.start_time, event.c.at < period.end_time]
+    columns: list[ColumnElement[Any]] = [groups.column().label("grouped")]
+    if meter is not None:
+        where += [filter_clause(one, data(one.property)) for one in meter.filters]
+        columns += _value_columns(meter, method, data)
+    # OFFSET 0 keeps SQLite from flattening the subquery, which would parse the JSON once for each use.
+    rows = select(*columns).where(*where)
+    inner = (rows if method is AggregationMethod.COUNT else rows.offset(0)).subquery()
+    statement = _aggregated(method, inner, exact=tx.connection.dialect.name == "postgresql")
+    # One more than allowed, so that the excess is noticed.
+    for row in tx.connection.execute(statement.limit(MAX_GROUPS + 1)):
+        yield groups.name(row[0]), _sum_of_parts(row[1:])
+
+
+def _meter_for(tx: Transaction, wanted: MeterKey) -> Meter | None:
+    """Return the only meter of these events with any key; of several the one with the key.
+
+    None if no meter counts them: the key only names the figures then.
+    """
+    known = meters.by_event_name(tx, [wanted.event_name]).get(wanted.event_name, [])
+    if len(known) < 2:
+        return known[0] if known else None
+    found = next((one for one in known if one.key == wanted.key), None)
+    # Any choice would be a guess, so the caller has to name one.
+    if found is None:
+        keys = ", ".join(str(one.key) for one in known[:10])
+        raise invalid_request(
+            f"several meters count these events, and none of them has this key: give one of {keys}", "meters"
+        )
+    return found
+
+
+def _value_columns(meter: Meter, method: AggregationMethod, data: Any) -> list[ColumnElement[Any]]:
+    under = data(meter.property or "")
+    if method is AggregationMethod.COUNT:
+        return []
+    value = under.instance() if method is AggregationMethod.UNIQUE else under.number()
+    more = [event.c.at, event.c.seq] if method is AggregationMethod.LAST else []
+    return [value.label("value"), *more]
+
+
+def _aggregated(method: AggregationMethod, rows: Subquery, *, exact: bool) -> Any:
+    group = rows.c.grouped
+    match method:
+        case AggregationMethod.COUNT:
+            return select(group, func.count()).group_by(group)
+        case AggregationMethod.UNIQUE:
+            return select(group, func.count(rows.c.value.distinct())).group_by(group)
+        case AggregationMethod.MAX:
+            return _grouped_with_value(rows, func.max(rows.c.value))
+        case AggregationMethod.SUM:
+            return _grouped_with_value(rows, *_sums(rows.c.value, exact=exact))
+        case AggregationMethod.LAST:
+            # Of two events at one moment the one that arrived later is the last.
+            order = [rows.c.at.desc(), rows.c.seq.desc()]
+            place = func.row_number().over(partition_by=group, order_by=order).label("place")
+            placed = select(group, rows.c.value, place).where(rows.c.value.is_not(None)).subquery()
+            return select(placed.c.grouped, placed.c.value).where(placed.c.place == 1)
+
+
+def _grouped_with_value(rows: Subquery, *figures: ColumnElement[Any]) -> Any:
+    return select(rows.c.grouped, *figures).where(rows.c.value.is_not(None)).group_by(rows.c.grouped)
+
+
+def _sums(value: ColumnElement[Any], *, exact: bool) -> list[ColumnElement[Any]]:
+    """Return the columns of a sum.
+
+    SQLite adds in doubles, so whole units and billionths are added separately, as integers.
+    """
+    if exact:
+        return [func.sum(value)]
+    # Beyond it integers could overflow in the sum, and doubles have no billionths anyway.
+    small = func.abs(value) < 1e12
+    whole = cast(value, BigInteger)
+    billionths = cast(func.round((value - whole) * 1e9), BigInteger)
+    return [
+        func.sum(case((small, whole), else_=value * 1.0)),
+        func.sum(case((small, billionths), else_=0)),
+    ]
+
+
+def _sum_of_parts(parts: Any) -> Decimal:
+    whole, *billionths = (_to_decimal(part) for part in parts)
+    return whole + billionths[0] / _NANO if billionths else whole
+
+
+def _to_decimal(value: Any) -> Decimal:
+    if not isinstance(value, float):
+        return Decimal(value)
+    # SQLite's sum overflows to infinity instead of failing.
+    if not math.isfinite(value):
+        raise invalid_request("a figure exceeds the range of SQLite: use PostgreSQL", "meters")
+    # repr: the shortest decimal that is this double, not its binary expansion.
+    return Decimal(repr(value))

@@ -1,0 +1,248 @@
+"""Meters: which events count, and how they are added up. The specification shows none of their fields.
+
+Source: spec, "Endpoints", Meters; "Event (ingested)", on eventName; POST /events/dry-run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections import defaultdict
+from collections.abc import Collection
+from decimal import Decimal
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import Field, StrictStr, model_validator
+from sqlalchemy import select
+
+from billhook.errors import FieldMissing, RuleBroken
+from billhook.resources import Resource, StoredResource
+from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.limits import MAX_CONDITIONS, check_key
+from billhook.sandbox.storage.bulk import in_texts
+from billhook.sandbox.storage.repository import Repository, request_document
+from billhook.sandbox.storage.tables.entities import catalog_product
+from billhook.sandbox.storage.tables.usage import meter
+from billhook.sandbox.storage.transaction import Transaction
+from billhook.wire.fields import JsonValue, ListOf
+
+__all__ = [
+    "METERS",
+    "AggregationMethod",
+    "FilterOperator",
+    "Meter",
+    "MeterFilter",
+    "NewMeter",
+    "by_event_name",
+    "by_product",
+    "check_property",
+    "create",
+    "find_by_id_or_product",
+    "find_by_key",
+    "find_by_product",
+]
+
+# SQLite's JSON paths have no escape for these characters.
+_NOT_IN_JSON_PATH = re.compile(r'["\\\x00-\x1f]')
+
+
+class AggregationMethod(StrEnum):
+    """How a meter adds events up."""
+
+    COUNT = "count"
+    SUM = "sum"
+    MAX = "max"
+    LAST = "last"
+    UNIQUE = "unique"
+
+
+class FilterOperator(StrEnum):
+    """How a filter compares."""
+
+    EQUALS = "equals"
+    NOT_EQUALS = "notEquals"
+    IN = "in"
+    GREATER_THAN = "greaterThan"
+    LESS_THAN = "lessThan"
+    EXISTS = "exists"
+
+
+class MeterFilter(Resource, register=False):
+    """A condition on an event's `property`.
+
+    Null is no value. `equals` and `in` distinguish 1 from "1" and from true, but not 1 from 1.0. `notEquals`
+    is the opposite of `equals`, so it is true without a value. `greaterThan` and `lessThan` are true for
+    numbers alone.
+    """
+
+    property: Annotated[StrictStr, Field(description="A key in the event's data.", examples=["region"])]
+    operator: Annotated[FilterOperator, Field(description="Comparison operator.", examples=["equals"])]
+    value: Annotated[
+        JsonValue,
+        Field(description="Value to compare with; `exists` needs none, or true or false.", examples=["eu"]),
+    ] = None
+
+
+class NewMeter(Resource, register=False):
+    """The request of POST /_sandbox/meters."""
+
+    name: Annotated[StrictStr, Field(description="Name of the meter.", examples=["API calls"])]
+    event_name: Annotated[
+        StrictStr, Field(description="Name of the events that the meter counts.", examples=["api_call"])
+    ]
+    aggregation_method: Annotated[
+        AggregationMethod, Field(description="How the meter adds events up.", examples=["sum"])
+    ]
+    property: Annotated[
+        StrictStr | None,
+        Field(
+            description="Key in the event's data with the value to add up; count needs none.",
+            examples=["units"],
+        ),
+    ] = None
+    filters: Annotated[
+        ListOf[MeterFilter],
+        Field(description="Conditions on the event's data: all must hold.", examples=[[]]),
+    ] = Field(default_factory=list)
+    catalog_product_id: Annotated[
+        StrictStr | None,
+        Field(description="The catalog product whose usage it measures.", examples=["cat_7"]),
+    ] = None
+    key: Annotated[
+        StrictStr | None,
+        Field(description="Key of the meter in aggregations; eventName by default.", examples=["api_call"]),
+    ] = None
+
+    @model_validator(mode="after")
+    def _sensible(self) -> NewMeter:
+        # Only count works without a value.
+        if self.aggregation_method is not AggregationMethod.COUNT and self.property is None:
+            raise FieldMissing(
+                f"a meter of the method {self.aggregation_method} needs the property that it adds up",
+                "property",
+            )
+        if self.property is not None:
+            check_property(self.property, "property")
+        # Checked here: a MeterFilter does not know its position in the list.
+        for n, one in enumerate(self.filters):
+            _check_filter(one, f"filters.{n}")
+        return self
+
+
+class Meter(StoredResource, NewMeter, register=False):
+    """A meter as it is stored."""
+
+
+def check_property(name: str, param: str) -> None:
+    if not name or _NOT_IN_JSON_PATH.search(name):
+        raise RuleBroken(
+            f"{param} must be a key in the event's data without quotes, backslashes and control characters",
+            param,
+        )
+
+
+def _check_filter(one: MeterFilter, place: str) -> None:
+    check_property(one.property, f"{place}.property")
+    if (wanted := _expected_value(one.operator, one.value)) is not None:
+        raise RuleBroken(f"the value of a filter {one.operator} must be {wanted}", f"{place}.value")
+
+
+def _expected_value(operator: FilterOperator, value: Any) -> str | None:
+    """Return what the value should be, for the error; None if it is valid."""
+    if operator is FilterOperator.EXISTS:
+        return None if value in (None, True, False) and not _is_number(value) else "true or false"
+    if operator in (FilterOperator.GREATER_THAN, FilterOperator.LESS_THAN):
+        return None if _is_number(value) else "a number"
+    if operator is FilterOperator.IN:
+        good = isinstance(value, list) and value and all(map(_is_scalar, value))
+        return None if good else "a list of texts, numbers, true and false"
+    return None if _is_scalar(value) else "a text, a number, true or false"
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | Decimal) and not isinstance(value, bool)
+
+
+def _is_scalar(value: object) -> bool:
+    return isinstance(value, str | bool) or _is_number(value)
+
+
+METERS = Repository(meter, Meter, "mtr")
+
+
+def create(tx: Transaction, given: NewMeter) -> Meter:
+    """Create a meter. It counts events that arrive from now on."""
+    _check_filters(given)
+    for name in ("event_name", "key", "property", "catalog_product_id"):
+        if (text := getattr(given, name)) is not None:
+            check_key(text, NewMeter.model_fields[name].alias or name)
+    # Keys tell meters of one event apart in aggregations.
+    key = given.key or _free_key(tx, given.event_name)
+    if find_by_key(tx, given.event_name, key) is not None:
+        raise invalid_request("another meter of this event has this key", "key", code="already_exists")
+    if given.catalog_product_id is not None:
+        _check_product(tx, given.catalog_product_id)
+    data = request_document(given)
+    return METERS.add(
+        tx,
+        {**data, "key": key, "filters": data.get("filters") or []},
+        event_name=given.event_name,
+        key=key,
+        catalog_product_id=given.catalog_product_id,
+    )
+
+
+def find_by_product(tx: Transaction, catalog_product_id: str) -> Meter | None:
+    """Return the meter that measures a catalog product's usage, or None."""
+    return METERS.first(tx, meter.c.catalog_product_id == catalog_product_id)
+
+
+def by_product(tx: Transaction, catalog_product_ids: Collection[str]) -> dict[str, Meter]:
+    """Return the meters of several catalog products, by product id, with one query."""
+    which = in_texts(tx.connection, meter.c.catalog_product_id, catalog_product_ids)
+    return {str(each.catalog_product_id): each for each in METERS.all(tx, which)}
+
+
+def find_by_id_or_product(tx: Transaction, meter_or_product_id: str) -> Meter | None:
+    """Return the meter with this id, or the catalog product's with this id. Source: spec, Measurement."""
+    return METERS.find(tx, meter_or_product_id) or find_by_product(tx, meter_or_product_id)
+
+
+def find_by_key(tx: Transaction, event_name: str, key: str) -> Meter | None:
+    """Return the meter of this event with this key, or None."""
+    return METERS.first(tx, meter.c.event_name == event_name, meter.c.key == key)
+
+
+def by_event_name(tx: Transaction, names: Collection[str]) -> dict[str, list[Meter]]:
+    """Return the meters for events with these names, oldest first. At most 1000 names."""
+    found: defaultdict[str, list[Meter]] = defaultdict(list)
+    for one in METERS.all(tx, meter.c.event_name.in_(names)):
+        found[one.event_name].append(one)
+    return found
+
+
+def _check_filters(given: NewMeter) -> None:
+    """Reject too many filters or values: each is one more condition for every event that is aggregated."""
+    if len(given.filters) > MAX_CONDITIONS:
+        raise invalid_request(f"a meter has at most {MAX_CONDITIONS} filters", "filters")
+    for n, one in enumerate(given.filters):
+        if isinstance(one.value, list) and len(one.value) > MAX_CONDITIONS:
+            raise invalid_request(f"a filter has at most {MAX_CONDITIONS} values", f"filters.{n}.value")
+
+
+def _free_key(tx: Transaction, event_name: str) -> str:
+    """Return the event's name as a key, with a number if another meter has that key."""
+    names = itertools.chain([event_name], (f"{event_name}-{n}" for n in itertools.count(2)))
+    return next(name for name in names if find_by_key(tx, event_name, name) is None)
+
+
+def _check_product(tx: Transaction, catalog_product_id: str) -> None:
+    there = select(catalog_product.c.seq).where(catalog_product.c.id == catalog_product_id)
+    if tx.connection.execute(there).first() is None:
+        raise invalid_request("there is no such catalog product", "catalogProductId")
+    # Two meters would bill the same usage twice.
+    if find_by_product(tx, catalog_product_id) is not None:
+        raise invalid_request(
+            "another meter measures this product", "catalogProductId", code="already_exists"
+        )

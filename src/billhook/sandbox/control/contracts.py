@@ -1,0 +1,130 @@
+"""Fetching and activating contracts; plans with their products."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field, StrictStr
+
+from billhook.resources import BillingData, ContractProduct, ContractResponse, PageQuery, Plan, Resource
+from billhook.resources.paging import CountedPage
+from billhook.sandbox.billing import catalog, contract_lifecycle
+from billhook.sandbox.billing.catalog import CATALOG_PRODUCTS
+from billhook.sandbox.billing.contracts import contracts, pricing
+from billhook.sandbox.billing.new_contracts import check_plan_billing, plan_period, products_period
+from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.limits import MAX_PRODUCTS, check_key
+from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.storage.paging import page_limit
+from billhook.sandbox.storage.repository import request_document
+from billhook.sandbox.storage.tables.entities import plan
+from billhook.sandbox.storage.transaction import Transaction
+from billhook.wire.fields import ListOf, MaybeListOf
+
+__all__ = ["CONTRACTS_GROUP", "PLANS_GROUP"]
+
+CONTRACTS_GROUP = OperationGroup("_sandbox/contracts", prefix="/_sandbox/contracts")
+PLANS_GROUP = OperationGroup("_sandbox/plans", prefix="/_sandbox/plans")
+
+
+@CONTRACTS_GROUP.operation("GET", "/{contractId}", name="get", gives=ContractResponse)
+def get_contract(call: Call[None]) -> ContractResponse:
+    """Get the contract with this id or externalId: as GET /contracts/{contractId} does."""
+    found = contracts.find(call.tx, call.path["contractId"])
+    return ContractResponse(contract=contracts.views(call.tx, [found])[0])
+
+
+@CONTRACTS_GROUP.operation("POST", "/{contractId}/activate", name="activate", gives=ContractResponse)
+def activate_contract(call: Call[None]) -> ContractResponse:
+    """Activate a contract that is InReview."""
+    active = contract_lifecycle.activate(call.tx, contracts.find(call.tx, call.path["contractId"]))
+    return ContractResponse(contract=contracts.views(call.tx, [active])[0])
+
+
+Products = Annotated[MaybeListOf[ContractProduct], Field(description="Products that the plan sells.")]
+
+
+class NewPlan(Resource, register=False):
+    """A plan to create."""
+
+    name: Annotated[StrictStr, Field(description="Name of the plan.", examples=["Growth"])]
+    external_id: Annotated[
+        StrictStr | None, Field(description="Id of the plan in your own system.", examples=["plan-growth"])
+    ] = None
+    status: Annotated[StrictStr | None, Field(description="Status of the plan; Active by default.")] = None
+    billing_data: Annotated[
+        BillingData | None, Field(description="Billing of the plan; billingInterval is Monthly by default.")
+    ] = None
+    products: Products = None
+
+
+class FullPlan(Plan, register=False):
+    """A plan with its products."""
+
+    products: Products = None
+
+
+class FullPlanResponse(Resource, register=False):
+    """A plan."""
+
+    plan: Annotated[FullPlan, Field(description="The plan.")]
+
+
+class FullPlanPage(CountedPage, register=False):
+    """A page of plans."""
+
+    plans: Annotated[ListOf[FullPlan], Field(description="The plans of this page.")]
+
+
+@PLANS_GROUP.operation("POST", "", name="create", takes=NewPlan, gives=FullPlanResponse)
+def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
+    """Create a plan."""
+    given = call.given
+    _check_plan(call.tx, given)
+    data = request_document(given)
+    data.pop("products", None)
+    billing: dict[str, object] = data.get("billingData") or {}
+    data["billingData"] = {**billing, "billingInterval": billing.get("billingInterval") or "Monthly"}
+    data["status"] = given.status or "Active"
+    made = catalog.PLANS.add(
+        call.tx, data, external_id=given.external_id, products=catalog.products_json(given.products or [])
+    )
+    return FullPlanResponse(plan=_full_plan(made, given.products or []))
+
+
+@PLANS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=FullPlanPage)
+def list_plans(call: Call[PageQuery]) -> FullPlanPage:
+    """List the plans with their products, oldest first."""
+    page = catalog.PLANS.page(call.tx, page_limit(call.given), call.given.cursor)
+    sold = catalog.plan_products(call.tx, [each.id for each in page.items])
+    return FullPlanPage(plans=[_full_plan(each, sold[each.id]) for each in page.items], **page.fields())
+
+
+def _full_plan(stored: Plan, sold: list[ContractProduct]) -> FullPlan:
+    given = {name: getattr(stored, name) for name in stored.model_fields_set}
+    return FullPlan.model_validate({**given, **(stored.model_extra or {}), "products": sold}, by_name=True)
+
+
+def _check_plan(tx: Transaction, given: NewPlan) -> None:
+    if not given.name.strip():
+        raise invalid_request("name is empty: give one", "name")
+    if given.external_id is not None:
+        check_key(given.external_id, "externalId")
+        if catalog.PLANS.first(tx, plan.c.external_id == given.external_id):
+            raise invalid_request("another plan has this externalId", "externalId", code="already_exists")
+    interval = given.billing_data and given.billing_data.billing_interval
+    if interval not in (None, *catalog.BILLING_INTERVALS):
+        raise invalid_request(
+            f"billingInterval is one of {', '.join(catalog.BILLING_INTERVALS)}", "billingData.billingInterval"
+        )
+    if given.billing_data is not None:
+        check_plan_billing(given.billing_data, "billingData")
+    if len(given.products or []) > MAX_PRODUCTS:
+        raise invalid_request(f"a plan sells at most {MAX_PRODUCTS} products", "products")
+    for n, product in enumerate(given.products or []):
+        pricing.check_product(product, f"products.{n}")
+        wanted = product.catalog_product_id
+        if wanted is not None and CATALOG_PRODUCTS.find(tx, wanted) is None:
+            raise invalid_request("there is no such catalog product", f"products.{n}.catalogProductId")
+    sold = [(f"products.{n}", product) for n, product in enumerate(given.products or [])]
+    products_period(sold, plan_period(given.billing_data))

@@ -1,0 +1,180 @@
+"""The delivery log, resending, and waiting until nothing is due."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+from pydantic import Field, StrictBool, StrictStr
+from sqlalchemy import ColumnElement, Row
+
+from billhook.resources import PageQuery, Resource
+from billhook.resources.paging import CountedPage
+from billhook.sandbox.errors import invalid_request, not_found
+from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.storage.paging import page_limit
+from billhook.sandbox.storage.tables.webhooks import delivery, raised
+from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.webhooks import delivery_log, subscriptions
+from billhook.wire.fields import ExactDecimal, Integer, ListOf, UtcDatetime
+
+__all__ = ["DELIVERIES_GROUP"]
+
+DELIVERIES_GROUP = OperationGroup("_sandbox/deliveries", prefix="/_sandbox")
+
+
+FLUSH_SECONDS = 10
+MAX_FLUSH_SECONDS = 60
+
+
+class DeliveryAttempt(Resource, register=False):
+    """One attempt, in the machine's time."""
+
+    number: Annotated[
+        Integer, Field(description="Number of the attempt, from 1, across resends.", examples=[1])
+    ]
+    started_at: Annotated[UtcDatetime, Field(description="When the attempt began.")]
+    milliseconds: Annotated[Integer, Field(description="Duration in milliseconds.", examples=[12])]
+    status: Annotated[
+        Integer | None, Field(description="Status of the response, if there was one.", examples=[200])
+    ] = None
+    error: Annotated[
+        StrictStr | None,
+        Field(description="Why the attempt failed, as one of a fixed set of words.", examples=["timed_out"]),
+    ] = None
+    fault: Annotated[
+        StrictStr | None,
+        Field(description="The injected faults that struck the attempt.", examples=["corrupt"]),
+    ] = None
+    answer: Annotated[
+        StrictStr | None,
+        Field(description="The beginning of the response's body, if it is text.", examples=["{}"]),
+    ] = None
+
+
+class DeliveryShown(Resource, register=False):
+    """The delivery of one event to one subscription."""
+
+    id: Annotated[StrictStr, Field(description="Id of the delivery, the same in each attempt.")]
+    raised_id: Annotated[StrictStr, Field(description="Id of the event.")]
+    event_type: Annotated[StrictStr, Field(description="The event's type.")]
+    subscription_id: Annotated[StrictStr, Field(description="Id of the subscription.")]
+    url: Annotated[StrictStr, Field(description="URL that it is sent to.")]
+    state: Annotated[
+        StrictStr, Field(description=f"One of {', '.join(delivery_log.STATES)}.", examples=["delivered"])
+    ]
+    next_attempt_at: Annotated[
+        UtcDatetime | None, Field(description="When it is sent next, in the machine's time; none: never.")
+    ] = None
+    held: Annotated[
+        StrictBool, Field(description="True while the fault `reorder` holds it for a later delivery.")
+    ]
+    attempts: Annotated[ListOf[DeliveryAttempt], Field(description="The attempts, oldest first.")]
+
+
+class DeliveryPage(CountedPage, register=False):
+    """A page of deliveries."""
+
+    deliveries: Annotated[ListOf[DeliveryShown], Field(description="The deliveries of this page.")]
+
+
+class DeliveryQuery(PageQuery, register=False):
+    """A filter of deliveries."""
+
+    state: Annotated[
+        StrictStr | None, Field(description="Only those in this state.", examples=["failed"])
+    ] = None
+    event_type: Annotated[StrictStr | None, Field(description="Only those of this type.")] = None
+    subscription_id: Annotated[StrictStr | None, Field(description="Only those of this subscription.")] = None
+    raised_id: Annotated[StrictStr | None, Field(description="Only those of this event.")] = None
+
+
+class Flush(Resource, register=False):
+    """The limit of the wait."""
+
+    timeout_seconds: Annotated[
+        ExactDecimal | None,
+        Field(description=f"Seconds to wait, at most {MAX_FLUSH_SECONDS}.", examples=[FLUSH_SECONDS]),
+    ] = None
+
+
+class Flushed(Resource, register=False):
+    """The deliveries that are not sent yet."""
+
+    due: Annotated[Integer, Field(description="Number of deliveries due now: 0, unless the wait timed out.")]
+    pending: Annotated[Integer, Field(description="Number of deliveries to be sent now or later.")]
+    next_attempt_at: Annotated[UtcDatetime | None, Field(description="When the first of them is due.")] = None
+
+
+@DELIVERIES_GROUP.operation("GET", "/deliveries", takes=DeliveryQuery, gives=DeliveryPage)
+def list_all(call: Call[DeliveryQuery]) -> DeliveryPage:
+    """List the deliveries with their attempts, oldest first."""
+    given = call.given
+    if given.state not in (None, *delivery_log.STATES):
+        raise invalid_request(f"state is one of {', '.join(delivery_log.STATES)}", "state")
+    columns: list[tuple[ColumnElement[Any], str | None]] = [
+        (delivery.c.state, given.state),
+        (raised.c.event_type, given.event_type),
+        (delivery.c.subscription_id, given.subscription_id),
+        (delivery.c.raised_id, given.raised_id),
+    ]
+    where = [column == value for column, value in columns if value is not None]
+    page = delivery_log.deliveries(call.tx, page_limit(given), given.cursor, *where)
+    return DeliveryPage(deliveries=_shown(call.tx, page.items), **page.fields())
+
+
+@DELIVERIES_GROUP.operation("GET", "/deliveries/{deliveryId}", gives=DeliveryShown)
+def get(call: Call[None]) -> DeliveryShown:
+    """Get a delivery with its attempts."""
+    return _shown(call.tx, [_find(call)])[0]
+
+
+@DELIVERIES_GROUP.operation("POST", "/deliveries/{deliveryId}/resend", gives=DeliveryShown)
+def resend(call: Call[None]) -> DeliveryShown:
+    """Send a delivery again at once, under the same id, with the whole schedule of retries."""
+    found = _find(call)
+    if subscriptions.find(call.tx, found.subscription_id) is None:
+        raise invalid_request("its subscription was ended: subscribe again", code="subscription_ended")
+    delivery_log.send_again(call.tx, found.id)
+    return _shown(call.tx, [_find(call)])[0]
+
+
+# writes=False: it waits for the sender's transactions, which a write lock held here would block.
+@DELIVERIES_GROUP.operation("POST", "/flush", takes=Flush, gives=Flushed, writes=False)
+def flush(call: Call[Flush]) -> Flushed:
+    """Wait until no delivery is due now; retries and delayed deliveries are not waited for."""
+    seconds = FLUSH_SECONDS if call.given.timeout_seconds is None else float(call.given.timeout_seconds)
+    if not 0 <= seconds <= MAX_FLUSH_SECONDS:
+        raise invalid_request(f"timeoutSeconds is 0 to {MAX_FLUSH_SECONDS}", "timeoutSeconds")
+    due = call.services.flush(seconds)
+    number, due_at = delivery_log.pending(call.tx)
+    told = {} if due_at is None else {"next_attempt_at": due_at}
+    return Flushed(due=due, pending=number, **told)
+
+
+def _find(call: Call[Any]) -> Row[Any]:
+    found = delivery_log.delivery_of(call.tx, call.path["deliveryId"])
+    if found is None:
+        raise not_found("delivery")
+    return found
+
+
+def _shown(tx: Transaction, rows: Sequence[Row[Any]]) -> list[DeliveryShown]:
+    attempts = delivery_log.attempts_of(tx, [row.id for row in rows])
+    return [
+        DeliveryShown(
+            **_facts(row, "id", "raised_id", "event_type", "subscription_id", "url", "state", "held"),
+            **({} if row.due_at is None else {"next_attempt_at": row.due_at}),
+            attempts=[_attempt(one) for one in attempts[row.id]],
+        )
+        for row in rows
+    ]
+
+
+def _attempt(row: Row[Any]) -> DeliveryAttempt:
+    names = ("number", "started_at", "milliseconds", "status", "error", "fault", "answer")
+    return DeliveryAttempt(**_facts(row, *names))
+
+
+def _facts(row: Row[Any], *names: str) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(row, name)) is not None}

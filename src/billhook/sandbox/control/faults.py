@@ -1,0 +1,145 @@
+"""Injecting faults into deliveries."""
+
+from __future__ import annotations
+
+import secrets
+from decimal import Decimal
+from typing import Annotated, Any
+
+from pydantic import Field, StrictStr
+from sqlalchemy import Row, insert, select
+
+from billhook.errors import SandboxError
+from billhook.events import EVENT_TYPES
+from billhook.resources import Resource
+from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.limits import MAX_TIMES
+from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.storage.tables.webhooks import fault
+from billhook.sandbox.storage.transaction import Transaction, new_id
+from billhook.sandbox.webhooks import faults, signing_secrets, subscriptions
+from billhook.sandbox.webhooks.outcomes import SPOILING, TIMED, FaultKind
+from billhook.wire.fields import ExactDecimal, Integer, ListOf, PositiveInt, UtcDatetime
+
+__all__ = ["FAULTS_GROUP"]
+
+FAULTS_GROUP = OperationGroup("_sandbox/faults", prefix="/_sandbox/faults")
+
+
+MAX_SECONDS = 86_400
+
+
+class NewFault(Resource, register=False):
+    """A fault to inject. It strikes each delivery once at most, and every delivery arrives in the end."""
+
+    fault: Annotated[StrictStr, Field(description=f"One of {', '.join(FaultKind)}.", examples=["duplicate"])]
+    event_type: Annotated[StrictStr | None, Field(description="Only with events of this type.")] = None
+    subscription_id: Annotated[StrictStr | None, Field(description="Only with this subscription.")] = None
+    probability: Annotated[
+        ExactDecimal | None,
+        Field(
+            description="Share of deliveries that it strikes, above 0 and up to 1; 1 by default.",
+            examples=[Decimal("0.5")],
+        ),
+    ] = None
+    times: Annotated[
+        PositiveInt | None, Field(description="Number of deliveries that it strikes; none: all.")
+    ] = None
+    seconds: Annotated[
+        ExactDecimal | None,
+        Field(description=f"Seconds of delay (5 by default) and reorder (10), at most {MAX_SECONDS}."),
+    ] = None
+    seed: Annotated[Integer | None, Field(description="The same seed strikes the same deliveries.")] = None
+
+
+class Fault(Resource, register=False):
+    """An active fault."""
+
+    id: Annotated[StrictStr, Field(description="Id of the fault.")]
+    fault: Annotated[StrictStr, Field(description=f"One of {', '.join(FaultKind)}.")]
+    event_type: Annotated[StrictStr | None, Field(description="Only with events of this type.")] = None
+    subscription_id: Annotated[StrictStr | None, Field(description="Only with this subscription.")] = None
+    probability: Annotated[ExactDecimal, Field(description="Share of deliveries that it strikes.")]
+    times: Annotated[Integer | None, Field(description="Number of deliveries that it strikes.")] = None
+    seconds: Annotated[ExactDecimal | None, Field(description="Seconds of the delay.")] = None
+    seed: Annotated[Integer, Field(description="Seed of its random choices.")]
+    struck: Annotated[Integer, Field(description="Number of deliveries struck so far.")]
+    created_at: Annotated[UtcDatetime, Field(description="When it was created.")]
+
+
+class FaultList(Resource, register=False):
+    """All active faults."""
+
+    faults: Annotated[ListOf[Fault], Field(description="In the order in which they are applied.")]
+
+
+@FAULTS_GROUP.operation("POST", "", takes=NewFault, gives=Fault)
+def add(call: Call[NewFault]) -> Fault:
+    """Inject a fault from now on. Of several that match a delivery, the oldest strikes first."""
+    tx, given = call.tx, call.given
+    wrong = _wrong(tx, given)
+    if wrong is not None:
+        raise wrong
+    kind = FaultKind(given.fault)
+    seed = next(
+        one for one in (given.seed, tx.options.effective_random_seed, secrets.randbits(31)) if one is not None
+    )
+    fault_id = new_id("flt")
+    tx.connection.execute(
+        insert(fault).values(
+            id=fault_id, kind=kind, event_type=given.event_type, subscription_id=given.subscription_id,
+            probability=Decimal(1) if given.probability is None else given.probability, times=given.times,
+            seconds=Decimal(TIMED[kind]) if kind in TIMED and given.seconds is None else given.seconds,
+            seed=str(seed), created_at=tx.now,
+        )
+    )  # fmt: skip
+    return _shown(tx.connection.execute(select(fault).where(fault.c.id == fault_id)).one())
+
+
+@FAULTS_GROUP.operation("GET", "", gives=FaultList)
+def list_all(call: Call[None]) -> FaultList:
+    """List the active faults, and how often each struck."""
+    return _all(call.tx)
+
+
+@FAULTS_GROUP.operation("DELETE", "", gives=FaultList)
+def clear(call: Call[None]) -> FaultList:
+    """Remove all faults; held deliveries are sent at once. Responds with the removed faults."""
+    gone = _all(call.tx)
+    faults.clear(call.tx)
+    return gone
+
+
+def _all(tx: Transaction) -> FaultList:
+    rows = tx.connection.execute(select(fault).order_by(fault.c.seq))
+    return FaultList(faults=[_shown(row) for row in rows])
+
+
+def _wrong(tx: Transaction, given: NewFault) -> SandboxError | None:
+    if given.fault not in list(FaultKind):
+        return invalid_request(f"fault is one of {', '.join(FaultKind)}", "fault")
+    kind = FaultKind(given.fault)
+    if given.event_type not in (None, *EVENT_TYPES):
+        return invalid_request(f"eventType is not one of the {len(EVENT_TYPES)} types", "eventType")
+    if given.subscription_id is not None and subscriptions.find(tx, given.subscription_id) is None:
+        return invalid_request("there is no such subscription", "subscriptionId")
+    if given.probability is not None and not 0 < given.probability <= 1:
+        return invalid_request("probability is over 0, and 1 at most", "probability")
+    if given.times is not None and given.times > MAX_TIMES:
+        return invalid_request(f"times is {MAX_TIMES} at most; leave it out to strike all", "times")
+    if given.seconds is not None and kind not in TIMED:
+        return invalid_request(f"seconds are for {' and '.join(TIMED)} only: leave them out", "seconds")
+    if given.seconds is not None and not 0 < given.seconds <= MAX_SECONDS:
+        return invalid_request(f"seconds are over 0, and {MAX_SECONDS} at most", "seconds")
+    if kind in SPOILING and not tx.options.retry_seconds:
+        return invalid_request("nothing would come after it: the sandbox has no retries", "fault")
+    if kind is FaultKind.STALE and not signing_secrets.current_signer(tx).signs_time:
+        name = tx.options.scheme.name
+        return invalid_request(f"{name} signs no time here: no delivery can be stale", "fault")
+    return None
+
+
+def _shown(row: Row[Any]) -> Fault:
+    names = ("id", "event_type", "subscription_id", "probability", "times", "seconds", "struck", "created_at")
+    facts = {name: value for name in names if (value := getattr(row, name)) is not None}
+    return Fault(fault=row.kind, seed=int(row.seed), **facts)

@@ -1,0 +1,82 @@
+"""The error responses of the sandbox. Source: spec, "Errors".
+
+The specification gives HTTP statuses for POST /login only; for the rest these are the usual ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from billhook.errors import InvalidResource, RuleBroken, SandboxError
+from billhook.resources import ErrorBody, WrongParam
+
+__all__ = [
+    "invalid_request",
+    "invalid_resource",
+    "not_authenticated",
+    "not_found",
+    "rate_limited",
+    "too_large",
+    "unavailable",
+]
+
+_INVALID = "invalid_request_error"
+
+
+def invalid_request(
+    message: str, *params: str, code: str = "invalid_request", details: Sequence[WrongParam] = ()
+) -> SandboxError:
+    """Return 400 for a request that breaks a rule; `params` are the wrong fields, as on the wire."""
+    wrong = list(details) or [WrongParam(param=param, message=message) for param in params]
+    fields: dict[str, Any] = {}
+    if wrong:
+        fields = {"param": wrong[0].param} if len(wrong) == 1 else {"params": wrong}
+    return _error(400, ErrorBody(type=_INVALID, code=code, message=message, **fields))
+
+
+def invalid_resource(error: InvalidResource | RuleBroken, prefix: str | None = None) -> SandboxError:
+    """Return 400 for a model that could not be read; the message is `prefix` and field names, if given."""
+    if isinstance(error, RuleBroken):
+        return invalid_request(str(error), *error.params)
+    wrong = [WrongParam(param=".".join(map(str, each["loc"])), message=each["msg"]) for each in error.details]
+    message = str(error)
+    if prefix is not None:
+        message = f"{prefix} {', '.join(each.param for each in wrong)}"
+    # `params` carry a message for each field; `param` has none, so the main message must hold it.
+    if len(wrong) == 1 and wrong[0].message not in message:
+        message = f"{message}: {wrong[0].message}"
+    return invalid_request(message, details=wrong)
+
+
+def not_found(noun: str) -> SandboxError:
+    """Return 404; `noun` names the kind of resource, never the id that was asked for."""
+    body = ErrorBody(type=_INVALID, code="resource_not_found", message=f"there is no such {noun}")
+    return _error(404, body)
+
+
+def too_large(message: str) -> SandboxError:
+    """Return 413 with the code request_too_large."""
+    return _error(413, ErrorBody(type=_INVALID, code="request_too_large", message=message))
+
+
+def not_authenticated(message: str) -> SandboxError:
+    """Return 401 for missing or wrong credentials."""
+    body = ErrorBody(type="authentication_error", code="authentication_failed", message=message)
+    return _error(401, body)
+
+
+def rate_limited(retry_after_seconds: int) -> SandboxError:
+    """Return 429 with a Retry-After header."""
+    message = f"too many requests: come again in {retry_after_seconds} s"
+    body = ErrorBody(type="rate_limit_error", code="rate_limit_exceeded", message=message)
+    return _error(429, body, retry_after_seconds)
+
+
+def unavailable(message: str) -> SandboxError:
+    """Return 503: the sandbox cannot serve requests any more."""
+    return _error(503, ErrorBody(type="api_error", code="internal_error", message=message))
+
+
+def _error(status: int, body: ErrorBody, retry_after_seconds: int | None = None) -> SandboxError:
+    return SandboxError(status, body.code, body.message, body.to_response(), retry_after_seconds)

@@ -1,0 +1,101 @@
+"""A printable page for each invoice, at the address that webhooks give as its PDF.
+
+A browser prints the page to PDF, so no PDF library is needed. The page needs no credentials, since people
+open it from a link; the address cannot be guessed. Source: spec, "Events", invoicePdfUrl.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from decimal import Decimal
+
+from flask import Flask, Response, current_app, render_template_string
+
+from billhook.resources import Customer
+from billhook.sandbox.billing.customers import CUSTOMERS
+from billhook.sandbox.billing.invoices import invoice_pages
+from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord
+from billhook.sandbox.billing.invoices.invoices import INVOICES
+from billhook.sandbox.errors import not_found
+from billhook.sandbox.service import Service
+
+__all__ = ["serve_invoice_pages"]
+
+_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",  # the link alone gives access, so it must not reach other sites
+    "Cache-Control": "private, no-store",
+}
+
+_PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Invoice {{ invoice.invoice_number }}</title>
+<style>
+body { font: 11pt/1.5 sans-serif; max-width: 46em; margin: 3em auto; padding: 0 1em; }
+table { width: 100%; border-collapse: collapse; margin: 2em 0; }
+th, td { text-align: left; padding: .3em .5em; border-bottom: 1px solid #ccc; }
+.n { text-align: right; font-variant-numeric: tabular-nums; }
+</style>
+</head>
+<body>
+<h1>Invoice {{ invoice.invoice_number }}</h1>
+<p>{{ customer.legal_name or customer.name or customer.id }}
+{%- if customer.address %}<br>{{ address }}{% endif %}</p>
+<p>{{ invoice.name }}<br>
+Issued {{ invoice.issued_at | day }}{% if invoice.due_date %}, due {{ invoice.due_date | day }}{% endif %}<br>
+Status: {{ invoice.billing_status }}{% if invoice.is_trial %} (trial){% endif %}</p>
+<table>
+<tr><th>Product</th><th class="n">Units</th><th class="n">{{ invoice.currency }}</th></tr>
+{% for line in invoice.line_items or [] -%}
+<tr><td>{{ line.product_name }}</td><td class="n">{{ line.units | plain }}</td>
+<td class="n">{{ line.revenue_breakdown.total | plain }}</td></tr>
+{% endfor -%}
+<tr><th>Total</th><th></th><th class="n">{{ invoice.amount | plain }}</th></tr>
+<tr><td>Paid</td><td></td><td class="n">{{ invoice.amount_paid | plain }}</td></tr>
+<tr><th>Due</th><th></th><th class="n">{{ invoice.amount_due | plain }}</th></tr>
+</table>
+<p>A sandbox's invoice: nobody owes anything.</p>
+</body>
+</html>
+"""
+
+
+def serve_invoice_pages(app: Flask, service: Service) -> None:
+    """Serve a page for each invoice under its unguessable link; 404 for any other address."""
+    app.jinja_env.filters |= {"day": _day, "plain": _plain}
+
+    def page(invoice_id: str, proof: str) -> Response:
+        with service.transaction(writes=False) as tx:
+            if not invoice_pages.is_valid_proof(tx, invoice_id, proof):
+                raise not_found("page")
+            invoice = INVOICES.get(tx, invoice_id)
+            customer = CUSTOMERS.get(tx, str(invoice.customer_id))
+        return current_app.make_response((_rendered(invoice, customer), _HEADERS))
+
+    app.add_url_rule(
+        f"{invoice_pages.PAGES_PATH}/<invoice_id>/<proof>", "invoice_page", page, methods=["GET"]
+    )
+
+
+def _rendered(invoice: InvoiceRecord, customer: Customer) -> str:
+    return render_template_string(_PAGE, invoice=invoice, customer=customer, address=_address(customer))
+
+
+def _address(customer: Customer) -> str:
+    there = customer.address
+    if there is None:
+        return ""
+    parts = (there.address_text, there.postal_code, there.city, there.state, there.country)
+    return ", ".join(part for part in parts if part)
+
+
+def _day(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d}"
+
+
+def _plain(number: Decimal | None) -> str:
+    """Format without an exponent."""
+    return "" if number is None else f"{number:f}"

@@ -1,0 +1,116 @@
+"""Operations: a method and a path, the models of request and response, and the function between them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from billhook.resources import Resource
+from billhook.sandbox.limits import DEFAULT_BODY_BYTES
+from billhook.sandbox.storage.transaction import Transaction
+
+__all__ = ["Call", "Operation", "OperationGroup", "Services"]
+
+
+_CONTROL_PREFIX = "/_sandbox"
+
+B = TypeVar("B")
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """What a few operations need beyond their transaction: other parts of the sandbox, as functions."""
+
+    issue_access_token: Callable[[datetime], tuple[str, datetime]]
+    """Returns an access token and its expiry, for the sandbox's time."""
+    move_clock: Callable[[Callable[[datetime], datetime]], tuple[datetime, int]]
+    """Moves the clock to what the function makes of its time; returns the new time and the jobs run."""
+    flush: Callable[[float], int]
+    """Waits that many seconds at most until no delivery is due; returns how many still are."""
+    api_token_changed: Callable[[str | None], None]
+    """Takes the API token that is valid from now on; None if there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call(Generic[B]):
+    """An authenticated, well-formed request, with the transaction in which it is answered."""
+
+    tx: Transaction
+    given: B
+    """The body, or the query where there is no body, as the operation's model `takes`."""
+    path: Mapping[str, str]
+    services: Services
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One endpoint: method and path, the models of request and response, and the function between."""
+
+    method: str
+    path: str
+    function: Callable[[Call[Any]], Resource | bytes | None]
+    name: str
+    """The second part of its operationId, after the name of the group."""
+    takes: type[Resource] | None = None
+    """The model of the body (POST, PUT) or of the query (GET, DELETE)."""
+    gives: type[Resource] | None = None
+    """The model of the response; None: an empty object."""
+    writes: bool = True
+    """True if its transaction may change something."""
+    open: bool = False
+    """True if it needs no access token."""
+    reads_bytes: int | None = DEFAULT_BODY_BYTES
+    """A longer body is refused before it is read; None: the limit of every request applies."""
+    max_bytes: int | None = None
+    """A longer body is refused after it was read, with the operation's own message; None: no such limit."""
+    errors: tuple[int, ...] = ()
+    """Error statuses beyond those of every operation, for the description."""
+
+    @property
+    def has_body(self) -> bool:
+        """True if the request has a body rather than a query."""
+        return self.method in ("POST", "PUT") and self.takes is not None
+
+    @property
+    def needs_body(self) -> bool:
+        """True if a body must be sent. The control API reads none as {} where no field is required."""
+        if self.takes is None or not self.has_body:
+            return False
+        has_required_field = any(field.is_required() for field in self.takes.model_fields.values())
+        return has_required_field or not self.path.startswith(_CONTROL_PREFIX)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class OperationGroup:
+    """The operations of one heading, of the specification or of the control API."""
+
+    tag: str
+    prefix: str = ""
+    operations: list[Operation] = field(default_factory=list)
+    name: str | None = None
+    """The first part of its operationIds, where several groups share a tag; None: the tag."""
+
+    def operation(
+        self, method: str, path: str, *, name: str | None = None, **fields: Any
+    ) -> Callable[[Callable[[Call[Any]], Any]], Callable[[Call[Any]], Any]]:
+        """Decorate the function of `method path`; `name` defaults to the function's.
+
+        `fields` are the other fields of Operation; only GET does not write unless they say otherwise.
+        """
+        fields.setdefault("writes", method != "GET")
+
+        def register(function: Callable[[Call[Any]], Any]) -> Callable[[Call[Any]], Any]:
+            self.operations.append(
+                Operation(
+                    method=method,
+                    path=self.prefix + path,
+                    function=function,
+                    name=name or function.__name__,
+                    **fields,
+                )
+            )
+            return function
+
+        return register

@@ -1,0 +1,184 @@
+"""The demo: customers, contracts and usage that make the service raise each of the 23 events.
+
+`billhook demo` runs the whole scenario; `billhook sandbox --seed demo` starts with its data.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta
+from typing import Any
+
+from billhook.events import EVENT_TYPES
+
+__all__ = ["DEMO_CUSTOMER", "SendRequest", "create_demo_data", "run_scenario", "seed_demo_data", "send_usage"]
+
+SendRequest = Callable[[str, str, Any], Any]
+"""Sends method, path and JSON body with valid credentials; returns the decoded response."""
+
+DEMO_CUSTOMER = "acme"
+"""The externalId of the demo's first customer."""
+
+_WITH_THRESHOLD = (
+    "CommitmentUsageCrossed",
+    "CurrencyCommitmentUsageCrossed",
+    "CreditPoolThresholdCrossed",
+)
+_PRODUCTS = ("calls", "storage", "compute", "tokens")
+
+
+def run_scenario(call: SendRequest, callback_url: str, now: datetime) -> Iterator[str]:
+    """Subscribe `callback_url` to every event type and make each event happen; yield a line for each step.
+
+    `now` is the service's time, as `GET /_sandbox/clock` returns it.
+    """
+    for event_type in EVENT_TYPES:
+        threshold = {"threshold": 80} if event_type in _WITH_THRESHOLD else {}
+        call("POST", "/webhook", {"callbackUrl": callback_url, "eventType": event_type, **threshold})
+    yield f"subscribed to {len(EVENT_TYPES)} event types"
+    create_demo_data(call, now)
+    yield "made products, meters, customers and contracts"
+    yield f"sent {send_usage(call, now)} usage events"
+    call("POST", "/_sandbox/clock", {"advance": "P40D"})
+    yield "moved the clock by 40 days"
+    invoices = call("GET", "/invoices?billingStatus=PendingPayment", None)["invoices"]
+    first, *others = invoices
+    failed = {"outcome": "failed", "failureReason": "card_declined"}
+    call("POST", f"/_sandbox/invoices/{first['id']}/payments", failed)
+    for invoice in others[:1]:
+        call("POST", f"/_sandbox/invoices/{invoice['id']}/payments", {"outcome": "paid"})
+    yield "had one payment fail and another succeed"
+
+
+def seed_demo_data(send: SendRequest, now: datetime, on_request: Callable[[], None] = lambda: None) -> bool:
+    """Create the demo data and send its usage. Returns False if the demo's customer exists already.
+
+    `on_request` is called after each request, for a progress bar.
+    """
+
+    def counted(method: str, path: str, body: Any) -> Any:
+        answer = send(method, path, body)
+        on_request()
+        return answer
+
+    listed = send("GET", "/_sandbox/customers?limit=1000", None)["customers"]
+    if any(customer.get("externalId") == DEMO_CUSTOMER for customer in listed):
+        return False
+    create_demo_data(counted, now)
+    send_usage(counted, now)
+    return True
+
+
+def create_demo_data(call: SendRequest, now: datetime) -> None:
+    """Create four products with meters, credits for one of them, and three customers, two with a contract."""
+    products = {name: _metered(call, name) for name in _PRODUCTS}
+    credit = call("POST", "/_sandbox/creditProducts", {"name": "Tokens"})["creditProduct"]["id"]
+    acme = _customer(call, "Acme Ltd", DEMO_CUSTOMER, "ada@acme.example")
+    bounce = _customer(call, "Bounce GmbH", "bounce", "nobody@bounce.invalid")
+    _customer(call, "Idle Inc", "idle", "ida@idle.example")
+    end = now + timedelta(days=60)
+    call(
+        "POST",
+        "/contracts",
+        {
+            "customerId": acme,
+            "name": "Acme by use",
+            "startDate": _text(now),
+            "endDate": _text(end),
+            "currency": "USD",
+            "products": _sold(products, credit),
+            "creditGrants": [
+                {
+                    "name": "Starter",
+                    "creditProductId": credit,
+                    "balanceKind": "Monetary",
+                    "grantAmount": 100,
+                    "schedule": "Once",
+                }
+            ],
+        },
+    )
+    flat = {"displayName": "Support", "pricing": {"type": "Flat", "price": 250}}
+    call(
+        "POST",
+        "/contracts",
+        {
+            "customerId": bounce,
+            "name": "Bounce support",
+            "startDate": _text(now),
+            "endDate": _text(now + timedelta(days=38)),
+            "autoRenewContract": False,
+            "products": [flat],
+        },
+    )
+
+
+def send_usage(call: SendRequest, now: datetime) -> int:
+    """Send usage that crosses every limit of the demo, some of an unknown alias or of no meter."""
+    sent = 0
+    for step in range(4):
+        events = [
+            _event(step, now, "acme", "calls", 60),  # tiers end at 100 and 200
+            _event(step, now, "acme", "storage", 30),  # 100 are committed
+            _event(step, now, "acme", "compute", 30),  # of money for 100
+            _event(step, now, "acme", "tokens", 30),  # credits for 100
+            _event(step, now, "stranger", "calls", 1),
+            _event(step, now, "acme", "unmetered", 1),
+        ]
+        call("POST", "/v2/events", {"events": events})
+        sent += len(events)
+    return sent
+
+
+def _metered(call: SendRequest, name: str) -> str:
+    """Create a product and its meter; return the product's id."""
+    product = {"name": name.capitalize(), "productCode": name.upper()}
+    made: str = call("POST", "/catalogProducts", product)["catalogProduct"]["id"]
+    meter = {"name": name, "eventName": name, "aggregationMethod": "sum", "property": "units"}
+    call("POST", "/_sandbox/meters", {**meter, "catalogProductId": made})
+    return made
+
+
+def _customer(call: SendRequest, name: str, external_id: str, email: str) -> str:
+    contact = {"name": name, "email": email, "receiveInvoiceEmail": True}
+    body = {"name": name, "externalId": external_id, "currency": "USD", "contacts": [contact]}
+    made: str = call("POST", "/_sandbox/customers", body)["customer"]["id"]
+    return made
+
+
+def _sold(products: dict[str, str], credit: str) -> list[dict[str, Any]]:
+    tiers = [{"upTo": 100, "price": 1}, {"upTo": 200, "price": 0.5}]
+    committed = {"units": 100, "price": 80, "type": "Units"}
+    money = {"units": 100, "price": 100, "type": "Currency"}
+    return [
+        {"catalogProductId": products["calls"], "pricing": {"type": "Tiered", "tiers": tiers}},
+        {
+            "catalogProductId": products["storage"],
+            "pricing": {"type": "PerUnit", "price": 2},
+            "commitment": committed,
+        },
+        {
+            "catalogProductId": products["compute"],
+            "pricing": {"type": "PerUnit", "price": 1},
+            "commitment": money,
+        },
+        {
+            "catalogProductId": products["tokens"],
+            "pricing": {"type": "PerUnit", "price": 1},
+            "consumesCreditProductIds": [credit],
+        },
+    ]
+
+
+def _event(step: int, now: datetime, alias: str, name: str, units: int) -> dict[str, Any]:
+    return {
+        "name": name,
+        "timestamp": _text(now + timedelta(minutes=step)),
+        "customerAlias": alias,
+        "ref": f"{alias}-{name}-{step}",
+        "data": {"units": units},
+    }
+
+
+def _text(moment: datetime) -> str:
+    return moment.isoformat().replace("+00:00", "Z")

@@ -1,0 +1,83 @@
+"""Column types that hold the same on SQLite and PostgreSQL, and what the tables share."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+from sqlalchemy import BigInteger, Column, Integer, MetaData, Table, Text
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeDecorator
+
+__all__ = [
+    "DecimalText",
+    "UtcMicroseconds",
+    "document",
+    "from_microseconds",
+    "metadata",
+    "serial",
+    "to_microseconds",
+]
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def to_microseconds(at: datetime) -> int:
+    """Return microseconds since 1970 UTC, as stored in a UtcMicroseconds column."""
+    return (at - _EPOCH) // timedelta(microseconds=1)
+
+
+def from_microseconds(at: int) -> datetime:
+    """Return the UTC datetime of microseconds since 1970."""
+    return _EPOCH + timedelta(microseconds=at)
+
+
+class DecimalText(TypeDecorator[Decimal]):
+    """A Decimal with all its digits, stored as text: SQLite has no decimals. Sum in Python, not in SQL."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: Decimal | None, dialect: Dialect) -> str | None:
+        return None if value is None else str(value)
+
+    def process_result_value(self, value: str | None, dialect: Dialect) -> Decimal | None:
+        return None if value is None else Decimal(value)
+
+
+class UtcMicroseconds(TypeDecorator[datetime]):
+    """A UTC datetime, stored as microseconds since 1970, so that both databases compare and group alike."""
+
+    impl = BigInteger
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> int | None:
+        return None if value is None else to_microseconds(value)
+
+    def process_result_value(self, value: int | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else from_microseconds(value)
+
+
+metadata = MetaData()
+
+
+def serial(name: str = "seq") -> Column[int]:
+    """Return a primary key that grows with each row, by which lists are ordered."""
+    return Column(name, BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
+
+
+def document(name: str, *columns: Any) -> Table:
+    """Return a table of resources: the wire's JSON in `body`, and `columns` to query by."""
+    return Table(
+        name,
+        metadata,
+        serial(),
+        Column("id", Text, nullable=False, unique=True),
+        *columns,
+        Column("created_at", UtcMicroseconds, nullable=False),
+        Column("updated_at", UtcMicroseconds, nullable=False),
+        Column("body", Text, nullable=False),
+        sqlite_autoincrement=True,
+    )

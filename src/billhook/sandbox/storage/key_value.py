@@ -1,0 +1,27 @@
+"""Named values about the sandbox itself: the clock's offset, keys, the schema's fingerprint."""
+
+from __future__ import annotations
+
+import sqlalchemy
+from sqlalchemy import Connection, insert, select, update
+
+from billhook.sandbox.storage.tables.entities import setting
+
+__all__ = ["delete", "get", "put"]
+
+
+def get(connection: Connection, name: str) -> str | None:
+    """Return the value stored under `name`; None if there is none."""
+    return connection.execute(select(setting.c.value).where(setting.c.name == name)).scalar()
+
+
+def put(connection: Connection, name: str, value: str) -> None:
+    """Store `value` under `name`, replacing another."""
+    known = update(setting).where(setting.c.name == name).values(value=value)
+    if connection.execute(known).rowcount == 0:
+        connection.execute(insert(setting).values(name=name, value=value))
+
+
+def delete(connection: Connection, name: str) -> None:
+    """Delete the value under `name`, if any."""
+    connection.execute(sqlalchemy.delete(setting).where(setting.c.name == name))

@@ -1,3 +1,0 @@
-"""The sandbox over HTTP."""
-
-__all__: list[str] = []

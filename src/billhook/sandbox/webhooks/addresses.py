@@ -1,0 +1,211 @@
+"""Where deliveries may go: the rules for callback URLs and for the addresses their names resolve to.
+
+Callers of the API choose the URLs, and the sandbox calls them from inside a network (server-side request
+forgery): addresses that are not on the open internet are refused unless the options allow them.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+import socket
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import CancelledError, Future, InvalidStateError
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+__all__ = [
+    "CallbackTarget",
+    "CheckedAddress",
+    "Found",
+    "Lookup",
+    "destination",
+    "is_public",
+    "parse_callback_url",
+    "resolve",
+]
+
+MAX_URL_CHARACTERS = 2048
+
+_PLAIN = re.compile(r"[!-\[\]-~]+")  # printable ASCII without the backslash
+_TRANSLATED = [
+    (ipaddress.IPv6Network("::/96"), 0),  # IPv4-compatible
+    (ipaddress.IPv6Network("::ffff:0:0/96"), 0),  # IPv4-mapped
+    (ipaddress.IPv6Network("::ffff:0:0:0/96"), 0),  # IPv4-translated
+    (ipaddress.IPv6Network("64:ff9b::/96"), 0),  # NAT64
+    (ipaddress.IPv6Network("2002::/16"), 80),  # 6to4
+]
+"""IPv6 networks that embed an IPv4 address, with its distance from the right in bits."""
+_NEVER = [
+    ipaddress.ip_network(text)
+    for text in (
+        "0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12",
+        "168.63.129.16/32",  # Azure's metadata and DHCP server for its virtual machines
+        "192.0.0.0/24",  # IETF protocols; also the metadata server of Oracle's cloud
+        "192.0.2.0/24", "198.51.100.0/24", "203.0.113.0/24",  # documentation
+        "192.88.99.0/24",  # relays of 6to4
+        "192.168.0.0/16",
+        "198.18.0.0/15",  # benchmarks
+        "224.0.0.0/3",  # multicast, and all that is reserved
+        "64:ff9b:1::/48",  # local-use NAT64
+        "100::/32",  # discarded
+        "2001::/23",  # IETF protocols, among them Teredo
+        "2001:db8::/32", "3fff::/20",  # documentation
+        "5f00::/16",  # segment routing
+        "fc00::/7", "fe80::/9", "ff00::/8",
+    )
+]  # fmt: skip
+"""Never called; listed because `is_global` of older Python versions misses some of them.
+Source: IANA's registries of special addresses; RFC 6890, 9637, 9602; the clouds' documentation."""
+_ISATAP = (0x00005EFE, 0x02005EFE)
+"""The 32 bits before the IPv4 address in the interface identifier. Source: RFC 5214, 6.1."""
+
+Found = Sequence[tuple[Any, Any, Any, Any, Any]]
+"""The result type of `socket.getaddrinfo`."""
+
+Lookup = Callable[..., Found]
+"""The type of `socket.getaddrinfo`."""
+
+IPAddress = ipaddress.IPv4Address | ipaddress.IPv6Address
+
+
+@dataclass(frozen=True, slots=True)
+class CallbackTarget:
+    """The parts of a callback URL."""
+
+    scheme: str
+    host: str
+    port: int
+    netloc: str
+    """Host and port as written in the URL, for the header `Host`."""
+    path: str
+    """Path and query."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedAddress:
+    """A resolved and checked address, as arguments for a socket and its connect."""
+
+    family: int
+    sockaddr: tuple[Any, ...]
+
+
+def parse_callback_url(url: str, *, allow_private: bool) -> CallbackTarget:
+    """Parse a callback URL; ValueError, with a message for the API's caller, if it is not allowed.
+
+    A literal address is checked here, a name when it is resolved.
+    """
+    if not _PLAIN.fullmatch(url) or len(url) > MAX_URL_CHARACTERS:
+        raise ValueError(
+            f"the URL must have at most {MAX_URL_CHARACTERS} characters, of printable ASCII without spaces "
+            "and backslashes: write other letters as %XX, and those of a name as xn--"
+        )
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+        (host or "").encode("idna")  # as getaddrinfo and TLS do; it refuses empty and overlong labels
+    except ValueError:
+        raise ValueError("the URL's host or port cannot be read") from None
+    if parts.scheme not in ("http", "https"):
+        raise ValueError("the URL must begin with http:// or https://")
+    if "@" in parts.netloc:
+        raise ValueError("the URL has a user name or password in it: leave that out")
+    if not host or port == 0:
+        raise ValueError("the URL must name a host, and a port of 1 to 65535 if any")
+    if "#" in url:
+        raise ValueError("the URL has a fragment (#), which is never sent: leave it out")
+    if not allow_private and not _may_be_public(host):
+        raise ValueError(
+            "the URL's host is not on the open internet: that needs the sandbox's option allow_private "
+            "(--allow-private)"
+        )
+    path = f"{parts.path or '/'}{'?' if parts.query else ''}{parts.query}"
+    return CallbackTarget(
+        parts.scheme, host, port or (443 if parts.scheme == "https" else 80), parts.netloc, path
+    )
+
+
+def destination(url: str) -> str:
+    """Return host and port of a callback URL: what one receiver's URLs have in common."""
+    return urlsplit(url).netloc.lower()
+
+
+def is_public(address: IPAddress) -> bool:
+    """Return True for a unicast address on the open internet."""
+    if any(address in network for network in _NEVER if network.version == address.version):
+        return False
+    if isinstance(address, ipaddress.IPv6Address):
+        if int(address) >> 32 & 0xFFFFFFFF in _ISATAP:
+            return False
+        for network, shift in _TRANSLATED:
+            if address in network:
+                return is_public(ipaddress.IPv4Address(int(address) >> shift & 0xFFFFFFFF))
+        if address.is_site_local:
+            return False
+    inner = (
+        address.is_private, address.is_loopback, address.is_link_local,
+        address.is_multicast, address.is_reserved, address.is_unspecified,
+    )  # fmt: skip
+    return address.is_global and not any(inner)
+
+
+def resolve(
+    target: CallbackTarget,
+    *,
+    allow_private: bool,
+    timeout_seconds: float,
+    lookup: Lookup,
+    answer: Future[Found],
+) -> list[CheckedAddress]:
+    """Return all addresses of the target, resolved once. Connect to these and do not resolve again.
+
+    Cancelling `answer` aborts the wait. Raises socket.gaierror for an unknown name, PermissionError if any of
+    its addresses is not public, TimeoutError and ConnectionAbortedError.
+    """
+    _start_lookup(target, lookup, answer)
+    try:
+        found = answer.result(timeout_seconds)
+    except CancelledError:
+        raise ConnectionAbortedError from None
+    addresses = [CheckedAddress(family, sockaddr) for family, _, _, _, sockaddr in found]
+    if not addresses:
+        raise _unknown()
+    if not allow_private:
+        for address in addresses:
+            if not is_public(ipaddress.ip_address(address.sockaddr[0].partition("%")[0])):
+                raise PermissionError("the name stands for an address that is not on the open internet")
+    return addresses
+
+
+def _may_be_public(host: str) -> bool:
+    name = host.rstrip(".")
+    if name == "localhost" or name.endswith(".localhost"):
+        return False
+    try:
+        return is_public(ipaddress.ip_address(name.partition("%")[0]))
+    except ValueError:
+        pass
+    try:
+        return is_public(ipaddress.IPv4Address(socket.inet_aton(name)))  # 127.1, 0x7f000001, 2130706433
+    except OSError:
+        return True
+
+
+def _start_lookup(target: CallbackTarget, lookup: Lookup, answer: Future[Found]) -> None:
+    """Resolve in a thread of its own, since getaddrinfo has no timeout and cannot be cancelled."""
+
+    def resolve_name() -> None:
+        with suppress(InvalidStateError):  # the wait was cancelled
+            try:
+                answer.set_result(lookup(target.host, target.port, type=socket.SOCK_STREAM))
+            except (OSError, UnicodeError):
+                answer.set_exception(_unknown())
+
+    threading.Thread(target=resolve_name, name="sandbox-lookup", daemon=True).start()
+
+
+def _unknown() -> socket.gaierror:
+    return socket.gaierror(socket.EAI_NONAME, "the name is not known")

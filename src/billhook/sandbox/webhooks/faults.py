@@ -1,0 +1,91 @@
+"""Fault injection: decides which fault strikes which delivery.
+
+A fault strikes each delivery once at most, and one that spoils an attempt never strikes the last attempt of
+the schedule. So every delivery arrives in the end, with any number of faults.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Sequence
+from datetime import timedelta
+from typing import Any
+
+from sqlalchemy import Row, case, delete, func, insert, select, update
+
+from billhook.sandbox.storage.tables.webhooks import delivery, fault, strike
+from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.webhooks.outbox import DueDelivery
+from billhook.sandbox.webhooks.outcomes import SPOILING, TIMED, FaultKind
+
+__all__ = ["any_fault", "clear", "decide"]
+
+
+def any_fault(tx: Transaction) -> bool:
+    """Return True if any fault is active."""
+    return tx.connection.execute(select(fault.c.seq).limit(1)).first() is not None
+
+
+def clear(tx: Transaction) -> None:
+    """Delete all faults; deliveries that they hold become due."""
+    values = {"held": False, "due_at": tx.real_now}
+    released = tx.connection.execute(update(delivery).where(delivery.c.held).values(**values)).rowcount
+    tx.enqueued = tx.enqueued or released > 0
+    tx.connection.execute(delete(strike))
+    tx.connection.execute(delete(fault))
+
+
+def decide(tx: Transaction, found: Sequence[DueDelivery]) -> list[tuple[DueDelivery, FaultKind | None]]:
+    """Return the deliveries to send now, each with its fault or None; others are delayed or held."""
+    faults = tx.connection.execute(select(fault).order_by(fault.c.seq)).all()
+    struck = _struck(tx, [due.id for due in found])
+    left = {one.id: one.times - one.struck for one in faults if one.times is not None}
+    now: list[tuple[DueDelivery, FaultKind | None]] = []
+    for due in found:
+        for one in faults:
+            if (due.id, one.id) not in struck and left.get(one.id, 1) > 0 and _fits(tx, one, due):
+                left[one.id] = left.get(one.id, 2) - 1
+                kind = _struck_by(tx, one, due)
+                if kind not in TIMED:
+                    now.append((due, kind))
+                break
+        else:
+            now.append((due, None))
+    return now
+
+
+def _struck(tx: Transaction, ids: Collection[str]) -> set[tuple[str, str]]:
+    rows = tx.connection.execute(select(strike).where(strike.c.delivery_id.in_(ids)))
+    return {(row.delivery_id, row.fault_id) for row in rows}
+
+
+def _fits(tx: Transaction, one: Row[Any], due: DueDelivery) -> bool:
+    if one.event_type not in (None, due.event_type) or one.subscription_id not in (None, due.subscription_id):
+        return False
+    if one.kind in SPOILING and due.attempts >= len(tx.options.retry_seconds):
+        return False
+    if one.kind == FaultKind.REORDER and _one_is_held(tx, due.url):
+        return False  # the held one waits for this delivery
+    # Seeded by the delivery, so that the result does not depend on the order of threads.
+    generator = random.Random(f"{one.seed}:{one.kind}:{due.seq}")  # noqa: S311
+    return bool(generator.random() < one.probability)
+
+
+def _struck_by(tx: Transaction, one: Row[Any], due: DueDelivery) -> FaultKind:
+    kind = FaultKind(one.kind)
+    tx.connection.execute(insert(strike).values(delivery_id=due.id, fault_id=one.id))
+    tx.connection.execute(update(fault).where(fault.c.id == one.id).values(struck=fault.c.struck + 1))
+    if kind in TIMED:
+        before = delivery.c.held_up_by
+        values = {
+            "due_at": tx.real_now + timedelta(seconds=float(one.seconds)),
+            "held": kind == FaultKind.REORDER,
+            "held_up_by": case((before.is_(None), kind.value), else_=before + f", {kind}"),
+        }
+        tx.connection.execute(update(delivery).where(delivery.c.id == due.id).values(**values))
+    return kind
+
+
+def _one_is_held(tx: Transaction, url: str) -> bool:
+    query = select(func.count()).select_from(delivery).where(delivery.c.held, delivery.c.url == url)
+    return tx.connection.execute(query).scalar_one() > 0

@@ -1,0 +1,186 @@
+"""The outbox: events and the deliveries that are to be sent, from raising an event to settling it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from sqlalchemy import delete, func, insert, select, update
+
+from billhook.events import Event
+from billhook.sandbox.storage.tables.webhooks import attempt, delivery, raised, strike, subscription
+from billhook.sandbox.storage.transaction import Transaction, new_id
+from billhook.sandbox.webhooks.addresses import destination
+from billhook.sandbox.webhooks.outcomes import AttemptRecord
+
+__all__ = ["DueDelivery", "count_due", "enqueue", "find_due", "next_due_at", "raise_event", "settle"]
+
+JITTER = 0.1
+"""Share by which a retry's wait is randomly shorter or longer than the schedule says."""
+
+
+@dataclass(frozen=True, slots=True)
+class DueDelivery:
+    """A delivery that is due, with its event."""
+
+    id: str
+    seq: int
+    subscription_id: str
+    url: str
+    event_type: str
+    body: bytes
+    attempts: int
+    due_at: datetime
+    held_up_by: str | None
+    """The faults that delayed its next attempt, comma-separated."""
+
+    @property
+    def destination(self) -> str:
+        return destination(self.url)
+
+
+def raise_event(tx: Transaction, event: Event, *, only: Collection[str] | None = None) -> str:
+    """Store `event` and enqueue a delivery for each subscription to its type, or for the ids in `only`.
+
+    Returns the event's id. Source: spec, "Events".
+    """
+    event_id = new_id("evt")
+    number = tx.connection.execute(
+        insert(raised)
+        .values(id=event_id, event_type=event.type, body=event.to_json(), raised_at=tx.now)
+        .returning(raised.c.seq)
+    ).scalar_one()
+    _prune_events(tx, number)
+    subscribed = select(subscription.c.id, subscription.c.callback_url).where(
+        subscription.c.event_type == event.type
+    )
+    if only is not None:
+        subscribed = subscribed.where(subscription.c.id.in_(only))
+    for subscription_id, callback_url in tx.connection.execute(subscribed).all():
+        enqueue(tx, event_id, subscription_id, callback_url)
+    return event_id
+
+
+def enqueue(tx: Transaction, event_id: str, subscription_id: str, url: str) -> str:
+    """Store a delivery of the event, due now. Returns the delivery's id."""
+    delivery_id = new_id("dlv")
+    tx.connection.execute(
+        insert(delivery).values(
+            id=delivery_id, raised_id=event_id, subscription_id=subscription_id, url=url,
+            state="pending", due_at=tx.real_now,
+        )
+    )  # fmt: skip
+    tx.enqueued = True
+    return delivery_id
+
+
+def find_due(
+    tx: Transaction, free: int, busy: Mapping[str, int], sent: Collection[str], most_each: int
+) -> list[DueDelivery]:
+    """Return at most `free` due deliveries, oldest first, without those in progress, `sent`.
+
+    No destination gets more than `most_each` at once; `busy` counts those in progress for each.
+    """
+    found: list[DueDelivery] = []
+    waiting = select(delivery.c.seq).where(
+        delivery.c.url == subscription.c.callback_url, delivery.c.due_at <= tx.real_now
+    )
+    urls = select(subscription.c.callback_url).where(waiting.exists()).distinct()
+    for url in tx.connection.execute(urls).scalars():
+        if busy.get(destination(url), 0) < most_each:
+            found += _due_at(tx, url, 2 * most_each)
+    chosen: list[DueDelivery] = []
+    taken = dict(busy)
+    for due in sorted(found, key=lambda one: (one.due_at, one.seq)):
+        number = taken.get(due.destination, 0)
+        if due.id not in sent and number < most_each and len(chosen) < free:
+            taken[due.destination] = number + 1
+            chosen.append(due)
+    return chosen
+
+
+def next_due_at(tx: Transaction) -> datetime | None:
+    """Return when the next delivery falls due that is not due now, by the machine's time."""
+    query = select(func.min(delivery.c.due_at)).where(delivery.c.due_at > tx.real_now)
+    return tx.connection.execute(query).scalar()
+
+
+def count_due(tx: Transaction) -> int:
+    """Return the number of deliveries that are due now, with those in progress."""
+    query = select(func.count()).select_from(delivery).where(delivery.c.due_at <= tx.real_now)
+    return tx.connection.execute(query).scalar_one()
+
+
+def settle(tx: Transaction, due: DueDelivery, made: Sequence[AttemptRecord]) -> None:
+    """Store the attempts and the delivery's new state; schedule a retry unless one succeeded."""
+    number = tx.connection.execute(
+        select(func.count()).select_from(attempt).where(attempt.c.delivery_id == due.id)
+    ).scalar_one()
+    for one in made:
+        number += 1
+        faults = ", ".join(filter(None, [due.held_up_by, one.fault])) or None
+        tx.connection.execute(
+            insert(attempt).values(
+                delivery_id=due.id, number=number, started_at=one.started_at, milliseconds=one.milliseconds,
+                status=one.status, error=one.problem, fault=faults, answer=one.answer,
+            )
+        )  # fmt: skip
+    schedule = tx.options.retry_seconds
+    state, due_at = "failed", None
+    if any(one.problem is None for one in made):
+        state = "delivered"
+    elif due.attempts < len(schedule):
+        state, due_at = (
+            "pending",
+            tx.real_now + _jittered(schedule[due.attempts], due, tx.options.effective_random_seed),
+        )
+    # A delivery that was cancelled during the attempt stays cancelled.
+    tx.connection.execute(
+        update(delivery)
+        .where(delivery.c.id == due.id, delivery.c.state == "pending")
+        .values(state=state, due_at=due_at, attempts=due.attempts + 1, held=False, held_up_by=None)
+    )
+    # The fault `reorder` holds a delivery until a later one to the same URL was attempted.
+    tx.connection.execute(
+        update(delivery)
+        .where(delivery.c.held, delivery.c.url == due.url, delivery.c.seq < due.seq)
+        .values(held=False, due_at=tx.real_now)
+    )
+
+
+def _due_at(tx: Transaction, url: str, limit: int) -> list[DueDelivery]:
+    rows = tx.connection.execute(
+        select(
+            delivery.c.id, delivery.c.seq, delivery.c.subscription_id, delivery.c.url, raised.c.event_type,
+            raised.c.body, delivery.c.attempts, delivery.c.due_at, delivery.c.held_up_by,
+        )
+        .join(raised, raised.c.id == delivery.c.raised_id)
+        .where(delivery.c.url == url, delivery.c.due_at <= tx.real_now)
+        .order_by(delivery.c.due_at, delivery.c.seq)
+        .limit(limit)
+    )  # fmt: skip
+    return [DueDelivery(*row) for row in rows]
+
+
+def _jittered(seconds: float, due: DueDelivery, seed: int | None) -> timedelta:
+    dice = random.Random(None if seed is None else f"{seed}:{due.seq}:{due.attempts}")  # noqa: S311
+    return timedelta(seconds=seconds * dice.uniform(1 - JITTER, 1 + JITTER))
+
+
+def _prune_events(tx: Transaction, newest: int) -> None:
+    """Delete the events before the newest `keep_events`, with their deliveries; unsent ones are kept.
+
+    It runs once for each tenth of `keep_events`, so up to a tenth more is stored, and an event costs little.
+    """
+    keep = tx.options.keep_events
+    if newest % max(1, keep // 10) != 0:
+        return
+    unsent = select(delivery.c.seq).where(delivery.c.raised_id == raised.c.id, delivery.c.due_at.is_not(None))
+    events = select(raised.c.id).where(raised.c.seq <= newest - keep, ~unsent.exists())
+    deliveries = select(delivery.c.id).where(delivery.c.raised_id.in_(events))
+    for table in (attempt, strike):
+        tx.connection.execute(delete(table).where(table.c.delivery_id.in_(deliveries)))
+    tx.connection.execute(delete(delivery).where(delivery.c.raised_id.in_(events)))
+    tx.connection.execute(delete(raised).where(raised.c.id.in_(events)))

@@ -1,0 +1,73 @@
+"""Signature schemes of well-known senders, each one a preset of SignatureTemplate."""
+
+from __future__ import annotations
+
+from typing import ClassVar, final
+
+from billhook.signing.template import ReplayProtection, SignatureTemplate
+
+__all__ = ["BodyHMAC", "TimestampedHMAC", "TimestampedRSA"]
+
+
+@final
+class TimestampedHMAC(SignatureTemplate):
+    """Hex HMAC-SHA256 over `timestamp.body`; the secret's UTF-8 bytes are the key, prefix and all.
+
+    Exactly one `t`; entries that are neither `t` nor `v1` are passed over.
+    """
+
+    __slots__ = ()
+
+    name: ClassVar[str] = "timestamped-hmac"
+
+    def __init__(self, header: str = "X-Webhook-Signature") -> None:
+        super().__init__(
+            content="{timestamp}.{body}", signature_header=header, signature_entry="v1", time_entry="t"
+        )
+
+
+@final
+class TimestampedRSA(SignatureTemplate):
+    """Base64 RSA-SHA256 (PKCS#1 v1.5) over `timestamp.body`, the time in a header of its own.
+
+    Secrets are public keys in PEM; with `key_id_header`, {key id: PEM}, and the sender says which.
+    """
+
+    __slots__ = ()
+
+    name: ClassVar[str] = "timestamped-rsa"
+
+    def __init__(
+        self,
+        signature_header: str = "X-Webhook-Signature",
+        timestamp_header: str = "X-Webhook-Timestamp",
+        key_id_header: str | None = None,
+    ) -> None:
+        super().__init__(
+            content="{timestamp}.{body}",
+            algorithm="rsa-sha256",
+            encoding="base64",
+            signature_header=signature_header,
+            timestamp_header=timestamp_header,
+            key_id_header=key_id_header,
+        )
+
+
+@final
+class BodyHMAC(SignatureTemplate):
+    """Hex HMAC-SHA256 of the body, after `prefix`.
+
+    No time is signed, so a captured delivery verifies for ever, and only the inbox's memory of its key
+    stops it; `replay_protection="dedupe-only"` says that the user knows.
+    """
+
+    __slots__ = ()
+
+    name: ClassVar[str] = "body-hmac"
+
+    def __init__(
+        self, header: str, prefix: str = "sha256=", *, replay_protection: ReplayProtection | None = None
+    ) -> None:
+        super().__init__(
+            content="{body}", signature_header=header, prefix=prefix, replay_protection=replay_protection
+        )

@@ -1,0 +1,185 @@
+"""BillhookState: the inbox, dispatcher, engine and client of one Flask app."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from flask import Flask, request
+
+from billhook.clock import Clock
+from billhook.dispatch import ConnectedHandlers, Handlers, RetrySchedule, connect
+from billhook.engines import Dispatcher, Engine, ExternalEngine, InlineEngine, ThreadEngine, Worker
+from billhook.engines.celery import CeleryEngine, find_celery
+from billhook.errors import ConfigError, InboxUnavailable, OutOfResources
+from billhook.events import EVENT_TYPES
+from billhook.fork import reset_in_child
+from billhook.inbox import Inbox
+from billhook.receiver import Intake
+from billhook.receiver.probe import find_probe
+from billhook.settings import Settings
+
+if TYPE_CHECKING:
+    from billhook.client import BillingClient
+
+__all__ = ["BillhookState"]
+
+logger = logging.getLogger("billhook.inbox")
+
+START_SECONDS = 0.8
+"""How long a start waits for a database server. Kept short: gunicorn already accepts connections."""
+
+
+class BillhookState:
+    """The state in `app.extensions["billhook"]`; created by Billhook.init_app, never by users."""
+
+    def __init__(self, app: Flask, settings: Settings, clock: Clock) -> None:
+        """Open the inbox and check its schema. Raises ConfigError; starts no thread, so a fork may follow."""
+        self.app = app
+        self.settings = settings
+        self.mounts: list[str] = []
+        self.source_names: set[str] = set()
+        self.handler_groups: list[Handlers] = []
+        self.inbox = Inbox(
+            settings.inbox_url or f"sqlite:///{Path(app.instance_path) / 'billhook.db'}",
+            deadline_seconds=settings.deadline_seconds,
+            backlog_limit=settings.backlog_limit,
+            schema=settings.inbox_schema,
+            own_folder=settings.inbox_url is None,
+        )
+        try:
+            self.inbox.prepare(START_SECONDS)
+        except InboxUnavailable as error:
+            if not self.inbox.database.is_remote:
+                raise ConfigError(str(error)) from None
+            # An exception here would stop gunicorn with all its workers. Instead, the schema is checked again
+            # at each use, and deliveries are answered 503 until the database is back.
+            logger.error("%s; until it can be used, deliveries are answered 503", error)  # noqa: TRY400
+        self.handlers = ConnectedHandlers(app)
+        self.dispatcher = Dispatcher(
+            self.handlers,
+            clock,
+            RetrySchedule.of(settings.retry_schedule_seconds),
+            sender=app,
+            context=app.app_context,
+            client=self.client,
+        )
+        self._parents_clients: list[BillingClient | None] = []
+        self._client: BillingClient | None = None
+        self._making_client = threading.Lock()
+        reset_in_child(self._reset_in_child)
+        self.engine = self._engine(settings.engine)
+        self.intake = Intake(
+            self.inbox,
+            clock,
+            sender=app,
+            wake=self.engine.wake,
+            max_body_bytes=settings.max_body_bytes,
+            deadline_seconds=settings.deadline_seconds,
+            known_types=EVENT_TYPES,
+        )
+
+    def start(self) -> None:
+        """Start this process's threads: first those of the receiver, then the engine."""
+        try:
+            self.intake.start()
+            self.engine.start()
+        except (OutOfResources, RuntimeError, MemoryError) as error:
+            # An exception here would stop gunicorn too; each thread is started again at its first use.
+            logger.error("%s; deliveries are answered 503 meanwhile", error)  # noqa: TRY400 - says it all
+
+    def start_engine_on_request(self) -> None:
+        """Start the thread engine with the app's first request, if it does not run yet.
+
+        A probe does not start it: the process that sends one exits right after, and must not call handlers.
+        """
+        if isinstance(self.engine, ThreadEngine) and find_probe(request.environ) is None:
+            try:
+                self.engine.ensure_started()
+            except (RuntimeError, MemoryError, OSError) as error:  # the request itself can still succeed
+                logger.error("engine could not start, retrying with the next request: %s", error)  # noqa: TRY400 - says it all
+
+    def connect(self, groups: Iterable[Handlers]) -> None:
+        """Subscribe decorated handlers to their signals. Raises DuplicateHandlerName."""
+        for group in groups:
+            connect(group.freeze(), self.app)
+            self.handler_groups.append(group)
+        self.handlers.check_names()
+
+    def register_task(self) -> None:
+        """Register the Celery task with the user's Celery app; call it when the setup is complete."""
+        if isinstance(self.engine, CeleryEngine):
+            self.engine.bind()
+            self.app.extensions.setdefault("celery", self.engine.celery)
+
+    def client(self) -> BillingClient:
+        """Return this process's API client, created at first use. Raises ConfigError and MissingExtra.
+
+        Each process creates its own: connections do not survive a fork.
+        """
+        if self._client is None:
+            # Imported here: only apps that call the API need the HTTP library, an optional extra.
+            from billhook.client import BillingClient
+
+            with self._making_client:
+                if self._client is None:  # pragma: no branch - another thread may have been first
+                    self._client = BillingClient.from_settings(self.settings)
+        return self._client
+
+    def _reset_in_child(self) -> None:
+        self._parents_clients.append(self._client)  # its connections are the parent's
+        self._client = None
+        self._making_client = threading.Lock()
+
+    def worker(self, threads: int) -> Worker:
+        """The worker of a worker process."""
+        return Worker(
+            self.inbox,
+            self.dispatcher,
+            threads=threads,
+            lease_seconds=self.settings.lease_seconds,
+            retention_days=self.settings.retention_days,
+            key_days=self.settings.key_days,
+        )
+
+    def handle_due(self) -> int:
+        """Handle all due runs in this thread, with any engine; return the number of attempts."""
+        inline = InlineEngine(self.inbox, self.dispatcher, lease_seconds=self.settings.lease_seconds)
+        return inline.handle_due()
+
+    def close(self) -> None:
+        """Stop the engine, commit pending deliveries and close the inbox in this process."""
+        self.engine.stop()
+        self.intake.close()
+        self.inbox.close()
+        client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    def _engine(self, name: str) -> Engine:
+        lease_seconds = self.settings.lease_seconds
+        days, key_days = self.settings.retention_days, self.settings.key_days
+        if name == "thread":
+            return ThreadEngine(
+                self.inbox,
+                self.dispatcher,
+                lease_seconds=lease_seconds,
+                retention_days=days,
+                key_days=key_days,
+            )
+        if name == "inline":
+            return InlineEngine(self.inbox, self.dispatcher, lease_seconds=lease_seconds)
+        if name == "celery":
+            celery = find_celery(self.app.extensions, self.settings.celery_app)
+            return CeleryEngine(
+                self.inbox,
+                self.dispatcher,
+                celery,
+                lease_seconds=lease_seconds,
+                retention_days=days,
+                key_days=key_days,
+            )
+        return ExternalEngine()

@@ -1,0 +1,98 @@
+"""Many processes take runs at once: each run is taken by one of them, and called once."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from billhook.inbox import Claim, Inbox, RunPlan, RunResult, RunState
+from support.acceptance.stack import Stack
+from support.inbox_view import change, incoming, rows
+from support.processes import in_children
+
+BATCH = 200
+LEASE = timedelta(hours=1)
+
+
+def store_runs(inbox: Inbox, count: int) -> None:
+    """So many deliveries with one run each, due now."""
+    now = datetime.now(UTC)
+    for first in range(0, count, BATCH):
+        ids = inbox.database.insert_new([incoming(f"msg_{first + n}") for n in range(BATCH)])
+        with inbox.transaction("planner") as transaction:
+            transaction.plan([RunPlan(delivery_id, ("note",)) for delivery_id in ids], now)
+
+
+def taken_by(processes: int, claimer: Callable[[int], bytes]) -> Counter[int]:
+    """How often each run was taken, by children that all run `claimer(number)`: ids, a space between."""
+    found: Counter[int] = Counter()
+    for told in in_children(processes, claimer):
+        assert not told.startswith(b"raised"), told.decode()
+        found.update(int(run_id) for run_id in told.split())
+    return found
+
+
+def twice(taken: Counter[Any]) -> int:
+    """How many times more often than once."""
+    return sum(count - 1 for count in taken.values())
+
+
+def succeeded(claim: Claim, at: datetime) -> RunResult:
+    return RunResult(
+        claim.run_id, claim.token, claim.delivery.delivery_id, claim.attempt, RunState.SUCCEEDED, at
+    )
+
+
+def test_no_run_is_claimed_by_two_processes(inbox, figures, long):
+    runs, processes = (40_000, 8) if long else (2_000, 4)
+    store_runs(inbox, runs)
+
+    def claimer(number: int) -> bytes:
+        chance, mine, held = random.Random(number), [], []
+        while True:
+            now = datetime.now(UTC)
+            with inbox.transaction(f"claimer-{number}") as transaction:
+                transaction.settle([succeeded(claim, now) for claim in held[::2]])
+                held = transaction.claim(chance.randrange(1, 40), now, now + LEASE)
+                next_due_at = min(filter(None, transaction.next_times()), default=None)
+            mine += [str(claim.run_id) for claim in held]
+            if not held and (next_due_at is None or next_due_at > now):
+                return " ".join(mine).encode()
+
+    taken = taken_by(processes, claimer)
+
+    figures.add("double claims", twice(taken), runs, processes, "processes")
+    assert twice(taken) == 0
+    assert len(taken) == runs
+
+
+def test_claiming_in_two_steps_without_a_lock_is_caught(inbox, where):
+    store_runs(inbox, 400)
+    inbox.close()
+
+    def claimer(number: int) -> bytes:
+        mine = []
+        while found := rows(where, "SELECT id FROM run WHERE state = 'due' ORDER BY id LIMIT 1"):
+            change(where, "UPDATE run SET state = 'running' WHERE id = ?", *found[0])
+            mine.append(str(found[0][0]))
+        return " ".join(mine).encode()
+
+    assert twice(taken_by(4, claimer)) > 0
+
+
+def test_no_handler_is_called_twice_while_no_worker_dies(stack: Stack, inbox, figures, long):
+    runs, workers = (8_000, 8) if long else (400, 2)
+    for _ in range(workers):
+        stack.start_worker(BILLHOOK_LEASE_SECONDS="60")
+    for first in range(0, runs, BATCH):
+        inbox.database.insert_new([incoming(f"msg_{first + n}") for n in range(BATCH)])
+        inbox.notifier.notify()
+    stack.drain(300)
+
+    called = Counter(key for key, _, _ in stack.noted())
+    figures.add("handlers called twice", twice(called), runs, workers, "workers")
+    assert twice(called) == 0
+    assert len(called) == runs

@@ -1,0 +1,86 @@
+"""The power is cut at each 200: what a disk then has of SQLite's files holds every delivery answered."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from support.acceptance.disk_model import Cuts, cut_at_each_answer
+from support.acceptance.senders import Line, body_of
+from support.acceptance.stack import STANDALONE, Stack, stack_on
+from support.acceptance.straced import needs_strace, recording
+from support.processes import together, until
+
+CONNECTIONS = 4
+
+
+def send(stack: Stack, each: int) -> dict[int, list[str]]:
+    """Deliveries over a few connections at once, each until it is answered 200; keys by the sender's port."""
+    sent: dict[int, list[str]] = {}
+
+    def work(number: int) -> None:
+        line = Line(stack.port, 60)
+        for count in range(each):
+            key = f"msg_{number}_{count}"
+            while line.post(key, body_of(number * each + count)).status != 200:
+                pass
+            assert line.own_port is not None
+            sent.setdefault(line.own_port, []).append(key)
+        line.close()
+
+    assert together(CONNECTIONS, work) == [None] * CONNECTIONS
+    return sent
+
+
+def record_and_cut(
+    folder: Path, each: int, app: str = STANDALONE, *, workers: int = 2, inject: str = "", **settings: str
+) -> Cuts:
+    """What power cuts would have done to a receiver that makes its inbox and takes some deliveries."""
+    log, inbox, scratch = folder / "trace.txt", folder / "inbox" / "billhook.db", folder / "after"
+    for made in (inbox.parent, scratch):
+        made.mkdir()
+    with stack_on(folder, f"sqlite:///{inbox}", **settings) as stack:
+        wrap = recording(log, *(["-e", f"inject={inject}"] if inject else []))
+        web = stack.start_web(app, workers=workers, wrap=wrap)
+        sent = send(stack, each)
+        os.kill(web.children()[0], signal.SIGTERM)
+        until(lambda: web.ended() is not None, 30)
+    cuts = cut_at_each_answer(log, inbox, sent, scratch, seed=1)
+    log.unlink()
+    assert cuts.count == each * CONNECTIONS
+    for name, content in cuts.disk.seen().items():  # else it has missed a way to write
+        assert (inbox.parent / name).read_bytes() == content
+    return cuts
+
+
+def test_what_was_answered_200_is_on_the_disk_when_the_power_fails(tmp_path, figures, long):
+    needs_strace()
+
+    # The handlers run in the same processes: their turns and checkpoints are in the trace too.
+    cuts = record_and_cut(tmp_path, each=500 if long else 40, BILLHOOK_ENGINE="thread")
+
+    missing = len(cuts.missing | cuts.missing_by_chance)
+    figures.add("rows missing after power cut", missing, cuts.count, 2 * cuts.count, "cuts")
+    assert cuts.missing == set()
+    assert cuts.missing_by_chance == set()
+
+
+@pytest.mark.parametrize("synchronous", ["OFF", "NORMAL"])
+def test_a_receiver_that_does_not_sync_is_caught(tmp_path, synchronous):
+    needs_strace()
+
+    cuts = record_and_cut(tmp_path, 10, "careless:never_syncs()", ACCEPTANCE_SYNCHRONOUS=synchronous)
+
+    assert len(cuts.missing) == cuts.count
+    assert cuts.missing_by_chance
+
+
+def test_what_was_answered_200_after_a_failed_sync_is_on_the_disk_when_the_power_fails(tmp_path):
+    needs_strace()
+
+    cuts = record_and_cut(tmp_path, 10, workers=1, inject="fdatasync,fsync:error=EIO:when=10..11")
+
+    assert cuts.missing == set()

@@ -1,0 +1,122 @@
+"""What the tests of the commands share: a clean place to run them in, and an inbox with something in it."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from blinker import ANY
+from click.testing import CliRunner, Result
+
+from billhook import Handlers
+from billhook.cli import main
+from billhook.events import EVENT_TYPES, InvoiceApproved, PaymentFailed, UnknownEvent, sample
+from billhook.signals import event_signal
+from support.apps import deliver, make_app
+from support.signing import APPROVED
+
+Run = Callable[..., Result]
+
+
+@pytest.fixture(autouse=True)
+def forgotten(tmp_path, monkeypatch) -> Iterator[None]:
+    """What a test wrote as a module is gone with the test: its name, and what it connected to a signal."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    yield
+    written = [
+        name
+        for name, module in list(sys.modules.items())
+        if str(getattr(module, "__file__", None)).startswith(str(tmp_path))
+    ]
+    for name in [*(model.signal_name for model in EVENT_TYPES.values()), UnknownEvent.signal_name]:
+        signal = event_signal(name)
+        for receiver in list(signal.receivers_for(ANY)):
+            if receiver.__module__ in written:
+                signal.disconnect(receiver)
+    for name in written:
+        del sys.modules[name]
+
+
+@pytest.fixture
+def run(request, tmp_path, monkeypatch) -> Run:
+    """Runs `billhook …` in an empty folder; keyword arguments are BILLHOOK_ options.
+
+    In a test that uses `inbox_url`, as `shop` does, on that inbox.
+    """
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith(("BILLHOOK_", "FLASK_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("COLUMNS", "200")
+    if "inbox_url" in request.fixturenames:
+        monkeypatch.setenv("BILLHOOK_INBOX_URL", request.getfixturevalue("inbox_url"))
+
+    def invoke(*arguments: str, stdin: str | bytes | None = None, **options: str) -> Result:
+        with monkeypatch.context() as patch:
+            for name, text in options.items():
+                patch.setenv(f"BILLHOOK_{name}", text)
+            return CliRunner().invoke(main, list(arguments), input=stdin)
+
+    return invoke
+
+
+class Shop:
+    """An app in the test's folder whose `send` fails until it is mended; `calls` is what ran."""
+
+    def __init__(self, folder: Path, inbox_url: str) -> None:
+        self.calls: list[str] = []
+        self.broken = True
+        handlers = Handlers()
+
+        @handlers.on(InvoiceApproved, name="send", retry=[])
+        def send(event: InvoiceApproved) -> None:
+            self.calls.append("send")
+            if self.broken:
+                raise RuntimeError("no \x1b[31mmail")
+
+        @handlers.on(InvoiceApproved, PaymentFailed, name="book")
+        def book(event: InvoiceApproved | PaymentFailed) -> None:
+            self.calls.append("book")
+
+        self.app = make_app(
+            folder, BILLHOOK_ENGINE="inline", BILLHOOK_INBOX_URL=inbox_url, handlers=[handlers]
+        )
+        self.assembly = self.app.extensions["billhook"]
+
+    def fill(self) -> None:
+        """1: done; 2: dead by `send`; 3: quarantined; 4: nobody handles it."""
+        deliver(self.app, sample(PaymentFailed).to_json(), "PaymentFailed", message_id="m1")
+        deliver(self.app, APPROVED, "InvoiceApproved", message_id="m2")
+        deliver(
+            self.app, b'{"\x1b]0;title\x07 \xff', "PingTest", message_id="m3", headers={"X-Odd": "\x9b31m"}
+        )
+        deliver(self.app, b"{}", "PingTest", message_id="m4")
+
+    def handle(self) -> list[str]:
+        """Handle what is due; returns the handlers that ran."""
+        self.calls.clear()
+        self.assembly.handle_due()
+        return sorted(self.calls)
+
+
+@pytest.fixture
+def shop(tmp_path, inbox_url) -> Iterator[Shop]:
+    made = Shop(tmp_path, inbox_url)
+    made.fill()
+    yield made
+    made.assembly.close()
+
+
+@pytest.fixture
+def secret_file(tmp_path) -> Any:
+    def write(secret: str) -> str:
+        path = tmp_path / "secret.txt"
+        path.touch(mode=0o600)
+        path.write_text(secret + "\n")
+        return str(path)
+
+    return write

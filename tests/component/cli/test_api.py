@@ -1,0 +1,321 @@
+"""`api`: what the service answers, as a table and as JSON, and what is wrong in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import Result
+from werkzeug import Response
+
+from billhook.resources import (
+    Aggregation,
+    CatalogProduct,
+    Contract,
+    CreditLedgerEntry,
+    Customer,
+    CustomField,
+    Invoice,
+    Plan,
+    ProductConsumption,
+    UsageEvent,
+    sample,
+)
+from support.billing_service import (
+    CLIENT_ID,
+    REFRESH_TOKEN,
+    REFUSED,
+    Service,
+    a_server,
+    answered,
+    error,
+    service_on,
+)
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Any]:
+    with a_server() as running:
+        yield running
+
+
+@pytest.fixture
+def service(http) -> Service:
+    return service_on(http)
+
+
+@pytest.fixture
+def api(run, service) -> Callable[..., Result]:
+    """Runs `billhook api …` with good credentials."""
+
+    def invoke(*arguments: str, **options: str) -> Result:
+        given = {"API_URL": service.url, "API_CLIENT_ID": CLIENT_ID, "API_REFRESH_TOKEN": REFRESH_TOKEN}
+        result = run("api", *arguments, **{**given, **options})
+        assert CLIENT_ID not in result.output
+        assert REFRESH_TOKEN not in result.output
+        assert not any(token in result.output for token in service.tokens)
+        return result
+
+    return invoke
+
+
+def wire(model) -> Any:
+    return json.loads(sample(model).to_json())
+
+
+def listed(key: str, *items: Any) -> Response:
+    return answered(200, {key: list(items), "total": len(items), "hasMore": False, "nextCursor": ""})
+
+
+INVOICE = wire(Invoice)
+
+READS = [
+    (
+        ["customers", "get", "crm", "a/1"],
+        "GET /customers/integration/crm/a%2F1",
+        {"customer": wire(Customer)},
+        "Acme Ltd",
+    ),
+    (
+        ["customers", "consumptions", "cus_1"],
+        "GET /customers/products-consumptions/cus_1",
+        {"productsConsumptions": [wire(ProductConsumption)]},
+        "API calls",
+    ),
+    (
+        ["customers", "consumptions", "--alias", "acme"],
+        "GET /customers/products-consumptions/alias/acme",
+        {"productsConsumptions": [wire(ProductConsumption)]},
+        "API calls",
+    ),
+    (["plans", "get", "p"], "GET /plans/p", {"plan": wire(Plan)}, "Growth"),
+    (
+        ["catalog-products", "get", "prd_55"],
+        "GET /catalogProducts/prd_55",
+        {"catalogProduct": wire(CatalogProduct)},
+        "API-1",
+    ),
+    (
+        ["custom-fields", "get", "cfd_4"],
+        "GET /customFields/cfd_4",
+        {"customField": wire(CustomField)},
+        "EMEA",
+    ),
+    (["invoices", "get", "inv_3007"], "GET /invoices/inv_3007", {"invoice": INVOICE}, "January 2026"),
+]
+LISTS = [
+    (
+        ["contracts", "list", "--customer-id", "cus_1"],
+        "GET /contracts",
+        "contracts",
+        Contract,
+        "Acme annual 2026",
+    ),
+    (["catalog-products", "list"], "GET /catalogProducts", "catalogProducts", CatalogProduct, "API-1"),
+    (["custom-fields", "list"], "GET /customFields", "customFields", CustomField, "region"),
+    (
+        ["invoices", "list", "--status", "Overdue", "--since", "7d"],
+        "GET /invoices",
+        "invoices",
+        Invoice,
+        "January 2026",
+    ),
+    (["credits", "list", "cus_1"], "GET /credits", "entries", CreditLedgerEntry, "475"),
+    (
+        ["events", "query", "--since", "7d", "--alias", "acme"],
+        "GET /events",
+        "events",
+        UsageEvent,
+        '{"region":"eu","units":3}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("arguments", "line", "body", "seen"), READS, ids=[row[1] for row in READS])
+def test_one_is_shown_by_its_fields_or_as_json(api, service, arguments, line, body, seen):
+    service.always(line, answered(200, body))
+
+    table = api(*arguments)
+    document = api(*arguments, "--json")
+
+    assert (table.exit_code, document.exit_code) == (0, 0), table.output
+    assert seen in table.stdout
+    (content,) = body.values()
+    assert json.loads(document.stdout) == content
+    assert service.lines() == [line] * 2
+
+
+@pytest.mark.parametrize(("arguments", "line", "key", "model", "seen"), LISTS, ids=[row[1] for row in LISTS])
+def test_a_list_is_a_table_or_json(api, service, arguments, line, key, model, seen):
+    service.always(line, listed(key, wire(model), wire(model)))
+
+    table = api(*arguments)
+    document = api(*arguments, "--json")
+
+    assert (table.exit_code, document.exit_code) == (0, 0), table.output
+    assert table.stdout.count(seen) == 2
+    assert json.loads(document.stdout) == [wire(model)] * 2
+
+
+def test_filters_go_with_the_request(api, service):
+    service.always("GET /invoices", listed("invoices"))
+
+    result = api("invoices", "list", "--customer-id", "cus_1", "--status", "Paid", "--until", "2026-02-01")
+
+    assert result.stdout == "nothing found\n"
+    assert service.lines() == [
+        "GET /invoices?customerId=cus_1&billingStatus=Paid&issuedBefore=2026-02-01T00%3A00%3A00Z"
+    ]
+
+
+def test_a_list_is_followed_over_its_pages_up_to_the_limit(api, service):
+    pages = [
+        answered(
+            200, {"invoices": [INVOICE] * 3, "total": 9, "hasMore": number < 3, "nextCursor": f"c{number}"}
+        )
+        for number in range(1, 4)
+    ]
+    service.answer("GET /invoices", *pages)
+
+    result = api("invoices", "list", "--limit", "4", "--json")
+
+    assert len(json.loads(result.stdout)) == 4
+    assert result.stderr == "More items exist: raise --limit, which is 4\n"
+    assert service.lines() == ["GET /invoices", "GET /invoices?cursor=c1"]
+
+
+def test_a_full_page_without_more_is_the_end(api, service):
+    service.always("GET /invoices", listed("invoices", *[INVOICE] * 4))
+
+    result = api("invoices", "list", "--limit", "4", "--json")
+
+    assert len(json.loads(result.stdout)) == 4
+    assert result.stderr == ""
+
+
+def test_usage_is_added_up(api, service):
+    service.always("POST /v2/events/aggregation", answered(200, wire(Aggregation)))
+
+    result = api(
+        "events", "aggregate", "cus_1", "--since", "2026-01-01", "--until", "2026-02-01",
+        "--meter", "calls=api_call", "--group-by", "day", "--fill-dates", "--json",
+    )  # fmt: skip
+
+    assert json.loads(result.stdout) == wire(Aggregation)
+    assert service.taken[-1].json == {
+        "customerId": "cus_1",
+        "period": {"startTime": "2026-01-01T00:00:00Z", "endTime": "2026-02-01T00:00:00Z"},
+        "meters": [{"key": "calls", "eventName": "api_call"}],
+        "groupBy": "day",
+        "fillDates": True,
+    }
+
+
+def test_amounts_keep_their_digits(api, service):
+    text = json.dumps({"invoice": INVOICE}).replace("1249.9", "1249.900000000000000000001")
+    service.always("GET /invoices/1", Response(text, content_type="application/json"))
+
+    assert '"amount": 1249.900000000000000000001' in api("invoices", "get", "1", "--json").stdout
+    assert "1249.900000000000000000001" in api("invoices", "get", "1").stdout
+
+
+def test_what_comes_from_the_service_cannot_act_on_the_terminal(api, service):
+    evil = {**INVOICE, "name": "\x1b[31m\u202eevil", "note": '\x00"\x00'}
+    service.always("GET /invoices/1", answered(200, {"invoice": evil}))
+
+    table = api("invoices", "get", "1").stdout
+    document = api("invoices", "get", "1", "--json").stdout
+
+    assert "\\x1b[31m\\u202eevil" in table
+    assert json.loads(document) == evil
+    assert document.isascii()
+
+
+def test_login_says_whether_the_credentials_are_good(api, service):
+    good = api("login")
+    service.answer("POST /login", REFUSED)
+    bad = api("login")
+
+    assert good.exit_code == 0
+    assert good.stdout.startswith("the credentials are valid; the access token expires at 20")
+    assert bad.exit_code == 1
+    assert bad.stderr == (
+        "Error: POST /login: the service answered 401 authentication_failed: the credentials are not good: "
+        "check BILLHOOK_API_CLIENT_ID, and BILLHOOK_API_REFRESH_TOKEN or BILLHOOK_API_REFRESH_TOKEN_FILE\n"
+    )
+
+
+def test_a_call_that_is_tried_again_says_nothing_of_it(api, service, caplog):
+    service.answer("GET /plans/p", error(500, "api_error", "internal_error"))
+    service.answer("GET /plans/p", answered(200, {"plan": wire(Plan)}))
+
+    with caplog.at_level("WARNING"):
+        result = api("plans", "get", "p", "--json")
+
+    assert json.loads(result.stdout) == wire(Plan)
+    assert (result.stderr, [record.message for record in caplog.records]) == ("", [])
+
+
+def test_what_is_not_there_is_told_with_exit_code_1(api, service):
+    service.answer("GET /plans/p", error(404, "invalid_request_error", "resource_not_found", "no such plan"))
+
+    result = api("plans", "get", "p")
+
+    assert (result.exit_code, result.stdout) == (1, "")
+    assert result.stderr == (
+        "Error: GET /plans/{planId}: the service answered 404 resource_not_found: no such plan\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (
+            ["contracts", "list", "--customer-id", "a", "--customer-external-id", "b"],
+            "at most one of customerId and",
+        ),
+        (["customers", "consumptions"], "give either CUSTOMER_ID or --alias"),
+        (["customers", "consumptions", "a", "--alias", "b"], "give either CUSTOMER_ID or --alias"),
+        (["plans", "get", ".."], "planId is '..': that cannot be a part of an address"),
+        (["events", "query"], "Missing option '--since'"),
+        (
+            ["events", "aggregate", "c", "--since", "1d", "--group-by", "day", "--meter", "=x"],
+            "is not KEY=EVENTNAME",
+        ),
+        (["invoices", "list", "--limit", "0"], "0 is not in the range"),
+    ],
+)
+def test_a_mistake_in_the_arguments_is_told_with_exit_code_2(api, service, arguments, text):
+    result = api(*arguments)
+
+    assert result.exit_code == 2
+    assert text in result.stderr
+    assert service.lines() == []
+
+
+@pytest.mark.parametrize("missing", ["API_URL", "API_CLIENT_ID", "API_REFRESH_TOKEN"])
+def test_a_missing_option_is_named(run, service, missing):
+    given = {"API_URL": service.url, "API_CLIENT_ID": CLIENT_ID, "API_REFRESH_TOKEN": REFRESH_TOKEN}
+
+    result = run("api", "login", **{name: value for name, value in given.items() if name != missing})
+
+    assert result.exit_code == 2
+    assert f"need options: set BILLHOOK_{missing}" in result.stderr
+
+
+def test_the_token_may_be_in_a_file(api, service, secret_file):
+    result = api("login", API_REFRESH_TOKEN="", API_REFRESH_TOKEN_FILE=secret_file(REFRESH_TOKEN))
+
+    assert result.exit_code == 0, result.output
+
+
+def test_what_has_the_wrong_form_is_told_by_its_field():
+    import click
+
+    from billhook.cli.api.connection import as_usage_errors
+    from billhook.resources import PageQuery
+
+    with pytest.raises(click.UsageError, match="limit: Input should be a number"), as_usage_errors():
+        PageQuery.model_validate({"limit": [1]})

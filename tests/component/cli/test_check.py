@@ -1,0 +1,217 @@
+"""`billhook check`: a probe goes through the app, who answered is told, and nothing is stored."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+from flask import abort, redirect, request
+from flask_wtf.csrf import CSRFProtect
+
+from billhook import Handlers, Source
+from billhook.events import PingTest
+from billhook.receiver.probe import PROBE
+from billhook.signing import TimestampedRSA
+from support.apps import deliver, inbox_file
+from support.inbox_view import rows
+from support.signing import PATH, SECRET, signed
+
+
+@pytest.fixture
+def shop(app_with, run):
+    """Makes apps with a handler; `run` leaves no option in the environment."""
+
+    def make(**config):
+        handlers = Handlers()
+        handlers.on(PingTest, name="ping")(lambda event: None)
+        return app_with(**{"handlers": [handlers], **config})
+
+    return make
+
+
+def checked(app, *arguments: str) -> tuple[int, dict[str, str]]:
+    result = app.test_cli_runner().invoke(args=["billhook", "check", "--json", *arguments])
+    facts = json.loads(result.stdout)
+    assert facts["ok"] is (result.exit_code == 0)
+    return result.exit_code, {one["what"]: one["told"] for one in facts["checks"]}
+
+
+def stored(app) -> list[tuple]:
+    return rows(inbox_file(app), "SELECT * FROM delivery")
+
+
+def test_an_app_that_is_well_says_so_and_stores_nothing(shop):
+    app = shop(sources=[Source("eu", secrets=[SECRET])])
+
+    code, told = checked(app)
+
+    assert code == 0
+    assert told[f"POST {PATH}"] == "verified and answered by billhook (source default)"
+    assert told[f"POST {PATH}/eu"] == "verified and answered by billhook (source eu)"
+    assert told["handlers"] == "1 registered"
+    assert "is writable" in told["inbox"]
+    assert "`billhook worker`; make sure that one is running" in told["engine"]
+    assert stored(app) == []
+    assert deliver(app).status_code == 200
+    assert len(stored(app)) == 1  # as any other would have been
+
+
+def test_check_starts_no_handling_of_stored_deliveries(shop):
+    app = shop(BILLHOOK_ENGINE="thread")
+    engine = app.extensions["billhook"].engine
+
+    code, _ = checked(app)
+    after_the_probe = engine.running
+    app.test_client().get("/")
+    after_a_request = engine.running
+
+    assert code == 0
+    assert (after_the_probe, after_a_request) == (False, True)
+
+
+def login():
+    if request.blueprint != "shop":
+        abort(401)
+
+
+@pytest.mark.parametrize(
+    ("hook", "status", "told"),
+    [
+        (login, 401, "a before_request hook or an error handler"),
+        (lambda: redirect("/login"), 302, "a redirect, for example to a login page"),
+        (lambda: ("no", 400), 400, "a before_request hook or an error handler"),
+    ],
+)
+def test_a_hook_that_answers_in_its_place_is_told_with_the_remedy(shop, hook, status, told):
+    app = shop()
+    app.before_request(hook)
+
+    code, found = checked(app)
+
+    assert code == 1
+    assert found[f"POST {PATH}"] == (
+        f"{status} came from the app, not from billhook: {told}: exclude requests with request.blueprint == "
+        '"billhook" from it'
+    )
+
+
+def test_csrf_protection_is_recognised(shop):
+    app = shop(SECRET_KEY="x")
+    app.before_request_funcs.clear()  # what would have exempted it
+    CSRFProtect(app)
+
+    code, found = checked(app)
+
+    assert code == 1
+    assert "400 came from the app, not from billhook: probably CSRF protection" in found[f"POST {PATH}"]
+
+
+def test_an_answer_that_is_changed_afterwards_is_told(shop):
+    app = shop()
+
+    @app.after_request
+    def spoil(response):
+        response.status_code = 500
+        return response
+
+    code, found = checked(app)
+
+    assert code == 1
+    assert (
+        "billhook answered 200, but a hook or middleware of the app changed it to 500"
+        in found[f"POST {PATH}"]
+    )
+
+
+def test_a_path_that_nothing_takes_is_told_with_those_that_are(shop):
+    app = shop()
+
+    assert checked(app, "--path", PATH + "/")[0] == 0
+    code, found = checked(app, "--path", "/webhooks/bill")
+
+    assert code == 1
+    assert found["POST /webhooks/bill"] == (
+        f"404 came from the app, not from billhook: no receiver at this path; the app has {PATH} (url_prefix)"
+    )
+
+
+def test_a_header_lost_on_the_way_is_the_receivers_own_answer(shop):
+    app = shop()
+    inner = app.wsgi_app
+
+    def without_signature(environ, start):
+        environ.pop("HTTP_WEBHOOK_SIGNATURE", None)
+        return inner(environ, start)
+
+    app.wsgi_app = without_signature
+
+    code, found = checked(app)
+
+    assert code == 1
+    assert "billhook answered 401" in found[f"POST {PATH}"]
+
+
+def test_an_app_that_raises_is_told(shop):
+    app = shop(TESTING=True)
+    app.before_request(lambda: 1 // 0)
+
+    assert "the app raised ZeroDivisionError" in checked(app)[1][f"POST {PATH}"]
+
+
+def test_without_handlers_that_is_wrong_and_the_table_says_so(shop):
+    app = shop(handlers=[])
+
+    result = app.test_cli_runner().invoke(args=["billhook", "check"])
+
+    assert result.exit_code == 1
+    assert "WRONG handlers" in " ".join(result.stdout.split())
+
+
+@pytest.mark.parametrize("as_ids", [False, True])
+def test_where_only_public_keys_are_known_it_is_enough_to_be_answered(shop, as_ids):
+    public = (
+        rsa.generate_private_key(65537, 2048)
+        .public_key()
+        .public_bytes(serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo)
+        .decode()
+    )
+    scheme = TimestampedRSA(key_id_header="X-Key") if as_ids else TimestampedRSA()
+    app = shop(sources=[Source("eu", scheme=scheme, secrets=[{"a": public} if as_ids else public])])
+
+    code, found = checked(app)
+
+    assert code == 0
+    assert "the source has only public keys" in found[f"POST {PATH}/eu"]
+
+
+def test_an_inbox_that_cannot_be_written_is_told(shop):
+    app = shop()
+    inbox_file(app).unlink()
+    inbox_file(app).mkdir()
+
+    code, found = checked(app)
+
+    assert code == 1
+    assert "is writable" not in found["inbox"]
+
+
+def test_a_probe_cannot_be_sent_from_outside(shop):
+    app = shop()
+    forged = {PROBE: "1", "Billhook-Probe": "1", "billhook.probe": "1"}
+
+    answer = app.test_client().post(
+        PATH, data=b"{}", headers={**signed(), **forged}, environ_overrides={PROBE: "an object is needed"}
+    )
+
+    assert answer.json == {"status": "accepted"}
+    assert len(stored(app)) == 1
+
+
+def test_it_checks_what_would_be_served_standalone(run, tmp_path):
+    result = run("check", "--json", SECRETS=SECRET, ENGINE="thread")
+
+    facts = json.loads(result.stdout)
+    assert [one["ok"] for one in facts["checks"]] == [True, False, True, True]
+    assert "POST /webhooks/billing" in [one["what"] for one in facts["checks"]]

@@ -1,0 +1,166 @@
+"""`deliveries` and what waits for an operator: conflicts, look-alikes, and what names no type."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from billhook import Handlers
+from billhook.events import InvoiceApproved, PaymentFailed, sample
+from support.apps import deliver, make_app
+from support.inbox_view import rows, value
+
+BODY = sample(PaymentFailed).to_json()
+
+
+class Books:
+    """An app that handles two types; `handled` is what it was given."""
+
+    def __init__(self, folder, inbox_url):
+        handlers = Handlers()
+        self.handled = []
+
+        @handlers.on(InvoiceApproved, PaymentFailed, name="book")
+        def book(event, delivery):
+            self.handled.append((event.type, delivery.idempotency_key))
+
+        self.app = make_app(
+            folder, BILLHOOK_ENGINE="inline", BILLHOOK_INBOX_URL=inbox_url, handlers=[handlers]
+        )
+
+    def go_on(self):
+        self.app.extensions["billhook"].handle_due()
+        return self.handled
+
+
+@pytest.fixture
+def books(tmp_path, inbox_url):
+    """1: PaymentFailed sent as InvoiceApproved; and the genuine one, and one without a type, of its key."""
+    books = Books(tmp_path, inbox_url)
+    for event_type in ("InvoiceApproved", "PaymentFailed", "not a type"):
+        deliver(books.app, BODY, event_type, message_id="msg_1")
+    yield books
+    books.app.extensions["billhook"].close()
+
+
+def ids(where):
+    return [one for (one,) in rows(where, "SELECT id FROM delivery ORDER BY id")]
+
+
+def test_the_first_is_a_look_alike_and_the_others_wait_beside_it(books, where):
+    errors = [error for (error,) in rows(where, "SELECT error FROM delivery ORDER BY id")]
+
+    assert json.loads(errors[0])["error"].startswith("the body looks like PaymentFailed")
+    assert errors[1:] == [f"type conflict with delivery {ids(where)[0]}"] * 2
+    assert books.handled == []
+
+
+def test_conflicts_are_listed_and_shown(run, books, where):
+    first, genuine, untyped = ids(where)
+
+    listed = run("deliveries", "list", "--conflicts").stdout
+    found = json.loads(run("deliveries", "list", "--conflicts", "--json").stdout)
+    shown = run("deliveries", "show", str(untyped)).stdout
+
+    assert [one["id"] for one in found] == [untyped, genuine]
+    assert {one["conflict_of"] for one in found} == {first}
+    assert "conflict of" in listed
+    assert "(none)" in listed
+    assert f"delivery {untyped}: (no type), quarantined" in shown
+    assert f"it conflicts with delivery {first}, which has the same key" in shown
+    assert f"quarantined: type conflict with delivery {first}" in shown
+
+
+def test_no_replay_by_filters_takes_what_is_undecided(run, books, where):
+    found = run("deliveries", "replay", "--state", "quarantined", "--json")
+
+    assert json.loads(found.stdout)["selected"] == 1
+    assert books.go_on() == []
+    assert value(where, "SELECT count(*) FROM delivery WHERE state = 'quarantined'") == 3
+
+
+@pytest.mark.parametrize("how", ["id", "--conflicts"])
+def test_the_genuine_one_is_handled_when_an_operator_says_so(run, books, where, how):
+    chosen = [str(ids(where)[1])] if how == "id" else [how]
+
+    result = run("deliveries", "replay", *chosen, "--yes")
+
+    assert "1 delivery parsed again" in result.stdout
+    assert books.go_on() == [("PaymentFailed", "default:msg_1,PaymentFailed")]
+    assert value(where, "SELECT state FROM delivery WHERE id = ?", ids(where)[1]) == "done"
+
+
+def test_a_delivery_is_read_as_the_type_that_an_operator_names(run, books, where):
+    first, _, untyped = ids(where)
+
+    run("deliveries", "replay", str(first), "--as", "InvoiceApproved", "--yes")
+    run("deliveries", "replay", str(untyped), "--as", "PaymentFailed", "--yes")
+
+    assert books.go_on() == [
+        ("InvoiceApproved", "default:msg_1"),
+        ("PaymentFailed", "default:msg_1,-"),
+    ]
+    query = "SELECT event_type, sent_as FROM delivery WHERE id IN (?, ?) ORDER BY id"
+    assert rows(where, query, first, untyped) == [
+        ("InvoiceApproved", "InvoiceApproved"),
+        ("PaymentFailed", ""),
+    ]
+    assert "sent as  (no type)" in run("deliveries", "show", str(untyped)).stdout
+
+
+def test_a_dry_run_as_another_type_changes_nothing(run, books, where):
+    result = run(
+        "deliveries", "replay", "--state", "quarantined", "--as", "PaymentFailed", "--dry-run", "--json"
+    )
+
+    assert json.loads(result.stdout)["reread"] == 3
+    assert value(where, "SELECT count(*) FROM delivery WHERE sent_as IS NULL") == 3
+
+
+def test_what_cannot_be_replayed_so_is_said(run, books, where):
+    first, genuine, untyped = map(str, ids(where))
+    run("deliveries", "replay", genuine, "--yes")
+    books.go_on()
+
+    told = {
+        "has no event type: give one with --as TYPE": [untyped],
+        "was already handled as PaymentFailed: --as applies only before any handler has run": [
+            genuine,
+            "--as",
+            "Overage",
+        ],
+        "unknown event type 'PaymentFaild': did you mean PaymentFailed": [first, "--as", "PaymentFaild"],
+        "--as applies only before any handler has run: leave": [first, "--as", "Overage", "--all-handlers"],
+        "give ids or filters, not both": [first, "--conflicts"],
+    }
+
+    for text, arguments in told.items():
+        result = run("deliveries", "replay", *arguments, "--yes")
+        assert (result.exit_code != 0, text in result.output) == (True, True), result.output
+
+
+def test_conflicts_are_given_up_together_and_what_they_contradict_is_not(run, books, where):
+    first, genuine, untyped = ids(where)
+
+    told = json.loads(run("deliveries", "discard", "--conflicts", "--reason", "forged", "--json").stdout)
+
+    assert told == {"selected": 2, "discarded": 2, "runs": 0, "reason": "forged", "dry_run": False}
+    query = "SELECT id, state, error = 'forged' FROM delivery ORDER BY id"
+    assert rows(where, query) == [(first, "quarantined", 0), (genuine, "done", 1), (untyped, "done", 1)]
+
+
+def test_ids_and_conflicts_are_not_discarded_at_once(run, books, where):
+    result = run("deliveries", "discard", str(ids(where)[1]), "--conflicts", "--reason", "x", "--yes")
+
+    assert (result.exit_code, "give ids or filters, not both" in result.stderr) == (2, True)
+    assert value(where, "SELECT count(*) FROM delivery WHERE state = 'quarantined'") == 3
+
+
+@pytest.mark.parametrize("command", [["replay"], ["discard", "--reason", "x"]])
+@pytest.mark.parametrize("empty", ["--type", "--source"])
+def test_an_empty_filter_is_one_and_selects_no_more_than_it_says(run, books, where, command, empty):
+    result = run("deliveries", *command, "--conflicts", empty, "", "--json")
+
+    only_the_one_without_a_type = 1 if empty == "--type" else 0
+    assert json.loads(result.stdout)["selected"] == only_the_one_without_a_type

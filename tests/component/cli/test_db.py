@@ -1,0 +1,208 @@
+"""`db current` and `db upgrade`, on each database, standalone and in an app that refuses to start."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from billhook.errors import SchemaMismatch
+from billhook.inbox import Inbox
+from billhook.inbox.migrate import any_schema
+from billhook.inbox.schema import REVISION
+from support.inbox_view import change, incoming, open_inbox, place_of, value
+from support.signing import SECRET
+
+SHOP = """
+from flask import Flask
+from billhook import Billhook
+
+app = Flask(__name__)
+app.config.from_prefixed_env()
+Billhook(app)
+"""
+
+
+def test_upgrade_makes_the_tables_and_needs_no_secret(run, bare_url):
+    refused = run("deliveries", "list", INBOX_URL=bare_url)
+    before = json.loads(run("db", "current", "--json", INBOX_URL=bare_url).stdout)
+    first, second = (run("db", "upgrade", INBOX_URL=bare_url) for _ in range(2))
+
+    assert refused.exit_code == 2
+    assert "run `billhook db upgrade`" in refused.stderr
+    assert (before["found"], before["needed"], before["former_schema"]) == (None, REVISION, None)
+    assert first.stdout == f"schema none -> {REVISION}\n"
+    assert second.stdout == f"schema {REVISION}: nothing to do\n"
+    assert value(place_of(bare_url), "SELECT count(*) FROM delivery") == 0
+    current = run("db", "current", INBOX_URL=bare_url)
+    version, place = current.stdout.splitlines()
+    assert version == f"schema {REVISION}, this billhook needs {REVISION}"
+    assert place.startswith(f"inbox: {before['place']}")
+    assert place.endswith(before["place"] if before["database_schema"] is None else before["database_schema"])
+
+
+def test_an_inbox_in_its_former_place_is_told_and_moved(run, database_url):
+    Inbox(database_url, schema="public").upgrade()
+
+    refused = run("deliveries", "list", INBOX_URL=database_url)
+    current = run("db", "current", INBOX_URL=database_url)
+    moved = run("db", "upgrade", INBOX_URL=database_url)
+    after = json.loads(run("db", "current", "--json", INBOX_URL=database_url).stdout)
+    other = run("db", "upgrade", INBOX_URL=database_url, INBOX_SCHEMA="eu")
+
+    assert refused.exit_code == 2
+    assert "in the schema 'public', where an earlier billhook kept it" in refused.stderr
+    assert "which moves the inbox here from the schema public\ninbox: postgresql" in current.stdout
+    assert current.stdout.endswith(", schema billhook\n")
+    assert moved.stdout == f"moved here from the schema public\nschema none -> {REVISION}\n"
+    assert (after["found"], after["database_schema"], after["former_schema"]) == (REVISION, "billhook", None)
+    assert other.stdout == f"schema none -> {REVISION}\n"
+
+
+def test_a_newer_schema_is_told_and_left_alone(run, inbox_url, where):
+    change(where, "UPDATE billhook_version SET version_num = '9999'")
+
+    current, refused = run("db", "current"), run("db", "upgrade")
+
+    assert "schema 9999" in current.stdout
+    assert "upgrade the package" in current.stdout
+    assert refused.exit_code == 2
+    assert "it is newer than this billhook" in refused.stderr
+    assert value(where, "SELECT version_num FROM billhook_version") == "9999"
+
+
+def flask(folder, url, *arguments):
+    (folder / "shop.py").write_text(SHOP)
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
+    environ = {**clean, "FLASK_BILLHOOK_SECRETS": SECRET, "FLASK_BILLHOOK_INBOX_URL": url}
+    return subprocess.run(
+        [sys.executable, "-m", "flask", "--app", "shop", "billhook", *arguments],
+        cwd=folder, env=environ, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+
+
+def test_an_app_that_refuses_to_start_is_upgraded_all_the_same(tmp_path, postgres_url):
+    refused = flask(tmp_path, postgres_url, "deliveries", "list")
+    before = flask(tmp_path, postgres_url, "db", "current", "--json")
+    upgraded = flask(tmp_path, postgres_url, "db", "upgrade")
+    listed = flask(tmp_path, postgres_url, "deliveries", "list")
+
+    assert refused.returncode == 2
+    assert refused.stderr.endswith("run `billhook db upgrade`\n")
+    assert json.loads(before.stdout)["found"] is None
+    assert (upgraded.returncode, upgraded.stdout) == (0, f"schema none -> {REVISION}\n")
+    assert (listed.returncode, listed.stdout) == (0, "no deliveries match\n")
+
+
+def test_an_apps_file_that_is_too_new_is_told_by_the_command_that_is_to_mend_it(tmp_path):
+    path = tmp_path / "billhook.db"
+    open_inbox(path).close()
+    change(path, "UPDATE billhook_version SET version_num = '9999'")
+
+    current = flask(tmp_path, f"sqlite:///{path}", "db", "current")
+    upgraded = flask(tmp_path, f"sqlite:///{path}", "db", "upgrade")
+
+    assert "schema 9999, this billhook needs" in current.stdout
+    assert upgraded.returncode == 2
+    assert "upgrade the package" in upgraded.stderr
+
+
+def test_an_apps_file_that_nobody_made_yet_is_made(tmp_path):
+    (tmp_path / "new").mkdir()
+    url = f"sqlite:///{tmp_path / 'new' / 'billhook.db'}"
+
+    current = flask(tmp_path, url, "db", "current")
+    made_by_looking = (tmp_path / "new" / "billhook.db").exists()
+    upgraded = flask(tmp_path, url, "db", "upgrade")
+
+    assert current.stdout.startswith(
+        f"schema none, this billhook needs {REVISION}: run `billhook db upgrade`\n"
+    )
+    assert not made_by_looking
+    assert upgraded.stdout == f"schema none -> {REVISION}\n"
+    assert value(tmp_path / "new" / "billhook.db", "SELECT count(*) FROM delivery") == 0
+
+
+def test_only_the_commands_that_need_it_take_any_schema(run, inbox_url, where):
+    run("db", "upgrade")
+    change(where, "UPDATE billhook_version SET version_num = '9999'")
+
+    assert not any_schema.get()
+    with pytest.raises(SchemaMismatch, match="it is newer than this billhook"):
+        open_inbox(where)
+    token = any_schema.set(True)
+    open_inbox(where).close()
+    any_schema.reset(token)
+
+
+def test_serve_tells_which_inbox_it_has_and_no_password(run, tmp_path, inbox_url, where, monkeypatch):
+    monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
+    known = inbox_url.replace("//postgres@", "//postgres:hunter2hunter2@")
+
+    result = run("serve", "--bind", f"unix:{tmp_path / 'socket'}", SECRETS=SECRET, INBOX_URL=known)
+
+    assert result.exit_code == 0, result.output
+    (told,) = [line for line in result.stdout.splitlines() if line.startswith("Inbox:")]
+    assert told.split()[1].startswith("postgresql+psycopg://" if "postgresql" in known else str(where))
+    assert "hunter2" not in result.output
+    assert "options" not in told
+
+
+# --- backups ----------------------------------------------------------------------------------------
+
+
+def test_a_backup_is_made_and_put_back(run, tmp_path):
+    path = tmp_path / "billhook.db"
+    inbox = open_inbox(path)
+    inbox.put(incoming("k1"))
+
+    made = run("db", "backup", "copy.db")
+    again = run("db", "backup", "copy.db")
+    inbox.put(incoming("k2"))
+    inbox.close()
+    refused = run("db", "restore", "copy.db", stdin="n\n")
+    between = value(path, "SELECT count(*) FROM delivery")
+    restored = run("db", "restore", "copy.db", "--yes")
+    missing = run("db", "restore", "nothing.db", "--yes")
+    path.unlink()
+    anew = run("db", "restore", "copy.db")
+
+    assert (made.exit_code, made.stdout) == (0, "copy.db: 1 deliveries\n")
+    assert (again.exit_code, again.stderr) == (
+        2,
+        "Error: copy.db is there already: a backup replaces no file\n",
+    )
+    assert refused.exit_code == 1
+    assert between == 2
+    assert (restored.exit_code, restored.stdout) == (0, f"{path}: 1 deliveries\n")
+    assert (missing.exit_code, missing.stderr) == (2, "Error: there is no backup nothing.db\n")
+    assert (anew.exit_code, anew.stdout) == (0, f"{path}: 1 deliveries\n")
+    assert value(path, "SELECT key FROM delivery") == "k1"
+
+
+def test_an_app_backs_up_its_own_inbox(tmp_path):
+    url = f"sqlite:///{tmp_path / 'inbox.db'}"
+    missing = flask(tmp_path, url, "db", "backup", "copy.db")
+    open_inbox(tmp_path / "inbox.db").close()
+
+    made = flask(tmp_path, url, "db", "backup", "copy.db")
+    restored = flask(tmp_path, url, "db", "restore", "copy.db", "--yes")
+
+    assert (missing.returncode, missing.stderr) == (
+        2,
+        f"Error: there is no inbox to back up at {tmp_path / 'inbox.db'}: set BILLHOOK_INBOX_URL\n",
+    )
+    assert (made.returncode, made.stdout) == (0, "copy.db: 0 deliveries\n")
+    assert (restored.returncode, restored.stdout) == (0, f"{tmp_path / 'inbox.db'}: 0 deliveries\n")
+
+
+def test_on_postgresql_the_commands_are_told(run, postgres_url):
+    backup = run("db", "backup", "copy.db", INBOX_URL=postgres_url)
+    restore = run("db", "restore", "copy.db", INBOX_URL=postgres_url)
+
+    assert (backup.exit_code, restore.exit_code) == (2, 2)
+    assert "own tools: pg_dump --format=custom --schema=" in backup.stderr
+    assert "while nothing uses it: pg_restore --clean" in restore.stderr

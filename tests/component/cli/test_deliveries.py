@@ -1,0 +1,264 @@
+"""`deliveries list`, `show` and `export`, on each database: looking without touching."""
+
+from __future__ import annotations
+
+import base64
+import json
+
+import pytest
+
+from billhook.inbox import admin
+
+
+def ids(result) -> list[int]:
+    assert result.exit_code == 0, result.output
+    return [one["id"] for one in json.loads(result.stdout)]
+
+
+def test_the_newest_come_first(run, shop):
+    listed = json.loads(run("deliveries", "list", "--json").stdout)
+
+    assert [one["id"] for one in listed] == [4, 3, 2, 1]
+    assert [one["state"] for one in listed] == ["done", "quarantined", "dead", "done"]
+    assert listed[2]["event_type"] == "InvoiceApproved"
+    assert listed[2]["key"] == "m2"
+    assert listed[2]["received_at"].endswith("+00:00")
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--type", "PingTest"], [4, 3]),
+        (["--state", "dead"], [2]),
+        (["--state", "quarantined", "--type", "PingTest"], [3]),
+        (["--source", "default", "--limit", "2"], [4, 3]),
+        (["--source", "elsewhere"], []),
+        (["--handler", "book"], [2, 1]),
+        (["--handler", "send"], [2]),
+        (["--since", "1h"], [4, 3, 2, 1]),
+        (["--until", "1h"], []),
+        (["--since", "2999-01-01"], []),
+        (["--since", "2020-01-01T00:00:00+02:00", "--until", "2999-01-01T10:00"], [4, 3, 2, 1]),
+        (["--after", "3"], [2, 1]),
+    ],
+)
+def test_every_filter_selects(run, shop, options, expected):
+    assert ids(run("deliveries", "list", "--json", *options)) == expected
+
+
+def test_a_full_page_says_how_to_go_on(run, shop):
+    first = run("deliveries", "list", "--limit", "3")
+    last = run("deliveries", "list", "--limit", "3", "--after", "2")
+
+    assert "More: add --after 2" in first.stderr
+    assert last.stderr == ""
+
+
+@pytest.mark.parametrize("moment", ["yesterday", "2h30", "2026-13-01", "", "999999w"])
+def test_what_is_no_time_is_refused(run, shop, moment):
+    result = run("deliveries", "list", "--since", moment)
+
+    assert result.exit_code == 2
+    assert "is not a time: write an age such as 90s, 30m, 2h, 7d" in result.stderr
+
+
+def test_text_that_no_database_takes_is_refused(run, shop):
+    result = run("deliveries", "list", "--type", "\udcff")
+
+    assert result.exit_code == 2
+    assert "not valid UTF-8 text" in result.stderr
+
+
+def test_show_tells_how_each_handler_fared(run, shop):
+    result = run("deliveries", "show", "2")
+
+    assert result.exit_code == 0
+    for told in ("delivery 2: InvoiceApproved, dead", "key      m2", "send", "book", "Webhook-Id", "inv_1"):
+        assert told in result.stdout
+    assert "in send" in result.stdout  # the traceback
+    assert "billhook/dispatch/" not in result.stdout  # of ours, who only called it
+    assert "billhook/dispatch/call.py" in run("deliveries", "show", "2", "--json").stdout
+
+
+def test_nothing_from_outside_reaches_the_terminal_raw(run, shop):
+    broken = run("deliveries", "show", "3").stdout
+    failed = run("deliveries", "show", "2").stdout
+
+    for text in (broken, failed):
+        assert not any(sign in text for sign in "\x1b\x07\x9b")
+    assert "\\x1b]0;title\\x07 \\xff" in broken
+    assert "\\x9b31m" in broken
+    assert "no \\x1b[31mmail" in failed
+
+
+def test_the_body_alone_is_the_exact_bytes(run, shop):
+    result = run("deliveries", "show", "3", "--body")
+
+    assert result.stdout_bytes == b'{"\x1b]0;title\x07 \xff'
+
+
+def test_the_json_has_everything(run, shop):
+    shown = json.loads(run("deliveries", "show", "2", "--json").stdout)
+
+    assert shown["body"] == '{"date":"2026-01-15T09:30:00Z","invoiceId":"inv_1"}'
+    assert shown["headers"]["Webhook-Id"] == "m2"
+    send = next(one for one in shown["runs"] if one["handler"] == "send")
+    assert (send["state"], send["attempts"], len(send["failures"])) == ("dead", 1, 1)
+    quarantined = json.loads(run("deliveries", "show", "3", "--json").stdout)
+    assert base64.b64decode(quarantined["body_base64"]) == b'{"\x1b]0;title\x07 \xff'
+    assert "body" not in quarantined
+    assert "UTF-8" in quarantined["error"]["error"]
+
+
+def test_a_long_body_is_cut_and_says_where_the_rest_is(run, shop):
+    from support.apps import deliver
+
+    deliver(shop.app, b'{"x":"' + b"y" * 9_000 + b'"}', message_id="long")
+
+    assert "`billhook deliveries show 5 --body` prints all of it" in run("deliveries", "show", "5").stdout
+
+
+def test_show_refuses_what_is_not_there(run, shop):
+    result = run("deliveries", "show", "99")
+
+    assert result.exit_code == 1
+    assert result.stderr == "Error: there is no delivery 99 in this inbox: see `billhook deliveries list`\n"
+    assert run("deliveries", "show", "9" * 30).exit_code == 2
+    assert "the JSON includes the body" in run("deliveries", "show", "1", "--json", "--body").stderr
+
+
+def test_export_is_json_lines_oldest_first(run, shop, monkeypatch):
+    monkeypatch.setattr(admin, "BATCH", 8)  # batches of two
+
+    lines = run("deliveries", "export").stdout.splitlines()
+    dead = run("deliveries", "export", "--state", "dead").stdout.splitlines()
+
+    assert [json.loads(line)["id"] for line in lines] == [1, 2, 3, 4]
+    assert [json.loads(line)["key"] for line in dead] == ["m2"]
+
+
+def test_without_an_inbox_that_is_said_and_none_is_made(run, tmp_path):
+    for command in (["deliveries", "list"], ["deliveries", "export"], ["db", "upgrade"], ["db", "current"]):
+        result = run(*command)
+        assert result.exit_code == 2
+        assert f"there is no inbox at {tmp_path / 'billhook.db'}: start the receiver" in result.stderr
+        assert f"in a Flask app: flask --app … billhook {command[0]}" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_inbox_is_the_one_of_the_environment(run, shop, tmp_path, inbox_url):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+
+    missing = run("deliveries", "list", INBOX_URL=f"sqlite:///{elsewhere / 'other.db'}")
+    there = run("deliveries", "list", "--json", INBOX_URL=inbox_url)
+
+    assert missing.exit_code == 2
+    assert ids(there) == [4, 3, 2, 1]
+
+
+def test_a_file_that_is_no_inbox_is_a_storage_failure(run, tmp_path):
+    (tmp_path / "billhook.db").write_bytes(b"this is no database at all, " * 100)
+
+    result = run("deliveries", "list")
+
+    assert result.exit_code == 1
+    assert "not a database" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_an_option_that_does_not_exist_is_refused(run, shop):
+    result = run("deliveries", "list", TOLERENCE="3")
+
+    assert result.exit_code == 2
+    assert "BILLHOOK_TOLERENCE is no option of billhook" in result.stderr
+
+
+def test_a_database_url_is_not_repeated(run):
+    result = run("deliveries", "list", INBOX_URL="mysql://me:hunter2@host/db")
+
+    assert result.exit_code == 2
+    assert "hunter2" not in result.output
+
+
+def test_counts_names_every_state(shop):
+    assert admin.counts(shop.assembly.inbox) == {
+        "received": 0,
+        "planned": 0,
+        "done": 2,
+        "dead": 1,
+        "quarantined": 1,
+        "pruned": 0,
+    }
+
+
+def test_an_empty_list_says_so_and_knows_a_type_that_was_meant(run, shop):
+    assert run("deliveries", "list", "--state", "received").stdout == "no deliveries match\n"
+    assert run("deliveries", "list", "--type", "InvoiceAproved").stdout == (
+        "no deliveries match; did you mean InvoiceApproved?\n"
+    )
+    assert run("deliveries", "list", "--type", "Overage").stdout == "no deliveries match\n"
+    assert run("deliveries", "list", "--type", "Overage", "--json").stdout == "[]\n"
+
+
+def test_a_list_on_a_narrow_terminal_is_one_line_a_delivery(run, shop, monkeypatch):
+    from support.apps import deliver
+
+    deliver(shop.app, b"{}", "CurrencyCommitmentUsageCrossed", message_id="k" * 100)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    lines = run("deliveries", "list").stdout.splitlines()
+
+    assert len(lines) == 2 + 5
+    assert all(len(line) <= 80 for line in lines)
+    assert " CurrencyCommitmentUsageCrossed " in lines[2]
+    assert lines[2].endswith("…")
+
+
+def test_the_source_is_listed_where_it_tells_something(run, shop):
+    before = run("deliveries", "list").stdout.splitlines()[0]
+    with shop.assembly.inbox.database.write() as connection:
+        connection.exec_driver_sql("UPDATE delivery SET source='other' WHERE id=1")
+
+    assert "source" not in before
+    assert "source" in run("deliveries", "list").stdout.splitlines()[0]
+
+
+@pytest.mark.parametrize("text", ["abc", "0", "-1", "1.5", "m2"])
+def test_what_is_no_id_is_refused_with_where_ids_are(run, shop, text):
+    result = run("deliveries", "show", "--", text)
+
+    assert result.exit_code == 2
+    assert (
+        f"{text!r} is not a delivery id: use the number in the first column of `deliveries list`"
+        in result.stderr
+    )
+
+
+def test_why_a_delivery_is_quarantined_is_told_field_by_field(run, shop):
+    from support.apps import deliver
+
+    deliver(shop.app, b'{"invoiceId": 42}', "InvoiceApproved", message_id="bad")
+    shop.handle()
+
+    shown = run("deliveries", "show", "5").stdout
+    error = json.loads(run("deliveries", "show", "5", "--json").stdout)["error"]
+
+    assert "\n  invoiceId: Input should be a valid string\n" in shown
+    assert '{"error"' not in shown
+    assert error["details"][0]["loc"] == ["date"]
+
+
+def test_an_error_that_is_only_text_has_the_same_form(run, shop):
+    with shop.assembly.inbox.database.write() as connection:
+        connection.exec_driver_sql("UPDATE delivery SET error='out of words' WHERE id=3")
+
+    assert "not readable: out of words" in run("deliveries", "show", "3").stdout
+    (line,) = run("deliveries", "export", "--state", "quarantined").stdout.splitlines()
+    assert json.loads(line)["error"] == {"error": "out of words", "details": []}
+
+
+def test_the_groups_help_fits_a_terminal(run, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+
+    assert all(len(line) <= 80 for line in run("deliveries", "--help").stdout.splitlines())

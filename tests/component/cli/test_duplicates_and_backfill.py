@@ -1,0 +1,144 @@
+"""Twins on the command line, and handing old deliveries to a handler that is newer than they are."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from billhook import Handlers
+from billhook.events import InvoiceApproved, PingTest
+from support.apps import deliver, make_app
+from support.inbox_view import rows, value
+
+APPROVED = b'{"date":"2026-01-15T09:30:00Z","invoiceId":"inv_%d"}'
+NEWER = """
+from billhook import Handlers
+from billhook.events import InvoiceApproved
+
+handlers = Handlers()
+
+@handlers.on(InvoiceApproved, name="audit", ordered_by="invoice_id")
+def audit(event): ...
+"""
+
+
+@pytest.fixture
+def filled(tmp_path):
+    """1: an invoice; 2: the same again, a twin for `book`; 3: another invoice; 4: a ping. All are done."""
+    handlers = Handlers()
+    handlers.on(InvoiceApproved, name="book", identity=("invoice_id",))(lambda event: None)
+    handlers.on(PingTest, name="pong")(lambda event: None)
+    app = make_app(tmp_path, BILLHOOK_ENGINE="inline", handlers=[handlers])
+    for number, invoice in ((1, 1), (2, 1), (3, 2)):
+        deliver(app, APPROVED % invoice, "InvoiceApproved", message_id=f"m{number}")
+    deliver(app, message_id="m4")
+    (tmp_path / "newer.py").write_text(NEWER)
+    app.extensions["billhook"].close()
+    return tmp_path / "billhook.db"
+
+
+def runs(path, handler):
+    query = "SELECT delivery_id, state FROM run WHERE handler = ? ORDER BY delivery_id"
+    return rows(path, query, handler)
+
+
+# --- twins ----------------------------------------------------------------------------------------
+
+
+def test_twins_are_listed_with_what_they_are_twins_of(run, filled):
+    listed = run("deliveries", "list", "--twins")
+    as_json = json.loads(run("deliveries", "list", "--twins", "--json").stdout)
+
+    assert listed.exit_code == 0
+    assert "twin of" in listed.stdout
+    assert [line.split()[0] for line in listed.stdout.splitlines() if "m2" in line] == ["2"]
+    assert "m1" not in listed.stdout
+    assert [(one["id"], one["twin_of"]) for one in as_json] == [(2, 1)]
+
+
+def test_without_twins_nothing_is_said_of_them(run, filled):
+    everything = json.loads(run("deliveries", "list", "--json").stdout)
+    pings = run("deliveries", "list", "--type", "PingTest")
+    none = run("deliveries", "list", "--twins", "--type", "PingTest")
+
+    assert [one["twin_of"] for one in everything] == [None, None, 1, None]
+    assert "twin of" not in pings.stdout
+    assert none.stdout == "no deliveries match\n"
+
+
+def test_a_twin_is_shown_as_one(run, filled):
+    shown = run("deliveries", "show", "2")
+    as_json = json.loads(run("deliveries", "show", "2", "--json").stdout)
+
+    assert "for book it is a duplicate of delivery 1" in shown.stdout
+    assert "twin of delivery 1: same invoice_id" in shown.stdout
+    assert as_json["twin_of"] == 1
+    assert [(one["state"], one["twin_of"]) for one in as_json["runs"]] == [("discarded", 1)]
+    assert "it is a duplicate" not in run("deliveries", "show", "1").stdout
+
+
+# --- a handler that is newer ----------------------------------------------------------------------
+
+
+def test_deliveries_are_handed_to_a_handler_that_is_newer(run, filled):
+    result = run(
+        "deliveries",
+        "replay",
+        "--type",
+        "InvoiceApproved",
+        "--handler",
+        "audit",
+        "--yes",
+        HANDLERS="newer.py",
+    )
+
+    assert result.exit_code == 0, result.output
+    assert (
+        "3 of 3 deliveries replayed: 0 runs due again, 0 deliveries parsed again, "
+        "3 deliveries handled for the first time" in result.stdout
+    )
+    assert runs(filled, "audit") == [(1, "due"), (2, "waiting"), (3, "due")]
+
+
+def test_by_id_too_and_not_those_of_other_types(run, filled):
+    result = run("deliveries", "replay", "3", "4", "--handler", "audit", "--json", HANDLERS="newer.py")
+
+    assert json.loads(result.stdout) == {
+        "selected": 2,
+        "replayed": 1,
+        "reread": 0,
+        "runs": 0,
+        "added": 1,
+        "dry_run": False,
+    }
+    assert runs(filled, "audit") == [(3, "due")]
+
+
+def test_a_dry_run_says_so_and_does_nothing(run, filled):
+    result = run("deliveries", "replay", "1", "--handler", "audit", "--dry-run", HANDLERS="newer.py")
+
+    assert "1 delivery would be handled for the first time" in result.stdout
+    assert runs(filled, "audit") == []
+
+
+def test_with_its_name_alone_only_what_it_has_handled_is_replayed(run, filled):
+    nothing = run("deliveries", "replay", "--handler", "audit", "--yes", HANDLERS="newer.py")
+
+    assert nothing.stdout == "nothing matches: no delivery has a run of audit; known handlers: book, pong\n"
+    assert value(filled, "SELECT count(*) FROM run WHERE handler = 'audit'") == 0
+
+
+def test_a_name_that_is_neither_registered_nor_stored_is_refused(run, filled):
+    result = run("deliveries", "replay", "1", "--handler", "audti", "--yes")
+
+    assert result.exit_code == 1
+    assert "no delivery has a run of audti; known handlers: book, pong" in result.stderr
+
+
+def test_a_name_that_is_stored_needs_no_module(run, filled):
+    result = run("deliveries", "replay", "1", "4", "--handler", "book", "--yes")
+
+    assert "1 of 2 deliveries replayed: 1 run due again" in result.stdout
+    assert runs(filled, "book")[0] == (1, "due")
+    assert runs(filled, "audit") == []

@@ -1,0 +1,360 @@
+"""What fails is seen before it is dead, and can be given up: on each database."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from billhook import Handlers
+from billhook.events import EVENT_TYPES, CustomerCreated, InvoiceApproved, PaymentFailed, sample
+from billhook.extension import get_state
+from billhook.inbox import admin
+from billhook.inbox.status import DeliveryStatus, delivery_status, has_status
+from support.apps import deliver
+
+NEVER = "no collector for USD"
+
+
+@pytest.fixture
+def busy(app_with, inbox_url):
+    """1: done; 2: retrying; 3: dead; 4: quarantined; 5: waiting for its turn behind 2; 6: received."""
+    handlers = Handlers()
+
+    @handlers.on(PaymentFailed, name="chase", retry=[3600], ordered_by="invoice_id")
+    def chase(event: PaymentFailed) -> None:
+        raise KeyError(NEVER)
+
+    @handlers.on(InvoiceApproved, name="send", retry=[])
+    def send(event: InvoiceApproved) -> None:
+        raise RuntimeError("no mail\nat all")
+
+    @handlers.on(PaymentFailed, InvoiceApproved, CustomerCreated, name="book")
+    def book(event: object) -> None: ...
+
+    app = app_with(handlers=[handlers])
+    for number, (model, body) in enumerate(
+        [
+            (CustomerCreated, None), (PaymentFailed, None), (InvoiceApproved, None),
+            (InvoiceApproved, b"{}"), (PaymentFailed, None),
+        ],
+        1,
+    ):  # fmt: skip
+        deliver(app, body or sample(model).to_json(), model.type, message_id=f"m{number}")
+        get_state(app).handle_due()
+    deliver(app, sample(CustomerCreated).to_json(), "CustomerCreated", message_id="m6")
+    return app
+
+
+def ids(result) -> list[int]:
+    assert result.exit_code == 0, result.output
+    return [one["id"] for one in json.loads(result.stdout)]
+
+
+def state(run, number: int) -> str:
+    return next(one["standing"] for one in listed(run) if one["id"] == number)
+
+
+def listed(run) -> list[dict]:
+    return json.loads(run("deliveries", "list", "--json").stdout)
+
+
+def test_each_state_has_a_word_that_people_know(run, busy):
+    told = {one["id"]: (one["standing"], one["state"]) for one in listed(run)}
+
+    assert told == {
+        1: ("done", "done"), 2: ("retrying", "planned"), 3: ("dead", "dead"),
+        4: ("quarantined", "quarantined"), 5: ("waiting", "planned"), 6: ("received", "received"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--state", "retrying"], [2]),
+        (["--state", "waiting"], [5]),
+        (["--state", "running"], []),
+        (["--state", "planned"], [5, 2]),
+        (["--state", "received"], [6]),
+        (["--error", "COLLECTOR"], [2]),
+        (["--error", "no mail"], [3]),
+        (["--error", "field required"], [4]),
+        (["--error", "100%"], []),
+        (["--state", "dead", "--error", "collector"], []),
+    ],
+)
+def test_a_state_or_an_error_selects(run, busy, options, expected):
+    assert ids(run("deliveries", "list", "--json", *options)) == expected
+
+
+def test_a_run_that_is_at_work_is_told_so_until_another_of_its_delivery_fails(run, busy, where):
+    with get_state(busy).inbox.database.write() as connection:
+        connection.exec_driver_sql(
+            "UPDATE run SET state = 'running' WHERE delivery_id = 5 AND handler = 'chase'"
+        )
+        connection.exec_driver_sql(
+            "UPDATE run SET state = 'running' WHERE delivery_id = 2 AND handler = 'book'"
+        )
+
+    assert (state(run, 5), state(run, 2)) == ("running", "retrying")
+    assert ids(run("deliveries", "list", "--json", "--state", "running")) == [5]
+    assert ids(run("deliveries", "list", "--json", "--state", "waiting")) == []
+    assert ids(run("deliveries", "list", "--json", "--state", "retrying")) == [2]
+
+
+def test_the_selection_and_the_word_agree_for_every_state(busy):
+    inbox = get_state(busy).inbox
+    everything = admin.with_runs(inbox, admin.page(inbox, admin.DeliveryFilter(), 50))
+
+    for word in DeliveryStatus:
+        selected = [one.id for one in admin.page(inbox, admin.DeliveryFilter(state=word), 50)]
+        assert selected == [one.summary.id for one in everything if one.status is word]
+    with pytest.raises(ValueError, match="gone"):
+        has_status("gone")
+
+
+@pytest.mark.parametrize(
+    ("runs", "expected"),
+    [
+        ([], "waiting"),
+        ([("due", 0)], "waiting"),
+        ([("succeeded", 1), ("due", 0)], "waiting"),
+        ([("running", 1), ("due", 0)], "running"),
+        ([("running", 2), ("due", 1)], "retrying"),
+    ],
+)
+def test_the_run_that_fails_decides_the_word(runs, expected):
+    assert delivery_status("planned", runs) == expected
+    assert delivery_status("done", runs) == "done"
+
+
+def test_a_line_tells_of_the_handler_that_fares_worst(run, busy):
+    lines = run("deliveries", "list").stdout.splitlines()
+    retrying = next(line for line in lines if line.startswith("2 "))
+
+    for column in ("received (UTC)", "handler", "attempts", "next try (UTC)", "last error", "key"):
+        assert column in lines[0]
+    assert re.search(
+        r"chase \+1 +1 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +KeyError: 'no collector for USD'", retrying
+    )
+    assert re.match(r"2 +\d{4}-\d\d-\d\d \d\d:\d\d:\d\d +PaymentFailed +retrying ", retrying)
+    assert "RuntimeError: no mail at all" in next(line for line in lines if line.startswith("3 "))
+    assert len(lines) == 2 + 6
+
+
+def test_in_a_pipe_each_delivery_is_one_line_whatever_its_length(run, busy, monkeypatch):
+    monkeypatch.delenv("COLUMNS")
+    deliver(busy, b"{}", "PingTest", message_id="k" * 200)
+
+    lines = run("deliveries", "list").stdout.splitlines()
+
+    assert len(lines) == 2 + 7
+    assert "k" * 200 in lines[2]
+
+
+@pytest.mark.parametrize("columns", ["80", "100", "120", "140"])
+def test_on_a_narrow_terminal_too(run, busy, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", columns)
+
+    lines = run("deliveries", "list").stdout.splitlines()
+
+    assert len(lines) == 2 + 6
+    assert "retrying" in lines[2 + 4]
+
+
+@pytest.mark.parametrize(
+    ("word", "hint"),
+    [
+        ("failed", "did you mean dead, or retrying?"),
+        ("retryin", "did you mean retrying?"),
+        ("Dead", "did you mean dead?"),
+        ("queued", "did you mean waiting?"),
+        ("xyzzy", "the states are received, waiting, running, retrying, done, dead, quarantined, pruned"),
+    ],
+)
+def test_a_word_that_is_no_state_is_told_which_was_meant(run, word, hint):
+    result = run("deliveries", "list", "--state", word)
+
+    assert result.exit_code == 2
+    assert hint in result.stderr
+
+
+def test_the_help_names_the_words_and_not_the_stored_one(run):
+    told = run("deliveries", "list", "--help").stdout
+
+    assert "retrying" in told
+    assert "planned" not in told + run("deliveries", "--help").stdout
+
+
+def test_a_handler_that_nobody_has_is_told_with_those_there_are(run, busy):
+    result = run("deliveries", "list", "--handler", "nope")
+
+    assert result.stdout == "no deliveries match; none has a run of nope; known handlers: book, chase, send\n"
+    assert run("deliveries", "list", "--handler", "book", "--state", "dead", "--error", "zz").stdout == (
+        "no deliveries match\n"
+    )
+    assert run("deliveries", "list", "--type", "PaymentFaild", "--handler", "nope").stdout == (
+        "no deliveries match; did you mean PaymentFailed?; none has a run of nope; "
+        "known handlers: book, chase, send\n"
+    )
+
+
+def test_show_and_export_tell_the_same_word(run, busy):
+    assert "delivery 2: PaymentFailed, retrying" in run("deliveries", "show", "2").stdout
+    (line,) = run("deliveries", "export", "--state", "retrying").stdout.splitlines()
+    assert (json.loads(line)["standing"], json.loads(line)["state"]) == ("retrying", "planned")
+
+
+# --- giving up ------------------------------------------------------------------------------------
+
+
+def test_what_is_discarded_is_done_with_the_reason_and_called_no_more(run, busy, clock):
+    result = run("deliveries", "discard", "2", "3", "4", "6", "--reason", "the customer\n is gone", "--yes")
+
+    assert result.stdout == "4 of 4 deliveries discarded, with 2 runs\n"
+    told = {one["id"]: one for one in listed(run)}
+    assert [told[number]["standing"] for number in (2, 3, 4, 6)] == ["done"] * 4
+    errors = [each["last_error"] for number in (2, 3) for each in told[number]["runs"]]
+    assert errors.count("the customer is gone") == 2
+    assert [told[number]["error"]["error"] for number in (4, 6)] == ["the customer is gone"] * 2
+    assert "discarded: the customer is gone" in run("deliveries", "show", "4").stdout
+    lines = run("deliveries", "list", "--state", "done").stdout.splitlines()
+    assert sum("the customer is gone" in line for line in lines) == 4
+    assert len(run("deliveries", "list", "--error", "IS GONE").stdout.splitlines()) == 2 + 4
+
+
+def test_the_next_in_an_order_has_its_turn(run, busy):
+    run("deliveries", "discard", "2", "--reason", "x", "--yes")
+
+    assert state(run, 5) == "waiting"
+    get_state(busy).handle_due()
+    assert state(run, 5) == "retrying"
+
+
+def test_one_that_waits_and_one_that_runs_are_discarded_and_a_late_end_changes_nothing(run, busy):
+    inbox = get_state(busy).inbox
+    now = get_state(busy).dispatcher.clock.now()
+    with inbox.database.write() as connection:  # its retry is due now
+        connection.exec_driver_sql("UPDATE run SET due_at = '2020-01-01 00:00:00' WHERE delivery_id = 2")
+    with inbox.transaction("somebody") as transaction:
+        (claim,) = transaction.claim(5, now, now.replace(year=now.year + 1), idle=5)
+
+    run("deliveries", "discard", "2", "5", "--reason", "enough", "--yes")
+    report = get_state(busy).dispatcher.attempt(claim)
+    with inbox.transaction("somebody") as transaction:
+        settled = transaction.settle([report.run_result])
+
+    assert settled == set()
+    assert [state(run, number) for number in (2, 5)] == ["done", "done"]
+
+
+def test_filters_select_and_a_dry_run_changes_nothing(run, busy):
+    select = ["--state", "retrying", "--handler", "chase"]
+
+    dry = run("deliveries", "discard", *select, "--reason", "x", "--dry-run")
+    facts = json.loads(run("deliveries", "discard", *select, "--reason", "x", "--json", "--dry-run").stdout)
+
+    assert dry.stdout == "1 of 1 delivery would be discarded, with 1 run\n"
+    assert facts == {"selected": 1, "discarded": 1, "runs": 1, "reason": "x", "dry_run": True}
+    assert state(run, 2) == "retrying"
+    assert run("deliveries", "discard", *select, "--reason", "x", stdin="y\n").exit_code == 0
+    assert state(run, 2) == "done"
+
+
+def test_what_is_done_stays_as_it_is(run, busy):
+    result = run("deliveries", "discard", "1", "--reason", "x", "--yes")
+
+    assert "0 of 1 delivery discarded, with 0 runs\nNothing to do" in result.stdout
+    assert run("deliveries", "discard", "--state", "pruned", "--reason", "x").stdout == "nothing matches\n"
+    assert "no delivery has a run of nope; known handlers: book" in (
+        run("deliveries", "discard", "--handler", "nope", "--reason", "x").stdout
+    )
+
+
+def test_a_replay_undoes_it(run, busy):
+    run("deliveries", "discard", "4", "2", "--reason", "x", "--yes")
+
+    run("deliveries", "replay", "2", "--handler", "chase", "--yes")
+    run("deliveries", "replay", "4", "--yes")
+
+    assert [state(run, number) for number in (2, 4)] == ["waiting", "received"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--reason", "x"], "nothing to discard is selected: give ids, or one of --type --state --error"),
+        (["2", "--state", "dead", "--reason", "x"], "give ids or filters, not both"),
+        (["2"], "Missing option '--reason'"),
+        (["2", "--reason", " "], "--reason is empty: give a reason"),
+        (["99", "--reason", "x"], "there is no delivery 99 in this inbox; nothing was discarded"),
+    ],
+)
+def test_a_wrong_use_is_told_in_a_line(run, busy, arguments, text):
+    result = run("deliveries", "discard", *arguments)
+
+    assert result.exit_code != 0
+    assert text in result.stderr
+
+
+@pytest.mark.parametrize(
+    "command", [["replay", "3"], ["discard", "3", "--reason", "x"], ["prune", "--older-than", "0"]]
+)
+def test_without_anybody_to_answer_the_option_is_named(run, busy, command):
+    asked = run("deliveries", *command)
+    refused = run("deliveries", *command, stdin="n\n")
+
+    assert asked.exit_code == 1
+    assert (
+        "nothing was changed: there is no terminal to confirm on; add --yes to skip the question"
+        in asked.stderr
+    )
+    assert "Aborted" not in asked.stderr
+    assert (refused.exit_code, "Aborted!" in refused.stderr) == (1, True)
+    assert state(run, 3) == "dead"
+
+
+def test_ctrl_c_at_the_question_aborts(run, busy, monkeypatch):
+    import click
+
+    from billhook.cli.selection import confirm
+
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+    monkeypatch.setattr(click, "confirm", lambda *_, **__: (_ for _ in ()).throw(click.Abort()))
+
+    with pytest.raises(click.Abort):
+        confirm("Sure?")
+
+
+def test_there_is_a_type_for_each_model_that_is_used_here():
+    assert {"CustomerCreated", "InvoiceApproved", "PaymentFailed"} <= set(EVENT_TYPES)
+
+
+@pytest.mark.parametrize("word", ["retrying", "running", "waiting", "planned"])
+def test_what_is_under_way_is_found_by_indexes_however_much_is_done(inbox, word):
+    """A full walk is seen in the plan, as that of `done` is."""
+    from sqlalchemy import select
+
+    from billhook.inbox.schema import delivery
+
+    def plan(state: str) -> str:
+        query = select(delivery.c.id).where(*admin.DeliveryFilter(state=state).conditions())
+        with inbox.database.read() as connection:
+            text = (
+                query.order_by(delivery.c.id.desc())
+                .limit(51)
+                .compile(connection, compile_kwargs={"literal_binds": True})
+            )
+            if connection.dialect.name == "sqlite":
+                return "\n".join(row[-1] for row in connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}"))
+            for walk in ("seqscan", "bitmapscan"):  # which small tables have for cheaper
+                connection.exec_driver_sql(f"SET LOCAL enable_{walk} = off")
+            return "\n".join(row[0] for row in connection.exec_driver_sql(f"EXPLAIN {text}"))
+
+    found = plan(word)
+
+    assert "SCAN delivery" not in found.replace("SCAN delivery USING", "")
+    assert not re.search(r"SCAN run\b(?! USING)|Seq Scan", found)
+    assert re.search("delivery_unfinished_idx|run_due_at_idx", found)
+    assert not re.search("delivery_unfinished_idx|run_due_at_idx", plan("done"))

@@ -1,0 +1,199 @@
+"""The commands inside a user's app: by its own command line, in its tests, and without a server."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from billhook import Billhook, Handlers, Source
+from billhook.errors import ConfigError
+from billhook.events import InvoiceApproved
+from billhook.signing import TimestampedRSA
+from support.apps import bare_app, make_app
+from support.signing import OTHER_SECRET, SECRET
+
+
+@pytest.fixture
+def app(tmp_path, monkeypatch):
+    for name in list(os.environ):
+        if name.startswith(("BILLHOOK_", "FLASK_")):
+            monkeypatch.delenv(name)
+    handlers = Handlers()
+    handlers.on(InvoiceApproved, name="book")(lambda event: None)
+    made = make_app(
+        tmp_path,
+        handlers=[handlers],
+        sources=[Source("eu", secrets=[OTHER_SECRET])],
+        BILLHOOK_ENGINE="inline",
+    )
+    yield made
+    made.extensions["billhook"].close()
+
+
+def run(app, *arguments: str):
+    return app.test_cli_runner().invoke(args=["billhook", *arguments])
+
+
+def deliveries(app) -> list[tuple[str, str]]:
+    listed = run(app, "deliveries", "list", "--json")
+    assert listed.exit_code == 0, listed.output
+    return [(one["source"], one["standing"]) for one in json.loads(listed.stdout)]
+
+
+def test_an_apps_tests_use_the_commands(app):
+    assert deliveries(app) == []
+    assert "book" in run(app, "handlers").stdout
+    assert "deliveries" in run(app, "--help").stdout
+    assert "No such command 'nope'" in run(app, "nope").stderr
+
+
+def test_a_mistake_is_one_line_there_too(app):
+    result = run(app, "deliveries", "show", "99")
+
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "Error: there is no delivery 99 in this inbox: see `billhook deliveries list`\n",
+    )
+
+
+def test_send_goes_through_the_app_itself(app):
+    result = run(app, "send", "InvoiceApproved")
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith('200 {"status": "accepted"}')
+    assert (
+        "note: posting to the app itself, at /webhooks/billing; use --to URL to post to a server"
+        in result.stderr
+    )
+    assert deliveries(app) == [("default", "done")]
+
+
+def test_send_plays_a_source_of_the_app(app):
+    assert run(app, "send", "InvoiceApproved", "--source", "eu").exit_code == 0
+    assert deliveries(app) == [("eu", "done")]
+    wrong = run(app, "send", "InvoiceApproved", "--source", "us")
+    assert "the app has no source 'us': give --source one of default, eu" in wrong.stderr
+
+
+def test_the_secret_is_the_one_of_the_source_that_the_url_names(app):
+    from billhook.cli.posting import door_of
+
+    at = "http://127.0.0.1:8001/webhooks/billing"
+
+    assert [door_of(app, None, url).source.name for url in (at, f"{at}/eu", f"{at}/eu/", None)] == [
+        "default", "eu", "eu", "default",
+    ]  # fmt: skip
+
+
+def test_the_only_source_needs_no_name_and_one_of_several_does(tmp_path):
+    from billhook.cli.posting import door_of
+
+    def made(name: str, *sources: str):
+        app = bare_app(tmp_path / name)
+        del app.config["BILLHOOK_SECRETS"]
+        hooks = Billhook(sources=[Source(each, secrets=[SECRET]) for each in sources])
+        hooks.init_app(app)
+        app.extensions["billhook"].close()
+        return app
+
+    assert door_of(made("a", "eu"), None).path == "/webhooks/billing/eu"
+    with pytest.raises(ConfigError, match="the app has several sources: give --source one of eu, us"):
+        door_of(made("b", "us", "eu"), None)
+    with pytest.raises(ConfigError, match="this Flask app has no billhook"):
+        door_of(bare_app(tmp_path), None)
+
+
+def test_a_source_with_a_public_key_needs_the_private_one(tmp_path):
+    from cryptography.hazmat.primitives import serialization
+    from cryptography.hazmat.primitives.asymmetric import rsa
+
+    key = rsa.generate_private_key(65537, 2048)
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    app = make_app(
+        tmp_path,
+        sources=[
+            Source("eu", scheme=TimestampedRSA(key_id_header="X-Key"), secrets=[{"a": public.decode()}])
+        ],
+    )
+
+    result = run(app, "send", "InvoiceApproved", "--source", "eu")
+
+    assert result.exit_code == 2
+    assert "only public keys: give the private key with --secret-file" in result.stderr
+    app.extensions["billhook"].close()
+
+
+def test_an_app_that_raises_is_told_in_a_line(app):
+    app.config["TESTING"] = True
+    app.before_request(lambda: 1 // 0)
+
+    result = run(app, "send", "InvoiceApproved")
+
+    assert result.exit_code == 1
+    assert "no answer: the app raised ZeroDivisionError" in result.stdout
+
+
+@pytest.mark.parametrize("answer", [("<title>Log in", 401), ("Not Found", 404), ("<html>", 500)])
+def test_an_app_that_answers_in_billhooks_place_is_told_as_such(app, answer):
+    app.before_request(lambda: answer)
+
+    result = run(app, "send", "InvoiceApproved")
+
+    told = "the app answered, not billhook; run `flask --app … billhook check` to see why"
+    assert result.stdout.startswith(f"{answer[1]} {told} (")
+    assert deliveries(app) == []
+
+
+def test_the_commands_are_loaded_when_they_are_used(tmp_path):
+    code = """
+import sys, billhook, flask
+app = flask.Flask("shop", instance_path=sys.argv[1])
+app.config["BILLHOOK_SECRETS"] = sys.argv[2]
+billhook.Billhook(app)
+print("billhook.cli" in sys.modules)
+app.test_cli_runner().invoke(args=["billhook", "options"])
+print("billhook.cli" in sys.modules)
+"""
+    command = [sys.executable, "-c", code, str(tmp_path), SECRET]
+
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+
+    assert done.stdout.split() == ["False", "True"]
+
+
+def test_flask_lists_the_group_once(app, tmp_path):
+    from flask.cli import FlaskGroup
+
+    listed = FlaskGroup(create_app=lambda: app)
+    context = listed.make_context("flask", ["--help-not"], resilient_parsing=True)
+
+    assert listed.list_commands(context).count("billhook") == 1
+
+
+def test_standalone_another_source_is_told_whose_it_is(tmp_path, monkeypatch):
+    from click.testing import CliRunner
+
+    from billhook.cli import main
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("BILLHOOK_SECRETS", SECRET)
+
+    result = CliRunner().invoke(main, ["send", "PingTest", "--source", "eu"])
+
+    assert result.exit_code == 2
+    assert "`flask --app … billhook send --source eu`" in result.stderr
+
+
+def test_without_a_url_it_goes_to_where_serve_listens(monkeypatch):
+    from billhook.cli.posting import choose_target
+
+    monkeypatch.setattr("billhook.cli.posting.user_app", lambda: None)
+    monkeypatch.setattr("billhook.cli.posting.load_settings", lambda: type("S", (), {"url_prefix": "hooks/"}))
+
+    assert choose_target(None, None, 1.0)[0] == "http://127.0.0.1:8000/hooks"

@@ -1,0 +1,403 @@
+"""What the commands print is safe, and the frame around them turns mistakes into words."""
+
+from __future__ import annotations
+
+import os
+import re
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner
+from flask import Flask
+
+from billhook.cli import flask_group, main
+from billhook.cli.errors import BillhookGroup, UsageConfigError
+from billhook.cli.output import print_table, printable, progress
+from billhook.cli.params import check_bindable
+from billhook.errors import InboxUnavailable, WeakSecret
+from support.apps import deliver, make_app
+from support.signing import SECRET
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain é 漢 😀", "plain é 漢 😀"),
+        ("\x1b[31m", "\\x1b[31m"),
+        ("\x9b31m", "\\x9b31m"),
+        ("a\r\nb\tc\x00", "a\\r\\nb\\tc\\x00"),
+        ("abc\u202ecba", "abc\\u202ecba"),
+        ("\ud800 \u2028 \ufeff \x7f", "\\ud800 \\u2028 \\ufeff \\x7f"),
+        (42, "42"),
+    ],
+)
+def test_what_is_not_visible_is_escaped(text, shown):
+    assert printable(text) == shown
+
+
+def test_markup_in_a_table_is_text(capsys):
+    print_table("", ("name",), [("[red]no markup[/red] :smile:",)])
+
+    assert "[red]no markup[/red] :smile:" in capsys.readouterr().out
+
+
+def test_a_table_that_is_piped_cuts_nothing(capsys, monkeypatch):
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    print_table("", ("key", "other"), [("k" * 300, "x" * 100)])
+
+    assert capsys.readouterr().out.count("k") == 300 + 1  # and the heading's
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("worker", "--grace", "nan"),
+        ("send", "PingTest", "--to", "http://127.0.0.1:1/", "--timeout", "nan"),
+        ("deliveries", "replay", "1", "--rate", "NaN"),
+        ("deliveries", "prune", "--older-than", "nan"),
+    ],
+)
+def test_what_is_no_number_is_within_no_limits(run, arguments):
+    result = run(*arguments)
+
+    assert result.exit_code == 2
+    assert f"Invalid value for '{arguments[-2]}': '{arguments[-1]}' is not a number" in result.stderr
+
+
+def test_a_worker_without_any_handler_is_refused_for_it_would_take_everything_for_done(run):
+    result = run("worker", SECRETS=SECRET)
+
+    assert result.exit_code == 2
+    assert (
+        "no handler is registered, and a worker without handlers would mark every delivery as done"
+        in result.stderr
+    )
+
+
+def test_progress_without_a_terminal_prints_nothing(capsys):
+    with progress("working", 3) as steps:
+        steps.advance(2)
+
+    assert steps.done == 2
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(WeakSecret(3, 16), 2), (InboxUnavailable("the disk is full"), 1)]
+)
+def test_an_exception_of_billhooks_is_one_line_and_an_exit_code(error, code):
+    @click.group(cls=BillhookGroup)
+    def group() -> None: ...
+
+    @group.command()
+    def fail() -> None:
+        raise error
+
+    result = CliRunner().invoke(group, ["fail"])
+
+    assert result.exit_code == code
+    assert result.stderr == f"Error: {error}\n"
+
+
+@pytest.mark.parametrize("json", [[], ["--json"]])
+def test_an_output_that_is_full_is_one_line_and_an_exit_code(json):
+    command = [sys.executable, "-m", "billhook", "options", *json]
+    with Path("/dev/full").open("w") as full:
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+
+    assert result.returncode == 1
+    assert result.stderr == "Error: cannot write: No space left on device\n"
+
+
+def test_another_failure_of_the_system_is_not_taken_for_a_full_disk():
+    @click.group(cls=BillhookGroup)
+    def group() -> None: ...
+
+    @group.command()
+    def fail() -> None:
+        raise PermissionError(13, "Permission denied")
+
+    assert isinstance(CliRunner().invoke(group, ["fail"]).exception, PermissionError)
+
+
+def every_command(command: click.Command, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    found = [path]
+    for name, each in getattr(command, "commands", {}).items():
+        found += every_command(each, (*path, name))
+    return found
+
+
+@pytest.mark.parametrize("path", every_command(main), ids=" ".join)
+def test_every_command_has_help_with_an_example(run, path):
+    result = run(*path, "--help")
+
+    assert result.exit_code == 0
+    if path not in ((), ("db",), ("deliveries",)):
+        assert re.search(r"Examples?:\n +\S", result.stdout)
+        assert "billhook" in result.stdout
+    assert all(len(line) <= 120 for line in result.stdout.splitlines())
+
+
+def test_the_command_line_loads_nothing_heavy():
+    heavy = ("rich", "alembic", "cryptography", "gunicorn", "sqlalchemy")
+    code = f"import sys, billhook.cli; print([name for name in {heavy!r} if name in sys.modules])"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_python_m_billhook_is_billhook():
+    done = subprocess.run(
+        [sys.executable, "-m", "billhook", "--version"], capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.startswith("billhook, version ")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["serve"], "has no secret: set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE"),
+        (["worker"], "has no secret"),
+        (["serve", "--bind", "nonsense"], "is neither HOST:PORT nor unix:PATH"),
+        (["serve", "--bind", "127.0.0.1:80000"], "a port that is not a number from 1 to 65535"),
+        (["serve", "--bind", "[::1]:0"], "a port that is not a number from 1 to 65535"),
+        (["serve", "no/such.py"], "there is no handlers file"),
+        (["serve", "--workers", "0"], "is not in the range"),
+    ],
+)
+def test_serve_and_worker_refuse_in_words(run, tmp_path, arguments, told):
+    result = run(*arguments)
+
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_short_secret_is_refused_and_not_shown(run):
+    result = run("serve", SECRETS="whsec_dG9vIHNob3J0")
+
+    assert result.exit_code == 2
+    assert "too short: use at least 16 random bytes" in result.stderr
+    assert "dG9vIHNob3J0" not in result.output
+
+
+# --- inside a user's Flask app ----------------------------------------------------------------------
+
+
+def in_flask(app: Flask, *arguments: str):
+    """As `flask --app … billhook …` runs it."""
+    from flask.cli import ScriptInfo
+
+    return CliRunner().invoke(flask_group, list(arguments), obj=ScriptInfo(create_app=lambda: app))
+
+
+def test_flask_is_given_the_group():
+    from importlib.metadata import entry_points
+
+    (entry,) = entry_points(group="flask.commands", name="billhook")
+
+    assert entry.load() is flask_group
+
+
+def test_the_users_app_is_what_flask_billhook_works_on(app_with, run):
+    app = app_with()
+    deliver(app, message_id="of the app".replace(" ", "-"))
+
+    listed = in_flask(app, "deliveries", "list")
+    current = in_flask(app, "db", "current")
+    handlers = in_flask(app, "handlers")
+
+    assert "of-the-app" in listed.stdout
+    assert current.exit_code == 0
+    assert "without a handler" in handlers.stdout
+
+
+def test_send_uses_the_apps_secrets(app_with, run):
+    result = in_flask(app_with(), "send", "PingTest", "--to", "http://127.0.0.1:1/x")
+
+    assert result.exit_code == 1
+    assert "no answer" in result.stdout
+    assert SECRET not in result.output
+
+
+def test_an_app_without_billhook_is_told_what_is_missing(plain_app, run):
+    result = in_flask(plain_app(), "deliveries", "list")
+
+    assert result.exit_code == 2
+    assert "this Flask app has no billhook: call Billhook(...).init_app(app)" in result.stderr
+
+
+def test_handlers_cannot_be_given_to_an_app_that_has_its_own(app_with, run):
+    for command in ("handlers", "worker"):
+        result = in_flask(app_with(), command, "more.py")
+        assert result.exit_code == 2
+        assert "the Flask app has its own handlers" in result.stderr
+
+
+def test_a_mistake_in_the_users_app_is_told(tmp_path, run):
+    result = CliRunner().invoke(flask_group, ["deliveries", "list"], obj=_script_info(tmp_path))
+
+    assert result.exit_code == 2
+    assert "has no secret" in result.stderr
+
+
+def _script_info(folder):
+    from flask.cli import ScriptInfo
+
+    return ScriptInfo(create_app=lambda: make_app(folder, BILLHOOK_SECRETS=[]))
+
+
+# --- what serve checks before it starts anything -----------------------------------------------------
+
+
+@pytest.fixture
+def taken() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        yield f"127.0.0.1:{listening.getsockname()[1]}"
+
+
+@pytest.fixture
+def free() -> str:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
+
+
+def test_a_taken_port_is_told_and_nothing_is_started(run, taken, monkeypatch):
+    monkeypatch.setattr("billhook.cli.processes.spawn", lambda *_, **__: pytest.fail("started"))
+
+    result = run("serve", "--bind", taken, SECRETS=SECRET)
+
+    assert result.exit_code == 2
+    assert result.stderr == (
+        f"Error: {taken} is in use: stop the process that listens there, or give another --bind HOST:PORT\n"
+    )
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize(
+    "bind", ["203.0.113.9:8123", "no-such-host.invalid:8123", "a..b:8123", "unix:missing/socket", "fd://987"]
+)
+def test_an_address_that_cannot_be_used_is_told(bind):
+    with pytest.raises(UsageConfigError, match="cannot listen on") as caught:
+        check_bindable(bind)
+
+    assert caught.value.exit_code == 2
+
+
+def test_a_file_in_the_place_of_a_socket_is_left_alone(tmp_path):
+    (tmp_path / "notes").touch()
+
+    with pytest.raises(UsageConfigError, match="a file with this name exists"):
+        check_bindable(f"unix:{tmp_path / 'notes'}")
+
+
+def test_a_free_address_is_free_and_stays_so(free, tmp_path):
+    for _ in range(2):
+        check_bindable(free)
+        check_bindable(f"unix:{tmp_path / 'socket'}")
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_a_bad_engine_is_refused_though_another_one_would_be_used(run, command):
+    result = run(command, ENGINE="threads", SECRETS=SECRET)
+
+    assert result.exit_code == 2
+    assert "BILLHOOK_ENGINE is 'threads': it must be one of" in result.stderr
+
+
+def test_a_bad_option_is_told_before_a_port_that_is_taken(run, taken):
+    result = run("serve", "--bind", taken, ENGINE="threads", SECRETS=SECRET)
+
+    assert "BILLHOOK_ENGINE is 'threads': it must be one of" in result.stderr
+    assert "is in use" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("bind", "local"),
+    [
+        ("0.0.0.0:80", False),
+        ("[::]:80", False),
+        (":80", False),
+        ("192.0.2.7:80", False),
+        ("hooks.example:80", False),
+        ("127.0.0.9:80", True),
+        ("[::1]:80", True),
+        ("localhost:80", True),
+        ("unix:socket", True),
+        ("fd://3", True),
+    ],
+)
+def test_serve_tells_of_an_address_that_others_can_reach(run, monkeypatch, bind, local):
+    monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
+    monkeypatch.setattr(sys.modules["billhook.cli.serve"], "check_bindable", lambda bind: None)
+
+    result = run("serve", "--bind", bind, "--workers", "3", "--threads", "5", SECRETS=SECRET)
+
+    told = (
+        f"Other machines can reach {bind}: put a proxy such as nginx in front (see deploy/). Without it, 15"
+    )
+    assert result.exit_code == 0, result.output
+    assert (told in result.stdout) is not local
+    assert ("Other machines" in result.stdout) is not local
+
+
+def test_a_prefix_without_its_slash_is_announced_and_served_with_it(run, free, monkeypatch):
+    monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
+
+    result = run("serve", "--bind", free, SECRETS=SECRET, URL_PREFIX="hooks/here/")
+
+    assert f"Deliveries: POST http://{free}/hooks/here\n" in result.stdout
+    assert "Handlers:   0\nNo handler is registered" in result.stdout
+
+
+def test_a_key_that_is_nearly_an_option_is_told_which(run):
+    assert "did you mean BILLHOOK_SECRETS?" in run("serve", SECRET="x" * 30).stderr
+
+
+def test_the_first_start_is_quiet_about_the_schema(tmp_path):
+    environ = {**os.environ, "BILLHOOK_SECRETS": SECRET}
+    code = "from billhook.standalone import create_app; create_app()"
+
+    done = subprocess.run(
+        [sys.executable, "-c", code], cwd=tmp_path, env=environ, capture_output=True, text=True, check=True
+    )
+
+    assert (tmp_path / "billhook.db").exists()
+    assert "alembic" not in done.stderr
+
+
+def test_the_help_says_where_no_secrets_are_needed(run):
+    assert "Standalone it needs no secrets" in " ".join(run("handlers", "--help").stdout.split())
+
+
+def test_a_module_of_plain_subscribers_can_be_served_and_is_counted(run, free, tmp_path, monkeypatch):
+    monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
+    (tmp_path / "plain_served.py").write_text(
+        "from billhook import signals\n"
+        "@signals.invoice_approved.connect\n"
+        "def book(sender, *, event, delivery): ...\n"
+    )
+
+    result = run("serve", "plain_served.py", "--bind", free, SECRETS=SECRET)
+
+    assert result.exit_code == 0, result.output
+    assert "Handlers:   1\n" in result.stdout
+
+
+def test_a_whole_column_is_never_broken_and_a_cut_one_ends_in_dots(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+
+    print_table("", ("name", "key"), [("n" * 50, "k" * 50), ("m", "k")], whole=("name",), cut="key")
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[2] == "n" * 50 + "  " + "k" * 6 + "…"
+    assert len(lines) == 4

@@ -1,0 +1,185 @@
+"""`deliveries prune`, on each database: it asks, tells what went, and leaves the rest."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from billhook.cli import output
+from support.inbox_view import change, rows, value
+
+
+@pytest.fixture
+def old(shop, where):
+    """The shop's four deliveries: the first three 100, 30 and 5 days old, the last of today."""
+    for delivery_id, days in ((1, 100), (2, 30), (3, 5)):
+        if str(where).startswith("postgresql"):
+            moment = f"now() - interval '{days} days'"
+        else:
+            moment = f"strftime('%Y-%m-%d %H:%M:%S.000000', 'now', '-{days} days')"
+        change(where, f"UPDATE delivery SET received_at = {moment} WHERE id = {delivery_id}")
+    return shop
+
+
+def states(where):
+    return dict(rows(where, "SELECT id, state FROM delivery ORDER BY id"))
+
+
+def cells(result):
+    """The table's rows, by their first cell."""
+    assert result.exit_code == 0, result.output
+    lines = [line.split() for line in result.stdout.splitlines() if line and line[0].isalpha()]
+    return {words[0]: words[1:] for words in lines if all(word.isdigit() for word in words[1:])}
+
+
+def test_prune_prints_its_counts_by_state(run, old, where):
+    result = run("deliveries", "prune", "--older-than", "1", "--yes")
+
+    assert result.stdout.startswith("pruned, older than 1 day")
+    assert cells(result) == {
+        "done": ["1", "0", "1"],
+        "dead": ["1", "0", "1"],
+        "quarantined": ["1", "1", "0"],
+        "all": ["3", "1", "2"],
+    }
+    assert states(where) == {3: "pruned", 4: "done"}
+    assert value(where, "SELECT count(*) FROM run") == 0
+
+
+def test_the_json_has_the_same_and_nothing_is_asked(run, old, where):
+    result = run("deliveries", "prune", "--older-than", "1", "--json")
+
+    assert json.loads(result.stdout) == {
+        "older_than_days": 1.0,
+        "dry_run": False,
+        "pruned": 3,
+        "keys_kept": 1,
+        "deleted": 2,
+        "by_state": {
+            "done": {"keys_kept": 0, "deleted": 1},
+            "dead": {"keys_kept": 0, "deleted": 1},
+            "quarantined": {"keys_kept": 1, "deleted": 0},
+            "pruned": {"keys_kept": 0, "deleted": 0},
+        },
+    }
+
+
+def test_the_setting_is_the_default(run, old, where):
+    run("deliveries", "prune", "--yes", RETENTION_DAYS="50")
+
+    assert states(where) == {2: "dead", 3: "quarantined", 4: "done"}
+    assert (
+        "no finished delivery is older than 50 days" in run("deliveries", "prune", RETENTION_DAYS="50").stdout
+    )
+
+
+def test_the_key_of_what_signed_no_time_stays_for_ever_or_as_long_as_is_said(run, old, where):
+    change(where, "UPDATE delivery SET signed_at = NULL")
+
+    run("deliveries", "prune", "--older-than", "1", "--yes")
+    kept = states(where)
+    run("deliveries", "prune", "--older-than", "1", "--yes", KEY_DAYS="50")
+
+    assert kept == {1: "pruned", 2: "pruned", 3: "pruned", 4: "done"}
+    assert states(where) == {2: "pruned", 3: "pruned", 4: "done"}
+
+
+def test_a_dry_run_tells_and_does_nothing(run, old, where):
+    before = states(where)
+
+    result = run("deliveries", "prune", "--older-than", "1", "--dry-run")
+
+    assert result.stdout.startswith("to be pruned, older than 1 day")
+    assert cells(result)["all"] == ["3", "1", "2"]
+    assert states(where) == before
+
+
+def test_prune_says_how_much_and_no_prunes_nothing(run, old, where):
+    before = states(where)
+
+    refused = run("deliveries", "prune", "--older-than", "1", stdin="n\n")
+    kept = states(where)
+    agreed = run("deliveries", "prune", "--older-than", "1", stdin="y\n")
+
+    assert refused.exit_code == 1
+    assert "Prune deliveries older than 1 day: 2 completely, 1 except for their keys? [y/N]" in refused.stderr
+    assert kept == before
+    assert agreed.exit_code == 0
+    assert states(where) == {3: "pruned", 4: "done"}
+
+
+def test_where_nobody_can_answer_nothing_goes(run, old, where):
+    before = states(where)
+
+    assert run("deliveries", "prune", "--older-than", "1", stdin="").exit_code == 1
+    assert states(where) == before
+
+
+def test_only_the_states_that_are_named_go(run, old, where):
+    run("deliveries", "prune", "--older-than", "1", "--state", "done", "--state", "quarantined", "--yes")
+
+    assert states(where) == {2: "dead", 3: "pruned", 4: "done"}
+
+
+def test_kept_keys_go_when_no_state_is_named_and_stay_when_one_is(run, old, where):
+    run("deliveries", "prune", "--older-than", "1", "--yes")
+    moment = "2020-01-01 00:00:00" + ("+00" if str(where).startswith("postgresql") else ".000000")
+    change(where, f"UPDATE delivery SET received_at = '{moment}' WHERE id = 3")
+
+    run("deliveries", "prune", "--older-than", "1", "--state", "done", "--yes")
+    kept = states(where)
+    result = run("deliveries", "prune", "--older-than", "1", "--yes")
+
+    assert kept == {3: "pruned", 4: "done"}
+    assert cells(result) == {"pruned": ["1", "0", "1"], "all": ["1", "0", "1"]}
+    assert states(where) == {4: "done"}
+
+
+def test_prune_with_nothing_older_says_so_and_asks_nothing(run, old):
+    for more in ([], ["--yes"], ["--dry-run"]):
+        result = run("deliveries", "prune", "--older-than", "500", *more)
+        assert (result.exit_code, result.stdout, result.stderr) == (
+            0,
+            "no finished delivery is older than 500 days\n",
+            "",
+        )
+
+
+def test_a_pruned_delivery_is_listed_shown_exported_and_not_replayed(run, old):
+    run("deliveries", "prune", "--older-than", "1", "--yes")
+
+    listed = json.loads(run("deliveries", "list", "--state", "pruned", "--json").stdout)
+    shown = run("deliveries", "show", "3").stdout
+    exported = json.loads(run("deliveries", "export", "--state", "pruned").stdout)
+    replayed = run("deliveries", "replay", "3", "--all-handlers", "--yes")
+
+    assert [one["id"] for one in listed] == [3]
+    assert "delivery 3: PingTest, pruned" in shown
+    assert "past its retention: everything else was deleted" in shown
+    assert (exported["key"], exported["body"], exported["headers"], exported["runs"]) == ("m3", "", {}, [])
+    assert replayed.exit_code == 1
+    assert "delivery 3 is past its retention, only its key is left; nothing was replayed" in replayed.stderr
+
+
+@pytest.mark.parametrize("days", ["-1", "36501", "soon"])
+def test_what_is_no_number_of_days_is_refused(run, shop, days):
+    result = run("deliveries", "prune", "--older-than", days)
+
+    assert result.exit_code == 2
+    assert "--older-than" in result.stderr
+
+
+def test_long_work_is_drawn_to_its_end(run, old, monkeypatch):
+    drawn = []
+    advance = output.ProgressBar.advance
+
+    def note(steps, count=1):
+        drawn.append(count)
+        advance(steps, count)
+
+    monkeypatch.setattr(output.ProgressBar, "advance", note)
+
+    run("deliveries", "prune", "--older-than", "1", "--yes")
+
+    assert sum(drawn) == 3  # the ids up to the last that is old

@@ -1,0 +1,370 @@
+"""`events`, `options` and `handlers`: what billhook knows, for people and for programs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from billhook.events import EVENT_TYPES, parse_event
+from billhook.settings import OPTIONS
+from support.signing import SECRET
+
+
+def test_events_lists_every_type_with_its_meaning(run):
+    result = run("events")
+
+    assert result.exit_code == 0
+    for name, model in EVENT_TYPES.items():
+        assert name in result.stdout
+        assert model.__doc__.splitlines()[0] in result.stdout
+
+
+def test_events_shows_one_types_fields_by_their_names_on_the_wire(run):
+    result = run("events", "ContractCreated")
+
+    assert "customer.integrationEntities[].syncStatus" in result.stdout
+    assert "date-time or null" in result.stdout
+    assert '"contractId": "con_2001"' in result.stdout
+
+
+def test_a_shown_sample_has_the_digits_of_the_wire(run):
+    assert '"amount": 1249.90' in run("events", "PaymentFailed").stdout
+
+
+def test_a_type_without_fields_says_so(run):
+    assert "no fields: the body is {}" in run("events", "PingTest").stdout
+
+
+def test_the_samples_in_the_json_are_valid_events(run):
+    listed = json.loads(run("events", "--json").stdout)
+
+    assert [one["type"] for one in listed] == list(EVENT_TYPES)
+    for one in listed:
+        assert parse_event(one["type"], json.dumps(one["sample"]).encode()).type == one["type"]
+
+
+def test_the_json_schema_of_all_types_is_by_name_and_has_numbers_as_numbers(run):
+    schemas = json.loads(run("events", "--json-schema").stdout)
+
+    assert set(schemas) == set(EVENT_TYPES)
+    assert schemas["PaymentFailed"]["properties"]["amount"]["type"] == "number"
+    assert schemas["PaymentFailed"]["required"][0] == "date"
+    one = json.loads(run("events", "PaymentFailed", "--json-schema").stdout)
+    assert one == schemas["PaymentFailed"]
+
+
+@pytest.mark.parametrize(("typo", "meant"), [("PaymentFail", "PaymentFailed"), ("pingtest", "PingTest")])
+def test_an_unknown_type_is_told_its_near_matches(run, typo, meant):
+    result = run("events", typo)
+
+    assert result.exit_code == 2
+    assert f"unknown event type {typo!r}: did you mean {meant}" in result.stderr
+
+
+def test_a_type_like_no_other_is_told_where_the_list_is(run):
+    assert "`billhook events` lists the known ones" in run("events", "qqqqqq").stderr
+
+
+def test_two_kinds_of_json_at_once_are_refused(run):
+    result = run("events", "--json", "--json-schema")
+
+    assert result.exit_code == 2
+    assert "choose one of --json and --json-schema" in result.stderr
+
+
+def test_options_lists_every_option(run):
+    listed = json.loads(run("options", "--json").stdout)
+
+    assert [one["name"] for one in listed] == [option.key for option in OPTIONS]
+    assert all(one["help"] for one in listed)
+    text = run("options").stdout
+    assert all(option.key in text for option in OPTIONS)
+
+
+def test_options_as_markdown_is_one_row_an_option(run):
+    lines = run("options", "--markdown").stdout.splitlines()
+
+    assert len(lines) == 2 + len(OPTIONS)
+    assert all(line.count("|") - line.count("\\|") == 5 for line in lines)
+
+
+def test_options_needs_no_environment_and_shows_no_value_of_it(run):
+    result = run("options", SECRETS="a-very-secret-secret")
+
+    assert result.exit_code == 0
+    assert "a-very-secret" not in result.output
+
+
+def test_options_in_two_forms_at_once_are_refused(run):
+    assert "choose one of --json and --markdown" in run("options", "--json", "--markdown").stderr
+
+
+HANDLERS = """
+from billhook import Handlers, signals
+from billhook.events import InvoiceApproved
+
+handlers = Handlers()
+
+@handlers.on(InvoiceApproved, timeout_seconds=5, retry=[1, 2], aliases=("old",))
+def approve(event): ...
+
+def book(sender, *, event, delivery): ...
+
+signals.invoice_approved.connect(book)
+"""
+
+
+def test_handlers_lists_decorated_and_plain_subscribers_and_needs_no_secret(run, tmp_path):
+    (tmp_path / "listed_handlers.py").write_text(HANDLERS)
+
+    listed = json.loads(run("handlers", "listed_handlers.py", "--json").stdout)
+
+    by_name = {one["name"]: one for one in listed["handlers"]}
+    assert set(by_name) == {"listed_handlers.approve", "listed_handlers.book"}
+    assert by_name["listed_handlers.approve"] == {
+        "name": "listed_handlers.approve",
+        "aliases": ["old"],
+        "event_types": ["InvoiceApproved"],
+        "timeout_seconds": 5,
+        "retry_schedule_seconds": [1.0, 2.0],
+        "sources": [],
+        "ordered_by": None,
+        "identity": [],
+        "identity_window_seconds": None,
+    }
+    assert len(listed["unhandled"]) == len(EVENT_TYPES)  # all but one, and the unknown ones
+    assert "billhook.db" not in [path.name for path in tmp_path.iterdir()]
+
+
+TERMS = """
+from billhook import Handlers
+from billhook.events import InvoicePaymentStatusChanged
+
+handlers = Handlers()
+
+@handlers.on(InvoicePaymentStatusChanged, ordered_by="invoice_id")
+def follow(event): ...
+
+@handlers.on(
+    InvoicePaymentStatusChanged, identity=("invoice_id", "billing_status"), identity_window_seconds=3600
+)
+def notify(event): ...
+"""
+
+
+def test_handlers_shows_what_orders_the_deliveries_and_what_makes_two_the_same(run, tmp_path):
+    (tmp_path / "terms_handlers.py").write_text(TERMS)
+
+    listed = {
+        one["name"]: one
+        for one in json.loads(run("handlers", "terms_handlers.py", "--json").stdout)["handlers"]
+    }
+    lines = run("handlers", "terms_handlers.py").stdout.splitlines()
+
+    follow, notify = listed["terms_handlers.follow"], listed["terms_handlers.notify"]
+    assert (follow["ordered_by"], follow["identity"]) == ("invoice_id", [])
+    assert (notify["ordered_by"], notify["identity"]) == (None, ["invoice_id", "billing_status"])
+    assert notify["identity_window_seconds"] == 3600
+    assert lines[0].split()[-3:] == ["ordered", "by", "identity"]
+    assert [line.split()[-1] for line in lines[2:6]] == ["invoice_id", "invoice_id", "billing_status", "s"]
+    assert "for 3600 s" in lines[5]
+
+
+SOURCES = """
+from billhook import Handlers
+from billhook.events import InvoiceApproved
+
+handlers = Handlers()
+handlers.on(InvoiceApproved, name="every")(lambda event: None)
+handlers.on(InvoiceApproved, name="few", sources=("eu", "us"))(lambda event: None)
+"""
+
+
+def test_handlers_shows_the_sources_whose_deliveries_they_take(run, tmp_path):
+    (tmp_path / "handlers_of_sources.py").write_text(SOURCES)
+
+    listed = json.loads(run("handlers", "handlers_of_sources.py", "--json").stdout)["handlers"]
+    lines = run("handlers", "handlers_of_sources.py").stdout.splitlines()
+
+    assert [one["sources"] for one in listed] == [[], ["eu", "us"]]
+    assert [line.split()[-1] for line in (lines[0], *lines[2:5])] == ["sources", "all", "eu", "us"]
+
+
+def test_handlers_has_no_columns_that_nobody_needs(run, tmp_path):
+    (tmp_path / "plain_handlers.py").write_text(HANDLERS)
+
+    heading = run("handlers", "plain_handlers.py").stdout.splitlines()[0]
+
+    assert "ordered by" not in heading
+    assert "identity" not in heading
+
+
+def test_handlers_says_which_types_nobody_handles(run, tmp_path):
+    (tmp_path / "few_handlers.py").write_text(HANDLERS.split("def book")[0])
+
+    result = run("handlers", HANDLERS="few_handlers.py")
+
+    assert "few_handlers.approve" in result.stdout
+    assert "without a handler: AnonymousCustomer" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = 1", "has no Handlers"),
+        ("import nowhere_at_all", "ModuleNotFoundError: No module named 'nowhere_at_all'"),
+        ("def broken(:", "SyntaxError"),
+        ("raise ValueError('my mistake')", "ValueError: my mistake"),
+        ("raise SystemExit(0)", "SystemExit: 0"),
+    ],
+)
+def test_a_mistake_in_a_handlers_module_is_told_in_one_line(run, tmp_path, text, told):
+    name = f"bad_{abs(hash(text))}.py"
+    Path(tmp_path / name).write_text(text)
+
+    result = run("handlers", name)
+
+    assert result.exit_code == 2
+    assert told in result.stderr
+    assert name in result.stderr
+    assert len(result.stderr.splitlines()) == 1
+
+
+SUBSCRIBER = """
+from billhook import signals
+
+def book(sender, *, event, delivery): ...
+
+signals.{name}.connect(book)
+"""
+
+
+@pytest.mark.parametrize("name", ["invoice_approved", "unknown_event"])
+def test_a_module_of_plain_subscribers_alone_will_do_every_time_it_is_named(run, tmp_path, name):
+    (tmp_path / "plain_hooks.py").write_text(SUBSCRIBER.format(name=name))
+
+    for _ in range(2):
+        listed = json.loads(run("handlers", "plain_hooks.py", "--json").stdout)
+        assert [one["name"] for one in listed["handlers"]] == ["plain_hooks.book"]
+
+
+def test_subscribers_of_another_module_do_not_excuse_one_without_any(run, tmp_path):
+    (tmp_path / "plain_hooks.py").write_text(SUBSCRIBER.format(name="invoice_approved"))
+    (tmp_path / "empty_hooks.py").touch()
+
+    result = run("handlers", "plain_hooks.py", "empty_hooks.py")
+
+    assert result.exit_code == 2
+    assert "empty_hooks.py has no Handlers" in result.stderr
+
+
+@pytest.mark.parametrize("name", [".", "..", ".hooks", "./hooks", ".hooks.py"])
+def test_a_name_that_begins_with_a_dot_is_refused_in_words(run, tmp_path, name):
+    (tmp_path / ".hooks.py").touch()
+
+    result = run("handlers", name)
+
+    assert result.exit_code == 2
+    assert "is no handlers module: give a name such as myshop.billing, or a .py file" in result.stderr
+
+
+def test_a_module_that_is_not_there_is_told_by_what_was_given(run):
+    result = run("handlers", "nomodule")
+
+    assert result.exit_code == 2
+    assert "there is no handlers module 'nomodule' here: the handlers, given as arguments" in result.stderr
+
+
+def test_options_on_a_narrow_terminal_break_no_name(run, monkeypatch):
+    for columns in ("60", "80", "119"):
+        monkeypatch.setenv("COLUMNS", columns)
+        lines = run("options").stdout.splitlines()
+        heads = [line.split("  ")[0] for line in lines if not line.startswith(" ")]
+        assert heads == [option.key for option in OPTIONS]
+        assert all(len(line) <= max(int(columns), 75) for line in lines)
+        assert all(
+            option.default_text in line
+            for option, line in zip(
+                OPTIONS, (line for line in lines if not line.startswith(" ")), strict=True
+            )
+        )
+    monkeypatch.setenv("COLUMNS", "120")
+    assert all(option.key in run("options").stdout for option in OPTIONS[:3])
+
+
+def test_a_handlers_module_that_is_not_there_is_told(run):
+    result = run("handlers", "no/such.py")
+
+    assert result.exit_code == 2
+    assert "there is no handlers file" in result.stderr
+
+
+def test_a_comma_in_a_name_is_refused(run):
+    assert "has a comma in its name" in run("handlers", "a,b.py").stderr
+
+
+ALL = """
+from billhook import Handlers
+
+handlers = Handlers()
+
+@handlers.on_any()
+def note(event): ...
+"""
+
+
+def test_required_types_that_nobody_handles_are_named_and_refused(run, tmp_path):
+    (tmp_path / "few_handlers.py").write_text(HANDLERS)
+
+    result = run("handlers", "few_handlers.py", "--require-all")
+    as_json = run("handlers", "few_handlers.py", "--require-all", "--json")
+
+    assert result.exit_code == as_json.exit_code == 1
+    assert "few_handlers.approve" in result.stdout
+    named = result.stderr.removeprefix("Error: no handler for ").split(":")[0].split(", ")
+    assert named == [name for name in EVENT_TYPES if name != "InvoiceApproved"]
+    assert "register one for each (on_any() handles every type), or leave out --require-all" in result.stderr
+    assert set(named) < set(json.loads(as_json.stdout)["unhandled"])
+
+
+def test_without_handlers_it_says_where_they_are_named(run):
+    result, as_json = run("handlers"), run("handlers", "--json")
+
+    told = "No handler is registered: name your modules or files as arguments or in BILLHOOK_HANDLERS\n"
+    assert (result.exit_code, result.stderr, as_json.stderr) == (0, told, "")
+    assert json.loads(as_json.stdout)["handlers"] == []
+
+
+def test_a_handler_of_any_type_handles_all_that_is_required(run, tmp_path):
+    (tmp_path / "all_handlers.py").write_text(ALL)
+
+    result = run("handlers", "all_handlers.py", "--require-all")
+
+    assert (result.exit_code, result.stderr) == (0, "")
+
+
+def test_plain_subscribers_handle_what_is_required_and_one_type_less_is_refused(run, tmp_path):
+    lines = ["from billhook import signals", "def book(sender, *, event, delivery): ..."]
+    connected = [f"signals.{model.signal_name}.connect(book)" for model in EVENT_TYPES.values()]
+    (tmp_path / "plain_all.py").write_text("\n".join([*lines, *connected]))
+    (tmp_path / "plain_less.py").write_text("\n".join([*lines, *connected[1:]]))
+
+    less = run("handlers", "plain_less.py", "--require-all")
+    whole = run("handlers", "plain_all.py", "--require-all")
+
+    assert less.exit_code == 1
+    assert less.stderr.startswith(f"Error: no handler for {next(iter(EVENT_TYPES))}: ")
+    assert whole.exit_code == 0
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_serve_and_worker_refuse_in_the_same_words(run, tmp_path, command):
+    (tmp_path / "few_handlers.py").write_text(HANDLERS)
+
+    listed = run("handlers", "few_handlers.py", "--require-all")
+    refused = run(command, "few_handlers.py", "--require-all", SECRETS=SECRET)
+
+    assert refused.exit_code == 1
+    assert refused.stderr.splitlines()[-1] == listed.stderr.splitlines()[-1]

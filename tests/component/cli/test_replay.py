@@ -1,0 +1,288 @@
+"""`deliveries replay`, on each database: what is done again, and what is left alone."""
+
+from __future__ import annotations
+
+import json
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from billhook.inbox import admin
+from billhook.inbox.replay import replay
+from billhook.inbox.workers import WorkerRecord
+from support.apps import make_app
+from support.inbox_view import rows, value
+
+
+def replayed(result) -> dict[str, int]:
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def test_a_dead_delivery_runs_its_failed_handler_again_and_no_other(run, shop, where):
+    token = value(where, "SELECT token FROM run WHERE handler = 'send'")
+    shop.broken = False
+
+    result = replayed(run("deliveries", "replay", "2", "--json"))
+
+    assert result == {"selected": 1, "replayed": 1, "reread": 0, "runs": 1, "added": 0, "dry_run": False}
+    query = "SELECT state, attempts, token > ? FROM run WHERE handler = 'send'"
+    assert rows(where, query, token) == [("due", 0, 1)]
+    assert shop.handle() == ["send"]
+    assert admin.counts(shop.assembly.inbox)["dead"] == 0
+
+
+def test_what_fails_again_is_dead_again_with_both_failures_kept(run, shop):
+    run("deliveries", "replay", "2", "--yes")
+
+    assert shop.handle() == ["send"]
+    shown = json.loads(run("deliveries", "show", "2", "--json").stdout)
+    assert shown["state"] == "dead"
+    assert [len(one["failures"]) for one in shown["runs"] if one["handler"] == "send"] == [2]
+
+
+def test_all_handlers_includes_those_that_succeeded(run, shop):
+    shop.broken = False
+
+    assert replayed(run("deliveries", "replay", "2", "--all-handlers", "--json"))["runs"] == 2
+    assert shop.handle() == ["book", "send"]
+
+
+def test_a_named_handler_runs_again_however_it_ended(run, shop):
+    result = replayed(run("deliveries", "replay", "--handler", "book", "--json"))
+
+    assert (result["selected"], result["runs"]) == (2, 2)
+    assert shop.handle() == ["book", "book"]
+
+
+def test_a_quarantined_delivery_is_read_anew(run, shop, where):
+    result = run("deliveries", "replay", "--state", "quarantined", "--yes")
+
+    assert "1 of 1 delivery replayed: 0 runs due again, 1 delivery parsed again" in result.stdout
+    query = "SELECT state, error FROM delivery WHERE id = 3"
+    assert rows(where, query) == [("received", None)]
+    shop.handle()
+    assert value(where, "SELECT state FROM delivery WHERE id = 3") == "quarantined"
+
+
+def test_a_delivery_that_nobody_handled_is_offered_to_todays_handlers(run, shop, where):
+    assert replayed(run("deliveries", "replay", "4", "--json"))["reread"] == 1
+
+    assert value(where, "SELECT state FROM delivery WHERE id = 4") == "received"
+
+
+def test_a_run_that_waits_for_its_next_attempt_need_not_wait(run, shop, tmp_path):
+    with shop.assembly.inbox.database.write() as connection:
+        connection.exec_driver_sql(
+            "UPDATE run SET state='due', due_at='2999-01-01 00:00:00' WHERE handler='send'"
+        )
+        connection.exec_driver_sql("UPDATE delivery SET state='planned' WHERE id=2")
+    shop.broken = False
+
+    assert replayed(run("deliveries", "replay", "2", "--json"))["runs"] == 1
+    assert shop.handle() == ["send"]
+
+
+def test_a_run_that_is_running_is_left_alone(run, shop, where):
+    with shop.assembly.inbox.database.write() as connection:
+        connection.exec_driver_sql("UPDATE run SET state='running', due_at='2999-01-01' WHERE handler='send'")
+        connection.exec_driver_sql("UPDATE delivery SET state='planned' WHERE id=2")
+    before = rows(where, "SELECT * FROM run WHERE handler = 'send'")
+
+    assert replayed(run("deliveries", "replay", "2", "--json"))["runs"] == 0
+    assert rows(where, "SELECT * FROM run WHERE handler = 'send'") == before
+
+
+def test_a_dry_run_counts_and_changes_nothing(run, shop, where):
+    tables = ("delivery", "run", "failure")
+    before = [rows(where, f"SELECT * FROM {table}") for table in tables]
+
+    result = run("deliveries", "replay", "--since", "1h", "--dry-run")
+
+    assert (
+        "3 of 4 deliveries would be replayed: 1 run would be due again, 2 deliveries would be"
+        in result.stdout
+    )
+    assert [rows(where, f"SELECT * FROM {table}") for table in tables] == before
+
+
+def test_many_are_replayed_in_batches(shop):
+    inbox = shop.assembly.inbox
+
+    batches = list(admin.id_batches(inbox, admin.DeliveryFilter(), batch=3))
+
+    assert batches == [[1, 2, 3], [4]]
+    done = replay(inbox, batches[0], datetime.now(UTC)) + replay(inbox, batches[1], datetime.now(UTC))
+    assert (done.deliveries, done.requeued, done.runs) == (3, 2, 1)
+
+
+def seconds_to_replay_four(run, *options):
+    started = time.monotonic()
+    result = replayed(run("deliveries", "replay", "1", "2", "3", "4", "--json", *options))
+    assert result["selected"] == 4
+    return time.monotonic() - started
+
+
+def test_a_rate_is_kept_and_a_dry_run_needs_none(run, shop):
+    assert seconds_to_replay_four(run, "--rate", "4") >= 0.75
+    assert seconds_to_replay_four(run, "--rate", "0.01", "--dry-run") < 60
+
+
+@pytest.mark.parametrize(
+    ("rate", "sizes"), [(1000, [200, 50]), (100, [25] * 10), (8, [2] * 125), (0.5, [1] * 250)]
+)
+def test_batches_are_as_small_as_the_rate_asks_for(monkeypatch, rate, sizes):
+    from billhook.cli import replay as module
+
+    waits = []
+    monkeypatch.setattr(module.time, "sleep", waits.append)
+    monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)
+
+    batches = list(module._paced([list(range(200)), list(range(50))], rate))
+
+    assert [len(batch) for batch in batches] == sizes
+    assert waits == [pytest.approx(sum(sizes[:number]) / rate) for number in range(len(sizes))]
+
+
+def test_a_worker_in_another_process_hears_of_it(run, shop):
+    bell = shop.assembly.inbox.notifier
+    bell.fileno()
+
+    run("deliveries", "replay", "2", "--yes")
+
+    assert bell.wait(5)
+
+
+def test_replay_asks_for_confirmation_and_no_replays_nothing(run, shop, tmp_path):
+    refused = run("deliveries", "replay", "2", stdin="n\n")
+    agreed = run("deliveries", "replay", "2", stdin="y\n")
+
+    assert refused.exit_code == 1
+    assert "Replay 1 delivery?" in refused.stderr
+    assert "1 of 1 delivery replayed" in agreed.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ([], "nothing to replay is selected: give ids, or one of"),
+        (["--all-handlers", "--yes"], "nothing to replay is selected"),
+        (["2", "--state", "dead"], "give ids or filters, not both"),
+        (["2", "--handler", "send", "--all-handlers"], "choose one of --handler and --all-handlers"),
+    ],
+)
+def test_an_unclear_replay_is_refused(run, shop, options, told):
+    result = run("deliveries", "replay", *options)
+
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+
+
+def test_replay_with_one_missing_id_replays_nothing(run, shop, where):
+    result = run("deliveries", "replay", "2", "99", "--yes")
+
+    assert result.exit_code == 1
+    assert "there is no delivery 99 in this inbox; nothing was replayed" in result.stderr
+    assert value(where, "SELECT state FROM delivery WHERE id = 2") == "dead"
+
+
+def test_where_nothing_matches_that_is_said_and_nothing_is_asked(run, shop):
+    for more in ([], ["--dry-run"], ["--yes"]):
+        result = run("deliveries", "replay", "--state", "received", *more)
+        assert (result.exit_code, result.stdout, result.stderr) == (0, "nothing matches\n", "")
+
+
+def test_a_handler_that_no_delivery_knows_is_told_with_those_that_there_are(run, shop):
+    unknown = run("deliveries", "replay", "--handler", "sned")
+    known = run("deliveries", "replay", "--handler", "send", "--type", "PingTest")
+
+    assert unknown.exit_code == 0
+    assert unknown.stdout == "nothing matches: no delivery has a run of sned; known handlers: book, send\n"
+    assert known.stdout == "nothing matches\n"
+
+
+def test_where_every_handler_succeeded_it_says_why_nothing_is_done_and_what_would_do_it(run, shop):
+    result = run("deliveries", "replay", "1", "--yes")
+
+    assert "0 of 1 delivery replayed" in result.stdout
+    assert "no handler failed. Use --all-handlers to run the succeeded handlers again" in result.stdout
+    assert "--handler NAME" in result.stdout
+
+
+def test_a_named_handler_that_is_not_finished_is_left_alone_in_words(run, shop):
+    run("deliveries", "replay", "2", "--yes")
+
+    result = run("deliveries", "replay", "2", "--handler", "send", "--yes")
+
+    assert "no such run is finished or waits for a retry" in result.stdout
+
+
+# --- whether anybody works ------------------------------------------------------------------------
+
+
+def seen(shop, **ago):
+    """A worker was seen so long ago."""
+    at = datetime.now(UTC) - timedelta(**ago)
+    shop.assembly.inbox.record_worker(WorkerRecord("host:1:a", "worker", 2, at), at)
+
+
+@pytest.mark.parametrize(
+    ("ago", "what"),
+    [
+        (None, "No worker is running"),
+        ({"seconds": 100}, "No worker has been seen for 1 minute"),
+        ({"hours": 3, "minutes": 5}, "No worker has been seen for 3 hours"),
+        ({"days": 2}, "No worker has been seen for 2 days"),
+    ],
+)
+def test_replay_warns_on_stderr_when_no_worker_was_seen(run, shop, ago, what):
+    if ago is not None:
+        seen(shop, **ago)
+
+    plain = run("deliveries", "replay", "2", "--yes")
+    as_json = run("deliveries", "replay", "2", "--all-handlers", "--json")
+
+    assert plain.stdout.startswith("1 of 1 delivery replayed")
+    assert plain.stderr == as_json.stderr == f"{what}; start one: billhook worker\n"
+    assert replayed(as_json)["replayed"] == 1
+
+
+def test_nothing_is_told_while_a_worker_is_seen(run, shop):
+    seen(shop, seconds=30)
+
+    assert run("deliveries", "replay", "2", "--yes").stderr == ""
+
+
+def test_nothing_is_told_where_no_worker_is_needed_or_nothing_was_replayed(run, shop):
+    assert run("deliveries", "replay", "2", "--dry-run").stderr == ""
+    assert run("deliveries", "replay", "1", "--yes").stderr == ""
+    assert run("deliveries", "replay", "2", "--yes", ENGINE="inline").stderr == ""
+
+
+def test_with_celery_it_is_celerys_workers_that_are_missing(run, shop):
+    told = run("deliveries", "replay", "2", "--yes", ENGINE="celery").stderr
+
+    assert told == "No worker is running; start one: celery -A billhook.standalone:celery worker\n"
+
+
+@pytest.mark.parametrize(
+    ("engine", "what"),
+    [
+        ("thread", "No worker is running; start the app: its threads start with the first request\n"),
+        ("worker", "No worker is running; start one: flask --app … billhook worker\n"),
+        ("inline", ""),
+    ],
+)
+def test_in_an_app_it_is_told_how_to_start_one_there(shop, engine, what):
+    app = make_app(
+        Path(shop.app.instance_path), name="other", BILLHOOK_ENGINE=engine,
+        BILLHOOK_INBOX_URL=shop.app.config["BILLHOOK_INBOX_URL"],
+    )  # fmt: skip
+
+    result = app.test_cli_runner().invoke(args=["billhook", "deliveries", "replay", "2", "--yes"])
+    app.extensions["billhook"].close()
+
+    assert result.exit_code == 0, result.output
+    assert result.stderr == what

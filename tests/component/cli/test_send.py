@@ -1,0 +1,374 @@
+"""`send`: signs as the service would, says what came back, and lets no secret out."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    PublicFormat,
+)
+
+from billhook.cli.posting import HttpPoster
+from billhook.errors import ConfigError
+from billhook.events import PaymentFailed, parse_event, sample
+from billhook.extension import configured_scheme
+from billhook.settings import Settings
+from support.signing import OTHER_SECRET, SECRET
+
+TEXT_SECRET = "a text secret of enough bytes"
+
+
+class Receiver(ThreadingHTTPServer):
+    """Keeps what it was sent; answers in turn from `answers`, then 200."""
+
+    daemon_threads = True
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Taker)
+        self.taken: list[tuple[str, dict[str, str], bytes]] = []
+        self.answers: list[tuple[int, bytes]] = []
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.server_address[1]}/webhooks/billing"
+
+
+class Taker(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.server.taken.append((self.path, dict(self.headers.items()), body))
+        status, text = self.server.answers.pop(0) if self.server.answers else (200, b'{"status": "accepted"}')
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(text)))
+        self.send_header("Location", "http://127.0.0.1:1/elsewhere")
+        self.end_headers()
+        self.wfile.write(text)
+
+    def log_message(self, *_: object) -> None:
+        """Silent."""
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as server:
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+def verify(taken, secret: str, **options: str) -> None:
+    """Raises unless a receiver with these options would take what was sent."""
+    scheme = configured_scheme(
+        Settings.from_mapping({f"BILLHOOK_{name}": text for name, text in options.items()})
+    )
+    _, headers, body = taken
+    lowered = {name.lower(): text for name, text in headers.items()}
+
+    class Headers(dict):
+        def get(self, name, default=None):
+            return lowered.get(name.lower(), default)
+
+    scheme.verify(
+        Headers(), body, scheme.load([secret]),
+        event_type=headers["X-Webhook-Type"], now=datetime.now(UTC), tolerance_seconds=60,
+    )  # fmt: skip
+
+
+def test_a_sample_is_sent_as_the_service_would(run, receiver):
+    result = run("send", "PaymentFailed", "--to", receiver.url, SECRETS=SECRET)
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith('200 {"status": "accepted"} (')
+    (taken,) = receiver.taken
+    verify(taken, SECRET)
+    path, headers, body = taken
+    assert path == "/webhooks/billing"
+    assert (headers["X-Webhook-Type"], headers["Content-Type"]) == ("PaymentFailed", "application/json")
+    assert body == sample(PaymentFailed).to_json()
+
+
+@pytest.mark.parametrize("signature", ["timestamped-hmac", "body-hmac"])
+def test_other_schemes_sign_too(run, receiver, secret_file, signature):
+    path = secret_file(TEXT_SECRET)
+
+    result = run("send", "PingTest", "--to", receiver.url, "--scheme", signature, "--secret-file", path)
+
+    assert result.exit_code == 0, result.output
+    options = {"REPLAY_PROTECTION": "dedupe-only"} if signature == "body-hmac" else {}
+    verify(receiver.taken[0], TEXT_SECRET, SIGNATURE=signature, **options)
+
+
+def test_rsa_signs_with_the_private_key_of_the_file(run, receiver, secret_file):
+    key = rsa.generate_private_key(65_537, 2_048)
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
+    public = key.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+    path = secret_file(private)
+    result = run(
+        "send", "PingTest", "--to", receiver.url, "--scheme", "timestamped-rsa", "--secret-file", path
+    )
+
+    assert result.exit_code == 0, result.output
+    verify(receiver.taken[0], public, SIGNATURE="timestamped-rsa")
+
+
+def test_fields_are_set_by_their_names_on_the_wire(run, receiver):
+    changes = ["amount=12.50", "currency=EUR", "failureReason=null", 'extra.deep="1"', "customerId=007"]
+    flags = [part for change in changes for part in ("--set", change)]
+
+    run("send", "PaymentFailed", "--to", receiver.url, *flags, SECRETS=SECRET)
+
+    body = receiver.taken[0][2]
+    assert b'"amount":12.50' in body
+    event = parse_event("PaymentFailed", body)
+    assert (event.currency, event.failure_reason, event.customer_id) == ("EUR", None, "007")
+    assert event.model_extra == {"extra": {"deep": "1"}}
+
+
+def test_an_item_of_a_list_can_be_set(run, receiver):
+    changes = ("--set", "aliases.0=first", "--set", "integrationEntities.0.syncStatus=HandlerFailure")
+
+    run("send", "CustomerCreated", "--to", receiver.url, *changes, SECRETS=SECRET)
+
+    event = parse_event("CustomerCreated", receiver.taken[0][2])
+    assert event.aliases[0] == "first"
+    assert event.integration_entities[0].sync_status == "HandlerFailure"
+
+
+def test_a_file_is_sent_byte_for_byte_whatever_its_type(run, receiver, tmp_path):
+    (tmp_path / "body.json").write_bytes(b'{ "odd" : 1.0 }\n')
+
+    first = run("send", "BrandNew", "--to", receiver.url, "--file", "body.json", SECRETS=SECRET)
+    second = run("send", "PingTest", "--to", receiver.url, "--file", "-", stdin=b"{not json", SECRETS=SECRET)
+
+    assert (first.exit_code, second.exit_code) == (0, 0)
+    assert [body for _, _, body in receiver.taken] == [b'{ "odd" : 1.0 }\n', b"{not json"]
+
+
+def test_many_are_counted_and_timed(run, receiver):
+    receiver.answers = [(200, b"ok"), (503, b"busy")]
+
+    result = run("send", "PingTest", "--to", receiver.url, "--count", "5", "--json", SECRETS=SECRET)
+
+    facts = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert (facts["sent"], facts["statuses"]) == (5, {"200": 4, "503": 1})
+    assert 0 < facts["p50_ms"] <= facts["p99_ms"]
+    ids = {headers["webhook-id"] for _, headers, _ in receiver.taken}
+    assert len(ids) == 5
+
+
+def test_a_given_id_is_used_for_all(run, receiver):
+    result = run("send", "PingTest", "--to", receiver.url, "--id", "again", "--count", "2", SECRETS=SECRET)
+
+    assert {headers["webhook-id"] for _, headers, _ in receiver.taken} == {"again"}
+    assert "2 sent, p50" in result.stdout
+
+
+def test_a_redirect_is_an_answer_and_is_not_followed(run, receiver):
+    receiver.answers = [(307, b"")]
+
+    result = run("send", "PingTest", "--to", receiver.url, SECRETS=SECRET)
+
+    assert result.exit_code == 1
+    assert result.stdout.startswith("307")
+    assert len(receiver.taken) == 1
+
+
+def test_a_proxy_of_the_environment_is_ignored(run, receiver, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+
+    assert run("send", "PingTest", "--to", receiver.url, SECRETS=SECRET).exit_code == 0
+
+
+def test_what_a_hostile_receiver_answers_cannot_act_on_the_terminal(run, receiver):
+    receiver.answers = [(200, b"\x1b]0;owned\x07")]
+
+    result = run("send", "PingTest", "--to", receiver.url, SECRETS=SECRET)
+
+    assert "\\x1b]0;owned\\x07" in result.stdout
+
+
+def test_send_explains_that_no_server_answers(run):
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{closed.getsockname()[1]}/x"
+
+        result = run("send", "PingTest", "--to", url, SECRETS=SECRET)
+
+    assert result.exit_code == 1
+    assert f"no answer: Connection refused; is the receiver running at {url[7:-2]}?" in result.stdout
+
+
+def test_a_receiver_that_hangs_is_given_up(run):
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}/x"
+
+        result = run("send", "PingTest", "--to", url, "--timeout", "0.2", SECRETS=SECRET)
+
+    assert result.exit_code == 1
+    assert result.stdout.startswith("no answer in time (")
+
+
+def test_a_connection_closed_between_two_posts_is_opened_again(receiver):
+    with HttpPoster(receiver.url, 5) as poster:
+        first = poster.post(b"{}", {})
+        poster._connection.sock.shutdown(socket.SHUT_RDWR)
+        second = poster.post(b"{}", {})
+
+    assert (first.status, second.status) == (200, 200)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["localhost:8000", "ftp://host/x", "http://", "http://host:99999/", "http://host/a b", "http://h\xf6st/"],
+)
+def test_what_is_no_url_is_refused(url):
+    with pytest.raises(ConfigError, match=r"--to is not an http\(s\) URL: write http://HOST:PORT/PATH"):
+        HttpPoster(url, 1)
+
+
+def test_a_password_in_the_url_is_refused_and_not_repeated(run):
+    result = run("send", "PingTest", "--to", "http://me:hunter2@127.0.0.1:1/", SECRETS=SECRET)
+
+    assert result.exit_code == 2
+    assert "hunter2" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["PaymentFail"], "did you mean PaymentFailed"),
+        (["PingTest", "--set", "nothing"], "is not PATH=VALUE"),
+        (["PaymentFailed", "--set", "amount.deep=1"], "the body has no place for 'deep'"),
+        (["CustomerCreated", "--set", "aliases.99=x"], "the body has no place for '99'"),
+        (["PingTest", "--id", "a.b"], "--id is 'a.b', which cannot be signed: message_id must be 1 to 256"),
+        (["PingTest", "--scheme", "morse"], "is not one of"),
+        (["PingTest", "--secret-file", "missing.txt"], "does not exist"),
+        (["PingTest", "--count", "0"], "is not in the range"),
+    ],
+)
+def test_mistakes_are_told_and_nothing_is_sent(run, receiver, arguments, told):
+    result = run("send", *arguments, "--to", receiver.url, SECRETS=SECRET)
+
+    assert result.exit_code == 2
+    assert told in " ".join(result.stderr.split())
+    assert receiver.taken == []
+
+
+def test_set_on_a_body_that_is_not_json_is_refused(run, receiver):
+    flags = ("--file", "-", "--set", "a=1")
+
+    result = run("send", "PingTest", "--to", receiver.url, *flags, stdin=b"{", SECRETS=SECRET)
+
+    assert result.exit_code == 2
+    assert "--set needs a JSON body" in result.stderr
+
+
+def test_without_a_secret_it_refuses(run, receiver):
+    result = run("send", "PingTest", "--to", receiver.url)
+
+    assert result.exit_code == 2
+    assert "no secret to sign with: set BILLHOOK_SECRETS, or give --secret-file" in result.stderr
+
+
+@pytest.mark.parametrize("bad", ["whsec_dG9vIHNob3J0", "whsec_!!!not-base64-but-long-enough!!!"])
+def test_a_bad_secret_is_refused_and_not_shown(run, receiver, secret_file, bad):
+    result = run("send", "PingTest", "--to", receiver.url, "--secret-file", secret_file(bad))
+
+    assert result.exit_code == 2
+    assert bad not in result.output
+    assert bad.removeprefix("whsec_") not in result.output
+
+
+def test_there_is_no_way_to_give_a_secret_on_the_command_line(run):
+    from billhook.cli import main
+
+    def options(command) -> set[str]:
+        found = {name for param in command.params for name in param.opts}
+        for sub in getattr(command, "commands", {}).values():
+            found |= options(sub)
+        return found
+
+    assert {name for name in options(main) if "secret" in name} == {"--secret-file"}
+
+
+def test_the_newest_secret_signs(run, receiver):
+    run("send", "PingTest", "--to", receiver.url, SECRETS=f"{OTHER_SECRET},{SECRET}")
+
+    verify(receiver.taken[0], OTHER_SECRET)
+
+
+def test_a_field_that_the_type_has_not_is_remarked_and_sent(run, receiver):
+    flags = ("--set", "invoice_id=x", "--set", "extra=1")
+
+    result = run("send", "InvoiceApproved", "--to", receiver.url, *flags, SECRETS=SECRET)
+
+    assert result.exit_code == 0
+    assert result.stderr.splitlines() == [
+        "note: InvoiceApproved has no field invoice_id; did you mean invoiceId?",
+        "note: InvoiceApproved has no field extra",
+    ]
+    assert json.loads(receiver.taken[0][2])["invoice_id"] == "x"
+
+
+def test_a_body_that_is_not_valid_is_remarked_and_sent(run, receiver):
+    flags = ("--file", "-", "--set", "date=2026-01-01")
+
+    result = run(
+        "send", "InvoiceApproved", "--to", receiver.url, *flags, stdin=b'{"invoiceId": 42}', SECRETS=SECRET
+    )
+
+    told = "note: this body is not a valid InvoiceApproved (invoiceId: Input should be a valid string)\n"
+    assert result.stderr == told
+    assert len(receiver.taken) == 1
+
+
+def test_a_value_for_a_text_is_a_text(run, receiver):
+    changes = ["customerId=42", 'name="7"', "externalId=null", "aliases.0=true", "aliases.1=null"]
+    flags = [part for change in changes for part in ("--set", change)]
+
+    result = run("send", "CustomerCreated", "--to", receiver.url, *flags, SECRETS=SECRET)
+
+    assert result.stderr == ""
+    sent = json.loads(receiver.taken[0][2])
+    assert (sent["customerId"], sent["name"], sent["externalId"]) == ("42", "7", None)
+    assert sent["aliases"][:2] == ["true", "null"]
+
+
+@pytest.mark.parametrize(
+    ("status", "text", "shown"),
+    [
+        (
+            404,
+            b"<!doctype html><title>404</title>",
+            "404 no receiver at this path; the default path is",
+        ),
+        (404, b"not found", "404 no receiver at this path; the default path is /webhooks/billing"),
+        (405, b"<html>", "405 no receiver at this path"),
+        (200, b"<html>welcome", "200 no receiver at this path"),
+        (502, b"<html>bad gateway", "502 an HTML page, not a receiver's answer"),
+        (404, b'{"code": "unknown"}', '404 {"code": "unknown"}'),
+    ],
+)
+def test_a_page_is_not_repeated(run, receiver, status, text, shown):
+    receiver.answers = [(status, text)]
+
+    result = run("send", "PingTest", "--to", receiver.url, SECRETS=SECRET)
+
+    assert result.stdout.startswith(shown)
+    assert "<" not in result.stdout

@@ -1,0 +1,305 @@
+"""`subscribe`: the types that are handled, each once, and what became of each."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from click.testing import Result
+from werkzeug import Response
+
+from billhook.events import EVENT_TYPES
+from support.billing_service import (
+    BROKEN,
+    CLIENT_ID,
+    LIMITED,
+    REFRESH_TOKEN,
+    REFUSED,
+    Service,
+    a_server,
+    answered,
+    cut,
+    service_on,
+    when,
+)
+from support.processes import until
+
+URL = "https://shop.example/webhooks/billing"
+MODULE = """
+from billhook import Handlers
+from billhook.events import CommitmentUsageCrossed, InvoiceApproved, PaymentFailed
+
+handlers = Handlers()
+
+
+@handlers.on(PaymentFailed, InvoiceApproved)
+def money(event): ...
+
+
+@handlers.on(InvoiceApproved, CommitmentUsageCrossed)
+def more(event): ...
+
+
+@handlers.on_unknown()
+def new(event): ...
+"""
+HANDLED = ["InvoiceApproved", "PaymentFailed", "CommitmentUsageCrossed"]
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Any]:
+    with a_server() as running:
+        yield running
+
+
+@pytest.fixture
+def service(http) -> Service:
+    service = service_on(http)
+    service.always("POST /webhook", answered(201, {"id": "sub_1"}))
+    return service
+
+
+@pytest.fixture
+def subscribe(run, service, tmp_path) -> Callable[..., Result]:
+    """Runs `billhook subscribe`, in a folder with handlers.py, with good credentials."""
+    (tmp_path / "handlers.py").write_text(MODULE)
+
+    def invoke(*arguments: str, url: str = URL, **options: str) -> Result:
+        given = {"API_URL": service.url, "API_CLIENT_ID": CLIENT_ID, "API_REFRESH_TOKEN": REFRESH_TOKEN}
+        result = run("subscribe", "--callback-url", url, *arguments, **{**given, **options})
+        assert CLIENT_ID not in result.output
+        assert REFRESH_TOKEN not in result.output
+        return result
+
+    return invoke
+
+
+def sent(service: Service) -> list[dict[str, Any]]:
+    return [taken.json for taken in service.taken if taken.line == "POST /webhook"]
+
+
+def test_every_type_that_is_handled_is_subscribed_to_once(subscribe, service):
+    result = subscribe("handlers.py")
+
+    assert result.exit_code == 0, result.output
+    assert [each["eventType"] for each in sent(service)] == [name for name in EVENT_TYPES if name in HANDLED]
+    assert all(
+        each["callbackUrl"] == URL and set(each) == {"callbackUrl", "eventType"} for each in sent(service)
+    )
+    for name in HANDLED:
+        assert any(line.startswith(name) and "subscribed" in line for line in result.stdout.splitlines())
+
+
+def test_what_the_specification_leaves_open_is_said(subscribe):
+    result = subscribe("handlers.py")
+
+    assert "can neither list nor remove subscriptions" in result.stderr
+    assert "what a second subscription of the same type and URL does" in result.stderr
+
+
+def test_types_may_be_named_instead(subscribe, service):
+    result = subscribe("--type", "PingTest", "--type", "Overage", "--type", "PingTest")
+
+    assert result.exit_code == 0, result.output
+    assert [each["eventType"] for each in sent(service)] == ["PingTest", "Overage"]
+
+
+def test_a_recurring_threshold_goes_with_its_type_with_and_without_a_first_one(subscribe, service):
+    both = "CommitmentUsageCrossed", "CreditPoolThresholdCrossed"
+    options = [each for name in both for each in ("--type", name, "--recurring-threshold", f"{name}=25")]
+    result = subscribe(*options, "--threshold", "CommitmentUsageCrossed=50", "--json")
+
+    told = {each["eventType"]: (each.get("threshold"), each["recurringThreshold"]) for each in sent(service)}
+    assert told == {"CommitmentUsageCrossed": (50, 25), "CreditPoolThresholdCrossed": (None, 25)}
+    assert [row["recurring_threshold"] for row in json.loads(result.stdout)["subscriptions"]] == ["25", "25"]
+
+
+def test_a_threshold_goes_with_its_type(subscribe, service):
+    result = subscribe("handlers.py", "--threshold", "CommitmentUsageCrossed=80.5", "--json")
+
+    by_type = {each["eventType"]: each.get("threshold") for each in sent(service)}
+    assert by_type == {"InvoiceApproved": None, "PaymentFailed": None, "CommitmentUsageCrossed": 80.5}
+    rows = {row["event_type"]: row for row in json.loads(result.stdout)["subscriptions"]}
+    assert rows["CommitmentUsageCrossed"] == {
+        "event_type": "CommitmentUsageCrossed",
+        "threshold": "80.5",
+        "recurring_threshold": None,
+        "result": "subscribed",
+        "error": None,
+    }
+
+
+def test_a_dry_run_sends_nothing_and_needs_no_credentials(subscribe, service):
+    result = subscribe("handlers.py", "--dry-run", API_URL="", API_CLIENT_ID="", API_REFRESH_TOKEN="")
+
+    assert result.exit_code == 0, result.output
+    assert result.stdout.count("would be subscribed") == 3
+    assert service.taken == []
+
+
+def test_the_json_is_all_there_is_on_stdout(subscribe):
+    facts = json.loads(subscribe("handlers.py", "--dry-run", "--json").stdout)
+
+    assert facts["callback_url"] == URL
+    assert facts["dry_run"] is True
+    assert [row["event_type"] for row in facts["subscriptions"]] == [n for n in EVENT_TYPES if n in HANDLED]
+    assert {row["result"] for row in facts["subscriptions"]} == {"would be subscribed"}
+
+
+def test_one_that_fails_does_not_keep_the_others_and_is_not_repeated(subscribe, service):
+    service.answer("POST /webhook", answered(200, {}), BROKEN)
+
+    result = subscribe("handlers.py", "--json")
+
+    assert result.exit_code == 1
+    rows = json.loads(result.stdout)["subscriptions"]
+    assert [row["result"] for row in rows] == ["subscribed", "failed", "subscribed"]
+    assert "internal_error" in rows[1]["error"]
+    assert len(sent(service)) == 3
+
+
+def test_where_no_answer_came_nobody_knows_and_the_rest_is_not_tried(subscribe, service):
+    service.answer("POST /webhook", cut)
+
+    result = subscribe("handlers.py")
+
+    assert result.exit_code == 1
+    assert "unknown" in result.stdout
+    assert result.stdout.count("not tried") == 2
+    assert "it is not known whether it was done" in result.stderr
+    assert len(sent(service)) == 1
+
+
+PAGE = {"content_type": "text/html"}
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (Response("<h1>done", 200, **PAGE), "unknown"),
+        (Response("<h1>it took too long", 504, **PAGE), "unknown"),
+        (Response("<h1>no such page", 404, **PAGE), "failed"),
+        (Response("", 302, {"Location": "/"}), "failed"),
+    ],
+)
+def test_an_answer_that_cannot_be_read_is_a_failure_only_where_nothing_was_done(
+    subscribe, service, answer, expected
+):
+    service.always("POST /webhook", answer)
+
+    rows = json.loads(subscribe("--type", "Overage", "--json").stdout)["subscriptions"]
+
+    assert [row["result"] for row in rows] == [expected]
+    assert "is not one of the billing service" in rows[0]["error"]
+
+
+def test_what_was_done_before_an_interruption_is_told(subscribe, service, tmp_path):
+    process = None
+    service.answer(
+        "POST /webhook", answered(200, {}), when(lambda: process.poll() is not None, answered(200, {}))
+    )
+    subscribe("handlers.py", "--dry-run")  # writes handlers.py
+    given = {
+        "BILLHOOK_API_URL": service.url,
+        "BILLHOOK_API_CLIENT_ID": CLIENT_ID,
+        "BILLHOOK_API_REFRESH_TOKEN": REFRESH_TOKEN,
+    }
+    process = subprocess.Popen(
+        [sys.executable, "-m", "billhook", "subscribe", "handlers.py", "--callback-url", URL, "--json"],
+        cwd=tmp_path,
+        env={**os.environ, **given},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        assert until(lambda: len(sent(service)) == 2, 60)
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate(timeout=240)
+    finally:
+        process.kill()
+        process.wait()
+
+    assert process.returncode == 1
+    rows = json.loads(stdout)["subscriptions"]
+    assert [row["result"] for row in rows] == ["subscribed", "unknown", "not tried"]
+    assert b"Traceback" not in stderr
+
+
+def test_a_service_that_wants_fewer_requests_is_left_alone(subscribe, service):
+    service.always("POST /webhook", LIMITED)
+
+    result = subscribe("handlers.py", "--json")
+
+    assert result.exit_code == 1
+    rows = json.loads(result.stdout)["subscriptions"]
+    assert [row["result"] for row in rows] == ["failed", "not tried", "not tried"]
+    assert len(sent(service)) == 1
+
+
+def test_wrong_credentials_are_told_once(subscribe, service):
+    service.answer("POST /login", REFUSED)
+
+    result = subscribe("handlers.py", "--json")
+
+    assert result.exit_code == 1
+    rows = json.loads(result.stdout)["subscriptions"]
+    assert [row["result"] for row in rows] == ["failed", "not tried", "not tried"]
+    assert sent(service) == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (["--type", "PingTests"], "unknown event type 'PingTests': did you mean PingTest"),
+        (["--type", "PingTest", "--threshold", "PingTest=5"], "threshold and recurringThreshold apply to"),
+        (
+            ["--type", "PingTest", "--threshold", "Overage=5"],
+            "--threshold names 'Overage', which is not subscribed",
+        ),
+        (
+            ["--type", "Overage", "--threshold", "Overage=5", "--threshold", "Overage=6"],
+            "--threshold names 'Overage' twice, with different numbers",
+        ),
+        (
+            ["--type", "PingTest", "--recurring-threshold", "Overage=5"],
+            "--recurring-threshold names 'Overage', which is not subscribed",
+        ),
+        (
+            ["--type", "PingTest", "--recurring-threshold", "PingTest=5"],
+            "threshold and recurringThreshold apply to",
+        ),
+        (["--type", "PingTest", "--threshold", "PingTest"], "is not TYPE=NUMBER, such as"),
+        (["--type", "PingTest", "--threshold", "PingTest=much"], "is not TYPE=NUMBER"),
+        (["--type", "PingTest", "--threshold", "PingTest=inf"], "is not TYPE=NUMBER"),
+    ],
+)
+def test_a_mistake_is_told_before_anything_is_sent(subscribe, service, arguments, text):
+    result = subscribe(*arguments)
+
+    assert result.exit_code == 2
+    assert text in result.stderr
+    assert service.taken == []
+
+
+@pytest.mark.parametrize(
+    "url", ["", "shop.example", "ftp://shop.example", "https://", "http://[", "https://a b", "https://é"]
+)
+def test_the_callback_is_a_url(subscribe, service, url):
+    result = subscribe("handlers.py", url=url)
+
+    assert result.exit_code == 2
+    assert "--callback-url is not an http(s) URL: write https://HOST/PATH" in result.stderr
+    assert service.taken == []
+
+
+def test_without_any_handler_it_says_what_to_name(subscribe):
+    result = subscribe()
+
+    assert result.exit_code == 1
+    assert "no event type has a handler: name HANDLERS" in result.stderr

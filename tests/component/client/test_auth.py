@@ -1,0 +1,387 @@
+"""Logging in: when it is needed, once for all threads, again before the token ends and when it is refused."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import NoReturn
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+from werkzeug import Response
+
+from billhook.client import BillingClient, RetryPolicy
+from billhook.client.auth import TokenProvider, access_token
+from billhook.client.retries import CallDeadline
+from billhook.errors import (
+    AuthenticationFailed,
+    InternalError,
+    RateLimitExceeded,
+    ServiceUnavailable,
+    UnexpectedResponse,
+)
+from support.billing_service import (
+    BROKEN,
+    CLIENT_ID,
+    LIMITED,
+    REFRESH_TOKEN,
+    REFUSED,
+    Moving,
+    a_token,
+    answered,
+    error,
+    granted,
+    threads_in,
+    when,
+)
+from support.processes import together
+
+PLAN = answered(
+    200,
+    {"plan": {"id": "p", "createdAt": "2026-01-01T00:00:00Z", "updatedAt": "2026-01-01T00:00:00Z"}},
+)
+NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def _plan(service):
+    service.always("GET /plans/p", PLAN)
+
+
+def test_nothing_is_sent_before_the_first_call_and_one_login_serves_many(service, client):
+    assert service.taken == []
+
+    for _ in range(3):
+        client.plans.get("p")
+
+    assert service.lines(logins=True) == ["POST /login", *["GET /plans/p"] * 3]
+
+
+def test_every_request_has_the_client_id_and_all_but_the_login_have_the_token(service, client):
+    client.plans.get("p")
+
+    login, call = service.taken
+    (token,) = service.tokens
+    assert [taken.headers["X-Api-Key"] for taken in (login, call)] == [CLIENT_ID, CLIENT_ID]
+    assert "Authorization" not in login.headers
+    assert call.headers["Authorization"] == f"Bearer {token}"
+    assert login.json == {"refreshToken": REFRESH_TOKEN}
+
+
+@pytest.mark.parametrize("jwt", [True, False], ids=["a JWT", "any other token"])
+def test_the_token_is_renewed_before_it_ends(service, client, moving, jwt):
+    service.jwt = jwt
+    client.plans.get("p")
+
+    moving.clock.advance(seconds=3_600 - 61)
+    client.plans.get("p")
+    before = service.logins
+    moving.clock.advance(seconds=2)
+    client.plans.get("p")
+
+    assert (before, service.logins) == (1, 2)
+    assert len(service.lines()) == 3  # and not one of them was refused
+
+
+def test_a_short_token_is_renewed_in_time_and_not_at_every_call(service, client, moving):
+    service.lifetime = timedelta(seconds=30)
+
+    for _ in range(10):
+        client.plans.get("p")
+        moving.clock.advance(seconds=6)
+
+    assert len(service.lines()) == 10
+    assert service.logins == 2
+
+
+def test_the_exp_of_a_jwt_counts_where_it_comes_before_what_the_login_says(service, client, moving):
+    ends = moving.clock.now() + timedelta(minutes=5)
+    token = a_token(ends)
+    service.tokens[token] = ends
+    service.answer("POST /login", answered(200, granted(token, timedelta(hours=1), ends)))
+
+    client.plans.get("p")
+    moving.clock.advance(seconds=290)
+    client.plans.get("p")
+
+    assert (service.logins, len(service.lines())) == (2, 2)
+
+
+def test_a_refused_token_is_renewed_once_and_the_call_made_again(service, client):
+    client.plans.get("p")
+    service.revoke()
+
+    client.plans.get("p")
+
+    assert service.logins == 2
+    assert len(service.lines()) == 3
+
+
+def test_a_creation_is_made_again_with_a_new_token_too_for_nothing_was_done(service, client):
+    client.plans.get("p")
+    service.revoke()
+    service.answer("POST /credits/deduct", answered(200, {}))
+
+    client.credits.deduct("cus_1", 5)
+
+    assert service.lines()[1:] == ["POST /credits/deduct"] * 2
+
+
+def test_a_token_that_is_refused_even_when_new_is_not_renewed_for_ever(service, client):
+    service.answer("GET /plans/p", REFUSED, REFUSED)
+
+    with pytest.raises(AuthenticationFailed, match=r"^GET /plans/\{planId\}: the service answered 401"):
+        client.plans.get("p")
+
+    assert (service.logins, len(service.lines())) == (2, 2)
+
+
+def test_a_gateways_own_401_counts_as_well(service, client):
+    service.answer("GET /plans/p", Response("<h1>Unauthorized</h1>", 401, content_type="text/html"))
+
+    assert client.plans.get("p").id == "p"
+    assert service.logins == 2
+
+
+def test_an_authentication_error_counts_whatever_its_status(service, client):
+    refused = error(403, "authentication_error", "authentication_failed")
+    service.answer("GET /plans/p", refused)
+
+    assert client.plans.get("p").id == "p"
+    assert service.logins == 2
+
+
+def test_a_wrong_refresh_token_is_told_and_tried_once(service, client_of):
+    client = BillingClient(service.url, CLIENT_ID, "not-the-one")
+
+    with (
+        client,
+        pytest.raises(AuthenticationFailed, match=r"^POST /login: the service answered 401") as caught,
+    ):
+        client.plans.get("p")
+
+    assert (caught.value.status, caught.value.operation) == (401, "POST /login")
+    assert service.lines(logins=True) == ["POST /login"]
+
+
+@pytest.mark.parametrize(("answer", "kind"), [(LIMITED, RateLimitExceeded), (BROKEN, InternalError)])
+def test_a_login_is_repeated_like_any_other_call_but_not_by_the_call_it_is_for(
+    service, client_of, answer, kind
+):
+    client = client_of(service.url, retries=RetryPolicy(attempts=3))
+    service.answer("POST /login", answer, answer)
+    client.plans.get("p")
+    first = service.logins
+
+    service.revoke()
+    service.answer("POST /login", *[answer] * 10)
+    with pytest.raises(kind, match=r"^POST /login"):
+        client.plans.get("p")
+
+    assert (first, service.logins) == (3, 6)
+
+
+def test_login_fetches_a_token_now_and_tells_when_it_ends(service, client, moving):
+    first = client.auth.login()
+    moving.clock.advance(seconds=10)
+    second = client.auth.login()
+
+    assert service.lines(logins=True) == ["POST /login"] * 2
+    assert first == moving.clock.now() - timedelta(seconds=10) + timedelta(hours=1)
+    assert second - first == timedelta(seconds=10)
+    client.plans.get("p")
+    assert service.logins == 2
+
+
+# --- threads --------------------------------------------------------------------------------------
+
+
+def test_any_number_of_threads_log_in_once(service, client):
+    service.answer("POST /login", when(lambda: threads_in("renew") == 24, service.log_in))
+
+    results = together(24, lambda _: client.plans.get("p").id)
+
+    assert results == ["p"] * 24
+    assert service.logins == 1
+
+
+def test_any_number_of_threads_renew_a_refused_token_once(service, client):
+    client.plans.get("p")
+    service.revoke()
+    service.answer("POST /login", when(lambda: threads_in("renew") == 24, service.log_in))
+
+    results = together(24, lambda _: client.plans.get("p").id)
+
+    assert results == ["p"] * 24
+    assert service.logins == 2
+
+
+def test_threads_that_wait_for_a_login_share_its_failure(service, client):
+    service.answer("POST /login", when(lambda: threads_in("renew") == 12, REFUSED))
+
+    results = together(12, lambda _: client.plans.get("p").id)
+
+    assert {type(result) for result in results} == {AuthenticationFailed}
+    assert service.lines(logins=True) == ["POST /login"]
+
+
+def test_after_a_failed_login_the_next_call_tries_again(service, client):
+    service.answer("POST /login", REFUSED)
+    with pytest.raises(AuthenticationFailed):
+        client.plans.get("p")
+
+    assert client.plans.get("p").id == "p"
+
+
+def test_a_thread_with_a_token_renewed_meanwhile_gets_the_new_one(moving):
+    fetched = []
+
+    def fetch(budget: CallDeadline):
+        fetched.append(access_token(SecretStr(f"token-{len(fetched)}"), None, moving.clock.now()))
+        return fetched[-1]
+
+    login, budget = TokenProvider(fetch, moving.clock), CallDeadline(moving.clock, 60)
+    old = login.valid_token(budget)
+    new = login.renew(old, budget)
+
+    assert login.renew(old, budget) is new
+    assert len(fetched) == 2
+
+
+def test_a_thread_does_not_wait_for_anothers_login_for_ever(moving):
+    begun, done = threading.Event(), threading.Event()
+
+    def fetch(budget: CallDeadline):
+        begun.set()
+        done.wait(30)
+        return access_token(SecretStr("the-token"), None, moving.clock.now())
+
+    login = TokenProvider(fetch, moving.clock)
+    first = threading.Thread(target=login.valid_token, args=(CallDeadline(moving.clock, 60),))
+    first.start()
+    begun.wait(30)
+    try:
+        with pytest.raises(ServiceUnavailable, match="the login of another thread takes too long"):
+            login.valid_token(CallDeadline(moving.clock, 0.05))
+    finally:
+        done.set()
+        first.join(30)
+
+
+class Watched(CallDeadline):
+    """Tells when somebody has asked how long there is to wait."""
+
+    def __init__(self, *arguments) -> None:
+        super().__init__(*arguments)
+        self.asked = threading.Event()
+
+    @property
+    def remaining_seconds(self) -> float:
+        self.asked.set()
+        return super().remaining_seconds
+
+
+def broken_off(moving: Moving) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def out_of_time(moving: Moving) -> NoReturn:
+    moving.clock.advance(seconds=60)
+    raise ServiceUnavailable("POST /login", "it took too long", sent=True)
+
+
+@pytest.mark.parametrize(
+    ("ending", "raised"), [(broken_off, KeyboardInterrupt), (out_of_time, ServiceUnavailable)]
+)
+def test_what_only_one_thread_fails_at_the_next_that_waits_does_for_the_others(moving, ending, raised):
+    begun, done = threading.Event(), threading.Event()
+    fetched: list[CallDeadline] = []
+
+    def fetch(budget: CallDeadline):
+        fetched.append(budget)
+        if len(fetched) == 1:
+            begun.set()
+            done.wait(30)
+            ending(moving)
+        return access_token(SecretStr("the-token"), None, moving.clock.now())
+
+    login = TokenProvider(fetch, moving.clock)
+    told: dict[CallDeadline, object] = {}
+
+    def wait_for_it(budget: CallDeadline) -> None:
+        try:
+            told[budget] = login.valid_token(budget).token.get_secret_value()
+        except BaseException as error:  # noqa: BLE001 - one of them is the KeyboardInterrupt
+            told[budget] = type(error)
+
+    first, others = CallDeadline(moving.clock, 60), [Watched(moving.clock, 600) for _ in range(3)]
+    threads = [threading.Thread(target=wait_for_it, args=(budget,)) for budget in (first, *others)]
+    threads[0].start()
+    begun.wait(30)
+    for thread in threads[1:]:
+        thread.start()
+    for each in others:
+        each.asked.wait(30)
+    done.set()
+    for thread in threads:
+        thread.join(30)
+
+    assert told == {first: raised, **dict.fromkeys(others, "the-token")}
+    assert len(fetched) == 2
+
+
+# --- when a token ends ----------------------------------------------------------------------------
+
+
+def ends_after(token: str, told: Decimal | None = None) -> float:
+    grant = access_token(SecretStr(token), told, NOW)
+    assert NOW < grant.renew_at <= grant.ends_at
+    return (grant.ends_at - NOW).total_seconds()
+
+
+@pytest.mark.parametrize(
+    ("token", "told", "seconds"),
+    [
+        ("opaque", None, 3_600),
+        ("opaque", Decimal(60), 60),
+        ("opaque", Decimal(3_600_000), 3_600),  # milliseconds, it seems
+        ("opaque", Decimal(-1), 3_600),
+        (a_token(NOW + timedelta(seconds=90)), Decimal(3_600), 90),
+        (a_token(NOW + timedelta(days=7)), Decimal(3_600), 3_600),
+        (a_token(NOW - timedelta(seconds=5)), None, 3_600),  # one of the two clocks is wrong
+        (a_token(None), None, 3_600),
+        (a_token(None, exp=True), None, 3_600),
+        (a_token(None, exp="soon"), None, 3_600),
+        (a_token(None, exp=10**300), None, 3_600),
+        ("a.b.c", None, 3_600),
+        ("a.é.c", None, 3_600),
+        ("a.e30.c", None, 3_600),
+        ("a.W10.c", None, 3_600),
+    ],
+)
+def test_a_token_ends_after_an_hour_or_when_it_says_so_itself(token, told, seconds):
+    assert ends_after(token, told) == seconds
+
+
+@given(st.text(), st.none() | st.decimals(allow_nan=False, allow_infinity=False))
+def test_no_token_and_no_lifetime_is_too_odd(token, told):
+    assert 0 < ends_after(token, told) <= 3_600
+
+
+@pytest.mark.parametrize("token", ["with space", "line\nbreak", "é", ""])
+def test_a_token_that_cannot_be_sent_is_not_sent(service, client, token):
+    service.answer("POST /login", answered(200, granted(token, timedelta(hours=1), NOW)))
+
+    with pytest.raises(UnexpectedResponse, match="its access token cannot be sent in a header"):
+        client.plans.get("p")
+
+
+@pytest.mark.parametrize("ends_at", ["1795302151", "Sat, 21 Nov 2026 23:02:31 GMT", "", "never"])
+def test_when_the_token_expires_may_be_told_in_any_form(service, client, ends_at):
+    body = granted("opaque", timedelta(hours=1), service.clock.now())
+    service.answer("POST /login", answered(200, {**body, "expiresAt": ends_at}))
+
+    assert client.auth.login() == service.clock.now() + timedelta(hours=1)

@@ -1,0 +1,410 @@
+"""Ingestion: any iterable, cut by both limits, and what became of each event."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from billhook.client import EventResult, EventState, Progress, RetryPolicy
+from billhook.client.ingestion import ingest
+from billhook.errors import InternalError, RuleBroken, UnexpectedResponse
+from billhook.resources import MAX_BATCH_BYTES, EventBatch, IngestionResult, UsageEvent
+from support.billing_service import BROKEN, REFRESH_TOKEN, Taken, answered, error
+
+AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
+ACCEPTED, DUPLICATE, INVALID, UNCONFIRMED = EventState
+
+
+def event(ref: object, **data: object) -> UsageEvent:
+    return UsageEvent(name="call", timestamp=AT, customer_alias="acme", ref=str(ref), data=data)
+
+
+def of_size(ref: str, size: int) -> UsageEvent:
+    """An event that takes so many bytes in a request."""
+    spare = size - len(event(ref, pad="").to_request())
+    return event(ref, pad="x" * spare)
+
+
+def states(results: list[EventResult]) -> list[EventState]:
+    return [result.state for result in results]
+
+
+def batches(service) -> list[int]:
+    """How many events there were in each request."""
+    return [len(taken.json["events"]) for taken in service.taken if "events" in taken.line]
+
+
+# --- cutting --------------------------------------------------------------------------------------
+
+
+def test_a_generator_of_many_is_cut_by_the_number_of_events(service, client):
+    results = list(client.events.ingest(event(number) for number in range(2_500)))
+
+    assert batches(service) == [1_000, 1_000, 500]
+    assert set(states(results)) == {ACCEPTED}
+    assert [result.event.ref for result in results] == [str(number) for number in range(2_500)]
+    assert len(service.refs) == 2_500
+
+
+def test_large_events_are_cut_by_the_bytes_that_are_sent(service, client):
+    results = list(client.events.ingest(of_size(f"r{number}", 100_000) for number in range(5)))
+
+    assert batches(service) == [2, 2, 1]
+    assert set(states(results)) == {ACCEPTED}
+    assert all(int(taken.headers["Content-Length"]) <= MAX_BATCH_BYTES for taken in service.taken)
+
+
+def test_a_batch_may_be_full_to_the_last_byte_and_not_over_it(service, client):
+    frame = len('{"events":[]}')
+    first = of_size("a", 100_000)
+    full, over = (of_size("b", MAX_BATCH_BYTES - frame - 1 - 100_000 + more) for more in (0, 1))
+
+    list(client.events.ingest([first, full]))
+    list(client.events.ingest([first, over]))
+
+    sizes = [len(taken.body) for taken in service.taken if taken.line == "POST /v2/events"]
+    assert sizes == [MAX_BATCH_BYTES, frame + 100_000, MAX_BATCH_BYTES - 100_000]
+    assert batches(service) == [2, 1, 1]
+
+
+def test_an_event_may_fill_a_batch_alone_and_is_an_error_over_that(service, client):
+    room = MAX_BATCH_BYTES - len('{"events":[]}')
+    given_ = [event("before"), of_size("full", room), of_size("over", room + 1), event("after")]
+
+    results = list(client.events.ingest(given_))
+
+    assert states(results) == [ACCEPTED, ACCEPTED, INVALID, ACCEPTED]
+    assert results[2].error == ("this event alone makes a request of 262145 bytes, and the limit is 262144")
+    assert "over" not in service.refs
+
+
+def test_the_body_is_the_one_that_the_batchs_model_makes(service, client):
+    events = [event(1), event(2, amount=1.5, text="naïve ☃")]
+
+    list(client.events.ingest(events))
+
+    assert service.taken[-1].body == EventBatch(events=events).to_request()
+
+
+def test_events_are_taken_as_they_are_needed(service, client):
+    drawn = 0
+
+    def source() -> Iterator[UsageEvent]:
+        nonlocal drawn
+        for number in itertools.count():
+            drawn += 1
+            yield event(number)
+
+    results = client.events.ingest(source())
+    before = drawn
+    first = next(results)
+
+    assert (before, first.state) == (0, ACCEPTED)
+    assert drawn == 1_001  # one more, to see that the batch is full
+    assert batches(service) == [1_000]
+
+
+def test_nothing_to_ingest_is_nothing_sent(service, client):
+    assert list(client.events.ingest([])) == []
+    assert service.taken == []
+
+
+SIZES = st.lists(st.integers(0, 3_000), max_size=60)
+
+
+@settings(deadline=None, max_examples=60)
+@given(SIZES, st.data())
+def test_no_batch_is_over_a_limit_and_no_event_is_lost_or_moved(sizes, data):
+    bodies: list[bytes] = []
+    limit = data.draw(st.integers(200, 6_000), label="bytes")
+    most = data.draw(st.integers(1, 20), label="events")
+
+    def send(body: bytes) -> IngestionResult:
+        bodies.append(body)
+        return IngestionResult.from_wire({"validEvents": json.loads(body)["events"], "invalidEvents": []})
+
+    given_ = [event(number, pad="x" * size) for number, size in enumerate(sizes)]
+    results = list(ingest(given_, send, clean=str, max_events=most, max_bytes=limit))
+
+    assert [result.event for result in results] == given_
+    assert all(len(body) <= limit and 1 <= len(json.loads(body)["events"]) <= most for body in bodies)
+    fits = [len(each.to_request()) + len('{"events":[]}') <= limit for each in given_]
+    assert [result.state is ACCEPTED for result in results] == fits
+    sent = [each["ref"] for body in bodies for each in json.loads(body)["events"]]
+    assert sent == [each.ref for each, fit in zip(given_, fits, strict=True) if fit]
+
+
+# --- what became of each --------------------------------------------------------------------------
+
+
+def test_each_event_has_its_own_result(service, client):
+    service.refs["old"] = {}
+    nonsense = event("odd").model_copy(update={"name": "nonsense"})
+
+    results = list(client.events.ingest([event("new"), event("old"), nonsense]))
+
+    assert [(result.state, result.error) for result in results] == [
+        (ACCEPTED, None),
+        (DUPLICATE, "ref already exists"),
+        (INVALID, "no such event"),
+    ]
+    assert [result.stored for result in results] == [True, True, False]
+
+
+def test_of_two_with_one_ref_the_first_is_taken(service, client):
+    results = list(client.events.ingest([event("same", n=1), event("other"), event("same", n=2)]))
+
+    assert states(results) == [ACCEPTED, ACCEPTED, DUPLICATE]
+    assert service.refs["same"]["data"] == {"n": 1}
+
+
+def test_an_event_that_is_none_is_told_and_the_rest_goes_on(service, client):
+    given_ = [
+        {"name": "call", "timestamp": "yesterday", "customerAlias": "acme", "ref": "1"},
+        {"name": "call", "timestamp": AT, "customer_alias": "acme", "ref": "2"},
+        {"name": "call"},
+        "no event at all",
+        {**event("3").model_dump(), "data": {"when": object()}},
+        {**event("4").model_dump(), "note": float("nan")},
+        {**event("5").model_dump(), "name": "\ud800"},
+    ]
+
+    results = list(client.events.ingest(given_))
+
+    assert states(results) == [INVALID, ACCEPTED, INVALID, INVALID, INVALID, INVALID, INVALID]
+    assert [result.event for result in results] == given_
+    assert results[0].error == "timestamp: Input should be an ISO 8601 date-time"
+    assert results[2].error == "timestamp: Field required; customerAlias: Field required; ref: Field required"
+    assert results[3].error == "Input should be a valid dictionary or instance of UsageEvent"
+    assert all(result.error for result in results if result.state is INVALID)
+    assert list(service.refs) == ["2"]
+
+
+def test_an_answer_that_does_not_name_an_event_leaves_it_unconfirmed(service, client):
+    service.answer("POST /v2/events", answered(200, {"validEvents": [], "invalidEvents": []}))
+
+    (result,) = client.events.ingest([event(1)])
+
+    assert (result.state, result.stored) == (UNCONFIRMED, False)
+    assert result.error == "the answer does not name it"
+
+
+@pytest.mark.parametrize("entry", [{"ref": "1"}, json.loads(event("1").to_json())], ids=["a part", "whole"])
+def test_an_invalid_event_is_known_by_its_ref_whatever_else_there_is_of_it(service, client, entry):
+    refused = {"validEvents": [], "invalidEvents": [{"event": entry, "error": "customerAlias is empty"}]}
+    service.answer("POST /v2/events", answered(200, refused))
+
+    (result,) = client.events.ingest([event(1)])
+
+    assert (result.state, result.error) == (INVALID, "customerAlias is empty")
+
+
+def test_an_entry_that_is_no_object_is_nobodys(service, client):
+    refused = {"validEvents": [], "invalidEvents": [{"event": "?", "error": "what is this"}]}
+    service.answer("POST /v2/events", answered(200, refused))
+
+    (result,) = client.events.ingest([event(1)])
+
+    assert result.state is UNCONFIRMED
+
+
+@pytest.mark.parametrize(
+    ("text", "state"),
+    [
+        ("ref already exists", DUPLICATE),
+        ("Duplicate ref", DUPLICATE),
+        ("duplicated event", DUPLICATE),
+        ("an event with this ref exists", DUPLICATE),
+        ("event was already ingested (ref r-1)", DUPLICATE),
+        ("reference has been used", DUPLICATE),
+        ("ref is missing", INVALID),
+        ("customer already deleted", INVALID),
+        ("ref does not exist", INVALID),
+        ("the ref doesn't exist", INVALID),
+        ("timestamp is in the future", INVALID),
+        ("", INVALID),
+    ],
+)
+def test_only_what_is_surely_a_duplicate_counts_as_stored(service, client, text, state):
+    refused = {"event": json.loads(event(1).to_json()), "error": text}
+    service.answer("POST /v2/events", answered(200, {"validEvents": [], "invalidEvents": [refused]}))
+
+    (result,) = client.events.ingest([event(1)])
+
+    assert result.state is state
+
+
+# --- what the service says of an event is a stranger's text ---------------------------------------
+
+OLD_PATTERN = re.compile(r"\bref(?:erence)?\b.*\b(?:already|exists?)\b", re.IGNORECASE | re.DOTALL)
+HOSTILE = ["ref ", "already ", "duplica ", "been ", "ref already"]
+
+
+def refusal(text: str) -> IngestionResult:
+    return IngestionResult(
+        valid_events=[], invalid_events=[{"event": json.loads(event(1).to_json()), "error": text}]
+    )
+
+
+def growth(work: Callable[[str], object], word: str) -> float:
+    """How many times the processor time eight times the text takes."""
+
+    def seconds(text: str) -> float:
+        def once() -> float:
+            begun = time.thread_time()
+            work(text)
+            return time.thread_time() - begun
+
+        return min(once() for _ in range(7))
+
+    return seconds(word * 16_384) / seconds(word * 2_048)
+
+
+@pytest.mark.parametrize("word", HOSTILE)
+def test_what_is_said_of_an_event_is_read_in_time_that_grows_with_its_length(word):
+    def read(text: str) -> None:
+        list(ingest([event(1)], lambda body: refusal(text), clean=str))
+
+    assert growth(read, word) < 24  # 8 where it is linear
+
+
+def test_a_pattern_with_anything_between_two_words_is_caught_by_that():
+    def read(text: str) -> None:
+        OLD_PATTERN.search(text[: len(text) // 8])
+
+    assert growth(read, "ref ") > 24  # 64
+
+
+def test_what_is_said_of_an_event_is_cut_cleaned_and_redacted(service, client):
+    alias = "ref " * 15_000
+    said = f"\x1b[31m{REFRESH_TOKEN}\n customerAlias is not allowed here: {alias}"
+    refused = {"event": json.loads(event(1).to_json()), "error": said}
+    service.answer("POST /v2/events", answered(200, {"validEvents": [], "invalidEvents": [refused]}))
+
+    (result,) = client.events.ingest([event(1)])
+
+    assert result.state is INVALID
+    assert result.error.startswith("[31m[hidden] customerAlias is not allowed here: ref ref")
+    assert (len(result.error), result.error[-1]) == (1_000, "…")
+
+
+def test_what_a_first_attempt_stored_is_stored_when_it_is_found_again(service, client):
+    def stored_and_lost(taken: Taken):
+        service._ingest(taken)
+        return BROKEN
+
+    service.answer("POST /v2/events", stored_and_lost)
+
+    results = list(client.events.ingest([event(1), event(2)]))
+
+    assert states(results) == [DUPLICATE, DUPLICATE]
+    assert all(result.stored for result in results)
+
+
+# --- when it cannot go on -------------------------------------------------------------------------
+
+
+def test_a_batch_that_cannot_be_sent_has_its_results_before_the_error(service, client_of):
+    client = client_of(service.url, retries=RetryPolicy(attempts=1))
+    service.answer("POST /v2/events", service._ingest, BROKEN)
+    seen: list[EventResult] = []
+
+    with pytest.raises(InternalError, match="it is us"):
+        seen.extend(client.events.ingest(event(number) for number in range(2_500)))
+
+    assert states(seen) == [ACCEPTED] * 1_000 + [UNCONFIRMED] * 1_000
+    assert "internal_error" in seen[-1].error
+    assert batches(service) == [1_000, 1_000]
+
+
+def test_a_service_with_smaller_limits_gets_smaller_batches(service, client):
+    service.max_bytes = 40_000
+
+    results = list(client.events.ingest(of_size(f"r{number}", 10_000) for number in range(10)))
+
+    assert set(states(results)) == {ACCEPTED}
+    assert [result.event.ref for result in results] == [f"r{number}" for number in range(10)]
+    assert len(service.refs) == 10
+
+
+def test_an_event_that_is_too_large_for_the_service_alone_is_an_error_of_its_own(service, client):
+    service.max_bytes = 40_000
+
+    results = list(client.events.ingest([event("a"), of_size("b", 50_000), event("c")]))
+
+    assert states(results) == [ACCEPTED, INVALID, ACCEPTED]
+    assert results[1].error == "the batch is too large"
+
+
+def test_an_answer_that_is_none_ends_it(service, client):
+    service.answer("POST /v2/events", answered(200, {"validEvents": "all of them"}))
+
+    with pytest.raises(UnexpectedResponse):
+        list(client.events.ingest([event(1)]))
+
+
+def test_what_the_events_themselves_raise_comes_out_and_who_has_no_result_was_not_sent(service, client):
+    def broken():
+        yield from (event(number) for number in range(1_500))
+        raise RuntimeError("the source is broken")
+
+    seen: list[EventResult] = []
+    with pytest.raises(RuntimeError, match="the source is broken"):
+        seen.extend(client.events.ingest(broken()))
+
+    assert states(seen) == [ACCEPTED] * 1_000
+    assert list(service.refs) == [result.event.ref for result in seen]
+
+
+# --- progress -------------------------------------------------------------------------------------
+
+
+def test_progress_is_told_after_each_batch(service, client):
+    told: list[Progress] = []
+    service.refs["0"] = {}
+    given_ = [event(number) for number in range(1_500)] + [{"ref": "none"}]
+
+    list(client.events.ingest(given_, on_progress=told.append))
+
+    sizes = [len(taken.body) for taken in service.taken if taken.line == "POST /v2/events"]
+    assert told == [
+        Progress(1, sizes[0], accepted=999, duplicate=1),
+        Progress(2, sum(sizes), accepted=1_499, duplicate=1, invalid=1),
+    ]
+
+
+# --- one batch ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("method", ["submit", "submit_v1", "dry_run"])
+@pytest.mark.parametrize("count", [0, 1_001])
+def test_one_batch_has_1_to_1000_events(service, client, method, count):
+    with pytest.raises(RuleBroken, match=r"a batch has 1 to 1000 events, and this one has (none|1001): "):
+        getattr(client.events, method)(event(number) for number in range(count))
+
+    assert service.taken == []
+
+
+@pytest.mark.parametrize("method", ["submit", "submit_v1", "dry_run"])
+def test_one_batch_is_256_kb_at_most(service, client, method):
+    with pytest.raises(RuleBroken, match=r"a batch \w+ at most 256 KB \(262144 bytes\)"):
+        getattr(client.events, method)([of_size("a", 200_000), of_size("b", 100_000)])
+
+    assert service.taken == []
+
+
+def test_a_batch_that_the_service_calls_too_large_is_told(service, client):
+    from billhook.errors import RequestTooLarge
+
+    service.answer("POST /v2/events", error(413, "invalid_request_error", "request_too_large"))
+
+    with pytest.raises(RequestTooLarge, match="request_too_large"):
+        client.events.submit([event(1)])

@@ -1,0 +1,322 @@
+"""The operations: their addresses, the rules that hold before anything is sent, and what imports cost."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from datetime import UTC, datetime
+from urllib.parse import unquote
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr, ValidationError
+
+from billhook.client import OPERATIONS, BillingClient
+from billhook.client.operation import ApiOperation
+from billhook.client.operations import IMPLIED
+from billhook.errors import ConfigError, RuleBroken
+from billhook.events import InvoiceApproved
+from billhook.resources import Contract, Customer, Invoice, sample
+from billhook.settings import Settings
+from support.billing_service import CLIENT_ID, REFRESH_TOKEN, answered
+
+BY_INTEGRATION = ApiOperation(
+    "GET", "/customers/integration/{integrationType}/{integrationId}", repeatable=True
+)
+
+
+# --- addresses ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given_id", "segment"),
+    [
+        ("agr-77", "agr-77"),
+        ("2026/77", "2026%2F77"),
+        ("../plans", "..%2Fplans"),
+        ("a b?c#d%e", "a%20b%3Fc%23d%25e"),
+        ("%2e%2e", "%252e%252e"),
+        ("naïve☃", "na%C3%AFve%E2%98%83"),
+        ("a\r\nX: y", "a%0D%0AX%3A%20y"),
+    ],
+)
+def test_what_is_in_a_path_arrives_as_it_was(service, client, given_id, segment):
+    deleted = json.loads(sample(Contract).to_json())
+    service.answer(f"DELETE /contracts/{segment}", answered(200, {"contract": deleted}))
+
+    client.contracts.delete(given_id)
+
+    assert service.lines() == [f"DELETE /contracts/{segment}"]
+
+
+@pytest.mark.parametrize("value", ["", ".", "..", "\ud800"])
+def test_what_could_not_arrive_is_refused(service, client, value):
+    with pytest.raises(ValueError, match=r"contractId is '.*': that cannot be a part of an address"):
+        client.contracts.delete(value)
+
+    assert service.taken == []
+
+
+def test_an_id_is_text(service, client):
+    with pytest.raises(TypeError, match="planId must be text, got int"):
+        client.plans.get(7)
+
+    assert service.taken == []
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_any_two_texts_come_out_of_a_path_as_they_went_in(first, second):
+    try:
+        address = BY_INTEGRATION.address((first, second))
+    except ValueError:
+        assert {".", ".."} & {first, second} or any("\ud800" <= each <= "\udfff" for each in first + second)
+        return
+
+    assert address.isascii()
+    assert [unquote(part) for part in address.split("/")] == ["", "customers", "integration", first, second]
+
+
+# --- rules ----------------------------------------------------------------------------------------
+
+NEW = {"startDate": "2026-02-01T00:00:00Z", "customerId": "cus_1"}
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (
+            lambda c: c.contracts.create({**NEW, "planId": "p", "products": [{}], "productGroups": [{}]}),
+            "planId and products and productGroups are mutually exclusive",
+        ),
+        (lambda c: c.contracts.create(NEW), "name is required when planId is not provided"),
+        (
+            lambda c: c.contracts.list(customer_id="a", customer_external_id="b"),
+            "at most one of customerId and customerExternalId may be given",
+        ),
+        (lambda c: c.events.query("2026-01-01", "2026-02-01", limit=1_001), "limit is 1001"),
+        (
+            lambda c: c.webhooks.subscribe("https://a.example", InvoiceApproved, threshold=80),
+            "threshold and recurringThreshold apply to",
+        ),
+        (
+            lambda c: c.credits.top_up("cus_1", {"name": "pack"}),
+            "creditProductId, balanceKind, grantAmount, schedule",
+        ),
+    ],
+)
+def test_a_rule_that_is_broken_is_told_before_anything_is_sent(service, client, call, text):
+    with pytest.raises(RuleBroken, match=text):
+        call(client)
+
+    assert service.taken == []
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda c: c.catalog_products.create({}),
+        lambda c: c.measurements.create({"customerId": "a", "meterId": "m", "value": "many"}),
+        lambda c: c.customers.update("cus_1", {"aliases": "acme"}),
+        lambda c: c.events.query("yesterday", datetime(2026, 1, 1, tzinfo=UTC)),
+        lambda c: c.invoices.list(issued_after="some day"),
+        lambda c: c.contracts.create(sample(Contract)),
+    ],
+)
+def test_what_has_the_wrong_form_is_told_before_anything_is_sent(service, client, call):
+    with pytest.raises(ValidationError):
+        call(client)
+
+    assert service.taken == []
+
+
+def test_a_body_may_be_a_model_or_a_mapping_in_either_spelling(service, client):
+    customer = json.loads(sample(Customer).to_json())
+    service.always("PUT /customers/cus_1", answered(200, {"customer": customer}))
+
+    client.customers.update("cus_1", {"legalName": "Acme Limited"})
+    client.customers.update("cus_1", {"legal_name": "Acme Limited"})
+    client.customers.update("cus_1", {})
+
+    assert [taken.json for taken in service.taken[1:]] == [{"legalName": "Acme Limited"}] * 2 + [{}]
+
+
+def test_a_customer_that_was_read_can_be_sent_back_without_what_is_read_only(service, client):
+    customer = json.loads(sample(Customer).to_json())
+    service.always("GET /customers/integration/crm/1", answered(200, {"customer": customer}))
+    service.always("PUT /customers/cus_1", answered(200, {"customer": customer}))
+
+    found = client.customers.get_by_integration("crm", "1")
+    client.customers.update("cus_1", found.model_copy(update={"due_days": "14"}))
+
+    sent = service.taken[-1].json
+    assert sent["dueDays"] == "14"
+    assert set(customer) - set(sent) >= {"id", "createdAt", "updatedAt", "paidAmount", "customFieldValues"}
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def test_every_operation_has_a_method_and_every_method_an_operation(client):
+    beside = {"events.ingest"}  # many calls of events.submit
+    groups = {name: group for name, group in vars(client).items() if not name.startswith("_")}
+    methods = {
+        f"{name}.{method}"
+        for name, group in groups.items()
+        for method in dir(group)
+        if not method.startswith("_")
+    }
+
+    assert methods - beside - set(IMPLIED) == set(OPERATIONS)
+    assert set(IMPLIED) < methods
+    assert len({operation.name for operation in OPERATIONS.values()}) == len(OPERATIONS) == 28
+
+
+# --- the client as an object ----------------------------------------------------------------------
+
+
+def test_threads_share_one_client(service, client):
+    service.always("POST /credits/deduct", answered(200, {}))
+    threads = [
+        threading.Thread(target=client.credits.deduct, args=(f"cus_{number}", number)) for number in range(20)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+
+    sent = sorted(taken.json["creditAmount"] for taken in service.taken if "deduct" in taken.line)
+    assert sent == list(range(20))
+
+
+@pytest.mark.parametrize("value", ["", "with space", "line\nbreak", "é", "\x00"])
+def test_credentials_are_checked_before_they_are_used(value):
+    for arguments in ((value, REFRESH_TOKEN), (CLIENT_ID, value)):
+        with pytest.raises(
+            ConfigError, match="must be printable ASCII without spaces, and not empty"
+        ) as caught:
+            BillingClient("https://billing.example", *arguments)
+        assert not value or value not in str(caught.value)
+
+
+GIVEN = {
+    "BILLHOOK_API_URL": "https://billing.example",
+    "BILLHOOK_API_CLIENT_ID": CLIENT_ID,
+    "BILLHOOK_API_REFRESH_TOKEN": REFRESH_TOKEN,
+}
+
+
+def test_the_options_describe_a_client(service, tmp_path):
+    path = tmp_path / "token"
+    path.write_text(f"{REFRESH_TOKEN}\n")
+    by_file = {name: value for name, value in GIVEN.items() if not name.endswith("TOKEN")}
+    for given_ in (GIVEN, {**by_file, "BILLHOOK_API_REFRESH_TOKEN_FILE": str(path)}):
+        settings = Settings.from_mapping({**given_, "BILLHOOK_API_URL": service.url})
+        with BillingClient.from_settings(settings) as client:
+            client.auth.login()
+
+    assert service.logins == 2
+
+
+@pytest.mark.parametrize("missing", list(GIVEN))
+def test_an_option_that_is_missing_is_named(missing):
+    settings = Settings.from_mapping({name: value for name, value in GIVEN.items() if name != missing})
+
+    with pytest.raises(ConfigError) as caught:
+        BillingClient.from_settings(settings)
+
+    also = " (or BILLHOOK_API_REFRESH_TOKEN_FILE)" if missing.endswith("TOKEN") else ""
+    assert str(caught.value) == f"calls to the billing service's API need options: set {missing}{also}"
+
+
+def test_a_token_file_that_cannot_be_read_is_told(tmp_path):
+    path = tmp_path / "none"
+    by_file = {name: value for name, value in GIVEN.items() if not name.endswith("TOKEN")}
+    settings = Settings.from_mapping({**by_file, "BILLHOOK_API_REFRESH_TOKEN_FILE": str(path)})
+
+    with pytest.raises(ConfigError, match=r"TOKEN_FILE '.*none' cannot be read: FileNotFoundError"):
+        BillingClient.from_settings(settings)
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o660])
+def test_a_token_file_that_others_may_write_is_refused_and_one_they_may_read_is_told_of(
+    tmp_path, caplog, mode
+):
+    path = tmp_path / "token"
+    path.write_text(REFRESH_TOKEN)
+    path.chmod(mode)
+    by_file = {name: value for name, value in GIVEN.items() if not name.endswith("TOKEN")}
+    settings = Settings.from_mapping({**by_file, "BILLHOOK_API_REFRESH_TOKEN_FILE": str(path)})
+
+    if mode == 0o660:
+        told = f"BILLHOOK_API_REFRESH_TOKEN_FILE {path}: others may write it; run: chmod 600 {path}"
+        with pytest.raises(ConfigError) as caught:
+            BillingClient.from_settings(settings)
+        assert str(caught.value) == told
+    else:
+        BillingClient.from_settings(settings).close()
+        told = f"BILLHOOK_API_REFRESH_TOKEN_FILE {path}: others may read it; run: chmod 600 {path}"
+        assert (told in caplog.messages) is (mode == 0o640)
+    assert REFRESH_TOKEN not in caplog.text
+
+
+def test_the_token_is_given_once():
+    with pytest.raises(ConfigError, match=r"set BILLHOOK_API_REFRESH_TOKEN or .*_FILE, not both"):
+        Settings.from_mapping({**GIVEN, "BILLHOOK_API_REFRESH_TOKEN_FILE": "token"})
+
+
+def test_secrets_may_be_given_as_secrets(service):
+    with BillingClient(service.url, SecretStr(CLIENT_ID), SecretStr(REFRESH_TOKEN)) as client:
+        client.auth.login()
+
+    assert service.logins == 1
+
+
+# --- importing ------------------------------------------------------------------------------------
+
+
+def python(program: str) -> str:
+    ran = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+    )
+    return ran.stdout.strip()
+
+
+def test_importing_billhook_does_not_import_the_client():
+    assert python("import sys, billhook; print({'httpx2', 'billhook.client'} & set(sys.modules))") == "set()"
+    assert python("import sys, billhook.client; print('httpx2' in sys.modules)") == "True"
+
+
+def test_without_the_extra_the_client_says_what_to_install():
+    program = """
+import sys
+sys.modules["httpx2"] = None
+try:
+    import billhook.client
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    assert python(program) == (
+        "MissingExtra billhook.client needs an optional dependency: pip install 'billhook[client]'"
+    )
+
+
+def test_what_else_is_missing_is_not_called_an_extra():
+    program = """
+import sys
+sys.modules["billhook.resources"] = None
+try:
+    import billhook.client
+except Exception as error:
+    print(type(error).__name__)
+"""
+    assert python(program) == "ModuleNotFoundError"
+
+
+def test_an_invoice_that_was_paid_on_a_date_in_any_form_is_read(service, client):
+    paid = sample(Invoice, payment_info={"date": "01/15/2026"})
+    service.answer("GET /invoices/inv_1", answered(200, {"invoice": json.loads(paid.to_json())}))
+
+    assert client.invoices.get("inv_1").payment_info.date == "01/15/2026"

@@ -1,0 +1,197 @@
+"""Lists: every page, one page, and pages that lead nowhere."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+
+from billhook.client import ListingPage
+from billhook.errors import InvalidRequest, UnexpectedResponse
+from billhook.resources import CreditLedgerEntry, Invoice, sample
+from support.billing_service import BROKEN, Service, Taken, answered, error
+
+INVOICE = json.loads(sample(Invoice).to_json())
+
+
+def invoices(count: int) -> list[dict[str, Any]]:
+    return [{**INVOICE, "id": f"inv_{number}"} for number in range(count)]
+
+
+def listing(service: Service, items: list[dict[str, Any]], default: int = 10) -> None:
+    """GET /invoices by cursors, as the specification has them."""
+
+    def page(taken: Taken):
+        query = parse_qs(urlsplit(taken.target).query)
+        start = int(query.get("cursor", ["c/0&"])[0].strip("c/&"))
+        size = int(query.get("limit", [str(default)])[0])
+        end = start + size
+        more = end < len(items)
+        body = {"invoices": items[start:end], "total": len(items), "hasMore": more}
+        return answered(200, {**body, "nextCursor": f"c/{end}&" if more else ""})
+
+    service.always("GET /invoices", page)
+
+
+@pytest.mark.parametrize("count", [0, 1, 10, 11, 35])
+def test_a_list_goes_over_all_pages(service, client, count):
+    listing(service, invoices(count))
+
+    found = [invoice.id for invoice in client.invoices.list()]
+
+    assert found == [f"inv_{number}" for number in range(count)]
+    assert len(service.lines()) == max(1, -(-count // 10))
+
+
+def test_the_filters_and_the_limit_go_with_every_page(service, client):
+    listing(service, invoices(5))
+
+    list(client.invoices.list(billing_status="Overdue", issued_after="2026-01-01T00:00:00Z", limit=2))
+
+    same = "GET /invoices?limit=2&billingStatus=Overdue&issuedAfter=2026-01-01T00%3A00%3A00Z"
+    lines = [sorted(line.partition("?")[2].split("&")) for line in service.lines()]
+    wanted = sorted(same.partition("?")[2].split("&"))
+    assert lines == [wanted, sorted([*wanted, "cursor=c%2F2%26"]), sorted([*wanted, "cursor=c%2F4%26"])]
+
+
+def test_a_page_is_fetched_when_its_first_item_is_asked_for(service, client):
+    listing(service, invoices(30))
+
+    found = client.invoices.list()
+    before = service.lines()
+    taken = [invoice.id for invoice in itertools.islice(found, 10)]
+    after = len(service.lines())
+    next(found)
+
+    assert (before, len(taken), after, len(service.lines())) == ([], 10, 1, 2)
+
+
+def test_one_page_tells_where_the_next_begins(service, client):
+    listing(service, invoices(25))
+    found = client.invoices.list(limit=20)
+
+    first = found.page()
+    second = found.page(first.next_cursor)
+
+    assert [len(page.items) for page in (first, second)] == [20, 5]
+    assert (first.total, first.has_more, first.next_cursor) == (25, True, "c/20&")
+    assert (second.total, second.has_more) == (25, False)
+    assert isinstance(first, ListingPage)
+    assert len(list(found)) == 25  # the iteration begins at the beginning
+
+
+def test_a_page_that_fails_for_a_time_does_not_end_the_list(service, client):
+    listing(service, invoices(25))
+    found = client.invoices.list()
+    next(found)
+    service.answer("GET /invoices", BROKEN)
+
+    assert len(list(found)) == 24
+
+
+def test_an_error_on_the_way_loses_no_item_of_who_goes_on(service, client):
+    listing(service, invoices(25))
+    found = client.invoices.list()
+    first = [next(found).id for _ in range(10)]
+    service.answer("GET /invoices", error(400, "invalid_request_error", "not_today"))
+
+    with pytest.raises(InvalidRequest, match="not_today"):
+        next(found)
+
+    assert [*first, *(invoice.id for invoice in found)] == [f"inv_{number}" for number in range(25)]
+
+
+def stuck(cursors):
+    """Pages that say each time that there is more."""
+    left = iter(cursors)
+    return lambda _: answered(
+        200, {"invoices": [INVOICE], "total": 9, "hasMore": True, "nextCursor": next(left)}
+    )
+
+
+@pytest.mark.parametrize("cursors", [["a", "a"], ["a", "b", "a"], [""], [None]])
+def test_cursors_that_lead_nowhere_are_not_followed_for_ever(service, client, cursors):
+    service.always("GET /invoices", stuck(cursors))
+
+    with pytest.raises(UnexpectedResponse, match="it says that there is more and gives no new cursor to it"):
+        list(client.invoices.list())
+
+    assert len(service.lines()) == len(cursors)
+
+
+def test_a_cursor_that_fits_in_no_address_is_the_services_mistake_and_not_the_callers(service, client):
+    service.always("GET /invoices", stuck(["c" * 70_000]))
+
+    with pytest.raises(
+        UnexpectedResponse, match="its cursor has 70000 characters, and no address takes that"
+    ):
+        list(client.invoices.list())
+
+
+def test_an_empty_page_with_more_behind_it_is_not_the_end(service, client):
+    last = {"invoices": [INVOICE], "total": 1, "hasMore": False, "nextCursor": ""}
+    first = {"invoices": [], "total": 1, "hasMore": True, "nextCursor": "b"}
+    service.answer("GET /invoices", answered(200, first), answered(200, last))
+
+    assert len(list(client.invoices.list())) == 1
+
+
+def test_empty_pages_are_not_followed_for_ever_either(service, client):
+    cursors = (f"c{number}" for number in itertools.count())
+    service.always(
+        "GET /invoices",
+        lambda _: answered(200, {"invoices": [], "total": 9, "hasMore": True, "nextCursor": next(cursors)}),
+    )
+
+    with pytest.raises(
+        UnexpectedResponse, match="100 pages on end are empty, and it says that there is more"
+    ):
+        list(client.invoices.list())
+
+    assert len(service.lines()) == 100
+
+
+def test_the_ledger_may_tell_its_entries_and_nothing_else(service, client):
+    entry = json.loads(sample(CreditLedgerEntry).to_json())
+    service.answer("GET /credits", answered(200, {"entries": [entry, entry]}))
+
+    page = client.credits.list("cus_1").page()
+
+    assert (len(page.items), page.total, page.has_more, page.next_cursor) == (2, None, False, None)
+
+
+def test_the_ledger_has_pages_like_the_other_lists_if_it_says_so(service, client):
+    entry = json.loads(sample(CreditLedgerEntry).to_json())
+    first = {"entries": [entry], "total": 2, "hasMore": True, "nextCursor": "b"}
+    service.answer("GET /credits", answered(200, first), answered(200, {"entries": [entry]}))
+
+    assert len(list(client.credits.list("cus_1", limit=1))) == 2
+    assert service.lines() == [
+        "GET /credits?limit=1&customerId=cus_1",
+        "GET /credits?limit=1&customerId=cus_1&cursor=b",
+    ]
+
+
+# --- a list that tells no hasMore -----------------------------------------------------------------
+
+
+ENTRY = json.loads(sample(CreditLedgerEntry).to_json())
+
+
+@pytest.mark.parametrize(
+    "last", [{}, {"nextCursor": None}, {"nextCursor": ""}, {"hasMore": False, "nextCursor": "c"}]
+)
+def test_without_has_more_a_cursor_says_that_there_is_more(service, client, last):
+    first = {"entries": [ENTRY], "nextCursor": "c2"}
+    service.answer("GET /credits", answered(200, first), answered(200, {"entries": [ENTRY], **last}))
+
+    assert len(list(client.credits.list("cus_1042"))) == 2
+
+
+def test_control_has_more_counts_where_it_is_told(service, client):
+    service.answer("GET /credits", answered(200, {"entries": [ENTRY], "hasMore": False, "nextCursor": "c2"}))
+
+    assert len(list(client.credits.list("cus_1042"))) == 1

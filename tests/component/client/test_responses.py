@@ -1,0 +1,262 @@
+"""Answers: every row of the spec's error table is an exception, and whatever else comes is told clearly."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from werkzeug import Response
+
+from billhook import errors
+from billhook.client import RetryPolicy
+from billhook.client.operation import ApiOperation
+from billhook.client.redaction import Redactor
+from billhook.client.responses import parse_error, parse_object, parse_response
+from billhook.client.transport import MAX_ANSWER_BYTES, ApiResponse
+from billhook.errors import ApiError, ServiceError, UnexpectedResponse
+from billhook.resources import Invoice, InvoiceResponse, sample
+from support.billing_service import CLIENT_ID, REFRESH_TOKEN, Service, a_token, answered, error
+
+GET = ApiOperation("GET", "/invoices/{invoiceId}", repeatable=True)
+INVOICE = {"invoice": json.loads(sample(Invoice).to_json())}
+ONCE = RetryPolicy(attempts=1)
+
+TABLE = [
+    ("invalid_request_error", "invalid_date", 400, "InvalidRequest"),
+    ("invalid_request_error", "resource_not_found", 404, "ResourceNotFound"),
+    ("invalid_request_error", "request_too_large", 413, "RequestTooLarge"),
+    ("authentication_error", "authentication_failed", 401, "AuthenticationFailed"),
+    ("rate_limit_error", "rate_limit_exceeded", 429, "RateLimitExceeded"),
+    ("api_error", "internal_error", 500, "InternalError"),
+]
+"""Source: spec, "Errors", row by row; for the statuses, POST /login and common sense."""
+
+
+@pytest.fixture
+def once(service, client_of):
+    return client_of(service.url, retries=ONCE)
+
+
+@pytest.mark.parametrize(("kind", "code", "status", "name"), TABLE, ids=[row[3] for row in TABLE])
+def test_each_row_of_the_table_is_an_exception_with_its_fields(service, once, kind, code, status, name):
+    service.always("GET /invoices/1", error(status, kind, code, "so it is", param="a", params=[]))
+
+    with pytest.raises(getattr(errors, name)) as caught:
+        once.invoices.get("1")
+
+    raised = caught.value
+    assert type(raised).__name__ == name
+    assert isinstance(raised, ServiceError)
+    assert (raised.type, raised.code, raised.message) == (kind, code, "so it is")
+    assert (raised.status, raised.param, raised.params) == (status, "a", [])
+    assert raised.operation == "GET /invoices/{invoiceId}"
+    assert str(raised) == f"GET /invoices/{{invoiceId}}: the service answered {status} {code}: so it is (a)"
+
+
+def test_several_failing_parameters_are_all_told(service, once):
+    params = [{"param": "name", "message": "is required"}, {"param": "startDate", "message": "is no date"}]
+    service.answer("GET /invoices/1", error(400, "invalid_request_error", "invalid", params=params))
+
+    with pytest.raises(
+        errors.InvalidRequest, match=r"\(name: is required; startDate: is no date\)$"
+    ) as caught:
+        once.invoices.get("1")
+
+    assert caught.value.params == params
+
+
+@pytest.mark.parametrize("status", [400, 422, 451, 599])
+def test_the_type_decides_and_not_the_status(service, once, status):
+    service.answer("GET /invoices/1", error(status, "rate_limit_error", "rate_limit_exceeded"))
+
+    with pytest.raises(errors.RateLimitExceeded):
+        once.invoices.get("1")
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [("7", 7.0), ("Thu, 15 Jan 2026 12:00:30 GMT", 30.0), ("soon", None), ("", None), ("-4", None)],
+)
+def test_an_error_says_how_long_the_service_asked_to_be_left_alone(service, once, value, seconds):
+    limited = error(429, "rate_limit_error", "rate_limit_exceeded", Retry_After=value)
+    service.answer("GET /invoices/1", limited)
+
+    with pytest.raises(errors.RateLimitExceeded) as caught:
+        once.invoices.get("1")
+
+    assert caught.value.retry_after_seconds == seconds
+
+
+def page(status: int, content: str | bytes, content_type: str = "text/html", **headers: str) -> Response:
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return Response(content, status, named, content_type=content_type)
+
+
+UNEXPECTED = {
+    "a page": (page(200, "<h1>It works</h1>"), "its content type is not application/json"),
+    "a page of an error": (page(502, "<h1>Bad Gateway</h1>"), "its content type is not application/json"),
+    "half a JSON text": (page(200, '{"invoice": {"id"', "application/json"), "the body is not JSON"),
+    "JSON as text": (page(200, "{}", "text/plain"), "its content type is not application/json"),
+    "no content type": (page(200, "{}", ""), "it is not JSON"),
+    "nothing": (page(200, "", "application/json"), "the body is not JSON"),
+    "no content": (page(204, "", "application/json"), "the body is not JSON"),
+    "a list": (page(200, "[]", "application/json"), "the body is JSON, but not an object"),
+    "null": (page(200, "null", "application/json"), "the body is JSON, but not an object"),
+    "another shape": (page(200, '{"invoice": {"id": 7}}', "application/json"), "invoice.id: Input should"),
+    "a key twice": (page(200, '{"a": 1, "a": 1}', "application/json"), "has the same key twice"),
+    "no UTF-8": (page(200, b'{"a": "\xff"}', "application/json"), "the body is not UTF-8"),
+    "an error of no shape": (page(400, '{"error": 1}', "application/json"), "is not a valid ErrorBody"),
+    "an error of a new type": (error(403, "permission_error", "forbidden"), "of a type that is not listed"),
+    "a redirect": (page(302, "", Location="http://127.0.0.1:1/elsewhere"), "it leads to another address"),
+    "broken gzip": (
+        page(200, b"this is not gzip", "application/json", Content_Encoding="gzip"),
+        "it cannot be decompressed",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", UNEXPECTED)
+def test_whatever_else_comes_is_unexpected_and_shown_with_its_status(service, once, name):
+    answer, problem = UNEXPECTED[name]
+    service.answer("GET /invoices/1", answer)
+
+    with pytest.raises(UnexpectedResponse) as caught:
+        once.invoices.get("1")
+
+    assert problem in str(caught.value)
+    assert caught.value.status == answer.status_code
+    assert f"of status {answer.status_code}" in str(caught.value)
+    assert caught.value.operation == "GET /invoices/{invoiceId}"
+
+
+def test_the_excerpt_is_short_and_safe(service, once):
+    service.answer("GET /invoices/1", page(200, "<b>\x1b[31mhello\u202e</b>\n\n" + "x" * 10_000))
+
+    with pytest.raises(UnexpectedResponse) as caught:
+        once.invoices.get("1")
+
+    assert caught.value.excerpt.startswith("<b> [31mhello </b> xxx")
+    assert caught.value.excerpt.endswith("x…")
+    assert len(caught.value.excerpt) == 200
+    assert str(caught.value).isprintable()
+
+
+def test_an_answer_that_does_not_end_is_not_read_to_its_end(service, once):
+    zeros = gzip.compress(b"0" * (MAX_ANSWER_BYTES + 1))
+    service.answer("GET /invoices/1", page(200, zeros, "application/json", Content_Encoding="gzip"))
+
+    with pytest.raises(UnexpectedResponse, match="it is over 33554432 bytes"):
+        once.invoices.get("1")
+
+
+def test_a_compressed_answer_is_read(service, once):
+    body = gzip.compress(json.dumps(INVOICE).encode())
+    service.answer("GET /invoices/1", page(200, body, "application/json", Content_Encoding="gzip"))
+
+    assert once.invoices.get("1").id == INVOICE["invoice"]["id"]
+
+
+@pytest.mark.parametrize(
+    "kind", ["application/json; charset=utf-8", "application/problem+json", "APPLICATION/JSON"]
+)
+def test_json_by_any_of_its_names_is_read(service, once, kind):
+    service.answer("GET /invoices/1", page(200, json.dumps(INVOICE), kind))
+
+    assert once.invoices.get("1").id == INVOICE["invoice"]["id"]
+
+
+def test_fields_that_are_not_listed_are_kept(service, once):
+    service.answer("GET /invoices/1", answered(200, {"invoice": {**INVOICE["invoice"], "novelty": [1]}}))
+
+    assert once.invoices.get("1").model_extra == {"novelty": [1]}
+
+
+def test_an_amount_keeps_its_digits(service, once):
+    invoice = json.dumps(INVOICE["invoice"]).replace("1249.9", "1249.90000000000000000001")
+    service.answer("GET /invoices/1", page(200, f'{{"invoice": {invoice}}}', "application/json"))
+
+    assert str(once.invoices.get("1").amount) == "1249.90000000000000000001"
+
+
+# --- answers that the specification does not show -------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "expected"),
+    [("", "", {}), ("", "application/json", {}), ("{}", "application/json", {}),
+     ('{"id": "sub_1"}', "application/json", {"id": "sub_1"})],
+)  # fmt: skip
+def test_an_answer_of_no_stated_shape_comes_as_it_is(service, once, content, kind, expected):
+    service.answer("POST /credits/deduct", page(200, content, kind))
+
+    assert once.credits.deduct("cus_1", 5) == expected
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "problem"),
+    [("<h1>", "text/html", "its content type is not"), ("[]", "application/json", "it is no JSON object"),
+     ("{", "application/json", "it is no JSON object")],
+)  # fmt: skip
+def test_but_it_is_an_object_of_json(service, once, content, kind, problem):
+    service.answer("POST /credits/deduct", page(200, content, kind))
+
+    with pytest.raises(UnexpectedResponse, match=problem):
+        once.credits.deduct("cus_1", 5)
+
+
+# --- anything at all ------------------------------------------------------------------------------
+
+KEYS = st.text() | st.sampled_from(["type", "code", "message", "param", "params", "invoice"])
+ANSWERS = st.builds(
+    ApiResponse,
+    status=st.integers(100, 599),
+    content_type=st.sampled_from(["application/json", "text/html", ""]) | st.text(),
+    retry_after=st.none() | st.text() | st.integers().map(str),
+    body=st.binary()
+    | st.recursive(
+        st.none() | st.booleans() | st.floats() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(KEYS, inner),
+    ).map(lambda value: json.dumps(value).encode()),
+)  # fmt: skip
+
+
+@settings(max_examples=300, deadline=None)
+@given(ANSWERS)
+def test_no_answer_makes_anything_else_than_a_model_or_an_error_of_ours(answer):
+    redactor, now = Redactor(), datetime(2026, 1, 15, tzinfo=UTC)
+    told = ""
+    try:
+        found = parse_error(GET, answer, redactor, now)
+        if found is None:
+            parse_object(GET, answer, redactor)
+            parse_response(GET, answer, InvoiceResponse, redactor)
+        else:
+            raise found
+    except ApiError as raised:
+        told = str(raised)
+
+    assert told.startswith("GET /invoices/{invoiceId}: ")
+    assert told.isprintable()
+
+
+def test_tokens_that_the_service_repeats_are_not_repeated_here(service: Service, once):
+    once.auth.login()
+    (token,) = service.tokens
+    other = a_token(None, "somebody else")
+    told = f"bad {token} for {CLIENT_ID}, {REFRESH_TOKEN} and {other}"
+    for answer in (
+        error(
+            400, "invalid_request_error", token, told, param=token, params=[{"param": token, "message": told}]
+        ),
+        page(500, told),
+    ):
+        service.answer("GET /invoices/1", answer)
+        with pytest.raises(errors.ApiError) as caught:
+            once.invoices.get("1")
+        shown = str(caught.value) + repr(caught.value) + repr(vars(caught.value))
+        assert "bad [hidden] for [hidden], [hidden] and [hidden]" in shown
+        assert not any(secret in shown for secret in (token, other, CLIENT_ID, REFRESH_TOKEN))

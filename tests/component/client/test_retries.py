@@ -1,0 +1,282 @@
+"""Trying again: when, how often, how long, and never what would be done twice."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from werkzeug import Response
+
+from billhook.client import OPERATIONS, RetryPolicy
+from billhook.client.retries import CallDeadline, Retrier, retry_after_seconds
+from billhook.errors import (
+    ConfigError,
+    InternalError,
+    RateLimitExceeded,
+    ServiceUnavailable,
+    UnexpectedResponse,
+)
+from support.billing_service import BROKEN, CLIENT_ID, LIMITED, REFRESH_TOKEN, answered, error
+
+NOW = datetime(2026, 1, 15, 12, tzinfo=UTC)
+PLAN = answered(
+    200,
+    {"plan": {"id": "p", "createdAt": "2026-01-01T00:00:00Z", "updatedAt": "2026-01-01T00:00:00Z"}},
+)
+DELETED = {
+    "id": "c",
+    "customerId": "cus",
+    "startDate": "2026-01-01T00:00:00Z",
+    "deletedAt": "2026-01-02T00:00:00Z",
+}
+GATEWAY = Response("<h1>Bad Gateway</h1>", 502, content_type="text/html")
+
+
+def limited(value: str) -> Response:
+    return error(429, "rate_limit_error", "rate_limit_exceeded", Retry_After=value)
+
+
+# --- what is safe to repeat -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("answer", [LIMITED, BROKEN, GATEWAY], ids=["429", "500", "502 with a page"])
+def test_a_read_is_tried_again_until_it_succeeds(service, client, moving, answer):
+    service.answer("GET /plans/p", answer, answer, PLAN)
+
+    assert client.plans.get("p").id == "p"
+
+    assert service.lines() == ["GET /plans/p"] * 3
+    assert len(moving.slept) == 2
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind"), [(LIMITED, RateLimitExceeded), (BROKEN, InternalError), (GATEWAY, UnexpectedResponse)]
+)
+def test_a_creation_is_not_repeated(service, client, moving, answer, kind):
+    service.always("POST /catalogProducts", answer)
+
+    with pytest.raises(kind):
+        client.catalog_products.create({"name": "API calls"})
+
+    assert service.lines() == ["POST /catalogProducts"]
+    assert moving.slept == []
+
+
+def test_a_failing_call_is_tried_as_often_as_the_policy_says(service, client_of, moving):
+    client = client_of(service.url, retries=RetryPolicy(attempts=3))
+    service.always("GET /plans/p", BROKEN)
+
+    with pytest.raises(InternalError, match="the service answered 500 internal_error: it is us"):
+        client.plans.get("p")
+
+    assert len(service.lines()) == 3
+    assert len(moving.slept) == 2
+
+
+@pytest.mark.parametrize("status", [400, 404, 409])
+def test_what_would_fail_again_is_not_tried_again(service, client, status):
+    service.always("GET /plans/p", error(status, "invalid_request_error", "wrong"))
+
+    with pytest.raises(Exception, match="wrong"):
+        client.plans.get("p")
+
+    assert len(service.lines()) == 1
+
+
+def test_events_are_sent_again_under_the_same_refs(service, client):
+    event = {"name": "call", "timestamp": NOW, "customerAlias": "acme", "ref": "r-1"}
+    service.answer("POST /v2/events", BROKEN)
+    service.answer("PUT /events", BROKEN)
+
+    first = client.events.submit([event])
+    second = client.events.submit_v1([event])
+
+    assert [each.ref for each in first.valid_events] == ["r-1"]
+    assert [each.error for each in second.invalid_events] == ["ref already exists"]
+    assert service.lines() == ["POST /v2/events"] * 2 + ["PUT /events"] * 2
+    bodies = {taken.body for taken in service.taken[1:]}
+    assert len(bodies) == 1
+
+
+def test_what_may_be_repeated_is_what_the_specification_makes_safe():
+    repeatable = {operation.name for operation in OPERATIONS.values() if operation.repeatable}
+    reads = {operation.name for operation in OPERATIONS.values() if operation.method == "GET"}
+
+    assert repeatable == reads | {
+        "POST /login",
+        "PUT /events",
+        "POST /v2/events",
+        "POST /events/dry-run",
+        "POST /v2/events/aggregation",
+        "PUT /customers/{customerId}",
+        "PUT /catalogProducts/{catalogProductId}",
+    }
+
+
+def test_a_deletion_is_not_repeated_for_it_would_find_nothing(service, client):
+    service.answer("DELETE /contracts/c", BROKEN, answered(200, {"contract": DELETED}))
+
+    with pytest.raises(InternalError):
+        client.contracts.delete("c")
+
+    assert service.lines() == ["DELETE /contracts/c"]
+
+
+def test_a_creation_is_repeated_where_the_connection_was_never_made(client_of, moving):
+    client = client_of("http://127.0.0.1:1", retries=RetryPolicy(attempts=4))
+
+    with pytest.raises(ServiceUnavailable, match="nothing was sent") as caught:
+        client.catalog_products.create({"name": "API calls"})
+
+    assert caught.value.sent is False
+    assert len(moving.slept) == 3
+
+
+# --- how long -------------------------------------------------------------------------------------
+
+
+def test_the_waits_double_up_to_the_longest_and_less_by_chance():
+    policy = RetryPolicy(first_wait_seconds=1, longest_wait_seconds=6)
+
+    for attempt, longest in enumerate([1, 2, 4, 6, 6], start=1):
+        waits = [policy.wait_seconds(attempt, None) for _ in range(200)]
+        assert longest / 2 <= min(waits) < max(waits) <= longest
+        assert max(waits) - min(waits) > longest / 4
+
+
+@given(st.integers(1, 100), st.none() | st.floats(0, 10**9))
+def test_a_wait_is_never_shorter_than_asked_and_hardly_longer(attempt, asked):
+    wait = RetryPolicy().wait_seconds(attempt, asked)
+
+    if asked is None:
+        assert 0.25 <= wait <= 10
+    else:
+        assert asked <= wait <= asked + 1
+
+
+@pytest.mark.parametrize("value", ["20", format_datetime(NOW + timedelta(seconds=20), usegmt=True)])
+def test_the_time_that_the_service_names_is_waited(service, client, moving, value):
+    service.answer("GET /plans/p", limited(value), PLAN)
+
+    client.plans.get("p")
+
+    assert 20 <= moving.slept[0] <= 21
+
+
+@pytest.mark.parametrize("value", ["60", "86400", "9" * 40, "Fri, 31 Dec 9999 23:59:59 GMT"])
+def test_a_wait_that_is_too_long_is_not_begun(service, client, moving, value):
+    service.always("GET /plans/p", limited(value))
+
+    with pytest.raises(RateLimitExceeded) as caught:
+        client.plans.get("p")
+
+    assert caught.value.retry_after_seconds >= 60
+    assert moving.slept == []
+    assert len(service.lines()) == 1
+
+
+@pytest.mark.parametrize("value", ["soon", "-5", "1e3", "٣", "1, 2", "Thu, 32 Jan 2026 12:00:00 GMT"])
+def test_a_time_that_cannot_be_read_is_not_one(service, client, moving, value):
+    assert retry_after_seconds(value, NOW) is None
+
+
+@given(st.text())
+def test_no_retry_after_is_too_odd(value):
+    seconds = retry_after_seconds(value, NOW)
+
+    assert seconds is None or seconds >= 0
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [(None, None), ("0", 0.0), (" 7 ", 7.0), ("Thu, 15 Jan 2026 11:00:00 GMT", 0.0),
+     ("Thu, 15 Jan 2026 12:00:05 -0000", 5.0), ("Thu, 15 Jan 2026 13:00:05 +0100", 5.0)],
+)  # fmt: skip
+def test_retry_after_holds_seconds_or_a_date(value, seconds):
+    assert retry_after_seconds(value, NOW) == seconds
+
+
+def test_all_attempts_and_waits_together_are_bounded(service, client_of, moving):
+    policy = RetryPolicy(attempts=100, total_seconds=30)
+    client = client_of(service.url, retries=policy)
+    service.always("GET /plans/p", BROKEN)
+    started = moving.clock.now()
+
+    with pytest.raises(InternalError):
+        client.plans.get("p")
+
+    assert timedelta(seconds=15) < moving.clock.now() - started < timedelta(seconds=30)
+    assert sum(moving.slept) < 30
+
+
+def test_without_the_bound_it_would_go_on(service, client_of, moving):
+    client = client_of(service.url, retries=RetryPolicy(attempts=12, total_seconds=10_000))
+    service.always("GET /plans/p", BROKEN)
+
+    with pytest.raises(InternalError):
+        client.plans.get("p")
+
+    assert sum(moving.slept) > 30
+
+
+def test_a_retry_is_logged_with_its_reason(service, client, caplog):
+    service.answer("GET /plans/p", BROKEN, PLAN)
+
+    with caplog.at_level(logging.INFO, "billhook.client"):
+        client.plans.get("p")
+
+    (record,) = [record for record in caplog.records if record.name == "billhook.client"]
+    assert "GET /plans/{planId}: the service answered 500 internal_error: it is us; attempt 2 in 0." in (
+        record.getMessage()
+    )
+
+
+def test_a_retry_prints_nothing_where_no_logging_is_set_up(service):
+    service.answer("GET /plans/p", BROKEN, PLAN)
+    program = f"""
+from billhook.client import BillingClient, RetryPolicy
+retries = RetryPolicy(first_wait_seconds=0.01)
+with BillingClient({service.url!r}, {CLIENT_ID!r}, {REFRESH_TOKEN!r}, retries=retries) as client:
+    print(client.plans.get("p").id)
+"""
+
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+
+    assert (ran.stdout, ran.stderr) == ("p\n", "")
+    assert service.lines() == ["GET /plans/p"] * 2
+
+
+def test_an_error_that_is_not_the_clients_is_not_tried_again(moving):
+    retrier = Retrier(RetryPolicy(), moving.clock, moving.sleep)
+    calls = []
+
+    def attempt() -> None:
+        calls.append(1)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        retrier.run(OPERATIONS["plans.get"], attempt, CallDeadline(moving.clock, 60))
+
+    assert calls == [1]
+
+
+# --- the policy -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("attempts", [0, -1, 101])
+def test_a_policy_has_attempts(attempts):
+    with pytest.raises(ConfigError, match=rf"attempts is {attempts}: it must be from 1 to 100"):
+        RetryPolicy(attempts=attempts)
+
+
+@pytest.mark.parametrize("name", ["total_seconds", "first_wait_seconds", "longest_wait_seconds"])
+@pytest.mark.parametrize("seconds", [0, -1, 86_401, float("nan"), float("inf")])
+def test_a_policys_times_are_times(name, seconds):
+    with pytest.raises(ConfigError, match=rf"{name} is {seconds!r}: it must be above 0 and at most 86400"):
+        RetryPolicy(**{name: seconds})

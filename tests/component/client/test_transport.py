@@ -1,0 +1,330 @@
+"""The network: what becomes of connections that fail, hang and lie, and that no redirect is followed."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+
+import httpx2
+import pytest
+from werkzeug import Response
+
+from billhook.client import BillingClient, RetryPolicy
+from billhook.clock import SystemClock
+from billhook.errors import ConfigError, ServiceUnavailable, UnexpectedResponse
+from support.billing_service import (
+    CLIENT_ID,
+    REFRESH_TOKEN,
+    Moving,
+    a_server,
+    answered,
+    cut,
+    granted,
+    service_on,
+)
+from support.patience import within
+
+ONCE = RetryPolicy(attempts=1)
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 200\r\n\r\n"
+
+
+@contextlib.contextmanager
+def talking(answer: Callable[[socket.socket], None]) -> Iterator[str]:
+    """The address of a server that gives each connection to `answer`, and then closes it."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        listening.settimeout(0.05)
+        ending = threading.Event()
+
+        def serve() -> None:
+            while not ending.is_set():
+                with contextlib.suppress(OSError):
+                    connection, _ = listening.accept()
+                    connection.settimeout(10)
+                    with connection:
+                        connection.recv(65_536)
+                        answer(connection)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
+        finally:
+            ending.set()
+            thread.join(30)
+
+
+def failure(url: str, **options) -> ServiceUnavailable:
+    """What comes out of a login there."""
+    given = {"retries": ONCE, "clock": SystemClock(), **options}
+    with BillingClient(url, CLIENT_ID, REFRESH_TOKEN, **given) as client:
+        with pytest.raises(ServiceUnavailable) as caught:
+            client.auth.login()
+        return caught.value
+
+
+def test_a_refused_connection_is_told_and_nothing_was_sent():
+    error = failure("http://127.0.0.1:1")
+
+    assert str(error) == (
+        "POST /login: no answer from the billing service: "
+        "http://127.0.0.1:1: [Errno 111] Connection refused; nothing was sent"
+    )
+    assert error.sent is False
+
+
+def test_a_name_that_nobody_has_is_told():
+    error = failure("https://billing.invalid")
+
+    assert error.sent is False
+    assert "https://billing.invalid: " in str(error)
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [lambda _: None, lambda connection: connection.sendall(HEAD + b'{"accessToken'),
+     lambda connection: connection.sendall(b"\x00\x01 nonsense\r\n\r\n")],
+    ids=["no answer", "half an answer", "no HTTP"],
+)  # fmt: skip
+def test_a_connection_that_breaks_leaves_it_open_whether_it_was_done(answer):
+    with talking(answer) as url:
+        error = failure(url)
+
+    assert error.sent is True
+    assert str(error).endswith("; it is not known whether it was done")
+
+
+def test_a_service_that_is_silent_is_given_up():
+    ending = threading.Event()
+    with talking(lambda _: ending.wait(20)) as url:
+        started = time.monotonic()
+        error = failure(url, timeout_seconds=0.2)
+        took = time.monotonic() - started
+        ending.set()
+
+    assert "it took too long" in str(error)
+    assert error.sent is True
+    assert took < within(10)
+
+
+HEADER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "drop"),
+    [
+        (HEAD, b" "),
+        (b"HTTP/1.1 200 OK\r\nX-Long: ", b"x"),
+        (b"", b"HTTP/1.1 102 Processing\r\n\r\n"),
+        # A file's name in the head of gzip: it may go on for ever, and nothing comes out of it.
+        (HEADER + b"Content-Encoding: gzip\r\n\r\n\x1f\x8b\x08\x08\0\0\0\0\0\0", b"n"),
+    ],
+    ids=["its body", "its header", "news that it is at work", "what decompresses to nothing"],
+)
+def test_a_service_that_drips_is_given_up_when_the_time_for_all_is_over(head, drop):
+    def drip(connection: socket.socket) -> None:
+        connection.sendall(head)
+        with contextlib.suppress(OSError):
+            for _ in range(200):
+                connection.sendall(drop)
+                time.sleep(0.05)
+
+    with talking(drip) as url:
+        started = time.monotonic()
+        error = failure(url, retries=RetryPolicy(attempts=1, total_seconds=0.3))
+        took = time.monotonic() - started
+
+    assert "it did not end in time" in str(error) or "it took too long" in str(error)
+    assert error.sent is True
+    assert took < within(8)  # dripping to its end takes 10 s
+
+
+def test_tls_that_fails_is_told_and_nothing_was_sent():
+    with talking(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as url:
+        error = failure(url.replace("http:", "https:"))
+
+    assert error.sent is False
+
+
+def test_a_read_survives_a_connection_that_broke(service, client):
+    service.answer("GET /plans/p", cut)
+    service.answer(
+        "GET /plans/p",
+        answered(200, {"plan": {"id": "p", "createdAt": "2026-01-01", "updatedAt": "2026-01-01"}}),
+    )
+
+    assert client.plans.get("p").id == "p"
+    assert len(service.lines()) == 2
+
+
+def test_a_creation_does_not(service, client):
+    service.always("POST /catalogProducts", cut)
+
+    with pytest.raises(ServiceUnavailable, match="it is not known whether it was done"):
+        client.catalog_products.create({"name": "API calls"})
+
+    assert len(service.lines()) == 1
+
+
+# --- redirects ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
+def test_no_redirect_is_followed_anywhere(service, client, status):
+    with a_server() as other:
+        elsewhere = service_on(other)
+        for location in (elsewhere.url + "/plans/p", service.url + "/plans/q"):
+            service.answer("GET /plans/p", Response("", status, {"Location": location}))
+
+            with pytest.raises(UnexpectedResponse, match="it leads to another address") as caught:
+                client.plans.get("p")
+
+            assert caught.value.status == status
+        assert elsewhere.taken == []
+    assert service.lines() == ["GET /plans/p"] * 2
+
+
+def test_a_login_is_not_redirected_either(service, client):
+    with a_server() as other:
+        elsewhere = service_on(other)
+        service.answer("POST /login", Response("", 307, {"Location": elsewhere.url + "/login"}))
+
+        with pytest.raises(UnexpectedResponse, match="check the base address"):
+            client.auth.login()
+
+        assert elsewhere.taken == []
+
+
+def test_a_client_that_follows_would_have_gone_there(service):
+    with a_server() as other:
+        elsewhere = service_on(other)
+        service.answer("POST /login", Response("", 307, {"Location": elsewhere.url + "/login"}))
+
+        httpx2.post(service.url + "/login", headers={"x-api-key": CLIENT_ID}, json={}, follow_redirects=True)
+
+        assert elsewhere.taken[0].headers["X-Api-Key"] == CLIENT_ID
+
+
+# --- the base address -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "billing.example", "ftp://billing.example", "https://", "https://billing.example?a=b",
+     "https://billing.example#x", "https://bill ing", "http://[", "https://a\nb", "/only/a/path", None,
+     # A path after these would be part of the query, or would not be sent at all.
+     "https://billing.example/?", "https://billing.example/api#",
+     # The socket would fail at these, and not as a connection does.
+     "https://billing.example:99999", "https://billing.example:0", "https://a..b",
+     f"https://{'a' * 64}.example"],
+)  # fmt: skip
+def test_what_is_no_base_address_is_refused(url):
+    with pytest.raises(ConfigError, match=r"the base address of .* \(BILLHOOK_API_URL\) must be such as"):
+        BillingClient(url, CLIENT_ID, REFRESH_TOKEN)
+
+
+ENVIRONMENTS = [
+    (
+        "ALL_PROXY",
+        "socks5://user:hunter2@127.0.0.1:1",
+        r"a SOCKS proxy is set: pip install 'httpx2\[socks\]'",
+    ),
+    ("HTTP_PROXY", "gopher://user:hunter2@127.0.0.1:1", "a proxy's address cannot be read"),
+    ("HTTPS_PROXY", "http://user:hunter2@127.0.0.1:http", "a proxy's address cannot be read"),
+    ("SSL_CERT_FILE", "/nowhere/certificates.pem", r"certificates cannot be read \(No such file"),
+]
+
+
+@pytest.mark.parametrize(("name", "value", "text"), ENVIRONMENTS)
+def test_a_machine_that_is_set_up_wrongly_is_told(monkeypatch, name, value, text):
+    monkeypatch.setenv(name, value)
+
+    with pytest.raises(ConfigError, match=text) as caught:
+        BillingClient("https://billing.example", CLIENT_ID, REFRESH_TOKEN)
+
+    assert "look at HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR" in str(caught.value)
+    assert "hunter2" not in str(caught.value)
+
+
+def test_a_password_in_the_base_address_is_refused_and_not_repeated():
+    with pytest.raises(ConfigError, match="has a user name or password in it") as caught:
+        BillingClient("https://user:hunter2@billing.example", CLIENT_ID, REFRESH_TOKEN)
+
+    assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize("base", ["{}", "{}/", "{}/api", "{}/api/"])
+def test_paths_go_below_the_base_address(service, client_of, base):
+    below = "/api" if "api" in base else ""
+    service.answer(f"POST {below}/login", service.log_in)
+    service.answer(f"GET {below}/plans/p", answered(404, {}))
+
+    with pytest.raises(UnexpectedResponse):
+        client_of(base.format(service.url)).plans.get("p")
+
+    assert [line for line in service.lines(logins=True) if "login" not in line] == [f"GET {below}/plans/p"]
+
+
+def test_plain_http_to_another_machine_is_warned_of(caplog):
+    with caplog.at_level(logging.WARNING, "billhook.client"):
+        BillingClient("http://127.0.0.1:8080", CLIENT_ID, REFRESH_TOKEN).close()
+        BillingClient("https://billing.example", CLIENT_ID, REFRESH_TOKEN).close()
+        quiet = list(caplog.records)
+        BillingClient("http://billing.example", CLIENT_ID, REFRESH_TOKEN).close()
+
+    assert quiet == []
+    assert caplog.messages == ["billing.example is plain http: the tokens can be read on the way there"]
+
+
+# --- the client as an object ----------------------------------------------------------------------
+
+
+def test_a_closed_client_says_so(service, client):
+    client.close()
+    client.close()
+
+    with pytest.raises(ConfigError, match="this BillingClient is closed: make a new one"):
+        client.plans.get("p")
+
+    assert service.taken == []
+
+
+@pytest.mark.parametrize("seconds", [0, -1, float("nan"), 86_401])
+def test_a_timeout_is_a_time(seconds):
+    with pytest.raises(ConfigError, match=r"timeout_seconds is .*: it must be above 0 and at most 86400"):
+        BillingClient("https://billing.example", CLIENT_ID, REFRESH_TOKEN, timeout_seconds=seconds)
+
+
+def test_the_network_can_be_replaced(moving: Moving):
+    taken = []
+
+    def handler(request: httpx2.Request) -> httpx2.Response:
+        taken.append(str(request.url))
+        ends = moving.clock.now() + timedelta(hours=1)
+        return httpx2.Response(200, json=granted("the-token", timedelta(hours=1), ends))
+
+    transport = httpx2.MockTransport(handler)
+    with BillingClient("https://billing.example", CLIENT_ID, REFRESH_TOKEN, transport=transport) as client:
+        client.auth.login()
+
+    assert taken == ["https://billing.example/login"]
+
+
+def test_an_address_that_is_too_long_is_refused_before_it_is_sent(service, client):
+    with pytest.raises(ValueError, match=r"the address of GET /plans/\{planId\} is too long"):
+        client.plans.get("p" * 70_000)
+
+    assert service.lines() == []
+
+
+def test_an_address_that_cannot_be_written_is_refused_before_it_is_sent(service, client):
+    with pytest.raises(
+        ValueError, match=r"the address of GET /contracts cannot be made: there is half a sur"
+    ):
+        next(client.contracts.list(customer_id="\ud800"))
+
+    assert service.lines() == []

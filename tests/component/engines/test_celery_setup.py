@@ -1,0 +1,398 @@
+"""Whose Celery app it is, what is refused of it, and what our task does with what anybody may send."""
+
+from __future__ import annotations
+
+import logging
+import subprocess
+import sys
+
+import pytest
+from celery import Celery, signals
+
+from billhook import Billhook, Handlers
+from billhook.engines import maintenance
+from billhook.engines.celery.engine import find_celery
+from billhook.errors import ConfigError
+from billhook.events import PingTest
+from billhook.extension import get_state
+from billhook.standalone import create_app
+from support.apps import bare_app, deliver, inbox_file
+from support.inbox_view import rows
+from support.processes import until
+from support.signing import SECRET
+
+TASK = "billhook.handle"
+
+
+def celery_app(**config):
+    app = Celery("shop", broker="memory://", set_as_current=False)
+    app.conf.update(config)
+    return app
+
+
+@pytest.fixture
+def shop(plain_app):
+    """Makes apps with the celery engine, on a Celery app of the user's."""
+
+    def make(celery, handlers=None, **config):
+        app = plain_app(BILLHOOK_ENGINE="celery", **config)
+        if celery is not None:
+            app.extensions["celery"] = celery
+        Billhook(handlers=[handlers] if handlers else []).init_app(app)
+        return app
+
+    return make
+
+
+def runs(app):
+    return rows(inbox_file(app), "SELECT state, attempts FROM run")
+
+
+# --- whose Celery app it is -----------------------------------------------------------------------
+
+
+def test_the_celery_app_is_the_one_among_the_flask_apps_extensions(shop):
+    celery = celery_app()
+
+    app = shop(celery)
+
+    assert get_state(app).engine.celery is celery
+    assert TASK in celery.tasks
+
+
+def test_the_celery_app_that_is_named_comes_first_and_joins_the_extensions(tmp_path, monkeypatch):
+    (tmp_path / "myshop_tasks.py").write_text(
+        "from celery import Celery\ncelery = Celery('named', broker='memory://', set_as_current=False)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", [entry for entry in sys.path if entry])
+    environ = {
+        "BILLHOOK_SECRETS": SECRET,
+        "BILLHOOK_ENGINE": "celery",
+        "BILLHOOK_CELERY_APP": "myshop_tasks:celery",
+    }
+
+    app = create_app(environ)
+    app.extensions["billhook"].close()
+
+    assert app.extensions["celery"].main == "named"
+    assert app.extensions["celery"] is sys.modules["myshop_tasks"].celery
+
+
+@pytest.mark.parametrize(
+    ("extensions", "path", "text"),
+    [
+        (
+            {},
+            None,
+            r"there is no Celery app: put yours into app.extensions\[\"celery\"\] .* BILLHOOK_CELERY_APP",
+        ),
+        ({"celery": object()}, None, r'app.extensions\["celery"\] is no Celery app but a object'),
+        ({}, "support.inbox_view:rows", "'support.inbox_view:rows' is no Celery app but a function"),
+        ({}, "support", "is 'support': write MODULE:NAME, as myshop.tasks:celery"),
+        ({}, ":celery", "is ':celery': write MODULE:NAME"),
+        ({}, "nowhere.at.all:celery", "there is no module 'nowhere.at.all' here"),
+        ({}, "support.inbox_view:celery", "there is no 'celery' in that module, or not yet"),
+    ],
+)
+def test_a_celery_app_that_is_not_to_be_had_is_a_mistake_told_with_its_remedy(extensions, path, text):
+    with pytest.raises(ConfigError, match=text):
+        find_celery(extensions, path)
+
+
+def test_a_mistake_in_the_users_own_module_is_shown_as_it_is(tmp_path, monkeypatch):
+    (tmp_path / "broken_tasks.py").write_text("import not_installed_here\n")
+    monkeypatch.syspath_prepend(tmp_path)
+
+    with pytest.raises(ModuleNotFoundError, match="not_installed_here"):
+        find_celery({}, "broken_tasks:celery")
+
+
+WITHOUT = """
+import sys
+sys.modules["celery"] = None
+from billhook.standalone import create_app
+try:
+    create_app({"BILLHOOK_SECRETS": sys.argv[1], "BILLHOOK_ENGINE": "celery"})
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+WITHOUT_NEED = """
+import sys
+from billhook.standalone import create_app
+create_app({"BILLHOOK_SECRETS": sys.argv[1], "BILLHOOK_ENGINE": "worker"})
+print([name for name in ("celery", "kombu") if name in sys.modules])
+"""
+
+
+@pytest.mark.parametrize(
+    ("program", "printed"),
+    [
+        (
+            WITHOUT,
+            "MissingExtra BILLHOOK_ENGINE=celery needs an optional dependency: pip install",
+        ),
+        (WITHOUT_NEED, "[]"),
+    ],
+)
+def test_celery_is_imported_when_it_is_chosen_and_a_missing_one_is_named(tmp_path, program, printed):
+    ran = subprocess.run(
+        [sys.executable, "-c", program, SECRET], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+
+    assert ran.stdout.startswith(printed)
+
+
+# --- what is refused ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("accept_content", ["json", "pickle"]),
+        ("accept_content", ["application/x-python-serialize"]),
+        ("accept_content", None),
+        ("result_accept_content", ["pickle"]),
+        ("task_serializer", "pickle"),
+        ("result_serializer", "pickle"),
+    ],
+)
+def test_a_celery_app_that_takes_pickle_is_refused(shop, setting, value):
+    with pytest.raises(
+        ConfigError, match=f"{setting} is .*: with pickle, anyone who can write to the broker"
+    ):
+        shop(celery_app(**{setting: value}))
+
+
+def test_a_celery_app_whose_configuration_is_read_already_is_looked_at_too(shop):
+    celery = celery_app(accept_content=["pickle"])
+    assert celery.conf.accept_content == ["pickle"]
+
+    with pytest.raises(ConfigError, match="accept_content is"):
+        shop(celery)
+
+
+def test_celery_apps_without_pickle_are_accepted(shop):
+    json_alone = celery_app()
+    with_other_safe_formats = celery_app(accept_content=["json", "yaml", "msgpack"])
+
+    shop(json_alone)
+    shop(with_other_safe_formats, BILLHOOK_INBOX_URL=None)
+
+    assert TASK in json_alone.tasks
+    assert TASK in with_other_safe_formats.tasks
+
+
+def test_the_users_own_set_up_comes_first(shop):
+    celery, configured, finalized = celery_app(), [], []
+
+    shop(celery)
+    celery.on_after_configure.connect(lambda **_: configured.append(1), weak=False)
+    celery.on_after_finalize.connect(lambda **_: finalized.append(1), weak=False)
+    assert celery.tasks[TASK].name == TASK
+
+    assert (configured, finalized) == ([1], [1])
+
+
+def test_a_celery_app_serves_one_inbox(shop, tmp_path):
+    celery = celery_app()
+    first = shop(celery)
+    again = shop(celery)  # a test that makes its app anew
+
+    with pytest.raises(ConfigError, match=r"handles the deliveries of the inbox .* one of its own"):
+        shop(celery, BILLHOOK_INBOX_URL=f"sqlite:///{tmp_path / 'another.db'}")
+    for app in (first, again):
+        app.extensions["billhook"].close()
+
+    shop(celery, BILLHOOK_INBOX_URL=f"sqlite:///{tmp_path / 'another.db'}")
+
+
+def test_an_app_that_could_not_be_set_up_leaves_the_celery_app_alone(plain_app):
+    celery, twins = celery_app(), [Handlers(), Handlers()]
+    for handlers in twins:
+        handlers.on(PingTest, name="same")(lambda event: None)
+    app = plain_app(BILLHOOK_ENGINE="celery")
+    app.extensions["celery"] = celery
+
+    with pytest.raises(ConfigError, match="two handlers are named"):
+        Billhook(handlers=twins).init_app(app)
+
+    assert not hasattr(celery, "billhook")
+
+
+# --- what a message does --------------------------------------------------------------------------
+
+
+def test_the_task_is_acknowledged_late_and_keeps_no_result(shop):
+    celery = celery_app(task_acks_late=False, task_ignore_result=False, task_serializer="json")
+    shop(celery)
+
+    task = celery.tasks[TASK]
+
+    assert (task.acks_late, task.reject_on_worker_lost, task.ignore_result) == (True, True, True)
+    assert task.serializer == "json"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "named"),
+    [
+        (("1",), {}),
+        ((1.0,), {}),
+        ((True,), {}),
+        ((None,), {}),
+        (([1],), {}),
+        ((0,), {}),
+        ((-1,), {}),
+        ((2**63,), {}),
+        ((1, 1), {}),
+        ((), {}),
+        ((1,), {"x": 1}),
+        ((), {"delivery_id": 1}),
+    ],
+)
+def test_a_message_with_anything_but_an_id_does_nothing(shop, caplog, arguments, named):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(calls.append)
+    celery = celery_app()
+    app = shop(celery, handlers)
+    deliver(app)
+
+    celery.tasks[TASK](*arguments, **named)
+
+    assert (calls, runs(app)) == ([], [])
+    assert "rejected a message for billhook.handle: its argument is not a delivery id" in caplog.text
+
+
+def test_a_message_with_an_id_has_it_handled(shop, caplog):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(calls.append)
+    celery = celery_app()
+    app = shop(celery, handlers)
+    deliver(app)
+
+    celery.tasks[TASK](1)
+
+    assert (len(calls), runs(app)) == (1, [("succeeded", 1)])
+    assert "rejected" not in caplog.text
+
+
+def test_a_message_for_an_app_that_is_closed_does_nothing(shop, caplog):
+    celery = celery_app()
+    app = shop(celery)
+    deliver(app)
+    app.extensions["billhook"].close()
+
+    celery.tasks[TASK](1)
+
+    assert "received a message for a closed billhook" in caplog.text
+
+
+def test_a_failing_inbox_and_a_defect_end_a_message_and_no_worker(shop, caplog, monkeypatch):
+    celery = celery_app()
+    app = shop(celery)
+    deliver(app)
+    inbox_file(app).rename(inbox_file(app).with_name("away"))
+
+    celery.tasks[TASK](1)
+    monkeypatch.setattr(get_state(app).engine, "_executor", None)
+    celery.tasks[TASK](1)
+
+    assert [record.exc_info is not None for record in caplog.records if "stays in" in record.message] == [
+        False,
+        True,
+    ]
+    inbox_file(app).with_name("away").rename(inbox_file(app))
+
+
+# --- what a worker's beginning and end do ---------------------------------------------------------
+
+
+class Worker:
+    """What Celery gives as the sender of its signals: anything with the app."""
+
+    def __init__(self, app):
+        self.app = app
+
+
+def test_the_sweep_begins_with_the_worker_of_this_app_and_ends_with_it(shop):
+    celery = celery_app()
+    app = shop(celery)
+    relay = get_state(app).engine._relay
+
+    signals.worker_ready.send(sender=Worker(celery_app()))
+    assert relay._thread is None
+    signals.worker_ready.send(sender=Worker(celery))
+    assert relay._thread.is_alive()
+    assert relay._sweep_delay_seconds == 0.0
+    signals.worker_shutting_down.send(sender="celery@host")
+    relay._thread.join(5)
+
+    assert not relay._thread.is_alive()
+
+
+def test_old_deliveries_go_while_a_worker_is_up(plain_app, clock, monkeypatch):
+    monkeypatch.setattr(maintenance, "FIRST_SECONDS", 0.0)
+    celery = celery_app()
+    app = plain_app(BILLHOOK_ENGINE="celery")
+    app.extensions["celery"] = celery
+    Billhook(clock=clock).init_app(app)
+    deliver(app)
+    celery.tasks[TASK](1)
+    assert rows(inbox_file(app), "SELECT state FROM delivery") == [("done",)]
+
+    clock.advance(seconds=31 * 86_400)
+    signals.worker_ready.send(sender=Worker(celery))
+
+    until(lambda: rows(inbox_file(app), "SELECT state FROM delivery") in ([], [("pruned",)]))
+
+
+def test_a_worker_whose_configuration_takes_pickle_by_now_ends(shop):
+    celery = celery_app()
+    shop(celery)
+    signals.worker_init.send(sender=Worker(celery))
+    celery.conf.accept_content = ["pickle"]
+    signals.worker_init.send(sender=Worker(celery_app()))
+
+    with pytest.raises(SystemExit, match=r"Error: the Celery app's accept_content is \['pickle'\]"):
+        signals.worker_init.send(sender=Worker(celery))
+
+
+def test_the_workers_of_a_closed_app_are_left_alone(shop, caplog):
+    celery = celery_app()
+    shop(celery).extensions["billhook"].close()
+    celery.conf.accept_content = ["pickle"]
+
+    with caplog.at_level(logging.ERROR):
+        signals.worker_init.send(sender=Worker(celery))
+        signals.worker_ready.send(sender=Worker(celery))
+        signals.worker_shutting_down.send(sender="celery@host")
+
+    assert caplog.text == ""
+
+
+def test_the_web_processes_engine_starts_by_itself_or_at_will(shop):
+    app = shop(celery_app())
+    engine = get_state(app).engine
+
+    engine.start()
+    thread = engine._relay._thread
+    deliver(app)
+
+    assert thread is engine._relay._thread
+    assert engine._relay._sweep_delay_seconds == 5.0
+
+
+def test_the_standalone_module_has_no_other_attributes_than_its_own():
+    import billhook.standalone
+
+    with pytest.raises(AttributeError, match="has no attribute 'app'"):
+        billhook.standalone.app  # noqa: B018
+
+
+def test_celery_is_refused_without_a_bare_app_too(tmp_path):
+    app = bare_app(tmp_path, BILLHOOK_ENGINE="celery")
+
+    with pytest.raises(ConfigError, match="BILLHOOK_ENGINE is celery, and there is no Celery app"):
+        Billhook().init_app(app)
+
+    assert "billhook" not in app.extensions

@@ -1,0 +1,523 @@
+"""From a stored delivery to settled runs, in one thread and with a clock that stands still.
+
+On every database.
+"""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from flask import current_app
+from pydantic import field_validator
+
+from billhook import Discard, Handlers, Retry, signals
+from billhook.events import EVENT_TYPES, InvoiceApproved, PingTest, UnknownEvent, sample
+from billhook.events.base import Event, _registered
+from billhook.extension import get_state
+from support.apps import deliver, inbox_at
+from support.inbox_view import change, not_called_again, rows
+from support.signing import APPROVED
+
+pytestmark = pytest.mark.usefixtures("inbox_url")
+
+
+@pytest.fixture
+def shop(app_with, clock):
+    """An app with the inline engine; give it handlers."""
+
+    def make(handlers, **config):
+        config.setdefault("BILLHOOK_RETRY_SCHEDULE_SECONDS", (10, 60))
+        return app_with(handlers=[handlers], clock=clock, BILLHOOK_ENGINE="inline", **config)
+
+    return make
+
+
+def runs(app, columns="handler, state, attempts"):
+    return rows(inbox_at(app), f"SELECT {columns} FROM run ORDER BY handler")
+
+
+def states(app):
+    return [state for (state,) in rows(inbox_at(app), "SELECT state FROM delivery ORDER BY id")]
+
+
+def later(app, clock, seconds):
+    clock.advance(seconds=seconds)
+    return get_state(app).handle_due()
+
+
+FAIL = ValueError("not today")
+
+
+def failing(calls, error=FAIL, good_from=99):
+    def handler(event, delivery):
+        calls.append(delivery.attempt)
+        if delivery.attempt < good_from:
+            raise error
+
+    return handler
+
+
+class Observed:
+    """Every lifecycle signal of one app, in order."""
+
+    NAMES = (
+        "delivery_accepted",
+        "delivery_duplicate",
+        "delivery_conflict",
+        "delivery_rejected",
+        "delivery_quarantined",
+        "handler_succeeded",
+        "handler_retrying",
+        "handler_dead",
+    )
+
+    def __init__(self, app):
+        self.seen = []
+        self._kept = []
+        for name in self.NAMES:
+
+            def observer(sender, *, _name=name, **facts):
+                assert sender is app
+                self.seen.append((_name, facts))
+
+            self._kept.append(observer)
+            getattr(signals, name).connect(observer, sender=app)
+
+    def names(self):
+        return [name for name, _ in self.seen]
+
+    def facts(self, name):
+        return [facts for seen, facts in self.seen if seen == name]
+
+
+# --- success --------------------------------------------------------------------------------------
+
+
+def test_a_handler_gets_its_event_as_a_model_and_the_delivery_as_facts(shop, clock):
+    handlers, given = Handlers(), []
+    handlers.on(InvoiceApproved)(lambda event, delivery: given.append((event, delivery)))
+    app = shop(handlers)
+
+    deliver(app, APPROVED, "InvoiceApproved", message_id="msg_1", headers={"X-More": "1", "Cookie": "no"})
+
+    ((event, delivery),) = given
+    assert (type(event), event.invoice_id) == (InvoiceApproved, "inv_1")
+    assert (delivery.key, delivery.source, delivery.event_type) == ("msg_1", "default", "InvoiceApproved")
+    assert (delivery.attempt, delivery.body) == (1, APPROVED)
+    assert delivery.received_at == clock.now()
+    assert abs((delivery.signed_at - clock.now()).total_seconds()) < 60
+    assert delivery.headers["X-More"] == "1"
+    assert delivery.headers["Webhook-Id"] == "msg_1"
+    assert delivery.headers["Content-Type"] == "application/json"
+    assert delivery.headers["x-more"] == "1"
+    assert "Cookie" not in delivery.headers
+
+
+def test_every_event_type_reaches_its_handlers(shop):
+    handlers, given = Handlers(), []
+    handlers.on_any()(lambda event: given.append(type(event)))
+    app = shop(handlers)
+
+    for name, model in EVENT_TYPES.items():
+        assert deliver(app, sample(model).to_json(), name).status_code == 200
+
+    assert given == list(EVENT_TYPES.values())
+    assert states(app) == ["done"] * len(EVENT_TYPES)
+
+
+def test_an_unknown_type_reaches_those_who_want_it(shop):
+    handlers, given = Handlers(), []
+    handlers.on_unknown(name="unknown")(given.append)
+    handlers.on_any(name="any")(given.append)
+    handlers.on(PingTest, name="ping")(given.append)
+    app = shop(handlers)
+
+    deliver(app, b'{"a": 1}', "BrandNew")
+
+    assert given == [UnknownEvent(type="BrandNew", data={"a": 1})] * 2
+    assert runs(app) == [("any", "succeeded", 1), ("unknown", "succeeded", 1)]
+
+
+def test_what_nobody_listens_to_is_done(shop):
+    app = shop(Handlers())
+
+    deliver(app)
+    deliver(app)
+    deliver(app, b"{}", "BrandNew")
+
+    assert states(app) == ["done", "done", "done"]
+
+
+def test_handlers_run_in_the_app_context_of_their_app(shop):
+    handlers, given = Handlers(), []
+    handlers.on(PingTest)(lambda event: given.append(current_app.name))
+    app = shop(handlers, name="my-shop")
+
+    deliver(app)
+    get_state(app).handle_due()
+
+    assert given == ["my-shop"]
+
+
+def test_the_name_of_a_handler_is_stored_with_its_run(shop):
+    handlers = Handlers()
+
+    @handlers.on(PingTest)
+    def by_default(event): ...
+
+    handlers.on(PingTest, name="billing.by-name")(lambda event: None)
+    app = shop(handlers)
+
+    deliver(app)
+
+    assert [name for name, *_ in runs(app)] == [
+        "billing.by-name",
+        f"{__name__}.test_the_name_of_a_handler_is_stored_with_its_run.<locals>.by_default",
+    ]
+
+
+# --- failure --------------------------------------------------------------------------------------
+
+
+def test_a_failed_handler_is_tried_again_on_schedule_until_it_is_dead(shop, clock):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(failing(calls))
+    app = shop(handlers)
+    deliver(app)
+
+    made = [later(app, clock, seconds) for seconds in (9, 1, 59, 1, 100_000)]
+
+    assert made == [0, 1, 0, 1, 0]
+    assert calls == [1, 2, 3]
+    assert runs(app, "state, attempts, last_error") == [("dead", 3, "ValueError: not today")]
+    assert states(app) == ["dead"]
+    failures = rows(inbox_at(app), "SELECT attempt, error, traceback FROM failure ORDER BY id")
+    assert [attempt for attempt, *_ in failures] == [1, 2, 3]
+    assert all("raise error" in traceback for *_, traceback in failures)
+
+
+def test_a_handler_that_recovers_is_done_and_keeps_its_history(shop, clock):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(failing(calls, good_from=2))
+    app = shop(handlers)
+    deliver(app)
+
+    later(app, clock, 10)
+
+    assert calls == [1, 2]
+    assert states(app) == ["done"]
+    assert runs(app, "state, last_error") == [("succeeded", None)]
+    assert rows(inbox_at(app), "SELECT count(*) FROM failure") == [(1,)]
+
+
+def test_a_handler_that_succeeded_is_not_run_again_because_a_sibling_failed(shop, clock):
+    handlers, good, bad = Handlers(), [], []
+    handlers.on(PingTest, name="bad")(failing(bad))
+    handlers.on(PingTest, name="good")(lambda event: good.append(1))
+    app = shop(handlers)
+    deliver(app)
+
+    for _ in range(3):
+        later(app, clock, 60)
+
+    assert (bad, good) == ([1, 2, 3], [1])
+    assert runs(app) == [("bad", "dead", 3), ("good", "succeeded", 1)]
+
+
+def test_a_schedule_of_its_own_overrides_the_apps(shop, clock):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h", retry=[1])(failing(calls))
+    handlers.on(PingTest, name="never", retry=[])(failing([]))
+    app = shop(handlers)
+    deliver(app)
+
+    made = [later(app, clock, seconds) for seconds in (1, 100_000)]
+
+    assert made == [1, 0]
+    assert runs(app) == [("h", "dead", 2), ("never", "dead", 1)]
+
+
+def test_retry_names_its_own_time(shop, clock):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(failing(calls, Retry("rate limit", after_seconds=5)))
+    app = shop(handlers)
+    deliver(app)
+
+    made = [later(app, clock, seconds) for seconds in (4, 1, 5, 5)]
+
+    assert made == [0, 1, 1, 0]
+    assert runs(app, "state, last_error") == [("dead", "Retry: rate limit")]
+
+
+def test_discard_ends_a_run_without_a_failure(shop, clock):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(failing(calls, Discard("a test ping")))
+    app = shop(handlers)
+    deliver(app)
+
+    assert later(app, clock, 100_000) == 0
+    assert runs(app, "state, attempts, last_error") == [("discarded", 1, "Discard: a test ping")]
+    assert states(app) == ["done"]
+    assert rows(inbox_at(app), "SELECT count(*) FROM failure") == [(0,)]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), MemoryError()])
+def test_a_handler_that_tries_to_end_the_process_has_failed(shop, error):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(failing(calls, error))
+    app = shop(handlers)
+
+    assert deliver(app).status_code == 200
+    assert runs(app) == [("h", "due", 1)]
+
+
+def test_error_texts_that_no_database_likes_are_stored_all_the_same(shop):
+    handlers = Handlers()
+    handlers.on(PingTest, name="h")(failing([], ValueError("\x00 \ud800")))
+    app = shop(handlers)
+
+    deliver(app)
+
+    assert runs(app, "last_error") == [(r"ValueError: \x00 \ud800",)]
+
+
+# --- names that come and go -----------------------------------------------------------------------
+
+
+def test_a_run_of_a_renamed_handler_is_its_alias_holders(shop, app_with, clock):
+    old, new, calls = Handlers(), Handlers(), []
+    old.on(PingTest, name="old")(failing([], good_from=9))
+    app = shop(old)
+    deliver(app)
+    new.on(PingTest, name="new", aliases=["old"])(failing(calls, good_from=1))
+
+    renamed = shop(new)
+    later(renamed, clock, 10)
+
+    assert calls == [2]
+    assert runs(renamed) == [("old", "succeeded", 2)]
+
+
+def test_a_run_of_a_handler_that_is_gone_fails_and_dies_in_plain_sight(shop, clock):
+    old = Handlers()
+    old.on(PingTest, name="gone")(failing([]))
+    deliver(shop(old))
+
+    app = shop(Handlers())
+    for _ in range(3):
+        later(app, clock, 60)
+
+    assert runs(app, "state, last_error") == [
+        ("dead", "LookupError: there is not one handler named 'gone' here")
+    ]
+
+
+def test_a_plain_subscriber_that_came_later_under_a_taken_name_fails_its_own_run_only(shop, clock):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(lambda event: calls.append(1))
+    app = shop(handlers)
+
+    def make():
+        def subscriber(sender, *, event, delivery): ...
+
+        return subscriber
+
+    kept = [make(), make()]
+    for subscriber in kept:
+        signals.invoice_approved.connect(subscriber, sender=app)
+
+    deliver(app, APPROVED, "InvoiceApproved")
+    deliver(app)
+
+    assert calls == [1]
+    assert states(app) == ["planned", "done"]
+    assert "due" in runs(app, "state")[-1]
+
+
+def test_a_handler_that_never_came_back_is_not_called_again_for_ever(shop, clock):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(failing(calls))
+    app = shop(handlers)
+    deliver(app)
+    # Its worker died at every attempt: claimed, never settled.
+    change(inbox_at(app), "UPDATE run SET state = 'running', attempts = 3, alone = 1, lease_owner = 'dead'")
+    observed = Observed(app)
+
+    later(app, clock, 100_000)
+
+    assert calls == [1]
+    assert runs(app, "state, attempts, last_error") == [("dead", 4, not_called_again(3))]
+    assert observed.names() == ["handler_dead"]
+
+
+# --- quarantine -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("event_type", "body", "error", "loc"),
+    [
+        ("InvoiceApproved", b"{broken", "JSON", None),
+        ("InvoiceApproved", b"\xff", "", None),
+        ("InvoiceApproved", b"[]", "the body is JSON, but not an object", None),
+        ("InvoiceApproved", b'{"date": "2026-01-15T09:30:00Z"}', "InvoiceApproved", ["invoiceId"]),
+        ("BrandNew", b"nope", "", None),
+    ],
+)
+def test_what_cannot_be_read_is_quarantined_and_told_once(shop, event_type, body, error, loc):
+    handlers, calls = Handlers(), []
+    handlers.on_any()(calls.append)
+    app = shop(handlers)
+    observed = Observed(app)
+
+    reply = deliver(app, body, event_type)
+    get_state(app).handle_due()
+
+    assert reply.json == {"status": "accepted"}
+    assert states(app) == ["quarantined"]
+    assert calls == []
+    ((stored,),) = rows(inbox_at(app), "SELECT error FROM delivery")
+    assert error in json.loads(stored)["error"]
+    assert [detail["loc"] for detail in json.loads(stored)["details"]] == ([loc] if loc else [])
+    (facts,) = observed.facts("delivery_quarantined")
+    assert facts == {"delivery_id": 1, "event_type": event_type, "error": stored}
+
+
+def test_an_event_model_that_breaks_is_a_quarantine_and_stops_nothing_else(shop):
+    class BrokenModel(Event):
+        x: int
+
+        @field_validator("x")
+        @classmethod
+        def explode(cls, value):
+            raise KeyError("a mistake of the user's own")
+
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest)(calls.append)
+    app = shop(handlers)
+    try:
+        deliver(app, b'{"x": 1}', "BrokenModel")
+        deliver(app)
+    finally:
+        del _registered["BrokenModel"]
+
+    assert states(app) == ["quarantined", "done"]
+    assert len(calls) == 1
+
+
+def test_a_delivery_that_was_readable_when_planned_and_is_not_any_more_has_failed(shop, clock):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(failing(calls))
+    app = shop(handlers)
+    deliver(app)
+    change(inbox_at(app), "UPDATE delivery SET body = ?", b"{")
+
+    later(app, clock, 10)
+
+    assert calls == [1]
+    assert runs(app, "state, attempts") == [("due", 2)]
+    assert "InvalidJSON" in runs(app, "last_error")[0][0]
+
+
+# --- what observers are told ----------------------------------------------------------------------
+
+
+def test_each_step_of_a_delivery_is_told_once_with_its_facts(shop, clock):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="bad", retry=[10])(failing(calls))
+    handlers.on(PingTest, name="good")(lambda event: None)
+    handlers.on(PingTest, name="picky")(failing([], Discard("no")))
+    app = shop(handlers)
+    observed = Observed(app)
+
+    deliver(app, message_id="msg_1")
+    deliver(app, message_id="msg_1")
+    deliver(app, b"{}", "InvoiceApproved", message_id="msg_1")
+    deliver(app, headers={"webhook-signature": "v1,AAAA"})
+    due = clock.now()
+    later(app, clock, 10)
+
+    ids = {"source": "default", "key": "msg_1"}
+    assert observed.facts("delivery_accepted") == [{**ids, "event_type": "PingTest", "delivery_id": 1}]
+    assert observed.facts("delivery_duplicate") == [{**ids, "event_type": "PingTest"}]
+    ((conflict, conflict_error),) = rows(
+        inbox_at(app), "SELECT id, error FROM delivery WHERE conflict_of IS NOT NULL"
+    )
+    assert conflict_error == "type conflict with delivery 1"
+    assert observed.facts("delivery_conflict") == [
+        {
+            **ids,
+            "event_type": "InvoiceApproved",
+            "stored_event_type": "PingTest",
+            "delivery_id": conflict,
+            "conflict_of": 1,
+        }
+    ]
+    assert observed.facts("delivery_rejected") == [{"source": "default", "status": 401, "cause": "malformed"}]
+    assert observed.facts("delivery_quarantined") == [
+        {"delivery_id": conflict, "event_type": "InvoiceApproved", "error": conflict_error}
+    ]
+    (retrying,), (dead,) = observed.facts("handler_retrying"), observed.facts("handler_dead")
+    assert (retrying["handler"], retrying["delivery"].key, retrying["error"]) == ("bad", "msg_1", FAIL)
+    assert (retrying["due_at"] - due).total_seconds() == 10
+    assert (dead["handler"], dead["delivery"].attempt, dead["error"]) == ("bad", 2, FAIL)
+    assert sorted(facts["handler"] for facts in observed.facts("handler_succeeded")) == ["good", "picky"]
+    assert set(observed.facts("handler_succeeded")[0]) == {"delivery", "handler"}
+
+
+@pytest.mark.parametrize("error", [ValueError("observer"), SystemExit(1), GeneratorExit()])
+def test_an_observer_that_raises_disturbs_neither_the_work_nor_the_other_observers(shop, clock, error):
+    handlers = Handlers()
+    handlers.on(PingTest, name="bad", retry=[10])(failing([]))
+    handlers.on(PingTest, name="good")(lambda event: None)
+    app = shop(handlers)
+
+    def explode(sender, **facts):
+        raise error
+
+    for name in Observed.NAMES:
+        getattr(signals, name).connect(explode, sender=app)
+    observed = Observed(app)
+
+    statuses = [deliver(app).status_code, deliver(app, b"{", "InvoiceApproved").status_code]
+    later(app, clock, 10)
+
+    assert statuses == [200, 200]
+    assert runs(app) == [("bad", "dead", 2), ("good", "succeeded", 1)]
+    assert sorted(set(observed.names())) == [
+        "delivery_accepted",
+        "delivery_quarantined",
+        "handler_dead",
+        "handler_retrying",
+        "handler_succeeded",
+    ]
+
+
+def test_a_settle_that_lost_its_lease_is_told_to_nobody(shop, clock):
+    handlers = Handlers()
+
+    @handlers.on(PingTest, name="h")
+    def slow(event):
+        change(inbox_at(app), "UPDATE run SET token = token + 1")  # another worker took over
+
+    app = shop(handlers)
+    observed = Observed(app)
+
+    deliver(app)
+
+    assert observed.names() == ["delivery_accepted"]
+    assert runs(app) == [("h", "running", 1)]
+
+
+def test_a_failure_of_storage_after_the_commit_changes_no_answer(shop):
+    handlers = Handlers()
+
+    @handlers.on(PingTest, name="h")
+    def breaks_the_inbox(event):
+        change(inbox_at(app), "DROP TABLE failure")
+        raise ValueError("and fails")
+
+    app = shop(handlers)
+
+    assert deliver(app).json == {"status": "accepted"}
+    assert states(app) == ["planned"]

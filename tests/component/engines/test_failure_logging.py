@@ -1,0 +1,88 @@
+"""What is logged of a handler that failed: its error in one short line, whatever of the payload it quotes."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from billhook import Handlers
+from billhook.events import PaymentFailed, sample
+from support.apps import deliver, inbox_at
+from support.inbox_view import rows
+
+FORGED = "x\n2026-11-21 22:00:00,000 INFO billhook.worker: all is well \x1b[2J\x1b[31m\u202e"
+
+
+@pytest.fixture
+def failing(app_with):
+    """Delivers a payload to a handler that quotes it in its error; `retry` has its waits."""
+
+    def fail(reason, retry):
+        handlers = Handlers()
+
+        @handlers.on(PaymentFailed, retry=retry)
+        def look_up(event):
+            raise LookupError(f"no such customer: {event.failure_reason}")
+
+        app = app_with(handlers=[handlers], BILLHOOK_ENGINE="inline")
+        body = json.loads(sample(PaymentFailed).to_json()) | {"failureReason": reason}
+        deliver(app, json.dumps(body).encode(), "PaymentFailed")
+        return app
+
+    return fail
+
+
+@pytest.mark.parametrize(("retry", "said"), [([60], "failed on delivery 1"), ([], "is dead on delivery 1")])
+def test_a_payload_writes_no_line_and_no_code_of_its_own_into_the_log(failing, caplog, retry, said):
+    caplog.set_level(logging.INFO)
+
+    app = failing(FORGED, retry)
+
+    (line,) = [message for message in caplog.messages if said in message]
+    assert line.endswith(": LookupError: no such customer: x…")
+    assert "all is well" not in caplog.text
+    assert "\x1b" not in caplog.text
+    ((kept,),) = rows(inbox_at(app), "SELECT last_error FROM run")
+    assert kept == f"LookupError: no such customer: {FORGED}"
+
+
+def test_a_long_error_is_cut_in_the_log_and_whole_in_the_inbox(failing, caplog):
+    app = failing("y" * 1_500, [60])
+
+    (line,) = [message for message in caplog.messages if "failed on delivery" in message]
+    assert len(line.split(": ", 1)[1]) <= 200
+    ((kept,),) = rows(inbox_at(app), "SELECT last_error FROM run")
+    assert kept.count("y") == 1_500
+
+
+@pytest.mark.parametrize(
+    ("body", "reason"),
+    [
+        (
+            sample(PaymentFailed).to_json(),
+            "the body looks like PaymentFailed: it has fields of that which PingTest lacks",
+        ),
+        (b"[]", "the body is JSON, but not an object"),
+    ],
+)
+def test_why_a_delivery_is_quarantined_is_in_the_log(app_with, caplog, body, reason):
+    app = app_with(BILLHOOK_ENGINE="inline")
+
+    deliver(app, body, "PingTest")
+
+    assert f"delivery 1 (PingTest) is quarantined: {reason}" in caplog.messages
+
+
+def test_of_types_without_handlers_only_so_many_are_told_and_remembered(app_with, caplog, monkeypatch):
+    monkeypatch.setattr("billhook.engines.dispatcher.UNHANDLED_TYPES_LIMIT", 2)
+    caplog.set_level(logging.INFO)
+    app = app_with(handlers=[Handlers()], BILLHOOK_ENGINE="inline")
+
+    for number in (1, 1, 2, 3, 1, 4):
+        deliver(app, b"{}", f"MadeUp{number}")
+
+    told = [message.split(":")[0] for message in caplog.messages if "no handler for" in message]
+    assert told == ["no handler for MadeUp1", "no handler for MadeUp2"]
+    assert rows(inbox_at(app), "SELECT count(*) FROM delivery WHERE state = 'done'") == [(6,)]

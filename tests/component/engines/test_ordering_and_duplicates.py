@@ -1,0 +1,433 @@
+"""Ordered handlers and twins from a stored delivery to its end, with a clock that stands still.
+
+On every database.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from billhook import Handlers, Retry, Source, signals
+from billhook.dispatch import ConnectedHandlers, connect
+from billhook.engines import inline
+from billhook.engines.dispatcher import backfill
+from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, PaymentFailed, PingTest, sample
+from billhook.events.base import Event, _registered
+from billhook.extension import get_state
+from billhook.inbox import RunOptions, StoredDelivery
+from billhook.inbox.replay import replay
+from support.apps import deliver, inbox_at
+from support.inbox_view import incoming, rows, value
+from support.processes import until
+from support.signing import PATH, signed
+
+BODY = '{"invoiceId":"%s","billingStatus":"%s","amountDue":0,"amountPaid":%s,"total":10}'
+
+
+def body(invoice="inv_1", status="Paid", paid="10.00"):
+    return (BODY % (invoice, status, paid)).encode()
+
+
+def changed(app, invoice="inv_1", status="Paid", paid="10.00", **more):
+    return deliver(app, body(invoice, status, paid), "InvoicePaymentStatusChanged", **more)
+
+
+@pytest.fixture
+def shop(app_with, clock, inbox_url):
+    """An app with the inline engine; give it handlers."""
+
+    def make(handlers, **config):
+        config.setdefault("BILLHOOK_RETRY_SCHEDULE_SECONDS", (10, 60))
+        return app_with(handlers=[handlers], clock=clock, BILLHOOK_ENGINE="inline", **config)
+
+    return make
+
+
+def runs(app, columns="state"):
+    found = rows(inbox_at(app), f"SELECT {columns} FROM run ORDER BY delivery_id, handler")
+    return [one for (one,) in found] if columns == "state" else found
+
+
+def observe(app, name):
+    """The facts that a lifecycle signal tells, and who must be kept alive to hear them."""
+    told = []
+
+    def observer(sender, **facts):
+        told.append(facts)
+
+    getattr(signals, name).connect(observer, sender=app)
+    told_by = observer
+    return told, told_by
+
+
+# --- order ----------------------------------------------------------------------------------------
+
+
+def test_who_comes_after_one_that_failed_waits_until_it_is_through(shop, clock):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="invoice_id")
+    def handle(event, delivery):
+        calls.append((event.invoice_id, event.billing_status, delivery.attempt))
+        if event.billing_status == "Overdue" and delivery.attempt == 1:
+            raise Retry("not now")
+
+    app = shop(handlers)
+    for invoice, status in (("inv_1", "Overdue"), ("inv_1", "Paid"), ("inv_2", "Paid"), ("inv_1", "None")):
+        assert changed(app, invoice, status).json == {"status": "accepted"}
+
+    before = list(calls), runs(app)
+    clock.advance(seconds=10)
+    get_state(app).handle_due()
+
+    assert before == (
+        [("inv_1", "Overdue", 1), ("inv_2", "Paid", 1)],
+        ["due", "waiting", "succeeded", "waiting"],
+    )
+    assert calls[2:] == [("inv_1", "Overdue", 2), ("inv_1", "Paid", 1), ("inv_1", "None", 1)]
+    assert runs(app) == ["succeeded"] * 4
+    assert rows(inbox_at(app), "SELECT DISTINCT state FROM delivery") == [("done",)]
+
+
+def test_without_an_order_who_comes_after_goes_ahead(shop, clock):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(InvoicePaymentStatusChanged, name="h")
+    def handle(event, delivery):
+        calls.append(event.billing_status)
+        if event.billing_status == "Overdue" and delivery.attempt == 1:
+            raise Retry("not now")
+
+    app = shop(handlers)
+    changed(app, status="Overdue")
+    changed(app, status="Paid")
+    clock.advance(seconds=10)
+    get_state(app).handle_due()
+
+    assert calls == ["Overdue", "Paid", "Overdue"]
+
+
+def test_one_that_is_dead_lets_the_next_go(shop):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="invoice_id", retry=[])
+    def handle(event):
+        calls.append(event.billing_status)
+        if event.billing_status == "Overdue":
+            raise ValueError("no")
+
+    app = shop(handlers)
+    changed(app, status="Overdue")
+    changed(app, status="Paid")
+
+    assert calls == ["Overdue", "Paid"]
+    assert runs(app) == ["dead", "succeeded"]
+
+
+def test_several_event_types_of_one_handler_share_the_order_and_two_handlers_do_not(shop):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(InvoicePaymentStatusChanged, PaymentFailed, name="a", ordered_by="invoice_id")
+    def first(event):
+        raise ValueError("no")
+
+    @handlers.on(InvoicePaymentStatusChanged, name="b", ordered_by="invoice_id")
+    def second(event):
+        calls.append(event.billing_status)
+
+    app = shop(handlers)
+    failed = sample(PaymentFailed).model_copy(update={"invoice_id": "inv_1"})
+    deliver(app, failed.to_json(), "PaymentFailed")
+    changed(app)
+
+    assert runs(app, "handler, state") == [("a", "due"), ("a", "waiting"), ("b", "succeeded")]
+    assert calls == ["Paid"]
+
+
+def test_each_source_has_an_order_of_its_own(shop, app_with, clock):
+    handlers = Handlers()
+
+    @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="invoice_id")
+    def handle(event):
+        raise ValueError("no")
+
+    secret = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldY"
+    app = app_with(
+        handlers=[handlers], sources=[Source("eu", secrets=[secret])], clock=clock, BILLHOOK_ENGINE="inline"
+    )
+    changed(app)
+    headers = signed(body(), "InvoicePaymentStatusChanged", secret=secret)
+    app.test_client().post(f"{PATH}/eu", data=body(), headers=headers)
+    changed(app)
+
+    assert runs(app) == ["due", "due", "waiting"]
+
+
+def test_a_field_that_is_none_orders_nothing(shop):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="due_date")
+    def handle(event):
+        calls.append(event.billing_status)
+        raise ValueError("no")
+
+    app = shop(handlers)
+    changed(app, status="Overdue")
+    changed(app, status="Paid")
+
+    assert calls == ["Overdue", "Paid"]
+    assert runs(app, "state, order_key") == [("due", None), ("due", None)]
+
+
+def test_inline_who_finishes_handles_what_waited_behind_it(shop):
+    handlers, release, calls = Handlers(), threading.Event(), []
+
+    @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="invoice_id")
+    def handle(event):
+        calls.append(event.billing_status)
+        if event.billing_status == "Overdue":
+            release.wait(20)
+
+    app = shop(handlers)
+    first = threading.Thread(target=changed, args=(app,), kwargs={"status": "Overdue"})
+    first.start()
+    until(lambda: calls, 20)
+    changed(app, status="Paid")
+    changed(app, status="None")
+    while_at_work = list(calls)
+    release.set()
+    first.join(20)
+
+    assert while_at_work == ["Overdue"]
+    assert calls == ["Overdue", "Paid", "None"]
+
+
+@pytest.mark.parametrize("limit", [1, 100])
+def test_inline_what_came_before_is_first_in_the_order(shop, monkeypatch, limit):
+    monkeypatch.setattr(inline, "PLAN_LIMIT", limit)
+    handlers, calls = Handlers(), []
+
+    @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="invoice_id")
+    def handle(event, delivery):
+        calls.append(delivery.key)
+
+    app = shop(handlers)
+    inbox = get_state(app).inbox
+    for key in ("m1", "m2"):  # whoever took these died before it could plan them
+        inbox.put(incoming(key, event_type="InvoicePaymentStatusChanged", body=body()))
+
+    changed(app, message_id="m3")
+    by_itself = list(calls)
+    get_state(app).handle_due()
+
+    assert by_itself == []
+    assert calls == ["m1", "m2", "m3"]
+
+
+# --- twins ----------------------------------------------------------------------------------------
+
+IDENTITY = ("invoice_id", "billing_status", "amount_paid")
+
+
+@pytest.fixture
+def known(shop):
+    """An app whose handler knows a delivery again, and what it was called with."""
+    handlers, calls = Handlers(), []
+
+    @handlers.on(InvoicePaymentStatusChanged, name="h", identity=IDENTITY, identity_window_seconds=3600)
+    def handle(event, delivery):
+        calls.append(delivery.key)
+
+    return shop(handlers), calls
+
+
+def test_a_retry_under_a_new_id_is_accepted_and_not_handled_again(known, caplog):
+    app, calls = known
+    told, _kept = observe(app, "delivery_twin")
+    succeeded, _also = observe(app, "handler_succeeded")
+
+    with caplog.at_level(logging.INFO, "billhook.engines"):
+        changed(app, message_id="m1")
+        again = changed(app, paid="10.0", message_id="m2")
+
+    assert again.json == {"status": "accepted"}
+    assert calls == ["m1"]
+    first, second = (one for (one,) in rows(inbox_at(app), "SELECT id FROM delivery ORDER BY id"))
+    assert told == [
+        {
+            "delivery_id": second,
+            "event_type": "InvoicePaymentStatusChanged",
+            "handler": "h",
+            "twin_of": first,
+        }
+    ]
+    assert len(succeeded) == 1
+    line = f"delivery {second} is a twin of delivery {first}, and h is not called"
+    assert [record.message for record in caplog.records if "twin" in record.message] == [line]
+    assert {record.levelname for record in caplog.records if "twin" in record.message} == {"INFO"}
+    assert rows(inbox_at(app), "SELECT DISTINCT state FROM delivery") == [("done",)]
+
+
+@pytest.mark.parametrize("other", [{"invoice": "inv_2"}, {"status": "Overdue"}, {"paid": "10.01"}])
+def test_one_that_says_something_else_is_handled(known, other):
+    app, calls = known
+
+    changed(app, message_id="m1")
+    changed(app, message_id="m2", **other)
+
+    assert calls == ["m1", "m2"]
+
+
+def test_after_the_window_the_same_is_handled_again(known, clock):
+    app, calls = known
+
+    changed(app, message_id="m1", at=clock.now())
+    clock.advance(seconds=3601)
+    changed(app, message_id="m2", at=clock.now())
+
+    assert calls == ["m1", "m2"]
+
+
+def test_without_identity_the_same_is_handled_again(shop):
+    handlers, calls = Handlers(), []
+    handlers.on(InvoicePaymentStatusChanged, name="h")(lambda event, delivery: calls.append(delivery.key))
+    app = shop(handlers)
+
+    changed(app, message_id="m1")
+    changed(app, message_id="m2")
+
+    assert calls == ["m1", "m2"]
+
+
+def test_a_twin_is_handled_on_purpose(known, clock):
+    app, calls = known
+    changed(app, message_id="m1")
+    changed(app, message_id="m2")
+    assembly = get_state(app)
+    twin = value(inbox_at(app), "SELECT id FROM delivery WHERE key = 'm2'")
+
+    replay(assembly.inbox, [twin], clock.now(), handler="h")
+    assembly.handle_due()
+
+    assert calls == ["m1", "m2"]
+    assert runs(app, "state, twin_of, last_error")[1] == ("succeeded", twin - 1, None)
+
+
+def test_a_value_that_has_no_text_is_a_quarantine_and_stops_nothing_else(shop):
+    class Unspeakable:
+        def __str__(self):
+            raise RuntimeError("a mistake of the user's own")
+
+    class OddEvent(Event):
+        @property
+        def odd(self):
+            return Unspeakable()
+
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest)(calls.append)
+    handlers.on(OddEvent, name="odd")(calls.append)
+    app = shop(handlers)
+    (odd,) = (one for one in get_state(app).handlers.for_event_type("OddEvent"))
+    odd.ordered_by = "odd"
+    try:
+        deliver(app, b"{}", "OddEvent")
+        deliver(app)
+    finally:
+        del _registered["OddEvent"]
+
+    states = [state for (state,) in rows(inbox_at(app), "SELECT state FROM delivery ORDER BY id")]
+    assert states == ["quarantined", "done"]
+    assert len(calls) == 1
+
+
+# --- a fresh and a stale report of one run --------------------------------------------------------
+
+
+def test_of_a_fresh_and_a_stale_report_only_the_fresh_one_is_told(shop, clock, caplog):
+    handlers = Handlers()
+    handlers.on(PingTest, name="h", retry=[])(lambda event: 1 / 0)
+    app = shop(handlers)
+    assembly = get_state(app)
+    assembly.inbox.put(incoming("m1"))
+    now = clock.now()
+    with assembly.inbox.transaction("w") as transaction:
+        transaction.plan([one.plan for one in assembly.dispatcher.plan(assembly.inbox.received(1))], now)
+        (stale,) = transaction.claim(1, now, now)
+        (fresh,) = transaction.claim(1, now, now + timedelta(seconds=30))
+    reports = [assembly.dispatcher.crashed(stale, OSError()), assembly.dispatcher.attempt(fresh)]
+    dead, _kept = observe(app, "handler_dead")
+    retrying, _also = observe(app, "handler_retrying")
+
+    with assembly.inbox.transaction("w") as transaction:
+        settled = transaction.settle([report.run_result for report in reports])
+    assembly.dispatcher.notify(attempts=reports, settled=settled)
+
+    assert settled == {(fresh.run_id, fresh.token)}
+    assert ([facts["delivery"].attempt for facts in dead], retrying) == ([2], [])
+    assert f"run {stale.run_id} of h lost its lease; not settled" in caplog.text
+    assert "ZeroDivisionError" in rows(inbox_at(app), "SELECT error FROM failure ORDER BY id")[-1][0]
+
+
+# --- newcomers ------------------------------------------------------------------------------------
+
+
+class Sender:
+    """Stands for an app: signals need an object they can refer to weakly."""
+
+
+def stored(event_type, content, clock):
+    return StoredDelivery(1, "default", "k", event_type, content, "{}", None, clock.now())
+
+
+@pytest.fixture
+def newer():
+    """ConnectedHandlers with `new`, which was `old` once, for two event types."""
+    handlers, sender = Handlers(), Sender()
+    handlers.on(
+        InvoicePaymentStatusChanged, InvoiceApproved, name="new", aliases=["old"], ordered_by="invoice_id"
+    )(lambda event: None)
+    connect(handlers.freeze(), sender)
+    connected = ConnectedHandlers(sender)
+    connected.kept = sender
+    return connected
+
+
+def test_a_newcomer_takes_deliveries_of_its_types_on_its_terms(newer, clock):
+    takes = backfill(newer, "new")
+
+    assert takes(stored("InvoicePaymentStatusChanged", body(), clock), ["other"]) == RunOptions(
+        '["default","inv_1"]'
+    )
+    assert takes(stored("PingTest", b"{}", clock), []) is None
+
+
+def test_a_newcomer_does_not_take_what_it_handled_under_a_former_name(newer, clock):
+    takes = backfill(newer, "new")
+
+    assert takes(stored("InvoicePaymentStatusChanged", body(), clock), ["old"]) is None
+
+
+def test_a_newcomer_does_not_take_deliveries_of_other_sources(clock):
+    handlers, sender = Handlers(), Sender()
+    handlers.on(InvoiceApproved, name="new", sources=("eu",))(lambda event: None)
+    connect(handlers.freeze(), sender)
+    takes = backfill(ConnectedHandlers(sender), "new")
+    approved = sample(InvoiceApproved).model_dump_json(by_alias=True).encode()
+    delivery = stored("InvoiceApproved", approved, clock)
+
+    assert takes(delivery, []) is None
+    assert takes(replace(delivery, source="eu"), []) == RunOptions()
+
+
+def test_a_newcomer_does_not_take_what_cannot_be_read_any_more(newer, clock):
+    assert backfill(newer, "new")(stored("InvoiceApproved", b"{", clock), []) is None
+
+
+@pytest.mark.parametrize("name", ["nobody", "old"])
+def test_a_name_that_nobody_has_is_no_newcomer(newer, name):
+    assert backfill(newer, name) is None

@@ -1,0 +1,395 @@
+"""What an engine does about its process: forked children, lost descriptors, its first request, its end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import resource
+import signal
+import threading
+import time
+from contextlib import nullcontext, suppress
+
+import pytest
+
+from billhook import Billhook, Handlers
+from billhook.dispatch.call import ending_forked_children
+from billhook.engines import thread as thread_engine
+from billhook.engines.celery.executor import SharedLock
+from billhook.engines.descriptors import DescriptorMonitor
+from billhook.engines.suspects import ClaimMode, SuspectPolicy
+from billhook.errors import InboxUnavailable
+from billhook.events import PingTest
+from billhook.extension import get_state
+from support.apps import deliver, inbox_at
+from support.inbox_view import incoming, rows
+from support.processes import until
+
+
+def states(app):
+    return [state for (state,) in rows(inbox_at(app), "SELECT state FROM delivery ORDER BY id")]
+
+
+# --- forked children ------------------------------------------------------------------------------
+
+
+def test_a_forked_child_that_comes_back_from_a_handler_ends_at_once(app_with):
+    handlers, children, came_back = Handlers(), [], []
+
+    @handlers.on(PingTest, name="forks")
+    def forks(event, delivery):
+        if (pid := os.fork()) != 0:
+            children.append(pid)
+
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="inline")
+    tests_own = os.getpid()
+    deliver(app)
+    if os.getpid() != tests_own:  # the control: without the rule the child goes on with the suite
+        came_back.append(os.getpid())
+        os._exit(77)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
+    assert states(app) == ["done"]
+
+
+def test_a_forked_child_that_raises_ends_with_an_exit_code_of_1():
+    reader, writer = os.pipe()
+    child = None
+    try:
+        with ending_forked_children(nullcontext):
+            child = os.fork()
+            if child == 0:
+                raise SystemExit("no")
+    finally:
+        os.close(writer)
+        os.close(reader)
+
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+
+
+# --- descriptors ----------------------------------------------------------------------------------
+
+
+def caused(number):
+    error = RuntimeError("no connection")
+    error.__cause__ = OSError(number, "no")
+    return error
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.EBADF])
+def test_five_failures_in_a_row_for_want_of_descriptors_are_enough(number):
+    found = DescriptorMonitor()
+    told = []
+    for error in (*[caused(number)] * 4, None, *[caused(number)] * 5):
+        found.record(error)
+        told.append(found.exhausted)
+
+    assert told == [False] * 9 + [True]
+
+
+def test_a_process_that_has_a_few_left_cannot_open_its_inbox():
+    found, kept = DescriptorMonitor(), []
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (256, limits[1]))
+    try:
+        with suppress(OSError):
+            while True:
+                kept.append(os.open(os.devnull, os.O_RDONLY))
+        for _ in range(8):
+            os.close(kept.pop())
+        for _ in range(5):
+            found.record(InboxUnavailable("unable to open database file"))
+    finally:
+        for descriptor in kept:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)
+
+    assert found.exhausted
+
+
+def test_other_failures_say_nothing_of_descriptors():
+    found = DescriptorMonitor()
+    for _ in range(20):
+        found.record(ValueError())
+        found.record(caused(errno.ENOENT))
+        found.record(InboxUnavailable("away"))
+
+    assert not found.exhausted
+
+
+def test_a_loop_whose_handlers_have_no_descriptors_ends_and_says_why(app_with, caplog):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(PingTest, name="h", retry=[0] * 20)
+    def h(event):
+        calls.append(1)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    app = app_with(handlers=[handlers])
+    deliver(app)
+    worker = get_state(app).worker(1)
+
+    worker.run(1.0)
+
+    assert worker.broken
+    assert len(calls) >= 5
+    assert "this process has no descriptors left, or a handler closed them" in caplog.text
+
+
+def test_a_gunicorn_worker_is_told_by_its_signals_handler():
+    assert not thread_engine._in_a_gunicorn_worker()
+
+    from gunicorn.config import Config
+    from gunicorn.workers.gthread import ThreadWorker
+
+    worker = ThreadWorker.__new__(ThreadWorker)
+    worker.cfg = Config()
+    before = signal.signal(signal.SIGTERM, worker.handle_exit)
+    try:
+        assert thread_engine._in_a_gunicorn_worker()
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+# --- the first request ----------------------------------------------------------------------------
+
+
+def shop_with(plain_app, calls, **config):
+    handlers = Handlers()
+    handlers.on(PingTest, name="h")(lambda event, delivery: calls.append(delivery.key))
+    app = plain_app(BILLHOOK_ENGINE="thread", **config)
+    app.before_request(lambda: ("not yours", 403))
+    hooks = Billhook(handlers=[handlers])
+    hooks.init_app(app)
+    return app, hooks
+
+
+def test_what_is_stored_is_handled_from_the_first_request_of_any_kind_on(plain_app):
+    calls = []
+    app, _ = shop_with(plain_app, calls)
+    get_state(app).inbox.put(incoming("before"))
+    time.sleep(0.3)
+    assert calls == []
+
+    assert app.test_client().get("/no-such-page").status_code == 403
+
+    until(lambda: calls == ["before"], 20)
+
+
+@pytest.mark.parametrize(("main", "begun"), [(None, False), ("true", True)])
+def test_the_reloaders_parent_starts_nothing_and_its_child_does(plain_app, monkeypatch, main, begun):
+    monkeypatch.setenv("FLASK_RUN_FROM_CLI", "true")
+    monkeypatch.setenv("FLASK_DEBUG", "1")
+    if main is None:
+        monkeypatch.delenv("WERKZEUG_RUN_MAIN", raising=False)
+    else:
+        monkeypatch.setenv("WERKZEUG_RUN_MAIN", main)
+    app, hooks = shop_with(plain_app, [])
+
+    hooks.start(app)
+
+    assert any(one.name == "billhook-engine" for one in threading.enumerate()) is begun
+
+
+def test_a_request_is_none_the_worse_when_no_thread_is_to_be_had(plain_app, monkeypatch, caplog):
+    app, _ = shop_with(plain_app, [])
+
+    def refuse():
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(get_state(app).engine, "start", refuse)
+
+    assert app.test_client().get("/").status_code == 403
+    assert "engine could not start, retrying with the next request: can't start new thread" in caplog.text
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_the_thread_engine_is_in_the_table_of_workers_until_it_is_stopped(app_with, inbox_url):
+    handlers = Handlers()
+    handlers.on(PingTest, name="h")(lambda event: None)
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
+    query = "SELECT engine, handlers FROM billhook_worker"
+    deliver(app)
+    until(lambda: rows(inbox_at(app), query) == [("thread", 1)])
+
+    get_state(app).engine.stop()
+
+    assert rows(inbox_at(app), query) == []
+
+
+def test_no_thread_uses_the_inbox_once_it_is_closed_and_what_runs_is_no_suspect(app_with, monkeypatch):
+    monkeypatch.setattr(thread_engine, "GRACE_SECONDS", 0.2)
+    handlers, gate, begun = Handlers(), threading.Event(), threading.Event()
+
+    @handlers.on(PingTest, name="h")
+    def hangs(event):
+        begun.set()
+        gate.wait(60)
+
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread", BILLHOOK_LEASE_SECONDS=30)
+    deliver(app)
+    assert begun.wait(20)
+    engine = get_state(app).engine
+
+    engine.stop(30.0)
+    alive = engine._thread.is_alive()
+    gate.set()
+    engine._worker._poll()  # whoever comes late
+
+    assert not alive
+    assert rows(inbox_at(app), "SELECT state, attempts, alone, excused FROM run") == [("due", 1, 0, 1)]
+    error = rows(inbox_at(app), "SELECT error FROM failure")[0][0]
+    assert error == "the worker was stopped, and the handler did not return within the grace"
+
+
+# --- suspects, by a clock that is moved -----------------------------------------------------------
+
+
+class Clock:
+    now = 100.0
+
+    def __call__(self):
+        return self.now
+
+
+A, B, C = (1, 1), (2, 1), (3, 1)
+
+
+def suspects(threads=2, lease_seconds=30.0):
+    clock = Clock()
+    return SuspectPolicy(lease_seconds, threads, monotonic=clock), clock
+
+
+def test_innocents_come_first_and_a_suspect_when_there_is_nothing_else():
+    one, _ = suspects()
+
+    assert one.next_mode(set(), suspect_due=True, others_due=True) is ClaimMode.OTHERS
+    assert one.next_mode({A}, suspect_due=True, others_due=False) is ClaimMode.OTHERS
+    assert one.next_mode(set(), suspect_due=True, others_due=False) is ClaimMode.A_SUSPECT
+    assert one.next_mode(set(), suspect_due=False, others_due=False) is ClaimMode.OTHERS
+
+
+def test_nothing_is_begun_beside_a_suspect_until_it_has_ended_or_for_a_lease():
+    one, clock = suspects()
+    one.next_mode(set(), suspect_due=True, others_due=False)
+    one.started(A)
+
+    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.NOTHING
+    clock.now += 29
+    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.NOTHING
+    assert one.seconds_to_change() == 1
+    clock.now += 1
+    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.OTHERS
+
+
+def test_under_a_steady_stream_suspects_get_their_turn_and_then_the_others_theirs():
+    one, clock = suspects()
+    ways = []
+    for _ in range(120):
+        mode = one.next_mode(set(), suspect_due=True, others_due=True)
+        ways.append(mode)
+        if mode is ClaimMode.A_SUSPECT:
+            one.started(A)
+        clock.now += 1
+
+    shares = {mode: ways.count(mode) / len(ways) for mode in ClaimMode}
+    assert 0.35 < shares[ClaimMode.OTHERS] < 0.65
+    assert 0.35 < shares[ClaimMode.A_SUSPECT] < 0.65
+    assert ways[:10] == [ClaimMode.OTHERS] * 10
+
+
+def test_a_handler_that_hangs_is_waited_for_a_lease_and_not_again():
+    one, clock = suspects()
+    one.next_mode({A}, suspect_due=True, others_due=True)
+    clock.now += 10
+    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.NOTHING
+    clock.now += 30
+    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.A_SUSPECT
+    one.started(B)
+    clock.now += 11
+    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.OTHERS
+    clock.now += 60
+    one.next_mode({A}, suspect_due=True, others_due=True)
+    clock.now += 10
+    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.A_SUSPECT
+
+
+def test_where_every_thread_hangs_no_suspect_is_waited_for():
+    one, clock = suspects(threads=1)
+    one.next_mode({A}, suspect_due=True, others_due=True)
+    clock.now += 10
+    one.next_mode({A}, suspect_due=True, others_due=True)
+    clock.now += 30
+    one.next_mode({A}, suspect_due=True, others_due=True)
+
+    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.OTHERS
+
+
+def test_a_suspect_that_somebody_else_took_shuts_nobody_out():
+    one, clock = suspects()
+    one.next_mode({A}, suspect_due=True, others_due=True)
+    clock.now += 10
+    one.next_mode({A}, suspect_due=True, others_due=True)
+    assert one.next_mode(set(), suspect_due=True, others_due=True) is ClaimMode.A_SUSPECT
+
+    one.started(None)
+
+    assert not one.blocks_others(set())
+    assert one.next_mode(set(), suspect_due=True, others_due=True) is ClaimMode.OTHERS
+
+
+# --- one alone among threads ----------------------------------------------------------------------
+
+
+def test_whoever_is_alone_waits_for_those_inside_and_keeps_others_out():
+    lock, told, release, inside = SharedLock(30.0), [], threading.Event(), threading.Event()
+
+    def beside(name):
+        with lock.shared():
+            told.append(f"{name} in")
+            inside.set()
+            release.wait(30)
+            told.append(f"{name} out")
+
+    def alone():
+        with lock.exclusive():
+            told.append("alone in")
+            time.sleep(0.3)
+            told.append("alone out")
+
+    first = threading.Thread(target=beside, args=("first",))
+    first.start()
+    assert inside.wait(20)
+    lone = threading.Thread(target=alone)
+    lone.start()
+    until(lambda: lock._exclusive_until > 0, 20)
+    late = threading.Thread(target=beside, args=("late",))
+    late.start()
+    time.sleep(0.2)
+    release.set()
+    for one in (first, lone, late):
+        one.join(30)
+
+    assert told == ["first in", "first out", "alone in", "alone out", "late in", "late out"]
+
+
+def test_nobody_waits_at_the_gate_for_longer_than_a_lease():
+    lock, told, release = SharedLock(0.3), [], threading.Event()
+
+    def hangs():
+        with lock.exclusive():
+            told.append("alone in")
+            release.wait(30)
+
+    thread = threading.Thread(target=hangs)
+    thread.start()
+    until(lambda: told, 20)
+    with lock.shared():
+        told.append("beside in")
+    release.set()
+    thread.join(30)
+
+    assert told == ["alone in", "beside in"]

@@ -1,0 +1,184 @@
+"""What is done now and then: when, how much of it at a time, and that it stops nothing when it fails."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+
+import pytest
+
+from billhook.engines import maintenance
+from billhook.engines.maintenance import BATCH_ROWS, EVERY_SECONDS, FAILED_SECONDS, FIRST_SECONDS, Maintenance
+from support.inbox_view import NOON, change, incoming, rows
+
+LONG_AGO = NOON - timedelta(days=100)
+
+
+class Time:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self):
+        self.now = 5000.0
+
+    def __call__(self):
+        return self.now
+
+
+def old(inbox, where, count, *, at=LONG_AGO):
+    known = rows(where, "SELECT count(*) FROM delivery")[0][0]
+    inbox.database.insert_new([incoming(f"k{known + number}", at=at) for number in range(count)])
+    change(where, "UPDATE delivery SET state = 'done'")
+
+
+def left(where):
+    return rows(where, "SELECT count(*) FROM delivery")[0][0]
+
+
+def started(inbox, clock, days=30.0):
+    """An maintenance whose first look is due."""
+    made = Maintenance(inbox, retention_days=days, monotonic=clock)
+    clock.now += 2 * FIRST_SECONDS
+    return made
+
+
+def passes(made, clock, now=NOON):
+    """Step after step until one has to be waited for long; the pauses."""
+    pauses = []
+    while not pauses or pauses[-1] < FIRST_SECONDS:
+        pauses.append(made.run_if_due(now))
+        clock.now += pauses[-1]
+    return pauses
+
+
+def test_the_first_look_is_soon_and_not_at_the_same_time_in_every_process(inbox, where):
+    clock = Time()
+    old(inbox, where, 1)
+    made = [Maintenance(inbox, retention_days=30, monotonic=clock) for _ in range(20)]
+
+    pauses = [one.run_if_due(NOON) for one in made]
+
+    assert left(where) == 1
+    assert all(FIRST_SECONDS <= pause <= 2 * FIRST_SECONDS for pause in pauses)
+    assert max(pauses) - min(pauses) > 1
+
+
+def test_pruning_runs_in_small_batches_and_then_rests_for_an_hour(inbox, where):
+    clock = Time()
+    old(inbox, where, 250)
+    made = started(inbox, clock)
+
+    pauses = passes(made, clock)
+
+    assert left(where) == 0
+    assert BATCH_ROWS < 250
+    assert len(pauses) == 3
+    assert all(pause >= maintenance.MIN_PAUSE_SECONDS for pause in pauses[:-1])
+    assert pauses[-1] == EVERY_SECONDS
+
+
+def test_before_its_time_a_step_does_nothing(inbox, where):
+    clock = Time()
+    made = started(inbox, clock)
+    made.run_if_due(NOON)
+    old(inbox, where, 1)
+
+    clock.now += 100
+    pause = made.run_if_due(NOON)
+
+    assert pause == EVERY_SECONDS - 100
+    assert left(where) == 1
+
+
+def test_deliveries_that_expire_meanwhile_are_pruned_at_the_next_run(inbox, where):
+    clock = Time()
+    made = started(inbox, clock)
+    old(inbox, where, 3, at=NOON - timedelta(days=29))
+    passes(made, clock)
+    before = left(where)
+
+    passes(made, clock, NOON + timedelta(days=2))
+
+    assert (before, left(where)) == (3, 0)
+
+
+def test_the_keys_of_what_signed_no_time_stay_as_long_as_it_is_told(inbox, where):
+    clock = Time()
+    old(inbox, where, 3)
+    change(where, "UPDATE delivery SET signed_at = NULL")
+    for_ever = Maintenance(inbox, retention_days=30, monotonic=clock)
+    for_40_days = Maintenance(inbox, retention_days=30, key_days=40, monotonic=clock)
+    clock.now += 2 * FIRST_SECONDS
+
+    passes(for_ever, clock)
+    kept = rows(where, "SELECT DISTINCT state FROM delivery"), left(where)
+    passes(for_40_days, clock)
+
+    assert kept == ([("pruned",)], 3)
+    assert left(where) == 0
+
+
+def test_what_was_unfinished_when_it_came_by_is_found_within_a_day(inbox, where):
+    clock = Time()
+    made = started(inbox, clock)
+    old(inbox, where, 3)
+    change(where, "UPDATE delivery SET state = 'planned' WHERE key = 'k0'")
+    passes(made, clock)
+    change(where, "UPDATE delivery SET state = 'done'")
+
+    hours = 0
+    while left(where):
+        hours += 1
+        passes(made, clock)
+
+    assert 1 < hours <= 25  # the hours between look on from where the last ended
+
+
+def test_storage_that_fails_is_told_and_waited_out(inbox, where, caplog):
+    clock = Time()
+    old(inbox, where, 3)
+    made = started(inbox, clock)
+
+    change(where, "ALTER TABLE delivery RENAME TO gone")
+    pause = made.run_if_due(NOON)
+    change(where, "ALTER TABLE gone RENAME TO delivery")
+    clock.now += pause
+    passes(made, clock)
+
+    assert pause == FAILED_SECONDS
+    assert "retention pass failed, retrying in 300 s: the inbox" in caplog.text
+    assert left(where) == 0
+
+
+def test_a_defect_is_told_with_its_place_and_stops_nothing(inbox, caplog):
+    clock = Time()
+    made = started(inbox, clock)
+
+    pause = made.run_if_due("no time at all")
+
+    assert pause == FAILED_SECONDS
+    assert caplog.records[-1].exc_info
+    assert made.run_if_due(NOON) == FAILED_SECONDS
+
+
+def test_pruning_is_logged_once(inbox, where, caplog):
+    caplog.set_level(logging.INFO, "billhook")
+    clock = Time()
+    old(inbox, where, 150)
+    made = started(inbox, clock)
+
+    passes(made, clock)
+    passes(made, clock)
+
+    assert [record.getMessage() for record in caplog.records if "retention" in record.getMessage()] == [
+        "pruned 150 deliveries past their retention"
+    ]
+
+
+@pytest.mark.parametrize("days", [0, 7, 36_500])
+def test_any_retention_that_may_be_set_will_do(inbox, where, days):
+    clock = Time()
+    old(inbox, where, 1)
+
+    passes(started(inbox, clock, days), clock)
+
+    assert left(where) == (1 if days == 36_500 else 0)

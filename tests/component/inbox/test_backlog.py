@@ -1,0 +1,211 @@
+"""The backlog's limit: what counts, when it is counted, and how far off that may be."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+
+import pytest
+from sqlalchemy import event
+
+from billhook.errors import BacklogFull
+from billhook.inbox import PutStatus, RunPlan, RunResult, RunState
+from billhook.inbox.committer import COST_FACTOR, LEAST_AGE_SECONDS, BacklogLimit
+from billhook.inbox.pending import count_unfinished
+from support.inbox_view import NOON, change, incoming, open_inbox, rows
+from support.patience import within
+from support.processes import until
+
+
+class Time:
+    """Seconds that pass when they are told to."""
+
+    def __init__(self):
+        self.now = 1000.0
+
+    def __call__(self):
+        return self.now
+
+
+class Counting:
+    """A count that takes its time, of a depth that is set from outside."""
+
+    def __init__(self, clock, *, seconds):
+        self.depth = 0
+        self.times = []
+        self._clock = clock
+        self._seconds = seconds
+
+    def __call__(self, limit):
+        self.times.append(self._clock.now)
+        self._clock.now += self._seconds
+        return min(self.depth, limit)
+
+    def closest(self):
+        """The least time between the end of one count and the beginning of the next."""
+        return min(b - a - self._seconds for a, b in zip(self.times, self.times[1:], strict=False))
+
+
+def ask(gauge, clock, *, times, every, accepting=0):
+    answers = []
+    for _ in range(times):
+        answers.append(gauge.full())
+        gauge.add(accepting)
+        clock.now += every
+    return answers
+
+
+# --- how often ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [0.0001, 0.01, 0.05, 2.0])
+def test_the_backlog_is_counted_a_twentieth_of_the_time_at_most(seconds):
+    clock = Time()
+    count = Counting(clock, seconds=seconds)
+
+    ask(BacklogLimit(count, 100, clock), clock, times=20_000, every=0.005)
+
+    assert len(count.times) > 2
+    assert count.closest() >= max(LEAST_AGE_SECONDS, COST_FACTOR * seconds) - 1e-6
+
+
+def test_a_backlog_limit_that_counts_every_time_would_be_noticed():
+    clock = Time()
+    count = Counting(clock, seconds=0.01)
+
+    for _ in range(10):
+        BacklogLimit(count, 100, clock).full()  # a new one knows of no count before it
+        clock.now += 0.005
+
+    assert count.closest() < LEAST_AGE_SECONDS
+
+
+@contextmanager
+def counted_statements(inbox):
+    """The statements of the inbox's connections that count."""
+    found = []
+
+    def note(connection, cursor, statement, *_):
+        if "count(" in statement:
+            found.append(time.monotonic())
+
+    with inbox.database.read() as connection:
+        engine = connection.engine
+    event.listen(engine, "before_cursor_execute", note)
+    yield found
+    event.remove(engine, "before_cursor_execute", note)
+
+
+def test_under_load_the_database_is_asked_a_few_times_and_not_for_each_batch(where):
+    inbox = open_inbox(where, backlog_limit=100_000)
+    with counted_statements(inbox) as counts:
+        started, puts = time.monotonic(), 0
+        while time.monotonic() - started < 1.0:
+            inbox.put(incoming(f"k{puts}"))
+            puts += 1
+        seconds = time.monotonic() - started
+    inbox.close()
+
+    assert puts > len(counts)
+    assert 1 <= len(counts) <= seconds / LEAST_AGE_SECONDS + 1
+
+
+# --- how well -------------------------------------------------------------------------------------
+
+
+def test_what_this_process_commits_counts_at_once(where):
+    inbox = open_inbox(where, backlog_limit=3)
+    for key in ("k0", "k1", "k1", "k1", "k2"):  # a duplicate waits for nothing
+        inbox.put(incoming(key))
+
+    with pytest.raises(BacklogFull, match="3 deliveries wait already"):
+        inbox.put(incoming("k3"))
+
+    inbox.close()
+
+
+def test_what_was_handled_meanwhile_makes_room_with_the_next_count(where):
+    inbox = open_inbox(where, backlog_limit=3)
+    for number in range(3):
+        inbox.put(incoming(f"k{number}"))
+    with pytest.raises(BacklogFull, match="3 deliveries wait already"):
+        inbox.put(incoming("k3"))
+    change(where, "UPDATE delivery SET state = 'done' WHERE key = 'k0'")
+
+    def accepted():
+        try:
+            return inbox.put(incoming("k3")).status is PutStatus.ACCEPTED
+        except BacklogFull:
+            return False
+
+    started = time.monotonic()
+    until(accepted)
+
+    assert time.monotonic() - started < within(2.0)
+    inbox.close()
+
+
+def test_two_processes_pass_the_limit_by_no_more_than_one_of_them_takes_between_counts():
+    clock = Time()
+    stored = Counting(clock, seconds=0.001)
+    gauges = [BacklogLimit(stored, 1000, clock) for _ in range(2)]
+    while not all(gauge.full() for gauge in gauges):
+        for gauge in gauges:
+            if not gauge.full():
+                stored.depth += 10
+                gauge.add(10)
+        clock.now += 0.01
+
+    a_process_between_counts = 10 * (LEAST_AGE_SECONDS / 0.01 + 2)
+    assert 1000 <= stored.depth <= 1000 + a_process_between_counts
+
+
+def test_a_count_that_fails_is_told_and_tried_again():
+    clock, answers = Time(), [RuntimeError("no disk"), 7]
+
+    def count(limit):
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    gauge = BacklogLimit(count, 5, clock)
+
+    with pytest.raises(RuntimeError, match="no disk"):
+        gauge.full()
+    assert gauge.full()
+
+
+# --- what counts ----------------------------------------------------------------------------------
+
+
+def test_the_backlog_counts_deliveries_however_many_handlers_each_has(where):
+    inbox = open_inbox(where, backlog_limit=4)
+    ids = [inbox.put(incoming(f"k{number}")).delivery_id for number in range(4)]
+    with inbox.transaction("planner") as transaction:
+        transaction.plan([RunPlan(delivery_id, ("a", "b", "c")) for delivery_id in ids], NOON)
+
+    with pytest.raises(BacklogFull, match="4 deliveries wait already"):
+        inbox.put(incoming("one more"))
+
+    inbox.close()
+
+
+def test_what_is_received_and_what_has_a_run_waiting_due_or_running_counts_and_nothing_else(inbox, where):
+    ids = {name: inbox.put(incoming(name)).delivery_id for name in ("waiting", "due", "running", "received")}
+    ended = {name: inbox.put(incoming(name)).delivery_id for name in ("done", "dead", "quarantined")}
+    with inbox.transaction("planner") as transaction:
+        transaction.plan([RunPlan(ids[name], ("h",)) for name in ("waiting", "due", "running")], NOON)
+        transaction.plan([RunPlan(ended["done"]), RunPlan(ended["quarantined"], error="e")], NOON)
+        transaction.plan([RunPlan(ended["dead"], ("h",))], NOON)
+        (claim,) = transaction.claim(1, NOON, NOON, only=ended["dead"])
+        lost = (claim.run_id, claim.token, ended["dead"], 1)
+        transaction.settle([RunResult(*lost, RunState.DEAD, NOON, error="e")])
+    for state in ("waiting", "running"):
+        change(where, "UPDATE run SET state = ? WHERE delivery_id = ?", state, ids[state])
+
+    with inbox.database.read() as connection:
+        found = [count_unfinished(connection, limit) for limit in (1, 3, 100)]
+
+    assert rows(where, "SELECT count(*) FROM delivery") == [(7,)]
+    assert found == [1, 3, 4]

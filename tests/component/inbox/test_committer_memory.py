@@ -1,0 +1,49 @@
+"""The thread that commits, where there is no memory: whoever waits is told, and the next is served."""
+
+from __future__ import annotations
+
+import pytest
+
+from billhook.errors import DeadlinePassed, OutOfResources
+from billhook.inbox import PutStatus, Receipt
+from billhook.inbox.committer import Committer
+from support.inbox_view import incoming
+from support.processes import until
+
+LONG = 60.0
+
+
+def committer_that_raises_once(error):
+    """Its first commit raises; all others are good."""
+    errors = [error]
+
+    def commit(batch):
+        if errors:
+            raise errors.pop()
+        return [Receipt(PutStatus.ACCEPTED, 1, row.event_type) for row in batch]
+
+    return Committer(commit, lambda: None, LONG)
+
+
+def test_a_commit_for_which_there_is_no_memory_is_told_without_a_traceback(caplog):
+    committer = committer_that_raises_once(MemoryError())
+
+    with pytest.raises(OutOfResources, match="there is no memory left"):
+        committer.put(incoming("k1"), LONG)
+
+    assert committer.put(incoming("k2"), LONG).status is PutStatus.ACCEPTED
+    assert "Traceback" not in caplog.text
+    committer.close()
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning")
+def test_a_thread_that_ended_is_started_again():
+    """As it ends where not even its own errors can be dealt with."""
+    committer = committer_that_raises_once(SystemExit())
+
+    with pytest.raises(DeadlinePassed):
+        committer.put(incoming("k1"), 0.05)
+    until(lambda: not committer._thread.is_alive())
+
+    assert committer.put(incoming("k2"), LONG).status is PutStatus.ACCEPTED
+    committer.close()

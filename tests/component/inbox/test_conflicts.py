@@ -1,0 +1,261 @@
+"""One key under several types, or with other bytes: each kept once, beside the first. On both databases."""
+
+from __future__ import annotations
+
+import multiprocessing
+from itertools import islice, product
+
+import pytest
+
+from billhook.events import EVENT_TYPES
+from billhook.inbox import Inbox, NewDelivery, PutStatus, RunPlan
+from billhook.inbox.ingest import FIRST, SlotEntry, choose_slot, ingest
+from billhook.inbox.retention import Cutoffs
+from support.inbox_view import NOON, change, rows, value
+from support.processes import together
+
+A, D, C, S = PutStatus.ACCEPTED, PutStatus.DUPLICATE, PutStatus.CONFLICT, PutStatus.SURPLUS
+
+
+def sent(event_type="PaymentFailed", body=b"{}", key="k"):
+    return NewDelivery("default", key, event_type, body, "{}", NOON, NOON, event_type in EVENT_TYPES)
+
+
+def put_all(inbox, *deliveries):
+    return [inbox.put(one).status for one in deliveries]
+
+
+def slots(where):
+    return [slot for (slot,) in rows(where, "SELECT slot FROM delivery ORDER BY id")]
+
+
+def test_the_same_key_under_another_type_is_kept_in_quarantine(inbox, where):
+    first = inbox.put(sent("InvoiceApproved"))
+
+    second = inbox.put(sent("PaymentFailed"))
+
+    error = f"type conflict with delivery {first.delivery_id}"
+    assert (second.status, second.stored_event_type) == (PutStatus.CONFLICT, "InvoiceApproved")
+    assert (second.conflict_of, second.error) == (first.delivery_id, error)
+    columns = "id, event_type, slot, state, error, conflict_of, sent_as"
+    assert rows(where, f"SELECT {columns} FROM delivery ORDER BY id") == [
+        (first.delivery_id, "InvoiceApproved", "", "received", None, None, None),
+        (second.delivery_id, "PaymentFailed", "PaymentFailed", "quarantined", error, first.delivery_id, None),
+    ]
+
+
+def test_no_engine_reads_a_conflict(inbox):
+    put_all(inbox, sent("InvoiceApproved"), sent("PaymentFailed"), sent(""))
+
+    assert [stored.event_type for stored in inbox.received(10)] == ["InvoiceApproved"]
+
+
+def test_each_of_them_again_is_a_duplicate_of_its_own_row(inbox):
+    deliveries = [sent("InvoiceApproved"), sent("PaymentFailed"), sent("Odd"), sent("")]
+    ids = [inbox.put(one).delivery_id for one in deliveries]
+
+    again = [inbox.put(one) for one in deliveries]
+
+    assert [receipt.status for receipt in again] == [D] * 4
+    assert [receipt.delivery_id for receipt in again] == ids
+    assert {receipt.stored_event_type for receipt in again} == {"InvoiceApproved"}
+
+
+def test_one_body_under_every_type_there_is_makes_a_bounded_number_of_rows(inbox, where):
+    unknown = [f"Made.Up{number}" for number in range(30)]
+
+    verdicts = put_all(inbox, *[sent(kind) for kind in ["PaymentFailed", *EVENT_TYPES, *unknown]])
+
+    assert len(EVENT_TYPES) == 23
+    assert (verdicts.count(A), verdicts.count(C), verdicts.count(D), verdicts.count(S)) == (1, 23, 1, 29)
+    assert value(where, "SELECT count(*) FROM delivery") == 24
+    assert put_all(inbox, sent(""), sent("")) == [C, D]
+
+
+def test_of_a_key_whose_first_type_is_unknown_there_is_one_row_more(inbox, where):
+    verdicts = put_all(
+        inbox, *[sent(kind) for kind in ["Made.Up", *EVENT_TYPES, "Another", "Made.Up", "Third"]]
+    )
+
+    assert (verdicts.count(C), verdicts[-2:]) == (24, [D, S])
+    assert value(where, "SELECT count(*) FROM delivery") == 25
+
+
+@pytest.mark.parametrize("kind", ["InvoiceApproved", "PaymentFailed", "Odd", ""])
+def test_other_bytes_of_a_key_and_type_are_kept_once(inbox, where, kind):
+    inbox.put(sent("InvoiceApproved"))
+    before = inbox.put(sent(kind)).delivery_id
+
+    receipts = [inbox.put(sent(kind, body)) for body in (b"[1]", b"[1]", b"[2]")]
+
+    assert [receipt.status for receipt in receipts] == [C, D, S]
+    assert receipts[0].error == f"content conflict with delivery {before}"
+    assert value(where, "SELECT count(*) FROM delivery WHERE body = ?", b"[1]") == 1
+    assert slots(where)[-1].endswith("#")
+
+
+def test_what_names_no_type_leaves_the_first_place_free(inbox, where):
+    receipts = [
+        inbox.put(sent(kind, body)) for kind, body in [("", b"{}"), ("", b"[]"), ("PaymentFailed", b"{}")]
+    ]
+
+    assert [receipt.status for receipt in receipts] == [PutStatus.UNTYPED, C, A]
+    assert receipts[0].error == "no event type: X-Webhook-Type is missing, malformed or sent twice"
+    assert (receipts[0].conflict_of, receipts[1].conflict_of) == (None, receipts[0].delivery_id)
+    assert rows(where, "SELECT slot, state FROM delivery ORDER BY id") == [
+        ("-", "quarantined"),
+        ("-#", "quarantined"),
+        ("", "received"),
+    ]
+
+
+def test_the_same_bytes_are_known_when_they_are_gone(inbox, where):
+    delivery_id = inbox.put(sent()).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, error="unreadable")], NOON)
+    inbox.prune(Cutoffs(NOON.replace(year=2027), delete_before=NOON, delete_untimed_before=NOON))
+
+    assert value(where, "SELECT body FROM delivery") == b""
+    assert put_all(inbox, sent(), sent(body=b"[]")) == [D, C]
+
+
+def test_of_a_row_that_was_pruned_before_digests_any_bytes_are_the_same(inbox, where):
+    inbox.put(sent())
+    change(where, "UPDATE delivery SET digest = NULL")
+
+    assert put_all(inbox, sent(body=b"[]")) == [D]
+
+
+def test_a_type_that_an_operator_named_does_not_count_as_the_one_that_came(inbox, where):
+    put_all(inbox, sent("InvoiceApproved"), sent("PaymentFailed"))
+    change(where, "UPDATE delivery SET sent_as = event_type, event_type = 'Overage' WHERE slot <> ''")
+
+    assert put_all(inbox, sent("PaymentFailed"), sent("Overage")) == [D, C]
+
+
+# --- at the same time -----------------------------------------------------------------------------
+
+
+def test_conflicts_within_one_batch_each_find_their_place(inbox, where):
+    batch = [
+        sent("A"),
+        sent("PaymentFailed"),
+        sent("Overage"),
+        sent("PaymentFailed"),
+        sent(""),
+        sent("A"),
+        sent("B"),
+    ]
+
+    receipts = ingest(inbox.database, batch)
+
+    assert [receipt.status for receipt in receipts] == [A, C, C, D, C, D, C]
+    assert slots(where) == ["", "PaymentFailed", "Overage", "-", "*"]
+    assert receipts[3].delivery_id == receipts[1].delivery_id
+    assert {receipt.conflict_of for receipt in receipts} == {None, receipts[0].delivery_id}
+
+
+def test_a_batch_of_deliveries_without_a_type_needs_no_first_one(inbox, where):
+    receipts = ingest(inbox.database, [sent("", key="a"), sent("", key="b")])
+
+    assert [receipt.status for receipt in receipts] == [PutStatus.UNTYPED] * 2
+    assert slots(where) == ["-", "-"]
+
+
+def test_a_first_that_went_while_it_was_looked_up_makes_room_for_the_next(inbox, where):
+    first = inbox.put(sent())
+
+    class Database:
+        """The inbox's, with somebody who prunes the row just after it kept the next one out."""
+
+        read, write = inbox.database.read, inbox.database.write
+
+        @staticmethod
+        def insert_new(batch):
+            ids = inbox.database.insert_new(batch)
+            change(where, "DELETE FROM delivery")
+            return ids
+
+    (receipt,) = ingest(Database(), [sent()])
+
+    assert receipt.status is A
+    assert receipt.delivery_id != first.delivery_id or value(where, "SELECT count(*) FROM delivery") == 1
+    assert rows(where, "SELECT slot, state, error FROM delivery") == [("", "received", None)]
+
+
+def test_from_64_threads_every_type_is_kept_once(inbox, where):
+    kinds = list(islice(EVENT_TYPES, 8))
+
+    receipts = together(64, lambda number: inbox.put(sent(kinds[number % 8])))
+
+    verdicts = [receipt.status for receipt in receipts]
+    assert (verdicts.count(A), verdicts.count(C), verdicts.count(D)) == (1, 7, 56)
+    assert sorted(kind for (kind,) in rows(where, "SELECT event_type FROM delivery")) == sorted(kinds)
+
+
+def _put_from_another_process(url, kinds, barrier, found):
+    inbox = Inbox(url)
+    barrier.wait(60)
+    found.put([str(inbox.put(sent(kind, body), 30).status) for kind, body in kinds])
+    inbox.close()
+
+
+def test_from_three_processes_at_once_every_type_is_kept_once(inbox_url, where):
+    kinds = list(product([*islice(EVENT_TYPES, 6), "Odd", ""], [b"{}", b"[1]"]))
+    fresh = multiprocessing.get_context("spawn")
+    barrier, found = fresh.Barrier(3), fresh.Queue()
+    processes = [
+        fresh.Process(
+            target=_put_from_another_process, args=(inbox_url, kinds[n:] + kinds[:n], barrier, found)
+        )
+        for n in range(3)
+    ]
+    for process in processes:
+        process.start()
+
+    verdicts = [status for _ in processes for status in found.get(timeout=90)]
+
+    for process in processes:
+        process.join(30)
+    stored = rows(where, "SELECT event_type, body FROM delivery")
+    assert sorted(stored) == sorted(kinds)
+    # What names no type is "untyped" or a conflict, as its key had a first one already or not.
+    assert verdicts.count("accepted") == 1
+    assert verdicts.count("conflict") + verdicts.count("untyped") == len(kinds) - 1
+    assert verdicts.count("duplicate") == 2 * len(kinds)
+
+
+def test_two_that_look_first_and_insert_then_would_keep_one_twice_or_fail(inbox, where):
+    """The control: without the lock of the second step, both see no conflict yet, and both store one."""
+    inbox.put(sent("InvoiceApproved"))
+    seen = {FIRST: SlotEntry(1, "InvoiceApproved", None)}
+
+    places = [choose_slot(seen, sent("PaymentFailed")) for _ in range(2)]
+
+    assert [found.status for found in places] == [C, C]
+    assert places[0].slot == places[1].slot
+
+
+# --- at any size ----------------------------------------------------------------------------------
+
+
+def explained(inbox, statement, *values):
+    word = "EXPLAIN" if inbox.database.is_remote else "EXPLAIN QUERY PLAN"
+    with inbox.database.read() as connection:
+        if inbox.database.is_remote:
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")
+        return "\n".join(map(str, connection.exec_driver_sql(f"{word} {statement}", values)))
+
+
+def test_conflicts_and_a_type_are_found_by_an_index_however_many_others_there_are(inbox):
+    conflicts = explained(
+        inbox, "SELECT id FROM delivery WHERE conflict_of IS NOT NULL ORDER BY id DESC LIMIT 50"
+    )
+    of_type = explained(inbox, "SELECT id FROM delivery WHERE event_type = 'Nope' ORDER BY id DESC LIMIT 50")
+    control = explained(inbox, "SELECT id FROM delivery WHERE error = 'x' ORDER BY id DESC LIMIT 50")
+
+    assert "delivery_conflict_idx" in conflicts
+    assert "delivery_event_type_id_idx" in of_type
+    assert "delivery_event_type_id_idx" not in control
+    assert "delivery_conflict_idx" not in control
+    assert not any("TEMP B-TREE" in plan or "Sort" in plan for plan in (conflicts, of_type))

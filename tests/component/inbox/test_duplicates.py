@@ -1,0 +1,263 @@
+"""Deliveries that came again under another key: known by what they say, marked, and not handled twice."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import event
+
+from billhook.inbox import ContentKey, DuplicateRun, RunOptions, RunPlan, admin, locks
+from billhook.inbox.content_dedupe import find_duplicates
+from billhook.inbox.replay import ReplayResult, replay
+from support.inbox_view import NOON, incoming, rows, value
+from support.races import Meanwhile, only_postgres
+
+DAY = 86_400.0
+
+
+def at(seconds):
+    return NOON + timedelta(seconds=seconds)
+
+
+def like(digest, seconds, window):
+    return ContentKey(digest, ("invoice_id", "amount_paid"), at(seconds), window)
+
+
+def put(inbox, name, seconds=0):
+    return inbox.put(incoming(name, at=at(seconds))).delivery_id
+
+
+def planned(inbox, name, digest="d", *, seconds=0, handler="h", window=DAY, order_key=None):
+    """A delivery planned for one handler; its id, and the twins that were found."""
+    delivery_id = put(inbox, name, seconds)
+    with inbox.transaction("planner") as transaction:
+        transaction.plan([plan(delivery_id, digest, seconds, handler, window, order_key)], at(seconds))
+        return delivery_id, transaction.duplicates
+
+
+def plan(delivery_id, digest="d", seconds=0, handler="h", window=DAY, order_key=None):
+    terms = RunOptions(order_key, like(digest, seconds, window))
+    return RunPlan(delivery_id, (handler,), options={handler: terms})
+
+
+def runs(where, columns="delivery_id, state, twin_of"):
+    return rows(where, f"SELECT {columns} FROM run ORDER BY delivery_id, handler")
+
+
+def test_a_twin_is_stored_and_marked_and_not_handled(inbox, where):
+    first, none = planned(inbox, "a")
+    second, twins = planned(inbox, "b", seconds=60)
+
+    assert none == []
+    assert twins == [DuplicateRun(second, "h", first)]
+    assert runs(where) == [(first, "due", None), (second, "discarded", first)]
+    assert rows(where, "SELECT last_error, finished_at, attempts FROM run WHERE delivery_id = ?", second) == [
+        (f"twin of delivery {first}: same invoice_id, amount_paid", "2026-01-15 12:01:00.000000", 0)
+    ]
+    assert rows(where, "SELECT state FROM delivery ORDER BY id") == [("planned",), ("done",)]
+    assert rows(where, "SELECT count(*) FROM failure") == [(0,)]
+
+
+@pytest.mark.parametrize("state", ["succeeded", "dead", "discarded", "due", "running"])
+def test_a_content_duplicate_is_not_handled_however_the_original_ended(inbox, where, state):
+    first, _ = planned(inbox, "a")
+    with inbox.database.write() as connection:
+        connection.exec_driver_sql(f"UPDATE run SET state = '{state}'")
+
+    second, twins = planned(inbox, "b")
+
+    assert twins == [DuplicateRun(second, "h", first)]
+
+
+def test_every_content_duplicate_refers_to_the_first_delivery(inbox):
+    first, _ = planned(inbox, "a")
+    second, _ = planned(inbox, "b", seconds=10)
+    third, twins = planned(inbox, "c", seconds=20)
+
+    assert twins == [DuplicateRun(third, "h", first)]
+    assert [one.twin_of for one in admin.page(inbox, admin.DeliveryFilter(), 9)] == [first, first, None]
+    assert second != first
+
+
+def test_another_value_handler_or_no_identity_makes_no_content_duplicate(inbox, where):
+    planned(inbox, "a")
+
+    assert planned(inbox, "b", "other")[1] == []
+    assert planned(inbox, "c", handler="another")[1] == []
+    assert [state for _, state, _ in runs(where)] == ["due"] * 3
+
+
+@pytest.mark.parametrize(("seconds", "known"), [(3600, True), (3601, False)])
+def test_a_delivery_is_known_for_as_long_as_the_window(inbox, seconds, known):
+    planned(inbox, "a")
+
+    _, twins = planned(inbox, "b", seconds=seconds, window=3600)
+
+    assert bool(twins) is known
+
+
+def test_after_the_window_a_new_original_begins(inbox):
+    first, _ = planned(inbox, "a", window=100)
+    planned(inbox, "b", seconds=90, window=100)
+    third, none = planned(inbox, "c", seconds=110, window=100)
+    _, twins = planned(inbox, "d", seconds=150, window=100)
+
+    assert none == []
+    assert [one.twin_of for one in twins] == [third]
+    assert first != third
+
+
+def test_a_delivery_planned_late_is_a_duplicate_of_one_handled_meanwhile(inbox):
+    late = put(inbox, "late", 0)
+    first, _ = planned(inbox, "a", seconds=50)
+
+    with inbox.transaction("planner") as transaction:
+        transaction.plan([plan(late, seconds=0)], at(90))
+
+    assert transaction.duplicates == [DuplicateRun(late, "h", first)]
+
+
+def test_a_delivery_planned_late_is_no_duplicate_of_one_stored_long_after(inbox):
+    late = put(inbox, "late", 0)
+    planned(inbox, "a", seconds=3601, window=3600)
+
+    with inbox.transaction("planner") as transaction:
+        transaction.plan([plan(late, seconds=0, window=3600)], at(4000))
+
+    assert transaction.duplicates == []
+
+
+def test_of_two_deliveries_planned_together_the_second_is_the_duplicate(inbox, where):
+    ids = [put(inbox, name, n) for n, name in enumerate("abcd")]
+    digests = ["d", "e", "d", "d"]
+
+    with inbox.transaction("planner") as transaction:
+        transaction.plan(
+            [plan(one, digest, n) for n, (one, digest) in enumerate(zip(ids, digests, strict=True))], NOON
+        )
+
+    assert transaction.duplicates == [DuplicateRun(ids[2], "h", ids[0]), DuplicateRun(ids[3], "h", ids[0])]
+    assert [state for _, state, _ in runs(where)] == ["due", "due", "discarded", "discarded"]
+
+
+def test_a_delivery_planned_by_another_worker_is_no_original_of_this_batch(inbox, where):
+    first, _ = planned(inbox, "a", "other")
+    second = put(inbox, "b")
+
+    with inbox.transaction("planner") as transaction:
+        won = transaction.plan([plan(first, "d"), plan(second, "d")], NOON)
+
+    assert (won, transaction.duplicates) == ([second], [])
+    assert runs(where) == [(first, "due", None), (second, "due", None)]
+
+
+def test_a_delivery_that_is_a_twin_for_one_handler_is_handled_by_the_others(inbox, where):
+    first, _ = planned(inbox, "a")
+    second = put(inbox, "b")
+
+    with inbox.transaction("planner") as transaction:
+        terms = {"h": RunOptions(content_key=like("d", 0, DAY))}
+        transaction.plan([RunPlan(second, ("h", "free"), options=terms)], NOON)
+
+    assert rows(where, "SELECT handler, state FROM run WHERE delivery_id = ? ORDER BY handler", second) == [
+        ("free", "due"),
+        ("h", "discarded"),
+    ]
+    assert value(where, "SELECT state FROM delivery WHERE id = ?", second) == "planned"
+    assert first != second
+
+
+def test_a_content_duplicate_takes_no_place_in_an_order(inbox, where):
+    planned(inbox, "a", order_key="k")
+    _, twins = planned(inbox, "b", order_key="k")
+    planned(inbox, "c", "other", order_key="k")
+
+    assert len(twins) == 1
+    assert [state for _, state, _ in runs(where)] == ["due", "discarded", "waiting"]
+
+
+def test_a_handler_without_identity_handles_content_duplicates(inbox, where):
+    for name in "ab":
+        with_one = put(inbox, name)
+        with inbox.transaction("planner") as transaction:
+            transaction.plan([RunPlan(with_one, ("h",))], NOON)
+
+    assert rows(where, "SELECT identity, twin_of, state FROM run") == [(None, None, "due")] * 2
+
+
+# --- on purpose, and seen from outside ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", [{"all_handlers": True}, {"handler": "h"}])
+def test_a_twin_can_be_handled_on_purpose_and_stays_marked(inbox, where, which):
+    first, _ = planned(inbox, "a", order_key="k")
+    second, _ = planned(inbox, "b", order_key="k")
+
+    done = replay(inbox, [second], at(5), **which)
+
+    assert done == ReplayResult(deliveries=1, runs=1)
+    assert runs(where) == [(first, "due", None), (second, "waiting", first)]
+    assert value(where, "SELECT state FROM delivery WHERE id = ?", second) == "planned"
+
+
+def test_a_plain_replay_leaves_a_twin_alone(inbox, where):
+    planned(inbox, "a")
+    second, _ = planned(inbox, "b")
+
+    assert replay(inbox, [second], at(5)) == ReplayResult()
+    assert [state for _, state, _ in runs(where)] == ["due", "discarded"]
+
+
+def test_twins_are_selected_counted_and_shown(inbox):
+    first, _ = planned(inbox, "a")
+    second, _ = planned(inbox, "b")
+    twins = admin.DeliveryFilter(twins=True)
+
+    assert [one.id for one in admin.page(inbox, twins, 9)] == [second]
+    assert admin.count(inbox, twins) == 1
+    assert not twins.is_everything
+    (shown,) = admin.details(inbox, [second])
+    assert (shown.summary.twin_of, shown.runs[0].twin_of) == (first, first)
+    assert "twin of delivery" in shown.runs[0].last_error
+    (shown,) = admin.details(inbox, [first])
+    assert (shown.summary.twin_of, shown.runs[0].twin_of, shown.runs[0].order_key) == (None, None, None)
+
+
+# --- at the same time -----------------------------------------------------------------------------
+
+
+def check_of_two_concurrent_plans_one_finds_the_content_duplicate(inbox, where):
+    first, second = put(inbox, "a"), put(inbox, "b")
+
+    def plans(delivery_id):
+        return lambda transaction: transaction.plan([plan(delivery_id)], NOON)
+
+    Meanwhile(inbox, where)(plans(first), plans(second))
+
+    assert runs(where) == [(first, "due", None), (second, "discarded", first)]
+
+
+def test_of_two_concurrent_plans_one_finds_the_content_duplicate(inbox, where):
+    check_of_two_concurrent_plans_one_finds_the_content_duplicate(inbox, where)
+
+
+@only_postgres
+def test_without_the_identity_lock_both_content_duplicates_would_be_handled(inbox, where, monkeypatch):
+    monkeypatch.setattr(locks, "lock_order", lambda *_: None)
+
+    with pytest.raises(AssertionError, match="due"):
+        check_of_two_concurrent_plans_one_finds_the_content_duplicate(inbox, where)
+
+
+def test_the_originals_are_found_by_the_index(inbox, where):
+    asked = []
+    with inbox.database.write() as connection:
+        event.listen(connection, "before_cursor_execute", lambda *facts: asked.append(facts[2:4]))
+        assert find_duplicates(connection, [plan(1)]) == {}
+        if isinstance(where, str):
+            connection.exec_driver_sql("SET LOCAL enable_seqscan = off")  # of an empty table nothing else
+        how = "EXPLAIN" if isinstance(where, str) else "EXPLAIN QUERY PLAN"
+        shown = str(connection.exec_driver_sql(f"{how} {asked[0][0]}", asked[0][1]).all())
+
+    assert "run_identity_idx" in shown

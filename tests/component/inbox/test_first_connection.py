@@ -1,0 +1,134 @@
+"""The look at the database at the start of a process: waited for a little, and never for long."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import socket
+import threading
+
+import pytest
+
+from billhook.errors import InboxUnavailable, OutOfResources, SchemaMismatch
+from billhook.extension import get_state
+from billhook.inbox import Inbox
+from billhook.inbox.probe import StartupCheck
+from support.inbox_view import incoming
+from support.processes import until
+from support.signing import signed
+
+LONG = 60.0
+"""More than any test takes: whoever waits so long is not to be told by the clock."""
+
+
+@pytest.fixture
+def gate():
+    """What holds a look up until the test lets it go."""
+    opened = threading.Event()
+    yield opened
+    opened.set()
+
+
+@pytest.fixture
+def silent():
+    """A server that accepts connections, and says nothing: the URL of an inbox there."""
+    with contextlib.closing(socket.create_server(("127.0.0.1", 0), backlog=64)) as listener:
+        yield f"postgresql+psycopg://u:p@127.0.0.1:{listener.getsockname()[1]}/db"
+
+
+def test_a_look_that_is_over_in_time_says_what_it_found():
+    StartupCheck(lambda: None, "here").result(LONG)
+
+    def look():
+        raise SchemaMismatch("0001", "0002")
+
+    with pytest.raises(SchemaMismatch, match="has schema 0001"):
+        StartupCheck(look, "here").result(LONG)
+
+
+def test_a_first_connection_that_takes_longer_is_logged_and_goes_on(gate, caplog):
+    caplog.set_level(logging.INFO)
+    look = StartupCheck(lambda: gate.wait(LONG), "here")
+
+    with pytest.raises(InboxUnavailable, match=r"the inbox here has not answered within 0\.01 s"):
+        look.result(0.01)
+    gate.set()
+
+    until(lambda: "the inbox here answers now" in caplog.text)
+
+
+def test_what_a_late_look_finds_wrong_is_an_error_in_the_log(gate, caplog):
+    def look():
+        gate.wait(LONG)
+        raise SchemaMismatch("0001", "0002")
+
+    late = StartupCheck(look, "here")
+    with pytest.raises(InboxUnavailable):
+        late.result(0.01)
+    gate.set()
+
+    until(lambda: "has schema 0001" in caplog.text)
+    assert "until it can be used, deliveries are answered 503" in caplog.text
+    assert {record.levelname for record in caplog.records} == {"ERROR"}
+
+
+def test_only_the_first_deliveries_wait_for_it(gate):
+    look = StartupCheck(lambda: gate.wait(LONG), "here")
+
+    with pytest.raises(InboxUnavailable, match="the inbox here has not answered since this process began"):
+        look.wait(0.01)
+
+    assert look.wait(LONG) == 0.0  # their deadline is their own
+
+
+def test_a_delivery_waits_until_the_look_is_over(gate):
+    look = StartupCheck(lambda: gate.wait(LONG), "here")
+    threading.Timer(0.05, gate.set).start()
+
+    assert 0 < look.wait(LONG) < LONG
+    assert look.wait(LONG) == 0.0
+
+
+def test_a_forks_child_waits_for_no_thread_that_it_has_not(gate, monkeypatch):
+    look = StartupCheck(lambda: gate.wait(LONG), "here")
+
+    look._end_in_child()
+
+    assert look.wait(LONG) == 0.0
+
+
+def test_where_no_thread_can_be_started_that_is_said(monkeypatch):
+    def no_thread(self):
+        raise RuntimeError("can't start new thread")
+
+    monkeypatch.setattr(threading.Thread, "start", no_thread)
+
+    with pytest.raises(
+        OutOfResources, match="billhook-startup-check cannot be started: can't start new thread"
+    ):
+        StartupCheck(lambda: None, "here")
+
+
+def test_a_start_and_the_first_delivery_wait_for_a_silent_server_as_long_as_is_said(silent, app_with, caplog):
+    """What is waited is counted, not measured: 0.8 s and 0.5 s, and nobody asked the committer."""
+    app = app_with(BILLHOOK_INBOX_URL=silent)
+    inbox = get_state(app).inbox
+
+    answer = app.test_client().post("/webhooks/billing", data=b"{}", headers=signed())
+
+    assert answer.status_code == 503
+    assert 5 <= int(answer.headers["Retry-After"]) <= 60
+    assert "has not answered within 0.8 s; until it can be used, deliveries are answered 503" in caplog.text
+    assert "has not answered since this process began" in caplog.text
+    assert inbox._committer._thread is None
+    assert ":p@" not in caplog.text
+
+
+def test_an_inbox_without_a_first_look_asks_the_server_within_the_deadline(silent):
+    """The control: without it the delivery would wait for a connection."""
+    inbox = Inbox(silent, deadline_seconds=0.3)
+
+    with pytest.raises(InboxUnavailable, match="no commit within"):
+        inbox.put(incoming("k"))
+
+    assert inbox._committer._thread is not None

@@ -1,0 +1,62 @@
+"""The notifier on both databases: it wakes listeners in other processes, and never breaks its sender."""
+
+from __future__ import annotations
+
+import os
+import resource
+import time
+
+import pytest
+
+from support.inbox_view import open_inbox
+from support.processes import in_children
+
+
+@pytest.fixture
+def notifiers(where):
+    """The notifiers of two inboxes on one database, as two processes have them."""
+    inboxes = [open_inbox(where) for _ in range(2)]
+    yield [inbox.notifier for inbox in inboxes]
+    for inbox in inboxes:
+        inbox.close()
+
+
+def test_a_notification_wakes_a_listener_in_another_process(notifiers):
+    listener, sender = notifiers
+    listener.fileno()
+
+    in_children(1, lambda _: sender.notify() or b"")
+
+    assert listener.wait(5) is True
+    assert listener.wait(0) is False
+
+
+def test_a_wait_without_a_notification_takes_its_time(notifiers):
+    started = time.monotonic()
+
+    assert notifiers[0].wait(0.05) is False
+    assert time.monotonic() - started >= 0.05
+
+
+def test_a_notification_without_a_listener_is_lost_silently(notifiers):
+    notifiers[1].notify()
+
+    assert notifiers[0].wait(0.1) is False
+
+
+def test_descriptors_beyond_what_select_takes_are_fine(notifiers):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2_000:
+        pytest.skip("the machine allows too few descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2_000, hard))
+    fillers = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    listener, sender = notifiers
+    try:
+        assert listener.fileno() > 1_024
+        sender.notify()
+        assert listener.wait(5) is True
+    finally:
+        listener.close()
+        for descriptor in fillers:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))

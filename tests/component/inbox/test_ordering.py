@@ -1,0 +1,611 @@
+"""Runs that take turns: who is due, who waits, and that nobody waits for ever. On both databases."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from collections import defaultdict
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import text
+
+from billhook.errors import InboxUnavailable
+from billhook.inbox import RunOptions, RunPlan, RunResult, RunState, locks, ordering
+from billhook.inbox.replay import ReplayResult, replay
+from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
+from support.races import Meanwhile, only_postgres
+
+LEASE = timedelta(seconds=30)
+
+
+def at(seconds):
+    return NOON + timedelta(seconds=seconds)
+
+
+def ordered(key):
+    return {"h": RunOptions(order_key=key)}
+
+
+def put(inbox, name):
+    return inbox.put(incoming(name)).delivery_id
+
+
+def planned(inbox, *names, key="k", seconds=0):
+    """Deliveries planned for the ordered handler `h`, in one batch; their ids."""
+    ids = [put(inbox, name) for name in names]
+    with inbox.transaction("planner") as transaction:
+        transaction.plan([RunPlan(one, ("h",), options=ordered(key)) for one in ids], at(seconds))
+    return ids
+
+
+def claim(inbox, seconds=0, limit=100):
+    with inbox.transaction("worker") as transaction:
+        return transaction.claim(limit, at(seconds), at(seconds) + LEASE)
+
+
+def outcome(claimed, state=RunState.SUCCEEDED, seconds=1, due=None, error=None):
+    due_at = None if due is None else at(due)
+    ids = (claimed.run_id, claimed.token, claimed.delivery.delivery_id, claimed.attempt)
+    return RunResult(*ids, state, at(seconds), due_at=due_at, error=error)
+
+
+def settle(inbox, claimed, state=RunState.SUCCEEDED, **more):
+    """Returns the deliveries that were released."""
+    with inbox.transaction("worker") as transaction:
+        assert transaction.settle([outcome(claimed, state, **more)]) == {(claimed.run_id, claimed.token)}
+        return transaction.released
+
+
+def states(where, handler="h"):
+    return [
+        state
+        for (state,) in rows(where, "SELECT state FROM run WHERE handler = ? ORDER BY delivery_id", handler)
+    ]
+
+
+# --- taking turns ---------------------------------------------------------------------------------
+
+
+def test_of_one_key_one_run_is_due_and_the_others_wait(inbox, where):
+    planned(inbox, "a", "b", "c")
+
+    assert states(where) == ["due", "waiting", "waiting"]
+    assert [one.delivery.key for one in claim(inbox)] == ["a"]
+    assert states(where) == ["running", "waiting", "waiting"]
+
+
+def test_a_run_of_an_order_key_waits_while_another_is_running(inbox, where):
+    planned(inbox, "a")
+    (first,) = claim(inbox)
+
+    planned(inbox, "b")
+
+    assert states(where) == ["running", "waiting"]
+    assert claim(inbox) == []
+    assert value(where, "SELECT state FROM delivery WHERE key = 'b'") == "planned"
+    assert settle(inbox, first) != []
+
+
+@pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.DISCARDED, RunState.DEAD])
+def test_a_finished_run_makes_the_next_of_its_order_due_at_once(inbox, where, state):
+    _, second, _ = planned(inbox, "a", "b", "c")
+    (claimed,) = claim(inbox)
+
+    released = settle(inbox, claimed, state, seconds=5, error="e")
+
+    assert released == [second]
+    assert states(where) == [state, "due", "waiting"]
+    assert value(where, "SELECT due_at FROM run WHERE state = 'due'") == "2026-01-15 12:00:05.000000"
+    assert [one.delivery.key for one in claim(inbox, 5)] == ["b"]
+
+
+def test_a_run_that_will_be_tried_again_keeps_its_place(inbox, where):
+    planned(inbox, "a", "b")
+    (claimed,) = claim(inbox)
+
+    released = settle(inbox, claimed, RunState.DUE, due=3600, error="not now")
+
+    assert released == []
+    assert states(where) == ["due", "waiting"]
+    assert claim(inbox, 60) == []
+    assert inbox.poll(10)[1].due_at == at(3600)
+    (again,) = claim(inbox, 3600)
+    assert again.delivery.key == "a"
+
+
+def test_a_lease_that_ran_out_lets_nobody_pass(inbox, where):
+    planned(inbox, "a", "b")
+    claim(inbox)
+
+    assert [one.delivery.key for one in claim(inbox, 31)] == ["a"]
+    assert states(where) == ["running", "waiting"]
+
+
+def test_a_released_run_keeps_its_place_in_the_order(inbox, where):
+    planned(inbox, "a", "b")
+    (claimed,) = claim(inbox)
+
+    with inbox.transaction("worker") as transaction:
+        transaction.release([(claimed.run_id, claimed.token)], at(1))
+
+    assert states(where) == ["due", "waiting"]
+
+
+def test_an_outcome_that_came_too_late_lets_nobody_go(inbox, where):
+    planned(inbox, "a", "b")
+    (stale,) = claim(inbox)
+    claim(inbox, 31)
+
+    with inbox.transaction("worker") as transaction:
+        assert transaction.settle([outcome(stale)]) == set()
+        assert transaction.released == []
+
+    assert states(where) == ["running", "waiting"]
+
+
+def test_other_keys_other_handlers_and_who_has_no_key_flow_on(inbox, where):
+    terms = {"x": RunOptions(order_key="k"), "y": RunOptions(order_key="k"), "free": RunOptions()}
+    for name, key in (("a", "k"), ("b", "k"), ("c", "other")):
+        plan = RunPlan(
+            put(inbox, name), ("x", "y", "free"), options={**terms, "x": RunOptions(order_key=key)}
+        )
+        with inbox.transaction("planner") as transaction:
+            transaction.plan([plan], NOON)
+
+    assert states(where, "x") == ["due", "waiting", "due"]
+    assert states(where, "y") == ["due", "waiting", "waiting"]
+    assert states(where, "free") == ["due", "due", "due"]
+    by_handler = {one.handler: one for one in claim(inbox) if one.delivery.key == "a"}
+    assert settle(inbox, by_handler["x"]) == [2]
+    assert states(where, "y") == ["running", "waiting", "waiting"]
+
+
+def test_many_keys_are_let_go_in_one_turn(inbox, where):
+    for number in range(20):
+        planned(inbox, f"first{number}", f"second{number}", key=f"k{number}")
+    claims = claim(inbox)
+
+    with inbox.transaction("worker") as transaction:
+        transaction.settle([outcome(one) for one in claims])
+        released = transaction.released
+        following = transaction.claim(100, at(2), at(40))
+
+    assert len(claims) == len(set(released)) == 20
+    assert sorted(one.delivery.key for one in following) == sorted(f"second{n}" for n in range(20))
+    assert sorted(released) == sorted(one.delivery.delivery_id for one in following)
+
+
+def test_the_order_is_that_of_arrival_however_late_a_delivery_is_planned(inbox, where):
+    ids = [put(inbox, name) for name in "abcd"]
+    for one in (ids[3], ids[1], ids[2], ids[0]):  # the first was read by somebody slow
+        with inbox.transaction("planner") as transaction:
+            transaction.plan([RunPlan(one, ("h",), options=ordered("k"))], NOON)
+
+    order = []
+    while claims := claim(inbox, 1):
+        order += [one.delivery.key for one in claims]
+        settle(inbox, claims[0])
+
+    assert order == ["d", "a", "b", "c"]  # who was alone went ahead; nobody who waited was passed
+
+
+def test_a_delivery_with_a_run_that_waits_is_not_done(inbox, where):
+    planned(inbox, "a")
+    (first,) = claim(inbox)
+    delivery_id = put(inbox, "b")
+    with inbox.transaction("planner") as transaction:
+        transaction.plan([RunPlan(delivery_id, ("h", "free"), options=ordered("k"))], NOON)
+    (free,) = claim(inbox)
+
+    settle(inbox, free)
+    before = value(where, "SELECT state FROM delivery WHERE key = 'b'")
+    settle(inbox, first)
+    settle(inbox, claim(inbox, 1)[0])
+
+    assert before == "planned"
+    assert value(where, "SELECT state FROM delivery WHERE key = 'b'") == "done"
+
+
+def test_a_fresh_and_a_stale_outcome_of_one_run_in_one_turn_are_told_apart(inbox, where):
+    planned(inbox, "a", "b")
+    (stale,) = claim(inbox)
+    (fresh,) = claim(inbox, 31)
+
+    with inbox.transaction("worker") as transaction:
+        settled = transaction.settle(
+            [
+                outcome(stale, RunState.DEAD, seconds=32, error="stale"),
+                outcome(fresh, RunState.DUE, seconds=32, due=40, error="fresh"),
+            ]
+        )
+
+    assert settled == {(fresh.run_id, fresh.token)}
+    assert states(where) == ["due", "waiting"]
+    errors = [error for (error,) in rows(where, "SELECT error FROM failure ORDER BY id")]
+    assert errors == ["the worker died, or was silent for longer than its lease", "fresh"]
+
+
+# --- replay ---------------------------------------------------------------------------------------
+
+
+def test_replayed_runs_take_turns_again_in_their_old_order(inbox, where):
+    ids = planned(inbox, "a", "b", "c")
+    for second in range(3):
+        settle(inbox, claim(inbox, second)[0], seconds=second)
+
+    done = replay(inbox, ids, at(9), all_handlers=True)
+
+    assert done == ReplayResult(deliveries=3, runs=3)
+    assert states(where) == ["due", "waiting", "waiting"]
+    assert rows(where, "SELECT DISTINCT state FROM delivery") == [("planned",)]
+    assert [one.delivery.key for one in claim(inbox, 9)] == ["a"]
+
+
+def test_a_replayed_run_waits_for_the_one_at_work_and_goes_before_those_that_came_later(inbox, where):
+    (first,) = planned(inbox, "a")
+    settle(inbox, claim(inbox)[0], RunState.DEAD, error="e")
+    planned(inbox, "b", "c")
+    (second,) = claim(inbox, 1)
+
+    replay(inbox, [first], at(2))
+
+    assert states(where) == ["waiting", "running", "waiting"]
+    assert settle(inbox, second, seconds=3) == [first]
+    assert states(where) == ["due", "succeeded", "waiting"]
+
+
+def test_a_replay_hurries_the_next_attempt_of_one_that_has_its_turn(inbox, where):
+    (first, _) = planned(inbox, "a", "b")
+    settle(inbox, claim(inbox)[0], RunState.DUE, due=3600, error="e")
+
+    assert replay(inbox, [first], at(5)).runs == 1
+
+    assert states(where) == ["due", "waiting"]
+    assert [one.delivery.key for one in claim(inbox, 5)] == ["a"]
+
+
+def test_a_dry_run_replays_nothing(inbox, where):
+    ids = planned(inbox, "a", "b")
+    settle(inbox, claim(inbox)[0], RunState.DEAD, error="e")
+    before = rows(where, "SELECT * FROM run ORDER BY id")
+
+    assert replay(inbox, ids, at(5), dry_run=True) == ReplayResult(deliveries=1, runs=1)
+
+    assert rows(where, "SELECT * FROM run ORDER BY id") == before
+
+
+# --- whatever happens -----------------------------------------------------------------------------
+
+
+def check_order(where):
+    """Of each key at most one run is under way, and exactly one if any waits."""
+    keys = defaultdict(list)
+    for handler, key, state in rows(where, "SELECT handler, order_key, state FROM run"):
+        keys[handler, key].append(state)
+    for found in keys.values():
+        under_way = found.count("due") + found.count("running")
+        assert under_way <= 1
+        assert under_way == 1 or "waiting" not in found
+
+
+class Life:
+    """Everything that can happen to runs, in any order."""
+
+    def __init__(self, inbox, seed):
+        self.inbox, self.random = inbox, random.Random(seed)
+        self.seconds, self.number, self.claims, self.ended = 0, 0, [], []
+
+    def step(self):
+        self.seconds += 1
+        self.random.choice([self.plan, self.claim, self.claim, self.settle, self.settle, self.replay])()
+
+    def plan(self):
+        plans = []
+        for _ in range(self.random.randint(1, 3)):
+            self.number += 1
+            terms = {name: RunOptions(order_key=self.random.choice("xyz")) for name in ("h", "i")}
+            plans.append(RunPlan(put(self.inbox, f"d{self.number}"), ("h", "i"), options=terms))
+        with self.inbox.transaction("planner") as transaction:
+            transaction.plan(plans, at(self.seconds))
+
+    def claim(self):
+        with self.inbox.transaction("worker") as transaction:
+            lease = timedelta(seconds=self.random.choice([1, 1000]))
+            limit = self.random.randint(1, 3)
+            self.claims += transaction.claim(limit, at(self.seconds), at(self.seconds) + lease)
+
+    def settle(self):
+        self.random.shuffle(self.claims)
+        ended, self.claims = self.claims[:2], self.claims[2:]
+        choices = [RunState.SUCCEEDED, RunState.SUCCEEDED, RunState.DUE, RunState.DEAD, RunState.DISCARDED]
+        due = self.seconds + self.random.randint(0, 3)
+        outcomes = [
+            outcome(one, state, self.seconds, due if state is RunState.DUE else None, "e")
+            for one, state in zip(ended, self.random.choices(choices, k=2), strict=False)
+        ]
+        with self.inbox.transaction("worker") as transaction:
+            transaction.settle(outcomes)
+
+    def replay(self):
+        ids = self.random.sample(range(1, self.number + 1), min(2, self.number))
+        replay(self.inbox, ids, at(self.seconds), all_handlers=self.random.random() < 0.5)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_order_holds_and_no_run_waits_in_vain_whatever_happens(inbox, where, seed):
+    life = Life(inbox, seed)
+
+    for _ in range(60):
+        life.step()
+        check_order(where)
+    while life.claims or rows(where, "SELECT 1 FROM run WHERE state IN ('due', 'waiting', 'running')"):
+        life.seconds += 1001
+        life.claim()
+        life.settle()
+        check_order(where)
+
+    assert value(where, "SELECT count(*) FROM delivery WHERE state = 'planned'") == 0
+
+
+def test_a_settle_that_lets_nobody_go_would_be_caught(inbox, where, monkeypatch):
+    from billhook.inbox import settling
+
+    monkeypatch.setattr(settling, "release_next", lambda *_: [])
+    planned(inbox, "a", "b")
+
+    settle(inbox, claim(inbox)[0])
+
+    with pytest.raises(AssertionError, match="assert"):
+        check_order(where)
+
+
+# --- at the same time -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def meanwhile(inbox, where):
+    return Meanwhile(inbox, where)
+
+
+def check_a_run_planned_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile):
+    planned(inbox, "a")
+    (first,) = claim(inbox)
+    second = put(inbox, "b")
+
+    meanwhile(
+        lambda transaction: transaction.settle([outcome(first)]),
+        lambda transaction: transaction.plan([RunPlan(second, ("h",), options=ordered("k"))], at(1)),
+    )
+
+    assert states(where) == ["succeeded", "due"]
+
+
+def test_a_run_planned_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile):
+    check_a_run_planned_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile)
+
+
+@only_postgres
+def test_without_the_lock_of_the_order_it_would_wait_for_ever(inbox, where, meanwhile, monkeypatch):
+    monkeypatch.setattr(locks, "lock_order", lambda *_: None)
+
+    with pytest.raises(AssertionError, match="waiting"):
+        check_a_run_planned_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile)
+
+
+def check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile):
+    ids = planned(inbox, "a", "b")
+    settle(inbox, claim(inbox)[0])
+    (second,) = claim(inbox, 1)
+
+    def again(transaction):
+        connection = transaction._connection
+        locks.lock_order(connection)
+        locks.lock_deliveries(connection, [ids[0]])
+        connection.execute(
+            text("UPDATE run SET state = 'waiting', finished_at = NULL WHERE state = 'succeeded'")
+        )
+        ordering.release_next(connection, [("h", "k")], at(2))
+
+    meanwhile(lambda transaction: transaction.settle([outcome(second)]), again)
+
+    assert "due" in states(where)
+
+
+def test_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile):
+    check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile)
+
+
+def check_two_that_settle_the_last_two_runs_conclude_the_delivery(inbox, where, meanwhile):
+    delivery_id = put(inbox, "a")
+    with inbox.transaction("planner") as transaction:
+        transaction.plan([RunPlan(delivery_id, ("x", "y"))], NOON)
+    one, other = claim(inbox)
+
+    meanwhile(
+        lambda transaction: transaction.settle([outcome(one)]),
+        lambda transaction: transaction.settle([outcome(other)]),
+    )
+
+    assert value(where, "SELECT state FROM delivery") == "done"
+
+
+def test_two_that_settle_the_last_two_runs_conclude_the_delivery(inbox, where, meanwhile):
+    check_two_that_settle_the_last_two_runs_conclude_the_delivery(inbox, where, meanwhile)
+
+
+@only_postgres
+def test_without_the_lock_of_deliveries_it_would_stay_planned(inbox, where, meanwhile, monkeypatch):
+    monkeypatch.setattr(locks, "lock_deliveries", lambda *_: None)
+
+    with pytest.raises(AssertionError, match="planned"):
+        check_two_that_settle_the_last_two_runs_conclude_the_delivery(inbox, where, meanwhile)
+
+
+def test_of_two_planners_the_second_waits_for_what_the_first_has(inbox, where, meanwhile):
+    one, two, three = (put(inbox, name) for name in "abc")
+    plans = [RunPlan(delivery_id, ("h",), options=ordered("k")) for delivery_id in (one, two, three)]
+    won = []
+
+    meanwhile(
+        lambda transaction: won.append(transaction.plan(plans[:1], NOON)),
+        lambda transaction: won.append(transaction.plan(plans, at(1))),
+    )
+
+    assert won == [[one], [two, three]]
+    assert states(where) == ["due", "waiting", "waiting"]
+
+
+class Failure(Exception):
+    pass
+
+
+def test_what_a_planner_that_failed_had_is_planned_by_the_other(inbox, where, meanwhile):
+    ids = [put(inbox, name) for name in "ab"]
+    plans = [RunPlan(delivery_id, ("h",), options=ordered("k")) for delivery_id in ids]
+    won = []
+
+    def fails(transaction):
+        transaction.plan(plans[:1], NOON)
+        raise Failure
+
+    with pytest.raises(Failure):
+        meanwhile(fails, lambda transaction: won.append(transaction.plan(plans, at(1))))
+
+    assert won == [ids]
+    assert states(where) == ["due", "waiting"]
+
+
+def crossing(inbox, first, lock):
+    """Two turns that each settle a run of the delivery that the other would plan; what came of them."""
+    ids = [put(inbox, name) for name in "ab"]
+    plans = [RunPlan(delivery_id, ("h",)) for delivery_id in ids]
+    with inbox.transaction("planner") as transaction:
+        transaction.plan(plans, NOON)
+    claims = sorted(claim(inbox), key=lambda one: one.delivery.delivery_id)
+    barrier, errors = threading.Barrier(2), []
+
+    def one(number):
+        own, others = outcome(claims[number]), plans[1 - number]
+        try:
+            with inbox.transaction(f"turn{number}") as transaction:
+                if lock:
+                    transaction.lock([own], [others])
+                transaction.settle([own])
+                if not lock:
+                    barrier.wait(10)
+                transaction.plan([others], NOON)
+        except InboxUnavailable as error:
+            errors.append(str(error))
+
+    threads = [threading.Thread(target=one, args=(number,)) for number in (first, 1 - first)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    return errors
+
+
+@only_postgres
+@pytest.mark.parametrize("first", [0, 1])
+def test_a_turn_that_takes_its_locks_at_once_meets_nobody_in_a_circle(inbox, where, first):
+    assert crossing(inbox, first, lock=True) == []
+    assert states(where) == ["succeeded", "succeeded"]
+
+
+@only_postgres
+def test_turns_that_take_their_locks_step_by_step_would(inbox):
+    (error,) = crossing(inbox, 0, lock=False)
+
+    assert "deadlock detected" in error
+
+
+# --- what waiting costs ---------------------------------------------------------------------------
+
+
+def test_runs_that_wait_for_hours_cost_a_claim_nothing(inbox, where):
+    planned(inbox, *(f"d{number}" for number in range(5)))
+    settle(inbox, claim(inbox)[0], RunState.DUE, due=36_000, error="e")
+
+    with inbox.transaction("worker") as transaction:
+        assert transaction.claim(10, at(3600), at(3700)) == []
+        assert transaction.next_times() == (at(36_000), None)
+
+
+def explained(where):
+    """How the database lets the next of two keys go, in lower case."""
+    inbox = open_inbox(where)
+    keys = {"handlers": ["h", "h"], "order_keys": ["k1", "k2"], "pairs": '[["h", "k1"], ["h", "k2"]]'}
+    with inbox.database.write() as connection:
+        statement = ordering._ON_POSTGRES if isinstance(where, str) else ordering._ON_SQLITE
+        shown = statement.compile(dialect=connection.dialect)
+        values = {**shown.params, **keys, "now": "2026-01-15 12:00:00"}
+        if shown.positional:
+            values = tuple(values[name] for name in shown.positiontup)
+        how = "EXPLAIN QUERY PLAN" if shown.positional else "EXPLAIN"
+        found = connection.exec_driver_sql(f"{how} {shown}", values).all()
+    inbox.close()
+    return "\n".join(str(column) for row in found for column in row).lower()
+
+
+def fill(inbox, where):
+    """A long history, and some thousand runs that wait."""
+    series = (
+        "SELECT i FROM generate_series(1, 6000) AS n(i)"
+        if isinstance(where, str)
+        else "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 6000) SELECT i FROM n"
+    )
+    body = "decode('', 'hex')" if isinstance(where, str) else "x''"
+    for number in ("delivery", "run"):
+        with inbox.database.write() as connection:
+            if number == "delivery":
+                connection.exec_driver_sql(
+                    "INSERT INTO delivery (id, source, key, event_type, headers, state, received_at, body) "
+                    f"SELECT i, 's', 'key' || i, 'T', '{{}}', 'planned', '2026-01-01 00:00:00', {body} "
+                    f"FROM ({series}) AS m"
+                )
+            else:
+                connection.exec_driver_sql(
+                    "INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, order_key) "
+                    "SELECT i, 'h', CASE WHEN i < 3000 THEN 'succeeded' ELSE 'waiting' END, 0, "
+                    f"'2026-01-01 00:00:00', 1, 'k' || (i - 7 * (i / 7)) FROM ({series}) AS m"
+                )
+    change(where, "ANALYZE")
+
+
+def test_the_next_of_a_key_is_found_by_the_index_however_many_wait(inbox, where):
+    fill(inbox, where)
+
+    found = explained(where)
+    change(where, "DROP INDEX run_order_idx")
+    without = explained(where)
+
+    walks = r"seq scan on run|^scan (run|own)|temp b-tree"
+    assert "run_order_idx" in found
+    assert not re.search(walks, found, re.MULTILINE)
+    assert re.search(walks, without, re.MULTILINE)
+
+
+def test_a_key_with_thousands_that_wait_goes_on_as_fast_as_one_with_few(inbox, where):
+    fill(inbox, where)
+    change(where, "UPDATE run SET order_key = 'few' WHERE delivery_id > 5990")
+
+    def seconds(key):
+        took = []
+        for _ in range(5):
+            with inbox.database.write() as connection:
+                started = time.perf_counter()
+                ordering.release_next(connection, [("h", key)], NOON)
+                took.append(time.perf_counter() - started)
+                connection.execute(text("UPDATE run SET state = 'waiting' WHERE state = 'due'"))
+        return min(took)
+
+    assert seconds("k1") < 20 * seconds("few") + 0.002
+
+
+def test_no_keys_are_no_work(inbox):
+    with inbox.database.write() as connection:
+        assert ordering.release_next(connection, [], NOON) == []
+        locks.lock_for(connection, (), ())

@@ -1,0 +1,94 @@
+"""What waits although somebody could have begun it: each delivery once, the longest waiting first."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+from billhook.inbox import RunPlan
+from billhook.inbox.pending import PendingDelivery
+from support.inbox_view import NOON, change, incoming, rows
+
+LEASE = timedelta(seconds=30)
+
+
+def at(seconds):
+    return NOON + timedelta(seconds=seconds)
+
+
+def put(inbox, key, seconds=0.0):
+    return inbox.put(replace(incoming(key), received_at=at(seconds))).delivery_id
+
+
+def plan(inbox, delivery_id, *handlers, seconds=0.0):
+    with inbox.transaction("planner") as transaction:
+        transaction.plan([RunPlan(delivery_id, handlers)], at(seconds))
+
+
+def claim(inbox, seconds=0.0):
+    with inbox.transaction("worker") as transaction:
+        return transaction.claim(1, at(seconds), at(seconds) + LEASE)
+
+
+def look(inbox, seconds, *, unread=None, limit=10):
+    return inbox.pending(
+        received_before=at(seconds if unread is None else unread), due_before=at(seconds), limit=limit
+    )
+
+
+def test_an_empty_inbox_has_nothing_that_waits(inbox):
+    assert look(inbox, 100) == ([], None)
+
+
+def test_what_nobody_has_read_waits_since_it_came_once_it_is_old_enough(inbox):
+    first, second = put(inbox, "a"), put(inbox, "b", seconds=5)
+
+    assert look(inbox, -1)[0] == []
+    assert look(inbox, 4)[0] == [PendingDelivery(first, at(0), fresh=True)]
+    assert look(inbox, 5)[0] == [
+        PendingDelivery(first, at(0), fresh=True),
+        PendingDelivery(second, at(5), fresh=True),
+    ]
+
+
+def test_a_run_waits_since_it_was_due_and_a_later_one_is_foretold(inbox):
+    delivery_id = put(inbox, "a")
+    plan(inbox, delivery_id, "h", seconds=3)
+
+    assert look(inbox, 2) == ([], at(3))
+    assert look(inbox, 3) == ([PendingDelivery(delivery_id, at(3), fresh=True)], None)
+
+
+def test_a_run_whose_worker_is_gone_waits_since_its_lease_ended_and_is_fresh_no_more(inbox):
+    delivery_id = put(inbox, "a")
+    plan(inbox, delivery_id, "h")
+    claim(inbox)
+
+    assert look(inbox, 29) == ([], at(30))
+    assert look(inbox, 30) == ([PendingDelivery(delivery_id, at(30), fresh=False)], None)
+
+
+def test_a_delivery_with_several_runs_is_named_once_and_by_the_one_that_nobody_is_on_the_way_to(inbox):
+    delivery_id = put(inbox, "a")
+    plan(inbox, delivery_id, "h1", "h2", "h3")
+    claim(inbox)
+
+    assert look(inbox, 29)[0] == [PendingDelivery(delivery_id, at(0), fresh=True)]
+    assert look(inbox, 30)[0] == [PendingDelivery(delivery_id, at(30), fresh=False)]
+
+
+def test_the_longest_waiting_come_first_and_no_more_than_asked_for(inbox):
+    late, run, early = put(inbox, "a", 9), put(inbox, "b"), put(inbox, "c", 1)
+    plan(inbox, run, "h", seconds=5)
+
+    assert [one.delivery_id for one in look(inbox, 10)[0]] == [early, run, late]
+    assert [one.delivery_id for one in look(inbox, 10, limit=2)[0]] == [early, run]
+
+
+def test_a_run_that_waits_for_its_turn_or_has_ended_does_not_wait_for_us(inbox, where):
+    for number, state in enumerate(("waiting", "succeeded", "discarded", "dead")):
+        plan(inbox, put(inbox, state), f"h{number}")
+        change(where, "UPDATE run SET state = ? WHERE handler = ?", state, f"h{number}")
+
+    assert rows(where, "SELECT count(*) FROM run") == [(4,)]
+    assert look(inbox, 100) == ([], None)

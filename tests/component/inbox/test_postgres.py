@@ -1,0 +1,541 @@
+"""What only PostgreSQL needs: its sessions' settings, its silences, its lost connections, what it may say."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import re
+import signal
+import socket
+import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import psycopg
+import pytest
+from sqlalchemy import text
+
+from billhook.errors import ConfigError, InboxUnavailable, MissingExtra, SchemaMismatch
+from billhook.inbox import Inbox, PutStatus, RunPlan
+from billhook.inbox.postgres import database as module
+from billhook.inbox.postgres import driver
+from billhook.inbox.schema import REVISION
+from support.apps import deliver, make_app
+from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, upgraded, value
+from support.patience import within
+from support.postgres import with_options
+from support.processes import in_children, until
+from support.proxy import proxied
+
+
+@pytest.fixture
+def url(postgres_url):
+    return upgraded(postgres_url)
+
+
+@pytest.fixture
+def inbox(url):
+    opened = open_inbox(url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def impatient(monkeypatch):
+    """Statements that get no answer are given up soon."""
+    monkeypatch.setattr(module, "STATEMENT_TIMEOUT_SECONDS", 0.4)
+
+
+def arguments(url):
+    return Inbox(url).database._arguments
+
+
+@contextlib.contextmanager
+def connected(url, patience_seconds=10.0):
+    connection = driver.connect(arguments(url), patience_seconds, autocommit=True)
+    try:
+        yield connection
+    finally:
+        connection.close()
+
+
+def settings(execute):
+    names = ("synchronous_commit", "transaction_isolation", "TimeZone", "idle_in_transaction_session_timeout")
+    return [execute(f"SHOW {name}") for name in names]
+
+
+# --- sessions -------------------------------------------------------------------------------------
+
+CARELESS = "-csynchronous_commit=off -cdefault_transaction_isolation=serializable -cTimeZone=Asia/Tokyo"
+
+
+def test_every_session_waits_for_the_disk_whatever_the_url_says(url):
+    careless = with_options(url, CARELESS)
+    inbox = open_inbox(careless)
+
+    def ask(query):
+        return connection.execute(text(query)).scalar_one()
+
+    with connected(careless) as inserter:
+        inserting = settings(lambda query: inserter.execute(query).fetchone()[0])
+    with inbox.database.write() as connection:
+        writing = settings(ask)
+    with inbox.database.read() as connection:
+        reading = settings(ask)
+    with inbox.database.migration_transaction() as connection:
+        migrating = settings(ask)
+
+    assert inserting == writing == ["on", "read committed", "UTC", "10s"]
+    assert reading == ["on", "repeatable read", "UTC", "10s"]
+    assert migrating == ["on", "read committed", "UTC", "0"]
+    inbox.close()
+
+
+def test_a_session_that_took_the_urls_word_would_be_noticed(url):
+    with postgres(with_options(url, CARELESS)) as connection:
+        assert settings(lambda query: connection.execute(query).fetchone()[0])[:3] == [
+            "off",
+            "serializable",
+            "Asia/Tokyo",
+        ]
+
+
+def test_the_urls_own_time_limits_hold(url):
+    limited = with_options(url, "-cidle_in_transaction_session_timeout=1234 -cstatement_timeout=2345")
+
+    with connected(limited) as connection:
+        found = [
+            connection.execute(f"SHOW {name}").fetchone()[0]
+            for name in ("idle_in_transaction_session_timeout", "statement_timeout")
+        ]
+
+    assert found == ["1234ms", "2345ms"]
+
+
+def test_a_pooler_that_has_its_own_way_with_durability_is_refused(url):
+    with proxied(url) as proxy:
+        open_inbox(proxy.url).close()
+        proxy.altered = b"synchronous_commit=on", b"synchronous_commit=0 "
+
+        with pytest.raises(InboxUnavailable, match=r"failed: synchronous_commit is 'off', need 'on'"):
+            open_inbox(proxy.url)
+
+
+def test_a_server_that_does_not_wait_for_its_disk_is_no_secret(url, caplog):
+    """As the server of the tests may be: a power cut there is nobody's loss."""
+    caplog.set_level(logging.WARNING)
+    fsync = value(url, "SHOW fsync")
+
+    open_inbox(url).close()
+
+    warned = "runs with fsync=off: what was answered 200 may be gone after a power cut" in caplog.text
+    assert warned is (fsync == "off")
+
+
+def test_preparing_leaves_no_connection_open(url):
+    named = with_options(url, "", application_name=f"prepared-{os.getpid()}")
+    count = "SELECT count(*) FROM pg_stat_activity WHERE application_name = ?"
+
+    inbox = open_inbox(named)
+    until(lambda: value(url, count, f"prepared-{os.getpid()}") == 0)
+    inbox.put(incoming("k"))
+
+    assert value(url, count, f"prepared-{os.getpid()}") > 0
+    inbox.close()
+    until(lambda: value(url, count, f"prepared-{os.getpid()}") == 0)
+
+
+# --- silence --------------------------------------------------------------------------------------
+
+
+def test_a_statement_without_an_answer_is_given_up_and_its_connection_closed(url):
+    with proxied(url) as proxy, connected(proxy.url, 0.3) as connection:
+        connection.execute("SELECT 1")
+        proxy.hold()
+
+        started = time.monotonic()
+        with pytest.raises(psycopg.OperationalError, match=r"no answer within 0\.3 s"):
+            connection.execute("SELECT 1")
+        seconds = time.monotonic() - started
+
+        assert 0.2 < seconds < within(2)
+        assert connection.closed
+
+
+def test_a_statement_whose_answer_takes_a_while_is_waited_for(url):
+    with connected(url, 5.0) as connection:
+        assert connection.execute("SELECT 1 FROM pg_sleep(0.4)").fetchall() == [(1,)]
+
+
+def test_an_answer_that_came_while_this_process_slept_is_taken(url):
+    limit = with_options(url, "-cstatement_timeout=0")
+    with connected(limit, 0.4) as connection:
+        before = signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.8))
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        try:
+            found = connection.execute("SELECT 1 FROM pg_sleep(0.3)").fetchall()
+        finally:
+            signal.signal(signal.SIGALRM, before)
+
+    assert found == [(1,)]
+
+
+def test_a_commit_without_an_answer_is_given_up_once_and_the_next_transaction_is_good(url, impatient):
+    with proxied(url) as proxy:
+        inbox = open_inbox(proxy.url)
+        inbox.check_writable()
+        started = time.monotonic()
+        with pytest.raises(InboxUnavailable, match=r"failed: no answer within 0\.4 s"):
+            hold_before_the_commit(inbox, proxy)
+        seconds = time.monotonic() - started
+        proxy.release()
+
+        assert seconds < within(2)
+        inbox.check_writable()
+        inbox.close()
+
+
+def hold_before_the_commit(inbox, proxy):
+    with inbox.transaction("me") as transaction:
+        transaction.next_times()
+        proxy.hold()
+
+
+def test_a_read_without_an_answer_is_given_up(url, impatient):
+    with proxied(url) as proxy:
+        inbox = open_inbox(proxy.url)
+        inbox.received(1)
+        proxy.hold()
+
+        with pytest.raises(InboxUnavailable, match="no answer within"):
+            inbox.received(1)
+
+        proxy.release()
+        assert inbox.received(1) == []
+        inbox.close()
+
+
+def test_an_insert_without_an_answer_is_given_up_and_the_next_is_good(url, impatient):
+    with proxied(url) as proxy:
+        database = open_inbox(proxy.url).database
+        database.insert_new([incoming("before")])
+        proxy.hold()
+
+        with pytest.raises(InboxUnavailable, match="no answer within"):
+            database.insert_new([incoming("during")])
+
+        proxy.release()
+        assert len(database.insert_new([incoming("after")])) == 1
+        database.close()
+
+
+def test_a_session_that_is_idle_in_a_transaction_is_ended_and_the_next_is_good(url):
+    inbox = open_inbox(with_options(url, "-cidle_in_transaction_session_timeout=200"))
+
+    def idle():
+        with inbox.transaction("me") as transaction:
+            transaction.next_times()
+            time.sleep(0.5)
+            transaction.next_times()
+
+    with pytest.raises(InboxUnavailable, match="failed: terminating connection due to idle-in-transaction"):
+        idle()
+
+    inbox.check_writable()
+    inbox.close()
+
+
+def test_a_pool_without_a_free_connection_is_a_failure_of_storage(inbox, impatient):
+    with contextlib.ExitStack() as held:
+        for _ in range(15):
+            held.enter_context(inbox.database.write())
+
+        with pytest.raises(InboxUnavailable, match="QueuePool limit"):
+            held.enter_context(inbox.database.write())
+
+    inbox.check_writable()
+
+
+# --- lost connections -----------------------------------------------------------------------------
+
+
+def terminate(url, name="billhook"):
+    """End the sessions of billhook in this schema; returns how many there were."""
+    sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = ? AND datname = current_database()"
+    found = rows(url, f"SELECT count(pg_terminate_backend(pid)) FROM ({sessions}) AS ours", name)[0][0]
+    until(lambda: rows(url, sessions, name) == [])
+    return found
+
+
+@pytest.fixture
+def named(url):
+    """An inbox whose sessions can be told from others."""
+    opened = open_inbox(with_options(url, "", application_name=f"named-{os.getpid()}"))
+    yield opened
+    opened.close()
+
+
+def test_what_the_server_ended_while_nothing_happened_is_opened_anew_unnoticed(named, url):
+    named.put(incoming("k1"))
+    named.check_writable()
+
+    ended = terminate(url, f"named-{os.getpid()}")
+    status = named.put(incoming("k2")).status
+    named.check_writable()
+    stored = named.received(10)
+
+    assert ended >= 2
+    assert status is PutStatus.ACCEPTED
+    assert [one.key for one in stored] == ["k1", "k2"]
+
+
+def test_what_the_server_ends_in_mid_transaction_has_failed_and_is_rolled_back(named, url):
+    delivery_id = named.put(incoming("k")).delivery_id
+
+    def interrupted():
+        with named.transaction("me") as transaction:
+            transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
+            terminate(url, f"named-{os.getpid()}")
+
+    with pytest.raises(InboxUnavailable, match="failed: "):
+        interrupted()
+
+    assert rows(url, "SELECT state FROM delivery") == [("received",)]
+    assert rows(url, "SELECT * FROM run") == []
+    with named.transaction("me") as transaction:
+        assert transaction.plan([RunPlan(delivery_id, ("a",))], NOON) == [delivery_id]
+
+
+def test_a_connection_is_lost_when_it_is_closed_or_the_server_said_goodbye(url):
+    with connected(url) as connection:
+        before = driver.is_lost(connection)
+        change(url, "SELECT pg_terminate_backend(?)", connection.info.backend_pid)
+        until(lambda: driver.is_lost(connection))
+        connection.close()
+
+        assert before is False
+        assert driver.is_lost(connection) is True
+
+
+def test_connections_that_are_lost_as_soon_as_they_are_made_are_a_failure_of_storage(url):
+    with proxied(url) as proxy:
+        inbox = Inbox(proxy.url)
+        proxy.fatal, proxy.told = b"('synchronous_commit')", True
+
+        for _ in range(2):
+            with pytest.raises(InboxUnavailable, match="failed: "):
+                inbox.received(1)
+
+        proxy.fatal = None
+        assert inbox.received(1) == []
+        inbox.close()
+
+
+def test_a_forked_child_rings_and_listens_on_lines_of_its_own(inbox, url):
+    inbox.notifier.fileno()
+    inbox.notifier.notify()
+    ours = inbox.notifier
+
+    def child(_):
+        descriptor = inbox.notifier.fileno()
+        inbox.notifier.notify()
+        heard = inbox.notifier.wait(5)
+        inbox.close()
+        return f"{inbox.notifier is ours} {descriptor} {heard}".encode()
+
+    (told,) = in_children(1, child)
+
+    assert told.startswith(b"False")
+    assert told.endswith(b"True")
+    assert inbox.notifier is ours
+    while inbox.notifier.wait(0.2):  # the rings of both
+        pass
+    inbox.notifier.notify()
+    assert inbox.notifier.wait(5) is True
+
+
+# --- where it is ----------------------------------------------------------------------------------
+
+
+def closed_port():
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        return listener.getsockname()[1]
+
+
+def test_a_server_that_is_not_there_is_told_in_one_line_without_the_password():
+    inbox = Inbox(f"postgresql+psycopg://me:hunter2hunter2@127.0.0.1:{closed_port()}/billing")
+
+    for use in (inbox.prepare, inbox.upgrade, inbox.check_writable, lambda: inbox.put(incoming("k"))):
+        with pytest.raises(InboxUnavailable, match=r"^the inbox .*127\.0\.0\.1.*refused") as caught:
+            use()
+        assert "hunter2" not in f"{caught.value!r} {caught.value}"
+        assert "\n" not in str(caught.value)
+    inbox.close()
+
+
+def test_an_app_whose_server_is_not_there_starts_says_why_and_answers_503(tmp_path, caplog):
+    url = f"postgresql+psycopg://me:hunter2hunter2@127.0.0.1:{closed_port()}/billing"
+
+    app = make_app(tmp_path, BILLHOOK_INBOX_URL=url)
+    answer = deliver(app)
+    app.extensions["billhook"].close()
+
+    assert "Connection refused" in caplog.text
+    assert "until it can be used, deliveries are answered 503" in caplog.text
+    assert answer.status_code == 503
+    assert "hunter2" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        ("127.0.0.1/billing?passwd=hunter2", 'BILLHOOK_INBOX_URL: invalid connection option "passwd"'),
+        ("ter2@127.0.0.1/billing", "BILLHOOK_INBOX_URL has an @ too many: in a password write %40"),
+        ("ter2/x@127.0.0.1/billing", "BILLHOOK_INBOX_URL has an @ too many: in a password write %40"),
+    ],
+)
+def test_a_url_that_no_server_could_mend_is_refused_without_its_password(tmp_path, rest, told):
+    with pytest.raises(ConfigError, match=re.escape(told)) as caught:
+        make_app(tmp_path, BILLHOOK_INBOX_URL=f"postgresql+psycopg://me:hunter2@{rest}")
+
+    assert "ter2" not in str(caught.value)
+
+
+def test_a_password_with_an_at_sign_that_is_written_as_it_must_be_is_taken():
+    inbox = Inbox("postgresql+psycopg://me:hunter%402@127.0.0.1/billing")
+
+    assert inbox.database.display_url == "postgresql+psycopg://me:***@127.0.0.1/billing"
+
+
+def test_the_password_is_in_no_text_of_the_inbox_nor_in_its_log(url, caplog):
+    caplog.set_level(logging.DEBUG)
+    secret = "hunter2hunter2"
+    where = with_options(url, "", sslpassword=secret).replace("postgres@", f"postgres:{secret}@")
+
+    with contextlib.suppress(InboxUnavailable), contextlib.closing(Inbox(where)) as inbox:
+        told = [
+            inbox.database.display_url,
+            repr(inbox.database),
+            repr(inbox.database.notifier),
+            repr(vars(inbox)),
+        ]
+        inbox.prepare()
+        inbox.put(incoming("k"))
+
+    assert secret in where
+    assert not [one for one in (*told, caplog.text) if secret in one]
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [
+        ("postgresql://u:hunter2hunter2@h:5433/d", "postgresql+psycopg://u:***@h:5433/d"),
+        ("postgres://u@h/d?sslmode=require&password=hunter2hunter2", "postgresql+psycopg://u@h/d"),
+        ("postgresql://u@/d?host=/run/pg&port=5433", "postgresql+psycopg://u@/d?host=%2Frun%2Fpg&port=5433"),
+        ("postgresql://u@/d?host=a:1&host=b:2", "postgresql+psycopg://u@/d?host=a%3A1&host=b%3A2"),
+    ],
+)
+def test_where_it_is_can_be_told_to_anybody(url, place):
+    assert Inbox(url).database.display_url == place
+
+
+def test_hosts_that_are_named_in_two_ways_are_refused(url):
+    text = "names several hosts in a way that is not understood: write postgresql"
+
+    with pytest.raises(ConfigError, match=text) as caught:
+        Inbox("postgresql://u:hunter2hunter2@/d?host=a&host=b&port=1")
+
+    assert "hunter2" not in str(caught.value)
+
+
+def test_the_first_of_several_hosts_that_answers_is_used(url):
+    with proxied(url) as proxy:
+        hosts = f"@/%s&host=127.0.0.1:{closed_port()}&host=127.0.0.1:{proxy.port}"
+        before, _, name = proxy.url.partition(f"@127.0.0.1:{proxy.port}/")
+        inbox = open_inbox(before + hosts % name)
+
+        assert inbox.put(incoming("k")).status is PutStatus.ACCEPTED
+        inbox.close()
+
+
+def test_without_psycopg_the_extra_is_named(monkeypatch):
+    monkeypatch.setitem(sys.modules, "billhook.inbox.postgres", None)
+
+    with pytest.raises(MissingExtra, match=r"an inbox in PostgreSQL .* pip install 'billhook\[postgres\]'"):
+        Inbox("postgresql://u@h/d")
+
+
+def test_preparing_makes_no_schema_and_names_the_command(postgres_url):
+    inbox = Inbox(postgres_url)
+
+    with pytest.raises(SchemaMismatch, match=rf"schema none, .* needs {REVISION}: run `billhook db upgrade`"):
+        inbox.prepare()
+
+    assert rows(postgres_url, "SELECT 1 FROM pg_tables WHERE schemaname = current_schema()") == []
+    inbox.close()
+
+
+# --- what it says ---------------------------------------------------------------------------------
+
+
+def test_of_an_error_only_the_first_words_are_told_never_the_row(url):
+    change(url, "ALTER TABLE delivery ADD CONSTRAINT picky CHECK (length(body) < 3)")
+    inbox = open_inbox(url)
+
+    with pytest.raises(InboxUnavailable, match='violates check constraint "picky"') as caught:
+        inbox.put(incoming("k", body=b"from the sender"))
+
+    stored = b"from the sender".hex()
+    assert stored not in str(caught.value)
+    assert "sender" not in str(caught.value)
+    with contextlib.suppress(psycopg.Error), postgres(url) as connection:
+        connection.execute(
+            "INSERT INTO delivery (source, key, event_type, headers, state, received_at, body) "
+            "VALUES ('s', 'k', 't', '{}', 'received', now(), 'from the sender')"
+        )
+        pytest.fail("the constraint holds nobody back")
+    inbox.close()
+
+
+# --- two with the same keys -----------------------------------------------------------------------
+
+
+def crossing(url, insert, count=3_000):
+    """Two sessions insert the same keys at once, each in the other's reverse order; what came of each."""
+    forwards = [incoming(f"k{number:05}") for number in range(count)]
+    barrier = threading.Barrier(2)
+
+    def put(batch):
+        with connected(with_options(url, "-cdeadlock_timeout=50")) as connection:
+            barrier.wait()
+            try:
+                return len(insert(connection, batch))
+            except psycopg.errors.DeadlockDetected:
+                return "deadlock"
+
+    with ThreadPoolExecutor(2) as pool:
+        return sorted(map(str, pool.map(put, (forwards, forwards[::-1]))))
+
+
+def as_they_come(connection, batch):
+    columns = [[getattr(one, name) for one in batch] for name in driver._COLUMNS]
+    return connection.execute(driver._INSERT_NEW, columns, binary=True).fetchall()
+
+
+def test_two_batches_with_the_same_keys_do_not_lock_one_another_out(url):
+    for _ in range(3):
+        counts = crossing(url, driver.insert)
+        change(url, "TRUNCATE delivery CASCADE")
+
+        assert sum(map(int, counts)) == 3_000
+
+
+def test_batches_as_they_come_would_lock_one_another_out(url):
+    def once():
+        found = crossing(url, as_they_come)
+        change(url, "TRUNCATE delivery CASCADE")
+        return "deadlock" in found
+
+    assert any(once() for _ in range(20))

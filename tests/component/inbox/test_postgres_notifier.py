@@ -1,0 +1,275 @@
+"""The notifier of an inbox on PostgreSQL: its connections break, and no sender and no worker suffers."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from billhook.engines.wakeup import Wakeup
+from billhook.inbox.postgres import database
+from billhook.inbox.postgres import notifier as module
+from support.inbox_view import change, hang_up, open_inbox, rows, upgraded
+from support.patience import within
+from support.postgres import fresh_schema, with_options
+from support.processes import until
+from support.proxy import proxied
+
+NAME = f"notifiers-{os.getpid()}"
+
+
+@pytest.fixture
+def url(postgres_url):
+    return with_options(upgraded(postgres_url), "", application_name=NAME)
+
+
+@pytest.fixture
+def inboxes(url):
+    """Two inboxes on one schema, as two processes have them."""
+    opened = [open_inbox(url) for _ in range(2)]
+    yield opened
+    for inbox in opened:
+        inbox.close()
+
+
+@pytest.fixture
+def notifiers(inboxes):
+    return [inbox.notifier for inbox in inboxes]
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Lost connections are opened again soon."""
+    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.2)
+
+
+def hang_up_all(url):
+    """The server ends the notifiers' sessions; returns when they are gone."""
+    sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = ?"
+    rows(url, f"SELECT pg_terminate_backend(pid) FROM ({sessions}) AS ours", NAME)
+    until(lambda: rows(url, sessions, NAME) == [])
+
+
+# --- notified, or not -----------------------------------------------------------------------------
+
+
+def test_many_notifications_are_one_wake_up_or_a_few(notifiers):
+    listener, sender = notifiers
+    listener.fileno()
+
+    for _ in range(500):
+        sender.notify()
+    heard = 0
+    while listener.wait(0.2):
+        heard += 1
+
+    assert 1 <= heard <= 500
+    assert listener.wait(0) is False
+
+
+def test_another_inbox_in_the_same_database_notifies_its_own_workers_only(notifiers, postgres_server):
+    notifiers[0].fileno()
+
+    with fresh_schema(postgres_server.url) as elsewhere:
+        other = open_inbox(upgraded(elsewhere))
+        other.notifier.fileno()
+        other.notifier.notify()
+        heard_there = other.notifier.wait(5)
+        other.close()
+        hang_up(elsewhere)
+
+    assert heard_there is True
+    assert notifiers[0].wait(0.1) is False
+
+
+# --- broken connections ---------------------------------------------------------------------------
+
+
+def test_a_connection_that_the_server_ended_is_an_error_once_and_opened_again(notifiers, url, quick):
+    listener, sender = notifiers
+    listener.fileno()
+    sender.notify()
+    assert listener.wait(5) is True
+    time.sleep(0.3)  # it is older than the pause
+    hang_up_all(url)
+
+    def wait():
+        for _ in range(3):  # the goodbye is read before the end
+            listener.wait(1)
+
+    with pytest.raises(OSError, match=r"the notifier's connection failed: .*(terminat|closed)"):
+        wait()
+    listener.fileno()
+    sender.notify()  # this one is lost with its connection
+    until(lambda: sender.notify() or listener.wait(0.1))
+
+
+def test_without_a_connection_notify_is_silent_and_listening_fails_at_once(url, monkeypatch):
+    monkeypatch.setattr(module, "PAUSE_SECONDS", 1.5)
+    with proxied(url) as proxy:
+        notifier = open_inbox(proxy.url).notifier
+        proxy.fatal, proxy.heard = b"('synchronous_commit')", False
+        before = proxy.connections
+
+        notifier.notify()
+        with pytest.raises(OSError, match="the notifier's connection failed: "):
+            notifier.fileno()
+        started = time.monotonic()
+        for _ in range(100):
+            notifier.notify()
+            with pytest.raises(OSError, match="it was tried just now"):
+                notifier.fileno()
+        seconds = time.monotonic() - started
+
+        assert seconds < within(1)
+        assert proxy.connections - before == 2
+        proxy.fatal = None
+        time.sleep(1.5)
+        assert notifier.fileno() > 0
+        notifier.close()
+
+
+def test_notify_on_a_dead_connection_stops_in_time_and_never_raises(url, monkeypatch):
+    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.5)
+    monkeypatch.setattr(database, "NOTIFY_TIMEOUT_SECONDS", 0.3)
+    with proxied(url) as proxy:
+        notifier = open_inbox(proxy.url).notifier
+        notifier.notify()
+        proxy.hold()
+
+        started = time.monotonic()
+        for _ in range(20):  # one that gets no answer, one that gets no connection, and then none is tried
+            notifier.notify()
+        seconds = time.monotonic() - started
+        proxy.release()
+
+        assert 0.2 < seconds < within(5)
+        notifier.close()
+
+
+def test_without_the_tables_notify_is_silent_and_listening_fails(notifiers, url):
+    change(url, "ALTER TABLE delivery RENAME TO lost")
+
+    notifiers[0].notify()
+    with pytest.raises(OSError, match='relation "delivery" does not exist'):
+        notifiers[1].fileno()
+
+
+# --- the worker's wakeup -----------------------------------------------------------------------------
+
+
+def sleeps(inbox, seconds):
+    """How often a wait ends in this time without a notification."""
+    wakeup, count = Wakeup(inbox), 0
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        wakeup.clear()
+        wakeup.wait(0.1)
+        count += 1
+    return count
+
+
+def test_a_listener_whose_connections_break_at_once_sleeps_all_the_same(url):
+    with proxied(url) as proxy:
+        inbox = open_inbox(proxy.url)
+        proxy.fatal, proxy.told = b"LISTEN", True  # each line ends as soon as it listens
+        before = proxy.connections
+
+        count = sleeps(inbox, 1.0)
+
+        assert count <= 15
+        assert proxy.connections - before <= 2
+        inbox.close()
+
+
+def test_a_listener_that_connected_again_at_once_would_be_busy(url, monkeypatch):
+    monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
+    with proxied(url) as proxy:
+        inbox = open_inbox(proxy.url)
+        proxy.fatal, proxy.told = b"LISTEN", True
+        before = proxy.connections
+
+        count = sleeps(inbox, 1.0)
+
+        assert count > 15 or proxy.connections - before > 5
+        inbox.close()
+
+
+def test_a_notification_ends_a_wait(inboxes):
+    wakeup = Wakeup(inboxes[0])
+    wakeup.clear()
+    notifying = threading.Timer(0.2, inboxes[1].notifier.notify)
+    notifying.start()
+
+    started = time.monotonic()
+    wakeup.wait(10)
+    seconds = time.monotonic() - started
+    notifying.join()
+
+    assert seconds < within(5)
+
+
+def test_a_terminated_connection_ends_the_wait_and_the_next_wait_has_a_new_one(inboxes, url, quick):
+    wakeup = Wakeup(inboxes[0])
+    wakeup.clear()
+    time.sleep(0.3)
+    hang_up_all(url)
+
+    started = time.monotonic()
+    wakeup.wait(10)
+    wakeup.clear()
+    notifying = threading.Timer(0.1, inboxes[1].notifier.notify)
+    notifying.start()
+    wakeup.wait(10)
+    seconds = time.monotonic() - started
+    notifying.join()
+
+    assert seconds < within(5)
+
+
+# --- threads and descriptors ----------------------------------------------------------------------
+
+
+def test_many_threads_notify_and_listen_and_no_descriptor_is_lost(inboxes, quick):
+    listener, sender = (inbox.notifier for inbox in inboxes)
+    errors, stop = [], threading.Event()
+    sender.notify()
+    listener.fileno()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    def repeat(act):
+        while not stop.is_set():
+            try:
+                act()
+            except Exception as error:  # noqa: BLE001 - collected for the assertion
+                errors.append(error)
+
+    acts = [sender.notify, sender.notify, lambda: listener.wait(0), lambda: listener.wait(0.01)]
+    threads = [threading.Thread(target=repeat, args=(act,)) for act in acts]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.5)
+    stop.set()
+    for thread in threads:
+        thread.join()
+
+    assert errors == []
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def test_a_process_without_descriptors_has_no_notifier_and_survives(url):
+    inbox = open_inbox(url)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(list(Path("/proc/self/fd").iterdir()))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used - 1, hard))
+    try:
+        inbox.notifier.notify()
+        with pytest.raises(OSError, match="the notifier's connection failed: "):
+            inbox.notifier.fileno()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    inbox.close()

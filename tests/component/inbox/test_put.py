@@ -1,0 +1,430 @@
+"""Storing: durable, once per key, in groups, under threads, within the deadline. On every database."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+
+from billhook.errors import DeadlinePassed, Draining, InboxUnavailable
+from billhook.inbox import NewDelivery, PutStatus, Receipt
+from billhook.inbox.committer import Committer
+from support.inbox_view import NOON, Foreigner, change, hung, incoming, open_inbox, rows, value
+from support.patience import within
+from support.processes import together, until
+
+
+def test_what_was_put_is_what_is_stored(inbox, where):
+    body = bytes(range(256))
+    zone = timezone(timedelta(hours=5, minutes=30))
+    signed_at = datetime(2026, 1, 15, 17, 30, tzinfo=zone)
+
+    receipt = inbox.put(
+        NewDelivery("eu", "k\u00e9y 1", "Some.Type", body, '{"A": "\u00fc"}', signed_at, NOON)
+    )
+
+    columns = "id, source, key, event_type, body, headers, state, signed_at, received_at"
+    (row,) = rows(where, f"SELECT {columns} FROM delivery")
+    assert receipt == (receipt.__class__(PutStatus.ACCEPTED, row[0], "Some.Type"))
+    assert row[1:7] == ("eu", "k\u00e9y 1", "Some.Type", body, '{"A": "\u00fc"}', "received")
+    assert row[7:] == ("2026-01-15 12:00:00.000000", "2026-01-15 12:00:00.000000")
+
+
+def test_what_was_put_is_what_comes_out(inbox):
+    given = incoming("k", body=b"\x00\xff", at=datetime(2026, 1, 15, 12, 0, 0, 123456, tzinfo=UTC))
+    receipt = inbox.put(given)
+
+    (stored,) = inbox.received(10)
+
+    assert stored.delivery_id == receipt.delivery_id
+    assert (stored.key, stored.body, stored.headers) == ("k", b"\x00\xff", "{}")
+    assert (stored.signed_at, stored.received_at) == (given.signed_at, given.received_at)
+
+
+def test_a_delivery_without_a_time_of_signing_has_none(inbox):
+    inbox.put(NewDelivery("s", "k", "T", b"", "{}", None, NOON))
+
+    assert inbox.received(1)[0].signed_at is None
+
+
+def test_deliveries_come_out_oldest_first_and_one_by_one_if_asked(inbox):
+    receipts = [inbox.put(incoming(f"k{n}")) for n in range(3)]
+
+    assert [stored.key for stored in inbox.received(2)] == ["k0", "k1"]
+    assert [stored.key for stored in inbox.received(10, only=receipts[2].delivery_id)] == ["k2"]
+
+
+# --- once per key ---------------------------------------------------------------------------------
+
+
+def test_the_same_key_again_is_a_duplicate_with_the_first_ones_id(inbox, where):
+    first = inbox.put(incoming("k", body=b"1"))
+
+    second = inbox.put(incoming("k", body=b"1"))
+
+    assert (first.status, second.status) == (PutStatus.ACCEPTED, PutStatus.DUPLICATE)
+    assert first.delivery_id == second.delivery_id
+    assert rows(where, "SELECT body FROM delivery") == [(b"1",)]
+
+
+def test_the_same_key_of_another_source_is_another_delivery(inbox, where):
+    verdicts = [inbox.put(incoming("k", source=source)).status for source in ("eu", "us")]
+
+    assert verdicts == [PutStatus.ACCEPTED, PutStatus.ACCEPTED]
+    assert value(where, "SELECT count(*) FROM delivery") == 2
+
+
+def test_one_key_from_64_threads_is_accepted_once(inbox, where):
+    receipts = together(64, lambda _: inbox.put(incoming("k")))
+
+    verdicts = [receipt.status for receipt in receipts]
+    assert verdicts.count(PutStatus.ACCEPTED) == 1
+    assert verdicts.count(PutStatus.DUPLICATE) == 63
+    assert {receipt.delivery_id for receipt in receipts} == {value(where, "SELECT id FROM delivery")}
+
+
+def test_a_crowd_of_new_repeated_and_conflicting_keys_each_get_their_own_verdict(inbox, where):
+    inbox.put(incoming("old"))
+
+    def put(number):
+        key, event_type = [
+            ("old", "PingTest"),
+            ("old", "Other"),
+            ("mixed", "PingTest"),
+            (f"k{number}", "PingTest"),
+        ][number % 4]
+        body = b"%d" % number if number % 4 == 3 else b"{}"
+        return key, inbox.put(incoming(key, event_type=event_type, body=body))
+
+    results = together(48, put)
+
+    for number, (key, receipt) in enumerate(results):
+        slot = "*" if number % 4 == 1 else ""
+        expected = value(where, "SELECT id FROM delivery WHERE key = ? AND slot = ?", key, slot)
+        assert receipt.delivery_id == expected
+        if number % 4 == 0:
+            assert receipt.status is PutStatus.DUPLICATE
+        if number % 4 == 3:
+            assert receipt.status is PutStatus.ACCEPTED
+            assert value(where, "SELECT body FROM delivery WHERE key = ?", key) == b"%d" % number
+    mixed = [receipt.status for key, receipt in results if key == "mixed"]
+    assert mixed.count(PutStatus.ACCEPTED) == 1
+    others = [receipt.status for number, (_, receipt) in enumerate(results) if number % 4 == 1]
+    assert (others.count(PutStatus.CONFLICT), others.count(PutStatus.DUPLICATE)) == (1, 11)
+
+
+def test_each_receipt_of_a_crowd_is_its_own(inbox, where):
+    receipts = together(100, lambda n: inbox.put(incoming(f"k{n}")))
+
+    stored = dict(rows(where, "SELECT key, id FROM delivery"))
+    assert [receipt.delivery_id for receipt in receipts] == [stored[f"k{n}"] for n in range(100)]
+    assert {receipt.status for receipt in receipts} == {PutStatus.ACCEPTED}
+
+
+# --- in groups ------------------------------------------------------------------------------------
+
+
+class Recorded(sqlite3.Connection):
+    """A connection that keeps the statements SQLite ran."""
+
+    statements: list[str]
+
+    def __init__(self, *arguments, **options):
+        super().__init__(*arguments, **options)
+        self.set_trace_callback(type(self).statements.append)
+
+
+@pytest.fixture
+def batches(where, monkeypatch):
+    """How many transactions have stored what is there."""
+    Recorded.statements = []
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **{**k, "factory": Recorded}))
+
+    def count():
+        if isinstance(where, str):
+            return value(where, "SELECT count(DISTINCT xmin::text) FROM delivery")
+        # Each batch once: one that found the file locked was tried again.
+        return len({text for text in Recorded.statements if text.startswith("INSERT INTO delivery")})
+
+    return count
+
+
+def test_puts_that_wait_together_share_a_transaction(inbox, where, batches):
+    with Foreigner(where) as foreigner:
+        thread = threading.Thread(target=inbox.put, args=(incoming("first"),))
+        thread.start()
+        time.sleep(0.1)  # it holds the committer now, and the rest queue up behind it
+        crowd = [threading.Thread(target=inbox.put, args=(incoming(f"k{n}"),)) for n in range(40)]
+        for one in crowd:
+            one.start()
+        time.sleep(0.1)
+        foreigner.let_go()
+    for one in (thread, *crowd):
+        one.join()
+
+    assert value(where, "SELECT count(*) FROM delivery") == 41
+    assert batches() <= 6
+
+
+def test_puts_one_after_the_other_do_not_wait_for_company(inbox, batches):
+    started = time.monotonic()
+
+    for number in range(20):
+        inbox.put(incoming(f"k{number}"))
+
+    assert batches() == 20
+    assert time.monotonic() - started < within(2)
+
+
+# --- the deadline ---------------------------------------------------------------------------------
+
+
+def test_a_foreign_lock_makes_a_put_give_up_within_the_deadline_and_recover(where):
+    inbox = open_inbox(where, deadline_seconds=0.5)
+
+    with Foreigner(where):
+        started = time.monotonic()
+        with pytest.raises(InboxUnavailable, match=r"locked|no commit within"):
+            inbox.put(incoming("k"))
+        seconds = time.monotonic() - started
+    status = until(lambda: _accepted(inbox, "k")).status
+
+    assert seconds < within(2)
+    assert status in (PutStatus.ACCEPTED, PutStatus.DUPLICATE)
+    assert value(where, "SELECT count(*) FROM delivery") == 1
+    inbox.close()
+
+
+def test_the_time_that_is_left_is_the_time_that_is_waited(where):
+    inbox = open_inbox(where, deadline_seconds=5)
+
+    with Foreigner(where):
+        started = time.monotonic()
+        with pytest.raises(DeadlinePassed, match=r"no commit within 0\.1 s"):
+            inbox.put(incoming("k"), timeout_seconds=0.1)
+        seconds = time.monotonic() - started
+
+    assert seconds < within(2)
+    inbox.close()
+
+
+@pytest.mark.parametrize("left", [0.0, -1.0])
+def test_no_time_left_is_a_deadline_passed(inbox, where, left):
+    with Foreigner(where), pytest.raises(DeadlinePassed, match="no commit within"):
+        inbox.put(incoming("k"), timeout_seconds=left)
+
+
+def test_while_a_batch_hangs_nobody_waits_behind_it(where):
+    inbox = open_inbox(where, deadline_seconds=1)
+    inbox.put(incoming("before"))
+    with hung(where):
+        with pytest.raises(DeadlinePassed, match="no commit within"):
+            inbox.put(incoming("k1"))
+        until(lambda: _is_known_to_hang(inbox))
+        started = time.monotonic()
+        with pytest.raises(DeadlinePassed, match="the inbox does not answer"):
+            inbox.put(incoming("k2"))
+        seconds = time.monotonic() - started
+
+    assert seconds < within(0.8)
+    until(lambda: _accepted(inbox, "k3"))
+    inbox.close()
+
+
+def _is_known_to_hang(inbox):
+    """The committer has hung for longer than a deadline: on a busy machine it begins late."""
+    with pytest.raises(DeadlinePassed) as caught:
+        inbox.put(incoming("k2"))
+    return "the inbox does not answer" in str(caught.value)
+
+
+def _accepted(inbox, key):
+    with contextlib.suppress(InboxUnavailable):
+        return inbox.put(incoming(key))
+    return None
+
+
+def test_a_statement_that_cannot_run_is_a_failure_of_storage_until_it_can(inbox, where):
+    inbox.put(incoming("before"))
+    change(where, "ALTER TABLE delivery RENAME TO lost")
+    with pytest.raises(InboxUnavailable, match=r"no such table: delivery|\"delivery\" does not exist"):
+        inbox.put(incoming("during"))
+    change(where, "ALTER TABLE lost RENAME TO delivery")
+
+    assert until(lambda: _accepted(inbox, "during")).status is PutStatus.ACCEPTED
+
+
+def test_requests_that_gave_up_keep_no_others_from_being_stored(inbox, where):
+    with Foreigner(where) as foreigner:
+        first = threading.Thread(target=inbox.put, args=(incoming("first"),))
+        first.start()
+        time.sleep(0.1)
+        gave_up = together(5, lambda n: inbox.put(incoming(f"gave up {n}"), timeout_seconds=0.05))
+        patient = threading.Thread(target=inbox.put, args=(incoming("patient"),))
+        patient.start()
+        time.sleep(0.05)
+        foreigner.let_go()
+    first.join()
+    patient.join()
+
+    receipt = inbox.put(incoming("last"))
+
+    assert {type(result) for result in gave_up} == {DeadlinePassed}
+    assert value(where, "SELECT id FROM delivery WHERE key = 'last'") == receipt.delivery_id
+    assert value(where, "SELECT count(*) FROM delivery WHERE key IN ('first', 'patient')") == 2
+
+
+def test_a_crowd_larger_than_a_batch_is_stored_in_several(inbox, where, batches):
+    def put(number):
+        return inbox.put(incoming(f"k{number}"), timeout_seconds=10).status
+
+    with Foreigner(where) as foreigner:
+        holder = threading.Thread(target=inbox.put, args=(incoming("first"),))
+        holder.start()
+        time.sleep(0.1)
+        releasing = threading.Timer(0.3, foreigner.let_go)
+        releasing.start()
+        verdicts = together(300, put)
+        releasing.join()
+    holder.join()
+
+    assert verdicts == [PutStatus.ACCEPTED] * 300
+    assert value(where, "SELECT count(*) FROM delivery") == 301
+    assert 2 < batches() < 150  # some 5 where nothing else runs, and never one each
+
+
+def test_whether_it_can_be_written_is_answered_within_the_deadline_to_all_who_ask(where):
+    inbox = open_inbox(where, deadline_seconds=0.3)
+    inbox.check_writable()
+    with hung(where):
+        started = time.monotonic()
+        answers = together(20, lambda _: inbox.check_writable())
+        seconds = time.monotonic() - started
+
+    assert {type(answer) for answer in answers} == {DeadlinePassed}
+    assert seconds < within(1.4)  # one after the other they would take 6
+    until(lambda: _writable(inbox))
+    inbox.close()
+
+
+def _writable(inbox):
+    with contextlib.suppress(InboxUnavailable):
+        inbox.check_writable()
+        return True
+    return False
+
+
+def test_while_one_finds_out_whether_storage_is_back_the_others_are_told_at_once(where):
+    inbox = open_inbox(where, deadline_seconds=1.5)
+    inbox.put(incoming("before"))
+    change(where, "ALTER TABLE delivery RENAME TO lost")
+    with pytest.raises(InboxUnavailable, match="delivery"):
+        inbox.put(incoming("k1"))
+    change(where, "ALTER TABLE lost RENAME TO delivery")
+    with Foreigner(where):
+        one = threading.Thread(target=lambda: _accepted(inbox, "k2"))
+        one.start()
+        until(lambda: inbox._committer._busy_since is not None)
+        started = time.monotonic()
+        with pytest.raises(InboxUnavailable, match="the inbox is failing"):
+            inbox.put(incoming("k3"))
+        seconds = time.monotonic() - started
+        one.join()
+
+    assert seconds < within(0.8)
+    assert until(lambda: _accepted(inbox, "after")).status is PutStatus.ACCEPTED
+    inbox.close()
+
+
+def test_whoever_was_told_of_a_failure_and_comes_again_at_once_is_tried():
+    faults, tidied = [InboxUnavailable("the disk")], threading.Event()
+
+    def commit(batch):
+        if faults:
+            raise faults.pop()
+        return [Receipt(PutStatus.ACCEPTED, 1, one.key) for one in batch]
+
+    committer = Committer(commit, tidied.wait, 5.0)
+    with pytest.raises(InboxUnavailable, match="the disk"):
+        committer.put(incoming("k"), 5.0)
+    threading.Timer(0.1, tidied.set).start()  # the committer is still busy with what comes after a batch
+
+    assert committer.put(incoming("k"), 5.0).status is PutStatus.ACCEPTED
+    committer.close()
+
+
+def test_what_fails_after_a_commit_ends_neither_it_nor_the_committer(caplog):
+    def checkpoint():
+        raise LookupError("tidying")
+
+    committer = Committer(
+        lambda batch: [Receipt(PutStatus.ACCEPTED, 1, one.key) for one in batch], checkpoint, 1.0
+    )
+
+    keys = [committer.put(incoming(key), 1.0).stored_event_type for key in ("k1", "k2")]
+    committer.close()
+
+    assert keys == ["k1", "k2"]
+    assert "work after a commit failed; the commit stands" in caplog.text
+
+
+def test_a_defect_in_a_commit_is_an_error_for_its_sender_and_the_next_is_committed(caplog):
+    faults = [ZeroDivisionError("a defect")]
+
+    def commit(batch):
+        if faults:
+            raise faults.pop()
+        return [Receipt(PutStatus.ACCEPTED, 1, one.key) for one in batch]
+
+    committer = Committer(commit, lambda: None, 1.0)
+    try:
+        with pytest.raises(InboxUnavailable, match="the commit failed"):
+            committer.put(incoming("first"), 5.0)
+        assert committer.put(incoming("second"), 5.0).status is PutStatus.ACCEPTED
+    finally:
+        committer.close()
+
+    assert "the committer failed" in caplog.text
+    assert "a defect" in caplog.text
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def test_closing_commits_what_waits(where):
+    inbox = open_inbox(where)
+    results = []
+    with Foreigner(where) as foreigner:
+        threads = [
+            threading.Thread(target=lambda n=n: results.append(inbox.put(incoming(f"k{n}"))))
+            for n in range(10)
+        ]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.1)
+        closing = threading.Thread(target=inbox.close)
+        closing.start()
+        time.sleep(0.05)
+        foreigner.let_go()
+    for thread in (*threads, closing):
+        thread.join()
+
+    assert [receipt.status for receipt in results] == [PutStatus.ACCEPTED] * 10
+    assert value(where, "SELECT count(*) FROM delivery") == 10
+
+
+def test_after_closing_nothing_more_is_taken(where):
+    used, unused = open_inbox(where), open_inbox(where)
+    used.put(incoming("k"))
+    used.close()
+    unused.close()
+
+    for inbox in (used, unused):
+        with pytest.raises(Draining, match="shutting down"):
+            inbox.put(incoming("late"))
+        inbox.close()

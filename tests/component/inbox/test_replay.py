@@ -1,0 +1,184 @@
+"""Replay at the inbox itself: what it leaves alone, and handlers that are newer than a delivery."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from billhook.inbox import ContentKey, RunOptions, RunPlan, RunResult, RunState
+from billhook.inbox.replay import ReplayResult, replay
+from support.inbox_view import NOON, change, incoming, rows, value
+
+LATER = NOON + timedelta(hours=1)
+
+
+def put(inbox, name, *handlers, error=None):
+    """A delivery planned for these handlers; its id."""
+    delivery_id = inbox.put(incoming(name)).delivery_id
+    with inbox.transaction("planner") as transaction:
+        transaction.plan([RunPlan(delivery_id, handlers, error)], NOON)
+    return delivery_id
+
+
+def finish(inbox, state=RunState.SUCCEEDED):
+    """Whatever is due ends so."""
+    with inbox.transaction("worker") as transaction:
+        transaction.settle(
+            [
+                RunResult(one.run_id, one.token, one.delivery.delivery_id, 1, state, NOON, error="e")
+                for one in transaction.claim(100, NOON, LATER)
+            ]
+        )
+
+
+def always(options=None):
+    """A newcomer that takes every delivery, and what it was asked."""
+    asked = []
+
+    def newcomer(stored, handlers):
+        asked.append((stored.delivery_id, stored.key, sorted(handlers)))
+        return options or RunOptions()
+
+    return newcomer, asked
+
+
+def runs(where):
+    return rows(where, "SELECT delivery_id, handler, state FROM run ORDER BY delivery_id, handler")
+
+
+# --- a handler that is newer ----------------------------------------------------------------------
+
+
+def test_a_newer_handler_gets_its_run_of_what_others_handled(inbox, where):
+    done, unheard = put(inbox, "a", "old"), put(inbox, "b")
+    finish(inbox)
+    newcomer, asked = always()
+
+    result = replay(inbox, [done, unheard], LATER, handler="new", backfill=newcomer)
+
+    assert result == ReplayResult(deliveries=2, added=2)
+    assert asked == [(done, "a", ["old"]), (unheard, "b", [])]
+    assert runs(where) == [(done, "new", "due"), (done, "old", "succeeded"), (unheard, "new", "due")]
+    assert rows(where, "SELECT DISTINCT state FROM delivery") == [("planned",)]
+    assert value(where, "SELECT due_at FROM run WHERE delivery_id = ? AND handler = 'new'", done) == (
+        "2026-01-15 13:00:00.000000"
+    )
+
+
+def test_backfill_adds_no_second_run_and_replays_an_existing_one(inbox, where):
+    has, has_not = put(inbox, "a", "new"), put(inbox, "b", "old")
+    finish(inbox)
+    newcomer, asked = always()
+
+    result = replay(inbox, [has, has_not], LATER, handler="new", backfill=newcomer)
+
+    assert result == ReplayResult(deliveries=2, runs=1, added=1)
+    assert [delivery_id for delivery_id, *_ in asked] == [has_not]
+    assert runs(where) == [(has, "new", "due"), (has_not, "new", "due"), (has_not, "old", "succeeded")]
+    again = replay(inbox, [has, has_not], LATER, handler="new", backfill=newcomer)
+    assert again == ReplayResult()
+
+
+def test_a_delivery_that_others_are_handling_still_gets_it_too(inbox, where):
+    delivery_id = put(inbox, "a", "old")
+    newcomer, _ = always()
+
+    assert replay(inbox, [delivery_id], LATER, handler="new", backfill=newcomer).added == 1
+
+    assert runs(where) == [(delivery_id, "new", "due"), (delivery_id, "old", "due")]
+    assert value(where, "SELECT state FROM delivery") == "planned"
+
+
+def test_backfill_skips_deliveries_the_handler_does_not_handle(inbox, where):
+    delivery_id = put(inbox, "a", "old")
+
+    assert replay(inbox, [delivery_id], LATER, handler="new", backfill=lambda *_: None) == ReplayResult()
+    assert replay(inbox, [delivery_id], LATER, handler="new") == ReplayResult()
+
+    assert runs(where) == [(delivery_id, "old", "due")]
+
+
+def test_backfill_adds_no_run_to_unread_quarantined_or_pruned_deliveries(inbox, where):
+    unread = inbox.put(incoming("a")).delivery_id
+    quarantined, gone = put(inbox, "b", error="no"), put(inbox, "c")
+    change(where, "UPDATE delivery SET state = 'pruned' WHERE id = ?", gone)
+    newcomer, asked = always()
+
+    result = replay(inbox, [unread, quarantined, gone, 99], LATER, handler="new", backfill=newcomer)
+
+    assert (result, asked) == (ReplayResult(), [])
+    assert runs(where) == []
+    assert [state for (state,) in rows(where, "SELECT state FROM delivery ORDER BY id")] == [
+        "received",
+        "quarantined",
+        "pruned",
+    ]
+
+
+def test_backfilled_runs_keep_their_order_and_find_content_duplicates(inbox, where):
+    ids = [put(inbox, name, "old") for name in "abc"]
+    finish(inbox)
+
+    def newcomer(stored, _):
+        digest = "same" if stored.key in "ac" else "other"
+        return RunOptions("k", ContentKey(digest, ("x",), stored.received_at, 60))
+
+    result = replay(inbox, ids, LATER, handler="new", backfill=newcomer)
+
+    assert result == ReplayResult(deliveries=3, added=3)
+    assert rows(where, "SELECT state, twin_of FROM run WHERE handler = 'new' ORDER BY delivery_id") == [
+        ("due", None),
+        ("waiting", None),
+        ("discarded", ids[0]),
+    ]
+    assert [state for (state,) in rows(where, "SELECT state FROM delivery ORDER BY id")] == [
+        "planned",
+        "planned",
+        "done",
+    ]
+
+
+def test_a_dead_delivery_stays_dead_when_its_backfilled_run_is_a_duplicate(inbox, where):
+    first, second = put(inbox, "a", "old"), put(inbox, "b", "old")
+    finish(inbox, RunState.DEAD)
+    newcomer, _ = always(RunOptions(content_key=ContentKey("same", ("x",), NOON, 60)))
+
+    replay(inbox, [first, second], LATER, handler="new", backfill=newcomer)
+
+    assert rows(where, "SELECT id, state FROM delivery ORDER BY id") == [(first, "planned"), (second, "dead")]
+
+
+def test_a_dry_run_counts_it_and_makes_nothing(inbox, where):
+    delivery_id = put(inbox, "a", "old")
+    newcomer, _ = always()
+
+    result = replay(inbox, [delivery_id], LATER, handler="new", backfill=newcomer, dry_run=True)
+
+    assert result == ReplayResult(deliveries=1, added=1)
+    assert runs(where) == [(delivery_id, "old", "due")]
+
+
+def test_replay_counts_add_up():
+    assert ReplayResult(1, 2, 3, 4) + ReplayResult(10, 20, 30, 40) == ReplayResult(11, 22, 33, 44)
+
+
+# --- what is pruned -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", [{}, {"all_handlers": True}, {"handler": "h"}])
+def test_what_is_pruned_is_never_replayed(inbox, where, which):
+    delivery_id = put(inbox, "a")
+    change(where, "UPDATE delivery SET state = 'pruned'")
+
+    assert replay(inbox, [delivery_id], LATER, **which) == ReplayResult()
+
+    assert value(where, "SELECT state FROM delivery") == "pruned"
+
+
+def test_a_delivery_that_is_not_pruned_is_replayed(inbox, where):
+    delivery_id = put(inbox, "a")
+
+    assert replay(inbox, [delivery_id], LATER) == ReplayResult(deliveries=1, requeued=1)
+
+    assert value(where, "SELECT state FROM delivery") == "received"

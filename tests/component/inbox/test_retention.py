@@ -1,0 +1,350 @@
+"""Letting go of old deliveries: what goes, what is left of it, what stays, and what looking for it costs."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+from sqlalchemy import event, text
+
+from billhook.inbox import DeliveryState, Inbox, PutStatus, RunPlan, RunResult, RunState, retention
+from billhook.inbox.replay import replay
+from billhook.inbox.retention import BATCH_LIMIT, Cutoffs
+from support.inbox_view import NOON, change, incoming, rows, value
+
+DAY = timedelta(days=1)
+
+
+def put(inbox, key, state, *, days, handlers=("h",), timed=True):
+    """A delivery that was received so many days before NOON, and how it stands; its id."""
+    new = incoming(key, body=b'{"a": 1}', at=NOON - days * DAY)
+    delivery_id = inbox.put(new if timed else replace(new, signed_at=None)).delivery_id
+    if state == "received":
+        return delivery_id
+    with inbox.transaction("w") as transaction:
+        if state == "quarantined":
+            transaction.plan([RunPlan(delivery_id, error="unreadable")], NOON)
+        elif state == "done" and not handlers:
+            transaction.plan([RunPlan(delivery_id)], NOON)
+        else:
+            transaction.plan([RunPlan(delivery_id, handlers)], NOON)
+        if state in ("dead", "done") and handlers:
+            for claim in transaction.claim(100, NOON, NOON, only=delivery_id):
+                how = (RunState.DEAD, "boom") if state == "dead" else (RunState.SUCCEEDED, None)
+                transaction.settle(
+                    [RunResult(claim.run_id, claim.token, delivery_id, 1, how[0], NOON, error=how[1])]
+                )
+    return delivery_id
+
+
+def prune_all(inbox, days, key_days=None, **options):
+    """Everything that a retention of so many days lets go, in as many batches as it takes."""
+    after, emptied, deleted = 0, {}, {}
+    while True:
+        went = inbox.prune(Cutoffs.of(NOON, days, key_days), after, **options)
+        for state, number in went.emptied.items():
+            emptied[state] = emptied.get(state, 0) + number
+        for state, number in went.deleted.items():
+            deleted[state] = deleted.get(state, 0) + number
+        assert went.after >= after
+        after = went.after
+        if went.over:
+            return emptied, deleted
+
+
+def states(where):
+    return dict(rows(where, "SELECT key, state FROM delivery ORDER BY id"))
+
+
+def filled(inbox):
+    """One in each state, of each age."""
+    for days in (100, 10, 5, 0):
+        for state in ("received", "planned", "done", "dead", "quarantined"):
+            put(inbox, f"{state}-{days}", state, days=days)
+
+
+# --- what goes and what stays ---------------------------------------------------------------------
+
+
+def test_what_is_older_than_the_retention_goes_with_its_runs_and_failures_and_nothing_else_does(inbox, where):
+    filled(inbox)
+
+    went = prune_all(inbox, 30)
+
+    assert went == ({}, {"done": 1, "dead": 1, "quarantined": 1})
+    left = states(where)
+    assert {key for key in left if key.endswith("-100")} == {"received-100", "planned-100"}
+    assert len(left) == 20 - 3
+    assert set(left.values()) == {"received", "planned", "done", "dead", "quarantined"}
+    assert value(where, "SELECT count(*) FROM run") == 4 + 3 + 3
+    assert value(where, "SELECT count(*) FROM failure") == 3
+
+
+def test_with_a_short_retention_the_key_stays_for_a_week_and_all_else_goes(inbox, where):
+    filled(inbox)
+
+    went = prune_all(inbox, 1)
+
+    assert went == (
+        {"done": 1, "dead": 1, "quarantined": 1},
+        {"done": 2, "dead": 2, "quarantined": 2},
+    )
+    pruned = rows(
+        where,
+        "SELECT key, source, event_type, received_at, body, headers, error FROM delivery "
+        "WHERE state = 'pruned' ORDER BY id",
+    )
+    received_at = "2026-01-10 12:00:00.000000"
+    assert pruned == [
+        (f"{state}-5", "default", "PingTest", received_at, b"", "{}", None)
+        for state in ("done", "dead", "quarantined")
+    ]
+    kept_whole = "SELECT key FROM delivery WHERE state <> 'pruned' AND length(body) = 8 ORDER BY id"
+    assert [key for (key,) in rows(where, kept_whole)] == [
+        "received-100", "planned-100", "received-10", "planned-10", "received-5", "planned-5",
+        "received-0", "planned-0", "done-0", "dead-0", "quarantined-0",
+    ]  # fmt: skip
+    assert value(where, "SELECT count(*) FROM run") == 4 + 1 + 1
+    assert value(where, "SELECT count(*) FROM failure") == 1
+
+
+def test_a_retention_of_no_days_keeps_nothing_of_what_is_finished_but_its_key(inbox, where):
+    put(inbox, "k", "done", days=0.001)
+
+    assert prune_all(inbox, 0) == ({"done": 1}, {})
+
+    assert inbox.put(incoming("k", body=b'{"a": 1}')).status is PutStatus.DUPLICATE
+    assert states(where) == {"k": "pruned"}
+    assert inbox.put(incoming("k", event_type="InvoiceApproved")).status is PutStatus.CONFLICT
+    assert inbox.put(incoming("k", body=b"other")).status is PutStatus.CONFLICT
+
+
+def test_a_key_that_was_kept_goes_when_it_is_a_week_old(inbox, where):
+    put(inbox, "k", "done", days=5)
+    prune_all(inbox, 1)
+
+    later = [inbox.prune(Cutoffs.of(NOON + days * DAY, 1)) for days in (1.9, 2.1)]
+
+    assert [went.deleted for went in later] == [{}, {"pruned": 1}]
+    assert states(where) == {}
+    assert inbox.put(incoming("k")).status is PutStatus.ACCEPTED
+
+
+# --- what signed no time can be sent again at any time --------------------------------------------
+
+
+def comes_again(inbox, *, timed):
+    """Handled, old, let go of, and sent once more by who has seen it; is it a duplicate?"""
+    key = f"captured, timed={timed}"
+    put(inbox, key, "done", days=1_000, timed=timed)
+    prune_all(inbox, 30)
+    again = incoming(key, body=b'{"a": 1}', at=NOON)
+    return inbox.put(again if timed else replace(again, signed_at=None)).status
+
+
+def test_what_signed_no_time_is_known_after_the_retention_too(inbox, where):
+    assert comes_again(inbox, timed=False) is PutStatus.DUPLICATE
+    kept = rows(where, "SELECT state, body, headers, error, length(key) > 0 FROM delivery")
+    assert kept in ([("pruned", b"", "{}", None, 1)], [("pruned", b"", "{}", None, True)])
+    assert value(where, "SELECT count(*) FROM run") == 0
+
+
+def test_a_retention_that_lets_such_keys_go_is_caught_by_that(inbox):
+    assert comes_again(inbox, timed=True) is PutStatus.ACCEPTED  # its signature is stale by then
+
+
+def test_keys_without_a_signed_time_are_pruned_after_the_days_named(inbox, where):
+    for days in (39, 41):
+        put(inbox, f"untimed-{days}", "done", days=days, timed=False)
+        put(inbox, f"timed-{days}", "done", days=days)
+
+    assert prune_all(inbox, 30, 40) == ({"done": 1}, {"done": 3})
+    assert states(where) == {"untimed-39": "pruned"}
+
+
+@pytest.mark.parametrize(("days", "key_days", "kept"), [(30, 7, 30), (1, 7, 7), (1, 8, 8), (0, 365, 365)])
+def test_keys_without_a_signed_time_are_kept_as_long_as_their_delivery(days, key_days, kept):
+    limits = Cutoffs.of(NOON, days, key_days)
+
+    assert NOON - limits.delete_untimed_before == kept * DAY
+
+
+def test_kept_keys_are_passed_over_and_what_is_behind_them_is_found(inbox, where):
+    for number in range(3):
+        put(inbox, f"untimed-{number}", "done", days=100, timed=False)
+    prune_all(inbox, 30)
+    put(inbox, "timed", "done", days=50)
+
+    assert prune_all(inbox, 30) == ({}, {"done": 1})
+    assert len(states(where)) == 3
+
+
+def test_only_the_states_that_are_asked_for_go(inbox, where):
+    filled(inbox)
+    prune_all(inbox, 1, states=[DeliveryState.DEAD])
+
+    assert prune_all(inbox, 1, states=[DeliveryState.DONE]) == ({"done": 1}, {"done": 2})
+
+    left = states(where)
+    assert left["dead-5"] == left["done-5"] == "pruned"
+    assert left["quarantined-100"] == "quarantined"
+
+
+def test_a_dry_run_counts_the_same_and_changes_nothing(inbox, where):
+    filled(inbox)
+    before = [rows(where, f"SELECT * FROM {table} ORDER BY id") for table in ("delivery", "run", "failure")]
+
+    counted = prune_all(inbox, 1, dry_run=True)
+
+    after = [rows(where, f"SELECT * FROM {table} ORDER BY id") for table in ("delivery", "run", "failure")]
+    assert after == before
+    assert counted == prune_all(inbox, 1)
+
+
+@pytest.mark.parametrize("state", ["waiting", "due", "running"])
+def test_a_delivery_with_an_unfinished_run_stays_whatever_its_own_state_says(inbox, where, state):
+    put(inbox, "k", "done", days=100, handlers=("a", "b"))
+    change(where, "UPDATE run SET state = ? WHERE handler = 'b'", state)
+
+    assert prune_all(inbox, 1) == ({}, {})
+    assert states(where) == {"k": "done"}
+
+
+def test_what_is_replayed_between_the_look_and_the_deed_stays(inbox, where):
+    delivery_id = put(inbox, "k", "dead", days=100)
+    limits = Cutoffs.of(NOON, 1)
+    with inbox.database.read() as connection:
+        found = retention.find(connection, limits, 0, 10)
+    replay(inbox, [delivery_id], NOON)
+
+    with inbox.database.write() as connection:
+        went = retention.prune(connection, found, limits)
+
+    assert [row.id for row in found.rows] == [delivery_id]
+    assert went.total == 0
+    assert states(where) == {"k": "planned"}
+
+
+def test_two_that_prune_the_same_do_it_once(inbox, where):
+    put(inbox, "young", "done", days=5)
+    put(inbox, "old", "done", days=100)
+    limits = Cutoffs.of(NOON, 1)
+    with inbox.database.read() as connection:
+        found = retention.find(connection, limits, 0, 10)
+
+    went = []
+    for _ in range(2):
+        with inbox.database.write() as connection:
+            went.append(retention.prune(connection, found, limits).total)
+
+    assert went == [2, 0]
+    assert states(where) == {"young": "pruned"}
+
+
+def test_what_somebody_else_has_locked_is_passed_over_and_not_waited_for(postgres_url):
+    inbox = Inbox(postgres_url)
+    inbox.upgrade()
+    locked, free = (put(inbox, key, "done", days=100) for key in ("locked", "free"))
+
+    with inbox.database.write() as connection:
+        connection.execute(text(f"SELECT id FROM delivery WHERE id = {locked} FOR UPDATE"))
+        went = []
+        thread = threading.Thread(target=lambda: went.append(prune_all(inbox, 1)))
+        thread.start()
+        thread.join(5)
+        assert not thread.is_alive()
+
+    assert went == [({}, {"done": 1})]
+    assert locked < free
+    assert states(postgres_url) == {"locked": "done"}
+    assert prune_all(inbox, 1) == ({}, {"done": 1})
+    inbox.close()
+
+
+# --- how much at a time ---------------------------------------------------------------------------
+
+
+def many(inbox, where, count, *, days, state="done"):
+    """So many of one age, in one state."""
+    for start in range(0, count, 250):
+        keys = range(start, min(count, start + 250))
+        inbox.database.insert_new([incoming(f"{days}-{key}", at=NOON - days * DAY) for key in keys])
+    change(where, "UPDATE delivery SET state = ? WHERE state = 'received'", state)
+
+
+@contextmanager
+def statements(inbox):
+    """What the inbox's connections are asked."""
+    found = []
+
+    def note(connection, cursor, statement, *_):
+        found.append(statement)
+
+    with inbox.database.read() as connection:
+        engine = connection.engine
+    event.listen(engine, "before_cursor_execute", note)
+    yield found
+    event.remove(engine, "before_cursor_execute", note)
+
+
+def test_a_batch_is_no_larger_than_asked_and_the_next_goes_on_behind_it(inbox, where):
+    many(inbox, where, 250, days=100)
+
+    first = inbox.prune(Cutoffs.of(NOON, 30), limit=100)
+    second = inbox.prune(Cutoffs.of(NOON, 30), first.after, limit=100)
+    third = inbox.prune(Cutoffs.of(NOON, 30), second.after, limit=100)
+
+    assert [went.total for went in (first, second, third)] == [100, 100, 50]
+    assert [went.over for went in (first, second, third)] == [False, False, True]
+
+
+def test_no_batch_is_larger_than_five_hundred(inbox, where):
+    many(inbox, where, 1200, days=100)
+
+    went = inbox.prune(Cutoffs.of(NOON, 30), limit=10_000)
+
+    assert (went.total, went.over) == (BATCH_LIMIT, False)
+
+
+def looks(inbox, days, after=0):
+    """How many reads one pass takes."""
+    with statements(inbox) as asked:
+        while True:
+            went = inbox.prune(Cutoffs.of(NOON, days), after, dry_run=True)
+            after = went.after
+            if went.over:
+                break
+    return len([one for one in asked if one.startswith("SELECT delivery")])
+
+
+def test_a_pass_reads_each_row_once(inbox, where):
+    many(inbox, where, 3000, days=100, state="planned")  # old, and none of them may go
+    many(inbox, where, 3000, days=5)
+
+    assert looks(inbox, 30) == 3000 / BATCH_LIMIT + 1
+    assert looks(inbox, 1) == 6000 / BATCH_LIMIT + 1  # the last finds the end
+
+
+def test_where_nothing_is_old_one_look_is_enough_however_many_there_are(inbox, where):
+    many(inbox, where, 5000, days=1)
+
+    assert looks(inbox, 30) == 1
+
+
+def test_a_look_that_began_at_the_end_of_the_last_would_have_read_all_of_it(inbox, where):
+    many(inbox, where, 3000, days=5)
+    went = inbox.prune(Cutoffs.of(NOON, 30))
+
+    assert went.after == 0  # nothing was old: what is young now is looked at again when it is not
+    assert looks(inbox, 3) == 3000 / BATCH_LIMIT + 1
+
+
+def test_a_delivery_with_a_wrong_time_hides_no_others_from_pruning(inbox, where):
+    put(inbox, "from the future", "done", days=-1000)
+    put(inbox, "old", "done", days=100)
+
+    assert prune_all(inbox, 30) == ({}, {"done": 1})
+    assert states(where) == {"from the future": "done"}

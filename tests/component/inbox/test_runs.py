@@ -1,0 +1,616 @@
+"""The life of runs: plan, claim, settle, renew, release. Time is given, never read."""
+
+from __future__ import annotations
+
+from datetime import timedelta, timezone
+
+import pytest
+
+from billhook.errors import IllegalTransition, InboxUnavailable
+from billhook.inbox import RunPlan, RunResult, RunState
+from billhook.inbox.claims import LOST
+from support.inbox_view import NOON, change, incoming, rows, value
+
+LEASE = timedelta(seconds=30)
+OWNER = "host:1"
+
+
+def at(seconds):
+    return NOON + timedelta(seconds=seconds)
+
+
+def put(inbox, *handlers, key="k"):
+    """A delivery that is planned for these handlers; its id."""
+    delivery_id = inbox.put(incoming(key)).delivery_id
+    with inbox.transaction(OWNER) as transaction:
+        transaction.plan([RunPlan(delivery_id, handlers)], NOON)
+    return delivery_id
+
+
+def claim(inbox, limit=10, *, seconds=0.0, owner=OWNER, only=None):
+    with inbox.transaction(owner) as transaction:
+        return transaction.claim(limit, at(seconds), at(seconds) + LEASE, only)
+
+
+def settle(inbox, claim, state=RunState.SUCCEEDED, *, seconds=1.0, due=None, error=None):
+    outcome = RunResult(
+        claim.run_id,
+        claim.token,
+        claim.delivery.delivery_id,
+        claim.attempt,
+        state,
+        at(seconds),
+        due_at=None if due is None else at(due),
+        error=error,
+        traceback=error and "Traceback: " + error,
+    )
+    with inbox.transaction(OWNER) as transaction:
+        return transaction.settle([outcome])
+
+
+def delivery_state(where):
+    return value(where, "SELECT state FROM delivery")
+
+
+def runs(where, columns="state, attempts, token"):
+    return rows(where, f"SELECT {columns} FROM run ORDER BY id")
+
+
+# --- plan -----------------------------------------------------------------------------------------
+
+
+def test_a_plan_makes_one_due_run_for_each_handler(inbox, where):
+    delivery_id = put(inbox, "a", "b")
+
+    assert delivery_state(where) == "planned"
+    assert runs(where, "delivery_id, handler, state, attempts, due_at") == [
+        (delivery_id, "a", "due", 0, "2026-01-15 12:00:00.000000"),
+        (delivery_id, "b", "due", 0, "2026-01-15 12:00:00.000000"),
+    ]
+
+
+def test_a_delivery_that_nobody_handles_is_done(inbox, where):
+    put(inbox)
+
+    assert delivery_state(where) == "done"
+    assert runs(where) == []
+
+
+def test_an_unreadable_delivery_is_quarantined_with_its_error(inbox, where):
+    ids = [inbox.put(incoming(key)).delivery_id for key in "abc"]
+
+    with inbox.transaction(OWNER) as transaction:
+        won = transaction.plan(
+            [RunPlan(ids[0], error="e1"), RunPlan(ids[1], error="e2"), RunPlan(ids[2], error="e1")], NOON
+        )
+
+    assert won == ids
+    assert rows(where, "SELECT state, error FROM delivery ORDER BY id") == [
+        ("quarantined", "e1"),
+        ("quarantined", "e2"),
+        ("quarantined", "e1"),
+    ]
+    assert inbox.received(10) == []
+
+
+def test_a_delivery_is_planned_once_whoever_plans_it(inbox, where):
+    delivery_id = put(inbox, "a")
+
+    with inbox.transaction("another") as transaction:
+        won = transaction.plan([RunPlan(delivery_id, ("a", "b"))], NOON)
+
+    assert won == []
+    assert len(runs(where)) == 1
+
+
+def test_no_plans_are_no_work(inbox):
+    with inbox.transaction(OWNER) as transaction:
+        assert transaction.plan([], NOON) == []
+        assert transaction.settle([]) == set()
+        assert transaction.renew([], NOON) == set()
+        assert transaction.release([], NOON) is None
+
+
+def test_a_turn_that_fails_changes_nothing(inbox, where):
+    delivery_id = inbox.put(incoming("k")).delivery_id
+
+    def fail():
+        with inbox.transaction(OWNER) as transaction:
+            transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
+            raise KeyError("in mid-turn")
+
+    with pytest.raises(KeyError, match="in mid-turn"):
+        fail()
+
+    assert delivery_state(where) == "received"
+    assert runs(where) == []
+    assert inbox.put(incoming("after")).status == "accepted"
+
+
+# --- claim ----------------------------------------------------------------------------------------
+
+
+def test_an_attempt_is_counted_before_anybody_is_called(inbox, where):
+    put(inbox, "a")
+    ((before,),) = runs(where, "token")
+
+    (claimed,) = claim(inbox)
+
+    assert (claimed.handler, claimed.attempt, claimed.token) == ("a", 1, before + 1)
+    assert (claimed.delivery.key, claimed.delivery.body) == ("k", b"{}")
+    assert claimed.leased_until == NOON + LEASE
+    assert runs(where, "state, attempts, token, lease_owner, due_at") == [
+        ("running", 1, before + 1, OWNER, "2026-01-15 12:00:30.000000")
+    ]
+
+
+def test_a_run_that_is_leased_is_nobody_elses(inbox):
+    put(inbox, "a")
+    claim(inbox)
+
+    assert claim(inbox, seconds=29.9, owner="another") == []
+
+
+def test_a_lease_that_ran_out_is_claimed_again_with_a_greater_token(inbox, where):
+    put(inbox, "a")
+    tokens = [claim(inbox, seconds=31 * n)[0].token for n in range(4)]
+
+    assert [token - tokens[0] for token in tokens] == [0, 1, 2, 3]
+    assert runs(where, "attempts") == [(4,)]
+    assert [attempt for (attempt,) in rows(where, "SELECT attempt FROM failure ORDER BY id")] == [1, 2, 3]
+    assert "worker died" in rows(where, "SELECT error FROM failure")[0][0]
+
+
+def test_a_run_is_not_claimed_before_its_time(inbox):
+    put(inbox, "a")
+    (first,) = claim(inbox)
+    settle(inbox, first, RunState.DUE, due=60, error="no")
+
+    assert claim(inbox, seconds=59.9) == []
+    assert claim(inbox, seconds=60)[0].attempt == 2
+
+
+def test_no_more_are_claimed_than_asked_for_and_the_longest_due_first(inbox):
+    for number in range(5):
+        put(inbox, "a", key=f"k{number}")
+
+    first, second = claim(inbox, 3), claim(inbox, 3)
+
+    assert [one.delivery.key for one in first + second] == ["k0", "k1", "k2", "k3", "k4"]
+
+
+def test_the_runs_of_one_delivery_can_be_asked_for(inbox):
+    put(inbox, "a", key="k0")
+    wanted = put(inbox, "a", "b", key="k1")
+
+    claimed = claim(inbox, only=wanted)
+
+    assert [(one.delivery.key, one.handler) for one in claimed] == [("k1", "a"), ("k1", "b")]
+
+
+def test_what_died_in_a_workers_queue_was_no_attempt_and_what_it_had_begun_was(inbox, where):
+    for number in range(3):
+        put(inbox, "a", key=f"k{number}")
+    with inbox.transaction("dies") as transaction:
+        transaction.claim(3, NOON, NOON + LEASE, idle=1)
+
+    again = claim(inbox, seconds=31, owner="another")
+
+    assert [(one.delivery.key, one.attempt) for one in again] == [("k0", 2), ("k1", 1), ("k2", 1)]
+    assert runs(where, "attempts") == [(2,), (1,), (1,)]
+    assert rows(where, "SELECT run_id, attempt FROM failure") == [(again[0].run_id, 1)]
+
+
+def claim_others(inbox, *, seconds, idle=9):
+    """What a loop claims that does not claim suspects."""
+    with inbox.transaction("loop") as transaction:
+        return transaction.claim(9, at(seconds), at(seconds) + LEASE, idle=idle, suspects=False)
+
+
+def claim_suspect(inbox, *, seconds, only=None):
+    with inbox.transaction("loop") as transaction:
+        return transaction.claim_suspect(at(seconds), at(seconds) + LEASE, only)
+
+
+def test_what_may_have_killed_its_worker_is_claimed_by_itself_and_by_name(inbox, where):
+    for number in range(3):
+        put(inbox, "a", key=f"k{number}")
+    with inbox.transaction("dies") as transaction:
+        transaction.claim(2, NOON, NOON + LEASE)
+
+    others = claim_others(inbox, seconds=31)
+    of_another = claim_suspect(inbox, seconds=31, only=others[0].delivery.delivery_id)
+    suspects = [claim_suspect(inbox, seconds=31) for _ in range(3)]
+
+    assert [(one.delivery.key, one.suspect) for one in others] == [("k2", False)]
+    assert of_another is None
+    assert [one and (one.delivery.key, one.attempt, one.excused, one.suspect) for one in suspects] == [
+        ("k0", 2, 1, True),
+        ("k1", 2, 1, True),
+        None,
+    ]
+    assert rows(where, "SELECT run_id, attempt FROM failure ORDER BY id") == [(1, 1), (2, 1)]
+
+
+def test_an_attempt_lost_beside_others_is_excused_and_one_lost_alone_counts_with_that_before(inbox, where):
+    put(inbox, "a")
+    claim(inbox)
+    excused = []
+    for seconds in (31, 62, 93):
+        claim_others(inbox, seconds=seconds)
+        one = claim_suspect(inbox, seconds=seconds)
+        excused.append((one.attempt, one.excused))
+
+    assert excused == [(2, 1), (3, 0), (4, 0)]
+    assert len(rows(where, "SELECT * FROM failure")) == 3
+    assert runs(where, "last_error") == [(LOST,)]
+
+
+def test_one_loss_alone_takes_back_one_excuse_and_not_those_of_orderly_stops(inbox):
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+    for seconds in (0, 10, 20):
+        facts = claimed_facts(claimed)
+        stopped = RunResult(
+            *facts, RunState.DUE, at(seconds), due_at=at(seconds), error="stopped", excused=True
+        )
+        with inbox.transaction(OWNER) as transaction:
+            transaction.settle([stopped])
+        (claimed,) = claim_others(inbox, seconds=seconds)
+
+    claim_others(inbox, seconds=51)
+    beside = claim_suspect(inbox, seconds=51)
+    claim_others(inbox, seconds=82)
+    alone = claim_suspect(inbox, seconds=82)
+
+    assert [(one.attempt, one.excused) for one in (beside, alone)] == [(5, 4), (6, 3)]
+
+
+def lost_joined(inbox, seconds, keys=("a",)):
+    """Runs are lost, begun alone, joined by others, and lost again; the suspects that are claimed then."""
+    claim_others(inbox, seconds=seconds)
+    begun = [claim_suspect(inbox, seconds=seconds) for _ in keys]
+    with inbox.transaction("loop") as transaction:
+        transaction.mark_joined([(begun[0].run_id, begun[0].token)])
+        transaction.mark_joined([(begun[0].run_id, begun[0].token)])  # once more changes nothing
+    claim_others(inbox, seconds=seconds + 31)
+    return [claim_suspect(inbox, seconds=seconds + 31) for _ in keys]
+
+
+def test_a_suspect_that_was_joined_by_others_is_excused_and_comes_after_the_rest(inbox):
+    for number in range(2):
+        put(inbox, "a", key=f"k{number}")
+    claim(inbox)
+
+    found = lost_joined(inbox, 31, keys=("k0", "k1"))
+
+    assert [(one.delivery.key, one.attempt, one.excused) for one in found] == [("k1", 3, 0), ("k0", 3, 2)]
+
+
+def test_one_that_is_lost_time_after_time_although_it_was_joined_counts_in_the_end(inbox):
+    put(inbox, "a")
+    claim(inbox)
+    counted = []
+    (one,) = lost_joined(inbox, 31)
+    for number in range(10):
+        with inbox.transaction("loop") as transaction:
+            transaction.mark_joined([(one.run_id, one.token)])
+        claim_others(inbox, seconds=93 + 31 * number)
+        one = claim_suspect(inbox, seconds=93 + 31 * number)
+        counted.append(one.attempt - one.excused)
+
+    assert counted == [1] * 6 + [2, 3, 4, 5]
+
+
+def test_a_run_that_is_no_suspect_is_joined_by_nobody(inbox, where):
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+
+    with inbox.transaction(OWNER) as transaction:
+        transaction.mark_joined([(claimed.run_id, claimed.token)])
+
+    assert runs(where, "lease_owner") == [(OWNER,)]
+
+
+def test_a_suspect_that_comes_back_is_one_no_longer(inbox, where):
+    put(inbox, "a")
+    claim(inbox)
+    claim_others(inbox, seconds=31)
+    settle(inbox, claim_suspect(inbox, seconds=31), RunState.DUE, seconds=32, due=40, error="no")
+
+    (again,) = claim_others(inbox, seconds=41)
+
+    assert (again.attempt, again.excused, again.suspect) == (3, 1, False)
+    assert runs(where, "alone, excused") == [(0, 1)]
+
+
+def test_those_that_were_never_lost_alone_come_before_those_that_were(inbox):
+    for number in range(2):
+        put(inbox, "a", key=f"k{number}")
+    with inbox.transaction("dies") as transaction:
+        transaction.claim(1, NOON, NOON + LEASE)  # k0, and then alone
+    claim_others(inbox, seconds=31)
+    claim_others(inbox, seconds=62)
+    claim_suspect(inbox, seconds=62)
+    claim_others(inbox, seconds=93)  # both are due by now, k1 after its first attempt
+
+    assert [claim_suspect(inbox, seconds=93).delivery.key for _ in range(2)] == ["k1", "k0"]
+
+
+def test_suspects_are_due_at_moments_of_their_own(inbox):
+    for number in range(8):
+        put(inbox, "a", key=f"k{number}")
+    claim(inbox)
+
+    with inbox.transaction("loop") as transaction:
+        found = transaction.claim(9, at(31), at(61), suspects=False, spread=timedelta(seconds=10))
+        times = transaction.next_times()
+    now, later = claim_suspect(inbox, seconds=31), [claim_suspect(inbox, seconds=41) for _ in range(8)]
+
+    assert found == []
+    assert at(31) < times.suspect_at <= at(41)
+    assert times.due_at is None
+    assert now is None
+    assert len({one.delivery.key for one in later}) == 8
+    assert inbox.suspect_due(1, at(41)) is False
+
+
+def test_what_was_lost_in_a_queue_is_not_queued_again_nor_is_anything_past_it(inbox):
+    for number in range(4):
+        put(inbox, "a", key=f"k{number}")
+    with inbox.transaction("dies") as transaction:
+        transaction.claim(2, NOON, NOON + LEASE, idle=0)
+
+    busy = claim_others(inbox, seconds=31, idle=0)
+    one_free = claim_others(inbox, seconds=31, idle=3)
+
+    assert [one.delivery.key for one in busy] == ["k2", "k3"]  # those that were due before
+    assert [(one.delivery.key, one.attempt) for one in one_free] == [("k0", 1), ("k1", 1)]
+    assert claim_others(inbox, seconds=31, idle=0) == []
+
+
+def test_nothing_is_queued_past_what_was_lost_in_a_queue(inbox):
+    for number in range(3):
+        put(inbox, "a", key=f"k{number}")
+    with inbox.transaction("dies") as transaction:
+        transaction.claim(3, NOON, NOON + LEASE, idle=0)
+
+    assert claim_others(inbox, seconds=31, idle=0) == []
+    assert [one.delivery.key for one in claim_others(inbox, seconds=31, idle=1)] == ["k0"]
+
+
+def test_a_suspect_is_due_for_its_delivery_alone(inbox):
+    first, other = put(inbox, "a", key="k0"), put(inbox, "a", key="k1")
+    with inbox.transaction("dies") as transaction:
+        transaction.claim(1, NOON, NOON + LEASE, only=first)
+    claim_others(inbox, seconds=31)
+
+    assert inbox.suspect_due(first, at(31))
+    assert not inbox.suspect_due(other, at(31))
+
+
+def test_an_attempt_that_we_cut_off_is_excused(inbox, where):
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+    outcome = RunResult(
+        *claimed_facts(claimed), RunState.DUE, at(1), due_at=at(30), error="stopped", excused=True
+    )
+    with inbox.transaction(OWNER) as transaction:
+        transaction.settle([outcome])
+
+    (again,) = claim_others(inbox, seconds=30)
+
+    assert (again.attempt, again.excused, again.suspect) == (2, 1, False)
+
+
+def claimed_facts(claimed):
+    return claimed.run_id, claimed.token, claimed.delivery.delivery_id, claimed.attempt
+
+
+def test_the_next_time_somebody_has_to_look_is_known(inbox):
+    assert inbox.poll(10) == ([], (None, None))
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+
+    with inbox.transaction(OWNER) as transaction:
+        leased = transaction.next_times()
+    settle(inbox, claimed, RunState.DUE, due=100, error="no")
+
+    assert leased == (NOON + LEASE, None)
+    assert inbox.poll(10) == ([], (at(100), None))
+
+
+# --- settle ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("states", "conclusion"),
+    [
+        (["succeeded"], "done"),
+        (["discarded"], "done"),
+        (["dead"], "dead"),
+        (["succeeded", "discarded", "succeeded"], "done"),
+        (["succeeded", "dead"], "dead"),
+        (["dead", "succeeded"], "dead"),
+        (["dead", "discarded"], "dead"),
+        (["succeeded", "due"], "planned"),
+        (["dead", "due"], "planned"),
+    ],
+)
+def test_a_delivery_ends_when_its_last_run_does(inbox, where, states, conclusion):
+    put(inbox, *(f"h{n}" for n in range(len(states))))
+
+    for claimed, state in zip(claim(inbox), states, strict=True):
+        settle(inbox, claimed, RunState(state), due=9 if state == "due" else None, error="why")
+
+    assert delivery_state(where) == conclusion
+    assert [state for state, *_ in runs(where)] == states
+
+
+def test_many_runs_settle_in_one_turn(inbox, where):
+    put(inbox, "a", "b", "c", "d")
+    states = [RunState.SUCCEEDED, RunState.DEAD, RunState.SUCCEEDED, RunState.DISCARDED]
+    outcomes = [
+        RunResult(c.run_id, c.token, c.delivery.delivery_id, c.attempt, state, at(1), error=f"{c.handler}!")
+        for c, state in zip(claim(inbox), states, strict=True)
+    ]
+
+    with inbox.transaction(OWNER) as transaction:
+        settled = transaction.settle(outcomes)
+
+    assert settled == {(outcome.run_id, outcome.token) for outcome in outcomes}
+    assert [state for state, *_ in runs(where)] == states
+    assert delivery_state(where) == "dead"
+    assert rows(where, "SELECT error FROM failure") == [("b!",)]
+
+
+def test_a_failure_leaves_its_history(inbox, where):
+    put(inbox, "a")
+    for number in range(3):
+        (claimed,) = claim(inbox, seconds=number * 10)
+        last = number == 2
+        state = RunState.DEAD if last else RunState.DUE
+        settle(
+            inbox,
+            claimed,
+            state,
+            seconds=number * 10 + 1,
+            due=None if last else number * 10 + 5,
+            error=f"e{number}",
+        )
+
+    assert rows(where, "SELECT attempt, error, traceback, failed_at FROM failure ORDER BY id") == [
+        (n + 1, f"e{n}", f"Traceback: e{n}", f"2026-01-15 12:00:{n * 10 + 1:02}.000000") for n in range(3)
+    ]
+    assert runs(where, "state, last_error, lease_owner") == [("dead", "e2", None)]
+    assert value(where, "SELECT finished_at FROM run") == "2026-01-15 12:00:21.000000"
+
+
+@pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.DISCARDED])
+def test_a_good_end_leaves_no_failure(inbox, where, state):
+    put(inbox, "a")
+    settle(inbox, claim(inbox)[0], state)
+
+    assert rows(where, "SELECT count(*) FROM failure") == [(0,)]
+
+
+def check_stale_settle_is_refused(inbox, where, settle_stale):
+    """A worker that was silent too long comes back with its result: it must change nothing."""
+    put(inbox, "a")
+    (stale,) = claim(inbox)
+    (fresh,) = claim(inbox, seconds=31, owner="another")
+    before = rows(where, "SELECT * FROM run") + rows(where, "SELECT * FROM failure")
+
+    settled = settle_stale(inbox, stale)
+
+    assert settled == set()
+    assert rows(where, "SELECT * FROM run") + rows(where, "SELECT * FROM failure") == before
+    assert delivery_state(where) == "planned"
+    assert settle(inbox, fresh, seconds=32) == {(fresh.run_id, fresh.token)}
+    assert delivery_state(where) == "done"
+
+
+@pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.DISCARDED, RunState.DEAD, RunState.DUE])
+def test_a_stale_settle_changes_nothing(inbox, where, state):
+    check_stale_settle_is_refused(
+        inbox, where, lambda inbox, stale: settle(inbox, stale, state, due=40, error="late")
+    )
+
+
+def test_a_settle_that_looks_at_the_run_but_not_at_the_token_would_be_caught(inbox, where):
+    def without_token(inbox, stale):
+        change(where, "UPDATE run SET state = 'succeeded' WHERE id = ? AND state = 'running'", stale.run_id)
+        return {stale.run_id}
+
+    with pytest.raises(AssertionError, match="assert"):
+        check_stale_settle_is_refused(inbox, where, without_token)
+
+
+def test_a_run_is_settled_once(inbox, where):
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+    settle(inbox, claimed)
+
+    again = settle(inbox, claimed, RunState.DEAD, error="second thoughts")
+
+    assert again == set()
+    assert runs(where, "state, last_error") == [("succeeded", None)]
+
+
+def test_a_run_cannot_be_settled_into_what_it_may_not_become(inbox, where, monkeypatch):
+    from billhook.inbox import states
+
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+    monkeypatch.setitem(states.RUN_STEPS, RunState.RUNNING, frozenset({RunState.SUCCEEDED}))
+
+    with pytest.raises(IllegalTransition, match="a run in state 'running' cannot become 'dead'"):
+        settle(inbox, claimed, RunState.DEAD, error="x")
+
+    assert runs(where, "state") == [("running",)]
+
+
+# --- renew and release ----------------------------------------------------------------------------
+
+
+def test_a_renewed_lease_is_kept(inbox):
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+
+    with inbox.transaction(OWNER) as transaction:
+        held = transaction.renew([(claimed.run_id, claimed.token)], at(60))
+
+    assert held == {(claimed.run_id, claimed.token)}
+    assert claim(inbox, seconds=59, owner="another") == []
+    assert settle(inbox, claimed, seconds=59) == {(claimed.run_id, claimed.token)}
+
+
+def test_a_lost_lease_cannot_be_renewed_nor_released(inbox, where):
+    put(inbox, "a")
+    (stale,) = claim(inbox)
+    claim(inbox, seconds=31, owner="another")
+    before = rows(where, "SELECT * FROM run")
+
+    with inbox.transaction(OWNER) as transaction:
+        held = transaction.renew([(stale.run_id, stale.token)], at(99))
+        transaction.release([(stale.run_id, stale.token)], at(32))
+
+    assert held == set()
+    assert rows(where, "SELECT * FROM run") == before
+
+
+def test_what_was_never_called_is_given_back_at_once_and_not_counted(inbox, where):
+    put(inbox, "a")
+    (claimed,) = claim(inbox)
+
+    with inbox.transaction(OWNER) as transaction:
+        transaction.release([(claimed.run_id, claimed.token)], at(1))
+
+    assert runs(where, "state, attempts, lease_owner") == [("due", 0, None)]
+    (again,) = claim(inbox, seconds=1, owner="another")
+    assert (again.attempt, again.token) == (1, claimed.token + 1)
+    assert settle(inbox, claimed, seconds=2) == set()
+
+
+# --- storage --------------------------------------------------------------------------------------
+
+
+def test_a_failure_of_storage_in_a_turn_is_told_as_such_and_mended_by_the_next(inbox, where):
+    put(inbox, "a")
+    change(where, "ALTER TABLE run RENAME TO lost")
+    with pytest.raises(InboxUnavailable, match=r"no such table: run|relation \"run\" does not exist"):
+        claim(inbox)
+    change(where, "ALTER TABLE lost RENAME TO run")
+
+    assert len(claim(inbox)) == 1
+
+
+def test_a_clock_in_another_zone_means_the_same_moments(inbox, where):
+    zone = timezone(timedelta(hours=-7))
+    put(inbox, "a")
+    with inbox.transaction(OWNER) as transaction:
+        (claimed,) = transaction.claim(1, NOON.astimezone(zone), (NOON + LEASE).astimezone(zone))
+
+    assert value(where, "SELECT due_at FROM run") == "2026-01-15 12:00:30.000000"
+    assert claim(inbox, seconds=29, owner="another") == []
+    assert claimed.leased_until == NOON + LEASE

@@ -1,0 +1,186 @@
+"""Which database a URL means, and whether its schema is the one that this code was written for."""
+
+from __future__ import annotations
+
+import pytest
+from sqlalchemy import create_engine, inspect
+
+from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
+from billhook.inbox import Inbox
+from billhook.inbox.schema import REVISION, metadata
+from support.inbox_view import change, incoming, open_inbox, place_of, value
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        ("sqlite://", "must name a file: an inbox in memory would lose deliveries"),
+        ("sqlite:///:memory:", "must name a file"),
+        ("postgresql+psycopg2://u:hunter2hunter2@h/d", r"names 'postgresql\+psycopg2': an inbox is"),
+        ("mysql://u:hunter2hunter2@h/d", "names 'mysql'"),
+        ("u:hunter2hunter2@nonsense", "is no database URL: write sqlite:///PATH"),
+        ("postgresql://u:hunter2hunter2@h:port/d", "is no database URL"),
+        ("", "is no database URL"),
+    ],
+)
+def test_what_is_no_file_is_refused_without_its_password(url, text):
+    with pytest.raises(ConfigError, match=text) as caught:
+        Inbox(url)
+
+    assert "hunter2" not in str(caught.value)
+
+
+def _set_version(where, text):
+    change(where, "UPDATE billhook_version SET version_num = ?", text)
+
+
+def test_a_newer_schema_is_refused_at_start_and_left_alone(where):
+    _set_version(where, "9999")
+
+    with pytest.raises(
+        SchemaMismatch, match=rf"has schema 9999, .* needs {REVISION}: it is newer .*: upgrade the package"
+    ):
+        open_inbox(where)
+
+    assert value(where, "SELECT version_num FROM billhook_version") == "9999"
+
+
+def test_a_newer_schema_is_not_upgraded(inbox_url, where):
+    _set_version(where, "9999")
+    inbox = Inbox(inbox_url)
+
+    with pytest.raises(SchemaMismatch, match="it is newer than this billhook: upgrade the package"):
+        inbox.upgrade()
+
+    assert value(where, "SELECT version_num FROM billhook_version") == "9999"
+    inbox.close()
+
+
+@pytest.mark.parametrize(
+    ("version", "text"),
+    [
+        ("0000", f"has schema 0000, this billhook needs {REVISION}: run `billhook db upgrade`"),
+        ("9999", "it is newer"),
+    ],
+)
+def test_a_schema_of_another_version_is_refused_by_whoever_only_opens(inbox_url, where, version, text):
+    _set_version(where, version)
+    inbox = Inbox(inbox_url)
+
+    for use in (lambda: inbox.received(1), inbox.check_writable, lambda: inbox.put(incoming("k"))):
+        with pytest.raises((SchemaMismatch, InboxUnavailable), match=f"{text}|the commit failed"):
+            use()
+    inbox.close()
+
+
+def test_a_missing_schema_is_refused_by_whoever_only_opens(bare_url):
+    inbox = Inbox(bare_url)
+
+    with pytest.raises(
+        SchemaMismatch, match=rf"has schema none, .* needs {REVISION}: run `billhook db upgrade`"
+    ):
+        inbox.check_writable()
+
+    inbox.upgrade()
+    inbox.check_writable()
+    inbox.close()
+
+
+def structure(url):
+    """Everything about the tables at a URL that a program could notice."""
+    engine = create_engine(url)
+    found = inspect(engine)
+    tables = {
+        name: (
+            # Where they stand counts on SQLite only: see the test of the body's place.
+            sorted((one["name"], str(one["type"]), one["nullable"]) for one in found.get_columns(name)),
+            found.get_pk_constraint(name)["constrained_columns"],
+            sorted(
+                (
+                    str(one["name"]),
+                    one["column_names"],
+                    {k: str(v) for k, v in one["dialect_options"].items()},
+                )
+                for one in found.get_indexes(name)
+                if "duplicates_constraint" not in one
+            ),
+            sorted((one["name"], one["column_names"]) for one in found.get_unique_constraints(name)),
+            [(one["referred_table"], one["options"]) for one in found.get_foreign_keys(name)],
+        )
+        for name in found.get_table_names()
+    }
+    engine.dispose()
+    return tables
+
+
+def index(facts):
+    return str(facts["name"]), facts["column_names"], [str(one) for one in facts["dialect_options"].values()]
+
+
+def test_preparing_and_upgrading_again_change_nothing(inbox, inbox_url, where):
+    inbox.put(incoming("k"))
+    before = structure(inbox_url)
+
+    open_inbox(where).close()
+    inbox.upgrade()
+
+    assert structure(inbox_url) == before
+    assert value(where, "SELECT count(*) FROM delivery") == 1
+
+
+def test_the_migrations_make_the_tables_of_the_code(bare_url):
+    engine = create_engine(bare_url)
+    metadata.create_all(engine)
+    of_the_code = structure(bare_url)
+    metadata.drop_all(engine)
+    engine.dispose()
+    inbox = Inbox(bare_url)
+
+    inbox.upgrade()
+    migrated = structure(bare_url)
+
+    inbox.close()
+    assert migrated.pop("billhook_version")[0][0][0] == "version_num"
+    assert migrated == of_the_code
+    assert value(place_of(bare_url), "SELECT version_num FROM billhook_version") == REVISION
+
+
+@pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
+def test_the_body_is_the_last_column_so_that_what_is_before_it_is_read_without_it(inbox_url):
+    engine = create_engine(inbox_url)
+    columns = [one["name"] for one in inspect(engine).get_columns("delivery")]
+    engine.dispose()
+
+    assert columns == [column.name for column in metadata.tables["delivery"].columns]
+    assert columns[-1] == "body"
+
+
+def test_a_table_of_the_code_that_no_migration_makes_would_be_caught(inbox_url, where):
+    before = structure(inbox_url)
+
+    change(where, "CREATE INDEX late ON run (delivery_id) WHERE state = 'due'")
+
+    assert structure(inbox_url) != before
+
+
+def test_the_tables_of_others_are_left_alone(postgres_url):
+    bare_url, where = postgres_url, place_of(postgres_url)
+    change(where, "CREATE TABLE mine (x INTEGER)")
+    change(where, "INSERT INTO mine VALUES (1)")
+    inbox = Inbox(bare_url)
+
+    inbox.upgrade()
+
+    assert value(where, "SELECT x FROM mine") == 1
+    inbox.close()
+
+
+def test_a_foreign_table_of_our_name_is_a_plain_refusal(postgres_url):
+    bare_url, where = postgres_url, place_of(postgres_url)
+    change(where, "CREATE TABLE delivery (x INTEGER)")
+    inbox = Inbox(bare_url)
+
+    with pytest.raises(InboxUnavailable, match=r'(table|relation) "?delivery"? already exists'):
+        inbox.upgrade()
+
+    inbox.close()

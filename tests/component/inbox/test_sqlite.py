@@ -1,0 +1,335 @@
+"""What only a SQLite file needs: its settings, its locks, its log, the file itself and its folder."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import resource
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from billhook.errors import ConfigError, InboxUnavailable
+from billhook.inbox import Inbox
+from billhook.inbox.admin import revision
+from support.apps import make_app
+from support.inbox_view import change, incoming, open_inbox, rows, value
+
+TESTS = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "billhook.db"
+
+
+@pytest.fixture
+def inbox(path):
+    opened = open_inbox(path)
+    yield opened
+    opened.close()
+
+
+# --- every commit is on the disk ------------------------------------------------------------------
+
+
+class Lax(sqlite3.Connection):
+    """A driver, or a build, that goes its own way about durability."""
+
+    ignored = "?"
+
+    def execute(self, statement, *rest):
+        if statement.startswith(f"PRAGMA {self.ignored}="):
+            statement = f"PRAGMA {self.ignored}"
+        return super().execute(statement, *rest)
+
+
+@pytest.mark.parametrize(
+    ("pragma", "facts"), [("synchronous", r"\('wal', 2\)"), ("journal_mode", r"\('delete', 2\)")]
+)
+def test_a_connection_that_would_not_be_durable_is_refused(path, monkeypatch, pragma, facts):
+    if pragma == "synchronous":
+        # The build's own default is FULL already: make the request for it one for less.
+        monkeypatch.setattr(Lax, "execute", _less_synchronous)
+        facts = r"\('wal', 1\)"
+    monkeypatch.setattr(Lax, "ignored", pragma)
+    connect = sqlite3.connect
+    monkeypatch.setattr(sqlite3, "connect", lambda *a, **k: connect(*a, **{**k, "factory": Lax}))
+
+    with pytest.raises(InboxUnavailable, match=rf"journal_mode, synchronous are {facts}, need \('wal', 2\)"):
+        open_inbox(path)
+
+
+def _less_synchronous(self, statement, *rest):
+    return sqlite3.Connection.execute(
+        self, statement.replace("synchronous=FULL", "synchronous=NORMAL"), *rest
+    )
+
+
+def test_every_connection_is_in_wal_mode_and_fully_synchronous(inbox):
+    inbox.put(incoming("k"))
+    with inbox.database.write() as connection:
+        facts = [
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        ]
+        macos = [
+            connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+            for name in ("fullfsync", "checkpoint_fullfsync")
+        ]
+
+    assert facts == ["wal", 2, 1]
+    assert macos == [1, 1]  # what fsync is elsewhere
+
+
+def test_the_log_is_moved_into_the_file_now_and_then(inbox, path, tmp_path):
+    for number in range(300):
+        inbox.put(incoming(f"k{number}"))
+
+    alone = tmp_path / "alone" / "copy.db"
+    alone.parent.mkdir()
+    alone.write_bytes(path.read_bytes())  # without the log beside it
+
+    assert value(alone, "SELECT count(*) FROM delivery") > 100
+    assert value(path, "SELECT count(*) FROM delivery") == 300
+
+
+# --- failing --------------------------------------------------------------------------------------
+
+
+def test_a_lock_that_cannot_be_opened_is_a_failure_of_storage_until_it_can(inbox, path):
+    lock = path.with_name(path.name + "-lock")
+    inbox.close()
+    lock.unlink()
+    lock.mkdir()
+
+    with pytest.raises(InboxUnavailable, match=r"lock.* failed: "):
+        inbox.check_writable()
+    lock.rmdir()
+
+    inbox.check_writable()
+
+
+def test_a_disk_without_room_is_a_failure_of_storage_and_costs_no_descriptor(inbox, path):
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    descriptors = []
+
+    resource.setrlimit(resource.RLIMIT_FSIZE, (0, limits[1]))
+    try:
+        for _ in range(10):
+            with pytest.raises(InboxUnavailable, match=r"billhook\.db failed: "):
+                inbox.check_writable()
+            descriptors.append(len(list(Path("/proc/self/fd").iterdir())))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    assert descriptors[-1] == descriptors[1]
+    inbox.check_writable()
+
+
+# --- the file ------------------------------------------------------------------------------------
+
+
+def test_the_file_is_readable_by_its_owner_only_and_a_folder_of_billhooks_own_is_made(tmp_path):
+    path = tmp_path / "new" / "folder" / "inbox.db"
+
+    open_inbox(path, own_folder=True).close()
+
+    assert path.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_missing_folder_that_somebody_named_is_told_and_not_made(tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"the inbox's folder .*/no/such does not exist: make it, or correct"
+    ):
+        make_app(tmp_path, BILLHOOK_INBOX_URL=f"sqlite:///{tmp_path / 'no' / 'such' / 'x.db'}")
+
+    assert not (tmp_path / "no").exists()
+
+
+def test_the_instance_folder_is_made(tmp_path):
+    app = make_app(tmp_path / "instance")
+
+    assert (tmp_path / "instance" / "billhook.db").exists()
+    app.extensions["billhook"].close()
+
+
+def test_where_it_is_can_be_told(inbox, path):
+    assert inbox.database.display_url == str(path)
+
+
+def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+    (tmp_path / "file").touch()
+
+    with pytest.raises(ConfigError, match=r"the inbox .*file/inbox\.db cannot be opened: "):
+        open_inbox(tmp_path / "file" / "inbox.db")
+
+
+def test_a_missing_file_is_never_made_by_whoever_only_opens(path):
+    inbox = Inbox(f"sqlite:///{path}")
+
+    with pytest.raises(InboxUnavailable, match=r"failed: .*No such file or directory"):
+        inbox.put(incoming("k"))
+
+    assert not path.exists()
+    inbox.close()
+
+
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+@pytest.mark.parametrize("use", [Inbox.prepare, Inbox.upgrade, revision])
+def test_a_file_of_another_program_is_refused_and_nothing_in_it_or_beside_it_changes(path, mode, use):
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute(f"PRAGMA journal_mode={mode}")
+        connection.execute("CREATE TABLE delivery (x)")
+        connection.executescript("".join(f"CREATE TABLE mine{number} (x);" for number in range(6)))
+    before = path.read_bytes()
+    inbox = Inbox(f"sqlite:///{path}")
+
+    with pytest.raises(
+        ConfigError,
+        match=r"billhook\.db holds tables of something else \(delivery, mine0, mine1, mine2, mine3, …\) and "
+        r"no inbox: give the inbox a file of its own in BILLHOOK_INBOX_URL",
+    ):
+        use(inbox)
+    inbox.close()
+
+    assert path.read_bytes() == before
+    assert {one.name for one in path.parent.iterdir()} <= {path.name, f"{path.name}-lock"}
+
+
+def test_another_programs_tables_that_are_in_its_log_alone_are_seen(path):
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE mine (x)")
+
+        with pytest.raises(ConfigError, match=r"tables of something else \(mine\) and no inbox"):
+            open_inbox(path)
+
+        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]
+
+
+def test_an_inbox_that_an_earlier_version_put_beside_other_tables_is_taken(path):
+    open_inbox(path).close()
+    change(path, "CREATE TABLE mine (x)")
+    change(path, "INSERT INTO mine VALUES (1)")
+
+    opened = open_inbox(path)
+    opened.put(incoming("k"))
+    opened.close()
+
+    assert rows(path, "SELECT x FROM mine") == [(1,)]
+
+
+# --- sorting --------------------------------------------------------------------------------------
+
+SORTS = """
+import contextlib, resource, sqlite3, sys
+from datetime import timedelta
+from support.inbox_view import NOON, incoming, open_inbox
+from billhook.inbox import RunPlan
+
+query = "SELECT body FROM delivery ORDER BY key || 'x', body"
+inbox = open_inbox(sys.argv[1])
+ids = [inbox.put(incoming(f"k{n}", body=b"x" * 200_000)).delivery_id for n in range(64)]
+with inbox.transaction("me") as transaction:
+    transaction.plan([RunPlan(one, ("h",)) for one in ids], NOON)
+inbox.database.close()
+with inbox.database.write():  # which empties the log
+    pass
+resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+with inbox.transaction("me") as transaction:
+    claims = transaction.claim(64, NOON, NOON + timedelta(minutes=1))
+    print([one.delivery.delivery_id for one in claims] == ids)
+with inbox.database.read() as connection:
+    print(len(connection.exec_driver_sql(query).all()))
+with contextlib.closing(sqlite3.connect(sys.argv[1])) as plain:
+    try:
+        print(len(plain.execute(query).fetchall()))
+    except sqlite3.OperationalError as error:
+        print(error)
+inbox.close()
+"""
+
+
+def test_what_is_sorted_needs_no_room_outside_memory(path):
+    """A temporary file of that size is refused to this process, wherever SQLite would put it."""
+    here = {**os.environ, "PYTHONPATH": str(TESTS)}
+
+    ran = subprocess.run(
+        [sys.executable, "-c", SORTS, str(path)], env=here, capture_output=True, text=True, check=False
+    )
+
+    assert ran.stderr == ""
+    claimed, ours, plain = ran.stdout.splitlines()
+    assert (claimed, ours) == ("True", "64")
+    assert plain in ("database or disk is full", "disk I/O error")  # without our settings
+
+
+def test_a_log_that_somebody_else_began_is_emptied_before_it_is_written_to(path):
+    log = path.with_name(path.name + "-wal")
+    open_inbox(path).close()
+    with contextlib.closing(sqlite3.connect(path)) as other:
+        other.execute("SELECT key FROM delivery").fetchall()  # so the log does not go with its last user
+        left = open_inbox(path)
+        left.put(incoming("before"))
+        left.close()
+        assert log.stat().st_size > 0
+
+        inbox = open_inbox(path)
+        with inbox.database.write():
+            assert log.stat().st_size == 0
+        inbox.put(incoming("after"))
+
+        assert other.execute("SELECT key FROM delivery ORDER BY id").fetchall() == [("before",), ("after",)]
+    inbox.close()
+
+
+def test_a_reader_who_keeps_the_log_from_being_emptied_is_waited_for_and_then_told(path):
+    open_inbox(path).close()
+    inbox = Inbox(f"sqlite:///{path}", deadline_seconds=0.5)
+    with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT * FROM delivery").fetchall()
+        with contextlib.closing(sqlite3.connect(path)) as writer, writer:
+            writer.execute("UPDATE billhook_version SET version_num = version_num")
+
+        with pytest.raises(InboxUnavailable, match="locked: another process reads or writes it for too long"):
+            inbox.put(incoming("k"), timeout_seconds=5)
+        reader.execute("COMMIT")
+
+    inbox.put(incoming("k"))
+    inbox.close()
+
+
+# --- the probe's traces ---------------------------------------------------------------------------
+
+
+def log_of(path):
+    return path.with_name(path.name + "-wal")
+
+
+def test_a_probe_leaves_an_empty_log(inbox, path):
+    inbox.put(incoming("k1"))
+    left = log_of(path).stat().st_size
+
+    inbox.check_writable()
+
+    assert left > 0
+    assert log_of(path).stat().st_size == 0
+    assert value(path, "SELECT count(*) FROM delivery") == 1
+
+
+def test_a_probe_beside_a_reader_leaves_the_log_to_the_next(inbox, path):
+    inbox.put(incoming("k1"))
+    with inbox.database.read() as connection:
+        connection.exec_driver_sql("SELECT count(*) FROM delivery").fetchall()
+        inbox.check_writable()
+        left = log_of(path).stat().st_size
+
+    inbox.check_writable()
+
+    assert left > 0
+    assert log_of(path).stat().st_size == 0

@@ -1,0 +1,85 @@
+"""The notifier of an inbox on SQLite: a named pipe, which may be full, replaced or without a reader."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from billhook.inbox.sqlite.notifier import NO_READER_SECONDS, FifoNotifier
+
+
+@pytest.fixture
+def notifiers(tmp_path):
+    made = [FifoNotifier(tmp_path / "notify") for _ in range(2)]
+    yield made
+    for notifier in made:
+        notifier.close()
+
+
+def test_notifications_beyond_what_the_pipe_holds_are_one_wake_up(notifiers):
+    listener, sender = notifiers
+    listener.fileno()
+
+    for _ in range(70_000):
+        sender.notify()
+
+    assert listener.wait(0) is True
+    assert listener.wait(0) is False
+
+
+def test_a_listener_that_closed_and_opened_again_is_notified(notifiers):
+    listener, sender = notifiers
+    listener.fileno()
+    sender.notify()
+    listener.close()
+    sender.notify()
+    sender.notify()
+    listener.fileno()
+    time.sleep(NO_READER_SECONDS)
+
+    sender.notify()
+
+    assert listener.wait(1) is True
+
+
+def test_another_file_in_its_place_is_an_error_for_the_listener_and_none_for_the_sender(tmp_path, notifiers):
+    (tmp_path / "notify").write_text("a file")
+
+    notifiers[1].notify()
+
+    with pytest.raises(OSError, match="is not a pipe: remove it"):
+        notifiers[0].fileno()
+
+
+def test_many_threads_notify_while_listeners_open_and_close_and_no_descriptor_is_lost(notifiers):
+    listener, sender = notifiers
+    errors, stop = [], threading.Event()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+
+    def notify():
+        while not stop.is_set():
+            try:
+                sender.notify()
+            except Exception as error:  # noqa: BLE001 - collected for the assertion
+                errors.append(error)
+
+    threads = [threading.Thread(target=notify) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    end = time.monotonic() + 0.5
+    while time.monotonic() < end:
+        listener.fileno()
+        with Path(os.devnull).open("rb") as other:  # closing a descriptor twice would close this one
+            assert os.fstat(other.fileno())
+        listener.close()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    sender.close()
+
+    assert errors == []
+    assert len(list(Path("/proc/self/fd").iterdir())) == before

@@ -1,0 +1,157 @@
+"""While storage fails or hangs: one asks, the others are answered at once, and nothing ends for good."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+
+import pytest
+
+from billhook.errors import DeadlinePassed, InboxUnavailable
+from billhook.inbox.probe import Probe
+from support.inbox_view import Foreigner, change, hung, incoming, open_inbox
+from support.patience import within
+from support.processes import until
+
+
+def test_a_probe_that_hangs_keeps_one_thread_however_many_ask():
+    gate, writes = threading.Event(), []
+
+    def write():
+        writes.append(threading.current_thread())
+        gate.wait(5)
+
+    probe = Probe(write)
+
+    for _ in range(3):
+        with pytest.raises(DeadlinePassed, match=r"no write within 0\.05 s"):
+            probe.ask(0.05)
+    gate.set()
+    writes[0].join()
+    probe.ask(1.0)
+
+    assert len(writes) == 2  # one hung, shared by three; one afterwards
+
+
+def test_a_probe_tells_what_went_wrong():
+    def write():
+        raise InboxUnavailable("the disk is full")
+
+    with pytest.raises(InboxUnavailable, match="the disk is full"):
+        Probe(write).ask(1.0)
+
+
+def test_a_good_answer_is_given_again_for_as_long_as_is_asked():
+    now, writes = [100.0], []
+    probe = Probe(lambda: writes.append(now[0]), monotonic=lambda: now[0])
+
+    for moment in (100.0, 100.5, 100.99, 101.1, 102.0):
+        now[0] = moment
+        probe.ask(5.0, max_age_seconds=1.0)
+
+    assert writes == [100.0, 101.1]
+    probe.ask(5.0)
+    assert writes == [100.0, 101.1, 102.0]
+
+
+def test_a_bad_answer_is_never_given_again():
+    answers = [InboxUnavailable("the disk is full"), None]
+
+    def write():
+        if (error := answers.pop(0)) is not None:
+            raise error
+
+    probe = Probe(write)
+
+    with pytest.raises(InboxUnavailable, match="the disk is full"):
+        probe.ask(5.0, max_age_seconds=60.0)
+    probe.ask(5.0, max_age_seconds=60.0)
+
+    assert answers == []
+
+
+def test_a_good_answer_is_not_given_again_once_a_delivery_could_not_be_stored(where, monkeypatch):
+    inbox = open_inbox(where, deadline_seconds=2.5)
+    monkeypatch.setattr(inbox._committer, "_insert_batch", _fail)
+    with contextlib.suppress(InboxUnavailable):
+        inbox.put(incoming("before-any-probe"))
+    inbox.check_writable(max_age_seconds=60.0)
+    change(where, "ALTER TABLE billhook_version RENAME TO lost")
+    inbox.check_writable(max_age_seconds=60.0)
+
+    with pytest.raises(InboxUnavailable, match="gone"):
+        inbox.put(incoming("after-a-probe"))
+
+    with pytest.raises(InboxUnavailable):
+        inbox.check_writable(max_age_seconds=60.0)
+    inbox.close()
+
+
+def _fail(batch):
+    raise InboxUnavailable("gone")
+
+
+def test_readiness_has_a_deadline_even_while_storage_hangs(where):
+    inbox = open_inbox(where, deadline_seconds=0.3)
+    inbox.check_writable()
+
+    with hung(where):
+        started = time.monotonic()
+        for _ in range(2):
+            with pytest.raises(DeadlinePassed, match=r"no write within 0\.3 s"):
+                inbox.check_writable()
+        seconds = time.monotonic() - started
+
+    assert seconds < within(2.0)
+    until(lambda: writable(inbox))
+    inbox.close()
+
+
+def writable(inbox):
+    with contextlib.suppress(DeadlinePassed):
+        inbox.check_writable()
+        return True
+    return False
+
+
+# --- one by one -----------------------------------------------------------------------------------
+
+
+def put_together(inbox, where, count, *, answer):
+    """Puts that wait for one commit; how long after the first each came back, in seconds."""
+    returned = []
+
+    def put(number):
+        inbox.put(incoming(f"k{number}"))
+        returned.append(time.monotonic())
+        if answer:
+            inbox.response_sent()
+
+    with Foreigner(where):
+        threads = [threading.Thread(target=put, args=(number,)) for number in range(count)]
+        for thread in threads:
+            thread.start()
+        time.sleep(0.2)
+    for thread in threads:
+        thread.join()
+    return [moment - returned[0] for moment in returned]
+
+
+def test_the_next_of_a_batch_is_woken_when_the_one_before_has_answered(where):
+    inbox = open_inbox(where, deadline_seconds=5)
+
+    waits = put_together(inbox, where, 10, answer=True)
+
+    assert len(waits) == 10
+    inbox.close()
+
+
+def test_one_that_never_says_it_answered_holds_the_others_up_for_a_moment_only(where):
+    inbox = open_inbox(where, deadline_seconds=5)
+
+    waits = put_together(inbox, where, 10, answer=False)
+
+    assert len(waits) == 10
+    assert max(waits) < within(1)
+    inbox.close()

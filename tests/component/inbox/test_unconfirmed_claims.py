@@ -1,0 +1,80 @@
+"""Claims that are committed although their worker was told that they are not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from billhook.inbox import RunPlan
+from support.inbox_view import NOON, change, incoming, rows
+
+LEASE = timedelta(seconds=30)
+OWNER = "host:1:abcdef"
+
+
+@pytest.fixture
+def planned(inbox):
+    """Four runs that are due."""
+    ids = [inbox.put(incoming(f"k{number}")).delivery_id for number in range(4)]
+    with inbox.transaction("planner") as transaction:
+        transaction.plan([RunPlan(delivery_id, ("h",)) for delivery_id in ids], NOON)
+
+
+def claim(inbox, limit, *, owner=OWNER, idle=1):
+    with inbox.transaction(owner) as transaction:
+        return transaction.claim(limit, NOON, NOON + LEASE, idle=idle)
+
+
+def release_orphaned(inbox, held, owner=OWNER):
+    with inbox.transaction(owner) as transaction:
+        return transaction.release_orphaned([(one.run_id, one.token) for one in held], NOON)
+
+
+def runs(where):
+    return rows(where, "SELECT state, attempts, lease_owner FROM run ORDER BY id")
+
+
+@pytest.mark.usefixtures("planned")
+def test_what_is_claimed_and_not_held_is_due_again_and_was_no_attempt(inbox, where):
+    held, *_ = claim(inbox, 3)  # one begun, two queued
+
+    assert release_orphaned(inbox, [held]) == 2
+
+    assert runs(where) == [("running", 1, OWNER), *[("due", 0, None)] * 3]
+    assert [one.attempt for one in claim(inbox, 10)] == [1, 1, 1]
+
+
+@pytest.mark.usefixtures("planned")
+def test_without_anything_held_all_of_it_goes_back(inbox, where):
+    claim(inbox, 4)
+
+    assert release_orphaned(inbox, []) == 4
+    assert runs(where) == [("due", 0, None)] * 4
+
+
+@pytest.mark.usefixtures("planned")
+def test_releasing_unconfirmed_claims_touches_no_other_workers_claims(inbox, where):
+    for owner in ("host:1:abcdee", "other:1:abcdef", "host:1:%"):
+        claim(inbox, 1, owner=owner)
+    before = runs(where)
+
+    assert release_orphaned(inbox, []) == 0
+    assert release_orphaned(inbox, [], owner="host:1:_bcdef") == 0
+    assert runs(where) == before
+
+
+@pytest.mark.usefixtures("planned")
+def test_a_claim_of_the_same_run_that_came_later_is_not_the_one_that_is_held(inbox, where):
+    (lost,) = claim(inbox, 1)
+    change(where, "UPDATE run SET token = token + 1 WHERE id = ?", lost.run_id)
+
+    assert release_orphaned(inbox, [lost]) == 1
+
+
+@pytest.mark.usefixtures("planned")
+def test_releasing_unconfirmed_claims_leaves_settled_runs_alone(inbox, where):
+    claim(inbox, 4)
+    change(where, "UPDATE run SET state = 'succeeded'")  # the name of the owner stays, as nothing settles it
+
+    assert release_orphaned(inbox, []) == 0

@@ -1,0 +1,96 @@
+"""The table of workers, on both databases: who is in it, and for how long."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from billhook.engines.maintenance import REGISTRATION_SECONDS, Maintenance, WorkerRegistration
+from billhook.inbox.workers import KEEP_FOR, WorkerRecord
+from support.inbox_view import NOON, rows
+
+SECOND = timedelta(seconds=1)
+ROW = "SELECT owner, engine, handlers, started_at, seen_at FROM billhook_worker ORDER BY owner"
+
+
+def owners(where):
+    return [owner for (owner,) in rows(where, "SELECT owner FROM billhook_worker ORDER BY owner")]
+
+
+def test_a_worker_is_one_row_that_says_when_it_was_last_seen(inbox, where):
+    inbox.record_worker(WorkerRecord("a", "worker", 2, NOON), NOON)
+    inbox.record_worker(WorkerRecord("b", "celery", None, NOON), NOON)
+    inbox.record_worker(WorkerRecord("a", "worker", 3, NOON), NOON + 20 * SECOND)
+
+    assert rows(where, ROW) == [
+        ("a", "worker", 3, "2026-01-15 12:00:00.000000", "2026-01-15 12:00:20.000000"),
+        ("b", "celery", None, "2026-01-15 12:00:00.000000", "2026-01-15 12:00:00.000000"),
+    ]
+    assert inbox.worker_seen_at() == NOON + 20 * SECOND
+
+
+def test_a_worker_that_ended_in_order_is_removed_from_the_table(inbox, where):
+    assert inbox.worker_seen_at() is None
+    inbox.record_worker(WorkerRecord("a", "worker", 2, NOON), NOON)
+
+    inbox.remove_worker("another")
+    assert owners(where) == ["a"]
+    inbox.remove_worker("a")
+
+    assert inbox.worker_seen_at() is None
+
+
+def test_a_worker_not_seen_for_a_day_is_removed_by_the_next_one(inbox, where):
+    inbox.record_worker(WorkerRecord("older", "worker", 2, NOON), NOON)
+    inbox.record_worker(WorkerRecord("old", "worker", 2, NOON), NOON + SECOND)
+
+    inbox.record_worker(WorkerRecord("new", "worker", 2, NOON), NOON + KEEP_FOR + SECOND)
+
+    assert owners(where) == ["new", "old"]
+
+
+@pytest.fixture
+def registration(inbox):
+    return WorkerRegistration(inbox, "a", "thread", lambda: 4, lambda: registration_time[0])
+
+
+registration_time = [50.0]
+
+
+def test_a_row_is_written_at_start_and_every_twenty_seconds_and_deleted_at_the_end(
+    inbox, where, registration
+):
+    maintenance = Maintenance(inbox, retention_days=30, registration=registration)
+
+    assert maintenance.run_if_due(NOON) == REGISTRATION_SECONDS
+    registration_time[0] += REGISTRATION_SECONDS - 1
+    assert maintenance.run_if_due(NOON + 19 * SECOND) == 1
+    assert inbox.worker_seen_at() == NOON
+    registration_time[0] += 1
+    maintenance.run_if_due(NOON + 20 * SECOND)
+    assert inbox.worker_seen_at() == NOON + 20 * SECOND
+    assert rows(where, ROW)[0][:4] == ("a", "thread", 4, "2026-01-15 12:00:00.000000")
+    maintenance.close()
+
+    assert owners(where) == []
+
+
+def test_a_table_that_cannot_be_written_is_told_and_stops_nothing(inbox, registration, caplog):
+    with inbox.database.write() as connection:
+        connection.exec_driver_sql("DROP TABLE billhook_worker")
+
+    assert registration.refresh(NOON) == REGISTRATION_SECONDS
+    registration.remove()
+
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == [
+        "could not register this worker, retrying in 20 s",
+        "could not remove this worker's registration",
+    ]
+
+
+def test_a_worker_that_never_registered_deletes_nothing(inbox, registration):
+    with inbox.database.write() as connection:
+        connection.exec_driver_sql("DROP TABLE billhook_worker")
+
+    registration.remove()

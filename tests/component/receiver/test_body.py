@@ -1,0 +1,251 @@
+"""Reading a body from WSGI: whole, or not at all, whatever the stream does."""
+
+from __future__ import annotations
+
+import io
+import socket
+import threading
+import time
+
+import pytest
+
+from billhook.errors import BodyIncomplete, BodyTooLarge
+from billhook.receiver.body import DRAIN_BYTES, BodyDeadline, close_connection, drain, read_body
+from support.patience import within
+from support.processes import in_children, until
+
+
+class Stream:
+    """A stream that gives these pieces, one at each read, and raises those that are exceptions."""
+
+    def __init__(self, *pieces):
+        self.pieces = list(pieces)
+        self.asked = []
+
+    def read(self, size):
+        self.asked.append(size)
+        piece = self.pieces.pop(0) if self.pieces else b""
+        if isinstance(piece, BaseException):
+            raise piece
+        return piece
+
+
+def environ(stream, length=None, *, terminated=False):
+    found = {"wsgi.input": stream}
+    if length is not None:
+        found["CONTENT_LENGTH"] = length
+    if terminated:
+        found["wsgi.input_terminated"] = True
+    return found
+
+
+def test_a_body_of_a_declared_length_is_read_in_as_many_pieces_as_it_comes():
+    stream = Stream(b"ab", b"c", b"de")
+
+    assert read_body(environ(stream, "5"), 10) == b"abcde"
+    assert stream.asked == [5, 3, 2]
+
+
+def test_no_byte_beyond_the_declared_length_is_asked_for():
+    stream = io.BytesIO(b"abcdeNEXT")
+
+    assert read_body(environ(stream, "5"), 10) == b"abcde"
+    assert stream.read() == b"NEXT"
+
+
+def test_a_declared_length_over_the_limit_is_refused_unread():
+    stream = Stream(b"x")
+
+    with pytest.raises(BodyTooLarge, match="over 10 bytes"):
+        read_body(environ(stream, "11"), 10)
+
+    assert stream.asked == []
+
+
+@pytest.mark.parametrize(("size", "fits"), [(10, True), (11, False), (1_000, False)])
+def test_a_body_without_a_length_is_read_to_one_byte_over_the_limit(size, fits):
+    stream = io.BytesIO(b"x" * size)
+
+    if fits:
+        assert read_body(environ(stream, terminated=True), 10) == b"x" * size
+    else:
+        with pytest.raises(BodyTooLarge, match="over 10 bytes"):
+            read_body(environ(stream, terminated=True), 10)
+        assert stream.tell() == 11
+
+
+@pytest.mark.parametrize("pieces", [(), (b"abc",), (b"a", b"bcd")])
+def test_a_body_shorter_than_declared_is_incomplete(pieces):
+    with pytest.raises(BodyIncomplete, match="of 5 bytes came"):
+        read_body(environ(Stream(*pieces), "5"), 10)
+
+
+@pytest.mark.parametrize("error", [ValueError("chunk"), OSError("reset"), TimeoutError(), EOFError()])
+def test_whatever_the_stream_raises_is_an_incomplete_body_that_tells_no_more_than_its_kind(error):
+    with pytest.raises(BodyIncomplete, match=f"^{type(error).__name__}$"):
+        read_body(environ(Stream(b"a", error), "5"), 10)
+
+
+@pytest.mark.parametrize(
+    "length", ["-1", "+1", "1.0", "0x1", " 1", "1 ", "\u0661", "1_0", "9" * 19, "1,1", "two"]
+)
+def test_a_length_that_is_no_number_is_incomplete(length):
+    with pytest.raises(BodyIncomplete, match="Content-Length is no number"):
+        read_body(environ(Stream(b"x"), length), 10)
+
+
+@pytest.mark.parametrize("length", [None, "", "0", "00"])
+def test_no_length_or_none_to_speak_of_is_no_body(length):
+    stream = Stream(b"left alone")
+
+    assert read_body(environ(stream, length), 10) == b""
+    assert stream.asked == []
+
+
+def test_giving_up_marks_a_stream_that_can_be_marked_and_no_other():
+    marked, plain = Stream(), io.BytesIO()
+
+    close_connection({"wsgi.input": marked})
+    close_connection({"wsgi.input": plain})
+
+    assert marked.failed is True
+
+
+@pytest.mark.parametrize(
+    ("length", "pieces", "closes"),
+    [
+        ("5", (b"ab", b"cde"), False),
+        ("5", (b"ab",), True),
+        ("5", (b"ab", OSError("reset")), True),
+        ("0", (), False),
+        (str(DRAIN_BYTES + 1), (b"x" * DRAIN_BYTES, b"y"), True),
+        (None, (b"ab",), False),
+        (None, (), False),
+        (None, (b"x" * DRAIN_BYTES, b"y"), True),
+        (None, (b"ab", ValueError("chunk")), True),
+    ],
+)
+def test_the_rest_of_a_refused_body_is_read_to_its_end_or_the_connection_closed(length, pieces, closes):
+    stream = Stream(*pieces)
+
+    drain(environ(stream, length, terminated=length is None))
+
+    assert getattr(stream, "failed", False) is closes
+    assert sum(stream.asked[:1]) <= DRAIN_BYTES
+
+
+# --- the watch over slow ones ---------------------------------------------------------------------
+
+
+@pytest.fixture
+def pair():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        yield ours, theirs
+
+
+def test_a_reading_that_lasts_too_long_is_ended(pair):
+    ours, _ = pair
+    started = time.monotonic()
+
+    with BodyDeadline(0.1).reading(ours):
+        received = ours.recv(1)
+
+    assert received == b""
+    assert 0.09 < time.monotonic() - started < within(1)
+
+
+def test_what_is_read_in_time_is_left_alone_afterwards(pair):
+    ours, theirs = pair
+    watch = BodyDeadline(0.1)
+
+    with watch.reading(ours):
+        theirs.send(b"a")
+        first = ours.recv(1)
+    time.sleep(0.2)
+    theirs.send(b"b")
+
+    assert (first, ours.recv(1)) == (b"a", b"b")
+
+
+def test_each_of_many_readings_has_its_own_time(pair):
+    watch, ended = BodyDeadline(0.15), []
+
+    def read(delay):
+        ours, theirs = socket.socketpair()
+        with ours, theirs:
+            time.sleep(delay)
+            started = time.monotonic()
+            with watch.reading(ours):
+                ours.recv(1)
+            ended.append(time.monotonic() - started)
+
+    threads = [threading.Thread(target=read, args=(n * 0.03,)) for n in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert all(0.14 < seconds < within(2) for seconds in ended)
+    assert len([t for t in threading.enumerate() if t.name == "billhook-slow-bodies"]) >= 1
+
+
+def test_the_watch_sleeps_between_readings_and_wakes_for_the_next(pair):
+    ours, _ = pair
+    watch = BodyDeadline(0.05)
+    with watch.reading(ours):
+        pass
+    time.sleep(0.2)
+
+    with watch.reading(ours):
+        assert ours.recv(1) == b""
+
+
+def test_a_connection_that_is_closed_already_is_no_trouble_for_the_watch(pair):
+    ours, _ = pair
+    watch = BodyDeadline(0.05)
+    gone = socket.socket()
+    with watch.reading(gone):
+        gone.close()
+        time.sleep(0.1)
+
+    with watch.reading(ours):
+        assert ours.recv(1) == b""
+
+
+def test_a_forked_child_watches_for_itself(pair):
+    ours, _ = pair
+    watch = BodyDeadline(0.1)
+    with watch.reading(ours):
+        pass
+
+    def child(_):
+        mine, theirs = socket.socketpair()
+        with mine, theirs, watch.reading(mine):
+            return b"ended" if mine.recv(1) == b"" else b"?"
+
+    assert in_children(1, child) == [b"ended"]
+
+
+def test_a_child_that_is_forked_while_a_thread_is_being_started_can_start_its_own(pair):
+    watch = BodyDeadline(0.1)
+
+    def child(_):
+        threading.Thread(target=watch.start, daemon=True).start()
+        ended = until(lambda: watch._thread is not None and watch._thread.is_alive(), within(2))
+        return b"started" if ended else b"hangs"
+
+    with watch._lock:
+        said = in_children(1, child)
+
+    assert said == [b"started"]
+
+
+def test_one_thread_watches_however_many_ask_for_it(pair):
+    watch = BodyDeadline(5)
+
+    with watch.reading(pair[0]):
+        watch.start()  # another request that found no thread at the same moment
+        names = [thread.name for thread in threading.enumerate() if thread is watch._thread]
+
+    assert names == ["billhook-slow-bodies"]

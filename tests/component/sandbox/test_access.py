@@ -1,0 +1,451 @@
+"""Who may call the sandbox. Source: spec, "Authentication"; "Endpoints", POST /login; "Errors"."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+import http.client
+import json
+import time
+from contextlib import closing
+from datetime import timedelta
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from billhook.errors import ConfigError
+from billhook.sandbox import Sandbox, SandboxOptions
+from support.sandbox import API_TOKEN, START, Answer, Running, running
+
+REFUSED = (401, "authentication_error", "authentication_failed")
+LIMITED = (429, "rate_limit_error", "rate_limit_exceeded")
+
+
+def bearer(sandbox: Running, token: str) -> Answer:
+    """What a harmless request gets with this access token."""
+    return sandbox.send("GET", "/catalogProducts", None, {"Authorization": f"Bearer {token}"})
+
+
+def part(value: Any) -> bytes:
+    return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=")
+
+
+def signed(sandbox: Running, algorithm: str = "HS256", digest: str = "sha256", **claims: Any) -> str:
+    """An access token made with the sandbox's own key, good but for what is said otherwise."""
+    now = int(START.timestamp())
+    text = b".".join(
+        [
+            part({"alg": algorithm, "typ": "JWT"}),
+            part({"sub": "sandbox", "iat": now, "exp": now + 3600, **claims}),
+        ]
+    )
+    mac = hmac.new(sandbox.sandbox.jwt_key, text, getattr(hashlib, digest)).digest()
+    return (text + b"." + base64.urlsafe_b64encode(mac).rstrip(b"=")).decode()
+
+
+def raw(sandbox: Running, *headers: tuple[str, bytes]) -> Answer:
+    """A request for the products with exactly these headers."""
+    parts = urlsplit(sandbox.url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=120)
+    try:
+        connection.putrequest("GET", "/catalogProducts")
+        for name, value in headers:
+            connection.putheader(name, value)
+        connection.endheaders()
+        response = connection.getresponse()
+        return Answer(response.status, dict(response.getheaders()), response.read())
+    finally:
+        connection.close()
+
+
+# --- logging in -----------------------------------------------------------------------------------
+
+
+def test_a_login_gives_an_access_token_for_an_hour() -> None:
+    """Source: spec, "Endpoints", POST /login."""
+    with running() as sandbox:
+        answer = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
+        admitted = bearer(sandbox, answer.json["accessToken"])
+
+    assert answer.status == admitted.status == 200
+    assert answer.json["expiresIn"] == 3600
+    assert answer.json["expiresAt"] == "2026-01-10T13:00:00Z"
+
+
+def test_a_login_needs_no_bearer_token_and_is_not_stopped_by_a_bad_one() -> None:
+    """Source: spec, "Authentication", rule 1."""
+    with running() as sandbox:
+        answer = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {"Authorization": "Bearer old"})
+
+    assert answer.status == 200
+
+
+BAD_LOGINS: list[tuple[Any, str | None]] = [
+    ({}, "refreshToken"),
+    ({"refreshToken": None}, "refreshToken"),
+    ({"refreshToken": [API_TOKEN]}, "refreshToken"),
+    ([API_TOKEN], None),
+    (b"{", None),
+    (b"\xff", None),
+    (b'{"refreshToken":"\\ud800"}', None),
+]
+
+
+def test_a_login_that_is_not_well_formed_gets_400_and_the_token_is_not_repeated() -> None:
+    """Source: spec, "Endpoints", POST /login, errors."""
+    with running() as sandbox:
+        answers = [sandbox.send("POST", "/login", body, {}) for body, _ in BAD_LOGINS]
+
+    assert {answer.error() for answer in answers} == {(400, "invalid_request_error", "invalid_request")}
+    assert [answer.json.get("param") for answer in answers] == [param for _, param in BAD_LOGINS]
+    assert [answer.body for answer in answers if API_TOKEN.encode() in answer.body] == []
+
+
+def test_a_login_with_a_wrong_token_gets_401() -> None:
+    """Source: spec, "Errors", authentication_failed."""
+    with running() as sandbox:
+        answers = [
+            sandbox.send("POST", "/login", {"refreshToken": token}, {})
+            for token in ("", "wrong", API_TOKEN.upper(), f"{API_TOKEN} ", "\x7f", "tökén", "x" * 10_000)
+        ]
+
+    assert {answer.error() for answer in answers} == {REFUSED}
+    assert {answer.json["message"] for answer in answers} == {
+        "the refreshToken is not the API token that is active: it is another, or was revoked"
+    }
+
+
+def test_a_login_with_a_wrong_client_id_gets_401_whatever_the_token() -> None:
+    """Source: spec, "Authentication", rule 1."""
+    with running() as sandbox:
+        answer = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {"x-api-key": "other"})
+
+    assert answer.error() == REFUSED
+
+
+# --- the access token -----------------------------------------------------------------------------
+
+
+def test_an_access_token_ends_after_an_hour_of_the_sandboxs_clock_and_a_login_gives_another() -> None:
+    """Source: spec, "Limits", access token lifetime; "Authentication", rule 4."""
+    with running() as sandbox:
+        token = sandbox.login()
+        sandbox.real.advance(seconds=3599)
+        before = bearer(sandbox, token)
+        sandbox.real.advance(seconds=1)
+        after = bearer(sandbox, token)
+        again = bearer(sandbox, sandbox.login())
+
+    assert (before.status, again.status) == (200, 200)
+    assert after.error() == REFUSED
+    assert after.headers["WWW-Authenticate"] == "Bearer"
+
+
+def test_moving_the_sandboxs_clock_ends_access_tokens_too() -> None:
+    """Source: spec, "Limits", access token lifetime."""
+    with running() as sandbox:
+        token = sandbox.login()
+        sandbox.ok("POST", "/_sandbox/clock", {"advance": "PT59M"})
+        before = bearer(sandbox, token)
+        sandbox.ok("POST", "/_sandbox/clock", {"advance": "PT1M"})
+        after = bearer(sandbox, token)
+
+    assert before.status == 200
+    assert after.error() == REFUSED
+
+
+def test_an_access_token_of_another_sandbox_is_refused() -> None:
+    """Source: spec, "Authentication", rule 6."""
+    with running() as first, running() as second:
+        token = first.login()
+        at_home, abroad = bearer(first, token), bearer(second, token)
+
+    assert at_home.status == 200
+    assert abroad.error() == REFUSED
+
+
+def test_an_access_token_is_refused_when_the_sandbox_has_another_client_id(tmp_path) -> None:
+    """Source: spec, "Authentication", rule 1."""
+    url = f"sqlite:///{tmp_path}/sandbox.db"
+    with running(database_url=url) as sandbox:
+        token = sandbox.login()
+    with running(database_url=url) as sandbox:
+        same = bearer(sandbox, token)
+    with running(database_url=url, client_id="other") as sandbox:
+        headers = {"x-api-key": "other", "Authorization": f"Bearer {token}"}
+        other = sandbox.send("GET", "/catalogProducts", None, headers)
+
+    assert same.status == 200
+    assert other.error() == REFUSED
+
+
+FORGED: list[dict[str, Any]] = [
+    {"algorithm": "RS256"},
+    {"algorithm": "HS512", "digest": "sha512"},
+    {"algorithm": "none"},
+    {"algorithm": ""},
+    {"exp": int(START.timestamp())},
+    {"exp": int(START.timestamp()) + 3601},
+    {"exp": None},
+    {"exp": "soon"},
+    {"exp": [1]},
+    {"exp": 1e400},
+    {"sub": "other"},
+    {"sub": None},
+    {"sub": ["sandbox"]},
+]
+
+
+def test_a_token_with_our_key_but_another_algorithm_end_or_client_is_refused() -> None:
+    """Source: spec, "Authentication"."""
+    with running() as sandbox:
+        answers = {str(claims): bearer(sandbox, signed(sandbox, **claims)) for claims in FORGED}
+        control = bearer(sandbox, signed(sandbox))
+
+    assert {claims: answer.error() for claims, answer in answers.items()} == dict.fromkeys(answers, REFUSED)
+    assert control.status == 200
+
+
+def test_a_token_that_is_not_signed_or_was_tampered_with_is_refused() -> None:
+    """Source: spec, "Authentication", rule 5."""
+    with running() as sandbox:
+        head, claims, signature = signed(sandbox).split(".")
+        unsigned = part({"alg": "none", "typ": "JWT"}).decode()
+        longer = part({"sub": "sandbox", "exp": int(START.timestamp()) + 3000}).decode()
+        forged = {
+            "no algorithm": f"{unsigned}.{claims}.",
+            "no algorithm, signed": f"{unsigned}.{claims}.{signature}",
+            "no signature": f"{head}.{claims}.",
+            "two parts": f"{head}.{claims}",
+            "other claims": f"{head}.{longer}.{signature}",
+            "last letter": f"{head}.{claims}.{'A' if signature[0] != 'A' else 'B'}{signature[1:]}",
+            "more": f"{head}.{claims}.{signature}.{signature}",
+        }
+        answers = {name: bearer(sandbox, token) for name, token in forged.items()}
+
+    assert {name: answer.error() for name, answer in answers.items()} == dict.fromkeys(forged, REFUSED)
+
+
+NO_TOKENS = (
+    "", ".", "..", "...", "a.b.c", "null", "é.é.é", "\x7f", "=" * 5000,
+    part({"alg": ["HS256"]}).decode() + ".e30.",
+    part("HS256").decode() + ".e30.",
+    base64.urlsafe_b64encode(b"[" * 3000).decode().rstrip("=") + ".e30.",
+    base64.urlsafe_b64encode(b"\xff").decode().rstrip("=") + ".e30.",
+)  # fmt: skip
+
+
+def test_what_is_no_token_at_all_is_refused_and_no_fault_of_the_sandbox() -> None:
+    """Source: spec, "Errors", authentication_failed."""
+    with running() as sandbox:
+        answers = {
+            token: raw(sandbox, ("x-api-key", b"sandbox"), ("Authorization", b"Bearer " + token.encode()))
+            for token in NO_TOKENS
+        }
+
+    assert {token: answer.error() for token, answer in answers.items()} == dict.fromkeys(NO_TOKENS, REFUSED)
+
+
+def test_the_access_token_comes_as_bearer_and_not_otherwise() -> None:
+    """Source: spec, "Authentication"."""
+    forms = ("Basic {}", "{}", "Token {}", "Bearer{}", "Bearer {0}, Bearer {0}")
+    with running() as sandbox:
+        token = sandbox.login()
+        answers = [
+            sandbox.send("GET", "/catalogProducts", None, {"Authorization": form.format(token)})
+            for form in forms
+        ]
+        control = sandbox.send("GET", "/catalogProducts", None, {"Authorization": f"bearer {token}"})
+
+    assert [answer.error() for answer in answers] == [REFUSED] * len(forms)
+    assert control.status == 200
+
+
+def test_a_request_without_an_access_token_is_refused_and_does_nothing() -> None:
+    """Source: spec, "Authentication", rule 1."""
+    with running() as sandbox:
+        answer = sandbox.send("POST", "/catalogProducts", {"name": "API calls"}, {})
+        listed = sandbox.ok("GET", "/catalogProducts")
+
+    assert answer.error() == REFUSED
+    assert listed["total"] == 0
+
+
+# --- the client id --------------------------------------------------------------------------------
+
+
+def test_a_client_id_that_is_missing_wrong_twice_or_not_ascii_is_refused() -> None:
+    """Source: spec, "Authentication", rule 1."""
+    wrong = [[], [b""], [b"other"], [b"Sandbox"], [b"sandbox", b"sandbox"], [b"sandbox,"], [b"\xe9"]]
+    with running() as sandbox:
+        authorization = ("Authorization", f"Bearer {sandbox.login()}".encode())
+        answers = [raw(sandbox, *(("x-api-key", each) for each in ids), authorization) for ids in wrong]
+        control = raw(sandbox, ("x-api-key", b"sandbox"), authorization)
+
+    assert [answer.error() for answer in answers] == [REFUSED] * len(wrong)
+    assert control.status == 200
+
+
+@pytest.mark.parametrize("client_id", ["", "ä", "my shop", "a\nb", "a\0"])
+def test_a_client_id_that_nobody_could_send_is_refused(client_id: str) -> None:
+    with pytest.raises(
+        ConfigError, match="the client id must be printable ASCII without spaces, and not empty"
+    ):
+        SandboxOptions(client_id=client_id)
+
+
+# --- API tokens -----------------------------------------------------------------------------------
+
+
+def test_a_new_api_token_replaces_the_one_before_at_once(bare_url) -> None:
+    """Source: spec, "Authentication", rules 2 and 3."""
+    with running(database_url=bare_url) as sandbox:
+        made = sandbox.ok("POST", "/_sandbox/tokens")["refreshToken"]
+        old = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
+        new = sandbox.send("POST", "/login", {"refreshToken": made}, {})
+        third = sandbox.ok("POST", "/_sandbox/tokens")["refreshToken"]
+        second = sandbox.send("POST", "/login", {"refreshToken": made}, {})
+
+    assert new.status == 200
+    assert old.error() == second.error() == REFUSED
+    assert len({made, third, API_TOKEN}) == 3
+
+
+def logs_in(sandbox: Sandbox, token: str | None) -> bool:
+    given = {"x-api-key": sandbox.client_id}
+    answer = sandbox.app().test_client().post("/login", json={"refreshToken": token}, headers=given)
+    return answer.status_code == 200
+
+
+def test_an_api_token_is_made_when_it_is_asked_for_and_told_once(bare_url) -> None:
+    """Source: spec, "Authentication", rule 2."""
+    options = SandboxOptions(database_url=bare_url)
+    Sandbox(options).close()  # nobody asked
+    with closing(Sandbox(options)) as first:
+        token = first.api_token
+        assert logs_in(first, token)
+        assert first.api_token == token
+    with closing(Sandbox(options)) as again:
+        assert again.api_token is None
+        assert logs_in(again, token)
+
+
+@pytest.mark.parametrize("new", [False, True])
+def test_an_api_token_that_could_not_be_shown_is_not_kept(bare_url, *, new: bool) -> None:
+    """Source: spec, "Authentication", rule 2."""
+    options = SandboxOptions(database_url=bare_url)
+    shown: list[str | None] = []
+    with closing(Sandbox(options)) as sandbox:
+        if new:
+            shown.append(sandbox.api_token)
+        with pytest.raises(BrokenPipeError), sandbox.issue_api_token(new=new) as lost:
+            raise BrokenPipeError
+        assert not logs_in(sandbox, lost)
+        with sandbox.issue_api_token() as token:
+            shown.append(token)
+
+        assert [logs_in(sandbox, one) for one in shown] == ([True, False] if new else [True])
+        assert (token is None) == new
+
+
+def test_an_access_token_outlives_the_api_token_that_gave_it_until_its_hour_is_over() -> None:
+    """Source: spec, "Authentication", the table: an access token's lifetime is one hour."""
+    with running() as sandbox:
+        token = sandbox.login()
+        sandbox.ok("POST", "/_sandbox/tokens")
+        sandbox.real.advance(seconds=3599)
+        within = bearer(sandbox, token)
+        sandbox.real.advance(seconds=1)
+        after = bearer(sandbox, token)
+
+    assert within.status == 200
+    assert after.error() == REFUSED
+
+
+def test_a_revoked_api_token_logs_in_no_more_and_there_is_none_to_revoke_twice(bare_url) -> None:
+    """Source: spec, "Authentication", rule 3."""
+    with running(database_url=bare_url) as sandbox:
+        revoked = sandbox.call("DELETE", "/_sandbox/tokens")
+        login = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
+        again = sandbox.call("DELETE", "/_sandbox/tokens")
+        made = sandbox.ok("POST", "/_sandbox/tokens")["refreshToken"]
+        new = sandbox.send("POST", "/login", {"refreshToken": made}, {})
+
+    assert (revoked.status, revoked.body, new.status) == (200, b"{}", 200)
+    assert login.error() == REFUSED
+    assert again.error() == (404, "invalid_request_error", "resource_not_found")
+
+
+def test_api_tokens_are_not_in_the_database_in_the_clear(tmp_path) -> None:
+    """Source: spec, "Authentication", rule 2."""
+    with running(database_url=f"sqlite:///{tmp_path}/sandbox.db") as sandbox:
+        made = sandbox.ok("POST", "/_sandbox/tokens")["refreshToken"]
+        sandbox.ok("POST", "/catalogProducts", {"name": "a text that is kept"})
+
+    kept = b"".join(file.read_bytes() for file in tmp_path.iterdir())
+    assert b"a text that is kept" in kept
+    assert made.encode() not in kept
+    assert API_TOKEN.encode() not in kept
+
+
+@pytest.mark.parametrize("method", ["POST", "DELETE"])
+def test_api_tokens_are_not_to_be_made_or_revoked_without_an_access_token(method: str) -> None:
+    """Source: spec, "Authentication", rule 1."""
+    with running() as sandbox:
+        answer = sandbox.send(method, "/_sandbox/tokens", None, {})
+        login = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
+
+    assert answer.error() == REFUSED
+    assert login.status == 200
+
+
+# --- the rate limit -------------------------------------------------------------------------------
+
+
+def test_more_requests_than_the_rate_get_429_and_are_told_when_to_come_again() -> None:
+    """Source: spec, "Limits"; "Errors", rate_limit_exceeded."""
+    with running(rate_limit="3/hour") as sandbox:
+        token = sandbox.login()
+        within = [bearer(sandbox, token).status for _ in range(2)]
+        beyond = bearer(sandbox, token)
+        login = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
+
+    assert within == [200, 200]
+    assert beyond.error() == login.error() == LIMITED
+    assert 3000 < int(beyond.headers["Retry-After"]) <= 3600
+
+
+def test_the_rate_goes_by_the_machines_time_and_not_by_the_sandboxs() -> None:
+    """Source: spec, "Limits"."""
+    with running(rate_limit="2/hour") as sandbox:
+        within = [sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {}).status for _ in range(2)]
+        sandbox.sandbox.clock.set_ahead(timedelta(days=1))
+        sandbox.real.advance(seconds=86400)
+        beyond = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
+
+    assert within == [200, 200]
+    assert beyond.error() == LIMITED
+
+
+def test_who_comes_again_after_the_time_that_was_told_is_answered() -> None:
+    """Source: spec, "Errors", rate_limit_exceeded."""
+    with running(rate_limit="1/second") as sandbox:
+        answers = [sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {}) for _ in range(2)]
+        deadline = time.monotonic() + 120
+        while answers[-1].status == 429 and time.monotonic() < deadline:
+            time.sleep(float(answers[-1].headers["Retry-After"]))
+            answers.append(sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {}))
+
+    assert answers[-1].status == 200
+
+
+def test_requests_with_a_wrong_client_id_do_not_use_up_the_rate() -> None:
+    """Source: spec, "Limits"."""
+    with running(rate_limit="1/hour") as sandbox:
+        wrong = [sandbox.send("GET", "/invoices", None, {"x-api-key": "other"}).status for _ in range(3)]
+        login = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
+
+    assert set(wrong) <= {401, 404}
+    assert login.status == 200

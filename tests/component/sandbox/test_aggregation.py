@@ -1,0 +1,311 @@
+"""Adding stored events up. Source: spec, "Endpoints", POST /v2/events/aggregation."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections import defaultdict
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sqlalchemy.dialects import postgresql, sqlite
+
+from billhook.sandbox.billing.usage.event_data import event_data, filter_clause
+from billhook.sandbox.billing.usage.meters import MeterFilter
+from support.sandbox import Running, running
+
+PATH = "/v2/events/aggregation"
+FIRST = datetime(2025, 12, 30, tzinfo=UTC)
+PERIOD = {"startTime": "2026-01-01T00:00:00Z", "endTime": "2026-02-10T06:30:00Z"}
+METHODS = ("count", "sum", "max", "last", "unique")
+IN_EUROPE = [{"property": "region", "operator": "in", "value": ["eu", "ch"]}]
+
+
+def event(number: int, at: datetime, alias: str, **data: Any) -> dict[str, Any]:
+    timestamp = at.isoformat().replace("+00:00", "Z")
+    return {
+        "name": "call",
+        "ref": f"r-{number}",
+        "timestamp": timestamp,
+        "customerAlias": alias,
+        "data": data,
+    }
+
+
+def customer(sandbox: Running, alias: str) -> str:
+    """A new customer's id."""
+    made = sandbox.ok("POST", "/_sandbox/customers", {"name": alias, "aliases": [alias]})
+    return str(made["customer"]["id"])
+
+
+def meter(sandbox: Running, method: str, **changes: Any) -> None:
+    """A meter on `units` with the method as its key."""
+    given = {"name": method, "key": method, "eventName": "call", "aggregationMethod": method}
+    sandbox.ok("POST", "/_sandbox/meters", {**given, "property": "units", **changes})
+
+
+def asked(customer_id: str, group_by: str, *keys: str, **changes: Any) -> dict[str, Any]:
+    meters = [{"key": key, "eventName": "call"} for key in keys]
+    return {"customerId": customer_id, "period": PERIOD, "meters": meters, "groupBy": group_by, **changes}
+
+
+def points(sandbox: Running, request: dict[str, Any]) -> dict[str, dict[str, Decimal]]:
+    """The figures by group, exactly as they stand in the answer."""
+    answer = sandbox.call("POST", PATH, request)
+    assert answer.status == 200, answer.body
+    read = json.loads(answer.body, parse_float=Decimal, parse_int=Decimal)
+    groups = [point["group"] for point in read["dataPoints"]]
+    assert groups == sorted(set(groups))
+    return {point["group"]: point["values"] for point in read["dataPoints"]}
+
+
+def many(count: int) -> list[dict[str, Any]]:
+    """Events of two customers over two months, with units that binary fractions cannot hold."""
+    chance = random.Random(11)
+    made = []
+    for number in range(count):
+        at = FIRST + timedelta(minutes=chance.randrange(60 * 24 * 60))
+        units: Any = chance.randrange(-3000, 90000) / 1000
+        if number % 17 == 0:
+            units = chance.choice(["7", None, True])
+        region = chance.choice(["eu", "ch", "us", None])
+        made.append(event(number, at, chance.choice(["acme", "zeta"]), units=units, region=region))
+    return made
+
+
+GROUPS: dict[str, Callable[[dict[str, Any], datetime], str]] = {
+    "hour": lambda _, at: f"{at:%Y-%m-%dT%H}:00:00Z",
+    "day": lambda _, at: f"{at:%Y-%m-%d}",
+    "week": lambda _, at: f"{at - timedelta(days=at.weekday()):%Y-%m-%d}",
+    "month": lambda _, at: f"{at:%Y-%m}",
+    "customer": lambda event, _: event["customerAlias"],
+    "eventName": lambda event, _: event["name"],
+    "data.region": lambda event, _: event["data"]["region"] or "",
+}
+
+
+def by_hand(events: list[dict[str, Any]], group_by: str) -> dict[str, dict[str, Decimal]]:
+    """The same in Python, event by event."""
+    grouped: defaultdict[str, list[tuple[datetime, int, Any]]] = defaultdict(list)
+    for number, one in enumerate(events):
+        at = datetime.fromisoformat(one["timestamp"])
+        inside = PERIOD["startTime"] <= one["timestamp"] < PERIOD["endTime"]
+        if inside and one["data"]["region"] in ("eu", "ch"):
+            grouped[GROUPS[group_by](one, at)].append((at, number, one["data"]["units"]))
+    found = {}
+    for group, rows in grouped.items():
+        numbers = [(at, n, Decimal(str(units))) for at, n, units in rows if type(units) in (int, float)]
+        plain = [units for *_, units in numbers]
+        found[group] = {
+            "count": Decimal(len(rows)),
+            "sum": sum(plain, Decimal(0)),
+            "max": max(plain, default=Decimal(0)),
+            "last": max(numbers)[2] if numbers else Decimal(0),
+            "unique": Decimal(len({f"{type(units)}{units}" for *_, units in rows if units is not None})),
+        }
+    return found
+
+
+def test_aggregation_adds_up_as_one_would_by_hand(bare_url: str) -> None:
+    """Source: spec, "Endpoints", POST /v2/events/aggregation; each method, each groupBy, each database."""
+    events = many(700)
+    with running(database_url=bare_url) as sandbox:
+        ids = {alias: customer(sandbox, alias) for alias in ("acme", "zeta")}
+        for method in METHODS:
+            meter(sandbox, method, filters=IN_EUROPE)
+        sandbox.ok("PUT", "/events", {"events": events})
+
+        for group_by in GROUPS:
+            request = asked(ids["acme"], group_by, *METHODS, customerIdPattern="*")
+            expected = by_hand(events, group_by)
+            if group_by == "customer":
+                expected = {ids[alias]: figures for alias, figures in expected.items()}
+            assert points(sandbox, request) == expected, group_by
+
+        assert len(by_hand(events, "week")) == 7
+
+
+def test_aggregation_is_of_the_customer_or_also_of_those_that_fit_the_pattern(bare_url: str) -> None:
+    """Source: spec, "Endpoints", POST /v2/events/aggregation, customerId and customerIdPattern."""
+    patterns = {
+        None: {"a-eu": 1},
+        "a-*": {"a-eu": 1, "a-us": 2},
+        "*-eu": {"a-eu": 1, "b-eu": 4},
+        "A-*": {"a-eu": 1},
+        "a_us": {"a-eu": 1},
+        "?-eu": {"a-eu": 1},
+        "[ab]-*": {"a-eu": 1, "[ab]-x": 8},
+        "100%": {"a-eu": 1, "100%": 16},
+        "*": {"a-eu": 1, "a-us": 2, "b-eu": 4, "[ab]-x": 8, "100%": 16, "\\*": 32},
+        "\\*": {"a-eu": 1, "\\*": 32},
+    }
+    with running(database_url=bare_url) as sandbox:
+        ids = {alias: customer(sandbox, alias) for alias in ("a-eu", "a-us", "b-eu", "[ab]-x", "100%", "\\*")}
+        events = [
+            event(n, FIRST + timedelta(days=9), alias)
+            for n, alias in enumerate(alias for count, alias in enumerate(ids) for _ in range(2**count))
+        ]
+        sandbox.ok("PUT", "/events", {"events": events})
+
+        for pattern, expected in patterns.items():
+            more = {} if pattern is None else {"customerIdPattern": pattern}
+            found = points(sandbox, asked(ids["a-eu"], "customer", "calls", **more))
+            assert found == {ids[alias]: {"calls": count} for alias, count in expected.items()}, pattern
+
+
+def test_aggregation_the_only_meter_is_used_whatever_the_key_which_names_its_figures() -> None:
+    """Source: spec, "Endpoints", POST /v2/events/aggregation, meters of key and eventName; "per meter"."""
+    with running() as sandbox:
+        acme = customer(sandbox, "acme")
+        meter(sandbox, "sum")
+        at = FIRST + timedelta(days=5)
+        sandbox.ok("PUT", "/events", {"events": [event(n, at, "acme", units=5) for n in range(3)]})
+
+        answer = sandbox.ok("POST", PATH, asked(acme, "day", "sum", "calls"))
+
+    assert answer == {
+        "dataPoints": [{"group": "2026-01-04", "values": {"sum": 15, "calls": 15}}],
+        "period": PERIOD,
+        "groupBy": "day",
+    }
+
+
+def test_aggregation_of_several_meters_the_key_says_which_and_an_unknown_one_is_refused() -> None:
+    with running() as sandbox:
+        acme = customer(sandbox, "acme")
+        meter(sandbox, "sum")
+        meter(sandbox, "max")
+        at = FIRST + timedelta(days=5)
+        sandbox.ok("PUT", "/events", {"events": [event(n, at, "acme", units=5) for n in range(3)]})
+
+        found = points(sandbox, asked(acme, "month", "sum", "max"))
+        wrong = sandbox.call("POST", PATH, asked(acme, "month", "sum", "calls"))
+
+    assert found == {"2026-01": {"sum": 15, "max": 5}}
+    assert (wrong.status, wrong.json["param"]) == (400, "meters")
+    assert wrong.json["message"].endswith("give one of sum, max")
+
+
+def test_aggregation_without_any_meter_the_events_are_counted() -> None:
+    with running() as sandbox:
+        acme = customer(sandbox, "acme")
+        at = FIRST + timedelta(days=5)
+        sandbox.ok("PUT", "/events", {"events": [event(n, at, "acme", units=5) for n in range(3)]})
+
+        assert points(sandbox, asked(acme, "month", "calls")) == {"2026-01": {"calls": 3}}
+
+
+def test_aggregation_a_filter_among_many_values_tells_them_apart(bare_url: str) -> None:
+    """As the meter itself does when events come in: numbers by their value, and no text for a number."""
+    wanted = ["eu", "1", 2, 3.5, True, 1e300, -7, "ü'\"", *(f"v{n}" for n in range(90))]
+    given = ["eu", "us", "1", 1, 2, "2", 2.0, 3.5, "3.5", True, "true", False, None, 1e300, -7, "ü'\"", "v89"]
+    with running(database_url=bare_url) as sandbox:
+        acme = customer(sandbox, "acme")
+        held = {"property": "tag", "operator": "in", "value": wanted}
+        meter(sandbox, "count", filters=[held] * 100)
+        at = FIRST + timedelta(days=5)
+        batch = [event(n, at, "acme", tag=tag, units=1) for n, tag in enumerate(given)]
+        dry = sandbox.ok("POST", "/events/dry-run", {"events": batch})["events"]
+        sandbox.ok("PUT", "/events", {"events": batch})
+
+        found = points(sandbox, asked(acme, "month", "count"))
+
+    counted = [each["event"]["data"]["tag"] for each in dry if each["meterWithValues"][0]["value"] == 1]
+    assert counted == ["eu", "1", 2, 2.0, 3.5, True, 1e300, -7, "ü'\"", "v89"]
+    assert found == {"2026-01": {"count": len(counted)}}
+
+
+def test_aggregation_a_filters_values_are_one_parameter_however_many() -> None:
+    """A condition for each of 100 values, in each of 100 filters, took 15 s to write down."""
+    values = [f"v{n}" for n in range(100)]
+    one = MeterFilter(property="tag", operator="in", value=values)
+    for dialect in (sqlite.dialect(), postgresql.dialect()):
+        compiled = filter_clause(one, event_data(dialect.name)("tag")).compile(dialect=dialect)
+
+        assert len(compiled.params) < 20
+
+
+@pytest.mark.parametrize(
+    ("group_by", "count", "first", "last"),
+    [
+        ("hour", 40 * 24 + 7, "2026-01-01T00:00:00Z", "2026-02-10T06:00:00Z"),
+        ("day", 41, "2026-01-01", "2026-02-10"),
+        ("week", 7, "2025-12-29", "2026-02-09"),
+        ("month", 2, "2026-01", "2026-02"),
+    ],
+)
+def test_aggregation_filled_dates_have_zeros(group_by: str, count: int, first: str, last: str) -> None:
+    """Source: spec, "Endpoints", POST /v2/events/aggregation, fillDates."""
+    with running() as sandbox:
+        acme = customer(sandbox, "acme")
+        at = datetime(2026, 1, 7, 12, tzinfo=UTC)
+        sandbox.ok("PUT", "/events", {"events": [event(1, at, "acme")]})
+
+        plain = points(sandbox, asked(acme, group_by, "calls"))
+        filled = points(sandbox, asked(acme, group_by, "calls", fillDates=True))
+
+    assert list(plain.values()) == [{"calls": 1}]
+    assert (len(filled), min(filled), max(filled)) == (count, first, last)
+    assert {group: values for group, values in filled.items() if values != {"calls": 0}} == plain
+
+
+def test_aggregation_before_1970_groups_alike(bare_url: str) -> None:
+    """Source: spec, "Resources and their fields", Event (ingested), timestamp: no bounds are stated."""
+    at = datetime(1969, 12, 31, 23, 30, tzinfo=UTC)
+    groups = {"hour": "1969-12-31T23:00:00Z", "day": "1969-12-31", "week": "1969-12-29", "month": "1969-12"}
+    period = {"startTime": "0001-01-01", "endTime": "9999-12-31"}
+    with running(database_url=bare_url) as sandbox:
+        acme = customer(sandbox, "acme")
+        sandbox.ok("PUT", "/events", {"events": [event(1, at, "acme")]})
+
+        for group_by, group in groups.items():
+            found = points(sandbox, asked(acme, group_by, "calls", period=period))
+            assert found == {group: {"calls": 1}}
+
+
+def test_aggregation_what_cannot_be_added_up_is_refused() -> None:
+    """Source: spec, "Errors", param; the values of groupBy are not shown."""
+    turned = {"startTime": "2026-02-01", "endTime": "2026-01-01"}
+    ages = {"startTime": "0001-01-01", "endTime": "9999-12-31"}
+    with running() as sandbox:
+        acme = customer(sandbox, "acme")
+        wrong = [
+            (
+                asked(acme, "year", "calls"),
+                "groupBy",
+                "groupBy must be one of hour, day, week, month, customer",
+            ),
+            (asked(acme, 'data."', "calls"), "groupBy", "groupBy must be a key in the event's data without"),
+            (asked("cus_none", "day", "calls"), "customerId", "there is no such customer"),
+            (asked(acme, "day"), "meters", "meters must have 1 to 100 entries"),
+            (asked(acme, "day", "a", "a"), "meters", "two meters have the same key"),
+            (asked(acme, "day", "a", period=ages, fillDates=True), "groupBy", "there are more than 10000"),
+        ]
+        for request, param, message in wrong:
+            answer = sandbox.call("POST", PATH, request)
+            assert (answer.status, answer.json["param"]) == (400, param)
+            assert answer.json["message"].startswith(message)
+        answer = sandbox.call("POST", PATH, asked(acme, "day", "calls", period=turned))
+
+    assert (answer.status, answer.json["message"]) == (400, "endTime is before startTime")
+
+
+def test_aggregation_sums_what_is_too_large_for_the_databases_integers(bare_url: str) -> None:
+    """SQLite's integers end at 2 ** 63: beyond, and with fractions finer than a billionth, it rounds."""
+    with running(database_url=bare_url) as sandbox:
+        acme = customer(sandbox, "acme")
+        meter(sandbox, "sum")
+        meter(sandbox, "max")
+        at = FIRST + timedelta(days=5)
+        values = [2**62, 2**62, 2**62, 10**25, 0.125]
+        sandbox.ok(
+            "PUT", "/events", {"events": [event(n, at, "acme", units=u) for n, u in enumerate(values)]}
+        )
+
+        found = points(sandbox, asked(acme, "eventName", "sum", "max"))["call"]
+
+    assert float(found["sum"]) == pytest.approx(float(sum(values)), rel=1e-15)
+    assert found["max"] == 10**25

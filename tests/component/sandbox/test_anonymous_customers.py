@@ -1,0 +1,119 @@
+"""Anonymous customers, and whoever claims their name. Source: spec, "States and transitions"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.sandbox import Running, running
+from support.scenarios import Customer, metered
+
+METHODS = ("count", "sum", "max", "last", "unique")
+
+
+def use(sandbox: Running, alias: str, *units: float, day: int = 9, name: str = "call") -> None:
+    events = [
+        {
+            "name": name,
+            "timestamp": f"2026-01-{day:02}T0{n}:00:00Z",
+            "customerAlias": alias,
+            "ref": f"{alias}-{name}-{day}-{n}",
+            "data": {"units": each},
+        }
+        for n, each in enumerate(units)
+    ]
+    assert sandbox.ok("PUT", "/events", {"events": events})["invalidEvents"] == []
+
+
+def meters(sandbox: Running) -> None:
+    for method in METHODS:
+        given = {"name": method, "key": method, "eventName": "call", "aggregationMethod": method}
+        sandbox.ok("POST", "/_sandbox/meters", {**given, "property": "units"})
+
+
+def figures(sandbox: Running, customer_id: str) -> Any:
+    keys = [{"key": method, "eventName": "call"} for method in METHODS]
+    period = {"startTime": "2026-01-01T00:00:00Z", "endTime": "2026-02-01T00:00:00Z"}
+    asked = {"customerId": customer_id, "period": period, "meters": keys, "groupBy": "month"}
+    found = sandbox.ok("POST", "/v2/events/aggregation", asked)["dataPoints"]
+    return found[0]["values"] if found else None
+
+
+def named(sandbox: Running, alias: str) -> str:
+    """The id of the customer whose usage comes under this name."""
+    event = {"name": "x", "timestamp": "2026-01-09T00:00:00Z", "customerAlias": alias, "ref": "r", "data": {}}
+    return sandbox.ok("POST", "/events/dry-run", {"events": [event]})["events"][0]["matchedCustomer"]
+
+
+@pytest.mark.parametrize("field", ["aliases", "externalId"])
+def test_a_new_customer_may_have_a_name_that_usage_came_under_before(field: str, bare_url: str) -> None:
+    with running(database_url=bare_url) as sandbox:
+        meters(sandbox)
+        use(sandbox, "late", 3, 5, 5)
+        body = {"name": "Late Ltd", field: ["late"] if field == "aliases" else "late"}
+        made = sandbox.ok("POST", "/_sandbox/customers", body)["customer"]["id"]
+        listed = sandbox.ok("GET", "/_sandbox/customers")["customers"]
+
+        assert [each["id"] for each in listed] == [made]
+        assert named(sandbox, "late") == made
+        assert figures(sandbox, made) == {"count": 3, "sum": 13, "max": 5, "last": 5, "unique": 2}
+        kinds = [kind for kind, _ in sandbox.raised()]
+        assert kinds.count("AnonymousCustomer") == kinds.count("CustomerCreated") == 1
+
+
+def test_a_customer_that_is_there_takes_the_events_of_a_claimed_name_over(bare_url: str) -> None:
+    with running(database_url=bare_url) as sandbox:
+        meters(sandbox)
+        use(sandbox, "late", 3, 9)
+        acme = Customer.of(sandbox)
+        use(sandbox, "acme", 4)
+        sandbox.ok("PUT", f"/customers/{acme.id}", {"aliases": ["acme", "late"]})
+        use(sandbox, "late", 2, day=10)
+
+        assert figures(sandbox, acme.id) == {"count": 4, "sum": 18, "max": 9, "last": 2, "unique": 4}
+        assert sandbox.ok("GET", "/_sandbox/customers")["total"] == 1
+
+
+def test_what_usage_passes_by_a_claim_is_announced_and_billed() -> None:
+    with running() as sandbox:
+        committed = {"units": 10, "price": 5, "type": "Units"}
+        pricing = {"type": "PerUnit", "price": 1}
+        product = {"catalogProductId": metered(sandbox), "pricing": pricing, "commitment": committed}
+        use(sandbox, "late", 8, 7, name="call")
+        acme = Customer.of(sandbox)
+        acme.buy(product)
+        before = sandbox.raised("CommitmentCrossed")
+        sandbox.ok("PUT", f"/customers/{acme.id}", {"aliases": ["acme", "late"]})
+        after = sandbox.raised("CommitmentCrossed")
+        [used] = sandbox.ok("GET", f"/customers/products-consumptions/{acme.id}")["productsConsumptions"]
+
+    assert (len(before), len(after)) == (0, 1)
+    assert used["consumedAmount"] == 15
+
+
+def test_a_customer_with_an_account_of_its_own_keeps_its_name() -> None:
+    """Control: of a real customer, and of an anonymous one that has credits, nobody takes the name."""
+    with running() as sandbox:
+        Customer.of(sandbox)
+        use(sandbox, "late", 3)
+        late = named(sandbox, "late")
+        sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": late, "creditAmount": 5})
+        of_a_real_one = sandbox.call("POST", "/_sandbox/customers", {"name": "B", "aliases": ["acme"]})
+        of_one_with_credits = sandbox.call("POST", "/_sandbox/customers", {"name": "B", "aliases": ["late"]})
+
+        refused = (400, "invalid_request_error", "already_exists")
+        assert of_a_real_one.error() == of_one_with_credits.error() == refused
+        assert named(sandbox, "late") == late
+
+
+def test_a_claim_that_is_refused_for_something_else_changes_nothing() -> None:
+    with running() as sandbox:
+        meters(sandbox)
+        use(sandbox, "late", 3)
+        late = named(sandbox, "late")
+        wrong = sandbox.call("POST", "/_sandbox/customers", {"aliases": ["late"]})
+
+        assert wrong.status == 400
+        assert named(sandbox, "late") == late
+        assert figures(sandbox, late)["sum"] == 3

@@ -1,0 +1,411 @@
+"""Rules of billing that the specification leaves to the service, each by what happens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.sandbox import Running, running
+from support.scenarios import Customer, contract, customer, dates, fee, invoices, metered
+
+
+@pytest.fixture
+def sandbox() -> Any:
+    with running() as started:
+        yield started
+
+
+def amounts(sandbox: Running, customer_id: str) -> dict[str, float]:
+    told = sandbox.ok("GET", f"/_sandbox/customers/{customer_id}")["customer"]
+    return {name: told[f"{name}Amount"] for name in ("totalOutstanding", "open", "pendingPayment", "paid")}
+
+
+def approve(sandbox: Running, invoice: Any) -> Any:
+    return sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/approve")["invoice"]
+
+
+def pay(sandbox: Running, invoice: Any, **payment: Any) -> Any:
+    return sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/payments", payment)["invoice"]
+
+
+# --- currencies -----------------------------------------------------------------------------------
+
+
+def test_amounts_of_a_customer_are_in_dollars_at_the_rate_of_the_issue(bare_url: str) -> None:
+    """Source: spec, "Resources and their fields", Customer, totalOutstandingAmount."""
+    with running(database_url=bare_url) as sandbox:
+        owner = customer(sandbox)
+        rates = sandbox.ok("PUT", "/_sandbox/exchangeRates", {"rates": {"EUR": 1.5, "JPY": 0.01}})["rates"]
+        contract(sandbox, owner, currency="EUR", products=[fee(100)])
+        contract(sandbox, owner, currency="JPY", products=[fee(100.555)])
+        sandbox.advance("P1M")
+        sandbox.ok("PUT", "/_sandbox/exchangeRates", {"rates": {"EUR": 9}})
+        owed = amounts(sandbox, owner)
+        billed = [(each["currency"], each["amount"]) for each in invoices(sandbox)]
+
+    assert billed == [("EUR", 100), ("JPY", 101)]  # a yen has no parts
+    assert (owed["totalOutstanding"], owed["open"]) == (151.01, 151.01)
+    assert (rates["USD"], rates["GBP"]) == (1, 1.25)
+
+
+def test_a_currency_without_a_rate_is_refused_until_it_has_one(sandbox: Running) -> None:
+    owner = customer(sandbox)
+    body = {"customerId": owner, "startDate": "2026-01-10T12:00:00Z", "name": "Deal", "currency": "SEK"}
+    refused = sandbox.call("POST", "/contracts", body)
+    of_customer = sandbox.call("POST", "/_sandbox/customers", {"name": "Acme", "currency": "SEK"})
+    sandbox.ok("PUT", "/_sandbox/exchangeRates", {"rates": {"SEK": 0.1}})
+
+    assert (refused.status, refused.json["param"]) == (400, "currency")
+    assert "PUT /_sandbox/exchangeRates" in refused.json["message"]
+    assert (of_customer.status, of_customer.json["param"]) == (400, "currency")
+    assert sandbox.ok("POST", "/contracts", body)["contract"]["currency"] == "SEK"
+    assert customer(sandbox, currency="SEK")
+    assert sandbox.ok("GET", "/_sandbox/exchangeRates")["rates"]["SEK"] == 0.1
+
+
+@pytest.mark.parametrize(
+    ("rates", "param"),
+    [({"EUR": 0}, "rates"), ({"eur": 1}, "rates"), ({"USD": 2}, "rates"), ({"EUR": "1"}, None)],
+)
+def test_a_rate_that_cannot_be_is_refused(sandbox: Running, rates: Any, param: str | None) -> None:
+    answer = sandbox.call("PUT", "/_sandbox/exchangeRates", {"rates": rates})
+
+    assert answer.status == 400
+    assert param is None or answer.json["param"] == param
+
+
+# --- usage beyond what was provisioned ------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("terms", "amount"),
+    [
+        ({"pricing": {"type": "PerUnit", "price": 1}}, 2),
+        ({"pricing": {"type": "PerUnit", "price": 0}}, 0),
+        ({"pricing": {"type": "Flat", "price": 9}}, 0),
+        ({"pricing": {"price": 1}, "strategy": "Block"}, 0),
+    ],
+)
+def test_an_overage_is_told_whether_it_costs_anything_or_not(
+    sandbox: Running, terms: dict[str, Any], amount: float
+) -> None:
+    """Source: spec, "Events", Overage: the customer exceeds the provisioned amount of a product."""
+    strategy = terms.pop("strategy", "Bill")
+    acme = Customer.of(sandbox)
+    commitment = {"units": 10, "price": 5, "overageStrategy": strategy}
+    acme.buy({"catalogProductId": metered(sandbox), "commitment": commitment, **terms})
+    acme.use(12)
+    sandbox.advance("P1M")
+    told = [body for _, body in sandbox.raised("Overage")]
+
+    assert [(each["overageAmount"], each["customerId"]) for each in told] == [(amount, acme.id)]
+    assert told[0]["invoiceId"] == invoices(sandbox)[0]["id"]
+
+
+def test_all_of_a_commitment_is_no_overage(sandbox: Running) -> None:
+    """The control of the test above."""
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": metered(sandbox), "commitment": {"units": 10, "price": 5}})
+    acme.use(10)
+    sandbox.advance("P1M")
+
+    assert sandbox.raised("Overage") == []
+
+
+@pytest.mark.parametrize(("units", "total"), [(0, 30), (100, 30), (150, 45)])
+def test_a_commitment_without_a_price_costs_its_units(sandbox: Running, units: int, total: float) -> None:
+    acme = Customer.of(sandbox)
+    pricing = {"type": "PerUnit", "price": 0.3}
+    acme.buy({"catalogProductId": metered(sandbox), "pricing": pricing, "commitment": {"units": 100}})
+    acme.use(units)
+    sandbox.advance("P1M")
+
+    assert [each["amount"] for each in invoices(sandbox)] == [total]
+
+
+def test_a_commitment_that_costs_nothing_by_its_price_is_free(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    pricing = {"type": "PerUnit", "price": 0.3}
+    product = metered(sandbox)
+    acme.buy({"catalogProductId": product, "pricing": pricing, "commitment": {"units": 100, "price": 0}})
+    acme.use(150)
+    sandbox.advance("P1M")
+
+    assert [each["amount"] for each in invoices(sandbox)] == [15]
+
+
+def test_a_group_without_a_price_costs_its_units_as_its_first_product(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    sold = [
+        {"catalogProductId": metered(sandbox, name), "pricing": {"type": "PerUnit", "price": price}}
+        for name, price in (("call", 2), ("mail", 5))
+    ]
+    acme.buy(productGroups=[{"products": sold, "commitment": {"units": 10}}])
+    sandbox.advance("P1M")
+
+    assert [each["amount"] for each in invoices(sandbox)] == [20]
+
+
+# --- thresholds -----------------------------------------------------------------------------------
+
+
+def test_a_recurring_threshold_alone_is_the_first_one_too(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", Webhooks, recurringThreshold."""
+    subscription = {
+        "callbackUrl": "http://127.0.0.1:9/hook",
+        "eventType": "CreditPoolThresholdCrossed",
+        "recurringThreshold": 25,
+    }
+    sandbox.ok("POST", "/webhook", subscription)
+    acme = Customer.of(sandbox)
+    sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": acme.id, "creditAmount": 100})
+    for _ in range(20):
+        sandbox.ok("POST", "/credits/deduct", {"customerId": acme.id, "creditAmount": 5})
+
+    told = [body["threshold"] for _, body in sandbox.raised("CreditPoolThresholdCrossed")]
+    assert told == [25, 50, 75, 100]
+
+
+def test_a_commitment_of_money_is_crossed_too(sandbox: Running) -> None:
+    """Source: spec, "Events", CommitmentCrossed."""
+    acme = Customer.of(sandbox)
+    commitment = {"type": "Currency", "price": 100}
+    pricing = {"type": "PerUnit", "price": 1}
+    acme.buy({"catalogProductId": metered(sandbox), "pricing": pricing, "commitment": commitment})
+    acme.use(99)
+    before = sandbox.raised("CommitmentCrossed")
+    acme.use(1)
+    acme.use(50)
+    told = [body for _, body in sandbox.raised("CommitmentCrossed")]
+
+    assert before == []
+    assert [(each["provisionedAmount"], each["consumedAmount"]) for each in told] == [(100, 100)]
+    assert (told[0]["usagePercentage"], told[0]["exceededAmount"]) == (100, 0)
+
+
+def test_credits_that_expire_deplete_a_pool_and_cross_no_threshold_of_usage(sandbox: Running) -> None:
+    """Source: spec, "Events", CreditPoolThresholdCrossed."""
+    acme = Customer.of(sandbox)
+    grant = {"customerId": acme.id, "creditAmount": 100}
+    sandbox.ok("POST", "/_sandbox/credits/grant", {**grant, "expirationDate": "2026-01-12T00:00:00Z"})
+    sandbox.advance("P3D")
+
+    assert sandbox.raised("CreditPoolThresholdCrossed") == []
+    assert [body["balance"] for _, body in sandbox.raised("CreditPoolDepleted")] == [0]
+
+
+def test_what_expired_is_no_part_of_the_used_share(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    grant = {"customerId": acme.id, "creditAmount": 100}
+    sandbox.ok("POST", "/_sandbox/credits/grant", {**grant, "expirationDate": "2026-01-12T00:00:00Z"})
+    sandbox.ok("POST", "/_sandbox/credits/grant", grant)
+    sandbox.advance("P3D")
+    for amount in (79, 1):
+        sandbox.ok("POST", "/credits/deduct", {"customerId": acme.id, "creditAmount": amount})
+    told = [body for _, body in sandbox.raised("CreditPoolThresholdCrossed")]
+
+    assert [(each["threshold"], each["pctUsage"], each["balance"]) for each in told] == [(80, 80, 20)]
+
+
+# --- payment --------------------------------------------------------------------------------------
+
+
+def test_what_is_outstanding_is_what_is_still_due(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", Customer: unpaid, and by status."""
+    owner = customer(sandbox)
+    contract(sandbox, owner, products=[fee(100)])
+    sandbox.advance("P1M")
+    (invoice,) = invoices(sandbox)
+    approve(sandbox, invoice)
+    pay(sandbox, invoice, outcome="paid", amount=40)
+    part = amounts(sandbox, owner)
+    pay(sandbox, invoice, outcome="paid")
+
+    assert part == {"totalOutstanding": 60, "open": 0, "pendingPayment": 100, "paid": 0}
+    assert amounts(sandbox, owner) == {"totalOutstanding": 0, "open": 0, "pendingPayment": 0, "paid": 100}
+
+
+@pytest.mark.parametrize(
+    ("currency", "odd", "even"), [("USD", 0.001, 0.01), ("JPY", 0.5, 1), ("KWD", 0.0001, 0.001)]
+)
+def test_a_payment_is_no_part_of_what_its_currency_has(
+    sandbox: Running, currency: str, odd: float, even: float
+) -> None:
+    """Source: ISO 4217, minor units."""
+    sandbox.ok("PUT", "/_sandbox/exchangeRates", {"rates": {"KWD": 3.25}})
+    contract(sandbox, currency=currency, products=[fee(100)])
+    sandbox.advance("P1M")
+    (invoice,) = invoices(sandbox)
+    approve(sandbox, invoice)
+    paths = f"/_sandbox/invoices/{invoice['id']}/payments"
+    refused = [
+        sandbox.call("POST", paths, {"outcome": outcome, "amount": odd}) for outcome in ("paid", "failed")
+    ]
+    taken = sandbox.call("POST", paths, {"outcome": "paid", "amount": even})
+
+    assert [(each.status, each.json["param"]) for each in refused] == [(400, "amount")] * 2
+    assert taken.status == 200
+
+
+def test_a_payment_tells_by_what_it_was_made_and_where_it_went(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", Invoice, paymentInfo."""
+    contract(sandbox, products=[fee(100)])
+    sandbox.advance("P1M")
+    (invoice,) = invoices(sandbox)
+    approve(sandbox, invoice)
+    first, second, other = (
+        pay(sandbox, invoice, outcome="paid", amount=1, paymentMethod=method)["paymentInfo"]
+        for method in ("Card", "Card", "Transfer")
+    )
+
+    assert first["paymentMethodId"].startswith("pm_")
+    assert first["paymentMethodId"] == second["paymentMethodId"] != other["paymentMethodId"]
+    assert first["depositTo"] == {"id": "acc_sandbox", "name": "Sandbox account", "integration": "Sandbox"}
+
+
+def test_a_payment_that_fails_after_the_due_date_leaves_the_invoice_overdue(sandbox: Running) -> None:
+    """Source: spec, "States and transitions", Invoice billingStatus."""
+    contract(sandbox, products=[fee(100)])
+    sandbox.advance("P1M")
+    (invoice,) = invoices(sandbox)
+    approve(sandbox, invoice)
+    sandbox.advance("P30D")
+    for _ in range(2):
+        rejected = pay(sandbox, invoice, outcome="failed")
+    sandbox.advance("P1D")
+    statuses = [
+        body["billingStatus"]
+        for _, body in sandbox.raised("InvoicePaymentStatusChanged")
+        if body["invoiceId"] == invoice["id"]
+    ]
+
+    assert rejected["billingStatus"] == "Rejected"
+    assert statuses == ["PendingPayment", "Overdue", "Rejected", "Overdue"]
+
+
+def test_an_invoice_for_nothing_is_paid_when_it_is_approved(sandbox: Running) -> None:
+    contract(sandbox, products=[])
+    sandbox.advance("P1M")
+    (invoice,) = invoices(sandbox)
+    changed = approve(sandbox, invoice)
+    told = [body for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
+
+    assert changed["billingStatus"] == "Paid"
+    assert [(each["billingStatus"], each["total"], each["amountDue"]) for each in told] == [("Paid", 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("addresses", "failed"),
+    [
+        (["ada@acme.example", "bob@acme.invalid"], 0),
+        (["ada@acme.invalid", "bob@acme.invalid"], 1),
+        ([], 1),
+    ],
+)
+def test_sending_fails_where_nobody_is_reached_and_the_invoice_is_owed_all_the_same(
+    sandbox: Running, addresses: list[str], failed: int
+) -> None:
+    """Source: spec, "Events", InvoiceSendFailed."""
+    contacts = [{"name": "c", "email": each, "receiveInvoiceEmail": True} for each in addresses]
+    contract(sandbox, customer(sandbox, contacts=contacts), products=[fee(1)])
+    sandbox.advance("P1M")
+    (invoice,) = invoices(sandbox)
+    pending = approve(sandbox, invoice)
+    sandbox.advance("P30D")
+    overdue = sandbox.ok("GET", f"/invoices/{invoice['id']}")["invoice"]
+
+    assert (pending["billingStatus"], overdue["billingStatus"]) == ("PendingPayment", "Overdue")
+    told = [body["invoiceId"] for _, body in sandbox.raised("InvoiceSendFailed")]
+    assert told.count(invoice["id"]) == failed
+
+
+# --- contracts and reports ------------------------------------------------------------------------
+
+
+def test_a_contract_in_review_expires_at_its_end(sandbox: Running) -> None:
+    """Source: spec, "Events", ContractExpired."""
+    end = "2026-02-10T00:00:00Z"
+    made = contract(sandbox, status="InReview", endDate=end)["id"]
+    other = contract(sandbox, status="InReview", endDate=end)["id"]
+    sandbox.ok("POST", f"/_sandbox/contracts/{other}/activate")
+    sandbox.advance("P40D")
+    expired = [(body["contractId"], body["date"]) for _, body in sandbox.raised("ContractExpired")]
+    late = sandbox.call("POST", f"/_sandbox/contracts/{made}/activate")
+
+    assert expired == [(made, end)]  # the active one was renewed
+    assert late.json["code"] == "not_in_review"
+
+
+def test_whether_a_contract_pro_rates_is_always_told(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", Contract, shouldProRateInvoices."""
+    told = [
+        contract(sandbox, **given)["shouldProRateInvoices"]
+        for given in ({}, {"shouldProRateInvoices": True}, {"shouldProRateInvoices": False})
+    ]
+
+    assert told == [False, True, False]
+
+
+def test_the_report_of_a_month_tells_the_cycles_that_end_with_it(bare_url: str) -> None:
+    """Source: spec, "Events", MonthEndReport."""
+    with running(database_url=bare_url) as sandbox:
+        acme = Customer.of(sandbox)
+        acme.buy(fee(7))
+        sandbox.advance("P2M")
+        ids = [body["reportId"] for _, body in sandbox.raised("MonthEndReport")]
+        billed = [sandbox.ok("GET", f"/_sandbox/reports/{each}")["report"]["billed"] for each in ids]
+        whens = dates(sandbox, "MonthEndReport")
+
+    assert whens == ["2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"]
+    assert billed == [[{"currency": "USD", "invoices": 1, "amount": 7}]] * 2
+
+
+# --- values that decide about money ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("terms", "param"),
+    [
+        ({"products": [{"pricing": {"type": "Tier"}}]}, "products.0.pricing.type"),
+        (
+            {"products": [{"pricing": {"discount": {"type": "percentage", "amount": 5}}}]},
+            "products.0.pricing.discount.type",
+        ),
+        ({"products": [{"commitment": {"type": "Money"}}]}, "products.0.commitment.type"),
+        (
+            {"products": [{"commitment": {"overageStrategy": "block"}}]},
+            "products.0.commitment.overageStrategy",
+        ),
+        ({"productGroups": [{"commitment": {"type": "x"}}]}, "productGroups.0.commitment.type"),
+        (
+            {"creditGrants": [{"creditProductId": "c", "grantAmount": 1, "schedule": "monthly"}]},
+            "creditGrants.0.schedule",
+        ),
+    ],
+)
+def test_a_kind_that_is_not_understood_is_refused(sandbox: Running, terms: Any, param: str) -> None:
+    """Source: spec, "Resources and their fields": enumerations whose values are not shown."""
+    body = {"customerId": customer(sandbox), "startDate": "2026-01-10T12:00:00Z", "name": "Deal", **terms}
+    answer = sandbox.call("POST", "/contracts", body)
+
+    assert (answer.status, answer.json["param"]) == (400, param)
+    assert "must be one of" in answer.json["message"]
+
+
+# --- the credit ledger ----------------------------------------------------------------------------
+
+
+def test_credits_that_went_without_usage_have_a_credit_note(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", Credit ledger entry."""
+    acme = Customer.of(sandbox)
+    grant = {"customerId": acme.id, "creditAmount": 10}
+    sandbox.ok("POST", "/_sandbox/credits/grant", {**grant, "expirationDate": "2026-01-12T00:00:00Z"})
+    sandbox.ok("POST", "/credits/deduct", {"customerId": acme.id, "creditAmount": 1})
+    sandbox.advance("P3D")
+    granted, deducted, expired = acme.ledger()
+
+    assert "creditNoteNumber" not in granted
+    assert (deducted["creditNoteNumber"], expired["creditNoteNumber"]) == ("CN-2026-0002", "CN-2026-0003")
+    for entry in (granted, deducted, expired):
+        assert (entry["erpId"], entry["integrationEntities"]) == (None, [])

@@ -1,0 +1,355 @@
+"""The sandbox's clock: what falls due is done, in order, once, and none is left out.
+
+The specification shows no clock: all of this is the sandbox's own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import func, select
+
+from billhook.clock import FrozenClock
+from billhook.events import PingTest
+from billhook.sandbox import Sandbox, SandboxOptions
+from billhook.sandbox.billing import scheduled_jobs
+from billhook.sandbox.durations import CalendarDuration
+from billhook.sandbox.scheduler import Scheduler
+from billhook.sandbox.storage.tables.billing import agenda as agenda_table
+from billhook.sandbox.storage.tables.webhooks import raised
+from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.webhooks.outbox import raise_event
+from support.sandbox import START, Running, running
+from support.scenarios import STARTED, contract, customer, dates, invoices
+
+INVALID = (400, "invalid_request_error", "invalid_request")
+
+
+def move(sandbox: Running, **body: Any) -> Any:
+    return sandbox.ok("POST", "/_sandbox/clock", body)
+
+
+def _settled(count: Callable[[], int], wanted: int) -> int:
+    """What `count` gives once it is `wanted`, or after half a minute."""
+    ends_at = time.monotonic() + 120
+    while (found := count()) != wanted and time.monotonic() < ends_at:
+        time.sleep(0.05)
+    return found
+
+
+def _raised(sandbox: Sandbox) -> int:
+    with sandbox.service.transaction(writes=False) as tx:
+        return tx.connection.execute(select(func.count()).select_from(raised)).scalar_one()
+
+
+def shown(sandbox: Running) -> Any:
+    return sandbox.ok("GET", "/_sandbox/clock")
+
+
+@pytest.fixture(scope="module")
+def standing() -> Iterator[Running]:
+    """A sandbox for tests that change nothing."""
+    with running() as sandbox:
+        yield sandbox
+
+
+# --- moving it ------------------------------------------------------------------------------------
+
+
+def test_the_clock_shows_its_time_and_what_is_due_next() -> None:
+    with running() as sandbox:
+        clock = shown(sandbox)
+
+    assert clock == {"now": STARTED, "nextDueAt": "2026-02-01T00:00:00Z"}
+
+
+def test_the_clock_is_advanced_by_an_iso_8601_duration() -> None:
+    with running() as sandbox:
+        moved = move(sandbox, advance="P1M2DT3H")
+        sandbox.token = ""
+        now = shown(sandbox)["now"]
+
+    assert moved == {"now": "2026-02-12T15:00:00Z", "steps": 1}
+    assert now == "2026-02-12T15:00:00Z"
+
+
+def test_the_clock_is_set_to_a_moment() -> None:
+    with running() as sandbox:
+        moved = move(sandbox, to="2026-03-01T00:00:00+01:00")
+
+    assert moved == {"now": "2026-02-28T23:00:00Z", "steps": 1}
+
+
+def test_the_clock_runs_on_after_it_was_set_ahead() -> None:
+    with running() as sandbox:
+        sandbox.advance("P1D")
+        sandbox.real.advance(seconds=90)
+
+        now = shown(sandbox)["now"]
+
+    assert now == "2026-01-11T12:01:30Z"
+
+
+@pytest.mark.parametrize(
+    ("body", "params"),
+    [
+        ({}, ["advance"]),
+        ({"advance": "P1D", "to": "2027-01-01"}, ["advance", "to"]),
+        ({"advance": "-P1D"}, ["advance"]),
+        ({"advance": "P1X"}, ["advance"]),
+        ({"advance": ""}, ["advance"]),
+        ({"advance": 30}, ["advance"]),
+        ({"advance": "P7000Y"}, ["advance"]),
+        ({"advance": "P999999999Y"}, ["advance"]),
+        ({"advance": "P999999999W"}, ["advance"]),
+        ({"to": "2026-01-10T11:59:59Z"}, ["to"]),
+        ({"to": "9999-12-31"}, ["to"]),
+        ({"to": "soon"}, ["to"]),
+    ],
+)
+def test_a_move_that_is_none_is_refused_and_the_clock_stays(
+    standing: Running, body: Any, params: list[str]
+) -> None:
+    answer = standing.call("POST", "/_sandbox/clock", body)
+    now = shown(standing)["now"]
+
+    wrong = [each["param"] for each in answer.json.get("params", [])] or [answer.json["param"]]
+    assert answer.error() == INVALID
+    assert wrong == params
+    assert now == STARTED
+
+
+def test_a_machine_whose_clock_goes_back_does_not_take_the_sandbox_with_it() -> None:
+    with running() as sandbox:
+        before = shown(sandbox)["now"]
+        sandbox.real.advance(seconds=-3600)
+        meanwhile = move(sandbox, advance="PT0S")["now"]
+        answer = sandbox.call("POST", "/_sandbox/clock", {"to": "2026-01-10T11:30:00Z"})
+        sandbox.real.advance(seconds=3610)
+        afterwards = shown(sandbox)["now"]
+
+    assert before == meanwhile == STARTED
+    assert answer.error() == INVALID
+    assert afterwards == "2026-01-10T12:00:10Z"
+
+
+# --- what falls due -------------------------------------------------------------------------------
+
+
+def test_what_falls_due_is_done_in_order_of_time_at_its_own_time() -> None:
+    with running() as sandbox:
+        customer(sandbox)
+        sandbox.advance("P2M")
+
+        when = [body["date"] for kind, body in sandbox.raised() if kind != "CustomerCreated"]
+
+    assert when == ["2026-01-17T12:00:00Z", "2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"]
+
+
+def test_what_falls_due_at_the_very_moment_is_done() -> None:
+    with running() as sandbox:
+        move(sandbox, to="2026-02-01T00:00:00Z")
+
+        when = dates(sandbox, "MonthEndReport")
+
+    assert when == ["2026-02-01T00:00:00Z"]
+
+
+def test_months_end_without_any_business() -> None:
+    """Source: spec, "Events", MonthEndReport."""
+    with running() as sandbox:
+        moved = move(sandbox, advance="P1Y")
+        ends = dates(sandbox, "MonthEndReport")
+
+    assert moved["steps"] == 12
+    assert ends == [f"2026-{month:02}-01T00:00:00Z" for month in range(2, 13)] + ["2027-01-01T00:00:00Z"]
+
+
+def test_a_running_clock_does_what_falls_due_by_itself() -> None:
+    with running() as sandbox:
+        sandbox.real.advance(seconds=(30 * 24 * 3600))
+
+        _settled(lambda: len(dates(sandbox, "MonthEndReport")), 1)
+        when = dates(sandbox, "MonthEndReport")
+
+    assert when == ["2026-02-01T00:00:00Z"]
+
+
+def test_one_moved_clock_is_enough_for_five_years_of_monthly_contracts(bare_url) -> None:
+    with running(database_url=bare_url) as sandbox:
+        owner = customer(sandbox)
+        ids = [contract(sandbox, owner)["id"] for _ in range(3)]
+
+        moved = move(sandbox, advance="P5Y")
+        sandbox.token = ""
+        ends = {
+            each: [i["billingCycle"]["endTime"] for i in invoices(sandbox) if i["contractId"] == each]
+            for each in ids
+        }
+
+    expected = [
+        each.strftime("%Y-%m-%dT12:00:00Z")
+        for each in (CalendarDuration(n).after(START) for n in range(1, 61))
+    ]
+    assert moved["now"] == "2031-01-10T12:00:00Z"
+    assert ends == dict.fromkeys(ids, expected)
+    # A look at the new customer, 60 ends of a month, and of each contract 60 cycles with what follows them.
+    assert moved["steps"] == 1 + 60 + 3 * (60 + 59 + 59)
+
+
+def test_others_have_their_turn_while_the_clock_is_moved() -> None:
+    with running() as running_sandbox:
+        contract(running_sandbox)
+        sandbox = running_sandbox.sandbox
+        moved = []
+        mover = threading.Thread(
+            target=lambda: moved.append(sandbox.scheduler.move(CalendarDuration(120).after))
+        )
+        mover.start()
+
+        turns = 0
+        while mover.is_alive():
+            with sandbox.service.transaction(writes=True) as tx:
+                raise_event(tx, PingTest())
+            turns += 1
+        mover.join()
+
+    # Without taking turns it is one for some two hundred steps.
+    assert turns > moved[0][1] / 10
+
+
+# --- once, and none left out ----------------------------------------------------------------------
+
+
+def test_two_moves_at_once_follow_each_other_and_do_each_step_once(bare_url) -> None:
+    with running(database_url=bare_url) as sandbox:
+        contract(sandbox)
+        keeper = sandbox.sandbox.scheduler
+        movers = [threading.Thread(target=keeper.move, args=(CalendarDuration(12).after,)) for _ in range(4)]
+        for mover in movers:
+            mover.start()
+        for mover in movers:
+            mover.join()
+        sandbox.token = ""
+
+        ends = [each["billingCycle"]["endTime"] for each in invoices(sandbox)]
+        months = dates(sandbox, "MonthEndReport")
+        now = shown(sandbox)["now"]
+
+    assert now == "2030-01-10T12:00:00Z"
+    assert len(ends) == len(set(ends)) == 48
+    assert len(months) == len(set(months)) == 48
+
+
+def test_the_clock_and_what_is_due_are_kept_over_a_restart(bare_url) -> None:
+    with running(database_url=bare_url) as sandbox:
+        sandbox.advance("P40D")
+    with running(database_url=bare_url) as sandbox:
+        before = shown(sandbox)
+        sandbox.advance("P30D")
+        months = dates(sandbox, "MonthEndReport")
+
+    assert before == {"now": "2026-02-19T12:00:00Z", "nextDueAt": "2026-03-01T00:00:00Z"}
+    assert months == ["2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"]
+
+
+def test_what_fell_due_while_nobody_was_there_is_done_at_the_start(tmp_path) -> None:
+    url = f"sqlite:///{tmp_path}/sandbox.db"
+    real = FrozenClock(START)
+    Sandbox(SandboxOptions(database_url=url), clock=real).close()
+    real.advance(seconds=60 * 24 * 3600)
+    sandbox = Sandbox(SandboxOptions(database_url=url), clock=real)
+
+    sandbox.start()
+    try:
+        count = _settled(lambda: _raised(sandbox), 2)
+    finally:
+        sandbox.close()
+
+    assert count == 2
+
+
+class _Trip(Exception):
+    """A step that fails."""
+
+
+def _tripping(sandbox: Sandbox, *, when: str) -> Scheduler:
+    """Somebody who does steps of the kinds `good` and `bad`: each raises an event, and the bad ones fail."""
+
+    def good(tx: Transaction, subject: str) -> None:
+        raise_event(tx, PingTest())
+
+    def bad(tx: Transaction, subject: str) -> None:
+        raise_event(tx, PingTest())
+        if subject == when:
+            raise _Trip("over the step")
+
+    return Scheduler(sandbox.service, {"good": good, "bad": bad, "month_end": good})
+
+
+def test_a_step_that_fails_is_undone_and_told_and_the_next_is_done() -> None:
+    with running() as running_sandbox:
+        sandbox = running_sandbox.sandbox
+        keeper = _tripping(sandbox, when="second")
+        with sandbox.service.transaction(writes=True) as tx:
+            for hours, kind, subject in ((1, "good", "first"), (2, "bad", "second"), (3, "good", "third")):
+                scheduled_jobs.schedule(tx, START + timedelta(hours=hours), kind, subject)
+
+        with pytest.raises(_Trip, match="over the step"):
+            keeper.move(CalendarDuration(time=timedelta(hours=5)).after)
+        stopped = sandbox.clock.now()
+        done_before = len(running_sandbox.raised("PingTest"))
+        keeper.move(CalendarDuration(time=timedelta(hours=5)).after)
+        done_after = len(running_sandbox.raised("PingTest"))
+
+    assert stopped == START + timedelta(hours=1)
+    assert (done_before, done_after) == (1, 2)
+
+
+def test_the_same_steps_are_all_done_when_none_fails() -> None:
+    """The control of the test above."""
+    with running() as running_sandbox:
+        sandbox = running_sandbox.sandbox
+        keeper = _tripping(sandbox, when="none of them")
+        with sandbox.service.transaction(writes=True) as tx:
+            for hours, kind, subject in ((1, "good", "first"), (2, "bad", "second"), (3, "good", "third")):
+                scheduled_jobs.schedule(tx, START + timedelta(hours=hours), kind, subject)
+
+        _, steps = keeper.move(CalendarDuration(time=timedelta(hours=5)).after)
+
+        done = len(running_sandbox.raised("PingTest"))
+
+    assert (steps, done) == (3, 3)
+
+
+def test_what_was_put_down_for_a_time_that_is_over_is_done_now_and_not_then() -> None:
+    with running() as running_sandbox:
+        sandbox = running_sandbox.sandbox
+        sandbox.scheduler.stop()  # so that the row stays
+        with sandbox.service.transaction(writes=True) as tx:
+            scheduled_jobs.schedule(tx, START - timedelta(days=9), "month_end", "late")
+            due_at = tx.connection.execute(
+                select(agenda_table.c.due_at).where(agenda_table.c.subject_id == "late")
+            ).scalar_one()
+
+    assert due_at == START
+
+
+def test_dropping_takes_one_kind_or_all_of_a_subject_and_nothing_of_another() -> None:
+    with running() as running_sandbox, running_sandbox.sandbox.service.transaction(writes=True) as tx:
+        for kind, subject in (("a", "one"), ("b", "one"), ("a", "two")):
+            scheduled_jobs.schedule(tx, START + timedelta(days=1), kind, subject)
+        rows = select(agenda_table.c.kind, agenda_table.c.subject_id).where(agenda_table.c.subject_id != "")
+
+        scheduled_jobs.cancel(tx, "one", "a")
+        after_kind = tx.connection.execute(rows).all()
+        scheduled_jobs.cancel(tx, "one")
+        after_all = tx.connection.execute(rows).all()
+
+    assert sorted(map(tuple, after_kind)) == [("a", "two"), ("b", "one")]
+    assert list(map(tuple, after_all)) == [("a", "two")]

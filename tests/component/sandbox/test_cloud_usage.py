@@ -1,0 +1,99 @@
+"""Cloud usage. Source: spec, "Resources and their fields", Cloud usage submission result; "Endpoints"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.sandbox import Running, running
+
+RESULT = {
+    "status": "Accepted",
+    "usageWindow": {"start": "2026-01-10T08:00:00Z", "end": "2026-01-10T09:00:00Z"},
+    "correlationId": "cor-1",
+    "idempotencyKey": "key-1",
+    "meterDimension": "calls",
+    "acceptedQuantity": 8125,
+    "partnerSubmission": {"AWS": {"receivedAt": "2026-01-10T09:00:02Z", "status": "Accepted"}},
+    "quantitySubmitted": 8125.5,
+    "timestampSubmitted": "2026-01-10T09:00:01Z",
+    "cloudCustomerIdentifier": "aws-cust-9",
+}
+
+
+def submitted(sandbox: Running, *results: Any, code: str = "API-1") -> Any:
+    """The answer to a submission."""
+    body = {"results": list(results), "productCode": code}
+    return sandbox.ok("POST", "/cloudUsageSubmission", body)
+
+
+def kept(sandbox: Running) -> list[Any]:
+    results: list[Any] = sandbox.ok("GET", "/_sandbox/cloudUsageSubmissions?limit=100")["results"]
+    return results
+
+
+def test_a_submission_is_answered_with_an_empty_object_and_kept_whole(bare_url) -> None:
+    """Source: spec, "Endpoints", POST /cloudUsageSubmission."""
+    with running(database_url=bare_url) as sandbox:
+        answer = submitted(sandbox, RESULT)
+        [result] = kept(sandbox)
+
+    assert answer == {}
+    assert {**RESULT, "productCode": "API-1"}.items() <= result.items()
+    assert result["createdAt"] == "2026-01-10T12:00:00Z"
+
+
+def test_an_idempotency_key_is_taken_once_in_one_submission_and_over_several(bare_url) -> None:
+    """A choice of ours: the specification gives the field its name, and no more."""
+    with running(database_url=bare_url) as sandbox:
+        first = {"idempotencyKey": "a", "acceptedQuantity": 1}
+        submitted(sandbox, first, {**first, "acceptedQuantity": 2}, {"idempotencyKey": "b"})
+        submitted(sandbox, {**first, "acceptedQuantity": 3}, {"idempotencyKey": "c"}, code="API-2")
+        results = kept(sandbox)
+
+    assert [(each["idempotencyKey"], each.get("acceptedQuantity")) for each in results] == [
+        ("a", 1),
+        ("b", None),
+        ("c", None),
+    ]
+
+
+def test_results_without_an_idempotency_key_are_all_kept() -> None:
+    with running() as sandbox:
+        submitted(sandbox, {"status": "Accepted"}, {"status": "Accepted"}, {"idempotencyKey": None})
+        results = kept(sandbox)
+
+    assert len(results) == 3
+
+
+def test_a_submission_of_no_results_keeps_none() -> None:
+    with running() as sandbox:
+        answer = submitted(sandbox)
+        results = kept(sandbox)
+
+    assert (answer, results) == ({}, [])
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({"productCode": "API-1"}, "results"),
+    ({"results": []}, "productCode"),
+    ({"results": [], "productCode": " "}, "productCode"),
+    ({"results": {}, "productCode": "API-1"}, "results"),
+    ({"results": [{}, {"acceptedQuantity": "1"}], "productCode": "A"}, "results.1.acceptedQuantity"),
+    (
+        {"results": [{"usageWindow": {"start": "soon"}}], "productCode": "A"},
+        "results.0.usageWindow.start",
+    ),
+    ({"results": [{}, {"idempotencyKey": ""}], "productCode": "A"}, "results.1.idempotencyKey"),
+    ({"results": [{"idempotencyKey": "x" * 256}], "productCode": "A"}, "results.0.idempotencyKey"),
+]
+
+
+def test_a_submission_that_is_not_well_formed_is_refused_whole() -> None:
+    """Source: spec, "Endpoints", POST /cloudUsageSubmission: both fields are required."""
+    with running() as sandbox:
+        answers = [sandbox.call("POST", "/cloudUsageSubmission", body) for body, _ in WRONG]
+        results = kept(sandbox)
+
+    assert {answer.error() for answer in answers} == {(400, "invalid_request_error", "invalid_request")}
+    assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG]
+    assert results == []

@@ -1,0 +1,264 @@
+"""Products and how much of them is used, up to the invoice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.sandbox import Running, running
+from support.scenarios import Customer, metered
+
+
+@pytest.fixture
+def sandbox(bare_url) -> Iterator[Running]:
+    """A sandbox on each kind of database."""
+    with running(database_url=bare_url) as sandbox:
+        yield sandbox
+
+
+def charged(sandbox: Running, field: str) -> list[Any]:
+    """This part of the amounts of the lines of the newest invoice."""
+    invoice = sandbox.ok("GET", "/invoices?limit=1000")["invoices"][-1]
+    return [line["revenueBreakdown"][field] for line in invoice["lineItems"]]
+
+
+def test_products_consumptions_tells_what_is_left_of_each_product(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", Product consumption."""
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": product, "commitment": {"units": 200}}, {"displayName": "Support"})
+
+    acme.use(20, 30.5)
+
+    calls, support = acme.consumptions()
+    assert calls == {
+        "productId": product,
+        "productName": "calls",
+        "provisionedAmount": 200,
+        "consumedAmount": 50.5,
+        "usagePercentage": 25.25,
+        "hasAccess": True,
+        "remainingAmount": 149.5,
+        "exceededAmount": 0,
+    }
+    assert (support["productName"], support["provisionedAmount"], support["hasAccess"]) == (
+        "Support",
+        0,
+        True,
+    )
+
+
+def test_products_consumptions_by_alias_are_the_same(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", GET /customers/products-consumptions/alias/{alias}."""
+    product = metered(sandbox)
+    acme = Customer.of(sandbox, "acme/eu & co")
+    acme.buy({"catalogProductId": product})
+
+    by_alias = sandbox.ok("GET", "/customers/products-consumptions/alias/acme/eu%20%26%20co")
+
+    assert by_alias["productsConsumptions"] == acme.consumptions() != []
+
+
+@pytest.mark.parametrize("path", ["cus_0", "alias/nobody"])
+def test_products_consumptions_of_nobody_are_not_found(sandbox: Running, path: str) -> None:
+    """Source: spec, "Endpoints": 404 resource_not_found when missing."""
+    answer = sandbox.call("GET", f"/customers/products-consumptions/{path}")
+
+    assert answer.error() == (404, "invalid_request_error", "resource_not_found")
+
+
+def test_products_consumptions_without_a_contract_in_force_are_none(sandbox: Running) -> None:
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    never = acme.consumptions()
+    contract = acme.buy({"catalogProductId": product})
+    sold = acme.consumptions()
+
+    sandbox.ok("DELETE", f"/contracts/{contract}")
+
+    assert never == acme.consumptions() == []
+    assert len(sold) == 1
+
+
+def test_products_consumptions_of_a_commitment_of_money_are_told_in_money(sandbox: Running) -> None:
+    """Source: spec, "Events", CurrencyCommitmentUsageCrossed: the consumption's unit is our choice."""
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    acme.buy(
+        {
+            "catalogProductId": product,
+            "pricing": {"type": "PerUnit", "price": 2},
+            "commitment": {"type": "Currency", "price": 80},
+        }
+    )
+    acme.use(60)
+
+    (told,) = acme.consumptions()
+
+    assert (told["provisionedAmount"], told["consumedAmount"]) == (80, 120)
+    assert (told["usagePercentage"], told["remainingAmount"], told["exceededAmount"]) == (150, 0, 40)
+
+
+def test_products_consumptions_begin_anew_with_each_cycle(sandbox: Running) -> None:
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": product})
+    acme.use(10)
+
+    sandbox.advance("P1M")
+    acme.use(3, at="2026-02-10T00:00:00Z")
+
+    assert acme.consumptions()[0]["consumedAmount"] == 3
+
+
+@pytest.mark.parametrize(("strategy", "access"), [(None, True), ("Bill", True), ("Block", False)])
+def test_has_access_ends_with_a_commitment_that_blocks(
+    sandbox: Running, strategy: str | None, access: bool
+) -> None:
+    """Source: spec, "Resources and their fields", Commitment, overageStrategy; hasAccess."""
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    commitment = {"units": 100, "price": 70, **({"overageStrategy": strategy} if strategy else {})}
+    pricing = {"type": "PerUnit", "price": 1}
+    acme.buy({"catalogProductId": product, "pricing": pricing, "commitment": commitment})
+
+    acme.use(99)
+    before = acme.consumptions()[0]["hasAccess"]
+    acme.use(21)
+
+    after = acme.consumptions()[0]
+    sandbox.advance("P1M")
+    assert before is True
+    assert (after["hasAccess"], after["exceededAmount"]) == (access, 20)
+    assert charged(sandbox, "overage") == [20 if access else 0]
+    assert charged(sandbox, "total") == [90 if access else 70]
+
+
+def test_a_group_is_one_line_item_and_is_told_beside_its_products(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", ProductGroup."""
+    calls, storage = metered(sandbox), metered(sandbox, "store")
+    acme = Customer.of(sandbox)
+    sold = [
+        {"catalogProductId": calls, "pricing": {"type": "PerUnit", "price": 1}},
+        {"catalogProductId": storage, "pricing": {"type": "PerUnit", "price": 2}},
+    ]
+    commitment = {"units": 100, "price": 80, "overageStrategy": "Bill"}
+    acme.buy(
+        productGroups=[
+            {"displayName": "Bundle", "baseAmount": 15, "products": sold, "commitment": commitment},
+            {"displayName": "Seats", "baseAmount": 5},
+        ]
+    )
+
+    acme.use(70)
+    acme.use(40, name="store")
+
+    told = {each["productName"]: each for each in acme.consumptions()}
+    sandbox.advance("P1M")
+    assert list(told) == ["calls", "stores", "Bundle"]
+    assert [each["consumedAmount"] for each in told.values()] == [70, 40, 110]
+    assert [each["provisionedAmount"] for each in told.values()] == [0, 0, 100]
+    assert charged(sandbox, "subtotal") == [80 + 15 + 20, 5]
+    assert charged(sandbox, "overage") == [20, 0]
+
+
+def test_a_group_that_blocks_takes_the_access_of_its_products(sandbox: Running) -> None:
+    calls, storage = metered(sandbox), metered(sandbox, "store")
+    acme = Customer.of(sandbox)
+    own = {"catalogProductId": storage, "commitment": {"units": 5}}
+    commitment = {"units": 10, "overageStrategy": "Block"}
+    acme.buy(productGroups=[{"products": [{"catalogProductId": calls}, own], "commitment": commitment}])
+
+    acme.use(10)
+
+    assert [each["hasAccess"] for each in acme.consumptions()] == [False, True, False]
+
+
+def test_a_discount_recurs_for_so_many_cycles(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", pricing, discount, recurring."""
+    acme = Customer.of(sandbox)
+    discount = {"type": "Percentage", "amount": 20, "recurring": 2}
+    acme.buy({"displayName": "Support", "pricing": {"type": "Flat", "price": 50, "discount": discount}})
+
+    sandbox.advance("P3M")
+
+    invoices = sandbox.ok("GET", "/invoices")["invoices"]
+    assert [invoice["amount"] for invoice in invoices] == [40, 40, 50]
+
+
+def test_usage_of_a_product_that_is_sold_twice_counts_for_the_first_line(sandbox: Running) -> None:
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    one = {"catalogProductId": product, "commitment": {"units": 10}}
+    acme.buy(one, {**one, "commitment": {"units": 20}})
+
+    acme.use(15)
+    acme.use(5)
+
+    crossed = [body["provisionedAmount"] for _, body in sandbox.raised("CommitmentCrossed")]
+    assert crossed == [10]
+
+
+def test_the_products_of_a_plan_are_consumed_like_those_of_a_contract(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", Contract, planId: the plan is used as is."""
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    sold = {"catalogProductId": product, "commitment": {"units": 10}}
+    plan = sandbox.ok("POST", "/_sandbox/plans", {"name": "Growth", "products": [sold]})["plan"]["id"]
+    wanted = {"customerId": acme.id, "planId": plan, "startDate": "2026-01-01T00:00:00Z"}
+    sandbox.ok("POST", "/contracts", wanted)
+
+    acme.use(12)
+
+    assert acme.consumptions()[0]["exceededAmount"] == 2
+    assert len(sandbox.raised("CommitmentCrossed")) == 1
+
+
+def test_tiers_that_cannot_be_reckoned_with_are_refused_with_the_contract(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    pricing = {"type": "Tiered", "tiers": [{"upTo": 5, "price": 1}, {"upTo": 4, "price": 1}]}
+
+    answer = sandbox.call(
+        "POST",
+        "/contracts",
+        {
+            "customerId": acme.id,
+            "name": "Odd",
+            "startDate": "2026-01-01T00:00:00Z",
+            "products": [{"displayName": "Calls", "pricing": pricing}],
+        },
+    )
+
+    assert answer.status == 400
+    assert answer.json["param"] == "products.0.pricing.tiers"
+
+
+def test_absurd_figures_stop_neither_usage_nor_the_clock(sandbox: Running) -> None:
+    """The wire takes numbers of 640 digits; what two of them make together it would not take."""
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    huge, tiny = 10**639, float("1e-300")
+    tiers = {"type": "Tiered", "tiers": [{"upTo": 10**200, "price": huge}, {"upTo": huge, "price": tiny}]}
+    off = {"type": "Percentage", "amount": huge}
+    for event_type in ("CommitmentUsageCrossed", "CurrencyCommitmentUsageCrossed"):
+        thresholds = {"threshold": tiny, "recurringThreshold": tiny}
+        wanted = {"callbackUrl": "http://127.0.0.1:9/", "eventType": event_type, **thresholds}
+        sandbox.ok("POST", "/webhook", wanted)
+    acme.buy(
+        {"catalogProductId": product, "pricing": {"type": "PerUnit", "price": huge, "discount": off}},
+        {"catalogProductId": product, "pricing": tiers, "commitment": {"units": tiny, "price": huge}},
+        {
+            "catalogProductId": product,
+            "pricing": {"type": "PerUnit", "price": tiny},
+            "commitment": {"type": "Currency", "price": huge},
+        },
+        currency="EUR",
+    )
+
+    acme.use(tiny, huge)
+
+    assert len(acme.consumptions()) == 3
+    sandbox.advance("P1M")
+    assert len(charged(sandbox, "total")) == 3

@@ -1,0 +1,571 @@
+"""Credits: granted, drawn by usage, deducted, expired, and always adding up."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from support.sandbox import Answer, Running, running
+from support.scenarios import Customer, metered, sent_to
+
+PREPAID = {"pricing": {"type": "PerUnit", "price": 2}, "consumesCreditProductIds": ["crp_a", "crp_b"]}
+
+
+@pytest.fixture
+def sandbox(bare_url) -> Iterator[Running]:
+    """A sandbox on each kind of database."""
+    with running(database_url=bare_url) as sandbox:
+        yield sandbox
+
+
+def grant(customer: Customer, amount: float, product: str = "crp_a", **fields: Any) -> dict[str, Any]:
+    """Grant credits directly; the ledger's entry."""
+    wanted = {"customerId": customer.id, "creditAmount": amount, "creditProductId": product, **fields}
+    return dict(customer.sandbox.ok("POST", "/_sandbox/credits/grant", wanted)["entry"])
+
+
+def deduct(customer: Customer, amount: float) -> Answer:
+    wanted = {"customerId": customer.id, "creditAmount": amount}
+    return customer.sandbox.call("POST", "/credits/deduct", wanted)
+
+
+def top_up(customer: Customer, **grant: Any) -> Answer:
+    whole = {
+        "name": "Starter pack", "creditProductId": "crp_a", "balanceKind": "Monetary", "grantAmount": 500,
+        "price": 450, "schedule": "Once",
+    }  # fmt: skip
+    given = {name: value for name, value in {**whole, **grant}.items() if value is not None}
+    return customer.sandbox.call("POST", "/credits/top-up", {"customerId": customer.id, "creditGrant": given})
+
+
+def last_total(sandbox: Running) -> Any:
+    return sandbox.ok("GET", "/invoices?limit=1000")["invoices"][-1]["revenueBreakdown"]
+
+
+# --- the ledger -----------------------------------------------------------------------------------
+
+
+def test_credits_lists_the_ledger_of_a_customer_page_by_page(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", GET /credits."""
+    acme, other = Customer.of(sandbox), Customer.of(sandbox, "other")
+    for amount in (10, 20, 30):
+        grant(acme, amount)
+    grant(other, 99)
+
+    first = sandbox.ok("GET", f"/credits?customerId={acme.id}&limit=2")
+    rest = sandbox.ok("GET", f"/credits?customerId={acme.id}&limit=2&cursor={first['nextCursor']}")
+
+    assert (first["total"], first["hasMore"], rest["hasMore"]) == (3, True, False)
+    entries = [*first["entries"], *rest["entries"]]
+    assert [(each["amount"], each["balanceAfterEntry"]) for each in entries] == [(10, 10), (20, 30), (30, 60)]
+    assert {each["type"] for each in entries} == {"Grant"}
+    assert all(each["id"].startswith("cle_") for each in entries)
+
+
+def test_credits_needs_a_customer(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", GET /credits: customerId*."""
+    assert sandbox.call("GET", "/credits").json["param"] == "customerId"
+    assert sandbox.call("GET", "/credits?customerId=cus_0").status == 400
+    assert sandbox.call("GET", f"/credits?customerId={Customer.of(sandbox).id}").json["entries"] == []
+
+
+def test_credit_pool_increased_tells_what_there_was_and_what_there_is(sandbox: Running) -> None:
+    """Source: spec, "Events", CreditPoolIncreased."""
+    acme = Customer.of(sandbox)
+    grant(acme, 187.5)
+    entry = grant(acme, 500)
+
+    first, second = (body for _, body in sandbox.raised("CreditPoolIncreased"))
+
+    assert (first["previousBalance"], first["balance"]) == (0, 187.5)
+    assert second == {
+        "date": "2026-01-10T12:00:00Z",
+        "customerId": acme.id,
+        "creditPoolId": entry["creditPoolId"],
+        "creditTypeId": "crp_a",
+        "creditKind": "Monetary",
+        "grantedAmount": 500,
+        "previousBalance": 187.5,
+        "balance": 687.5,
+    }
+
+
+# --- deducting ------------------------------------------------------------------------------------
+
+
+def test_credits_deduct_subtracts_from_what_expires_first(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", POST /credits/deduct; which credits go first is not shown."""
+    acme = Customer.of(sandbox)
+    grant(acme, 10, "crp_a")
+    grant(acme, 10, "crp_b", expirationDate="2026-03-01T00:00:00Z")
+    grant(acme, 10, "crp_a", expirationDate="2026-02-01T00:00:00Z")
+
+    answer = deduct(acme, 24)
+
+    assert (answer.status, answer.json) == (200, {})
+    taken = [entry for entry in acme.ledger() if entry["type"] == "Deduction"]
+    assert [(each["creditProductId"], each["amount"]) for each in taken] == [("crp_a", -14), ("crp_b", -10)]
+
+
+def test_credits_deduct_refuses_more_than_there_is_and_takes_nothing(sandbox: Running) -> None:
+    """Source: spec, "Errors": the error for deducting more credits than available is not shown."""
+    acme = Customer.of(sandbox)
+    grant(acme, 10)
+
+    refused = deduct(acme, 10.01)
+
+    assert refused.error() == (400, "invalid_request_error", "insufficient_credits")
+    assert refused.json["param"] == "creditAmount"
+    assert acme.changes() == [("Grant", 10, 10)]
+    assert deduct(acme, 10).status == 200
+
+
+@pytest.mark.parametrize("amount", [0, -5])
+def test_amounts_of_credits_are_above_zero(sandbox: Running, amount: int) -> None:
+    acme = Customer.of(sandbox)
+
+    refused = [
+        deduct(acme, amount),
+        top_up(acme, grantAmount=amount),
+        sandbox.call("POST", "/_sandbox/credits/grant", {"customerId": acme.id, "creditAmount": amount}),
+    ]
+
+    assert [answer.status for answer in refused] == [400, 400, 400]
+    assert acme.ledger() == []
+
+
+def test_credits_of_nobody_cannot_be_changed(sandbox: Running) -> None:
+    nobody = Customer(sandbox, "cus_0")
+
+    answers = [
+        deduct(nobody, 1),
+        top_up(nobody),
+        sandbox.call("POST", "/_sandbox/credits/grant", {"customerId": "cus_0", "creditAmount": 1}),
+    ]
+
+    assert [(each.status, each.json["param"]) for each in answers] == [(400, "customerId")] * 3
+
+
+# --- topping up -----------------------------------------------------------------------------------
+
+
+def test_credits_top_up_grants_when_its_invoice_is_approved_and_once(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", POST /credits/top-up; "States and transitions", the moves shown."""
+    acme = Customer.of(sandbox)
+
+    answer = top_up(acme)
+
+    invoice = answer.json["invoiceId"]
+    assert answer.json["customerId"] == acme.id
+    assert last_total(sandbox)["total"] == 450
+    assert acme.ledger() == []
+    sandbox.ok("POST", f"/_sandbox/invoices/{invoice}/approve", {})
+    sandbox.advance("P10D")
+    (entry,) = acme.ledger()
+    assert (entry["amount"], entry["invoiceId"]) == (500, invoice)
+
+
+@pytest.mark.parametrize("missing", ["name", "creditProductId", "balanceKind", "grantAmount", "schedule"])
+def test_credits_top_up_needs_a_whole_grant(sandbox: Running, missing: str) -> None:
+    """Source: spec, "Endpoints", POST /credits/top-up: what the grant needs."""
+    answer = top_up(Customer.of(sandbox), **{missing: None})
+
+    assert (answer.status, answer.json["param"]) == (400, f"creditGrant.{missing}")
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("balanceKind", "Gold"),
+        ("price", -1),
+        ("price", 10**300),
+        ("grantAmount", 10**101),
+        ("expirationDate", "2026-01-10T12:00:00Z"),
+        ("creditProductId", " "),
+    ],
+)
+def test_credits_top_up_refuses_a_grant_that_cannot_be_made(sandbox: Running, field: str, value: Any) -> None:
+    answer = top_up(Customer.of(sandbox), **{field: value})
+
+    assert (answer.status, answer.json["param"]) == (400, f"creditGrant.{field}")
+
+
+# --- contracts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("schedule", "days"),
+    [
+        ("Once", ["2026-01-10"]),
+        (None, ["2026-01-10"]),
+        # of October, November and December at once: their cycles are billed now
+        ("Monthly", ["2026-01-10"] * 3 + ["2026-01-31", "2026-02-28", "2026-03-31"]),
+        ("Quarterly", ["2026-01-10", "2026-01-31"]),
+        ("Yearly", ["2026-01-10", "2026-10-31"]),
+    ],
+)
+def test_contract_credit_grants_come_by_their_schedule(
+    sandbox: Running, schedule: str, days: list[str]
+) -> None:
+    """Source: spec, "Resources and their fields", CreditGrant, schedule: its values are our choice."""
+    acme = Customer.of(sandbox)
+    contract = acme.buy(
+        startDate="2025-10-31T00:00:00Z",
+        creditGrants=[{"creditProductId": "crp_a", "grantAmount": 5, "schedule": schedule}],
+    )
+
+    sandbox.advance("P300D" if schedule == "Yearly" else "P85D")
+
+    entries = acme.ledger()
+    assert [entry["createdAt"][:10] for entry in entries] == days
+    assert {entry["contractId"] for entry in entries} == {contract}
+
+
+def test_contract_credit_grants_begin_with_it(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(startDate="2026-02-01T00:00:00Z", creditGrants=[{"grantAmount": 5, "schedule": "Once"}])
+    acme.buy(startDate="2026-01-01T00:00:00Z", status="InReview", creditGrants=[{"grantAmount": 7}])
+    before = acme.ledger()
+
+    sandbox.advance("P30D")
+
+    assert before == []
+    assert acme.changes() == [("Grant", 5, 5)]
+
+
+@pytest.mark.parametrize("ending", ["deleted", "expired"])
+def test_contract_credit_grants_end_with_it_and_what_was_granted_stays(sandbox: Running, ending: str) -> None:
+    acme = Customer.of(sandbox)
+    ends = {"endDate": "2026-02-01T00:00:00Z", "autoRenewContract": False} if ending == "expired" else {}
+    contract = acme.buy(creditGrants=[{"grantAmount": 5, "schedule": "Monthly"}], **ends)
+    if ending == "deleted":
+        sandbox.ok("DELETE", f"/contracts/{contract}")
+
+    sandbox.advance("P90D")
+
+    assert acme.changes() == [("Grant", 5, 5)]
+
+
+def test_contract_credit_grants_go_on_when_it_is_renewed(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(creditGrants=[{"grantAmount": 5, "schedule": "Monthly"}], endDate="2026-02-01T00:00:00Z")
+
+    sandbox.advance("P60D")
+
+    assert [balance for _, _, balance in acme.changes()] == [5, 10, 15]
+
+
+def test_contract_credit_grants_expire_at_their_expiration_date(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", CreditGrant, expirationDate."""
+    acme = Customer.of(sandbox)
+    given = {"grantAmount": 5, "schedule": "Monthly", "expirationDate": "2026-02-15T00:00:00Z"}
+    acme.buy(creditGrants=[given])
+    grant(acme, 3, "crp_a")
+    deduct(acme, 1)
+
+    sandbox.advance("P90D")
+
+    pools: dict[str, list[Any]] = {}
+    for entry in acme.ledger():
+        pools.setdefault(entry["creditProductId"], []).append((entry["type"], entry["amount"]))
+    first, own = pools.values()
+    assert first == [("Grant", 5), ("Deduction", -1), ("Grant", 5), ("Expiry", -4), ("Expiry", -5)]
+    assert own == [("Grant", 3)]
+    assert len(sandbox.raised("CreditPoolDepleted")) == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "param"),
+    [({"grantAmount": 0}, "grantAmount"), ({"grantAmount": 5, "balanceKind": "Gold"}, "balanceKind")],
+)
+def test_contract_credit_grants_that_cannot_be_made_are_refused(
+    sandbox: Running, given: dict[str, Any], param: str
+) -> None:
+    wanted = {
+        "customerId": Customer.of(sandbox).id, "name": "Odd", "startDate": "2026-01-01T00:00:00Z",
+        "creditGrants": [{"grantAmount": 1}, given],
+    }  # fmt: skip
+
+    answer = sandbox.call("POST", "/contracts", wanted)
+
+    assert (answer.status, answer.json["param"]) == (400, f"creditGrants.1.{param}")
+
+
+def test_contract_credit_grants_are_charged_in_the_cycle_in_which_they_are_made(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", CreditGrant, price."""
+    acme = Customer.of(sandbox)
+    given = {"name": "Pack", "grantAmount": 5, "price": 4.5}
+    acme.buy(creditGrants=[{**given, "schedule": "Once"}, {**given, "price": 2, "schedule": "Monthly"}])
+
+    sandbox.advance("P2M")
+
+    invoices = sandbox.ok("GET", "/invoices")["invoices"]
+    assert [invoice["amount"] for invoice in invoices] == [6.5, 2]
+
+
+# --- usage draws ----------------------------------------------------------------------------------
+
+
+def test_usage_draws_monetary_credits_by_its_price_and_the_rest_is_billed(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", Contract, creditGrants: usage products draw them down."""
+    acme = Customer.of(sandbox)
+    contract = acme.buy({"catalogProductId": metered(sandbox), **PREPAID})
+    grant(acme, 100)
+
+    acme.use(10, 20)
+    acme.use(30)
+
+    used = [entry for entry in acme.ledger() if entry["type"] == "Usage"]
+    sandbox.advance("P1M")
+    breakdown = last_total(sandbox)
+    assert [(each["amount"], each["balanceAfterEntry"]) for each in used] == [(-60, 40), (-40, 0)]
+    assert {each["contractId"] for each in used} == {contract}
+    assert (breakdown["subtotal"], breakdown["creditsUsed"], breakdown["total"]) == (120, 100, 20)
+
+
+def test_usage_draws_unit_credits_by_the_unit(sandbox: Running) -> None:
+    """Source: spec, "Events", creditKind: Monetary or Unit."""
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": metered(sandbox), **PREPAID})
+    grant(acme, 25, balanceKind="Unit")
+
+    acme.use(10)
+    acme.use(20)
+
+    assert [amount for kind, amount, _ in acme.changes() if kind == "Usage"] == [-10, -15]
+    sandbox.advance("P1M")
+    breakdown = last_total(sandbox)
+    assert (breakdown["subtotal"], breakdown["creditsUsed"], breakdown["total"]) == (60, 50, 10)
+
+
+def test_usage_draws_of_as_many_credit_products_as_a_contract_names(bare_url) -> None:
+    """PostgreSQL takes 65,535 parameters with a statement, and no more."""
+    with running(database_url=bare_url) as sandbox:
+        acme, calls = Customer.of(sandbox), metered(sandbox)
+        for name in ("crp-69999", "crp-3"):
+            given = {"customerId": acme.id, "creditAmount": 5, "creditProductId": name}
+            sandbox.ok("POST", "/_sandbox/credits/grant", given)
+        many = [f"crp-{n}" for n in range(70_000)]
+        acme.buy(
+            {"catalogProductId": calls, "pricing": {"price": 1}, "consumesCreditProductIds": [*many, "crp-3"]}
+        )
+        acme.use(6)
+        left = {each["creditProductId"]: each["balanceAfterEntry"] for each in acme.ledger()}
+
+    assert left == {"crp-3": 0, "crp-69999": 4}
+
+
+def test_usage_draws_the_credit_products_in_the_order_of_the_contract(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", ContractProduct, consumesCreditProductIds."""
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": metered(sandbox), **PREPAID})
+    grant(acme, 10, "crp_c")
+    grant(acme, 10, "crp_b")
+    grant(acme, 4, "crp_a", balanceKind="Unit")
+
+    acme.use(6)
+
+    used = [(each["creditProductId"], each["amount"]) for each in acme.ledger() if each["type"] == "Usage"]
+    assert used == [("crp_a", -4), ("crp_b", -4)]
+
+
+def test_usage_within_a_commitment_draws_nothing(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": metered(sandbox), **PREPAID, "commitment": {"units": 10, "price": 5}})
+    grant(acme, 100)
+
+    acme.use(10)
+    within = len(acme.ledger())
+    acme.use(3)
+
+    assert within == 1
+    assert acme.changes()[-1] == ("Usage", -6, 94)
+
+
+def test_usage_draws_no_credits_that_are_not_applied_automatically(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", CreditGrant, applyAutomatically."""
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": metered(sandbox), **PREPAID})
+    grant(acme, 100, applyAutomatically=False)
+    grant(acme, 6)
+
+    acme.use(5)
+
+    assert acme.changes()[-1] == ("Usage", -6, 100)
+    assert deduct(acme, 100).status == 200
+
+
+def test_usage_draws_what_expires_first(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": metered(sandbox), **PREPAID})
+    grant(acme, 10)
+    grant(acme, 10, expirationDate="2026-01-20T00:00:00Z")
+
+    acme.use(4)
+    sandbox.advance("P12D")
+
+    assert acme.changes()[-2:] == [("Usage", -8, 12), ("Expiry", -2, 10)]
+
+
+def test_credits_that_come_later_pay_for_usage_of_the_same_cycle_at_its_end(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": metered(sandbox), **PREPAID})
+    acme.use(10)
+    grant(acme, 15)
+
+    sandbox.advance("P1M")
+
+    assert acme.changes()[-1] == ("Usage", -15, 0)
+    assert last_total(sandbox)["total"] == 5
+
+
+def test_usage_that_is_corrected_downwards_gives_no_credits_back(sandbox: Running) -> None:
+    """Source: spec, Measurement, value: an updated value. What it does to credits is not shown."""
+    acme = Customer.of(sandbox)
+    product = metered(sandbox)
+    acme.buy({"catalogProductId": product, **PREPAID})
+    grant(acme, 100)
+
+    for value in (20, 5, 18, 25):
+        acme.measure(product, value)
+
+    assert acme.changes() == [("Grant", 100, 100), ("Usage", -40, 60), ("Usage", -10, 50)]
+
+
+def test_the_invoice_of_usage_that_was_corrected_downwards_is_not_below_zero(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    product = metered(sandbox)
+    acme.buy({"catalogProductId": product, **PREPAID})
+    grant(acme, 100)
+    acme.measure(product, 20)
+    acme.measure(product, 5)
+
+    sandbox.advance("P1M")
+
+    breakdown = last_total(sandbox)
+    assert (breakdown["subtotal"], breakdown["creditsUsed"], breakdown["total"]) == (10, 10, 0)
+
+
+def test_a_cycle_does_not_pay_with_what_another_has_drawn(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    product = metered(sandbox)
+    acme.buy({"catalogProductId": product, **PREPAID})
+    grant(acme, 100)
+    acme.use(10)
+
+    sandbox.advance("P1M")
+    acme.use(10, at="2026-02-05T00:00:00Z")
+
+    assert acme.changes()[1:] == [("Usage", -20, 80), ("Usage", -20, 60)]
+
+
+# --- what is told of pools ------------------------------------------------------------------------
+
+
+def test_credit_pool_threshold_crossed_tells_the_used_share_of_what_was_granted(sandbox: Running) -> None:
+    """Source: spec, "Events", CreditPoolThresholdCrossed; "Endpoints", POST /webhook, threshold."""
+    acme = Customer.of(sandbox)
+    entry = grant(acme, 1000)
+    urls = [f"http://127.0.0.1:9/{number}" for number in range(2)]
+    event_type = "CreditPoolThresholdCrossed"
+    for url, threshold in zip(urls, ({"threshold": 50}, {}), strict=True):
+        sandbox.ok("POST", "/webhook", {"callbackUrl": url, "eventType": event_type, **threshold})
+
+    deduct(acme, 499)
+    before = sandbox.raised(event_type)
+    deduct(acme, 313.5)
+
+    first, second = (body for _, body in sandbox.raised(event_type))
+    assert before == []
+    assert (first["threshold"], second["threshold"]) == (50, 80)
+    assert [url for url, _ in sent_to(sandbox, event_type)] == urls
+    assert second == {
+        "date": "2026-01-10T12:00:00Z",
+        "customerId": acme.id,
+        "creditPoolId": entry["creditPoolId"],
+        "creditTypeId": "crp_a",
+        "creditKind": "Monetary",
+        "threshold": 80,
+        "pctUsage": 81.25,
+        "balance": 187.5,
+    }
+
+
+def test_credit_pool_threshold_crossed_counts_from_the_last_grant(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    grant(acme, 100)
+    deduct(acme, 85)
+    deduct(acme, 5)
+    once = len(sandbox.raised("CreditPoolThresholdCrossed"))
+
+    grant(acme, 90)
+    deduct(acme, 79)
+    quiet = len(sandbox.raised("CreditPoolThresholdCrossed"))
+    deduct(acme, 1)
+
+    assert (once, quiet) == (1, 1)
+    assert [body["pctUsage"] for _, body in sandbox.raised("CreditPoolThresholdCrossed")] == [85, 80]
+
+
+def test_credit_pool_depleted_is_raised_when_nothing_is_left(sandbox: Running) -> None:
+    """Source: spec, "Events", CreditPoolDepleted."""
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": metered(sandbox), **PREPAID})
+    entry = grant(acme, 20)
+
+    acme.use(9)
+    before = sandbox.raised("CreditPoolDepleted")
+    acme.use(5)
+    acme.use(5)
+
+    bodies = [body for _, body in sandbox.raised("CreditPoolDepleted")]
+    assert before == []
+    assert bodies == [
+        {
+            "date": "2026-01-10T12:00:00Z",
+            "customerId": acme.id,
+            "creditPoolId": entry["creditPoolId"],
+            "creditTypeId": "crp_a",
+            "creditKind": "Monetary",
+            "balance": 0,
+        }
+    ]
+
+
+# --- credit products ------------------------------------------------------------------------------
+
+
+def test_credit_products_are_made_and_listed(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", Credits: listing credit products; path and shape are not shown."""
+    made = [
+        sandbox.ok("POST", "/_sandbox/creditProducts", {"name": name, **kind})["creditProduct"]
+        for name, kind in (("Calls", {"balanceKind": "Unit"}), ("Money", {}))
+    ]
+
+    page = sandbox.ok("GET", "/_sandbox/creditProducts?limit=1")
+
+    assert [each["balanceKind"] for each in made] == ["Unit", "Monetary"]
+    assert (page["creditProducts"], page["total"], page["hasMore"]) == ([made[0]], 2, True)
+
+
+def test_credits_are_of_the_kind_of_their_product(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    wanted = {"name": "Calls", "balanceKind": "Unit"}
+    product = sandbox.ok("POST", "/_sandbox/creditProducts", wanted)["creditProduct"]["id"]
+
+    grant(acme, 5, product)
+
+    assert sandbox.raised("CreditPoolIncreased")[0][1]["creditKind"] == "Unit"
+
+
+def test_a_credit_product_that_is_not_known_is_made_by_its_first_grant(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    grant(acme, 5, "crp_from_the_dashboard", balanceKind="Unit")
+    sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": acme.id, "creditAmount": 1})
+
+    listed = sandbox.ok("GET", "/_sandbox/creditProducts")["creditProducts"]
+
+    assert [(each["id"], each["balanceKind"]) for each in listed] == [("crp_from_the_dashboard", "Unit")]
+    assert acme.changes() == [("Grant", 5, 5), ("Grant", 1, 6)]

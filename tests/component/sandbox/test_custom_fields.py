@@ -1,0 +1,341 @@
+"""Custom fields. Source: spec, "Resources and their fields", Custom-field definition; "Endpoints"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.sandbox import Answer, Running, running
+
+INVALID = (400, "invalid_request_error", "invalid_request")
+REGION = {
+    "customFieldName": "region",
+    "fieldPath": "Region__c",
+    "integrationSource": "Salesforce",
+    "integrationEntityType": "Account",
+    "allowedValues": ["EMEA", "APAC"],
+}
+
+
+def defined(sandbox: Running, **fields: Any) -> Any:
+    """A new definition."""
+    return sandbox.ok("POST", "/_sandbox/customFields", fields)["customField"]
+
+
+def given(sandbox: Running, *inputs: Any, customer_id: str | None = None) -> Answer:
+    """What a customer, a new one unless it is said, gets for these customFields."""
+    if customer_id is None:
+        customer_id = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]["id"]
+    return sandbox.call("PUT", f"/customers/{customer_id}", {"customFields": list(inputs)})
+
+
+def values(answer: Answer) -> dict[str, str]:
+    """The values of a customer's fields by their names."""
+    assert answer.status == 200, answer.body
+    return {each["fieldName"]: each["value"] for each in answer.json["customer"]["customFieldValues"]}
+
+
+# --- definitions ----------------------------------------------------------------------------------
+
+
+def test_a_definition_is_kept_listed_and_read(bare_url) -> None:
+    """Source: spec, "Endpoints", GET /customFields and GET /customFields/{customFieldId}."""
+    with running(database_url=bare_url) as sandbox:
+        made = defined(sandbox, **REGION, entity="Customer", valueType="String", defaultValue="EMEA")
+        read = sandbox.ok("GET", f"/customFields/{made['id']}")["customField"]
+        listed = sandbox.ok("GET", "/customFields")
+
+    assert {
+        **REGION,
+        "entity": "Customer",
+        "valueType": "String",
+        "defaultValue": "EMEA",
+    }.items() <= made.items()
+    assert read == made
+    assert listed == {"customFields": [made], "total": 1, "hasMore": False, "nextCursor": None}
+
+
+def test_a_definition_that_is_not_there_gets_404() -> None:
+    """Source: spec, "Endpoints", GET /customFields/{customFieldId}."""
+    with running() as sandbox:
+        answer = sandbox.call("GET", "/customFields/cf_none")
+
+    assert answer.error() == (404, "invalid_request_error", "resource_not_found")
+
+
+def test_a_name_is_defined_once_for_each_entity(bare_url) -> None:
+    """A choice of ours."""
+    with running(database_url=bare_url) as sandbox:
+        defined(sandbox, customFieldName="region")
+        twice = sandbox.call("POST", "/_sandbox/customFields", {"customFieldName": "region"})
+        other = defined(sandbox, customFieldName="region", entity="Contract")
+
+    assert twice.error() == (400, "invalid_request_error", "already_exists")
+    assert twice.json["param"] == "customFieldName"
+    assert other["entity"] == "Contract"
+
+
+WRONG_DEFINITIONS: list[tuple[dict[str, Any], str]] = [
+    ({"customFieldName": ""}, "customFieldName"),
+    ({"customFieldName": None}, "customFieldName"),
+    ({"entity": "Invoice"}, "entity"),
+    ({"valueType": "Colour"}, "valueType"),
+    ({"valueType": "Number", "allowedValues": ["1", "one"]}, "allowedValues.1"),
+    ({"valueType": "Number", "defaultValue": '"1"'}, "defaultValue"),
+    ({"valueType": "Number", "defaultValue": "01"}, "defaultValue"),
+    ({"valueType": "Boolean", "defaultValue": "yes"}, "defaultValue"),
+    ({"valueType": "Date", "defaultValue": "soon"}, "defaultValue"),
+    ({"allowedValues": ["a"], "defaultValue": "b"}, "defaultValue"),
+    ({"allowedValues": "a"}, "allowedValues"),
+]
+
+
+def test_a_definition_that_contradicts_itself_is_refused() -> None:
+    with running() as sandbox:
+        answers = [
+            sandbox.call("POST", "/_sandbox/customFields", {"customFieldName": "region", **fields})
+            for fields, _ in WRONG_DEFINITIONS
+        ]
+        total = sandbox.ok("GET", "/customFields")["total"]
+
+    assert {answer.error() for answer in answers} == {INVALID}
+    assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG_DEFINITIONS]
+    assert total == 0
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def test_inputs_become_values_by_the_definition_with_their_name() -> None:
+    """Source: spec, "Resources and their fields", Customer, customFields and customFieldValues."""
+    with running() as sandbox:
+        definition = defined(sandbox, **REGION)
+        answer = given(sandbox, {"customFieldName": "region", "value": "EMEA"})
+
+    customer = answer.json["customer"]
+    assert "customFields" not in customer
+    assert customer["customFieldValues"] == [
+        {"customFieldDefinitionId": definition["id"], "value": "EMEA", "fieldName": "region"}
+    ]
+
+
+@pytest.mark.parametrize(
+    "named",
+    [
+        {"fieldPath": "Region__c"},
+        {"customFieldName": "region", "fieldPath": "Region__c"},
+        {"customFieldName": "region", "integrationSource": "Salesforce", "valueType": "String"},
+    ],
+    ids=str,
+)
+def test_a_definition_is_found_by_its_field_path_too(named: dict[str, str]) -> None:
+    """Source: spec, "Resources and their fields", Customer, customFields."""
+    with running() as sandbox:
+        defined(sandbox, **REGION)
+        defined(sandbox, customFieldName="tier", fieldPath="Tier__c", integrationSource="HubSpot")
+        answer = given(sandbox, {**named, "value": "APAC"})
+
+    assert values(answer) == {"region": "APAC"}
+
+
+WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
+    ({"customFieldName": "size"}, "customFields.0"),
+    ({"customFieldName": "region", "fieldPath": "Other__c"}, "customFields.0"),
+    ({"customFieldName": "region", "integrationSource": "HubSpot"}, "customFields.0"),
+    ({"customFieldName": "term"}, "customFields.0"),
+    ({"fieldPath": "Twice__c"}, "customFields.0"),
+    ({}, "customFields.0.customFieldName"),
+    ({"customFieldName": "region", "valueType": "Number"}, "customFields.0.valueType"),
+    ({"customFieldName": "region", "value": "Mars"}, "customFields.0.value"),
+    ({"customFieldName": "region", "value": 1}, "customFields.0.value"),
+]
+
+
+def test_an_input_that_fits_no_definition_is_refused_and_nothing_is_set() -> None:
+    with running() as sandbox:
+        defined(sandbox, **REGION)
+        defined(sandbox, customFieldName="term", entity="Contract")
+        for name in ("first", "second"):
+            defined(sandbox, customFieldName=name, fieldPath="Twice__c")
+        customer_id = given(sandbox).json["customer"]["id"]
+        answers = [
+            given(sandbox, {"value": "EMEA", **wrong}, customer_id=customer_id) for wrong, _ in WRONG_INPUTS
+        ]
+        after = given(sandbox, customer_id=customer_id)
+
+    assert {answer.error() for answer in answers} == {INVALID}
+    assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG_INPUTS]
+    assert values(after) == {}
+
+
+def test_a_value_of_the_definitions_type_is_kept_as_text() -> None:
+    """Source: spec, "Resources and their fields", Customer, customFieldValues: strings."""
+    good: list[tuple[str, Any, str]] = [
+        ("String", "EMEA", "EMEA"),
+        ("String", "", ""),
+        ("Number", 5, "5"),
+        ("Number", -1.25, "-1.25"),
+        ("Boolean", True, "true"),
+        ("Boolean", False, "false"),
+        ("Date", "2026-01-15", "2026-01-15"),
+        ("Date", "2026-01-15T09:30:00+01:00", "2026-01-15T09:30:00+01:00"),
+    ]
+    with running() as sandbox:
+        for value_type in ("String", "Number", "Boolean", "Date"):
+            defined(sandbox, customFieldName=value_type, valueType=value_type)
+        kept = [
+            values(given(sandbox, {"customFieldName": value_type, "value": value}))
+            for value_type, value, _ in good
+        ]
+
+    assert kept == [{value_type: text} for value_type, _, text in good]
+
+
+def test_a_value_of_another_type_is_refused() -> None:
+    bad: list[tuple[str, Any]] = [
+        ("String", 5),
+        ("String", ["EMEA"]),
+        ("Number", "5"),
+        ("Number", True),
+        ("Boolean", "true"),
+        ("Boolean", 1),
+        ("Date", "soon"),
+        ("Date", 20260115),
+        ("Date", "2026-02-30"),
+    ]
+    with running() as sandbox:
+        for value_type in ("String", "Number", "Boolean", "Date"):
+            defined(sandbox, customFieldName=value_type, valueType=value_type)
+        answers = [
+            given(sandbox, {"customFieldName": value_type, "value": value}) for value_type, value in bad
+        ]
+
+    assert {(answer.error(), answer.json["param"]) for answer in answers} == {
+        (INVALID, "customFields.0.value")
+    }
+    assert [answer.json["message"] for answer in answers] == [
+        f"the definition requires a {value_type} here" for value_type, _ in bad
+    ]
+
+
+def test_values_that_are_not_given_stay_and_a_null_takes_one_away() -> None:
+    """A choice of ours: customFields are merged, field by field."""
+    with running() as sandbox:
+        for name in ("a", "b", "c"):
+            defined(sandbox, customFieldName=name)
+        first = given(sandbox, *({"customFieldName": name, "value": f"{name}1"} for name in "abc"))
+        customer_id = first.json["customer"]["id"]
+        second = given(
+            sandbox,
+            {"customFieldName": "a", "value": "a2"},
+            {"customFieldName": "b", "value": None},
+            customer_id=customer_id,
+        )
+        none = sandbox.call("PUT", f"/customers/{customer_id}", {"legalName": "Acme"})
+        cleared = sandbox.call("PUT", f"/customers/{customer_id}", {"customFields": None})
+
+    assert values(second) == values(none) == {"a": "a2", "c": "c1"}
+    assert values(cleared) == {}
+
+
+def test_where_no_value_is_set_the_default_is_shown() -> None:
+    """Source: spec, "Resources and their fields", Custom-field definition, defaultValue."""
+    with running() as sandbox:
+        before = given(sandbox)
+        defined(sandbox, **REGION, defaultValue="EMEA")
+        customer_id = before.json["customer"]["id"]
+        default = given(sandbox, customer_id=customer_id)
+        one_set = given(sandbox, {"customFieldName": "region", "value": "APAC"}, customer_id=customer_id)
+        again = given(sandbox, {"customFieldName": "region", "value": None}, customer_id=customer_id)
+
+    assert [values(each) for each in (before, default, one_set, again)] == [
+        {},
+        {"region": "EMEA"},
+        {"region": "APAC"},
+        {"region": "EMEA"},
+    ]
+
+
+def test_custom_field_values_that_are_sent_are_ignored() -> None:
+    """Source: spec, "Resources and their fields", Customer, customFieldValues: read-only."""
+    with running() as sandbox:
+        definition = defined(sandbox, customFieldName="region")
+        sent = [{"customFieldDefinitionId": definition["id"], "value": "EMEA", "fieldName": "region"}]
+        made = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme", "customFieldValues": sent})
+        put = sandbox.ok("PUT", f"/customers/{made['customer']['id']}", {"customFieldValues": sent})
+
+    assert made["customer"]["customFieldValues"] == put["customer"]["customFieldValues"] == []
+
+
+def test_a_customer_may_be_made_with_custom_fields() -> None:
+    """Source: spec, "Resources and their fields", Customer, customFields."""
+    with running() as sandbox:
+        defined(sandbox, customFieldName="region")
+        body = {"name": "Acme", "customFields": [{"customFieldName": "region", "value": "EMEA"}]}
+        answer = sandbox.call("POST", "/_sandbox/customers", body)
+        [listed] = sandbox.ok("GET", "/_sandbox/customers")["customers"]
+
+    assert values(answer) == {"region": "EMEA"}
+    assert listed == answer.json["customer"]
+
+
+# --- definitions that inputs make -----------------------------------------------------------------
+
+
+SIZE = {
+    "customFieldName": "size",
+    "valueType": "Number",
+    "integrationSource": "Salesforce",
+    "integrationEntityType": "Account",
+    "fieldPath": "Size__c",
+}
+
+
+def test_an_input_with_a_name_and_a_type_makes_its_definition(bare_url: str) -> None:
+    """So that a program can set a value that knows the specification alone, which shows none being made."""
+    with running(database_url=bare_url) as sandbox:
+        first = given(sandbox, {**SIZE, "value": 5})
+        again = given(sandbox, {"customFieldName": "size", "value": 6})
+        wrong = given(sandbox, {"customFieldName": "size", "value": "six"})
+        [made] = sandbox.ok("GET", "/customFields")["customFields"]
+
+    assert (values(first), values(again)) == ({"size": "5"}, {"size": "6"})
+    assert {name: made[name] for name in (*SIZE, "entity")} == {**SIZE, "entity": "Customer"}
+    assert wrong.json["param"] == "customFields.0.value"
+
+
+def test_two_inputs_of_one_request_share_the_definition_that_the_first_makes() -> None:
+    with running() as sandbox:
+        answer = given(sandbox, {**SIZE, "value": 5}, {"customFieldName": "size", "value": 6})
+
+        assert values(answer) == {"size": "6"}
+        assert sandbox.ok("GET", "/customFields")["total"] == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({**SIZE, "valueType": "Colour"}, "customFields.0.valueType"),
+        ({**SIZE, "customFieldName": " "}, "customFields.0.customFieldName"),
+        ({**SIZE, "value": "large"}, "customFields.0.value"),
+        ({"customFieldName": "size"}, "customFields.0"),
+        ({"fieldPath": "Size__c", "valueType": "Number"}, "customFields.0"),
+    ],
+)
+def test_an_input_that_makes_no_definition_leaves_none(fields: dict[str, Any], param: str) -> None:
+    with running() as sandbox:
+        answer = given(sandbox, {"value": 5, **fields})
+
+        assert (answer.error(), answer.json["param"]) == (INVALID, param)
+        assert sandbox.ok("GET", "/customFields")["total"] == 0
+
+
+def test_a_name_that_is_defined_with_another_origin_is_not_defined_twice() -> None:
+    with running() as sandbox:
+        defined(sandbox, **REGION)
+        other = {"customFieldName": REGION["customFieldName"], "fieldPath": "Other__c", "valueType": "String"}
+        answer = given(sandbox, {**other, "value": "EMEA"})
+
+        assert (answer.error(), answer.json["param"]) == (INVALID, "customFields.0")
+        assert sandbox.ok("GET", "/customFields")["total"] == 1

@@ -1,0 +1,91 @@
+"""What a customer owes. Source: spec, "Resources and their fields", Customer, the five amounts."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from typing import Any
+
+from support.sandbox import Running, running
+
+NAMES = ("totalOutstanding", "open", "overdue", "pendingPayment", "paid")
+
+
+def amounts(sandbox: Running, customer_id: str) -> dict[str, Decimal]:
+    """The five amounts, digit for digit."""
+    answer = sandbox.call("PUT", f"/customers/{customer_id}", {})
+    customer = json.loads(answer.body, parse_float=Decimal)["customer"]
+    return {name: customer[f"{name}Amount"] for name in NAMES}
+
+
+def billed(sandbox: Running, customer_id: str, price: float) -> str:
+    """The id of an invoice over `price`, for credits."""
+    body: dict[str, Any] = {
+        "customerId": customer_id,
+        "creditGrant": {
+            "name": "Credits",
+            "creditProductId": "crp_1",
+            "balanceKind": "Monetary",
+            "grantAmount": 100,
+            "schedule": "Once",
+            "price": price,
+        },
+    }
+    return str(sandbox.ok("POST", "/credits/top-up", body)["invoiceId"])
+
+
+def test_a_customers_amounts_are_those_of_its_invoices_by_their_status(bare_url) -> None:
+    with running(database_url=bare_url) as sandbox:
+        first, other = (
+            sandbox.ok(
+                "POST",
+                "/_sandbox/customers",
+                {"name": "Acme", "contacts": [{"email": "a@acme.example", "receiveInvoiceEmail": True}]},
+            )["customer"]["id"]
+            for _ in range(2)
+        )
+        pending, paid, refused = (billed(sandbox, first, price) for price in (0.10, 20.20, 300.30))
+        billed(sandbox, first, 4000)
+        for invoice in (pending, paid, refused):
+            sandbox.ok("POST", f"/_sandbox/invoices/{invoice}/approve")
+        sandbox.ok("POST", f"/_sandbox/invoices/{paid}/payments", {"outcome": "paid"})
+        sandbox.ok("POST", f"/_sandbox/invoices/{refused}/payments", {"outcome": "failed"})
+        owed, others = amounts(sandbox, first), amounts(sandbox, other)
+
+    assert owed == {
+        "totalOutstanding": Decimal("4300.40"),
+        "open": Decimal("4000.00"),
+        "overdue": Decimal("0.00"),
+        "pendingPayment": Decimal("0.10"),
+        "paid": Decimal("20.20"),
+    }
+    assert others == dict.fromkeys(NAMES, Decimal("0.00"))
+
+
+def test_an_invoice_that_is_not_paid_in_time_is_overdue_and_outstanding() -> None:
+    with running() as sandbox:
+        customer = sandbox.ok(
+            "POST",
+            "/_sandbox/customers",
+            {"name": "Acme", "contacts": [{"email": "a@acme.example", "receiveInvoiceEmail": True}]},
+        )["customer"]["id"]
+        sandbox.ok("POST", f"/_sandbox/invoices/{billed(sandbox, customer, 7)}/approve")
+        sandbox.advance("P31D")
+        owed = amounts(sandbox, customer)
+
+    assert (owed["overdue"], owed["totalOutstanding"], owed["pendingPayment"]) == (7, 7, 0)
+
+
+def test_a_new_customer_without_a_contract_is_told_of_after_seven_days() -> None:
+    """Source: spec, "Events", NewCustomerWithoutContract."""
+    with running() as sandbox:
+        customer = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]["id"]
+        sandbox.advance("P6DT23H")
+        before = sandbox.raised("NewCustomerWithoutContract")
+        sandbox.advance("PT1H")
+        after = sandbox.raised("NewCustomerWithoutContract")
+
+    assert before == []
+    assert [body for _, body in after] == [
+        {"date": "2026-01-17T12:00:00Z", "customerId": customer, "customerName": "Acme"}
+    ]

@@ -1,0 +1,137 @@
+"""The sandbox's database: its owner's alone, one sandbox's alone, and no larger than wanted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from sqlalchemy import func, select
+
+from billhook.errors import ConfigError
+from billhook.sandbox import Sandbox, SandboxOptions
+from billhook.sandbox.storage.database import SandboxDatabase
+from billhook.sandbox.storage.tables import webhooks
+from support.receivers import deliveries, flush, receiving, subscribe, trigger
+from support.sandbox import running
+
+IN_USE = "another sandbox is using this database: stop it, or give this one a database of its own"
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tell at once that a database is in use."""
+    monkeypatch.setattr("billhook.sandbox.storage.instance_lock.PATIENCE_SECONDS", 0)
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_second_sandbox_on_one_database_is_refused_until_the_first_has_ended(bare_url: str) -> None:
+    first = Sandbox(SandboxOptions(database_url=bare_url))
+    try:
+        with pytest.raises(ConfigError, match=IN_USE):
+            Sandbox(SandboxOptions(database_url=bare_url))
+    finally:
+        first.close()
+
+    Sandbox(SandboxOptions(database_url=bare_url)).close()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_second_sandbox_on_the_same_file_by_another_name_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "b.db").symlink_to(tmp_path / "a.db")
+    first = Sandbox(SandboxOptions(database_url=f"sqlite:///{tmp_path}/a.db"))
+    try:
+        with pytest.raises(ConfigError, match=IN_USE):
+            Sandbox(SandboxOptions(database_url=f"sqlite:///{tmp_path}/b.db"))
+    finally:
+        first.close()
+
+
+def test_who_comes_while_another_is_ending_waits_for_it(bare_url: str) -> None:
+    code = (
+        "import sys; from billhook.sandbox.storage.database import SandboxDatabase\n"
+        "opened = SandboxDatabase(sys.argv[1]); print('open', flush=True); sys.stdin.read(); opened.close()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, bare_url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"open\n"
+        os.kill(other.pid, signal.SIGKILL)
+
+        SandboxDatabase(bare_url).close()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_a_database_that_could_not_be_used_is_free_again(bare_url: str) -> None:
+    Sandbox(SandboxOptions(database_url=bare_url)).close()
+    opened = SandboxDatabase(bare_url)
+    with opened.writing() as connection:
+        connection.exec_driver_sql("UPDATE setting SET value = 'of old' WHERE name = 'tables'")
+    opened.close()
+
+    for _ in range(2):
+        with pytest.raises(ConfigError, match="made by another version of billhook"):
+            SandboxDatabase(bare_url)
+
+
+def test_every_file_of_the_database_is_its_owners_alone(tmp_path: Path) -> None:
+    before = os.umask(0)
+    try:
+        with running(database_url=f"sqlite:///{tmp_path / 'sandbox.db'}") as sandbox:
+            sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})
+            modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in tmp_path.iterdir()}
+    finally:
+        os.umask(before)
+
+    names = ("sandbox.db", "sandbox.db-wal", "sandbox.db-shm", "sandbox.db.lock")
+    assert modes == dict.fromkeys(names, 0o600)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///file:x.db?uri=true", "sqlite:///"])
+def test_a_sqlite_url_without_a_plain_file_is_refused_and_leaves_none(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(ConfigError, match="must name a file, sqlite:///FILE"):
+        Sandbox(SandboxOptions(database_url=url))
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_log_keeps_the_newest_events_and_what_is_still_to_be_sent(bare_url: str) -> None:
+    with receiving(500) as receiver, running(database_url=bare_url, keep_events=20) as sandbox:
+        subscribe(sandbox, "MonthEndReport", receiver.url)
+        unsent = trigger(sandbox, "MonthEndReport")
+        flush(sandbox)
+        later_ones = []
+        for _ in range(59):
+            later_ones.append(trigger(sandbox, "MonthEndReport"))
+            flush(sandbox)
+        kept = [one["id"] for one in sandbox.ok("GET", "/_sandbox/raised?limit=1000")["raised"]]
+        log = deliveries(sandbox)
+        with sandbox.sandbox.service.transaction(writes=False) as tx:
+            attempts = tx.connection.execute(select(func.count()).select_from(webhooks.attempt)).scalar_one()
+
+    assert kept == [unsent, *later_ones[-20:]]
+    assert [one["raisedId"] for one in log] == kept
+    assert (log[0]["state"], log[1]["state"]) == ("pending", "delivered")
+    assert attempts == len(kept)
+
+
+def test_control_a_log_that_may_be_longer_keeps_them_all() -> None:
+    with running(keep_events=60) as sandbox:
+        raised = [trigger(sandbox, "MonthEndReport") for _ in range(60)]
+        kept = [one["id"] for one in sandbox.ok("GET", "/_sandbox/raised?limit=1000")["raised"]]
+
+    assert kept == raised
+
+
+def test_a_log_of_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="keep_events must be at least 1"):
+        Sandbox(SandboxOptions(keep_events=0))

@@ -1,0 +1,370 @@
+"""Deliveries: when they are sent, how they are retried, and what the log tells."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import event
+
+from billhook.clock import FrozenClock
+from billhook.sandbox import Sandbox, SandboxOptions
+from billhook.sandbox.webhooks import subscriptions
+from support.patience import within
+from support.processes import until
+from support.receivers import (
+    Hostile,
+    deliveries,
+    delivery,
+    errors,
+    flush,
+    hang,
+    hostile,
+    later,
+    read_request,
+    receiving,
+    subscribe,
+    trigger,
+)
+from support.sandbox import API_TOKEN, running
+
+SCHEDULE = (1, 5, 30)
+
+
+def waits(one: dict[str, Any]) -> float:
+    """Seconds from the last attempt to the next."""
+    last = datetime.fromisoformat(one["attempts"][-1]["startedAt"])
+    return (datetime.fromisoformat(one["nextAttemptAt"]) - last) / timedelta(seconds=1)
+
+
+def test_events_a_delivery_is_a_post_of_json_with_its_type_in_a_header(bare_url: str) -> None:
+    """Source: spec, "Events", rule 1."""
+    with receiving() as receiver, running(database_url=bare_url) as sandbox:
+        subscribe(sandbox, "MonthEndReport", f"{receiver.url}?shop=1")
+        trigger(sandbox, "MonthEndReport", reportId="rep_1")
+        flush(sandbox)
+        found = delivery(sandbox)
+
+    (got,) = receiver.got
+    assert got.headers["x-webhook-type"] == "MonthEndReport"
+    assert got.headers["content-type"] == "application/json"
+    assert got.headers["host"] == f"127.0.0.1:{receiver.port}"
+    assert got.path.endswith("?shop=1")
+    assert b'"reportId":"rep_1"' in got.body
+    assert b"type" not in got.body
+    assert (found["state"], found["id"], found["attempts"][0]["status"]) == ("delivered", got.id, 200)
+    assert "nextAttemptAt" not in found
+
+
+def test_an_event_is_sent_as_soon_as_it_is_committed() -> None:
+    with receiving() as receiver, running() as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url)
+
+        until(lambda: receiver.got, 30)  # without a flush
+
+    assert [got.headers["x-webhook-type"] for got in receiver.got] == ["PingTest"]
+
+
+def test_a_sandbox_with_nothing_to_send_asks_its_database_nothing() -> None:
+    asked: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if threading.current_thread().name.startswith("sandbox-sender"):
+            asked.append(statement)
+
+    with receiving() as receiver, running() as sandbox:
+        event.listen(sandbox.sandbox.service.database._engine, "before_cursor_execute", note)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        until(lambda: not sandbox.sandbox.sender._in_progress and not sandbox.sandbox.sender._wake_up)
+        time.sleep(0.2)
+        assert asked  # or nothing would be proved
+        asked.clear()
+
+        time.sleep(0.7)
+
+        assert asked == []
+
+
+def test_looking_what_is_due_asks_no_more_however_many_receivers_there_are() -> None:
+    asked: dict[int, int] = {}
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        if threading.current_thread().name.startswith("sandbox-sender"):
+            asked[receivers] += 1
+
+    with receiving() as receiver, running() as sandbox:
+        event.listen(sandbox.sandbox.service.database._engine, "before_cursor_execute", note)
+        for receivers in (1, 100):
+            asked[receivers] = 0
+            for number in range(receivers):
+                subscribe(sandbox, "Overage", f"{receiver.url}/{number}")
+            sandbox.ok("POST", f"/_sandbox/subscriptions/{subscribe(sandbox, 'Overage', receiver.url)}/ping")
+            flush(sandbox)
+            until(lambda: not sandbox.sandbox.sender._in_progress and not sandbox.sandbox.sender._wake_up)
+
+    assert asked[1] > 0  # or nothing would be proved
+    assert asked[100] < asked[1] + 50
+
+
+@pytest.mark.parametrize("status", [300, 302, 307, 400, 404, 410, 429, 500, 503])
+def test_only_2xx_is_a_success(status: int) -> None:
+    """Source: spec, "Events": a receiver answers with a 2xx status."""
+    with receiving(status) as receiver, running() as sandbox:
+        receiver.headers = {"Location": receiver.url}
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        found = delivery(sandbox)
+
+    assert found["state"] == "pending"
+    assert errors(found) == ["redirected" if status < 400 else "bad_status"]
+    assert found["attempts"][0]["status"] == status
+    assert len(receiver.got) == 1  # a redirect was not followed
+
+
+@pytest.mark.parametrize("status", [201, 202, 204])
+def test_control_every_2xx_is_a_success(status: int) -> None:
+    with receiving(status) as receiver, running() as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+
+        assert delivery(sandbox)["state"] == "delivered"
+
+
+def test_a_refused_delivery_is_sent_again_by_the_schedule_with_the_same_id(bare_url: str) -> None:
+    options = {"database_url": bare_url, "retry_seconds": SCHEDULE}
+    with receiving(500, 503, 404) as receiver, running(**options) as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        planned = []
+        for seconds in SCHEDULE:
+            planned.append(waits(delivery(sandbox)))
+            later(sandbox, seconds * 0.85)  # too early, whatever the jitter
+            early = len(receiver.got)
+            later(sandbox, seconds * 0.3)
+            assert (early, len(receiver.got)) == (len(planned), len(planned) + 1)
+        found = delivery(sandbox)
+
+    assert all(0.9 * s <= wait <= 1.1 * s for s, wait in zip(SCHEDULE, planned, strict=True))
+    assert [attempt["status"] for attempt in found["attempts"]] == [500, 503, 404, 200]
+    assert found["state"] == "delivered"
+    assert len({got.id for got in receiver.got}) == 1
+    stamps = [int(got.headers["webhook-timestamp"]) for got in receiver.got]
+    assert stamps == sorted(set(stamps))
+    assert len({got.headers["webhook-signature"] for got in receiver.got}) == 4
+
+
+def test_after_the_schedule_a_delivery_has_failed_and_can_be_sent_again() -> None:
+    with receiving(*[500] * 3) as receiver, running(retry_seconds=(1, 5)) as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        later(sandbox, 2)
+        later(sandbox, 6)
+        failed = delivery(sandbox)
+        later(sandbox, 100_000)
+        assert len(receiver.got) == 3
+
+        sandbox.ok("POST", f"/_sandbox/deliveries/{failed['id']}/resend")
+        flush(sandbox)
+        found = delivery(sandbox)
+
+    assert (failed["state"], failed.get("nextAttemptAt")) == ("failed", None)
+    assert (found["state"], [one["number"] for one in found["attempts"]]) == ("delivered", [1, 2, 3, 4])
+    assert {got.id for got in receiver.got} == {failed["id"]}
+
+
+def test_one_that_was_delivered_can_be_sent_again_under_its_id() -> None:
+    with receiving() as receiver, running() as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+
+        sandbox.ok("POST", f"/_sandbox/deliveries/{delivery(sandbox)['id']}/resend")
+        flush(sandbox)
+        unknown = sandbox.call("POST", "/_sandbox/deliveries/dlv_none/resend")
+
+    assert len(receiver.got) == 2
+    assert len({got.id for got in receiver.got}) == 1
+    assert unknown.error() == (404, "invalid_request_error", "resource_not_found")
+
+
+def test_jitter_is_the_same_with_the_same_seed() -> None:
+    def planned(seed: int | None) -> list[float]:
+        with receiving(*[500] * 8) as receiver, running(seed=seed) as sandbox:
+            subscribe(sandbox, "PingTest", receiver.url)
+            for _ in range(3):
+                subscribe(sandbox, "PingTest", receiver.url)
+            flush(sandbox)
+            return [waits(one) for one in deliveries(sandbox)]
+
+    seven = planned(7)
+
+    assert seven == planned(7)
+    assert seven != planned(8)
+    assert len(set(seven)) == 4
+
+
+def test_the_log_is_filtered_and_paged(bare_url: str) -> None:
+    with receiving(500) as receiver, running(database_url=bare_url) as sandbox:
+        approved = subscribe(sandbox, "InvoiceApproved", receiver.url)
+        subscribe(sandbox, "PaymentFailed", receiver.url)
+        flush(sandbox)
+        raised = [trigger(sandbox, "InvoiceApproved")]
+        flush(sandbox)
+        raised += [trigger(sandbox, name) for name in ("InvoiceApproved", "PaymentFailed")]
+        flush(sandbox)
+        everything = [one["raisedId"] for one in deliveries(sandbox)]
+        first = sandbox.ok("GET", "/_sandbox/deliveries?limit=2")
+        second = sandbox.ok("GET", f"/_sandbox/deliveries?limit=2&cursor={first['nextCursor']}")
+        filtered = {
+            query: [raised.index(one["raisedId"]) for one in deliveries(sandbox, f"&{query}")]
+            for query in (
+                "state=pending", "state=delivered", "eventType=PaymentFailed",
+                f"subscriptionId={approved}", f"raisedId={raised[1]}",
+                "state=pending&eventType=PaymentFailed",
+            )
+        }  # fmt: skip
+        one = deliveries(sandbox)[0]
+        got = sandbox.ok("GET", f"/_sandbox/deliveries/{one['id']}")
+        wrong = sandbox.call("GET", "/_sandbox/deliveries?state=lost")
+
+    assert everything == raised
+    assert [one["raisedId"] for one in first["deliveries"] + second["deliveries"]] == raised
+    assert (first["total"], first["hasMore"], second["hasMore"]) == (3, True, False)
+    assert list(filtered.values()) == [[0], [1, 2], [2], [0, 1], [1], []]
+    assert got == one
+    assert wrong.json["param"] == "state"
+
+
+def test_a_receiver_that_hangs_holds_up_no_other() -> None:
+    with hostile(hang) as slow, receiving() as quick, running(delivery_timeout_seconds=60) as sandbox:
+        for number in range(20):
+            subscribe(sandbox, "PingTest", f"{slow.url}/{number}")
+        until(lambda: slow.connected >= 4, 30)
+
+        subscribe(sandbox, "PingTest", quick.url)
+
+        until(lambda: quick.got, 30)
+        assert slow.most_at_once == 4  # of 20, however many URLs it has
+
+
+def test_control_without_a_limit_per_receiver_the_other_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("billhook.sandbox.webhooks.sender.MAX_PER_DESTINATION", 99)
+    monkeypatch.setattr("billhook.sandbox.webhooks.sender.THREADS", 8)
+    with hostile(hang) as slow, receiving() as quick, running(delivery_timeout_seconds=60) as sandbox:
+        for number in range(20):
+            subscribe(sandbox, "PingTest", f"{slow.url}/{number}")
+        until(lambda: slow.connected >= 8, 30)
+
+        subscribe(sandbox, "PingTest", quick.url)
+
+        time.sleep(1)
+        assert quick.got == []
+
+
+def test_a_flush_that_has_no_time_left_tells_how_many_are_due() -> None:
+    with hostile(hang) as slow, running(delivery_timeout_seconds=60) as sandbox:
+        subscribe(sandbox, "PingTest", slow.url)
+
+        told = flush(sandbox, 0.2)
+        wrong = sandbox.call("POST", "/_sandbox/flush", {"timeoutSeconds": 61})
+
+    assert (told["due"], told["pending"]) == (1, 1)
+    assert wrong.json["param"] == "timeoutSeconds"
+
+
+def test_what_is_under_way_when_the_sandbox_closes_is_sent_after_the_next_start(bare_url: str) -> None:
+    with hostile(hang) as slow, running(database_url=bare_url, delivery_timeout_seconds=60) as sandbox:
+        subscribe(sandbox, "PingTest", slow.url)
+        until(lambda: slow.connected, 30)
+        began = time.monotonic()
+    assert time.monotonic() - began < within(30)  # it is broken off, not waited for
+
+    with hostile(hang) as _, running(database_url=bare_url, delivery_timeout_seconds=0.3) as again:
+        found = until(lambda: [one for one in deliveries(again) if one["attempts"]], 30)[0]
+
+    assert errors(found)[:1] == ["not_connected"]  # nobody is there any more: but it was tried
+
+
+def test_a_process_that_is_killed_in_mid_send_sends_again_after_its_restart(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'sandbox.db'}"
+    answering = threading.Event()
+
+    def first_hangs(connection: socket.socket, receiver: Hostile) -> None:
+        requests.append(read_request(connection))
+        if answering.is_set():
+            connection.sendall(b"HTTP/1.1 204 No Content\r\n\r\n")
+        else:
+            receiver.ended.wait(60)
+
+    requests: list[bytes] = []
+    with hostile(first_hangs) as receiver:
+        options = SandboxOptions(
+            database_url=url, api_token=API_TOKEN, allow_private=True, delivery_timeout_seconds=60
+        )
+        made = Sandbox(options)
+        with made.service.transaction(writes=True) as tx:
+            asked = subscriptions.subscribe(tx, receiver.url, "PingTest", None, None)
+            subscriptions.ping(tx, asked, receiver.url)
+        made.close()
+        code = (
+            "import sys, threading; from billhook.sandbox import Sandbox, SandboxOptions\n"
+            "Sandbox(SandboxOptions(database_url=sys.argv[1], allow_private=True, "
+            "delivery_timeout_seconds=60)).start(); threading.Event().wait()"
+        )
+        process = subprocess.Popen([sys.executable, "-c", code, url])
+        try:
+            until(lambda: requests, 60)
+        finally:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+        answering.set()
+
+        with running(database_url=url) as again:
+            again.real.advance(seconds=10**9)  # later than the machine's clock, which the killed one had
+            again.token = ""
+            flush(again)
+            found = delivery(again)
+
+    ids = [next(line for line in one.split(b"\r\n") if line.startswith(b"webhook-id")) for one in requests]
+    assert found["state"] == "delivered"
+    assert len(ids) == 2
+    assert ids[0] == ids[1]
+
+
+def test_a_clock_that_was_moved_needs_only_a_call_to_the_sender() -> None:
+    with receiving(500) as receiver, running() as sandbox:
+        assert isinstance(sandbox.real, FrozenClock)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+
+        sandbox.real.advance(seconds=2)
+        sandbox.sandbox.sender.wake()
+
+        until(lambda: len(receiver.got) == 2, 30)
+
+
+def test_only_text_is_kept_of_an_answer_and_200_bytes_at_most() -> None:
+    with receiving() as receiver, running() as sandbox:
+        receiver.headers, receiver.body = (
+            {"Content-Type": "text/plain"},
+            "ä\x00\x1b[31m".encode() + b"x" * 5000,
+        )
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        receiver.headers = {"Content-Type": "application/octet-stream"}
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        text, other = (one["attempts"][0] for one in deliveries(sandbox))
+
+    assert text["answer"].startswith("ä\ufffd\ufffd[31mxxx")
+    assert len(text["answer"].encode()) <= 200
+    assert "answer" not in other

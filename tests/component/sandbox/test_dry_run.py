@@ -1,0 +1,117 @@
+"""The dry run of a batch. Source: spec, "Endpoints", POST /events/dry-run and its rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from billhook.sandbox.storage.tables import metadata
+from support.sandbox import Running, running
+
+PATH = "/events/dry-run"
+
+
+def event(ref: str, **changes: Any) -> dict[str, Any]:
+    """A good event."""
+    plain = {"name": "api_call", "timestamp": "2026-01-10T09:00:00Z", "customerAlias": "acme", "ref": ref}
+    return {**plain, "data": {"units": 3, "host": "vm-7", "region": "eu"}, **changes}
+
+
+def meter(sandbox: Running, method: str, **changes: Any) -> None:
+    """A meter of api_call that is named by its method."""
+    plain = {"name": method, "eventName": "api_call", "aggregationMethod": method}
+    sandbox.ok("POST", "/_sandbox/meters", {**plain, **changes})
+
+
+def rows(sandbox: Running) -> dict[str, list[Any]]:
+    """All that is stored."""
+    with sandbox.sandbox.service.transaction(writes=False) as tx:
+        return {table.name: list(tx.connection.execute(table.select())) for table in metadata.sorted_tables}
+
+
+def test_dry_run_an_event_that_matches_a_customer_has_the_customers_id() -> None:
+    """Source: spec, the dry-run rules, row 1."""
+    with running() as sandbox:
+        customer = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme", "aliases": ["acme"]})
+        answer = sandbox.ok("POST", PATH, {"events": [event("r-1")]})
+
+    assert answer == {
+        "events": [
+            {"event": event("r-1"), "matchedCustomer": customer["customer"]["id"], "meterWithValues": []}
+        ],
+        "invalidEvents": [],
+    }
+
+
+def test_dry_run_without_a_customer_the_match_is_null_and_none_is_made() -> None:
+    """Source: spec, the dry-run rules, row 2; "States and transitions", customer absent."""
+    with running() as sandbox:
+        answer = sandbox.call("POST", PATH, {"events": [event("r-1")]})
+
+        assert answer.json["events"][0]["matchedCustomer"] is None
+        assert sandbox.ok("GET", "/_sandbox/customers")["total"] == 0
+        assert sandbox.raised() == []
+
+
+def test_dry_run_a_meter_that_matches_tells_its_value() -> None:
+    """Source: spec, the dry-run rules, rows 3 and 4; meterWithValues."""
+    with running() as sandbox:
+        for method in ("sum", "max", "last"):
+            meter(sandbox, method, property="units")
+        meter(sandbox, "count", filters=[{"property": "region", "operator": "equals", "value": "eu"}])
+        meter(sandbox, "unique", property="host")
+
+        answer = sandbox.ok("POST", PATH, {"events": [event("r-1"), event("r-2", name="other")]})
+
+    here, other = (each["meterWithValues"] for each in answer["events"])
+    assert [(each["name"], each["value"], each["instanceValue"]) for each in here] == [
+        ("sum", 3, None), ("max", 3, None), ("last", 3, None), ("count", 1, None), ("unique", 1, "vm-7"),
+    ]  # fmt: skip
+    assert all(each["eventName"] == "api_call" for each in here)
+    assert [each["aggregationMethod"] for each in here] == ["sum", "max", "last", "count", "unique"]
+    assert other == []
+
+
+def test_dry_run_every_meter_of_the_name_is_told_without_a_value_where_it_does_not_count() -> None:
+    """Source: spec, "Endpoints", POST /events/dry-run, value: number or null."""
+    with running() as sandbox:
+        meter(sandbox, "count", filters=[{"property": "region", "operator": "equals", "value": "us"}])
+        meter(sandbox, "sum", property="units")
+        meter(sandbox, "unique", property="host")
+
+        answer = sandbox.ok("POST", PATH, {"events": [event("r-1", data={"units": "3", "host": None})]})
+
+    found = answer["events"][0]["meterWithValues"]
+    assert [(each["name"], each["value"]) for each in found] == [
+        ("count", None), ("sum", None), ("unique", None)
+    ]  # fmt: skip
+
+
+def test_dry_run_events_of_the_wrong_form_and_duplicates_are_invalid() -> None:
+    """Source: spec, the dry-run rules, row 5; it validates as live ingestion would."""
+    with running() as sandbox:
+        sandbox.ok("PUT", "/events", {"events": [event("stored")]})
+        batch = [event("stored"), {"name": 1}, event("new"), event("new")]
+
+        answer = sandbox.ok("POST", PATH, {"events": batch})
+        live = sandbox.ok("POST", "/v2/events", {"events": batch})
+
+    assert answer["invalidEvents"] == live["invalidEvents"]
+    assert [each["event"] for each in answer["invalidEvents"]] == [batch[0], batch[1], batch[3]]
+    assert [each["event"] for each in answer["events"]] == live["validEvents"] == [batch[2]]
+
+
+def test_dry_run_stores_nothing() -> None:
+    """Source: spec, "Endpoints", POST /events/dry-run: stores nothing."""
+    batch = {"events": [event("r-1"), event("r-2", customerAlias="new")]}
+    with running() as sandbox:
+        meter(sandbox, "sum", property="units")
+        meter(sandbox, "unique", property="host")
+        before = rows(sandbox)
+
+        sandbox.ok("POST", PATH, batch)
+        after_dry_run = rows(sandbox)
+        sandbox.ok("PUT", "/events", batch)
+
+        assert after_dry_run == before
+        changed = {name for name, stored in rows(sandbox).items() if stored != before[name]}
+        assert changed >= {"event", "customer", "alias", "raised", "usage_day", "usage_instance"}

@@ -1,0 +1,151 @@
+"""Every event has every field that the specification lists, whatever raised it; and links to invoices.
+
+Source: spec, "Events", the table: "errorMessage is added when isSuccessful is false", and nothing else is.
+"""
+
+from __future__ import annotations
+
+import http.client
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from billhook.events import EVENT_TYPES
+from billhook.sandbox.scenario import run_scenario
+from support.sandbox import START, Answer, Running, running
+from support.scenarios import contract, customer, fee
+
+
+def listed(event_type: str) -> set[str]:
+    return {str(field.alias) for field in EVENT_TYPES[event_type].model_fields.values()}
+
+
+def visit(url: str) -> Answer:
+    """A browser's request: without credentials."""
+    parts = urlsplit(url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=30)
+    try:
+        connection.request("GET", parts.path)
+        response = connection.getresponse()
+        return Answer(response.status, dict(response.getheaders()), response.read())
+    finally:
+        connection.close()
+
+
+def paid(sandbox: Running, **fields: Any) -> list[Any]:
+    """What was told of an invoice that was sent and then paid."""
+    contract(sandbox, customer(sandbox, **fields), products=[fee(12.5)])
+    sandbox.advance("P33D")
+    [invoice] = sandbox.ok("GET", "/invoices")["invoices"]
+    sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/payments", {"outcome": "paid"})
+    return [body for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
+
+
+@pytest.mark.timeout(240)
+def test_all_events_that_business_raises_have_all_their_fields() -> None:
+    with running() as sandbox:
+        call = lambda method, path, body: sandbox.sandbox.call(method, path, body)  # noqa: E731
+        list(run_scenario(call, "http://127.0.0.1:9/hook", START))
+        raised = sandbox.raised()
+
+    assert {kind for kind, _ in raised} == set(EVENT_TYPES)
+    for kind, body in raised:
+        left_out = {"errorMessage"} if body.get("isSuccessful") is True else set()
+        assert set(body) == listed(kind) - left_out, kind
+
+
+def test_what_has_no_value_is_null() -> None:
+    with running() as sandbox:
+        event = {"name": "x", "timestamp": "2026-01-09T00:00:00Z", "customerAlias": "who", "ref": "r"}
+        sandbox.ok("PUT", "/events", {"events": [event]})
+        pending, _ = paid(sandbox)
+        [invoice] = sandbox.ok("GET", "/invoices?billingStatus=Paid")["invoices"]
+        anonymous, created, agreed = (
+            sandbox.raised(kind)[0][1] for kind in ("AnonymousCustomer", "CustomerCreated", "ContractCreated")
+        )
+
+    assert invoice["amount"] == 12.5
+    assert anonymous["externalId"] is created["externalId"] is agreed["customer"]["externalId"] is None
+    assert agreed["endDate"] is None
+    assert (pending["billingStatus"], pending["paidAt"]) == ("PendingPayment", None)
+
+
+def test_an_invoices_pdf_url_leads_to_a_page_that_can_be_printed_without_credentials() -> None:
+    with running() as sandbox:
+        told = paid(sandbox, name="Ada & <script>alert(1)</script>", legalName=None)
+        urls = {each["invoicePdfUrl"] for each in told}
+        [invoice] = sandbox.ok("GET", "/invoices")["invoices"]
+        [url] = urls
+        page = visit(url)
+
+    assert url.startswith(f"{sandbox.url}/_sandbox/pages/invoices/{invoice['id']}/")
+    assert page.status == 200
+    assert page.headers["Content-Type"] == "text/html; charset=utf-8"
+    assert page.headers["Referrer-Policy"] == "no-referrer"
+    assert "default-src 'none'" in page.headers["Content-Security-Policy"]
+    text = page.body.decode()
+    assert invoice["invoiceNumber"] in text
+    assert text.count("12.50") >= 3
+    assert "<td>Fee</td>" in text
+    assert "Ada &amp; &lt;script&gt;" in text
+    assert "<script>" not in text
+
+
+def test_an_invoices_page_cannot_be_guessed() -> None:
+    with running() as sandbox:
+        url = paid(sandbox)[0]["invoicePdfUrl"]
+        address, _, proof = url.rpartition("/")
+        guesses = [proof[:-1], proof[:-1] + ("0" if proof[-1] != "0" else "1"), proof.upper(), "x", "%FF"]
+        refused = {guess: visit(f"{address}/{guess}").status for guess in guesses}
+        other = visit(f"{address.rpartition('/')[0]}/inv_other/{proof}").status
+        control = visit(url).status
+
+    assert len(proof) == 40
+    assert refused == dict.fromkeys(guesses, 404)
+    assert (other, control) == (404, 200)
+
+
+@pytest.mark.parametrize("base_url", ["https://sandbox.example", "https://sandbox.example/"])
+def test_where_users_reach_it_can_be_said(base_url: str) -> None:
+    with running(base_url=base_url) as sandbox:
+        told = paid(sandbox)
+
+    assert told[0]["invoicePdfUrl"].startswith("https://sandbox.example/_sandbox/pages/invoices/inv_")
+
+
+# --- what is forced -------------------------------------------------------------------------------
+
+
+def forced(event_type: str, body: dict[str, Any]) -> Any:
+    with running() as sandbox:
+        sandbox.ok("POST", f"/_sandbox/trigger/{event_type}", body)
+        return sandbox.raised(event_type)[0][1]
+
+
+def test_a_portal_link_that_was_sent_has_no_error_message() -> None:
+    sent = forced("CustomerPortalLinkSent", {"isSuccessful": True})
+    failed = forced("CustomerPortalLinkSent", {"isSuccessful": False})
+    insisted = forced("CustomerPortalLinkSent", {"isSuccessful": True, "errorMessage": "but"})
+
+    assert "errorMessage" not in sent
+    assert failed["errorMessage"] == "Mailbox unavailable"
+    assert insisted["errorMessage"] == "but"
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"billingStatus": "Overdue"}, (1249.90, 0, 1249.90, False)),
+        ({"billingStatus": "Paid"}, (0, 1249.90, 1249.90, True)),
+        ({"billingStatus": "PendingPayment", "amountPaid": 249.90}, (1000, 249.90, 1249.90, False)),
+        ({"billingStatus": "Overdue", "amountDue": 200}, (200, 1049.90, 1249.90, False)),
+        ({"billingStatus": "Paid", "total": 80}, (0, 80, 80, True)),
+        ({"billingStatus": "Rejected", "paidAt": "2026-01-01T00:00:00Z"}, (1249.90, 0, 1249.90, True)),
+        ({}, (0, 1249.90, 1249.90, True)),
+    ],
+)
+def test_amounts_and_dates_of_a_payment_go_with_its_status(given: dict[str, Any], told: Any) -> None:
+    body = forced("InvoicePaymentStatusChanged", given)
+
+    assert (body["amountDue"], body["amountPaid"], body["total"], body["paidAt"] is not None) == told

@@ -1,0 +1,326 @@
+"""Taking usage events in. Source: spec, "Endpoints", Events; "Limits"; "Errors"."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from sqlalchemy import select
+
+from billhook.client import BillingClient
+from billhook.client.ingestion import EventState
+from billhook.resources import MAX_BATCH_BYTES
+from billhook.sandbox.storage.tables.usage import usage_day
+from support.sandbox import API_TOKEN, Running, running
+
+BOTH_FORMS = pytest.mark.parametrize(("method", "path"), [("PUT", "/events"), ("POST", "/v2/events")])
+RANGE = "startTime=2026-01-01T00:00:00Z&endTime=2026-02-01T00:00:00Z&limit=1000"
+
+
+def event(ref: str, **changes: Any) -> dict[str, Any]:
+    """A good event."""
+    plain = {"name": "api_call", "timestamp": "2026-01-10T09:00:00Z", "customerAlias": "acme", "ref": ref}
+    return {**plain, "data": {"units": 3}, **changes}
+
+
+def stored(sandbox: Running) -> list[dict[str, Any]]:
+    """The events of January, as the sandbox tells them."""
+    events: list[dict[str, Any]] = sandbox.ok("GET", f"/events?{RANGE}")["events"]
+    return events
+
+
+@BOTH_FORMS
+def test_events_valid_ones_are_taken_though_others_of_the_batch_are_not(method: str, path: str) -> None:
+    """Source: spec, "Endpoints", PUT /events, on partial success; POST /v2/events."""
+    bad = {"name": "api_call", "customerAlias": "acme", "ref": "r-2", "timestamp": "yesterday"}
+    with running() as sandbox:
+        answer = sandbox.ok(method, path, {"events": [event("r-1"), bad, event("r-3")]})
+
+        assert answer == {
+            "validEvents": [event("r-1"), event("r-3")],
+            "invalidEvents": [{"event": bad, "error": "timestamp: Input should be an ISO 8601 date-time"}],
+        }
+        assert stored(sandbox) == [event("r-1"), event("r-3")]
+
+
+WRONG: list[tuple[Any, str]] = [
+    ({}, "name is missing; timestamp is missing; customerAlias is missing; ref is missing"),
+    ("text", "an event must be an object"),
+    (None, "an event must be an object"),
+    ([event("r-1")], "an event must be an object"),
+    (event("r-1", name=7), "name: Input should be a valid string"),
+    (event("r-1", data=[1]), "data: Input should be an object"),
+    (event("r-1", timestamp=1768035600), "timestamp: Input should be an ISO 8601 date-time"),
+    (event("r-1", timestamp="2026-02-30T00:00:00Z"), "timestamp: Input should be an ISO 8601 date-time"),
+    (event(" "), "ref is empty"),
+    (event("r" * 256), "ref has more than 255 characters"),
+    (event("r-1", customerAlias=""), "customerAlias is empty"),
+    (event("r-1", name="a\0b"), "name holds a NUL character"),
+    (event("r-1", data={"a": "\0"}), "a NUL character (\\u0000) cannot be stored"),
+]
+
+
+def test_events_what_is_wrong_with_an_event_is_told_and_it_comes_back_as_it_was_sent() -> None:
+    """Source: spec, "Resources and their fields", Event (ingested), the invalid-event entry."""
+    with running() as sandbox:
+        answer = sandbox.ok("POST", "/v2/events", {"events": [wrong for wrong, _ in WRONG]})
+
+        assert answer["validEvents"] == []
+        assert answer["invalidEvents"] == [{"event": wrong, "error": error} for wrong, error in WRONG]
+        assert stored(sandbox) == []
+        assert sandbox.raised() == []
+
+
+def test_events_a_backslash_before_u0000_is_no_nul_character() -> None:
+    """The negative control of the refusal above."""
+    with running() as sandbox:
+        answer = sandbox.ok("POST", "/v2/events", {"events": [event("r-1", data={"a": r"\u0000"})]})
+
+    assert answer["invalidEvents"] == []
+
+
+@BOTH_FORMS
+def test_events_a_ref_that_is_stored_is_a_duplicate(method: str, path: str) -> None:
+    """Source: spec, "Endpoints", POST /v2/events; "Errors", on per-event failures."""
+    with running() as sandbox:
+        sandbox.ok(method, path, {"events": [event("r-1")]})
+
+        again = sandbox.ok(method, path, {"events": [event("r-1", data={"units": 9}), event("r-2")]})
+
+        assert again["validEvents"] == [event("r-2")]
+        assert again["invalidEvents"] == [
+            {"event": event("r-1", data={"units": 9}), "error": "an event with this ref exists already"}
+        ]
+        assert stored(sandbox) == [event("r-1"), event("r-2")]
+
+
+def test_events_of_two_with_one_ref_in_a_batch_the_first_is_taken() -> None:
+    """Source: spec, "Resources and their fields", Event (ingested), ref."""
+    bad = event("r-1", timestamp="never")
+    with running() as sandbox:
+        answer = sandbox.ok("PUT", "/events", {"events": [bad, event("r-1"), event("r-1", name="other")]})
+
+        assert [each["error"] for each in answer["invalidEvents"]] == [
+            "timestamp: Input should be an ISO 8601 date-time",
+            "an event before it in this batch has this ref already",
+        ]
+        assert stored(sandbox) == [event("r-1")]
+
+
+def test_events_the_client_tells_duplicates_from_what_is_invalid() -> None:
+    """The errors are worded so that billhook's own client knows a duplicate. Source: spec, "Errors"."""
+    with running() as sandbox, BillingClient(sandbox.url, "sandbox", API_TOKEN) as client:
+        given = [event("r-1"), event("r-1"), {**event("r-2"), "customerAlias": " "}]
+
+        first = list(client.events.ingest(given))
+        second = list(client.events.ingest(given[:1]))
+
+    assert [each.state for each in first] == [
+        EventState.ACCEPTED, EventState.DUPLICATE, EventState.INVALID,
+    ]  # fmt: skip
+    assert [each.state for each in second] == [EventState.DUPLICATE]
+
+
+@BOTH_FORMS
+def test_events_a_batch_has_1_to_1000_events(method: str, path: str) -> None:
+    """Source: spec, "Limits", events per batch."""
+    with running() as sandbox:
+        none = sandbox.call(method, path, {"events": []})
+        too_many = sandbox.call(method, path, {"events": [event(f"r-{n}") for n in range(1001)]})
+
+        assert none.error() == too_many.error() == (400, "invalid_request_error", "invalid_request")
+        assert none.json["param"] == too_many.json["param"] == "events"
+        assert (
+            none.json["message"] == "a batch has 1 to 1000 events, and this one has none: give at least one"
+        )
+        assert too_many.json["message"] == "a batch has 1 to 1000 events, and this one has 1001: split it"
+        assert stored(sandbox) == []
+
+
+@BOTH_FORMS
+def test_events_a_thousand_events_are_a_batch(method: str, path: str) -> None:
+    """Source: spec, "Limits", events per batch."""
+    batch = {"events": [event(f"r-{n}") for n in range(1000)]}
+    with running() as sandbox:
+        answer = sandbox.ok(method, path, batch)
+
+        assert answer == {"validEvents": batch["events"], "invalidEvents": []}
+        assert len(stored(sandbox)) == 1000
+
+
+def sized(size: int) -> bytes:
+    """A batch of one event, of so many bytes."""
+    short = len(json.dumps({"events": [event("r-1", data={"fill": ""})]}))
+    return json.dumps({"events": [event("r-1", data={"fill": "x" * (size - short)})]}).encode()
+
+
+def test_events_a_batch_has_at_most_256_kb() -> None:
+    """Source: spec, "Limits", batch payload size; "Endpoints", POST /v2/events, on request_too_large."""
+    errors = {
+        ("POST", "/v2/events"): (413, "invalid_request_error", "request_too_large"),
+        ("PUT", "/events"): (400, "invalid_request_error", "invalid_request"),
+        ("POST", "/events/dry-run"): (400, "invalid_request_error", "invalid_request"),
+    }
+    with running() as sandbox:
+        fits = [sandbox.call(*form, sized(MAX_BATCH_BYTES)).status for form in errors]
+        too_large = {form: sandbox.call(*form, sized(MAX_BATCH_BYTES + 1)).error() for form in errors}
+
+    assert fits == [200, 200, 200]
+    assert too_large == errors
+
+
+NO_BATCH = [
+    (b"", "the body is not JSON (line 1, column 1)"),
+    (b"[]", "the body is JSON, but not an object"),
+    (b"{}", "the body is not a batch: events must be a list of events"),
+    (b'{"events": {}}', "the body is not a batch: events must be a list of events"),
+    (b'{"events": null}', "the body is not a batch: events must be a list of events"),
+    (b'{"events": [{}', "the body is not JSON (line 1, column 15)"),
+    (b'{"events": [{}],}', "the body is not JSON (line 1, column 17)"),
+    (b'{"events": [{}]} x', "the body is not JSON (line 1, column 18)"),
+    (b'{"events": [{}], "events": []}', "an object in the body has the same key twice"),
+    (b'{"events": [{"a": 1, "a": 2}]}', "an object in the body has the same key twice"),
+    (b'{"events": [NaN]}', "the body holds NaN or an infinity, which JSON does not have"),
+    (b'{"events": ["\\ud800"]}', "a string in the body holds half a surrogate pair"),
+    (b'{"events": ["\xff"]}', "the body is not UTF-8 (byte 13)"),
+    (b'{"events": [' + b"[" * 5000, "the body is nested deeper than 64 levels"),
+]
+
+
+@BOTH_FORMS
+def test_events_what_is_no_batch_is_refused_as_a_whole(method: str, path: str) -> None:
+    """Source: spec, "Endpoints", PUT /events, the request; "Errors", a failed validation."""
+    with running() as sandbox:
+        answers = [sandbox.call(method, path, body) for body, _ in NO_BATCH]
+
+    assert {answer.error() for answer in answers} == {(400, "invalid_request_error", "invalid_request")}
+    assert [answer.json["message"] for answer in answers] == [message for _, message in NO_BATCH]
+
+
+def test_events_numbers_keep_their_digits_and_unknown_fields_stay() -> None:
+    """Source: spec, "Resources and their fields", Event (ingested), data."""
+    text = (
+        '{"name":"e","timestamp":"2026-01-10T09:00:00Z","customerAlias":"a","ref":"1","data":{"n":%s},"x":%s}'
+    )
+    exact = text % ("1.10", "12345678901234567890.123456789012345678901234567890")
+    with running() as sandbox:
+        answer = sandbox.call("POST", "/v2/events", b'{ "events" : [ %b ] , "more": [1] }' % exact.encode())
+        listed = sandbox.call("GET", f"/events?{RANGE}")
+
+    assert exact in answer.body.decode()
+    assert exact in listed.body.decode()
+
+
+def test_events_timestamps_are_told_in_utc() -> None:
+    """Source: spec, "Resources and their fields", Event (ingested), timestamp."""
+    told = {
+        "2026-01-10T09:00:00+02:00": "2026-01-10T07:00:00Z",
+        "2026-01-10": "2026-01-10T00:00:00Z",
+        "2026-01-10T09:00:00": "2026-01-10T09:00:00Z",
+        "2026-01-10T09:00:00.250Z": "2026-01-10T09:00:00.250Z",
+    }
+    with running() as sandbox:
+        answer = sandbox.ok("PUT", "/events", {"events": [event(sent, timestamp=sent) for sent in told]})
+
+    assert {each["ref"]: each["timestamp"] for each in answer["validEvents"]} == told
+
+
+def test_events_escapes_in_an_event_say_the_same_afterwards() -> None:
+    """Source: spec, "Resources and their fields", Event (ingested)."""
+    given = event("r-1", customerAlias='Zoë "the\\customer"\n', data={"größe": "\u2028", "a\tb": "\\"})
+    with running() as sandbox:
+        answer = sandbox.ok("PUT", "/events", {"events": [given]})
+
+        assert answer["validEvents"] == [given] == stored(sandbox)
+
+
+def test_events_an_alias_that_nobody_has_makes_one_anonymous_customer() -> None:
+    """Source: spec, "States and transitions", customer absent; "Events", rule 5."""
+    batch = {"events": [event(f"r-{n}", customerAlias="new") for n in range(1000)]}
+    with running() as sandbox:
+        sandbox.ok("POST", "/v2/events", batch)
+        sandbox.ok("POST", "/v2/events", {"events": [event("later", customerAlias="new")]})
+
+        raised = sandbox.raised()
+
+    assert [(kind, body["name"], body["aliases"]) for kind, body in raised] == [
+        ("AnonymousCustomer", "new", ["new"])
+    ]
+
+
+def test_events_aliases_external_id_and_id_name_the_same_customer() -> None:
+    """Source: spec, "Resources and their fields", Event (ingested), customerAlias; Customer, aliases."""
+    with running() as sandbox:
+        made = {"name": "Acme", "aliases": ["acme-eu", "acme-us"], "externalId": "crm-1"}
+        customer = sandbox.ok("POST", "/_sandbox/customers", made)["customer"]
+        names = ["acme-eu", "acme-us", "crm-1", customer["id"]]
+
+        sandbox.ok("PUT", "/events", {"events": [event(name, customerAlias=name) for name in names]})
+
+        assert sandbox.raised("AnonymousCustomer") == []
+        added = sandbox.ok(
+            "POST",
+            "/v2/events/aggregation",
+            {
+                "customerId": customer["id"],
+                "period": {"startTime": "2026-01-01", "endTime": "2026-02-01"},
+                "meters": [{"key": "calls", "eventName": "api_call"}],
+                "groupBy": "customer",
+            },
+        )
+        assert added["dataPoints"] == [{"group": customer["id"], "values": {"calls": 4}}]
+
+
+def test_events_far_in_the_past_and_in_the_future_are_taken() -> None:
+    """Source: spec, "Resources and their fields", Event (ingested): no bounds are stated."""
+    far = ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59Z"]
+    with running() as sandbox:
+        events = [event(when, timestamp=when) for when in far]
+
+        answer = sandbox.ok("PUT", "/events", {"events": events})
+        first = sandbox.ok("GET", "/events?startTime=0001-01-01&endTime=9999-12-31T23:59:59Z&limit=1")
+        rest = sandbox.ok(
+            "GET", f"/events?startTime=0001-01-01&endTime=9999-12-31T23:59:59.5Z&cursor={first['nextCursor']}"
+        )
+
+    assert answer["invalidEvents"] == []
+    assert first["events"] + rest["events"] == events
+
+
+def test_events_work_alike_on_each_database(bare_url: str) -> None:
+    """Source: spec, "Endpoints", PUT /events: available immediately."""
+    with running(database_url=bare_url) as sandbox:
+        meter = {"name": "u", "eventName": "api_call", "aggregationMethod": "sum", "property": "units"}
+        sandbox.ok("POST", "/_sandbox/meters", meter)
+        events = [event(f"r-{n}", data={"units": n, "zoë": "\\"}) for n in range(5)]
+
+        sandbox.ok("PUT", "/events", {"events": events})
+        again = sandbox.ok("PUT", "/events", {"events": [*events, event("r-5", data={"units": 0.25})]})
+        page = sandbox.ok("GET", f"/events?{RANGE}")
+
+    assert len(again["invalidEvents"]) == 5
+    assert page["events"][:5] == events
+    assert Decimal(str(page["events"][5]["data"]["units"])) == Decimal("0.25")
+
+
+def test_events_sent_by_several_at_once_are_each_taken_once(bare_url: str) -> None:
+    """Source: spec, "Resources and their fields", Event (ingested), ref: for idempotency."""
+    batches = [{"events": [event(f"r-{n}") for n in range(start, start + 40)]} for start in (0, 20, 40, 20)]
+    with running(database_url=bare_url) as sandbox:
+        meter = {"name": "u", "eventName": "api_call", "aggregationMethod": "sum", "property": "units"}
+        meter_id = sandbox.ok("POST", "/_sandbox/meters", meter)["meter"]["id"]
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda batch: sandbox.ok("POST", "/v2/events", batch), batches))
+        with sandbox.sandbox.service.transaction(writes=False) as tx:
+            days = tx.connection.execute(select(usage_day)).all()
+
+        assert len(stored(sandbox)) == 80
+        assert len(sandbox.raised("AnonymousCustomer")) == 1
+
+    taken = Counter(each["ref"] for answer in answers for each in answer["validEvents"])
+    assert taken == {f"r-{n}": 1 for n in range(80)}
+    assert [(row.meter_id, row.events, row.total) for row in days] == [(meter_id, 80, 240)]

@@ -1,0 +1,348 @@
+"""Faults on request: what goes wrong, how often, and that all arrives at last."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from billhook.sandbox.webhooks.outcomes import SPOILING, FaultKind
+from billhook.signing import BodyHMAC, StandardWebhooks
+from support.receivers import (
+    billhook_receiver,
+    deliveries,
+    delivery,
+    errors,
+    flush,
+    later,
+    receiving,
+    subscribe,
+    trigger,
+)
+from support.sandbox import Running, running
+
+WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+REFUSED = ["corrupt", "wrong_secret", "stale"]
+
+
+def fault(sandbox: Running, kind: str, **more: Any) -> dict[str, Any]:
+    return dict(sandbox.ok("POST", "/_sandbox/faults", {"fault": kind, **more}))
+
+
+def struck(sandbox: Running) -> list[int]:
+    return [one["struck"] for one in sandbox.ok("GET", "/_sandbox/faults")["faults"]]
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_what_a_fault_spoils_is_refused_and_then_comes_again_good(
+    kind: str, tmp_path: Path, bare_url: str
+) -> None:
+    with (
+        running(secrets=[WHSEC], database_url=bare_url) as sandbox,
+        billhook_receiver(tmp_path, StandardWebhooks(), [WHSEC], sandbox.real) as receiver,
+    ):
+        fault(sandbox, kind)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        stored_before = receiver.stored()
+        later(sandbox, 2)
+        found = delivery(sandbox)
+        stored = receiver.stored()
+
+    assert receiver.statuses == [401, 200]
+    assert stored_before == []
+    assert stored == [(found["id"], "PingTest", b"{}")]
+    assert [(one["status"], one.get("fault")) for one in found["attempts"]] == [(401, kind), (200, None)]
+
+
+@pytest.mark.parametrize("kind", REFUSED)
+def test_a_receiver_that_takes_what_was_spoilt_is_told_and_gets_it_again(kind: str) -> None:
+    with running() as sandbox, receiving() as careless:
+        fault(sandbox, kind)
+        subscribe(sandbox, "PingTest", careless.url)
+        flush(sandbox)
+        later(sandbox, 2)
+        found = delivery(sandbox)
+
+    assert errors(found) == ["should_have_refused", None]
+    assert found["state"] == "delivered"
+
+
+def test_corrupt_turns_one_bit_of_the_body_over() -> None:
+    with running() as sandbox, receiving() as receiver:
+        fault(sandbox, "corrupt")
+        subscribe(sandbox, "InvoiceApproved", receiver.url)
+        trigger(sandbox, "InvoiceApproved")
+        flush(sandbox)
+        later(sandbox, 2)
+
+    spoilt, good = (got.body for got in receiver.got)
+    assert sum((one ^ other).bit_count() for one, other in zip(spoilt, good, strict=True)) == 1
+
+
+def test_stale_is_signed_an_hour_ago() -> None:
+    with running() as sandbox, receiving() as receiver:
+        fault(sandbox, "stale")
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        now = int(sandbox.real.now().timestamp())
+
+    assert int(receiver.got[0].headers["webhook-timestamp"]) == now - 3600
+
+
+def test_drop_loses_the_answer_so_that_the_receiver_gets_it_twice(tmp_path: Path) -> None:
+    with (
+        running(secrets=[WHSEC]) as sandbox,
+        billhook_receiver(tmp_path, StandardWebhooks(), [WHSEC], sandbox.real) as receiver,
+    ):
+        fault(sandbox, "drop")
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        later(sandbox, 2)
+        found = delivery(sandbox)
+        stored = receiver.stored()
+
+    assert receiver.statuses == [200, 200]
+    assert len(stored) == 1  # the receiver knows it by its id
+    assert errors(found) == ["answer_lost", None]
+
+
+def test_duplicate_sends_twice_with_one_id(tmp_path: Path, bare_url: str) -> None:
+    with (
+        running(secrets=[WHSEC], database_url=bare_url) as sandbox,
+        billhook_receiver(tmp_path, StandardWebhooks(), [WHSEC], sandbox.real) as receiver,
+    ):
+        fault(sandbox, "duplicate")
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        found = delivery(sandbox)
+        stored = receiver.stored()
+
+    assert receiver.statuses == [200, 200]
+    assert [one[0] for one in stored] == [found["id"]]
+    assert [one["fault"] for one in found["attempts"]] == ["duplicate", "duplicate"]
+    assert found["state"] == "delivered"
+
+
+def test_delay_sends_so_many_seconds_late() -> None:
+    with running() as sandbox, receiving() as receiver:
+        fault(sandbox, "delay", seconds=90)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        later(sandbox, 80)
+        early = len(receiver.got)
+        later(sandbox, 11)
+
+        assert (early, len(receiver.got), delivery(sandbox)["state"]) == (0, 1, "delivered")
+
+
+def test_reorder_holds_one_until_a_later_one_went(bare_url: str) -> None:
+    with running(database_url=bare_url) as sandbox, receiving() as receiver:
+        fault(sandbox, "reorder")
+        subscribe(sandbox, "MonthEndReport", receiver.url)
+        for number in range(4):
+            trigger(sandbox, "MonthEndReport", reportId=f"rep_{number}")
+            flush(sandbox)
+
+    order = [next(n for n in range(4) if b"rep_%d" % n in got.body) for got in receiver.got]
+    assert order == [1, 0, 3, 2]
+
+
+def test_reorder_holds_the_last_one_for_some_seconds_only() -> None:
+    with running() as sandbox, receiving() as receiver:
+        fault(sandbox, "reorder", seconds=20)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        assert (receiver.got, delivery(sandbox)["held"]) == ([], True)
+
+        later(sandbox, 21)
+
+        assert len(receiver.got) == 1
+        assert (delivery(sandbox)["held"], delivery(sandbox)["state"]) == (False, "delivered")
+
+
+def faults_of(one: dict[str, Any]) -> list[str | None]:
+    """What struck each attempt."""
+    return [attempt.get("fault") for attempt in one["attempts"]]
+
+
+@pytest.mark.parametrize(
+    ("kind", "shown"),
+    [
+        ("delay", ["delay, delay", None, None]),  # both before the first attempt, one after the other
+        ("reorder", ["reorder", "reorder", None]),  # one that is held already is not held once more
+    ],
+)
+def test_the_attempts_that_a_fault_held_up_show_it_and_no_others(
+    kind: str, shown: list[str | None], bare_url: str
+) -> None:
+    with running(database_url=bare_url) as sandbox, receiving(500, 500) as receiver:
+        fault(sandbox, kind, seconds=90)
+        fault(sandbox, kind, seconds=90)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        for _ in range(5):
+            later(sandbox, 91)
+        found = delivery(sandbox)
+
+    assert [one["status"] for one in found["attempts"]] == [500, 500, 200]
+    assert faults_of(found) == shown
+
+
+def test_what_holds_an_attempt_up_is_shown_beside_what_spoils_it() -> None:
+    with running() as sandbox, receiving(401) as receiver:
+        for kind in ("delay", "reorder", "corrupt"):
+            fault(sandbox, kind)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        for _ in range(4):
+            later(sandbox, 11)
+        found = delivery(sandbox)
+
+    assert faults_of(found) == ["delay, reorder, corrupt", None]
+
+
+@pytest.mark.parametrize("kind", ["delay", "reorder"])
+def test_what_held_a_delivery_up_is_shown_after_a_restart_and_without_the_fault(
+    kind: str, bare_url: str
+) -> None:
+    with receiving() as receiver:
+        with running(database_url=bare_url) as sandbox:
+            fault(sandbox, kind, seconds=90)
+            subscribe(sandbox, "PingTest", receiver.url)
+            flush(sandbox)
+        with running(database_url=bare_url) as sandbox:
+            sandbox.ok("DELETE", "/_sandbox/faults")
+            later(sandbox, 91)
+            found = delivery(sandbox)
+
+    assert faults_of(found) == [kind]
+
+
+def test_what_is_held_goes_when_the_faults_are_taken_back() -> None:
+    with running() as sandbox, receiving() as receiver:
+        made = fault(sandbox, "reorder", seconds=3600)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+
+        gone = sandbox.ok("DELETE", "/_sandbox/faults")
+        flush(sandbox)
+
+        assert [one["id"] for one in gone["faults"]] == [made["id"]]
+        assert len(receiver.got) == 1
+        assert sandbox.ok("GET", "/_sandbox/faults") == {"faults": []}
+
+
+def test_all_faults_together_still_let_every_event_arrive_once(tmp_path: Path) -> None:
+    with (
+        running(secrets=[WHSEC], seed=1) as sandbox,
+        billhook_receiver(tmp_path, StandardWebhooks(), [WHSEC], sandbox.real) as receiver,
+    ):
+        for kind in FaultKind:
+            fault(sandbox, kind, probability=0.6)
+        subscribe(sandbox, "MonthEndReport", receiver.url)
+        for number in range(30):
+            trigger(sandbox, "MonthEndReport", reportId=f"rep_{number}")
+        for _ in range(12):
+            flush(sandbox, 60)
+            later(sandbox, 4000)
+        found = deliveries(sandbox)
+        stored = receiver.stored()
+        times = struck(sandbox)
+
+    assert {one["state"] for one in found} == {"delivered"}
+    assert sorted(key for key, _, _ in stored) == sorted(one["id"] for one in found)
+    assert all(times)
+    assert 401 in receiver.statuses
+
+
+def test_a_fault_never_spoils_the_last_attempt_of_the_schedule() -> None:
+    with running(retry_seconds=(1,)) as sandbox, receiving() as receiver:
+        for kind in SPOILING:
+            fault(sandbox, kind)
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        later(sandbox, 2)
+        found = delivery(sandbox)
+
+    assert [one.get("fault") for one in found["attempts"]] == ["drop", None]
+    assert found["state"] == "delivered"
+
+
+def test_a_fault_keeps_to_its_type_its_subscription_and_its_number() -> None:
+    with running() as sandbox, receiving() as one, receiving() as two:
+        asked = subscribe(sandbox, "InvoiceApproved", one.url)
+        subscribe(sandbox, "InvoiceApproved", two.url)
+        subscribe(sandbox, "PaymentFailed", one.url)
+        fault(sandbox, "duplicate", subscriptionId=asked, times=1)
+        fault(sandbox, "duplicate", eventType="PaymentFailed")
+        for event_type in ("InvoiceApproved", "InvoiceApproved", "PaymentFailed"):
+            trigger(sandbox, event_type)
+            flush(sandbox)
+        times = struck(sandbox)
+
+    assert [got.headers["x-webhook-type"] for got in one.got] == [
+        "InvoiceApproved", "InvoiceApproved", "InvoiceApproved", "PaymentFailed", "PaymentFailed",
+    ]  # fmt: skip
+    assert len(two.got) == 2
+    assert times == [1, 1]
+
+
+def test_the_same_seed_strikes_the_same_deliveries() -> None:
+    def pattern(**more: int) -> list[int]:
+        with running() as sandbox, receiving() as receiver:
+            fault(sandbox, "duplicate", probability=0.5, **more)
+            subscribe(sandbox, "MonthEndReport", receiver.url)
+            for _ in range(16):
+                trigger(sandbox, "MonthEndReport")
+            flush(sandbox, 60)
+            return [len(one["attempts"]) for one in deliveries(sandbox)]
+
+    seven = pattern(seed=7)
+
+    assert seven == pattern(seed=7)
+    assert seven != pattern(seed=8)
+    assert set(seven) == {1, 2}
+
+
+@pytest.mark.parametrize(
+    ("given", "param", "said"),
+    [
+        ({"fault": "flood"}, "fault", "one of duplicate, delay"),
+        ({"fault": "drop", "eventType": "Nothing"}, "eventType", "23 types"),
+        ({"fault": "drop", "subscriptionId": "sub_none"}, "subscriptionId", "no such subscription"),
+        ({"fault": "drop", "probability": 0}, "probability", "over 0"),
+        ({"fault": "drop", "probability": 1.5}, "probability", "1 at most"),
+        ({"fault": "drop", "times": 0}, "times", "times"),
+        ({"fault": "drop", "seconds": 5}, "seconds", "delay and reorder only"),
+        ({"fault": "delay", "seconds": 90_000}, "seconds", "86400 at most"),
+        ({"fault": "delay", "seconds": 0}, "seconds", "over 0"),
+        ({}, "fault", "fault"),
+    ],
+)
+def test_a_fault_that_cannot_be_is_refused(given: dict[str, Any], param: str, said: str) -> None:
+    with running() as sandbox:
+        answer = sandbox.call("POST", "/_sandbox/faults", given)
+
+        assert answer.status == 400
+        assert (answer.json["param"], said in answer.json["message"]) == (param, True)
+        assert sandbox.ok("GET", "/_sandbox/faults") == {"faults": []}
+
+
+def test_a_scheme_without_a_time_has_nothing_stale() -> None:
+    scheme = BodyHMAC("X-Signature", replay_protection="dedupe-only")
+    with running(scheme=scheme, secrets=[WHSEC]) as sandbox:
+        answer = sandbox.call("POST", "/_sandbox/faults", {"fault": "stale"})
+
+    assert (answer.status, answer.json["message"]) == (
+        400,
+        "body-hmac signs no time here: no delivery can be stale",
+    )
+
+
+def test_without_retries_nothing_can_be_spoilt() -> None:
+    with running(retry_seconds=()) as sandbox:
+        answer = sandbox.call("POST", "/_sandbox/faults", {"fault": "corrupt"})
+
+    assert (answer.status, "no retries" in answer.json["message"]) == (400, True)

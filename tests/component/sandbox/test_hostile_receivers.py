@@ -1,0 +1,217 @@
+"""Receivers that mean ill: none takes longer than an attempt may, and none stops the sandbox."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+import ssl
+import struct
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+from support.patience import within
+from support.receivers import (
+    Hostile,
+    delivery,
+    drip,
+    errors,
+    flush,
+    hang,
+    hostile,
+    later,
+    read_request,
+    receiving,
+    say,
+    subscribe,
+)
+from support.sandbox import running
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n"
+SECONDS = 0.5
+PATIENCE_MILLISECONDS = 20_000
+"""What a loaded machine may add. A receiver that is not stopped hangs for 60 seconds."""
+
+
+def reset(connection: socket.socket, _: Hostile) -> None:
+    read_request(connection)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def slow_reader(connection: socket.socket, receiver: Hostile) -> None:
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1024)
+    receiver.ended.wait(60)
+
+
+def endless(connection: socket.socket, receiver: Hostile) -> None:
+    read_request(connection)
+    connection.sendall(OK + b"\r\n")
+    while not receiver.ended.is_set():
+        connection.sendall(b"x" * 65536)
+
+
+def refuse_early(connection: socket.socket, _: Hostile) -> None:
+    connection.recv(1)
+    connection.sendall(b"HTTP/1.1 413 Too Large\r\nContent-Length: 0\r\n\r\n")
+    connection.shutdown(socket.SHUT_WR)
+    while connection.recv(65536):
+        pass
+
+
+HOSTILE: dict[str, tuple[Callable[[socket.socket, Hostile], None], str | None]] = {
+    "hangs": (hang, "timed_out"),
+    "drips a status line": (drip(b"HTTP/1.1 200 " + b"O" * 60_000), "timed_out"),
+    "drips headers": (drip(OK + b"X: y\r\n" * 9), "timed_out"),
+    "drips interim answers": (drip(b"HTTP/1.1 100 Continue\r\n\r\n", 0.002), "timed_out"),
+    "resets": (reset, "broken_off"),
+    "closes": (say(b""), "broken_off"),
+    "closes within the headers": (say(b"HTTP/1.1 200 OK\r\nContent-"), None),
+    "HTTP/0.9": (say(b"hello, I am an old server\r\n"), "unreadable_answer"),
+    "no number": (say(b"HTTP/1.1 abc OK\r\n\r\n"), "unreadable_answer"),
+    "a number out of range": (say(b"HTTP/1.1 99999 OK\r\n\r\n"), "unreadable_answer"),
+    "an endless status line": (say(b"HTTP/1.1 200 " + b"x" * 200_000), "unreadable_answer"),
+    "a thousand headers": (say(OK + b"X: y\r\n" * 1000 + b"\r\n"), "unreadable_answer"),
+    "switches": (say(b"HTTP/1.1 101 Switching Protocols\r\n\r\n"), "bad_status"),
+    "refuses before it has read": (refuse_early, "bad_status"),
+    "an endless answer": (endless, None),
+    "a body that is shorter than told": (say(OK + b"Content-Length: 99\r\n\r\nhi"), None),
+    "a body that drips": (drip(b"x", first=OK + b"Content-Length: 99999\r\n\r\n"), None),
+    "broken chunks": (say(OK + b"Transfer-Encoding: chunked\r\n\r\nzz\r\n"), None),
+    "wrong encoding": (say(OK + b"Content-Length: 3\r\nContent-Encoding: gzip\r\n\r\nabc"), None),
+}
+"""What each does, and what the sandbox says of it; None: its status counts, and is 200."""
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_receiver_is_judged_in_time(name: str) -> None:
+    behave, problem = HOSTILE[name]
+    with hostile(behave) as receiver, running(delivery_timeout_seconds=SECONDS) as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url)
+        assert flush(sandbox, 60)["due"] == 0
+        found = delivery(sandbox)
+
+    assert errors(found) == [problem]
+    assert found["state"] == ("delivered" if problem is None else "pending")
+    assert found["attempts"][0]["milliseconds"] < within(PATIENCE_MILLISECONDS)
+
+
+def test_control_a_time_for_each_wait_alone_would_be_stretched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("billhook.sandbox.webhooks.http_post.SocketDeadline.left", lambda _: SECONDS)
+    behave, _ = HOSTILE["drips headers"]
+    with hostile(behave) as receiver, running(delivery_timeout_seconds=SECONDS) as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url)
+
+        assert flush(sandbox, 3)["due"] == 1
+
+
+def test_a_receiver_that_does_not_read_is_left_in_time() -> None:
+    with hostile(slow_reader) as receiver, running(delivery_timeout_seconds=SECONDS) as sandbox:
+        subscribe(sandbox, "InvoiceApproved", receiver.url)
+        sandbox.ok("POST", "/_sandbox/trigger/InvoiceApproved", {"note": "x" * 900_000})
+        assert flush(sandbox, 60)["due"] == 0
+        found = delivery(sandbox)
+
+    assert errors(found) == ["timed_out"]
+    assert found["attempts"][0]["milliseconds"] < within(PATIENCE_MILLISECONDS)
+
+
+def test_nobody_there_is_told_as_such_and_the_delivery_arrives_when_somebody_is() -> None:
+    with receiving() as receiver:
+        url, port = receiver.url, receiver.port
+    with running(retry_seconds=(1,)) as sandbox:
+        subscribe(sandbox, "PingTest", url)
+        flush(sandbox)
+        before = errors(delivery(sandbox))
+        with receiving(port=port):
+            later(sandbox, 2)
+        found = delivery(sandbox)
+
+    assert before == ["not_connected"]
+    assert errors(found) == ["not_connected", None]
+
+
+# --- TLS ------------------------------------------------------------------------------------------
+
+
+def certificate(folder: Path, *, host: str = "127.0.0.1") -> ssl.SSLContext:
+    """A server's context, with a certificate that `ca.pem` in the folder vouches for."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "tests")])
+    now = datetime.now(UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(1)
+        .not_valid_before(now - timedelta(days=1))
+        .not_valid_after(now + timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address(host))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    (folder / "ca.pem").write_bytes(made.public_bytes(serialization.Encoding.PEM))
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    (folder / "key.pem").write_bytes(private)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(folder / "ca.pem", folder / "key.pem")
+    return context
+
+
+def test_tls_a_certificate_that_is_trusted_is_good(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    with receiving(tls=context) as receiver, running() as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url.replace("http:", "https:"))
+        flush(sandbox)
+
+        assert errors(delivery(sandbox)) == [None]
+    assert [got.body for got in receiver.got] == [b"{}"]
+
+
+def test_tls_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+    with receiving(tls=certificate(tmp_path)) as receiver, running() as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url.replace("http:", "https:"))
+        flush(sandbox)
+
+        assert errors(delivery(sandbox)) == ["tls_failed"]
+    assert receiver.got == []
+
+
+def test_tls_a_certificate_for_another_host_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = certificate(tmp_path, host="127.0.0.9")
+    monkeypatch.setenv("SSL_CERT_FILE", str(tmp_path / "ca.pem"))
+    with receiving(tls=context) as receiver, running() as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url.replace("http:", "https:"))
+        flush(sandbox)
+
+        assert errors(delivery(sandbox)) == ["tls_failed"]
+    assert receiver.got == []
+
+
+def no_tls(connection: socket.socket, _: Hostile) -> None:
+    connection.recv(65536)
+    connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+
+@pytest.mark.parametrize(("behave", "problem"), [(hang, "timed_out"), (no_tls, "tls_failed")])
+def test_tls_a_receiver_that_stalls_or_speaks_none_is_judged_in_time(
+    behave: Callable[[socket.socket, Hostile], None], problem: str
+) -> None:
+    with hostile(behave) as receiver, running(delivery_timeout_seconds=SECONDS) as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url.replace("http:", "https:"))
+        assert flush(sandbox, 60)["due"] == 0
+
+        assert errors(delivery(sandbox)) == [problem]

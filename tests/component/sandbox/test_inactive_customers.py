@@ -1,0 +1,180 @@
+"""Customers that are Inactive: neither metered nor billed. What that means the specification does not say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from support.sandbox import Answer, Running, running
+from support.scenarios import Customer, fee, invoices, metered
+
+TIERS = [{"upTo": 9, "price": 1}, {"upTo": None, "price": 1}]
+ANNOUNCED = {"TierCrossed", "CommitmentCrossed", "CommitmentUsageCrossed", "Overage"}
+
+
+@pytest.fixture
+def sandbox() -> Any:
+    with running() as started:
+        yield started
+
+
+def sold(sandbox: Running) -> dict[str, Any]:
+    pricing = {"type": "Tiered", "tiers": TIERS}
+    return {"catalogProductId": metered(sandbox), "pricing": pricing, "commitment": {"units": 10, "price": 1}}
+
+
+def set_status(customer: Customer, status: str | None) -> None:
+    customer.sandbox.ok("PUT", f"/customers/{customer.id}", {"status": status})
+
+
+def amounts(sandbox: Running) -> list[float]:
+    return [each["amount"] for each in invoices(sandbox)]
+
+
+def announced(sandbox: Running) -> list[str]:
+    return [kind for kind, _ in sandbox.raised() if kind in ANNOUNCED]
+
+
+def test_events_of_an_inactive_customer_are_kept_and_counted_by_no_meter(bare_url: str) -> None:
+    with running(database_url=bare_url) as sandbox:
+        acme, busy = Customer.of(sandbox), Customer.of(sandbox, "busy")
+        product = sold(sandbox)
+        acme.buy(product)
+        busy.buy(product)
+        set_status(acme, "Inactive")
+        acme.use(25)
+        told = announced(sandbox)
+        busy.use(25)
+        kept = sandbox.ok("GET", "/events?startTime=2026-01-01&endTime=2026-02-01")["total"]
+        sandbox.advance("P30D")
+        reports = [body["reportId"] for _, body in sandbox.raised("UnchargedEvents")]
+        (report,) = [sandbox.ok("GET", f"/_sandbox/reports/{each}")["report"] for each in reports]
+
+        assert kept == 2
+        assert [each["consumedAmount"] for each in acme.consumptions()] == [0]
+        assert told == []
+        assert set(announced(sandbox)) == ANNOUNCED
+        assert [(each["customerId"], each["amount"]) for each in invoices(sandbox)] == [(busy.id, 16)]
+        assert report["uncharged"] == [{"customerId": acme.id, "name": "call", "events": 1}]
+
+
+def test_a_dry_run_says_so(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", POST /events/dry-run."""
+    acme = Customer.of(sandbox)
+    sold(sandbox)
+    event = {"name": "call", "timestamp": "2026-01-09T00:00:00Z", "customerAlias": "acme", "ref": "r"}
+    batch = {"events": [{**event, "data": {"units": 4}}]}
+    values = []
+    for status in ("Active", "Inactive"):
+        set_status(acme, status)
+        (told,) = sandbox.ok("POST", "/events/dry-run", batch)["events"]
+        values.append((told["matchedCustomer"], [each["value"] for each in told["meterWithValues"]]))
+
+    assert values == [(acme.id, [4]), (acme.id, [None])]
+
+
+def test_time_in_which_a_customer_was_inactive_stays_unbilled(sandbox: Running) -> None:
+    """January is billed, February ends while the customer is Inactive, March is billed whole."""
+    acme = Customer.of(sandbox)
+    acme.buy(sold(sandbox), fee(5))
+    acme.use(12)
+    sandbox.advance("P30D")
+    acme.use(20, at="2026-02-05T00:00:00Z")
+    set_status(acme, "Inactive")
+    acme.use(30, at="2026-02-06T00:00:00Z")
+    acme.use(30, at="2026-01-06T00:00:00Z")
+    sandbox.advance("P30D")
+    unbilled = amounts(sandbox)
+    set_status(acme, "Active")
+    acme.use(40, at="2026-02-07T00:00:00Z")
+    acme.use(13, at="2026-03-12T00:00:00Z")
+    sandbox.advance("P60D")
+
+    assert unbilled == [8]
+    assert amounts(sandbox) == [8, 9, 6]
+    assert [each["billingCycle"]["startTime"][:7] for each in invoices(sandbox)] == [
+        "2026-01",
+        "2026-03",
+        "2026-04",
+    ]
+
+
+def test_late_usage_that_was_metered_before_is_charged_when_the_customer_is_active_again(
+    sandbox: Running,
+) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(sold(sandbox))
+    sandbox.advance("P30D")
+    acme.use(12, at="2026-01-06T00:00:00Z")
+    set_status(acme, "Inactive")
+    sandbox.advance("P30D")
+    set_status(acme, None)
+    sandbox.advance("P30D")
+
+    assert amounts(sandbox) == [1, 4 - 1]
+
+
+def test_a_contract_of_an_inactive_customer_bills_none_of_its_past(sandbox: Running) -> None:
+    acme = Customer.of(sandbox, status="Inactive")
+    grant = {"creditProductId": "crp", "balanceKind": "Monetary", "schedule": "Monthly", "grantAmount": 9}
+    acme.buy(fee(5), startDate="2025-10-01T00:00:00Z", creditGrants=[grant])
+    sandbox.advance("P30D")
+    none = amounts(sandbox), acme.changes()
+    set_status(acme, "Active")
+    sandbox.advance("P30D")
+
+    assert none == ([], [])
+    assert (amounts(sandbox), acme.changes()) == ([5], [("Grant", 9, 9)])
+
+
+def top_up(acme: Customer) -> Answer:
+    grant = {
+        "name": "More", "creditProductId": "crp", "balanceKind": "Monetary", "grantAmount": 9,
+        "schedule": "Once",
+    }  # fmt: skip
+    body = {"customerId": acme.id, "creditGrant": grant}
+    return acme.sandbox.call("POST", "/credits/top-up", body)
+
+
+def measure(acme: Customer) -> Answer:
+    date = {"year": 2026, "month": 1, "day": 5}
+    meter_id = metered(acme.sandbox)
+    body = {"customerId": acme.id, "meterId": meter_id, "usageDate": date, "value": 1}
+    return acme.sandbox.call("POST", "/measurements", body)
+
+
+@pytest.mark.parametrize("ask", [top_up, measure])
+def test_measurements_and_top_ups_of_an_inactive_customer_are_refused(sandbox: Running, ask: Any) -> None:
+    """Source: spec, "Errors"."""
+    acme = Customer.of(sandbox, status="Inactive")
+    refused = ask(acme)
+    set_status(acme, "Active")
+    other = Customer.of(sandbox, "other", status="Dormant")
+
+    assert refused.error() == (400, "invalid_request_error", "inactive_customer")
+    assert refused.json["param"] == "customerId"
+    assert invoices(sandbox) == []
+    assert top_up(acme).status == top_up(other).status == 200
+
+
+def test_usage_that_an_inactive_customer_claims_is_not_counted_any_more(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(sold(sandbox))
+    Customer(sandbox, "", "unknown").use(25)
+    set_status(acme, "Inactive")
+    sandbox.ok("PUT", f"/customers/{acme.id}", {"aliases": ["acme", "unknown"]})
+    set_status(acme, "Active")
+    sandbox.advance("P30D")
+
+    assert (amounts(sandbox), announced(sandbox)) == ([1], [])
+
+
+def test_what_was_sent_in_advance_is_not_announced_while_the_customer_is_inactive(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(sold(sandbox))
+    acme.use(25, at="2026-02-03T10:00:00Z")
+    set_status(acme, "Inactive")
+    sandbox.advance("P30D")
+
+    assert announced(sandbox) == []

@@ -1,0 +1,450 @@
+"""Usage that comes when its cycle is billed. The specification does not say what becomes of it."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from decimal import Decimal
+from random import Random
+from typing import Any
+
+import pytest
+
+from support.sandbox import START, Running, running
+from support.scenarios import STARTED, Customer, cycle, fee, invoices, metered
+
+TIERS = [{"upTo": 100, "price": 1}, {"upTo": None, "price": 0.5}]
+SEVEN_PERCENT = {"type": "Percentage", "amount": 7}
+JANUARY = "2026-01-20T10:00:00Z"
+FEBRUARY = "2026-02-20T10:00:00Z"
+TO_FEBRUARY = "P21DT13H"  # an hour after the end of January
+ACROSS_FEBRUARY = "P28D"
+
+
+@pytest.fixture
+def sandbox() -> Any:
+    with running() as started:
+        yield started
+
+
+def per_unit(product: str, price: float = 1, **more: Any) -> dict[str, Any]:
+    return {"catalogProductId": product, "pricing": {"type": "PerUnit", "price": price}, **more}
+
+
+def amounts(sandbox: Running) -> list[float]:
+    return [each["amount"] for each in invoices(sandbox)]
+
+
+def lines(invoice: Any) -> list[tuple[str, float, float]]:
+    """Name, units and total of each line."""
+    return [
+        (each["productName"], each["units"], each["revenueBreakdown"]["total"])
+        for each in invoice["lineItems"]
+    ]
+
+
+def late_usage(sandbox: Running) -> list[Any]:
+    """What the reports of the months say of it."""
+    ids = [body["reportId"] for _, body in sandbox.raised("MonthEndReport")]
+    return [sandbox.ok("GET", f"/_sandbox/reports/{each}")["report"]["lateUsage"] for each in ids]
+
+
+def set_clock(sandbox: Running, moment: datetime) -> None:
+    sandbox.ok("POST", "/_sandbox/clock", {"to": moment.isoformat()})
+    sandbox.token = ""  # it may be over
+
+
+# --- before the invoice is approved -----------------------------------------------------------------
+
+
+def test_an_invoice_is_written_anew_until_it_is_approved(bare_url: str) -> None:
+    with running(database_url=bare_url) as sandbox:
+        acme = Customer.of(sandbox)
+        acme.buy(per_unit(metered(sandbox), displayName="Calls"), fee(5))
+        acme.use(3)
+        sandbox.advance(TO_FEBRUARY)
+        (before,) = invoices(sandbox)
+        told = sandbox.raised()
+        acme.use(7, at="2026-01-31T23:59:59.999999Z")
+        (after,) = invoices(sandbox)
+
+        assert sandbox.raised() == told
+    assert lines(before)[0] == ("Calls", 3, 3)
+    assert lines(after) == [("Calls", 10, 10), *lines(before)[1:]]
+    assert (before["amount"], after["amount"], after["revenueBreakdown"]["total"]) == (8, 15, 15)
+    kept = ("id", "invoiceNumber", "issuedAt", "billingCycle", "billingStatus", "name")
+    assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
+
+
+def test_what_was_written_anew_is_what_is_owed_and_paid_and_billed_no_more(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(per_unit(metered(sandbox)))
+    sandbox.advance(TO_FEBRUARY)
+    acme.use(7, at=JANUARY)
+    owed = sandbox.ok("GET", f"/_sandbox/customers/{acme.id}")["customer"]["totalOutstandingAmount"]
+    sandbox.advance(ACROSS_FEBRUARY)
+    first, second = invoices(sandbox)
+
+    assert owed == 7
+    assert (first["amount"], first["billingStatus"], second["amount"]) == (7, "PendingPayment", 0)
+
+
+def test_usage_of_the_cycle_that_runs_leaves_the_invoice_as_it_is(sandbox: Running) -> None:
+    """The control."""
+    acme = Customer.of(sandbox)
+    acme.buy(per_unit(metered(sandbox)))
+    sandbox.advance(TO_FEBRUARY)
+    before = invoices(sandbox)
+    acme.use(7, at="2026-02-01T00:00:00Z")
+    after = invoices(sandbox)
+    sandbox.advance(ACROSS_FEBRUARY)
+
+    assert after == before
+    assert amounts(sandbox) == [0, 7]
+
+
+def test_each_part_of_a_day_with_a_border_in_it_counts_to_its_own_cycle(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(per_unit(metered(sandbox)), startDate="2026-01-01T09:00:00Z")
+    sandbox.advance("P21DT22H")
+    acme.use(1, at="2026-02-01T08:59:59Z")
+    acme.use(2, at="2026-02-01T09:00:00Z")
+    rewritten = amounts(sandbox)
+    sandbox.advance(ACROSS_FEBRUARY)
+
+    assert (rewritten, amounts(sandbox)) == ([1], [1, 2])
+
+
+def test_a_product_that_is_billed_apart_has_its_own_invoice_written_anew(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    apart = {"type": "PerUnit", "price": 1, "issuedSeparately": True}
+    calls, mails = metered(sandbox), metered(sandbox, "mail")
+    acme.buy({"catalogProductId": calls, "pricing": apart}, per_unit(mails, price=2))
+    sandbox.advance(TO_FEBRUARY)
+    acme.use(3, at=JANUARY)
+    acme.use(5, name="mail", at=JANUARY)
+    rewritten = amounts(sandbox)
+    sandbox.advance("P2D")
+    acme.use(1, at=JANUARY)
+    sandbox.advance(ACROSS_FEBRUARY)
+
+    assert rewritten == [10, 3]
+    assert amounts(sandbox) == [10, 3, 0, 1]
+
+
+def test_a_measurement_that_is_corrected_is_billed_as_it_is(sandbox: Running) -> None:
+    acme, calls = Customer.of(sandbox), metered(sandbox)
+    acme.buy(per_unit(calls), fee(50))
+    acme.measure(calls, 30)
+    sandbox.advance(TO_FEBRUARY)
+    acme.measure(calls, 10)
+    rewritten = amounts(sandbox)
+    sandbox.advance("P2D")
+    acme.measure(calls, 4)
+    sandbox.advance(ACROSS_FEBRUARY)
+
+    assert (rewritten, amounts(sandbox)) == ([60], [60, 44])
+
+
+# --- after that ---------------------------------------------------------------------------------------
+
+
+def test_what_comes_after_the_approval_is_charged_by_the_next_invoice_once(bare_url: str) -> None:
+    """By the prices of its own cycle: 90 units at 1.00, then 10 at 1.00 and 20 at 0.50."""
+    with running(database_url=bare_url) as sandbox:
+        acme, calls = Customer.of(sandbox), metered(sandbox)
+        pricing = {"type": "Tiered", "tiers": TIERS}
+        acme.buy({"catalogProductId": calls, "displayName": "Calls", "pricing": pricing})
+        acme.use(90)
+        sandbox.advance("P30D")
+        acme.use(10, at=JANUARY)
+        acme.use(20, at=JANUARY)
+        acme.use(4, at=FEBRUARY)
+        sandbox.advance("P60D")
+        billed = invoices(sandbox)
+
+    assert [each["amount"] for each in billed] == [90, 24, 0]
+    assert lines(billed[1]) == [
+        ("Calls", 4, 4),
+        ("Calls, late usage of 2026-01-01 to 2026-02-01", 30, 20),
+    ]
+    assert billed[1]["revenueBreakdown"]["subtotal"] == 24
+    assert billed[1]["billingCycle"]["startTime"] == "2026-02-01T00:00:00Z"
+
+
+def test_late_usage_of_several_cycles_is_charged_cycle_by_cycle(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(per_unit(metered(sandbox), displayName="Calls"))
+    sandbox.advance("P60D")
+    acme.use(1, at=JANUARY)
+    acme.use(2, at=FEBRUARY)
+    sandbox.advance("P30D")
+
+    assert lines(invoices(sandbox)[2]) == [
+        ("Calls", 0, 0),
+        ("Calls, late usage of 2026-01-01 to 2026-02-01", 1, 1),
+        ("Calls, late usage of 2026-02-01 to 2026-03-01", 2, 2),
+    ]
+
+
+def test_late_usage_that_a_commitment_includes_costs_nothing(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(per_unit(metered(sandbox), commitment={"units": 10, "price": 5}))
+    acme.use(4)
+    sandbox.advance("P30D")
+    acme.use(6, at=JANUARY)
+    sandbox.advance("P30D")
+    acme.use(3, at=JANUARY)
+    sandbox.advance("P30D")
+
+    assert amounts(sandbox) == [5, 5, 8]
+
+
+def test_a_commitment_for_several_cycles_is_reckoned_over_all_of_them(sandbox: Running) -> None:
+    """100 units for a quarter: with 30 late ones of January, 30 of the 80 in February are beyond them."""
+    acme = Customer.of(sandbox)
+    commitment = {"units": 100, "price": 50, "scheduling": cycle("Months", 3)}
+    acme.buy(per_unit(metered(sandbox), displayName="Calls", commitment=commitment))
+    acme.use(20)
+    acme.use(80, at=FEBRUARY)
+    sandbox.advance("P30D")
+    acme.use(30, at=JANUARY)
+    sandbox.advance("P30D")
+    billed = invoices(sandbox)
+
+    assert [each["amount"] for each in billed] == [50, 30]
+    assert lines(billed[1]) == [
+        ("Calls", 80, 30),
+        ("Calls, late usage of 2026-01-01 to 2026-02-01", 30, 0),
+    ]
+
+
+def test_late_usage_moves_what_a_commitment_included_of_the_cycles_after_it(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    commitment = {"units": 100, "price": 50, "scheduling": cycle("Months", 3)}
+    acme.buy(per_unit(metered(sandbox), displayName="Calls", commitment=commitment))
+    acme.use(20)
+    acme.use(80, at=FEBRUARY)
+    sandbox.advance("P60D")
+    acme.use(30, at=JANUARY)
+    sandbox.advance("P30D")
+    billed = invoices(sandbox)
+
+    assert [each["amount"] for each in billed] == [50, 0, 30]
+    assert sum(total for _, _, total in lines(billed[2])) == 30
+
+
+@pytest.mark.parametrize(("waits", "on"), [("PT1H", 0), ("P5D", 1)])
+def test_an_overage_that_late_usage_makes_is_told_once(sandbox: Running, waits: str, on: int) -> None:
+    """Source: spec, "Events", Overage."""
+    acme = Customer.of(sandbox)
+    acme.buy(per_unit(metered(sandbox), commitment={"units": 10, "price": 5}))
+    acme.use(8)
+    sandbox.advance(TO_FEBRUARY)
+    sandbox.advance(waits)
+    acme.use(5, at=JANUARY)
+    acme.use(1, at=JANUARY)
+    sandbox.advance("P60D")
+    told = [body for _, body in sandbox.raised("Overage")]
+
+    assert [each["invoiceId"] for each in told] == [invoices(sandbox)[on]["id"]]
+    assert sum(amounts(sandbox)) == 5 * 3 + 4
+
+
+@pytest.mark.parametrize("waits", ["PT1H", "P5D"])
+def test_late_usage_draws_the_credits_that_are_left_and_none_for_what_was_billed(
+    sandbox: Running, waits: str
+) -> None:
+    acme = Customer.of(sandbox)
+    grant = {"creditProductId": "crp", "balanceKind": "Monetary", "schedule": "Once", "name": "Credits"}
+    acme.buy(
+        per_unit(metered(sandbox), consumesCreditProductIds=["crp"]),
+        creditGrants=[{**grant, "grantAmount": 30}],
+    )
+    acme.use(50)
+    sandbox.advance(TO_FEBRUARY)
+    more = {"customerId": acme.id, "creditProductId": "crp", "balanceKind": "Monetary", "creditAmount": 20}
+    sandbox.ok("POST", "/_sandbox/credits/grant", more)
+    sandbox.advance(waits)
+    acme.use(5, at=JANUARY)
+    acme.use(4, at=JANUARY)
+    sandbox.advance("P60D")
+
+    assert sum(amounts(sandbox)) == 50 - 30
+    assert acme.changes()[-1][2] == 20 - 9
+
+
+def test_usage_of_an_anonymous_customer_that_is_claimed_late_is_billed(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(per_unit(metered(sandbox)))
+    Customer(sandbox, "", "unknown").use(9, at=JANUARY)
+    sandbox.advance("P30D")
+    sandbox.ok("PUT", f"/customers/{acme.id}", {"aliases": ["acme", "unknown"]})
+    sandbox.advance("P30D")
+
+    assert amounts(sandbox) == [0, 9]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_usage_costs_the_same_in_all_whether_it_comes_late_or_not(seed: int) -> None:
+    """Tiers, a discount, a group and commitments: 60 events of five months, each up to 60 days late."""
+    on_time, late = (total(seed, is_late=is_late) for is_late in (False, True))
+
+    assert late == on_time > 0
+
+
+def total(seed: int, *, is_late: bool) -> Decimal:
+    """What the invoices of eight months come to."""
+    chance, events = Random(seed), []
+    for number in range(60):
+        day, days_late = chance.randrange(150), chance.randrange(60)
+        comes = day + (days_late if is_late else 0)
+        events.append((comes, number, day, chance.choice(["call", "mail", "disk"]), chance.randrange(1, 30)))
+    with running() as sandbox:
+        acme = Customer.of(sandbox)
+        calls, mails, disks = (metered(sandbox, name) for name in ("call", "mail", "disk"))
+        acme.buy(
+            {
+                "catalogProductId": calls,
+                "pricing": {"type": "Tiered", "tiers": TIERS, "discount": SEVEN_PERCENT},
+                "commitment": {"units": 150, "price": 90, "scheduling": cycle("Months", 3)},
+            },
+            productGroups=[
+                {
+                    "products": [per_unit(mails, 0.37), per_unit(disks, 2)],
+                    "commitment": {"units": 40, "price": 9},
+                }
+            ],
+            startDate=STARTED,
+        )
+        for comes, _, day, name, units in sorted(events):
+            set_clock(sandbox, START + timedelta(days=comes, hours=1))
+            acme.use(units, name=name, at=(START + timedelta(days=day)).isoformat())
+        set_clock(sandbox, START + timedelta(days=240))
+        return sum((Decimal(str(each)) for each in amounts(sandbox)), Decimal(0))
+
+
+# --- where no invoice comes any more --------------------------------------------------------------------
+
+
+def test_what_no_invoice_will_charge_is_told_at_the_end_of_the_month_once(bare_url: str) -> None:
+    with running(database_url=bare_url) as sandbox:
+        acme, calls = Customer.of(sandbox), metered(sandbox)
+        sold = per_unit(calls, displayName="Calls")
+        contract_id = acme.buy(sold, endDate="2026-02-01T00:00:00Z", autoRenewContract=False)
+        acme.use(3)
+        sandbox.advance("P30D")
+        acme.use(7, at=JANUARY)
+        sandbox.advance("P60D")
+        told = late_usage(sandbox)
+        billed = amounts(sandbox)
+
+    assert billed == [3]
+    assert told == [
+        None,
+        [
+            {
+                "customerId": acme.id,
+                "contractId": contract_id,
+                "productId": calls,
+                "productName": "Calls",
+                "startTime": "2026-01-01T00:00:00Z",
+                "endTime": "2026-02-01T00:00:00Z",
+                "units": 7,
+                "currency": "USD",
+                "amount": 7,
+            }
+        ],
+        None,
+    ]
+
+
+def test_late_usage_that_the_next_invoice_charges_is_not_told(sandbox: Running) -> None:
+    """The control."""
+    acme = Customer.of(sandbox)
+    acme.buy(per_unit(metered(sandbox)))
+    sandbox.advance("P30D")
+    acme.use(7, at=JANUARY)
+    sandbox.advance("P60D")
+
+    assert (late_usage(sandbox), amounts(sandbox)) == ([None, None, None], [0, 7, 0])
+
+
+def test_a_deleted_contract_bills_late_usage_no_more_but_by_an_invoice_that_waits(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    contract_id = acme.buy(per_unit(metered(sandbox)))
+    sandbox.advance(TO_FEBRUARY)
+    sandbox.ok("DELETE", f"/contracts/{contract_id}")
+    acme.use(7, at=JANUARY)
+    waiting = amounts(sandbox)
+    sandbox.advance("P5D")
+    acme.use(2, at=JANUARY)
+    sandbox.advance("P30D")
+
+    assert (waiting, amounts(sandbox)) == ([7], [7])
+    assert [each and [one["amount"] for one in each] for each in late_usage(sandbox)] == [None, [2]]
+
+
+# --- invoices below zero ----------------------------------------------------------------------------------
+
+CARRIED = "Carried forward to the next invoice"
+BROUGHT = "Carried forward from an earlier invoice"
+
+
+def test_an_invoice_below_zero_is_for_nothing_and_makes_the_next_one_less(bare_url: str) -> None:
+    with running(database_url=bare_url) as sandbox:
+        acme = Customer.of(sandbox)
+        acme.buy(per_unit(metered(sandbox), displayName="Calls"), fee(-5))
+        acme.use(3)
+        acme.use(10, at=FEBRUARY)
+        sandbox.advance("P90D")
+        first, second, third = invoices(sandbox)
+
+    assert [each["amount"] for each in (first, second, third)] == [0, 3, 0]
+    assert [(name, total) for name, _, total in lines(first)] == [("Calls", 3), ("Fee", -5), (CARRIED, 2)]
+    assert [(name, total) for name, _, total in lines(second)] == [("Calls", 10), ("Fee", -5), (BROUGHT, -2)]
+    assert first["revenueBreakdown"]["total"] == 0
+    assert first["billingStatus"] == "Paid"
+
+
+def test_what_a_lowered_measurement_gives_back_is_carried_as_far_as_it_goes(sandbox: Running) -> None:
+    acme, calls = Customer.of(sandbox), metered(sandbox)
+    acme.buy(per_unit(calls))
+    acme.measure(calls, 30)
+    acme.use(5, at=FEBRUARY)
+    acme.use(40, at="2026-03-20T10:00:00Z")
+    sandbox.advance("P30D")
+    acme.measure(calls, 10)
+    sandbox.advance("P60D")
+
+    assert amounts(sandbox) == [30, 0, 40 - 15]
+
+
+def test_what_is_carried_forward_follows_an_invoice_that_is_written_anew(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(per_unit(metered(sandbox), displayName="Calls"), fee(-5))
+    acme.use(10, at=FEBRUARY)
+    sandbox.advance(TO_FEBRUARY)
+    seen = []
+    for units in (3, 1, 4):
+        acme.use(units, at=JANUARY)
+        (first,) = invoices(sandbox)
+        seen.append((first["amount"], [total for name, _, total in lines(first) if name == CARRIED]))
+    sandbox.advance(ACROSS_FEBRUARY)
+
+    assert seen == [(0, [2]), (0, [1]), (3, [])]
+    assert amounts(sandbox) == [3, 5]
+
+
+def test_what_was_brought_forward_already_is_made_good_by_the_invoice_after_it() -> None:
+    with running(approve_after=timedelta(days=50)) as sandbox:
+        acme = Customer.of(sandbox)
+        acme.buy(per_unit(metered(sandbox)), fee(-5))
+        acme.use(3)
+        acme.use(10, at=FEBRUARY)
+        acme.use(10, at="2026-03-20T10:00:00Z")
+        sandbox.advance("P55D")
+        before = amounts(sandbox)
+        acme.use(1, at=JANUARY)
+        sandbox.advance("P30D")
+
+        assert (before, amounts(sandbox)) == ([0, 3], [0, 3, 6])

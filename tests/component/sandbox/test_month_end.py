@@ -1,0 +1,159 @@
+"""The end of a month. Source: spec, "Events", MonthEndReport and UnchargedEvents."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.sandbox import Running, running
+from support.scenarios import contract, customer, dates, fee
+
+
+def product(sandbox: Running, event_name: str) -> str:
+    """A catalog product whose usage is the count of these events; its id."""
+    made = sandbox.ok("POST", "/catalogProducts", {"name": event_name})["catalogProduct"]["id"]
+    meter = {"name": event_name, "eventName": event_name, "aggregationMethod": "count"}
+    sandbox.ok("POST", "/_sandbox/meters", {**meter, "catalogProductId": made})
+    return str(made)
+
+
+def use(sandbox: Running, alias: str, name: str, *days: str) -> None:
+    events = [
+        {
+            "name": name,
+            "customerAlias": alias,
+            "timestamp": f"{day}T00:00:00Z",
+            "ref": f"{alias}-{name}-{day}",
+        }
+        for day in days
+    ]
+    answer = sandbox.ok("PUT", "/events", {"events": events})
+    assert answer["invalidEvents"] == []
+
+
+def reports(sandbox: Running, event_type: str) -> list[Any]:
+    """What the reports of these events say."""
+    ids = [body["reportId"] for _, body in sandbox.raised(event_type)]
+    return [sandbox.ok("GET", f"/_sandbox/reports/{each}")["report"] for each in ids]
+
+
+def test_the_report_of_a_month_tells_what_it_came_to(bare_url) -> None:
+    with running(database_url=bare_url) as sandbox:
+        owner = customer(sandbox)
+        contract(sandbox, owner, products=[fee(10)])
+        contract(sandbox, owner, products=[fee(2.5)], currency="EUR")
+        contract(sandbox, owner, products=[fee(5)])
+        sandbox.advance("P2M")
+        january, february = reports(sandbox, "MonthEndReport")
+        whens = dates(sandbox, "MonthEndReport")
+
+    assert whens == ["2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"]
+    assert january.pop("id").startswith("rep_")
+    assert january == {
+        "type": "MonthEnd",
+        "startTime": "2026-01-01T00:00:00Z",
+        "endTime": "2026-02-01T00:00:00Z",
+        "events": 0,
+        "unchargedEvents": 0,
+        "unsoldEvents": 0,
+        "unsold": [],
+        "newCustomers": 1,
+        "newContracts": 3,
+        "billed": [],
+        "lateUsage": None,
+    }
+    assert (february["newCustomers"], february["newContracts"]) == (0, 0)
+    assert february["billed"] == [
+        {"currency": "EUR", "invoices": 1, "amount": 2.5},
+        {"currency": "USD", "invoices": 2, "amount": 15},
+    ]
+
+
+def test_events_that_no_meter_counted_are_told_and_what_was_not_sold_beside_them(bare_url) -> None:
+    """Source: spec, "Events", UnchargedEvents."""
+    with running(database_url=bare_url) as sandbox:
+        sold, unsold = product(sandbox, "call"), product(sandbox, "storage")
+        acme = customer(sandbox, aliases=["acme"])
+        other = customer(sandbox, name="Other", aliases=["other"])
+        contract(sandbox, acme, products=[{"catalogProductId": sold}])
+        use(sandbox, "acme", "call", "2026-01-12", "2026-01-13")
+        use(sandbox, "acme", "storage", "2026-01-12")
+        use(sandbox, "acme", "unheard", "2026-01-14", "2026-01-15")
+        use(sandbox, "other", "call", "2026-01-16")
+        sandbox.advance("P1M")
+        month_end = reports(sandbox, "MonthEndReport")[0]
+        uncharged = reports(sandbox, "UnchargedEvents")
+        kinds = [kind for kind, body in sandbox.raised() if "reportId" in body]
+        ids = {body["reportId"] for _, body in sandbox.raised() if "reportId" in body}
+
+    assert unsold
+    assert kinds == ["MonthEndReport", "UnchargedEvents"]
+    assert len(ids) == 2
+    assert (month_end["events"], month_end["unchargedEvents"], month_end["unsoldEvents"]) == (6, 2, 2)
+    assert uncharged[0]["type"] == "UnchargedEvents"
+    assert uncharged[0]["uncharged"] == [{"customerId": acme, "name": "unheard", "events": 2}]
+    for report in (month_end, uncharged[0]):
+        assert sorted(report["unsold"], key=lambda each: each["customerId"] != acme) == [
+            {"customerId": acme, "name": "storage", "events": 1},
+            {"customerId": other, "name": "call", "events": 1},
+        ]
+
+
+def test_events_that_a_meter_counted_are_not_uncharged_whatever_was_sold() -> None:
+    """Source: spec, "Events", UnchargedEvents: "Events exist not counted against any meter"."""
+    with running() as sandbox:
+        product(sandbox, "call")
+        customer(sandbox, aliases=["acme"])
+        use(sandbox, "acme", "call", "2026-01-12")
+        sandbox.advance("P1M")
+        month_end = reports(sandbox, "MonthEndReport")[0]
+        uncharged = sandbox.raised("UnchargedEvents")
+
+    assert (month_end["unchargedEvents"], month_end["unsoldEvents"]) == (0, 1)
+    assert uncharged == []
+
+
+def test_a_month_whose_events_are_all_charged_for_has_no_report_of_uncharged_ones() -> None:
+    """The control of the test above."""
+    with running() as sandbox:
+        sold = product(sandbox, "call")
+        contract(sandbox, customer(sandbox, aliases=["acme"]), products=[{"catalogProductId": sold}])
+        use(sandbox, "acme", "call", "2026-01-12")
+        sandbox.advance("P1M")
+        month_end = reports(sandbox, "MonthEndReport")[0]
+        uncharged = sandbox.raised("UnchargedEvents")
+
+    assert (month_end["events"], month_end["unchargedEvents"]) == (1, 0)
+    assert uncharged == []
+
+
+def test_events_of_another_month_are_not_this_months() -> None:
+    with running() as sandbox:
+        customer(sandbox, aliases=["acme"])
+        use(sandbox, "acme", "call", "2025-12-31")
+        sandbox.advance("P1M")
+        month_end = reports(sandbox, "MonthEndReport")[0]
+        uncharged = sandbox.raised("UnchargedEvents")
+
+    assert month_end["events"] == 0
+    assert uncharged == []
+
+
+def test_a_contract_in_review_or_deleted_charges_for_nothing() -> None:
+    with running() as sandbox:
+        sold = product(sandbox, "call")
+        owner = customer(sandbox, aliases=["acme"])
+        contract(sandbox, owner, products=[{"catalogProductId": sold}], status="InReview")
+        deleted = contract(sandbox, owner, products=[{"catalogProductId": sold}])["id"]
+        sandbox.ok("DELETE", f"/contracts/{deleted}")
+        use(sandbox, "acme", "call", "2026-01-12")
+        sandbox.advance("P1M")
+        month_end = reports(sandbox, "MonthEndReport")
+
+    assert [each["unsoldEvents"] for each in month_end] == [1]
+
+
+def test_a_report_that_is_not_there_is_not_found() -> None:
+    with running() as sandbox:
+        answer = sandbox.call("GET", "/_sandbox/reports/rep_none")
+
+    assert answer.error() == (404, "invalid_request_error", "resource_not_found")

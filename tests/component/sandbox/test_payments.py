@@ -1,0 +1,284 @@
+"""Paying invoices. Source: spec, "States and transitions", Invoice billingStatus; "Events"."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from billhook.sandbox.billing.invoices import invoices as kept_invoices
+from billhook.sandbox.billing.invoices.payments import change_status
+from billhook.wire.fields import BillingStatus
+from support.sandbox import Answer, Running, running
+from support.scenarios import STARTED, contract, customer, fee, invoices
+
+ONE_CYCLE = {"endDate": "2026-02-10T12:00:00Z", "autoRenewContract": False}
+INVALID = (400, "invalid_request_error", "invalid_request")
+
+
+def issued(sandbox: Running, **terms: Any) -> Any:
+    contract(sandbox, customer(sandbox, currency="EUR"), **{**ONE_CYCLE, "products": [fee(100)], **terms})
+    sandbox.advance("P1M")
+    return invoices(sandbox)[0]
+
+
+def approved(sandbox: Running, **terms: Any) -> Any:
+    """An invoice over 100 euros that waits for payment."""
+    return sandbox.ok("POST", f"/_sandbox/invoices/{issued(sandbox, **terms)['id']}/approve")["invoice"]
+
+
+def try_to_pay(sandbox: Running, invoice: Any, **payment: Any) -> Answer:
+    return sandbox.call("POST", f"/_sandbox/invoices/{invoice['id']}/payments", payment)
+
+
+def pay(sandbox: Running, invoice: Any, **payment: Any) -> Any:
+    answer = try_to_pay(sandbox, invoice, **{"outcome": "paid", **payment})
+    assert answer.status == 200, answer.body
+    return answer.json["invoice"]
+
+
+def changes(sandbox: Running) -> list[tuple[str, float, float]]:
+    """Status, amount due and amount paid of each InvoicePaymentStatusChanged."""
+    told = [body for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
+    return [(body["billingStatus"], body["amountDue"], body["amountPaid"]) for body in told]
+
+
+def test_a_paid_invoice_is_paid_and_tells_how() -> None:
+    """Source: spec, "Resources and their fields", Invoice, paymentInfo; "Events"."""
+    with running() as sandbox:
+        invoice = approved(sandbox)
+        sandbox.advance("P2D")
+        paid = pay(sandbox, invoice, paymentMethod="Transfer")
+        read = sandbox.ok("GET", f"/invoices/{invoice['id']}")["invoice"]
+        told = [body for _, body in sandbox.raised("InvoicePaymentStatusChanged")][-1]
+
+    info = paid["paymentInfo"]
+    assert paid["billingStatus"] == "Paid"
+    assert info.pop("transactionId").startswith("txn_")
+    assert info.pop("paymentMethodId").startswith("pm_")
+    assert info.pop("depositTo")["id"] == "acc_sandbox"
+    assert info == {
+        "date": "2026-02-12T12:00:00Z",
+        "paymentMethod": "Transfer",
+        "amount": 100,
+        "currency": "EUR",
+        "status": "Succeeded",
+        "customerId": invoice["customerId"],
+    }
+    assert read["billingStatus"] == "Paid"
+    url = told["invoicePdfUrl"]
+    assert told == {
+        "invoiceId": invoice["id"],
+        "billingStatus": "Paid",
+        "amountDue": 0,
+        "amountPaid": 100,
+        "total": 100,
+        "dueDate": "2026-03-12T12:00:00Z",
+        "paidAt": "2026-02-12T12:00:00Z",
+        "invoicePdfUrl": url,
+    }
+    assert f"/{invoice['id']}/" in url
+
+
+def test_a_payment_that_fails_rejects_the_invoice_and_tells_why() -> None:
+    """Source: spec, "Events", PaymentFailed."""
+    with running() as sandbox:
+        invoice = approved(sandbox)
+        refused = pay(sandbox, invoice, outcome="failed", failureReason="card_declined")
+        told = [body for _, body in sandbox.raised("PaymentFailed")]
+        changed = changes(sandbox)
+
+    assert refused["billingStatus"] == "Rejected"
+    assert (refused["paymentInfo"]["status"], refused["paymentInfo"]["note"]) == ("Failed", "card_declined")
+    assert changed == [("PendingPayment", 100, 0), ("Rejected", 100, 0)]
+    assert told == [
+        {
+            "date": "2026-02-10T12:00:00Z",
+            "customerId": invoice["customerId"],
+            "invoiceId": invoice["id"],
+            "paymentProvider": "Sandbox",
+            "amount": 100,
+            "currency": "EUR",
+            "failureReason": "card_declined",
+        }
+    ]
+
+
+def test_a_payment_that_fails_again_changes_no_status_and_may_give_no_reason() -> None:
+    with running() as sandbox:
+        invoice = approved(sandbox)
+        pay(sandbox, invoice, outcome="failed")
+        pay(sandbox, invoice, outcome="failed")
+        told = [body for _, body in sandbox.raised("PaymentFailed")]
+        changed = changes(sandbox)
+
+    assert len(told) == 2
+    assert told[0]["failureReason"] is None
+    assert [status for status, _, _ in changed] == ["PendingPayment", "Rejected"]
+
+
+def test_a_rejected_invoice_can_be_paid() -> None:
+    with running() as sandbox:
+        invoice = approved(sandbox)
+        pay(sandbox, invoice, outcome="failed")
+
+        assert pay(sandbox, invoice)["billingStatus"] == "Paid"
+
+
+def test_an_invoice_that_is_not_paid_by_its_due_date_is_overdue_and_can_still_be_paid() -> None:
+    """Source: spec, "States and transitions", Invoice billingStatus."""
+    with running() as sandbox:
+        invoice = approved(sandbox)
+        sandbox.ok("POST", "/_sandbox/clock", {"to": "2026-03-12T11:59:59Z"})
+        sandbox.token = ""
+        before = changes(sandbox)
+        sandbox.advance("PT1S")
+        at_due = changes(sandbox)
+        paid = pay(sandbox, invoice)
+
+    assert before == [("PendingPayment", 100, 0)]
+    assert at_due == [("PendingPayment", 100, 0), ("Overdue", 100, 0)]
+    assert paid["billingStatus"] == "Paid"
+
+
+def test_a_rejected_invoice_is_overdue_at_its_due_date_too() -> None:
+    with running() as sandbox:
+        pay(sandbox, approved(sandbox), outcome="failed")
+        sandbox.advance("P30D")
+        statuses = [status for status, _, _ in changes(sandbox)]
+
+    assert statuses == ["PendingPayment", "Rejected", "Overdue"]
+
+
+def test_an_invoice_for_nothing_is_never_overdue() -> None:
+    """Source: spec, "States and transitions", Invoice billingStatus."""
+    with running() as sandbox:
+        contract(sandbox, products=[fee(0)])
+        sandbox.advance("P100D")
+        statuses = [(each["amount"], each["billingStatus"]) for each in invoices(sandbox)]
+
+    assert statuses == [(0, "Paid")] * 3
+
+
+def test_a_paid_invoice_is_never_overdue() -> None:
+    with running() as sandbox:
+        invoice = approved(sandbox)
+        pay(sandbox, invoice)
+        sandbox.advance("P90D")
+        statuses = [status for status, _, _ in changes(sandbox)]
+
+    assert statuses == ["PendingPayment", "Paid"]
+
+
+def test_an_invoice_paid_in_parts_is_paid_with_the_last() -> None:
+    with running() as sandbox:
+        invoice = approved(sandbox)
+        part = pay(sandbox, invoice, amount=30.5)
+        over = try_to_pay(sandbox, invoice, outcome="paid", amount=69.51)
+        rest = pay(sandbox, invoice, amount=69.5)
+        changed = changes(sandbox)
+
+    assert (part["billingStatus"], part["paymentInfo"]["amount"]) == ("PendingPayment", 30.5)
+    assert over.error() == INVALID
+    assert rest["billingStatus"] == "Paid"
+    assert changed == [("PendingPayment", 100, 0), ("Paid", 0, 100)]
+
+
+def test_the_parts_that_were_paid_are_told_with_the_next_status() -> None:
+    with running() as sandbox:
+        invoice = approved(sandbox)
+        pay(sandbox, invoice, amount=30)
+        pay(sandbox, invoice, outcome="failed", amount=70)
+        changed = changes(sandbox)
+
+    assert changed[-1] == ("Rejected", 70, 30)
+
+
+@pytest.mark.parametrize(
+    ("payment", "param"),
+    [
+        ({}, "outcome"),
+        ({"outcome": "lost"}, "outcome"),
+        ({"outcome": "paid", "amount": 0}, "amount"),
+        ({"outcome": "paid", "amount": -1}, "amount"),
+        ({"outcome": "failed", "amount": 100.01}, "amount"),
+        ({"outcome": "paid", "failureReason": "card_declined"}, "failureReason"),
+    ],
+)
+def test_a_payment_that_cannot_be_is_refused(payment: Any, param: str) -> None:
+    with running() as sandbox:
+        invoice = approved(sandbox)
+        answer = try_to_pay(sandbox, invoice, **payment)
+        changed = changes(sandbox)
+
+    assert answer.error() == INVALID
+    assert answer.json["param"] == param
+    assert changed == [("PendingPayment", 100, 0)]
+
+
+@pytest.mark.parametrize("outcome", ["paid", "failed"])
+def test_an_invoice_is_paid_after_its_approval_and_once(outcome: str) -> None:
+    with running() as sandbox:
+        invoice = issued(sandbox)
+        early = try_to_pay(sandbox, invoice, outcome=outcome)
+        sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/approve")
+        pay(sandbox, invoice)
+        late = try_to_pay(sandbox, invoice, outcome=outcome)
+
+    assert early.error() == (400, "invalid_request_error", "not_approved")
+    assert late.error() == (400, "invalid_request_error", "already_paid")
+
+
+def test_what_has_been_paid_does_not_become_anything_else() -> None:
+    with running() as running_sandbox:
+        sandbox = running_sandbox.sandbox
+        invoice = approved(running_sandbox)
+        pay(running_sandbox, invoice)
+
+        with (
+            sandbox.service.transaction(writes=True) as tx,
+            pytest.raises(ValueError, match="an invoice that is Paid does not become Overdue"),
+        ):
+            change_status(tx, kept_invoices.INVOICES.get(tx, invoice["id"]), BillingStatus.OVERDUE)
+
+
+def test_a_customers_amounts_follow_its_invoices(bare_url) -> None:
+    """Source: spec, "Resources and their fields", Customer, the amounts."""
+    with running(database_url=bare_url) as sandbox:
+        invoice = approved(sandbox)
+        path = f"/_sandbox/customers/{invoice['customerId']}"
+        pending = sandbox.ok("GET", path)["customer"]
+        pay(sandbox, invoice)
+        paid = sandbox.ok("GET", path)["customer"]
+
+    # 100 euros, in dollars
+    assert (pending["pendingPaymentAmount"], pending["totalOutstandingAmount"]) == (110, 110)
+    assert (paid["paidAmount"], paid["totalOutstandingAmount"]) == (110, 0)
+
+
+# --- top-ups --------------------------------------------------------------------------------------
+
+
+def test_the_invoice_of_a_top_up_grants_its_credits_when_it_is_approved() -> None:
+    """Source: spec, "States and transitions", Top-up invoice; "Endpoints", POST /credits/top-up."""
+    with running() as sandbox:
+        owner = customer(sandbox)
+        grant = {
+            "name": "Pack", "creditProductId": "crp_pack", "balanceKind": "Unit", "grantAmount": 500,
+            "schedule": "Once", "price": 450.005,
+        }  # fmt: skip
+        top_up = sandbox.ok("POST", "/credits/top-up", {"customerId": owner, "creditGrant": grant})
+        invoice = sandbox.ok("GET", f"/invoices/{top_up['invoiceId']}")["invoice"]
+        before = sandbox.raised("CreditPoolIncreased")
+        sandbox.advance("P1D")
+        granted = [body["grantedAmount"] for _, body in sandbox.raised("CreditPoolIncreased")]
+        told = [body["invoiceId"] for _, body in sandbox.raised("InvoiceApproved")]
+
+    assert invoice["name"] == "Pack"
+    assert invoice["amount"] == 450
+    assert invoice["issuedAt"] == STARTED
+    assert "contractId" not in invoice
+    assert "billingCycle" not in invoice
+    assert before == []
+    assert granted == [500]
+    assert told == [invoice["id"]]

@@ -1,0 +1,122 @@
+"""Plans. Source: spec, "Resources and their fields", Plan; "Endpoints", Plans."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from support.sandbox import running
+from support.scenarios import cycle
+
+INVALID = (400, "invalid_request_error", "invalid_request")
+
+
+def test_a_plan_is_read_as_it_was_made_without_its_products(bare_url) -> None:
+    """Source: spec, "Endpoints", GET /plans/{planId}; plan product content: not shown."""
+    billing = {
+        "billingInterval": "Quarterly",
+        "duration": 12,
+        "paymentTerm": "Net30",
+        "autoRenewal": True,
+        "proRated": False,
+        "billingDate": {"anchor": "StartOfMonth", "dayOfMonth": 1},
+    }
+    with running(database_url=bare_url) as sandbox:
+        product = sandbox.ok("POST", "/catalogProducts", {"name": "API calls"})["catalogProduct"]
+        sold = [{"catalogProductId": product["id"], "pricing": {"type": "PerUnit", "price": 0.0125}}]
+        made = sandbox.ok(
+            "POST",
+            "/_sandbox/plans",
+            {"name": "Growth", "externalId": "plan-growth", "billingData": billing, "products": sold},
+        )["plan"]
+        read = sandbox.ok("GET", f"/plans/{made['id']}")["plan"]
+        listed = sandbox.ok("GET", "/_sandbox/plans")
+
+    assert made["products"] == sold
+    assert read == {name: value for name, value in made.items() if name != "products"}
+    assert (read["name"], read["status"], read["externalId"]) == ("Growth", "Active", "plan-growth")
+    assert read["billingData"] == billing
+    assert listed == {"plans": [made], "total": 1, "hasMore": False, "nextCursor": None}
+
+
+def test_a_plan_is_billed_monthly_and_sells_nothing_unless_it_is_said() -> None:
+    """A choice of ours."""
+    with running() as sandbox:
+        made = sandbox.ok("POST", "/_sandbox/plans", {"name": "Bare"})["plan"]
+
+    assert (made["billingData"], made["products"]) == ({"billingInterval": "Monthly"}, [])
+
+
+def test_a_plan_that_is_not_there_gets_404() -> None:
+    """Source: spec, "Endpoints", GET /plans/{planId}."""
+    with running() as sandbox:
+        answers = [sandbox.call("GET", f"/plans/{name}") for name in ("pln_none", "a/b", "%FF")]
+
+    assert {answer.error() for answer in answers} == {(404, "invalid_request_error", "resource_not_found")}
+
+
+_EVERY_YEAR = cycle("Years", 1)
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"name": ""}, "name"),
+    ({"name": None}, "name"),
+    ({"externalId": ""}, "externalId"),
+    ({"billingData": {"billingInterval": "Weekly"}}, "billingData.billingInterval"),
+    ({"billingData": {"duration": "12"}}, "billingData.duration"),
+    ({"billingData": {"duration": 0}}, "billingData.duration"),
+    ({"billingData": {"duration": 1.5}}, "billingData.duration"),
+    ({"billingData": {"duration": 1201}}, "billingData.duration"),
+    ({"billingData": {"billingDate": {"dayOfMonth": 0}}}, "billingData.billingDate.dayOfMonth"),
+    ({"billingData": {"billingDate": {"dayOfMonth": 32}}}, "billingData.billingDate.dayOfMonth"),
+    ({"products": [{"scheduling": {"billingDay": 0}}]}, "products.0.scheduling.billingDay"),
+    ({"products": [{"catalogProductId": "cat_none"}]}, "products.0.catalogProductId"),
+    ({"products": [{}, {"pricing": {"price": "1"}}]}, "products.1.pricing.price"),
+    ({"products": [{"pricing": {"type": "Tiered"}}]}, "products.0.pricing.tiers"),
+    ({"products": [{}] * 1001}, "products"),
+    ({"products": [{}, {"scheduling": _EVERY_YEAR}]}, "products.1.scheduling.duration"),
+    (
+        {"billingData": {"billingInterval": "Quarterly"}, "products": [{"scheduling": _EVERY_YEAR}]},
+        "products.0.scheduling.duration",
+    ),
+    ({"products": [{"scheduling": cycle("Year", 1)}]}, "products.0.scheduling.duration.unit"),
+]
+
+
+def test_a_plan_that_could_not_be_sold_is_refused() -> None:
+    with running() as sandbox:
+        answers = [
+            sandbox.call("POST", "/_sandbox/plans", {"name": "Growth", **fields}) for fields, _ in WRONG
+        ]
+        total = sandbox.ok("GET", "/_sandbox/plans")["total"]
+
+    assert [answer.error() for answer in answers] == [INVALID] * len(WRONG)
+    assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG]
+    assert total == 0
+
+
+def test_the_products_of_a_plan_may_say_its_interval_themselves() -> None:
+    plan = {"billingData": {"billingInterval": "Yearly"}, "products": [{"scheduling": _EVERY_YEAR}]}
+    with running() as sandbox:
+        answer = sandbox.call("POST", "/_sandbox/plans", {"name": "Growth", **plan})
+
+    assert answer.status == 200
+
+
+def test_an_external_id_belongs_to_one_plan() -> None:
+    with running() as sandbox:
+        sandbox.ok("POST", "/_sandbox/plans", {"name": "Growth", "externalId": "p"})
+        answer = sandbox.call("POST", "/_sandbox/plans", {"name": "Other", "externalId": "p"})
+
+    assert answer.error() == (400, "invalid_request_error", "already_exists")
+    assert answer.json["param"] == "externalId"
+
+
+def test_a_plan_that_says_little_is_told_without_nulls() -> None:
+    """Source: spec, "Resources and their fields", Plan: its fields are texts and objects."""
+    with running() as sandbox:
+        made = sandbox.ok("POST", "/_sandbox/plans", {"name": "Bare", "ours": "x"})["plan"]
+        (listed,) = sandbox.ok("GET", "/_sandbox/plans")["plans"]
+        read = sandbox.ok("GET", f"/plans/{made['id']}")["plan"]
+
+    assert None not in made.values()
+    assert made == listed == {**read, "products": []}
+    assert made["ours"] == "x"

@@ -1,0 +1,297 @@
+"""Deliveries are signed so that a receiver takes them, and the secret is told to nobody else."""
+
+from __future__ import annotations
+
+import base64
+import logging
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from billhook.errors import ConfigError
+from billhook.events import EVENT_TYPES, Event, parse_event, sample
+from billhook.sandbox import Sandbox, SandboxOptions
+from billhook.sandbox.webhooks.signing_secrets import Secret, Signer, for_receivers, new_secret
+from billhook.signing import (
+    BodyHMAC,
+    Scheme,
+    SignatureTemplate,
+    StandardWebhooks,
+    TimestampedHMAC,
+    TimestampedRSA,
+)
+from support.receivers import (
+    billhook_receiver,
+    deliveries,
+    delivery,
+    errors,
+    flush,
+    receiving,
+    subscribe,
+    trigger,
+)
+from support.sandbox import START, running
+
+WHSEC = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+WHSK = "whsk_" + base64.b64encode(b"\x07" * 32).decode()
+BODY_ONLY = BodyHMAC("X-Signature", replay_protection="dedupe-only")
+ED25519 = SignatureTemplate(content="{id}|{timestamp}|{body}", algorithm="ed25519", encoding="base64")
+
+STANDARD = StandardWebhooks()
+OVERLAPPING = [STANDARD, TimestampedHMAC()]
+SINGLE = [
+    TimestampedRSA(),
+    TimestampedRSA(key_id_header="X-Webhook-Key-Id"),
+    BODY_ONLY,
+    SignatureTemplate(),
+    SignatureTemplate(secret_encoding="hex"),
+    SignatureTemplate(secret_encoding="base64"),
+    ED25519,
+]
+TELLING_APART = [
+    (STANDARD, WHSEC),
+    (STANDARD, WHSK),
+    (SINGLE[3], None),
+    (ED25519, None),
+]
+"""Schemes that sign an id or the type: no two deliveries are alike to the receiver."""
+NOT_TELLING = [(TimestampedHMAC(), None), (TimestampedRSA(), None), (BODY_ONLY, None), (SINGLE[1], None)]
+
+
+def sample_of_now(event_type: str) -> Event:
+    """What a trigger raises while the clock stands."""
+    model = EVENT_TYPES[event_type]
+    return sample(model, date=START) if "date" in model.model_fields else sample(model)
+
+
+@pytest.mark.parametrize(("scheme", "secret"), TELLING_APART + NOT_TELLING, ids=repr)
+def test_events_every_type_is_taken_by_a_receiver_and_is_the_event_that_was_raised(
+    scheme: Scheme, secret: Secret | None, tmp_path: Path
+) -> None:
+    """Source: spec, "Events", rule 3, and the table."""
+    secret = secret or new_secret(scheme)
+    with (
+        running(scheme=scheme, secrets=[secret]) as sandbox,
+        billhook_receiver(tmp_path, scheme, [for_receivers(scheme, secret)], sandbox.real) as receiver,
+    ):
+        for event_type in EVENT_TYPES:
+            subscribe(sandbox, event_type, receiver.url)
+            trigger(sandbox, event_type)
+        assert flush(sandbox, 60)["pending"] == 0
+        raised = {(event_type, body) for _, event_type, body in receiver.stored()}
+        states = {(one["eventType"], one["state"]) for one in deliveries(sandbox)}
+
+    assert receiver.statuses == [200] * 24  # each of them, and the ping that a subscription brings
+    assert states == {(event_type, "delivered") for event_type in EVENT_TYPES}
+    wanted = {name: sample_of_now(name) for name in EVENT_TYPES}
+    assert {body for _, body in raised} == {event.to_json() for event in wanted.values()}
+    if scheme in [one for one, _ in TELLING_APART]:
+        assert {event_type for event_type, _ in raised} == set(EVENT_TYPES)
+    for event_type, body in raised:
+        assert parse_event(event_type, body) == wanted[event_type]
+
+
+def test_control_a_receiver_with_another_secret_takes_none(tmp_path: Path) -> None:
+    with (
+        running(secrets=[WHSEC]) as sandbox,
+        billhook_receiver(tmp_path, StandardWebhooks(), [new_secret(StandardWebhooks())], sandbox.real) as r,
+    ):
+        subscribe(sandbox, "PingTest", r.url)
+        flush(sandbox)
+
+        assert (r.statuses, r.stored()) == ([401], [])
+        assert delivery(sandbox)["attempts"][0]["status"] == 401
+
+
+def test_deliveries_are_signed_by_the_machines_time_and_not_the_sandboxs(tmp_path: Path) -> None:
+    with (
+        running(secrets=[WHSEC]) as sandbox,
+        billhook_receiver(tmp_path, StandardWebhooks(), [WHSEC], sandbox.real) as receiver,
+    ):
+        sandbox.advance("P30D")
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+
+    assert receiver.statuses == [200]
+
+
+@pytest.mark.parametrize("scheme", [*OVERLAPPING, *SINGLE], ids=repr)
+def test_without_a_secret_one_is_made_that_fits_the_scheme_and_stays(scheme: Any, bare_url: str) -> None:
+    told = []
+    for _ in range(2):
+        sandbox = Sandbox(SandboxOptions(scheme=scheme, database_url=bare_url))
+        told.append(sandbox.signing_secret)
+        sandbox.close()
+
+    assert told[0] == told[1]
+    assert len(scheme.load(told[:1])) == 1
+    assert "PRIVATE" not in str(told[0])
+    assert "whsk_" not in str(told[0])
+
+
+@pytest.mark.parametrize("scheme", [*OVERLAPPING, *SINGLE], ids=repr)
+def test_what_a_sandbox_tells_of_a_secret_that_it_made_is_all_that_a_receiver_needs(
+    scheme: Any, tmp_path: Path
+) -> None:
+    with running(scheme=scheme) as sandbox:
+        rotated = sandbox.ok("POST", "/_sandbox/secrets/rotate", {})
+        secret = rotated["signingSecret"]
+        secret = {rotated["keyId"]: secret} if "keyId" in rotated else secret
+        assert sandbox.sandbox.signing_secret == secret
+        with billhook_receiver(tmp_path, scheme, [secret], sandbox.real) as receiver:
+            subscribe(sandbox, "PingTest", receiver.url)
+            flush(sandbox)
+
+            assert receiver.statuses == [200]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "secret", "public"),
+    [(STANDARD, WHSEC, False), (STANDARD, WHSK, True), (SINGLE[1], None, True), (BODY_ONLY, None, False)],
+    ids=repr,
+)
+def test_a_public_key_is_known_as_such(scheme: Any, secret: str | None, public: bool) -> None:
+    sandbox = Sandbox(SandboxOptions(scheme=scheme, secrets=[secret] if secret else []))
+    try:
+        assert sandbox.has_public_key == public
+    finally:
+        sandbox.close()
+
+
+@pytest.mark.parametrize(
+    ("secret", "said"),
+    [("short", "not valid base64|too short"), ("whpk_" + base64.b64encode(b"x" * 32).decode(), "whsk_")],
+)
+def test_a_secret_that_cannot_sign_is_refused_at_the_start(secret: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=said):
+        Sandbox(SandboxOptions(secrets=[secret]))
+
+
+@pytest.mark.parametrize("options", [{"delivery_timeout_seconds": 0}, {"retry_seconds": (1, -1)}])
+def test_times_that_cannot_be_are_refused_at_the_start(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="delivery_timeout_seconds must be over 0, and no retry_seconds"):
+        Sandbox(SandboxOptions(**options))
+
+
+@pytest.mark.parametrize("scheme", OVERLAPPING, ids=repr)
+def test_after_a_rotation_with_overlap_both_secrets_verify(scheme: Any, tmp_path: Path) -> None:
+    with running(scheme=scheme) as sandbox:
+        old = sandbox.sandbox.signing_secret
+        new = sandbox.ok("POST", "/_sandbox/secrets/rotate", {"overlap": True})["signingSecret"]
+        for number, secret in enumerate([old, new]):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            with billhook_receiver(folder, scheme, [secret], sandbox.real) as receiver:
+                subscribe(sandbox, "PingTest", receiver.url)
+                flush(sandbox)
+
+                assert receiver.statuses == [200]
+    assert old != new
+
+
+@pytest.mark.parametrize("scheme", OVERLAPPING, ids=repr)
+def test_after_a_rotation_without_overlap_only_the_new_secret_verifies(scheme: Any, tmp_path: Path) -> None:
+    with running(scheme=scheme, secrets=[WHSEC], retry_seconds=(1,)) as sandbox:
+        new = sandbox.ok("POST", "/_sandbox/secrets/rotate", {})["signingSecret"]
+        statuses = []
+        for number, secret in enumerate([WHSEC, new]):
+            folder = tmp_path / str(number)
+            folder.mkdir()
+            with billhook_receiver(folder, scheme, [secret], sandbox.real) as receiver:
+                subscribe(sandbox, "PingTest", receiver.url)
+                flush(sandbox)
+                statuses += receiver.statuses
+
+    assert statuses == [401, 200]
+
+
+@pytest.mark.parametrize("scheme", SINGLE, ids=repr)
+def test_a_scheme_with_room_for_one_signature_says_that_it_cannot_overlap(scheme: Any) -> None:
+    with running(scheme=scheme) as sandbox:
+        before = sandbox.sandbox.signing_secret
+        answer = sandbox.call("POST", "/_sandbox/secrets/rotate", {"overlap": True})
+        unchanged = sandbox.sandbox.signing_secret
+        rotated = sandbox.ok("POST", "/_sandbox/secrets/rotate", {"overlap": False})
+
+    assert answer.error() == (400, "invalid_request_error", "invalid_request")
+    assert (answer.json["param"], "room for one signature" in answer.json["message"]) == ("overlap", True)
+    assert unchanged == before
+    assert rotated["signingSecret"] != before
+    assert ("keyId" in rotated) == ("Key-Id" in repr(scheme))
+
+
+def test_the_oldest_of_three_secrets_signs_no_more() -> None:
+    with running() as sandbox, receiving() as receiver:
+        for _ in range(2):
+            sandbox.ok("POST", "/_sandbox/secrets/rotate", {"overlap": True})
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+
+    assert receiver.got[0].headers["webhook-signature"].count("v1,") == 2
+
+
+def test_a_rotation_outlasts_a_restart_and_ends_when_secrets_are_given(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'sandbox.db'}"
+    with running(database_url=url) as sandbox:
+        new = sandbox.ok("POST", "/_sandbox/secrets/rotate", {})["signingSecret"]
+    with running(database_url=url) as again:
+        assert again.sandbox.signing_secret == new
+    with running(database_url=url, secrets=[WHSEC]) as given:
+        assert given.sandbox.signing_secret == WHSEC
+        rotated = given.ok("POST", "/_sandbox/secrets/rotate", {"overlap": True})["signingSecret"]
+        assert given.sandbox.signing_secret == rotated
+    with running(database_url=url, secrets=[WHSEC]) as given:
+        assert given.sandbox.signing_secret == WHSEC
+
+    assert WHSEC.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
+
+
+def test_a_scheme_that_cannot_sign_an_event_says_so_in_the_log() -> None:
+    scheme = SignatureTemplate(content="{type}P{body}.{timestamp}")
+    with running(scheme=scheme, secrets=[WHSEC]) as sandbox, receiving() as receiver:
+        subscribe(sandbox, "PingTest", receiver.url)  # its P could be the separator
+        flush(sandbox)
+
+        assert errors(delivery(sandbox)) == ["not_signed"]
+    assert receiver.got == []
+
+
+@pytest.mark.parametrize("form", [WHSEC, WHSEC.removeprefix("whsec_")], ids=["whole", "bare"])
+@pytest.mark.parametrize("kind", ["wrong_secret", "corrupt"])
+def test_a_receiver_that_tells_the_secret_back_when_it_refuses_is_not_quoted(kind: str, form: str) -> None:
+    with running(secrets=[WHSEC], retry_seconds=(1,)) as sandbox, receiving(401) as receiver:
+        receiver.headers = {"Content-Type": "text/plain"}
+        receiver.body = f"not signed with {form}".encode()
+        sandbox.ok("POST", "/_sandbox/faults", {"fault": kind})
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+
+        assert delivery(sandbox)["attempts"][0]["answer"] == "not signed with [secret]"
+
+
+def test_a_signing_secret_is_in_no_log_repr_error_list_or_page(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    seen = []
+    with running(retry_seconds=(1,)) as sandbox, receiving(500) as receiver:
+        secrets = [str(sandbox.sandbox.signing_secret)]
+        secrets.append(sandbox.ok("POST", "/_sandbox/secrets/rotate", {"overlap": True})["signingSecret"])
+        receiver.headers = {"Content-Type": "text/plain"}
+        receiver.body = f"you signed with {secrets[0]} and {secrets[1]}".encode()  # it tells them back
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+        answers = [delivery(sandbox)["attempts"][0]["answer"]]
+        lists = ("deliveries", "raised", "subscriptions", "faults")
+        seen += [sandbox.call("GET", f"/_sandbox/{name}").body.decode() for name in lists]
+        seen += [sandbox.call("GET", "/openapi/openapi.json").body.decode()]
+        seen += [sandbox.call("POST", "/_sandbox/secrets/rotate", {"overlap": "yes"}).body.decode()]
+        seen += [
+            repr(sandbox.sandbox),
+            repr(sandbox.sandbox.options),
+            repr(Signer(StandardWebhooks(), secrets)),
+        ]
+
+    everything = "\n".join([*seen, caplog.text])
+    assert answers == ["you signed with [secret] and [secret]"]
+    assert [secret for secret in secrets if secret in everything] == []
+    assert all(seen)  # or nothing would be proved

@@ -1,0 +1,265 @@
+"""Asking for webhooks, seeing who did, and ending it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from billhook.events import EVENT_TYPES
+from support.receivers import deliveries, flush, later, receiving, subscribe, trigger
+from support.sandbox import Running, running
+
+URL = "https://shop.example/webhooks/billing"
+
+
+def subscriptions(sandbox: Running) -> list[dict[str, object]]:
+    return list(sandbox.ok("GET", "/_sandbox/subscriptions?limit=100")["subscriptions"])
+
+
+def test_webhooks_every_one_of_the_23_types_can_be_asked_for() -> None:
+    """Source: spec, "Endpoints", POST /webhook; "Events", the table."""
+    with running() as sandbox:
+        for event_type in EVENT_TYPES:
+            subscribe(sandbox, event_type, URL)
+
+        listed = subscriptions(sandbox)
+
+    assert [one["eventType"] for one in listed] == list(EVENT_TYPES)
+    assert len(listed) == 23
+
+
+def test_webhooks_another_type_is_refused_and_nothing_is_kept() -> None:
+    with running() as sandbox:
+        answer = sandbox.call("POST", "/webhook", {"callbackUrl": URL, "eventType": "InvoiceVanished"})
+
+        assert answer.error() == (400, "invalid_request_error", "invalid_request")
+        assert answer.json["param"] == "eventType"
+        assert subscriptions(sandbox) == []
+
+
+def test_webhooks_thresholds_are_kept_with_all_their_digits() -> None:
+    """Source: spec, "Endpoints", POST /webhook."""
+    body = (
+        b'{"callbackUrl":"%b","eventType":"CommitmentUsageCrossed","threshold":80.125,"recurringThreshold":5}'
+    )
+    with running() as sandbox:
+        sandbox.ok("POST", "/webhook", body % URL.encode())
+
+        (kept,) = subscriptions(sandbox)
+
+    assert (kept["threshold"], kept["recurringThreshold"]) == (80.125, 5)
+
+
+def test_webhooks_thresholds_apply_to_three_types_only() -> None:
+    """Source: spec, "Endpoints", POST /webhook."""
+    with running() as sandbox:
+        given = {"callbackUrl": URL, "eventType": "InvoiceApproved", "threshold": 80}
+        answer = sandbox.call("POST", "/webhook", given)
+
+    assert answer.status == 400
+    assert answer.json["param"] == "threshold"
+
+
+def test_webhooks_url_type_and_thresholds_together_are_a_subscription(bare_url: str) -> None:
+    with running(database_url=bare_url) as sandbox:
+        first = subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80, recurringThreshold=5)
+        others = [
+            subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80),
+            subscribe(sandbox, "CommitmentUsageCrossed", URL, recurringThreshold=5),
+            subscribe(sandbox, "CommitmentUsageCrossed", URL),
+            subscribe(sandbox, "CurrencyCommitmentUsageCrossed", URL, threshold=80, recurringThreshold=5),
+            subscribe(sandbox, "CommitmentUsageCrossed", f"{URL}/2", threshold=80, recurringThreshold=5),
+        ]
+        again = [
+            subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80.0, recurringThreshold=5),
+            subscribe(sandbox, "CommitmentUsageCrossed", URL),
+        ]
+
+        listed = subscriptions(sandbox)
+
+    assert again == [first, others[2]]
+    assert [one["id"] for one in listed] == [first, *others]
+    assert [(one.get("threshold"), one.get("recurringThreshold")) for one in listed[:4]] == [
+        (80, 5),
+        (80, None),
+        (None, 5),
+        (None, None),
+    ]
+
+
+def test_webhooks_one_address_can_have_several_thresholds() -> None:
+    with receiving() as receiver, running() as sandbox:
+        for threshold in (50, 80):
+            subscribe(sandbox, "CreditPoolThresholdCrossed", receiver.url, threshold=threshold)
+        owner = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]["id"]
+        sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": owner, "creditAmount": 100})
+        sandbox.ok("POST", "/credits/deduct", {"customerId": owner, "creditAmount": 90})
+        flush(sandbox)
+
+    assert sorted(json.loads(each.body)["threshold"] for each in receiver.got) == [50, 80]
+
+
+def test_webhooks_several_urls_get_what_they_asked_for_and_no_more() -> None:
+    with receiving() as one, receiving() as two, running() as sandbox:
+        subscribe(sandbox, "InvoiceApproved", one.url)
+        subscribe(sandbox, "InvoiceApproved", two.url)
+        subscribe(sandbox, "PaymentFailed", two.url)
+
+        trigger(sandbox, "InvoiceApproved")
+        trigger(sandbox, "PaymentFailed")
+        flush(sandbox)
+
+    assert [got.headers["x-webhook-type"] for got in one.got] == ["InvoiceApproved"]
+    assert sorted(got.headers["x-webhook-type"] for got in two.got) == ["InvoiceApproved", "PaymentFailed"]
+    assert len({got.id for got in one.got + two.got}) == 3
+
+
+@pytest.mark.parametrize(
+    ("url", "said"),
+    [
+        ("ftp://shop.example/", "must begin with http"),
+        ("shop.example/hook", "must begin with http"),
+        ("https:///hook", "must name a host"),
+        ("https://shop.example:0/", "a port of 1 to 65535"),
+        ("https://shop.example:70000/", "cannot be read"),
+        ("https://[::1/", "cannot be read"),
+        ("https://me:hidden@shop.example/", "user name or password"),
+        ("https://shop.example/#part", "fragment"),
+        ("https://shop.example/a b", "printable ASCII"),
+        ("https://shop.example/\\@127.0.0.1", "printable ASCII"),
+        ("https://shop.example/\r\nX: y", "printable ASCII"),
+        ("https://schön.example/", "printable ASCII"),
+        (f"https://shop.example/{'x' * 2048}", "at most 2048"),
+    ],
+)
+def test_webhooks_a_url_that_cannot_be_called_is_refused(url: str, said: str) -> None:
+    with running() as sandbox:
+        answer = sandbox.call("POST", "/webhook", {"callbackUrl": url, "eventType": "PingTest"})
+
+        assert answer.error() == (400, "invalid_request_error", "invalid_request")
+        assert answer.json["param"] == "callbackUrl"
+        assert said in answer.json["message"]
+        assert "hidden" not in answer.body.decode()
+        assert subscriptions(sandbox) == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "127.0.0.1", "10.0.0.1", "192.168.1.1", "172.16.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
+        "224.0.0.1", "255.255.255.255", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "[::1]", "[::]",
+        "[::ffff:127.0.0.1]", "[fd00:ec2::254]", "[fe80::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]",
+        "[::127.0.0.1]", "[fec0::1]", "[ff02::1]", "localhost", "LOCALHOST.", "shop.localhost",
+    ],
+)  # fmt: skip
+def test_webhooks_an_address_that_is_not_on_the_open_internet_is_refused(host: str) -> None:
+    given = {"callbackUrl": f"http://{host}/hook", "eventType": "InvoiceApproved"}
+    with running(allow_private=False) as sandbox:
+        answer = sandbox.call("POST", "/webhook", given)
+
+        assert answer.status == 400
+        assert "open internet" in answer.json["message"]
+        assert "allow_private (--allow-private)" in answer.json["message"]
+        assert subscriptions(sandbox) == []
+
+
+@pytest.mark.parametrize("host", ["8.8.8.8", "[2001:4860:4860::8888]", "shop.example", "[::ffff:8.8.8.8]"])
+def test_control_webhooks_an_address_on_the_open_internet_is_taken(host: str) -> None:
+    given = {"callbackUrl": f"http://{host}/hook", "eventType": "InvoiceApproved"}
+    with running(allow_private=False) as sandbox:
+        assert sandbox.call("POST", "/webhook", given).status == 200
+
+
+def test_webhooks_a_subscription_to_ping_test_is_sent_one_at_once() -> None:
+    """Source: spec, "Events", PingTest: verifies the endpoint is reachable."""
+    with receiving() as receiver, running() as sandbox:
+        subscribe(sandbox, "PingTest", receiver.url)
+        flush(sandbox)
+
+    (got,) = receiver.got
+    assert (got.headers["x-webhook-type"], got.body) == ("PingTest", b"{}")
+
+
+def test_a_ping_goes_to_a_subscription_of_any_type_and_to_no_other() -> None:
+    with receiving() as one, receiving() as two, running() as sandbox:
+        asked = subscribe(sandbox, "InvoiceApproved", one.url)
+        subscribe(sandbox, "PingTest", two.url)
+        flush(sandbox)
+        two.got.clear()
+
+        pinged = sandbox.ok("POST", f"/_sandbox/subscriptions/{asked}/ping")
+        flush(sandbox)
+
+    assert [(got.headers["x-webhook-type"], got.id) for got in one.got] == [
+        ("PingTest", pinged["deliveryId"])
+    ]
+    assert two.got == []
+
+
+def test_a_subscription_that_was_ended_gets_nothing_and_what_was_due_is_cancelled() -> None:
+    with receiving(500) as receiver, running() as sandbox:
+        asked = subscribe(sandbox, "InvoiceApproved", receiver.url)
+        trigger(sandbox, "InvoiceApproved")
+        assert flush(sandbox)["pending"] == 1
+
+        gone = sandbox.ok("DELETE", f"/_sandbox/subscriptions/{asked}")
+
+        trigger(sandbox, "InvoiceApproved")
+        later(sandbox, 100_000)
+        (delivery,) = deliveries(sandbox)
+        resent = sandbox.call("POST", f"/_sandbox/deliveries/{delivery['id']}/resend")
+        again = sandbox.call("DELETE", f"/_sandbox/subscriptions/{asked}")
+    assert gone["callbackUrl"] == receiver.url
+    assert (delivery["state"], len(receiver.got)) == ("cancelled", 1)
+    assert resent.error() == (400, "invalid_request_error", "subscription_ended")
+    assert again.error() == (404, "invalid_request_error", "resource_not_found")
+
+
+def test_a_trigger_takes_fields_and_names_those_that_are_wrong() -> None:
+    with running() as sandbox:
+        raised = sandbox.ok("POST", "/_sandbox/trigger/Overage", {"overageAmount": 12.5, "note": "extra"})
+        wrong = sandbox.call("POST", "/_sandbox/trigger/Overage", {"overageAmount": "x", "date": 7})
+        unknown = sandbox.call("POST", "/_sandbox/trigger/Nothing", {})
+
+        listed = sandbox.ok("GET", "/_sandbox/raised?eventType=Overage")["raised"]
+
+    assert [one["id"] for one in listed] == [raised["raisedId"]]
+    assert (listed[0]["body"]["overageAmount"], listed[0]["body"]["note"]) == (12.5, "extra")
+    assert wrong.status == 400
+    assert {one["param"] for one in wrong.json["params"]} == {"overageAmount", "date"}
+    assert unknown.status == 404
+
+
+def test_a_trigger_raises_an_event_of_the_sandboxs_now_unless_it_is_told_another_date() -> None:
+    given = "2025-12-31T00:00:00Z"
+    with running() as sandbox:
+        sandbox.advance("P1D")
+        for event_type in EVENT_TYPES:
+            trigger(sandbox, event_type)
+            trigger(sandbox, event_type, date=given)
+        dates = {name: [body.get("date") for _, body in sandbox.raised(name)] for name in EVENT_TYPES}
+
+    assert dates == {
+        name: ["2026-01-11T12:00:00Z" if "date" in model.model_fields else None, given]
+        for name, model in EVENT_TYPES.items()
+    }
+
+
+def test_what_was_raised_is_listed_page_by_page() -> None:
+    with running() as sandbox:
+        for number in range(5):
+            sandbox.ok("POST", "/_sandbox/trigger/MonthEndReport", {"reportId": f"rep_{number}"})
+        trigger(sandbox, "PingTest")
+        found, cursor = [], ""
+        while True:
+            path = f"/_sandbox/raised?eventType=MonthEndReport&limit=2{cursor}"
+            page = sandbox.ok("GET", path)
+            found += [one["body"]["reportId"] for one in page["raised"]]
+            if not page["hasMore"]:
+                break
+            cursor = f"&cursor={page['nextCursor']}"
+        wrong = sandbox.call("GET", "/_sandbox/raised?eventType=Nothing")
+    assert found == [f"rep_{number}" for number in range(5)]
+    assert page["total"] == 5
+    assert json.loads(wrong.body)["param"] == "eventType"

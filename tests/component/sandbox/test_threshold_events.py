@@ -1,0 +1,439 @@
+"""What usage passes: tiers, commitments and percentages, each told once in a cycle."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import Any
+from uuid import uuid4
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from billhook.sandbox.billing.contracts.pricing import Tier
+from billhook.sandbox.billing.decimals import ZERO
+from billhook.sandbox.billing.thresholds import (
+    MAX_RECURRING_AT_ONCE,
+    ThresholdRule,
+    exceeds_final_tier,
+    percent,
+    thresholds_crossed,
+    tiers_entered,
+)
+from support.sandbox import Running, running
+from support.scenarios import Customer, metered, sent_to
+
+TIERS = (Tier(Decimal(10), ZERO), Tier(Decimal(20), ZERO), Tier(Decimal(30), ZERO))
+BY_TIER = {
+    "type": "Tiered",
+    "tiers": [{"upTo": 10, "price": 3}, {"upTo": 20, "price": 2}, {"upTo": 30, "price": 1}],
+}
+whole_units = st.integers(0, 500).map(Decimal)
+
+
+# --- what lies between two states -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "entered", "final"),
+    [
+        (0, 10, [], False),
+        (0, 11, [2], False),
+        (10, 20, [2], False),
+        (5, 31, [2, 3], True),
+        (31, 99, [], False),
+    ],
+)
+def test_a_tier_is_entered_by_the_first_unit_beyond_the_one_before(
+    before: int, after: int, entered: list[int], final: bool
+) -> None:
+    was, now = Decimal(before), Decimal(after)
+
+    assert [number for number, _ in tiers_entered(TIERS, was, now)] == entered
+    assert exceeds_final_tier(TIERS, was, now) is final
+
+
+def test_a_last_tier_without_an_end_is_never_exceeded() -> None:
+    endless = (Tier(Decimal(10), ZERO), Tier(None, ZERO))
+
+    assert not exceeds_final_tier(endless, ZERO, Decimal(10**12))
+    assert not exceeds_final_tier((), ZERO, Decimal(10**12))
+
+
+@given(st.lists(whole_units, min_size=1), st.integers(1, 150), st.integers(0, 40))
+def test_marks_are_the_same_whether_usage_comes_at_once_or_bit_by_bit(
+    steps: list[Decimal], threshold: int, recurring: int
+) -> None:
+    watch, committed = ThresholdRule(Decimal(threshold), Decimal(recurring) or None), Decimal(1000)
+    total = min(sum(steps), Decimal(2000))
+
+    told, stood = [], ZERO
+    for step in steps:
+        stands = min(stood + step, total)
+        told += [mark for mark, _ in thresholds_crossed([watch], committed, stood, stands)]
+        stood = stands
+
+    at_once = [mark for mark, _ in thresholds_crossed([watch], committed, ZERO, total)]
+    assert at_once == told[-MAX_RECURRING_AT_ONCE:]
+    assert told == sorted(set(told))
+    assert all(mark * 10 <= total for mark in told)
+
+
+@given(whole_units, whole_units, st.integers(1, 300))
+def test_a_mark_is_passed_exactly_when_its_share_is_reached(
+    one: Decimal, other: Decimal, threshold: int
+) -> None:
+    before, after, committed = min(one, other), max(one, other), Decimal(150)
+
+    passed = thresholds_crossed([ThresholdRule(Decimal(threshold))], committed, before, after)
+
+    assert bool(passed) is (before * 100 < threshold * committed <= after * 100)
+
+
+def test_of_very_many_recurring_marks_the_last_are_told() -> None:
+    passed = thresholds_crossed(
+        [ThresholdRule(Decimal(80), Decimal("0.001"))], Decimal(1), ZERO, Decimal(10**9)
+    )
+
+    assert len(passed) == MAX_RECURRING_AT_ONCE
+    assert passed[-1][0] == 10**11
+
+
+def test_a_share_is_rounded_down_so_that_it_never_shows_a_mark_not_reached() -> None:
+    assert percent(Decimal("79.9999"), Decimal(100)) == Decimal("79.99")
+    assert percent(Decimal(1), Decimal(3)) == Decimal("33.33")
+    assert percent(Decimal(5), ZERO) == 0
+
+
+# --- over HTTP ------------------------------------------------------------------------------------
+
+
+def subscribe(sandbox: Running, event_type: str, number: int, **thresholds: float) -> str:
+    url = f"http://127.0.0.1:9/{number}"
+    sandbox.ok("POST", "/webhook", {"callbackUrl": url, "eventType": event_type, **thresholds})
+    return url
+
+
+@pytest.mark.parametrize("field", ["threshold", "recurringThreshold"])
+def test_a_threshold_is_a_percentage_above_zero(field: str) -> None:
+    """Source: spec, "Endpoints", POST /webhook: their values are not shown."""
+    with running() as sandbox:
+        wanted = {"callbackUrl": "http://127.0.0.1:9/", "eventType": "CreditPoolThresholdCrossed"}
+        refused = sandbox.call("POST", "/webhook", {**wanted, field: 0})
+        taken = sandbox.call("POST", "/webhook", {**wanted, field: 0.5})
+
+    assert (refused.status, refused.json["param"], taken.status) == (400, field, 200)
+
+
+def told(sandbox: Running, event_type: str, field: str) -> list[Any]:
+    return [body[field] for _, body in sandbox.raised(event_type)]
+
+
+def test_tier_crossed_is_raised_once_in_a_cycle_for_each_tier_in_rising_order() -> None:
+    """Source: spec, "Events", TierCrossed."""
+    with running() as sandbox:
+        product = metered(sandbox)
+        acme = Customer.of(sandbox)
+        contract = acme.buy({"catalogProductId": product, "pricing": BY_TIER})
+
+        acme.use(10)
+        at_the_border = sandbox.raised("TierCrossed")
+        acme.use(4, 4, 5)
+        acme.use(1)
+
+        first, second = (body for _, body in sandbox.raised("TierCrossed"))
+
+    assert at_the_border == []
+    assert [first["variantId"], second["variantId"]] == [f"{product}:tier2", f"{product}:tier3"]
+    assert {**first, "variantId": ""} == {
+        "date": "2026-01-10T12:00:00Z",
+        "customerId": acme.id,
+        "contractId": contract,
+        "customerName": "Acme",
+        "contractName": "Annual",
+        "variantId": "",
+    }
+
+
+def test_tier_crossed_is_raised_again_in_the_next_cycle() -> None:
+    with running() as sandbox:
+        product = metered(sandbox)
+        acme = Customer.of(sandbox)
+        acme.buy({"catalogProductId": product, "pricing": BY_TIER})
+        acme.use(11)
+
+        sandbox.advance("P1M")
+        acme.use(9, at="2026-02-10T09:00:00Z")
+        quiet = told(sandbox, "TierCrossed", "date")
+        acme.use(9, at="2026-02-10T09:00:00Z")
+
+        assert quiet == ["2026-01-10T12:00:00Z"]
+        assert told(sandbox, "TierCrossed", "date") == ["2026-01-10T12:00:00Z", "2026-02-10T12:00:00Z"]
+
+
+def test_final_tier_exceeded_is_raised_after_the_tiers_below_it() -> None:
+    """Source: spec, "Events", FinalTierExceeded."""
+    with running() as sandbox:
+        product = metered(sandbox)
+        acme = Customer.of(sandbox)
+        contract = acme.buy({"catalogProductId": product, "pricing": BY_TIER})
+
+        acme.use(31)
+
+        raised = [name for name, _ in sandbox.raised()][-3:]
+        _, body = sandbox.raised("FinalTierExceeded")[0]
+
+    assert raised == ["TierCrossed", "TierCrossed", "FinalTierExceeded"]
+    assert body == {
+        "date": "2026-01-10T12:00:00Z",
+        "customerId": acme.id,
+        "contractId": contract,
+        "customerName": "Acme",
+        "contractName": "Annual",
+        "productId": product,
+        "productName": "calls",
+        "accumulatedUnitsValue": 31,
+    }
+
+
+def test_commitment_crossed_is_raised_when_all_of_it_is_used() -> None:
+    """Source: spec, "Events", CommitmentCrossed."""
+    with running() as sandbox:
+        product = metered(sandbox)
+        acme = Customer.of(sandbox)
+        acme.buy({"catalogProductId": product, "commitment": {"units": 100, "price": 10}})
+
+        acme.use(99.5)
+        before = sandbox.raised("CommitmentCrossed")
+        acme.use(25.5)
+        acme.use(1)
+
+        bodies = [body for _, body in sandbox.raised("CommitmentCrossed")]
+
+    assert before == []
+    assert bodies == [
+        {
+            "productId": product,
+            "productName": "calls",
+            "provisionedAmount": 100,
+            "consumedAmount": 125,
+            "usagePercentage": 125,
+            "hasAccess": True,
+            "remainingAmount": 0,
+            "exceededAmount": 25,
+        }
+    ]
+
+
+def test_commitment_usage_crossed_is_at_80_percent_if_nothing_else_is_set() -> None:
+    """Source: spec, "Events", CommitmentUsageCrossed; "Endpoints", POST /webhook, threshold."""
+    with running() as sandbox:
+        product = metered(sandbox)
+        acme = Customer.of(sandbox)
+        acme.buy({"catalogProductId": product, "commitment": {"units": 1000}})
+
+        acme.use(799)
+        before = sandbox.raised("CommitmentUsageCrossed")
+        acme.use(13)
+
+        bodies = [body for _, body in sandbox.raised("CommitmentUsageCrossed")]
+
+    assert before == []
+    assert bodies == [
+        {
+            "date": "2026-01-10T12:00:00Z",
+            "customerId": acme.id,
+            "threshold": 80,
+            "pctUsage": 81.2,
+            "productConsumption": {
+                "productId": product,
+                "productName": "calls",
+                "provisionedAmount": 1000,
+                "consumedAmount": 812,
+                "usagePercentage": 81.2,
+                "hasAccess": True,
+                "remainingAmount": 188,
+            },
+        }
+    ]
+
+
+def test_a_threshold_is_told_to_the_subscriptions_that_set_it_and_to_no_other() -> None:
+    """Source: spec, "Endpoints", POST /webhook, threshold and recurringThreshold."""
+    with running() as sandbox:
+        product = metered(sandbox)
+        acme = Customer.of(sandbox)
+        acme.buy({"catalogProductId": product, "commitment": {"units": 100}})
+        event_type = "CommitmentUsageCrossed"
+        half = subscribe(sandbox, event_type, 1, threshold=50)
+        also_half = subscribe(sandbox, event_type, 2, threshold=50)
+        usual = subscribe(sandbox, event_type, 3)
+        often = subscribe(sandbox, event_type, 4, threshold=60, recurringThreshold=15)
+
+        acme.use(55)
+        acme.use(36)
+
+        marks = told(sandbox, event_type, "threshold")
+        sent = sent_to(sandbox, event_type)
+
+    ids = list(dict.fromkeys(raised_id for _, raised_id in sent))
+    by_mark = {
+        mark: {url for url, each in sent if each == raised_id}
+        for mark, raised_id in zip(marks, ids, strict=True)
+    }
+    assert by_mark == {50: {half, also_half}, 60: {often}, 75: {often}, 80: {usual}, 90: {often}}
+
+
+def test_marks_of_one_batch_are_told_in_rising_order_with_the_commitment_between_them() -> None:
+    with running() as sandbox:
+        product = metered(sandbox)
+        acme = Customer.of(sandbox)
+        acme.buy({"catalogProductId": product, "commitment": {"units": 100}})
+        subscribe(sandbox, "CommitmentUsageCrossed", 1, threshold=90, recurringThreshold=20)
+
+        acme.use(60, 80)
+
+        raised = [
+            (name, body.get("threshold")) for name, body in sandbox.raised() if name.startswith("Commitment")
+        ]
+
+    assert raised == [
+        ("CommitmentUsageCrossed", 90),
+        ("CommitmentCrossed", None),
+        ("CommitmentUsageCrossed", 110),
+        ("CommitmentUsageCrossed", 130),
+    ]
+
+
+def test_a_measurement_that_lowers_a_day_makes_nothing_be_told_twice() -> None:
+    """Source: spec, "Resources and their fields", Measurement, value."""
+    with running() as sandbox:
+        product = metered(sandbox)
+        acme = Customer.of(sandbox)
+        acme.buy({"catalogProductId": product, "commitment": {"units": 100}})
+
+        acme.measure(product, 85)
+        acme.measure(product, 10)
+        acme.measure(product, 95)
+        once = told(sandbox, "CommitmentUsageCrossed", "pctUsage")
+        acme.measure(product, 100)
+
+        assert once == [85]
+        assert len(sandbox.raised("CommitmentCrossed")) == 1
+        assert acme.consumptions()[0]["consumedAmount"] == 100
+
+
+def test_whatever_a_day_is_measured_to_be_each_mark_is_told_once_and_none_is_left_out() -> None:
+    with running() as sandbox:
+        product = metered(sandbox)
+        subscribe(sandbox, "CommitmentUsageCrossed", 1, threshold=10, recurringThreshold=7)
+
+        @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+        @given(st.lists(st.integers(0, 300), min_size=1, max_size=8))
+        def check(values: list[int]) -> None:
+            alias = uuid4().hex
+            acme = Customer.of(sandbox, alias)
+            acme.buy({"catalogProductId": product, "commitment": {"units": 150}})
+            for value in values:
+                acme.measure(product, value)
+
+            reached = Decimal(max(values) * 100) / 150
+            of_acme = [
+                body["threshold"]
+                for _, body in sandbox.raised("CommitmentUsageCrossed")
+                if body["customerId"] == acme.id
+            ]
+            assert of_acme == [mark for mark in range(10, 201, 7) if mark <= reached]
+
+        check()
+
+
+def test_currency_commitment_usage_crossed_tells_the_money() -> None:
+    """Source: spec, "Events", CurrencyCommitmentUsageCrossed."""
+    with running() as sandbox:
+        product = metered(sandbox)
+        acme = Customer.of(sandbox)
+        acme.buy(
+            {
+                "catalogProductId": product,
+                "pricing": {"type": "PerUnit", "price": 2.5},
+                "commitment": {"type": "Currency", "price": 1000},
+            },
+            currency="EUR",
+        )
+        subscribe(sandbox, "CurrencyCommitmentUsageCrossed", 1, threshold=75)
+
+        acme.use(299)
+        before = sandbox.raised("CurrencyCommitmentUsageCrossed")
+        acme.use(26)
+
+        bodies = [body for _, body in sandbox.raised("CurrencyCommitmentUsageCrossed")]
+        of_units = sandbox.raised("CommitmentUsageCrossed")
+
+    assert before == of_units == []
+    assert bodies == [
+        {
+            "date": "2026-01-10T12:00:00Z",
+            "productId": product,
+            "productName": "calls",
+            "customerId": acme.id,
+            "threshold": 75,
+            "pctUsage": 81.25,
+            "currency": "EUR",
+            "committedAmount": 1000,
+            "consumedAmount": 812.5,
+            "cycleStart": "2026-01-01T00:00:00Z",
+        }
+    ]
+
+
+def test_usage_that_was_there_first_is_told_when_the_contract_begins() -> None:
+    with running() as sandbox:
+        product = metered(sandbox)
+        acme = Customer.of(sandbox)
+        acme.use(31)
+
+        acme.buy({"catalogProductId": product, "pricing": BY_TIER}, status="InReview")
+        in_review = sandbox.raised("TierCrossed")
+        contract = sandbox.ok("GET", f"/contracts?customerId={acme.id}")["contracts"][0]["id"]
+        sandbox.ok("POST", f"/_sandbox/contracts/{contract}/activate", {})
+
+        assert in_review == []
+        assert len(sandbox.raised("TierCrossed")) == 2
+        assert len(sandbox.raised("FinalTierExceeded")) == 1
+
+
+def test_usage_of_nobody_under_contract_is_told_to_nobody() -> None:
+    with running() as sandbox:
+        product = metered(sandbox)
+        acme, other = Customer.of(sandbox), Customer.of(sandbox, "other")
+        acme.buy({"catalogProductId": product, "commitment": {"units": 1}})
+        acme.buy({"displayName": "Support"}, endDate="2026-01-09T00:00:00Z", autoRenewContract=False)
+
+        other.use(1000)
+
+        assert sandbox.raised("CommitmentCrossed") == []
+
+
+def test_a_group_is_watched_as_a_whole() -> None:
+    """Source: spec, "Resources and their fields", ProductGroup: shared settings (ERP, commitment)."""
+    with running() as sandbox:
+        calls, storage = metered(sandbox), metered(sandbox, "store")
+        acme = Customer.of(sandbox)
+        group = {
+            "displayName": "Bundle",
+            "commitment": {"units": 100},
+            "products": [{"catalogProductId": calls}, {"catalogProductId": storage}],
+        }
+        acme.buy(productGroups=[group])
+
+        acme.use(60)
+        acme.use(41, name="store")
+
+        (crossed,) = [body for _, body in sandbox.raised("CommitmentCrossed")]
+
+    assert (crossed["productName"], crossed["consumedAmount"], crossed["exceededAmount"]) == (
+        "Bundle",
+        101,
+        1,
+    )

@@ -1,0 +1,101 @@
+"""The blueprint as an object: registered by hand, under other prefixes, and inside another blueprint."""
+
+from __future__ import annotations
+
+import pytest
+from flask import Blueprint, Flask
+
+from billhook import Billhook, Handlers, Source
+from billhook.errors import ConfigError
+from billhook.signing import StandardWebhooks
+from support.apps import bare_app, deliver
+from support.signing import SECRET
+
+BODY = b"{}"
+
+
+@pytest.fixture
+def app(tmp_path) -> Flask:
+    return bare_app(tmp_path, BILLHOOK_ENGINE="inline")
+
+
+def handled() -> tuple[Handlers, list[str]]:
+    handlers, seen = Handlers(), []
+
+    @handlers.on_any(name="note")
+    def note(event: object) -> None:
+        seen.append(type(event).__name__)
+
+    return handlers, seen
+
+
+def test_a_blueprint_is_registered_like_any_other(app):
+    handlers, seen = handled()
+
+    app.register_blueprint(Billhook(handlers=[handlers]).blueprint())
+
+    assert deliver(app, BODY, "PingTest").status_code == 200
+    assert seen == ["PingTest"]
+    assert "billhook" in app.blueprints
+    assert app.extensions["billhook"].mounts == ["/webhooks/billing"]
+
+
+@pytest.mark.parametrize(
+    ("given", "path"), [({}, "/in"), ({"url_prefix": "/hooks"}, "/hooks"), ({"url_prefix": ""}, "/")]
+)
+def test_the_prefix_of_the_registration_counts(app, given, path):
+    handlers, seen = handled()
+
+    app.register_blueprint(Billhook(handlers=[handlers]).blueprint("/in"), **given)
+
+    assert deliver(app, BODY, "PingTest", path=path).status_code == 200
+    assert seen == ["PingTest"]
+
+
+def test_inside_another_blueprint_it_has_the_prefix_of_both_and_what_that_one_asks_first(app):
+    handlers, seen = handled()
+    shop, asked = Blueprint("shop", __name__, url_prefix="/shop"), []
+    shop.before_request(lambda: asked.append("shop"))
+    shop.register_blueprint(Billhook(handlers=[handlers]).blueprint("/hooks"))
+
+    app.register_blueprint(shop)
+
+    assert deliver(app, BODY, "PingTest", path="/shop/hooks").status_code == 200
+    assert (seen, asked) == (["PingTest"], ["shop"])
+    assert "shop.billhook" in app.blueprints
+    assert app.extensions["billhook"].mounts == ["/shop/hooks"]
+
+
+def test_named_sources_are_below_the_prefix(app):
+    source = Source("partner", StandardWebhooks(), [SECRET])
+
+    app.register_blueprint(Billhook(sources=[source]).blueprint("/in"), url_prefix="/hooks")
+
+    assert deliver(app, BODY, "PingTest", path="/hooks/partner").status_code == 200
+
+
+def test_a_blueprint_beside_init_app_shares_the_inbox_and_has_a_name_of_its_own(app):
+    hooks = Billhook(app)
+    app.register_blueprint(hooks.blueprint("/again"))
+
+    assert set(app.blueprints) == {"billhook", "billhook_2"}
+    assert deliver(app, BODY, "PingTest", message_id="msg_1").json == {"status": "accepted"}
+    assert deliver(app, BODY, "PingTest", message_id="msg_1", path="/again").json == {"status": "duplicate"}
+
+
+def test_a_prefix_with_a_variable_part_is_refused_wherever_it_comes_from(app):
+    tenants = Blueprint("tenants", __name__, url_prefix="/<tenant>")
+    tenants.register_blueprint(Billhook().blueprint())
+
+    with pytest.raises(ConfigError, match="has a variable part: use named sources instead"):
+        app.register_blueprint(tenants)
+
+    assert "billhook" not in app.extensions
+
+
+def test_the_config_is_read_when_it_is_registered(app):
+    blueprint = Billhook().blueprint()
+    app.config["BILLHOOK_TOLERANCE_SECONDS"] = "soon"
+
+    with pytest.raises(ConfigError, match="BILLHOOK_TOLERANCE_SECONDS"):
+        app.register_blueprint(blueprint)

@@ -1,0 +1,498 @@
+"""Billhook beside what an app has already: prefixes, several sources, hooks, error handlers, other apps."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from flask import Flask, abort, jsonify, request
+from werkzeug.exceptions import HTTPException
+
+from billhook import Billhook, Handlers, Source, signals
+from billhook.errors import ConfigError, DuplicateHandlerName, LateRegistration
+from billhook.events import PingTest
+from billhook.extension import get_state
+from billhook.signing import TimestampedHMAC
+from support.apps import deliver, inbox_file
+from support.inbox_view import rows
+from support.signing import OTHER_SECRET, PATH, SECRET, signed
+
+TEXT_SECRET = "a-shared-secret-of-32-characters"
+
+
+def stored(app):
+    return rows(inbox_file(app), "SELECT source, key, event_type, body FROM delivery ORDER BY id")
+
+
+# --- where ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prefix", "paths"),
+    [
+        ("", ["/"]),
+        ("/", ["/"]),
+        ("/a/b", ["/a/b", "/a/b/"]),
+        ("/a/b/", ["/a/b", "/a/b/"]),
+        ("a", ["/a", "/a/"]),
+        (PATH, [PATH]),
+    ],
+)
+def test_any_prefix_takes_deliveries(app_with, prefix, paths):
+    app = app_with(prefix=prefix)
+
+    statuses = [deliver(app, path=path).status_code for path in paths]
+
+    assert statuses == [200] * len(paths)
+    assert len(stored(app)) == len(paths)
+
+
+@pytest.mark.parametrize("prefix", ["", "/", "/a/b", "/a/b/"])
+def test_named_sources_are_below_any_prefix(app_with, prefix):
+    app = app_with(prefix=prefix, sources=[Source("eu", secrets=[SECRET])])
+
+    replies = [deliver(app, path=prefix.rstrip("/") + "/eu" + slash) for slash in ("", "/")]
+
+    assert [reply.status_code for reply in replies] == [200, 200]
+    assert [row[0] for row in stored(app)] == ["eu", "eu"]
+
+
+def test_a_prefix_with_a_variable_part_is_refused_at_start(plain_app):
+    with pytest.raises(ConfigError, match="'/<tenant>/hooks' has a variable part: use named sources"):
+        Billhook().init_app(plain_app(), url_prefix="/<tenant>/hooks")
+
+
+def test_each_source_has_its_own_url_scheme_secrets_and_keys(app_with):
+    eu = Source("eu", secrets=[OTHER_SECRET])
+    old = Source("old", scheme=TimestampedHMAC(), secrets=[TEXT_SECRET])
+    app = app_with(sources=[eu, old])
+    client = app.test_client()
+    same = signed(message_id="msg_1")
+    other = signed(message_id="msg_1", secret=OTHER_SECRET)
+    hmac = TimestampedHMAC().sign(
+        b"{}", TEXT_SECRET, event_type="PingTest", now=get_state(app).dispatcher.clock.now()
+    )
+
+    statuses = [
+        client.post(path, data=b"{}", headers={"X-Webhook-Type": "PingTest", **headers}).status_code
+        for path, headers in [
+            (PATH, same),
+            (PATH + "/eu", other),
+            (PATH + "/old", hmac),
+            (PATH + "/eu", same),
+            (PATH, other),
+            (PATH + "/old", same),
+            (PATH + "/none", same),
+        ]
+    ]
+
+    assert statuses == [200, 200, 200, 401, 401, 401, 404]
+    assert [row[0] for row in stored(app)] == ["default", "eu", "old"]
+    assert [row[1] for row in stored(app)][:2] == ["msg_1", "msg_1"]
+
+
+def test_secrets_rotate_by_listing_two(app_with):
+    app = app_with(BILLHOOK_SECRETS=f"{OTHER_SECRET}, {SECRET}")
+
+    statuses = [deliver(app, secret=secret).status_code for secret in (SECRET, OTHER_SECRET)]
+
+    assert statuses == [200, 200]
+
+
+def of_sources(seen, **options):
+    """A group with a handler of every source, and one with these options."""
+    handlers = Handlers()
+    handlers.on(PingTest, name="all")(lambda event, delivery: seen.append(("all", delivery.source)))
+    handlers.on(PingTest, name="some", **options)(
+        lambda event, delivery: seen.append(("some", delivery.source))
+    )
+    return handlers
+
+
+@pytest.mark.parametrize(
+    ("options", "some"),
+    [({}, ["default", "eu"]), ({"sources": ("eu",)}, ["eu"]), ({"sources": ["default"]}, ["default"])],
+)
+def test_a_handler_is_called_for_deliveries_of_its_sources(app_with, options, some):
+    seen = []
+    eu = Source("eu", secrets=[OTHER_SECRET])
+    app = app_with(handlers=[of_sources(seen, **options)], sources=[eu])
+
+    deliver(app)
+    deliver(app, path=PATH + "/eu", secret=OTHER_SECRET)
+    get_state(app).handle_due()
+
+    assert sorted(seen) == [("all", "default"), ("all", "eu"), *(("some", source) for source in some)]
+
+
+def test_deliveries_of_a_source_that_is_nobodys_are_done(app_with):
+    handlers, seen = Handlers(), []
+    handlers.on_any(sources=("eu",))(seen.append)
+    app = app_with(handlers=[handlers], sources=[Source("eu", secrets=[OTHER_SECRET])])
+
+    deliver(app)
+    get_state(app).handle_due()
+
+    assert seen == []
+    assert rows(inbox_file(app), "SELECT state FROM delivery") == [("done",)]
+
+
+def test_a_source_that_is_not_there_is_refused_at_start(plain_app):
+    hooks = Billhook(handlers=[of_sources([], sources=("us",))], sources=[Source("eu", secrets=[SECRET])])
+
+    with pytest.raises(
+        ConfigError, match="'some' names the source 'us', which is not here: there is default, eu"
+    ):
+        hooks.init_app(plain_app())
+
+
+def test_the_sources_of_an_earlier_mount_are_there(plain_app):
+    app = plain_app()
+    Billhook(sources=[Source("eu", secrets=[OTHER_SECRET])]).init_app(app, url_prefix="/one")
+    Billhook(handlers=[of_sources([], sources=("eu",))]).init_app(app, url_prefix="/two")
+
+
+def test_a_text_in_place_of_sources_is_refused():
+    with pytest.raises(ConfigError, match=r"sources is the text 'eu': give a tuple, sources=\('eu',\)"):
+        Handlers().on(PingTest, sources="eu")
+
+
+def test_several_billhooks_in_one_app_share_its_inbox(plain_app):
+    app = plain_app()
+    first, second, seen = Handlers(), Handlers(), []
+    first.on(PingTest, name="first")(lambda event: seen.append("first"))
+    second.on(PingTest, name="second")(lambda event: seen.append("second"))
+    Billhook(handlers=[first]).init_app(app, url_prefix="/one")
+    Billhook(handlers=[second], sources=[Source("eu", secrets=[OTHER_SECRET])]).init_app(
+        app, url_prefix="/two"
+    )
+
+    statuses = [
+        deliver(app, path="/one").status_code,
+        deliver(app, path="/two").status_code,
+        deliver(app, path="/two/eu", secret=OTHER_SECRET).status_code,
+    ]
+    get_state(app).handle_due()
+
+    assert statuses == [200, 200, 200]
+    assert sorted(seen) == ["first"] * 3 + ["second"] * 3
+
+
+def test_one_billhook_may_be_mounted_twice_in_one_app(plain_app):
+    app, handlers, seen = plain_app(), Handlers(), []
+    handlers.on(PingTest)(seen.append)
+    hooks = Billhook(handlers=[handlers])
+    hooks.init_app(app, url_prefix="/one")
+    hooks.init_app(app, url_prefix="/two")
+
+    statuses = [deliver(app, path=path).status_code for path in ("/one", "/two")]
+    get_state(app).handle_due()
+
+    assert statuses == [200, 200]
+    assert len(seen) == 2
+
+
+def test_two_apps_in_one_process_do_not_see_each_others_deliveries_or_handlers(tmp_path, app_with):
+    (tmp_path / "other").mkdir()
+    mine, theirs, seen = Handlers(), Handlers(), []
+    mine.on(PingTest, name="ping")(lambda event: seen.append("mine"))
+    theirs.on(PingTest, name="ping")(lambda event: seen.append("theirs"))
+    one = app_with(handlers=[mine])
+    two = app_with(handlers=[theirs], BILLHOOK_INBOX_URL=f"sqlite:///{tmp_path}/other/billhook.db")
+
+    deliver(one)
+    get_state(one).handle_due()
+    get_state(two).handle_due()
+
+    assert seen == ["mine"]
+    assert (len(stored(one)), len(stored(two))) == (1, 0)
+
+
+def test_one_group_of_handlers_serves_two_apps(tmp_path, app_with):
+    handlers, seen = Handlers(), []
+    handlers.on(PingTest)(lambda event: seen.append(1))
+    apps = [
+        app_with(handlers=[handlers], BILLHOOK_INBOX_URL=f"sqlite:///{tmp_path}/{name}.db") for name in "ab"
+    ]
+
+    for app in apps:
+        deliver(app)
+        get_state(app).handle_due()
+
+    assert len(seen) == 2
+
+
+def test_the_extension_object_is_made_before_the_app_and_init_app_by_a_factory(plain_app):
+    hooks = Billhook()
+
+    def create_app():
+        app = plain_app()
+        hooks.init_app(app)
+        return app
+
+    assert deliver(create_app()).status_code == 200
+
+
+def test_the_app_may_be_given_to_the_constructor(plain_app):
+    app = plain_app()
+    Billhook(app)
+
+    assert deliver(app).status_code == 200
+
+
+def test_an_app_without_billhook_is_told_so():
+    with pytest.raises(ConfigError, match=r"no billhook: call Billhook\(...\).init_app\(app\)"):
+        get_state(Flask("empty"))
+
+
+# --- the app's own doings -------------------------------------------------------------------------
+
+
+def test_the_apps_own_routes_go_on(app_with):
+    app = app_with(prefix="/")
+    app.add_url_rule("/orders", "orders", lambda: "orders")
+    client = app.test_client()
+
+    assert client.get("/orders").data == b"orders"
+    assert client.get("/nowhere").status_code == 404
+    assert client.post("/orders").status_code == 405
+
+
+@pytest.mark.parametrize("caught", [Exception, HTTPException, 405, 413, 400, 401, 415, 500, 503])
+def test_the_apps_error_handlers_do_not_answer_for_us(app_with, caught):
+    app = app_with()
+    app.register_error_handler(caught, lambda error: ("the app's own page", 200))
+    client = app.test_client()
+
+    replies = [
+        client.get(PATH),
+        client.open(PATH, method="OPTIONS"),
+        client.post(PATH, data=b"{}"),
+        client.post(PATH, data=b"{}", headers={"X-Webhook-Type": "PingTest"}),
+        client.post(PATH, data=b"x" * 262_145, headers=signed(b"x" * 262_145)),
+        client.post(PATH, data=b"{}", headers={**signed(), "Content-Encoding": "gzip"}),
+    ]
+
+    assert [reply.status_code for reply in replies] == [405, 405, 401, 401, 413, 415]
+    assert all("type" in reply.json for reply in replies)
+
+
+def test_a_smaller_max_content_length_of_the_app_is_not_ours(app_with):
+    app = app_with(MAX_CONTENT_LENGTH=10, MAX_FORM_MEMORY_SIZE=10)
+    body = b'{"longer": "than ten bytes"}'
+
+    replies = [deliver(app, body), deliver(app, b"a=" + b"b" * 50, headers={"Content-Type": FORM})]
+
+    assert [reply.status_code for reply in replies] == [200, 200]
+    assert [row[3] for row in stored(app)] == [body, b"a=" + b"b" * 50]
+
+
+def test_max_content_length_larger_than_ours_does_not_widen_ours(app_with):
+    app = app_with(MAX_CONTENT_LENGTH=10**7, BILLHOOK_MAX_BODY_BYTES=100)
+
+    assert deliver(app, b"x" * 100).status_code == 200
+    assert deliver(app, b"x" * 101).status_code == 413
+
+
+FORM = "application/x-www-form-urlencoded"
+
+
+def test_a_form_typed_body_is_stored_exactly(app_with):
+    app = app_with()
+
+    reply = deliver(app, b"a=1&a=%32", headers={"Content-Type": FORM})
+
+    assert reply.status_code == 200
+    assert stored(app)[0][3] == b"a=1&a=%32"
+
+
+def reads_the_body():
+    request.get_data()
+
+
+def looks_for_a_form_field():
+    request.form.get("csrf_token")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/json", b"{}"),
+        ("application/json", b""),
+        (FORM, b"a=1"),
+        ("multipart/form-data; boundary=x", b"{}"),
+        ("", b"{}"),
+    ],
+)
+def test_a_hook_that_read_the_body_first_leaves_it_to_us(app_with, content_type, body):
+    app = app_with()
+    app.before_request(reads_the_body)
+
+    reply = deliver(app, body, headers={"Content-Type": content_type})
+
+    assert reply.status_code == 200
+    assert stored(app)[0][3] == body
+
+
+def test_a_chunked_body_that_a_hook_has_read_is_still_held_to_the_limit(app_with):
+    app = app_with(BILLHOOK_MAX_BODY_BYTES=100)
+    app.before_request(reads_the_body)
+
+    replies = [
+        app.test_client().post(
+            PATH, input_stream=io.BytesIO(b"x" * size), headers=signed(b"x" * size), environ_overrides=CHUNKED
+        )
+        for size in (100, 101)
+    ]
+
+    assert [reply.status_code for reply in replies] == [200, 413]
+
+
+CHUNKED = {"wsgi.input_terminated": True, "HTTP_TRANSFER_ENCODING": "chunked", "CONTENT_LENGTH": ""}
+
+
+def test_a_hook_that_looks_for_a_form_field_in_json_leaves_the_body_to_us(app_with):
+    app = app_with()
+    app.before_request(looks_for_a_form_field)
+
+    reply = deliver(app)
+
+    assert reply.status_code == 200
+
+
+def test_a_form_that_a_hook_has_parsed_is_gone_and_refused_rather_than_stored_otherwise(app_with):
+    app = app_with()
+    app.before_request(looks_for_a_form_field)
+
+    reply = deliver(app, b"a=1", headers={"Content-Type": FORM})
+
+    assert (reply.status_code, reply.json["code"]) == (400, "incomplete_body")
+    assert stored(app) == []
+
+
+def test_a_hook_that_read_only_a_part_of_the_body_makes_it_incomplete(app_with):
+    app = app_with()
+
+    @app.before_request
+    def read_a_byte():
+        request.stream.read(1)
+
+    assert deliver(app).status_code == 400
+    assert stored(app) == []
+
+
+def test_a_csrf_check_that_refuses_posts_refuses_ours_and_one_that_exempts_the_blueprint_does_not(app_with):
+    def protect():
+        exempt = request.blueprint in app.config.get("CSRF_EXEMPT", ())
+        if request.method == "POST" and not exempt and "csrf_token" not in request.form:
+            abort(400, "CSRF token missing")
+
+    app = app_with()
+    app.before_request(protect)
+
+    before = deliver(app).status_code
+    app.config["CSRF_EXEMPT"] = {"billhook"}
+    after = deliver(app).status_code
+
+    assert (before, after) == (400, 200)
+    assert len(stored(app)) == 1
+
+
+def test_an_after_request_of_the_app_may_add_headers(app_with):
+    app = app_with()
+
+    @app.after_request
+    def stamp(response):
+        response.headers["X-Stamp"] = "1"
+        return response
+
+    assert deliver(app).headers["X-Stamp"] == "1"
+
+
+def test_a_json_provider_of_the_app_does_not_change_our_bodies(app_with):
+    app = app_with()
+    app.json.compact = True
+    app.add_url_rule("/own", "own", lambda: jsonify(a=1))
+
+    assert deliver(app).data == b'{"status": "accepted"}'
+
+
+# --- set up wrongly -------------------------------------------------------------------------------
+
+
+def test_two_handlers_of_one_name_refuse_to_start_before_anything_is_made(plain_app, tmp_path):
+    app = plain_app()
+    groups = [Handlers(), Handlers()]
+    for group in groups:
+        group.on(PingTest, name="send")(lambda event: None)
+
+    with pytest.raises(DuplicateHandlerName, match="two handlers are named 'send': give one of them another"):
+        Billhook(handlers=groups).init_app(app)
+
+    assert "billhook" not in app.extensions
+    assert list(app.blueprints) == []
+    assert not (tmp_path / "billhook.db").exists()
+
+
+def test_a_second_billhook_with_a_name_that_is_taken_is_refused(plain_app):
+    app = plain_app()
+    groups = [Handlers(), Handlers()]
+    groups[0].on(PingTest, name="new", aliases=["old"])(lambda event: None)
+    groups[1].on(PingTest, name="old")(lambda event: None)
+    Billhook(handlers=groups[:1]).init_app(app)
+
+    with pytest.raises(DuplicateHandlerName, match="two handlers are named 'old'"):
+        Billhook(handlers=groups[1:]).init_app(app, url_prefix="/second")
+
+
+def test_a_plain_subscriber_with_a_handlers_name_refuses_to_start(plain_app):
+    app, handlers = plain_app(), Handlers()
+
+    def subscriber(sender, *, event, delivery): ...
+
+    handlers.on(PingTest, name=f"{__name__}.{subscriber.__qualname__}")(lambda event: None)
+    signals.ping_test.connect(subscriber, sender=app)
+
+    with pytest.raises(DuplicateHandlerName, match=r"two handlers are named .*subscriber"):
+        Billhook(handlers=[handlers]).init_app(app)
+
+
+def test_a_handler_registered_after_the_start_is_refused(app_with):
+    handlers = Handlers()
+    app_with(handlers=[handlers])
+
+    with pytest.raises(LateRegistration, match=r"handler '.*late' was registered after init_app: import its"):
+        handlers.on(PingTest, name="late")(lambda event: None)
+
+
+def test_two_sources_of_one_name_are_refused(plain_app):
+    sources = [Source("eu", secrets=[SECRET]), Source("eu", secrets=[OTHER_SECRET])]
+
+    with pytest.raises(ConfigError, match="two sources have the same name: each name is one URL"):
+        Billhook(sources=sources).init_app(plain_app())
+
+
+def test_sources_alone_need_no_default_one(plain_app):
+    app = plain_app(BILLHOOK_SECRETS=[])
+    Billhook(sources=[Source("eu", secrets=[SECRET])]).init_app(app)
+
+    assert deliver(app, path=PATH + "/eu").status_code == 200
+    assert deliver(app).status_code == 404
+
+
+def test_a_source_named_default_takes_the_place_of_the_configured_one(plain_app):
+    app = plain_app()
+    Billhook(sources=[Source("default", secrets=[OTHER_SECRET])]).init_app(app)
+
+    assert deliver(app).status_code == 401
+    assert deliver(app, secret=OTHER_SECRET).status_code == 200
+
+
+def test_an_inbox_that_cannot_be_opened_refuses_to_start(plain_app, tmp_path):
+    (tmp_path / "billhook.db").write_bytes(b"this is no database" * 100)
+    app = plain_app()
+
+    with pytest.raises(ConfigError, match=r"the inbox .*billhook\.db failed: file is not a database"):
+        Billhook().init_app(app)
+
+    assert "billhook" not in app.extensions

@@ -1,0 +1,546 @@
+"""Options: one table, parsed once; a mistake is told with its name, its value, the limit and no secret."""
+
+from __future__ import annotations
+
+import hmac
+import os
+from datetime import UTC, datetime
+
+import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
+
+from billhook import Billhook, Source
+from billhook.errors import ConfigError, MissingSecret, WeakSecret
+from billhook.extension import get_settings, get_state
+from billhook.file_modes import access_by_others
+from billhook.settings import OPTIONS, Settings, from_environ, read_secrets_file
+from billhook.signing import TimestampedRSA
+from billhook.standalone import create_app
+from support.apps import bare_app
+from support.inbox_view import incoming, open_inbox
+from support.signing import OTHER_SECRET, SECRET
+
+HIDDEN = "correct-horse-battery-staple"
+
+
+def start(tmp_path, **config):
+    app = bare_app(tmp_path, **config)
+    Billhook().init_app(app)
+    app.extensions["billhook"].close()
+    return app
+
+
+@pytest.mark.parametrize(
+    ("key", "wrong", "text"),
+    [
+        ("BILLHOOK_SIGNATURE", "md5", "is 'md5': it must be one of standard-webhooks, timestamped-hmac, "),
+        ("BILLHOOK_SIGNATURE", None, "is None: it must be one of"),
+        ("BILLHOOK_ENGINE", "huey", "is 'huey': it must be one of thread, worker, celery, inline"),
+        ("BILLHOOK_REPLAY_PROTECTION", "none", "is 'none': it must be one of dedupe-only"),
+        ("BILLHOOK_TOLERANCE_SECONDS", 0, "is 0: it must be a number from 1 to 86400"),
+        ("BILLHOOK_TOLERANCE_SECONDS", 86_401, "is 86401: it must be a number from 1 to 86400"),
+        ("BILLHOOK_TOLERANCE_SECONDS", 1.5, "is 1.5: it must be a whole number"),
+        ("BILLHOOK_TOLERANCE_SECONDS", True, "is True: it must be a number"),
+        ("BILLHOOK_MAX_BODY_BYTES", "many", "is 'many': it must be a number from 1 to 16777216"),
+        ("BILLHOOK_MAX_BODY_BYTES", 10**400, "is 10+: it must be a number from 1"),
+        ("BILLHOOK_DEADLINE_SECONDS", "nan", "is 'nan': it must be a number from 0.1 to 60"),
+        ("BILLHOOK_DEADLINE_SECONDS", "inf", "is 'inf': it must be a number from 0.1 to 60"),
+        ("BILLHOOK_DEADLINE_SECONDS", [1], r"is \[1\]: it must be a number"),
+        ("BILLHOOK_LEASE_SECONDS", 0.1, "is 0.1: it must be a number from 0.5 to 86400"),
+        ("BILLHOOK_RETENTION_DAYS", -1, "is -1: it must be a number from 0 to 36500"),
+        ("BILLHOOK_KEY_DAYS", 6, "is 6: it must be a number from 7 to 36500"),
+        ("BILLHOOK_SIGNATURE_PREFIX", 1, "must be text, got int"),
+        ("BILLHOOK_RETRY_SCHEDULE_SECONDS", "10,soon", "is 'soon': it must be a number from 0 to 2678400"),
+        ("BILLHOOK_RETRY_SCHEDULE_SECONDS", [-1], "is -1: it must be a number from 0"),
+        ("BILLHOOK_BACKLOG_LIMIT", 0, "is 0: it must be a number from 1 to 1000000000"),
+        ("BILLHOOK_HANDLERS", [1], "holds a int: every item must be text"),
+        (
+            "BILLHOOK_SECRETS",
+            [12345],
+            "holds a int: every item must be text \\(quote it in the environment\\)",
+        ),
+        ("BILLHOOK_SECRETS", 12345, "holds a int: every item must be text"),
+        ("BILLHOOK_SECRETS", {"a": HIDDEN}, "holds a dict: every item must be text"),
+        ("BILLHOOK_SECRETS_FILE", 3, "must be text, got int"),
+        ("BILLHOOK_INBOX_URL", 3, "must be text, got int"),
+        ("BILLHOOK_SIGNATURE_HEADER", b"x", "must be text, got bytes"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_name_and_its_limit(tmp_path, key, wrong, text):
+    with pytest.raises(ConfigError, match=f"^{key} {text}") as caught:
+        start(tmp_path, **{key: wrong})
+
+    assert HIDDEN not in str(caught.value)
+    assert "12345" not in str(caught.value)
+
+
+def test_an_unknown_key_is_refused(tmp_path):
+    with pytest.raises(
+        ConfigError, match="BILLHOOK_SECRET is no option of billhook: did you mean BILLHOOK_SECRETS"
+    ):
+        start(tmp_path, BILLHOOK_SECRET=HIDDEN)
+
+
+def test_a_key_that_is_like_no_option_has_none_suggested(tmp_path):
+    with pytest.raises(ConfigError, match="BILLHOOK_NOPE is no option of billhook: `billhook options`"):
+        start(tmp_path, BILLHOOK_NOPE="x")
+
+
+def test_keys_of_others_are_left_alone(tmp_path):
+    assert start(tmp_path, BILLING="x", SECRET_KEY="y", billhook_secret="z")
+
+
+@pytest.mark.parametrize("none", [None, "", (), [], " , "])
+def test_no_secret_refuses_to_start(tmp_path, none):
+    with pytest.raises(
+        MissingSecret, match="'default' has no secret: set BILLHOOK_SECRETS or BILLHOOK_SECRETS_F"
+    ):
+        start(tmp_path, BILLHOOK_SECRETS=none)
+
+
+@pytest.mark.parametrize("weak", ["whsec_MTIz", "MTIzNDU2Nzg5MDEyMzQ1", "whsec_"])
+def test_a_weak_secret_refuses_to_start_and_is_not_shown(tmp_path, weak):
+    with pytest.raises(
+        WeakSecret, match=r"a secret of .* bytes is too short: use at least 16 random"
+    ) as caught:
+        start(tmp_path, BILLHOOK_SECRETS=[SECRET, weak])
+
+    assert weak not in str(caught.value)
+
+
+def test_a_secret_that_is_not_of_its_scheme_is_refused_and_not_shown(tmp_path):
+    with pytest.raises(ConfigError, match="base64") as caught:
+        start(tmp_path, BILLHOOK_SECRETS=[f"whsec_{HIDDEN}!"])
+
+    assert HIDDEN not in str(caught.value)
+
+
+def test_no_secret_is_in_any_text_of_a_running_app(tmp_path):
+    secret = SECRET.removeprefix("whsec_")
+    app = start(tmp_path, BILLHOOK_SECRETS=[SECRET])
+    assembly = app.extensions["billhook"]
+    source = Source("default", secrets=[SECRET])
+
+    texts = [
+        repr(Settings.from_mapping(app.config)),
+        repr(source),
+        repr(source.keys),
+        repr(assembly),
+        repr(assembly.settings),
+        repr(assembly.inbox),
+    ]
+
+    assert not [text for text in texts if secret in text]
+
+
+def test_the_password_of_an_inbox_url_is_in_no_text(tmp_path, caplog):
+    url = f"postgresql+psycopg://billing:{HIDDEN}@127.0.0.1:1/billing"
+
+    start(tmp_path, BILLHOOK_INBOX_URL=url)
+
+    assert "the inbox postgresql+psycopg://billing:***@127.0.0.1:1/billing failed" in caplog.text
+    assert HIDDEN not in caplog.text
+    assert HIDDEN not in repr(Settings.from_mapping({"BILLHOOK_INBOX_URL": url}))
+
+
+@pytest.mark.parametrize(
+    ("written", "schedule"),
+    [
+        ("10,60", (10.0, 60.0)),
+        (" 1 , 2.5 ,", (1.0, 2.5)),
+        ([1, "2"], (1.0, 2.0)),
+        (5, (5.0,)),
+        ("", ()),
+        ((), ()),
+        (None, ()),
+    ],
+)
+def test_lists_may_be_lists_or_comma_separated(written, schedule):
+    assert (
+        Settings.from_mapping({"BILLHOOK_RETRY_SCHEDULE_SECONDS": written}).retry_schedule_seconds == schedule
+    )
+
+
+def test_the_defaults_are_those_of_the_contract():
+    settings = Settings.from_mapping({})
+
+    assert settings.signature == "standard-webhooks"
+    assert settings.engine == "thread"
+    assert (settings.tolerance_seconds, settings.deadline_seconds, settings.lease_seconds) == (300, 2.5, 30)
+    assert settings.max_body_bytes == 262_144
+    assert settings.retry_schedule_seconds == (10, 60, 300, 1800, 7200, 18000, 36000)
+    assert settings.retention_days == 30
+    assert (settings.backlog_limit, settings.inbox_url, settings.secrets) == (None, None, ())
+
+
+@pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
+def test_every_option_explains_itself_and_takes_its_own_default(option):
+    parsed = option.parse(option.key, option.default)
+
+    assert parsed == option.default
+    assert option.help.endswith(".")
+    assert option.key == "BILLHOOK_" + option.attribute.upper()
+
+
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.default_text], ids=lambda o: o.key)
+def test_the_default_as_a_user_would_write_it_is_the_default(option):
+    assert option.parse(option.key, option.default_text) == option.default
+
+
+def test_from_prefixed_env_is_a_way_to_configure(tmp_path, monkeypatch):
+    monkeypatch.setenv("FLASK_BILLHOOK_SECRETS", f'["{SECRET}"]')
+    monkeypatch.setenv("FLASK_BILLHOOK_RETRY_SCHEDULE_SECONDS", "10,60")
+    monkeypatch.setenv("FLASK_BILLHOOK_TOLERANCE_SECONDS", "60")
+    app = bare_app(tmp_path)
+    del app.config["BILLHOOK_SECRETS"]
+    app.config.from_prefixed_env()
+
+    settings = Settings.from_mapping(app.config)
+
+    assert settings.secrets == (SECRET,)
+    assert settings.retry_schedule_seconds == (10, 60)
+    assert settings.tolerance_seconds == 60
+
+
+def test_where_the_config_says_nothing_the_environment_counts_in_a_mounted_app(tmp_path, monkeypatch):
+    environ = {
+        "BILLHOOK_SECRETS": f"{SECRET},{OTHER_SECRET}", "BILLHOOK_TOLERANCE_SECONDS": "60",
+        "BILLHOOK_API_URL": "http://127.0.0.1:1", "BILLHOOK_ENGINE": "inline", "BILLHOOK_LEASE_SECONDS": "7",
+        "FLASK_BILLHOOK_LEASE_SECONDS": "9", "BILLHOOK_TEST_THING": "ours",
+    }  # fmt: skip
+    for name, text in environ.items():
+        monkeypatch.setenv(name, text)
+    app = bare_app(tmp_path, BILLHOOK_ENGINE="worker", BILLHOOK_INBOX_URL=None)
+    del app.config["BILLHOOK_SECRETS"]
+    app.config.from_prefixed_env()
+
+    settings = get_settings(app)
+
+    assert settings.secrets == (SECRET, OTHER_SECRET)
+    assert (settings.tolerance_seconds, settings.api_url) == (60, "http://127.0.0.1:1")
+    assert (settings.engine, settings.lease_seconds) == ("worker", 9)  # the config's, and FLASK_'s by it
+    assert settings.inbox_url is None
+
+
+@pytest.mark.parametrize("config", [{"BILLHOOK_SECRETS": [SECRET]}, {"BILLHOOK_SECRETS_FILE": "file"}])
+def test_of_secrets_and_their_file_the_one_in_the_config_counts(tmp_path, monkeypatch, config):
+    monkeypatch.setenv("BILLHOOK_SECRETS_FILE", "/elsewhere")
+    monkeypatch.setenv("BILLHOOK_SECRETS", OTHER_SECRET)
+    app = bare_app(tmp_path)
+    del app.config["BILLHOOK_SECRETS"]
+    app.config.update(config)
+
+    settings = get_settings(app)
+
+    assert [settings.secrets, settings.secrets_file] == [
+        tuple(config.get("BILLHOOK_SECRETS", ())), config.get("BILLHOOK_SECRETS_FILE"),
+    ]  # fmt: skip
+    del app.config["BILLHOOK_SECRETS" if "BILLHOOK_SECRETS" in config else "BILLHOOK_SECRETS_FILE"]
+    with pytest.raises(ConfigError, match="set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, not both"):
+        get_settings(app)
+
+
+def test_a_mounted_app_refuses_a_name_of_the_environment_that_is_no_option(tmp_path, monkeypatch):
+    monkeypatch.setenv("BILLHOOK_TOLERENCE_SECONDS", "60")
+
+    with pytest.raises(ConfigError, match="did you mean BILLHOOK_TOLERANCE_SECONDS"):
+        Billhook(bare_app(tmp_path))
+
+
+def test_an_environment_that_is_given_is_all_that_a_standalone_app_reads(tmp_path, monkeypatch):
+    monkeypatch.setenv("BILLHOOK_TOLERANCE_SECONDS", "60")
+    monkeypatch.chdir(tmp_path)
+
+    app = create_app({"BILLHOOK_SECRETS": SECRET})
+
+    assert get_state(app).settings.tolerance_seconds == 300
+    get_state(app).close()
+
+
+def test_only_our_variables_are_taken_from_the_environment():
+    environ = {"BILLHOOK_ENGINE": "inline", "BILLHOOK_SPEC": "x", "BILLHOOK_TEST_X": "y", "PATH": "z"}
+
+    assert from_environ(environ) == {"BILLHOOK_ENGINE": "inline"}
+
+
+# --- a file of secrets ----------------------------------------------------------------------------
+
+
+def test_secrets_may_be_in_a_file_one_a_line(tmp_path):
+    file = tmp_path / "secrets"
+    file.write_text(f"# newest first\n\n  {OTHER_SECRET}  \n{SECRET}\n")
+
+    assert read_secrets_file(str(file)) == (OTHER_SECRET, SECRET)
+    assert start(tmp_path, BILLHOOK_SECRETS=[], BILLHOOK_SECRETS_FILE=file, BILLHOOK_SIGNATURE_HEADER="")
+
+
+def test_pem_blocks_in_a_file_are_kept_whole(tmp_path):
+    file = tmp_path / "keys.pem"
+    block = "-----BEGIN PUBLIC KEY-----\nAAAA\n\nBBBB\n-----END PUBLIC KEY-----\n"
+    file.write_text(block + "\n" + block)
+
+    assert read_secrets_file(str(file)) == (block, block)
+
+
+def test_a_pem_block_without_an_end_is_refused(tmp_path):
+    file = tmp_path / "keys.pem"
+    file.write_text(f"-----BEGIN PUBLIC KEY-----\n{HIDDEN}\n")
+
+    with pytest.raises(ConfigError, match="holds a PEM block without its END line") as caught:
+        read_secrets_file(str(file))
+
+    assert HIDDEN not in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_told_by_name(tmp_path):
+    binary = tmp_path / "binary"
+    binary.write_bytes(b"\xff\xfe")
+
+    with pytest.raises(ConfigError, match=r"missing'.* cannot be read.*FileNotFoundError"):
+        read_secrets_file(str(tmp_path / "missing"))
+    with pytest.raises(ConfigError, match=r"binary'.* cannot be read.*UnicodeDecodeError"):
+        read_secrets_file(str(binary))
+
+
+def test_secrets_from_two_places_are_refused(tmp_path):
+    with pytest.raises(ConfigError, match="set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, not both"):
+        start(tmp_path, BILLHOOK_SECRETS_FILE="somewhere")
+
+
+def test_an_empty_file_of_secrets_is_no_secret(tmp_path):
+    (tmp_path / "secrets").write_text("# none yet\n")
+
+    with pytest.raises(MissingSecret, match="source 'default' has no secret"):
+        start(tmp_path, BILLHOOK_SECRETS=[], BILLHOOK_SECRETS_FILE=str(tmp_path / "secrets"))
+
+
+# --- schemes --------------------------------------------------------------------------------------
+
+TEXT_SECRET = "a-shared-secret-of-32-characters"
+
+
+@pytest.mark.parametrize(
+    ("config", "scheme"),
+    [
+        ({"BILLHOOK_SIGNATURE": "standard-webhooks"}, "<StandardWebhooks: webhook-id, "),
+        ({"BILLHOOK_SIGNATURE": "timestamped-hmac"}, "<TimestampedHMAC: X-Webhook-Signature>"),
+        (
+            {"BILLHOOK_SIGNATURE": "timestamped-hmac", "BILLHOOK_SIGNATURE_HEADER": "X-Mine"},
+            "<TimestampedHMAC: X-Mine>",
+        ),
+        (
+            {"BILLHOOK_SIGNATURE": "body-hmac", "BILLHOOK_REPLAY_PROTECTION": "dedupe-only"},
+            "<BodyHMAC: X-Webhook-Signature>",
+        ),
+    ],
+)
+def test_the_scheme_is_chosen_by_configuration(tmp_path, config, scheme):
+    secret = SECRET if config["BILLHOOK_SIGNATURE"] == "standard-webhooks" else TEXT_SECRET
+    app = bare_app(tmp_path, BILLHOOK_SECRETS=[secret], **config)
+    hooks = Billhook()
+    hooks.init_app(app)
+    app.extensions["billhook"].close()
+
+    (source,) = hooks._all_sources(Settings.from_mapping(app.config))
+
+    assert repr(source.scheme).startswith(scheme)
+
+
+def test_public_keys_in_a_file_are_a_way_to_configure_rsa(tmp_path, app_with):
+    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+    private = key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    ).decode()
+    public = key.public_key().public_bytes(
+        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
+    )
+    (tmp_path / "keys.pem").write_bytes(public)
+    app = app_with(
+        BILLHOOK_SECRETS=[],
+        BILLHOOK_SECRETS_FILE=str(tmp_path / "keys.pem"),
+        BILLHOOK_SIGNATURE="timestamped-rsa",
+        BILLHOOK_TIMESTAMP_HEADER="X-When",
+    )
+    scheme = TimestampedRSA(signature_header="X-Webhook-Signature", timestamp_header="X-When")
+
+    headers = scheme.sign(b"{}", private, event_type="PingTest", now=datetime.now(UTC))
+    reply = app.test_client().post(
+        "/webhooks/billing", data=b"{}", headers={"X-Webhook-Type": "PingTest", **headers}
+    )
+
+    assert reply.status_code == 200
+
+
+def test_body_hmac_has_to_be_told_that_deduplication_will_do(tmp_path):
+    with pytest.raises(ConfigError, match="dedupe-only"):
+        start(tmp_path, BILLHOOK_SIGNATURE="body-hmac", BILLHOOK_SECRETS=[TEXT_SECRET])
+
+
+@pytest.mark.parametrize(
+    ("config", "prefix"),
+    [
+        ({}, "sha256="),
+        ({"BILLHOOK_SIGNATURE_PREFIX": ""}, ""),
+        ({"BILLHOOK_SIGNATURE_PREFIX": None}, ""),
+        ({"BILLHOOK_SIGNATURE_PREFIX": "v0="}, "v0="),
+    ],
+)
+def test_what_stands_before_the_digits_of_a_body_hmac_is_an_option(app_with, config, prefix):
+    app = app_with(
+        BILLHOOK_SECRETS=[TEXT_SECRET],
+        BILLHOOK_SIGNATURE="body-hmac",
+        BILLHOOK_REPLAY_PROTECTION="dedupe-only",
+        **config,
+    )
+    digits = hmac.digest(TEXT_SECRET.encode(), b"{}", "sha256").hex()
+
+    answered = {}
+    for tried in ("sha256=", "", "v0="):
+        headers = {"X-Webhook-Type": "PingTest", "X-Webhook-Signature": tried + digits}
+        reply = app.test_client().post("/webhooks/billing", data=b"{}", headers=headers)
+        answered[tried] = reply.status_code
+
+    assert answered == {"sha256=": 401, "": 401, "v0=": 401} | {prefix: 200}
+
+
+def test_a_prefix_is_for_body_hmac_alone(tmp_path):
+    with pytest.raises(
+        ConfigError, match="standard-webhooks has no prefix to choose: unset BILLHOOK_SIGNATURE_PREFIX"
+    ):
+        start(tmp_path, BILLHOOK_SIGNATURE_PREFIX="")
+
+
+@pytest.mark.parametrize("key", ["BILLHOOK_SIGNATURE_HEADER", "BILLHOOK_TIMESTAMP_HEADER"])
+def test_standard_webhooks_has_headers_of_its_own(tmp_path, key):
+    with pytest.raises(ConfigError, match="has headers of its own: unset BILLHOOK_SIGNATURE_HEADER"):
+        start(tmp_path, **{key: "X-Mine"})
+
+
+def test_a_bad_header_name_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="X Mine"):
+        start(
+            tmp_path,
+            BILLHOOK_SIGNATURE="timestamped-hmac",
+            BILLHOOK_SIGNATURE_HEADER="X Mine",
+            BILLHOOK_SECRETS=[TEXT_SECRET],
+        )
+
+
+# --- sources --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["", "a/b", "-a", "a b", "a" * 65, "\u00fc", None, 3])
+def test_the_name_of_a_source_has_to_be_fit_for_a_url(name):
+    with pytest.raises(ConfigError, match=r"a source is named .*: use 1 to 64 letters, digits, '-' and '_'"):
+        Source(name, secrets=[SECRET])
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 86_401])
+def test_the_tolerance_of_a_source_has_limits(seconds):
+    with pytest.raises(ConfigError, match=f"source 'eu': tolerance_seconds={seconds} must be 1 to 86400"):
+        Source("eu", secrets=[SECRET], tolerance_seconds=seconds)
+
+
+def test_the_secrets_of_a_source_are_a_list_and_never_shown():
+    with pytest.raises(ConfigError, match=r"source 'eu' has a text for secrets: give a list") as caught:
+        Source("eu", secrets=SECRET)
+    with pytest.raises(MissingSecret, match="source 'eu' has no secret"):
+        Source("eu")
+
+    assert SECRET not in str(caught.value)
+
+
+# --- secrets in the wrong place, and files that others may use ------------------------------------
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "BILLHOOK_TOLERANCE_SECONDS",
+        "BILLHOOK_DEADLINE_SECONDS",
+        "BILLHOOK_MAX_BODY_BYTES",
+        "BILLHOOK_RETRY_SCHEDULE_SECONDS",
+        "BILLHOOK_BACKLOG_LIMIT",
+        "BILLHOOK_LEASE_SECONDS",
+        "BILLHOOK_RETENTION_DAYS",
+        "BILLHOOK_SIGNATURE",
+        "BILLHOOK_ENGINE",
+    ],
+)
+@pytest.mark.parametrize(
+    "secret", [SECRET, f"[{SECRET}]", "-----BEGIN PUBLIC KEY-----", "postgresql://u:hunter2@h/db"]
+)
+def test_a_secret_in_an_option_of_another_kind_is_not_shown(tmp_path, key, secret):
+    with pytest.raises(ConfigError, match=f"^{key} is a secret, by its looks: it must be") as caught:
+        start(tmp_path, **{key: secret})
+
+    assert secret not in str(caught.value)
+
+
+@pytest.mark.parametrize("option", [one for one in OPTIONS if not one.secret], ids=lambda option: option.key)
+def test_a_secret_in_an_option_that_errors_repeat_is_refused_unseen(tmp_path, option):
+    with pytest.raises(ConfigError, match=f"^{option.key} is a secret, by its looks: ") as caught:
+        start(tmp_path, **{option.key: SECRET})
+
+    assert SECRET not in str(caught.value)
+
+
+def test_a_long_text_that_is_no_number_is_not_shown_and_a_slip_is(tmp_path):
+    with pytest.raises(ConfigError, match="is a secret, by its looks") as caught:
+        start(tmp_path, BILLHOOK_LEASE_SECONDS="correct horse battery")
+    with pytest.raises(ConfigError, match="is '30 seconds': it must be a number"):
+        start(tmp_path, BILLHOOK_LEASE_SECONDS="30 seconds")
+
+    assert "horse" not in str(caught.value)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_secrets_file_that_others_may_write_is_refused_with_what_to_do(tmp_path, mode):
+    file = tmp_path / "my secrets"
+    file.write_text(SECRET)
+    file.chmod(mode)
+
+    with pytest.raises(ConfigError) as caught:
+        start(tmp_path, BILLHOOK_SECRETS=[], BILLHOOK_SECRETS_FILE=file)
+
+    told = f"BILLHOOK_SECRETS_FILE {file}: others may write it; run: chmod 600 '{file}'"
+    assert str(caught.value) == told
+
+
+@pytest.mark.parametrize(("mode", "warned"), [(0o640, True), (0o604, True), (0o600, False), (0o400, False)])
+def test_a_secrets_file_that_others_may_read_is_used_with_a_warning(tmp_path, caplog, mode, warned):
+    file = tmp_path / "secrets"
+    file.write_text(SECRET)
+    file.chmod(mode)
+
+    assert start(tmp_path, BILLHOOK_SECRETS=[], BILLHOOK_SECRETS_FILE=file)
+
+    assert ("others may read it; run: chmod 600" in caplog.text) is warned
+
+
+def test_what_is_no_file_has_no_mode_to_complain_of(tmp_path):
+    """A pipe, as `<(pass show billhook)` of a shell, and what is not there."""
+    os.mkfifo(tmp_path / "pipe", 0o600)
+    (tmp_path / "pipe").chmod(0o666)
+
+    assert access_by_others(tmp_path / "pipe") is None
+    assert access_by_others(tmp_path / "nowhere") is None
+
+
+@pytest.mark.parametrize(
+    ("suffix", "mode", "may"),
+    [("", 0o644, "read"), ("", 0o666, "write"), ("-wal", 0o644, "read"), ("-shm", 0o606, "write")],
+)
+def test_an_inbox_that_others_may_use_is_told_of_with_what_to_do(tmp_path, caplog, suffix, mode, may):
+    inbox = open_inbox(tmp_path / "i.db")
+    inbox.put(incoming("k"))
+    (tmp_path / f"i.db{suffix}").chmod(mode)
+    assert caplog.text == ""
+
+    open_inbox(tmp_path / "i.db").close()
+
+    assert (
+        f"others may {may} the inbox {tmp_path / 'i.db'}; run: chmod 600 {tmp_path / 'i.db'}" in caplog.text
+    )
+    inbox.close()

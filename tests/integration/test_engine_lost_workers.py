@@ -1,0 +1,180 @@
+"""What must not happen to a run when workers die, sleep past their leases, or meet broken code.
+
+On every database.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from billhook import Discard, Handlers, Retry, signals
+from billhook.clock import FrozenClock
+from billhook.events import EVENT_TYPES, Event, PingTest
+from billhook.extension import get_state
+from billhook.inbox import RunPlan
+from support.inbox_view import incoming
+from support.processes import until
+
+pytestmark = pytest.mark.usefixtures("inbox_url")
+
+NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
+LEASE = timedelta(seconds=30)
+
+
+def planned(inbox, count):
+    ids = [inbox.put(incoming(f"k{number}")).delivery_id for number in range(count)]
+    with inbox.transaction("planner") as transaction:
+        transaction.plan([RunPlan(delivery_id, ("h",)) for delivery_id in ids], NOON)
+
+
+def claim(inbox, *, at, idle, limit=10):
+    with inbox.transaction("worker") as transaction:
+        return transaction.claim(limit, at, at + LEASE, idle=idle)
+
+
+# --- queued and begun ------------------------------------------------------------------------------
+
+
+def test_a_claim_that_was_only_queued_when_its_worker_died_is_no_attempt(inbox):
+    planned(inbox, 3)
+    first = claim(inbox, at=NOON, idle=1)
+
+    again = claim(inbox, at=NOON + LEASE, idle=3)
+
+    assert [one.attempt for one in first] == [1, 1, 1]
+    assert sorted(one.attempt for one in again) == [1, 1, 2]  # only the first had been begun
+
+
+def test_a_lost_run_that_was_begun_counts_every_time(inbox):
+    planned(inbox, 1)
+
+    attempts = [claim(inbox, at=NOON + n * LEASE, idle=1)[0].attempt for n in range(4)]
+
+    assert attempts == [1, 2, 3, 4]
+
+
+# --- leases ---------------------------------------------------------------------------------------
+
+
+def test_a_queued_run_whose_lease_ran_out_is_not_called(app_with):
+    clock, handlers, calls, gate = FrozenClock(NOON), Handlers(), [], threading.Event()
+
+    @handlers.on(PingTest)
+    def slow(event, delivery):
+        calls.append(delivery.key)
+        gate.wait(10)
+
+    app = app_with(handlers=[handlers], clock=clock, BILLHOOK_ENGINE="worker")
+    assembly = get_state(app)
+    for number in range(3):
+        assembly.inbox.put(incoming(f"k{number}"))
+    worker = assembly.worker(1)
+    worker._leases.window = 3  # as after a run of quick handlers: two are claimed beyond the one thread
+    thread = threading.Thread(target=worker.run, kwargs={"grace_seconds": 2})
+    thread.start()
+
+    until(lambda: calls == ["k0"])
+    clock.advance(seconds=60)  # this process slept; in the meantime another has run everything
+    with assembly.inbox.transaction("another") as transaction:
+        others = transaction.claim(10, clock.now(), clock.now() + timedelta(hours=1))
+    gate.set()
+    time.sleep(0.3)
+    worker.stop()
+    thread.join()
+    assembly.close()
+
+    assert len(others) == 3
+    assert calls == ["k0"]
+
+
+# --- broken code ----------------------------------------------------------------------------------
+
+
+class RateLimited(Retry):
+    """A user's own, which forgot to call its parent."""
+
+    def __init__(self, wait):
+        self.wait = wait
+
+
+class Worded(Retry):
+    """A user's own, which says it in words."""
+
+    def __init__(self):
+        super().__init__()
+        self.after_seconds = "a minute"
+
+
+@pytest.mark.parametrize("error", [RateLimited(5), Worded()])
+def test_a_broken_kind_of_retry_is_retried_by_the_schedule(app_with, error):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(PingTest, retry=[0, 0])
+    def h(event, delivery):
+        calls.append(delivery.attempt)
+        raise error
+
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="worker")
+    assembly = get_state(app)
+    assembly.inbox.put(incoming("k"))
+
+    assembly.handle_due()
+    assembly.close()
+
+    assert calls == [1, 2, 3]
+
+
+def test_an_observer_that_is_cancelled_stops_neither_the_engine_nor_the_answer(app_with):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(PingTest)
+    def h(event, delivery):
+        calls.append(delivery.key)
+        raise Discard
+
+    def cancelled(sender, **facts):
+        raise asyncio.CancelledError
+
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
+    assembly = get_state(app)
+    with (
+        signals.handler_succeeded.connected_to(cancelled, sender=app),
+        signals.delivery_accepted.connected_to(cancelled, sender=app),
+    ):
+        for key in ("k1", "k2"):
+            receipt = assembly.inbox.put(incoming(key))
+            assembly.engine.wake(receipt.delivery_id)
+            until(lambda key=key: key in calls)
+    assembly.close()
+
+    assert calls == ["k1", "k2"]
+
+
+def test_on_any_hears_types_that_are_declared_after_it(app_with, monkeypatch):
+    handlers, heard = Handlers(), []
+
+    @handlers.on_any()
+    def h(event, delivery):
+        heard.append(delivery.event_type)
+
+    class BrandNewThing(Event):
+        """Declared after the decorator ran."""
+
+    try:
+        app = app_with(handlers=[handlers], BILLHOOK_ENGINE="worker")
+        assembly = get_state(app)
+        assembly.inbox.put(incoming("k", event_type="BrandNewThing"))
+        assembly.handle_due()
+        assembly.close()
+    finally:
+        import billhook.events.base as base
+
+        base._registered.pop("BrandNewThing")
+
+    assert heard == ["BrandNewThing"]
+    assert "BrandNewThing" not in EVENT_TYPES

@@ -1,0 +1,524 @@
+"""The worker in a thread, as `thread` and `worker` run it: on schedule, on time, on its lease, to its end.
+
+On every database.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from billhook import Handlers, signals
+from billhook.events import InvoiceApproved, PingTest
+from billhook.extension import get_state
+from support.apps import deliver, inbox_at
+from support.inbox_view import Foreigner, change, not_called_again, rows
+from support.patience import within
+from support.processes import in_children, until
+
+TESTS = Path(__file__).parents[1]
+
+pytestmark = pytest.mark.usefixtures("inbox_url")
+
+
+def states(app):
+    return Counter(dict_value for (dict_value,) in rows(inbox_at(app), "SELECT state FROM delivery"))
+
+
+def runs(app, columns="handler, state, attempts"):
+    return rows(inbox_at(app), f"SELECT {columns} FROM run ORDER BY id")
+
+
+def finished(app, count):
+    return lambda: sum(states(app)[state] for state in ("done", "dead", "quarantined")) == count
+
+
+# --- all of it, once ------------------------------------------------------------------------------
+
+
+def test_every_delivery_is_handled_once(running):
+    handlers, calls = Handlers(), Counter()
+    handlers.on(PingTest, name="a")(lambda event, delivery: calls.update([("a", delivery.key)]))
+    handlers.on_any(name="b")(lambda event, delivery: calls.update([("b", delivery.key)]))
+    app = running(handlers)
+
+    for number in range(50):
+        deliver(app, message_id=f"msg_{number}")
+    until(finished(app, 50))
+
+    assert calls == Counter({(name, f"msg_{n}"): 1 for name in "ab" for n in range(50)})
+    assert set(runs(app, "state, attempts")) == {("succeeded", 1)}
+
+
+def test_two_loops_on_one_inbox_never_run_one_run_twice(running):
+    handlers, calls, lock = Handlers(), Counter(), threading.Lock()
+
+    @handlers.on(PingTest, name="h")
+    def handle(event, delivery):
+        with lock:
+            calls[delivery.key] += 1
+        time.sleep(0.001)
+
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=30)  # none runs out on a busy machine
+    for number in range(80):
+        deliver(app, message_id=f"msg_{number}")
+
+    running.start(app)
+    running.start(app)
+    until(finished(app, 80))
+
+    assert calls == Counter({f"msg_{n}": 1 for n in range(80)})
+    assert set(runs(app, "state, attempts")) == {("succeeded", 1)}
+
+
+def test_a_worker_finds_deliveries_stored_before_it_or_without_a_notification(running):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest)(calls.append)
+    app = running(handlers, start_now=False)
+    deliver(app)
+
+    running.start(app)
+    until(finished(app, 1))
+    change(inbox_at(app), "DELETE FROM run")
+    change(inbox_at(app), "UPDATE delivery SET state = 'received'")  # nobody rings for it
+    until(lambda: len(calls) == 2, seconds=4)
+
+
+def test_a_notification_from_another_process_wakes_a_sleeping_worker_at_once(running):
+    handlers, called = Handlers(), []
+    handlers.on(PingTest)(lambda event: called.append(time.monotonic()))
+    app = running(handlers)
+    deliver(app, message_id="msg_warm")
+    until(lambda: called)
+    time.sleep(0.3)  # asleep by now
+
+    def child(_):
+        from support.inbox_view import incoming
+
+        assembly = get_state(app)
+        assembly.inbox.put(incoming("from a child"))
+        started = time.monotonic()
+        assembly.engine.wake(0)
+        assembly.inbox.close()
+        return repr(started).encode()
+
+    (started,) = in_children(1, child)
+    until(lambda: len(called) == 2)
+
+    assert called[1] - float(started) < within(0.5)  # the slow look is every two seconds
+
+
+def test_the_thread_engine_starts_by_itself_and_at_will(app_with):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest)(calls.append)
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
+    assembly = get_state(app)
+
+    deliver(app)
+    until(lambda: len(calls) == 1)
+    assembly.engine.start()
+    deliver(app)
+    until(lambda: len(calls) == 2)
+
+    names = [thread.name for thread in threading.enumerate()]
+    assert names.count("billhook-engine") == 1
+
+
+def test_the_thread_engine_of_a_process_that_never_ran_it_is_stopped_without_a_word(app_with):
+    app = app_with(BILLHOOK_ENGINE="thread")
+
+    get_state(app).engine.stop()
+
+    assert "billhook-engine" not in [thread.name for thread in threading.enumerate()]
+
+
+# --- retries, time-outs, leases -------------------------------------------------------------------
+
+
+def test_retries_happen_when_they_are_due_and_not_before(running, clock):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(PingTest, name="h")
+    def fails(event, delivery):
+        calls.append(delivery.attempt)
+        raise ValueError("no")
+
+    app = running(handlers, clock=clock, BILLHOOK_RETRY_SCHEDULE_SECONDS=(10, 60), start_now=False)
+    worker = running.start(app)
+    deliver(app)
+    until(lambda: runs(app) == [("h", "due", 1)])
+    for seconds, state, attempts in ((9, "due", 1), (1, "due", 2), (59, "due", 2), (1, "dead", 3)):
+        clock.advance(seconds=seconds)
+        worker.wake()
+        until(lambda state=state, attempts=attempts: runs(app) == [("h", state, attempts)])
+        time.sleep(0.05)
+        assert calls == list(range(1, attempts + 1))
+
+    assert states(app) == {"dead": 1}
+
+
+def test_a_handler_past_its_time_is_given_up_and_the_others_go_on(running):
+    handlers, release, calls = Handlers(), threading.Event(), []
+
+    @handlers.on(PingTest, name="slow", timeout_seconds=0.1, retry=[])
+    def slow(event):
+        release.wait(10)
+
+    handlers.on(PingTest, name="quick")(lambda event: calls.append(1))
+    app = running(handlers, threads=1)
+
+    deliver(app)
+    deliver(app)
+    until(finished(app, 2))
+    release.set()
+    time.sleep(0.1)  # the handler that was given up comes back, and has no say
+
+    assert calls == [1, 1]
+    assert sorted(runs(app, "handler, state")) == [("quick", "succeeded")] * 2 + [("slow", "dead")] * 2
+    assert {error for (error,) in runs(app, "last_error") if error} == {
+        "TimeoutError: the handler did not return within 0.1 s"
+    }
+
+
+def check_a_slow_handler_is_called_once(app, calls):
+    """For longer than two leases, with another worker that waits for it to be lost."""
+    deliver(app)
+    until(finished(app, 1))
+    assert calls == [1]
+    assert runs(app) == [("h", "succeeded", 1)]
+
+
+def test_a_slow_handler_keeps_its_lease(running):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(PingTest, name="h")
+    def slow(event, delivery):
+        calls.append(delivery.attempt)
+        time.sleep(3.2)
+
+    app = running(handlers, count=2, BILLHOOK_LEASE_SECONDS=1.5)
+
+    check_a_slow_handler_is_called_once(app, calls)
+
+
+def test_a_slow_handler_without_renewal_would_be_called_twice(running):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(PingTest, name="h")
+    def slow(event, delivery):
+        calls.append(delivery.attempt)
+        if delivery.attempt == 1:
+            time.sleep(0.8)
+
+    app = running(handlers, start_now=False)
+    inline = threading.Thread(target=get_state(app).handle_due)  # this engine renews nothing
+
+    deliver(app)
+    inline.start()
+    until(lambda: calls == [1])
+    running.start(app)
+    inline.join()
+
+    until(lambda: calls == [1, 2])
+    until(lambda: runs(app) == [("h", "succeeded", 2)])
+
+
+def test_a_worker_that_died_leaves_its_run_to_another_when_the_lease_ends(running):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(lambda event, delivery: calls.append(delivery.attempt))
+    app = running(handlers, start_now=False)
+    deliver(app)
+
+    def dies(_):
+        assembly = get_state(app)
+        stored = assembly.inbox.received(1)
+        now = assembly.dispatcher.clock.now()
+        from datetime import timedelta
+
+        with assembly.inbox.transaction("dead") as transaction:
+            transaction.plan([one.plan for one in assembly.dispatcher.plan(stored)], now)
+            transaction.claim(1, now, now + timedelta(seconds=0.5))
+        os._exit(9)
+
+    in_children(1, dies)
+    running.start(app)
+    until(finished(app, 1))
+
+    assert calls == [2]
+    assert "worker died" in rows(inbox_at(app), "SELECT error FROM failure")[0][0]
+
+
+def test_a_run_that_takes_every_worker_along_is_dead_without_another_call(running):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h", retry=[0])(calls.append)
+    app = running(handlers, start_now=False)
+    deliver(app)
+    assembly = get_state(app)
+    now = assembly.dispatcher.clock.now()
+    with assembly.inbox.transaction("first") as transaction:
+        transaction.plan([one.plan for one in assembly.dispatcher.plan(assembly.inbox.received(1))], now)
+    for number in range(2):
+        with assembly.inbox.transaction(f"dies{number}") as transaction:
+            assert len(transaction.claim(1, now, now)) == 1
+
+    running.start(app)
+    until(finished(app, 1))
+
+    assert calls == []
+    assert runs(app, "state, last_error") == [("dead", not_called_again(2))]
+
+
+# --- the end --------------------------------------------------------------------------------------
+
+
+def test_stopping_gives_back_what_was_not_begun_and_waits_for_what_was(running):
+    handlers, release, calls = Handlers(), threading.Event(), []
+
+    @handlers.on(PingTest, name="h")
+    def handle(event, delivery):
+        if delivery.key.startswith("slow"):
+            calls.append(delivery.key)
+            release.wait(10)
+
+    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=30)
+    for number in range(60):
+        deliver(app, message_id=f"fast_{number}")
+    worker = running.start(app, threads=1)
+    until(finished(app, 60))  # handlers are fast: the worker holds many by now
+    for number in range(6):
+        deliver(app, message_id=f"slow_{number}")
+    until(lambda: calls)
+    time.sleep(0.2)
+    held = Counter(runs(app, "state"))[("running",)]
+    worker.stop()
+    time.sleep(0.2)
+    release.set()
+    until(lambda: Counter(runs(app, "state")) == {("succeeded",): 61, ("due",): 5})
+
+    assert held > 1
+    assert len(calls) == 1
+    assert {attempts for state, attempts in runs(app, "state, attempts") if state == "due"} == {0}
+
+
+def test_stopping_does_not_wait_longer_than_its_grace(app_with, caplog):
+    handlers, release = Handlers(), threading.Event()
+    handlers.on(PingTest, name="h")(lambda event: release.wait(10))
+    app = app_with(handlers=[handlers])
+    worker = get_state(app).worker(1)
+    thread = threading.Thread(target=worker.run, args=(0.2,))
+    thread.start()
+    deliver(app)
+    until(lambda: runs(app, "state") == [("running",)])
+    time.sleep(0.05)
+
+    started = time.monotonic()
+    worker.stop()
+    thread.join(5)
+    seconds = time.monotonic() - started
+    release.set()
+
+    assert seconds < within(1.5)
+    assert "stopped with 1 handlers still running; they are called again" in caplog.text
+
+
+def test_a_handler_past_its_time_while_stopping_is_settled_as_failed(running):
+    handlers, release, begun = Handlers(), threading.Event(), threading.Event()
+
+    @handlers.on(PingTest, name="h", timeout_seconds=0.3, retry=[])
+    def handle(event):
+        begun.set()
+        release.wait(10)
+
+    app = running(handlers, start_now=False)
+    worker = running.start(app, threads=1)
+    deliver(app)
+    begun.wait(5)
+    worker.stop()
+
+    until(lambda: runs(app, "state") == [("dead",)])
+    release.set()
+
+
+# --- storage that fails in mid-worker ---------------------------------------------------------------
+
+
+def test_nothing_is_lost_while_the_inbox_fails(running):
+    handlers, gate, calls = Handlers(), threading.Event(), []
+
+    @handlers.on(PingTest, name="h")
+    def handle(event, delivery):
+        calls.append(delivery.key)
+        gate.wait(10)
+
+    app = running(handlers, BILLHOOK_LEASE_SECONDS=30)
+    deliver(app, message_id="msg_1")
+    until(lambda: calls == ["msg_1"])
+    change(inbox_at(app), "ALTER TABLE run RENAME TO lost")
+    gate.set()  # the handler returns, and cannot be settled
+    time.sleep(0.3)
+    change(inbox_at(app), "ALTER TABLE lost RENAME TO run")
+
+    until(finished(app, 1))
+    deliver(app, message_id="msg_2")
+    until(finished(app, 2))
+    assert calls == ["msg_1", "msg_2"]
+    assert {attempts for _, _, attempts in runs(app)} == {1}
+
+
+def test_nothing_is_lost_while_another_process_holds_the_lock(running):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(lambda event: calls.append(1))
+    app = running(handlers, BILLHOOK_DEADLINE_SECONDS=0.3, BILLHOOK_LEASE_SECONDS=30, start_now=False)
+    deliver(app)
+
+    with Foreigner(inbox_at(app)):
+        running.start(app)
+        time.sleep(0.5)
+        assert calls == []
+
+    until(finished(app, 1))
+    assert calls == [1]
+
+
+def test_a_loop_outlives_any_number_of_failures(running):
+    app = running(Handlers(), start_now=False)
+    deliver(app)
+    worker = get_state(app).worker(1)
+    change(inbox_at(app), "ALTER TABLE delivery RENAME TO lost")
+
+    worker._failures = 5_000  # a night without a disk; two to that power is no float
+    stopping = threading.Timer(0.1, worker.stop)
+    stopping.start()
+    worker.run(0.0)
+    stopping.join()
+
+    assert worker._failures > 5_000
+
+
+def test_a_late_duplicate_of_a_plain_subscriber_does_not_stop_the_worker(running):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest)(calls.append)
+    app = running(handlers, threads=1)
+
+    def make():
+        def subscriber(sender, *, event, delivery): ...
+
+        return subscriber
+
+    kept = [make(), make()]
+    for subscriber in kept:
+        signals.invoice_approved.connect(subscriber, sender=app)
+
+    for _ in range(3):
+        deliver(app, b'{"date": "2026-01-15", "invoiceId": "1"}', InvoiceApproved.__name__)
+    deliver(app)
+
+    until(lambda: calls)
+    until(lambda: {state for (state,) in runs(app, "state")} == {"due", "succeeded"})
+
+
+def test_what_is_unreadable_is_quarantined_by_the_loop_and_told_once(running):
+    app = running(Handlers(), count=2)
+    told = []
+
+    def observer(sender, **facts):
+        told.append(facts["delivery_id"])
+
+    signals.delivery_quarantined.connect(observer, sender=app)
+    for _ in range(5):
+        deliver(app, b"{", "InvoiceApproved")
+
+    until(finished(app, 5))
+    until(lambda: len(told) == 5)
+    time.sleep(0.05)
+    assert sorted(told) == [1, 2, 3, 4, 5]
+
+
+def test_old_deliveries_are_pruned_while_the_worker_runs(running, clock):
+    app = running(Handlers(), clock=clock, start_now=False)
+    deliver(app)
+    worker = running.start(app)
+    until(finished(app, 1))
+
+    clock.advance(seconds=31 * 86_400)
+    worker._maintenance._next_at = 0.0  # an hour later
+    worker.wake()
+
+    until(lambda: states(app) == {})
+
+
+def test_a_worker_in_a_process_with_thousands_of_files_sleeps_and_wakes(running):
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard < 2_500:
+        pytest.skip("the machine allows too few descriptors")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (2_500, hard))
+    fillers = [os.open(os.devnull, os.O_RDONLY) for _ in range(1_100)]
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest)(calls.append)
+    try:
+        app = running(handlers)
+        time.sleep(0.1)
+        deliver(app)
+        until(lambda: calls)
+    finally:
+        for descriptor in fillers:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
+# --- a worker process -----------------------------------------------------------------------------
+
+WORKER = """
+import os, signal, sys
+from pathlib import Path
+from support.apps import make_app
+from billhook import Handlers
+from billhook.events import PingTest
+from billhook.extension import get_state
+
+handlers = Handlers()
+
+@handlers.on(PingTest, name="h")
+def handle(event, delivery):
+    os.write(1, f"{delivery.key}\\n".encode())  # a line in one piece: handlers run side by side
+
+app = make_app(Path(sys.argv[1]), handlers=[handlers], BILLHOOK_INBOX_URL=sys.argv[2])
+worker = get_state(app).worker(2)
+signal.signal(signal.SIGTERM, lambda *_: worker.stop())
+print("up", flush=True)
+worker.run(5.0)
+get_state(app).close()
+print("down", flush=True)
+"""
+
+
+def test_a_worker_process_handles_what_the_app_takes_and_ends_when_told(app_with, tmp_path, inbox_url):
+    app = app_with()
+    environ = {**os.environ, "PYTHONPATH": str(TESTS)}
+    worker = subprocess.Popen(
+        [sys.executable, "-c", WORKER, str(tmp_path), inbox_url],
+        stdout=subprocess.PIPE,
+        env=environ,
+        text=True,
+    )
+    try:
+        assert worker.stdout.readline() == "up\n"
+        for number in range(3):
+            deliver(app, message_id=f"msg_{number}")
+        handled = sorted(worker.stdout.readline().strip() for _ in range(3))
+        until(finished(app, 3))
+    finally:
+        worker.terminate()
+        rest, _ = worker.communicate(timeout=60)
+
+    assert handled == ["msg_0", "msg_1", "msg_2"]
+    assert rest == "down\n"
+    assert worker.returncode == 0

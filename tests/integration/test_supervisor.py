@@ -1,0 +1,382 @@
+"""The parent of workers and web servers, with children that are real and small."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+from functools import partial
+
+import pytest
+from click.testing import CliRunner
+from flask.cli import FlaskGroup
+
+from billhook import Handlers
+from billhook.cli.processes import stop_all, worker_command
+from billhook.cli.supervisor import Role, Supervisor, worker_roles
+from billhook.events import PingTest
+from support.patience import within
+from support.processes import until
+from support.supervision import drive, supervise
+
+PATIENT = (
+    "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
+)
+SLOW = (
+    "import signal, sys, time\n"
+    "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), sys.exit(0)))\n"
+    "print(flush=True)\n"
+    "time.sleep(60)"
+)
+
+
+def child(code, started=None):
+    """A process that has printed a line, so that its signal handlers are set."""
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    if "print" in code:
+        process.stdout.readline()
+    process.stdout.close()
+    if started is not None:
+        started.append(process)
+    return process
+
+
+@pytest.fixture(autouse=True)
+def not_under_nohup():
+    """Whoever runs the tests so that a hang-up is ignored has that inherited, and it is respected."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+def role(code, started=None, *, name="the worker", grace_seconds=10.0, vital=False, reload=None):
+    return Role(name, partial(child, code, started), grace_seconds, vital, reload)
+
+
+def test_one_that_cannot_start_is_tried_later_each_time():
+    told = []
+
+    supervise([role("raise SystemExit(3)")], signals=[(5.5, signal.SIGTERM)], told=told)
+
+    assert told[:3] == [
+        f"the worker exited with code 3; restarting in {pause} s" for pause in ("0.5", "1", "2")
+    ]
+
+
+def test_each_has_pauses_of_its_own():
+    told, steady = [], []
+
+    supervise(
+        [role("raise SystemExit(3)", name="worker 1"), role("import time; time.sleep(60)", steady)],
+        signals=[(2.0, signal.SIGTERM)],
+        told=told,
+    )
+
+    assert len(steady) == 1
+    assert {text.split(" exited")[0] for text in told} == {"worker 1"}
+
+
+def test_when_a_vital_one_ends_all_end_and_its_exit_code_is_told():
+    told, started = [], []
+
+    code, _ = supervise(
+        [role("raise SystemExit(7)", name="the web server", vital=True)],
+        [role("import time; time.sleep(60)", started)],
+        told=told,
+    )
+
+    assert code == 7
+    assert told == ["the web server exited with code 7"]
+    assert started[0].returncode == -signal.SIGTERM
+
+
+def test_a_vital_one_that_is_killed_is_started_again():
+    told, started = [], []
+    server = role("import time; time.sleep(60)", started, name="the web server", vital=True)
+
+    def kill():
+        until(lambda: started, 20)
+        started[0].kill()
+        until(lambda: len(started) == 2, 20)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    killing = threading.Thread(target=kill)
+    killing.start()
+    code, _ = supervise([server], told=told)
+    killing.join()
+
+    assert code == 0
+    assert told == ["the web server exited with code 137; restarting in 0.5 s"]
+
+
+def test_a_vital_one_that_was_there_before_is_started_again_whatever_it_ended_with():
+    told, started = [], []
+    codes = iter(["import os; os.kill(os.getpid(), 9)", *["raise SystemExit(1)"] * 2, "raise SystemExit(0)"])
+
+    code, _ = supervise(
+        [Role("the web server", lambda: child(next(codes), started), 5.0, vital=True)], told=told
+    )
+
+    assert code == 0  # somebody asked the last one to end
+    assert [text.split(";")[0].rsplit(" ", 1)[1] for text in told] == ["137", "1", "1", "0"]
+
+
+# --- reloading ------------------------------------------------------------------------------------
+
+GOOD = partial(child, "raise SystemExit(0)")
+BAD = partial(child, "raise SystemExit(1)")
+
+
+def server_that_reloads(folder, started):
+    """It notes each SIGHUP in a file, and goes on."""
+    code = (
+        "import signal, time\n"
+        f"signal.signal(signal.SIGHUP, lambda *_: open({str(folder / 'hangups')!r}, 'a').write('h'))\n"
+        "print(flush=True)\n"
+        "while True: time.sleep(0.05)"
+    )
+    return role(code, started, name="the web server", vital=True, reload=signal.SIGHUP)
+
+
+def hang_up():
+    os.kill(os.getpid(), signal.SIGHUP)
+
+
+def test_a_hangup_is_handed_to_the_web_server_and_the_workers_are_replaced_one_by_one(tmp_path, monkeypatch):
+    monkeypatch.setattr("billhook.cli.supervisor._RELOAD_INTERVAL_SECONDS", 0.2)
+    web, workers, told, alive = [], [], [], []
+
+    def look():
+        alive.append(sum(process.poll() is None for process in workers))
+        return len(workers) == 4 and all(process.poll() is not None for process in workers[:2])
+
+    driving = drive(
+        (lambda: len(workers) == 2 and web, hang_up),
+        (look, lambda: until(lambda: (tmp_path / "hangups").exists(), 10)),
+    )
+    code, _ = supervise(
+        [server_that_reloads(tmp_path, web)],
+        [role("import time; time.sleep(60)", workers) for _ in range(2)],
+        told=told,
+        trial=GOOD,
+    )
+    driving.join()
+
+    assert code == 0
+    assert told == ["reloading"]
+    assert len(web) == 1
+    assert (tmp_path / "hangups").read_text() == "h"
+    assert min(alive) >= 1
+    assert [process.returncode for process in workers] == [-signal.SIGTERM] * 4
+
+
+def test_what_cannot_be_loaded_replaces_nothing(tmp_path):
+    web, workers, told = [], [], []
+    driving = drive((lambda: workers and web, hang_up), (lambda: told, lambda: None))
+
+    supervise(
+        [server_that_reloads(tmp_path, web)],
+        [role("import time; time.sleep(60)", workers)],
+        told=told,
+        trial=BAD,
+    )
+    driving.join()
+
+    assert told == ["reload failed: the new code cannot be loaded; the running processes continue"]
+    assert len(workers) == 1
+    assert not (tmp_path / "hangups").exists()
+
+
+def test_a_worker_that_does_not_make_room_within_its_grace_is_killed(monkeypatch):
+    started, told = [], []
+    driving = drive((lambda: len(started) == 1, hang_up), (lambda: len(started) == 2, lambda: None))
+
+    supervise([role(PATIENT, started, grace_seconds=0.5)], told=told, trial=GOOD)
+    driving.join()
+
+    assert started[0].returncode == -signal.SIGKILL
+    assert told == ["reloading"]
+
+
+def test_a_terminal_that_goes_away_ends_all_even_where_a_hangup_reloads(monkeypatch):
+    started, told = [], []
+    there = [True]
+    monkeypatch.setattr("billhook.cli.supervisor.has_terminal", lambda: there[0])
+
+    def close_it():
+        there[0] = False
+        hang_up()
+
+    driving = threading.Thread(target=lambda: (until(lambda: started, 20), close_it()))
+    driving.start()
+    code, _ = supervise([role("import time; time.sleep(60)", started)], told=told, trial=GOOD)
+    driving.join()
+
+    assert (code, told) == (0, [])
+
+
+def test_without_a_terminal_there_is_none_to_lose():
+    """In a session of its own a process has none; with one it has."""
+    ask = "from billhook.cli.supervisor import has_terminal; print(has_terminal())"
+
+    without = subprocess.check_output([sys.executable, "-c", ask], text=True, start_new_session=True)
+    pid, ours = pty.fork()
+    if pid == 0:
+        os.execv(sys.executable, [sys.executable, "-c", ask])
+    found = b""
+    with contextlib.suppress(OSError):  # EIO: it has ended
+        while piece := os.read(ours, 100):
+            found += piece
+    os.waitpid(pid, 0)
+    os.close(ours)
+
+    assert (without, found) == ("False\n", b"True\r\n")
+
+
+@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
+def test_user_signals_end_nothing_and_mean_to_children_what_they_always_did(number):
+    started = []
+    show = "import signal; assert signal.getsignal(10) is signal.SIG_DFL; import time; time.sleep(60)"
+    driving = drive(
+        (lambda: started, lambda: os.kill(os.getpid(), number)), (lambda: True, lambda: time.sleep(1))
+    )
+
+    code, _ = supervise([role(show, started)])
+    driving.join()
+
+    assert code == 0
+    assert started[0].returncode == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_all_of_one_stage_are_asked_at_once(number):
+    started = []
+
+    code, seconds = supervise([role(SLOW, started) for _ in range(3)], signals=[(1.0, number)])
+
+    assert code == 0
+    assert [process.returncode for process in started] == [0, 0, 0]
+    assert seconds < within(3.5)  # a second until they are asked, one each side by side, and a busy machine
+
+
+def test_the_stages_end_one_after_another():
+    started, order = [], []
+    first, second = role(SLOW, started), role(SLOW, started)
+
+    def watch():
+        until(lambda: len(started) == 2, 10)
+        until(lambda: started[0].returncode is not None, 10)
+        order.append(started[1].returncode)
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    supervise([first], [second], signals=[(1.0, signal.SIGTERM)])
+    watching.join()
+
+    assert order == [None]
+
+
+def test_who_does_not_end_within_its_grace_is_killed():
+    started = []
+
+    _, seconds = supervise([role(PATIENT, started, grace_seconds=0.5)], signals=[(0.5, signal.SIGTERM)])
+
+    assert started[0].returncode == -signal.SIGKILL
+    assert 0.4 < seconds < within(5)
+
+
+def test_a_second_signal_kills_all_of_them_at_once():
+    started = []
+
+    _, seconds = supervise(
+        [role(PATIENT, started)],
+        [role(PATIENT, started), role(PATIENT, started)],
+        signals=[(0.5, signal.SIGTERM), (1.0, signal.SIGINT)],
+    )
+
+    assert [process.returncode for process in started] == [-signal.SIGKILL] * 3
+    assert seconds < within(5)
+
+
+def test_nothing_is_left_when_starting_one_fails():
+    started = []
+
+    def fail():
+        raise OSError("no more processes")
+
+    with (
+        pytest.raises(OSError, match="no more processes"),
+        Supervisor([role(PATIENT, started), Role("b", fail, 1.0)], log=print) as supervisor,
+    ):
+        supervisor.run()
+
+    assert started[0].returncode == -signal.SIGKILL
+
+
+def test_signals_mean_afterwards_what_they_meant_before():
+    before = [signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)]
+
+    supervise([role("raise SystemExit(0)", vital=True)])
+
+    assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)] == before
+
+
+def test_under_nohup_a_terminal_that_goes_away_ends_nothing():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        _, seconds = supervise(
+            [role("import time; time.sleep(60)")],
+            signals=[(0.3, signal.SIGHUP), (1.3, signal.SIGTERM)],
+        )
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+    assert seconds >= 0.9
+
+
+def test_one_worker_is_the_worker_and_several_are_numbered():
+    def start(descriptor):
+        raise AssertionError
+
+    assert [one.name for one in worker_roles(1, start, 5, 60)] == ["the worker"]
+    assert [(one.name, one.grace_seconds) for one in worker_roles(2, start, 5, 60)] == [
+        ("worker 1", 10),
+        ("worker 2", 10),
+    ]
+
+
+def test_a_childs_command_is_billhooks_or_that_of_the_users_app():
+    own = worker_command(4, 2.5)
+    theirs = worker_command(4, 2.5, flask=["--app", "shop"])
+
+    assert " ".join(own[1:]) == "-P -m billhook worker --watched --threads 4 --grace 2.5"
+    assert re.search("-m flask --app shop billhook worker --watched", " ".join(theirs))
+
+
+def test_a_command_line_of_the_users_own_is_told_what_to_call_instead(app_with, monkeypatch):
+    handlers = Handlers()
+    handlers.on(PingTest, name="ping")(lambda event: None)
+    app = app_with(handlers=[handlers])
+    own = FlaskGroup(create_app=lambda: app, add_version_option=False)
+    monkeypatch.setattr(Supervisor, "run", lambda self: pytest.fail("started"))
+
+    result = CliRunner().invoke(own, ["billhook", "worker", "--processes", "2"])
+
+    assert result.exit_code == 2
+    assert "child processes cannot be started from a custom command line: use `flask --app" in result.stderr
+
+
+def test_stopping_what_has_ended_already_is_nothing():
+    process = child("pass")
+    process.wait()
+
+    stop_all([process], 1.0)
+
+    assert process.returncode == 0

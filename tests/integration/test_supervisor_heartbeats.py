@@ -1,0 +1,342 @@
+"""What a parent hears of its children: heartbeats in pipes, and what it does about those that fall silent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from functools import partial
+
+import pytest
+
+from billhook.cli.heartbeats import HeartbeatMonitor, HeartbeatSender, interval_seconds
+from billhook.cli.supervisor import Role, worker_roles
+from support.processes import until
+from support.supervision import drive, supervise
+
+BEATS = """
+import os, sys, time
+from billhook.cli.heartbeats import HeartbeatSender
+sender = HeartbeatSender(int(sys.argv[1]))
+sender.beat()
+print(flush=True)
+while True:
+    sender.beat()
+    time.sleep(0.05)
+"""
+FORKS_AND_BEATS = (
+    """
+import os, time
+parent = os.getpid()
+if os.fork() == 0:
+    while os.getppid() == parent:
+        time.sleep(0.05)
+    os._exit(0)
+"""
+    + BEATS
+)
+UP_AND_GONE = """
+import sys
+from billhook.cli.heartbeats import HeartbeatSender
+HeartbeatSender(int(sys.argv[1])).beat()
+raise SystemExit(3)
+"""
+WATCHES = """
+import os, signal, sys, time
+from billhook.cli.shutdown import start_watchdog
+from billhook.cli.heartbeats import HeartbeatSender
+signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a user's code may
+sender = HeartbeatSender(int(sys.argv[1]))
+print(flush=True)
+sys.stdin.readline()
+if sys.argv[2] == "watch":
+    start_watchdog(1.0, sender.beat)
+else:
+    sender.beat()
+time.sleep(2.5)
+print("goes on")
+"""
+LIMIT_SECONDS = 4.0
+
+
+@pytest.fixture
+def soon(monkeypatch):
+    """Nobody wants to wait for the shipped limit."""
+    monkeypatch.setattr("billhook.cli.heartbeats._MIN_SILENCE_SECONDS", LIMIT_SECONDS)
+
+
+def begin(code, started, descriptor, *, popen=subprocess.Popen):
+    """A process that has come up, if it prints a line then."""
+    command = [sys.executable, "-c", code, str(descriptor)]
+    process = popen(command, pass_fds=(descriptor,), stdout=subprocess.PIPE)
+    assert process.stdout is not None
+    if "print" in code:
+        process.stdout.readline()
+    process.stdout.close()
+    started.append(process)
+    return process
+
+
+def stop(started):
+    """What has the first one stopped, once the parent has heard of it."""
+    return (lambda: started), lambda: (time.sleep(1), started[0].send_signal(signal.SIGSTOP))
+
+
+@pytest.fixture
+def pipe():
+    reader, writer = os.pipe()
+    for descriptor in (reader, writer):
+        os.set_blocking(descriptor, False)
+    yield reader, writer
+    for descriptor in (reader, writer):
+        with suppress(OSError):
+            os.close(descriptor)
+
+
+# --- the parent -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("code", [BEATS, FORKS_AND_BEATS], ids=["alone", "with a forked child"])
+def test_a_child_that_is_stopped_is_killed_and_replaced(soon, code):
+    started, told = [], []
+    driving = drive(stop(started), (lambda: len(started) == 3, lambda: None))
+
+    supervise(worker_roles(2, partial(begin, code, started), 5.0, 0.1), told=told)
+    driving.join()
+
+    assert started[0].returncode == -signal.SIGKILL
+    assert told == [
+        "worker 1 sends no heartbeats (stopped or hanging): killing it",
+        "worker 1 exited with code 137; restarting in 0.5 s",
+    ]
+
+
+def test_one_that_nobody_listens_to_is_not_replaced_when_it_is_stopped(soon):
+    """The control: it is the heartbeats that tell."""
+    started, told = [], []
+    deaf = HeartbeatMonitor(0.1)
+    driving = drive(
+        stop(started),
+        (lambda: True, lambda: time.sleep(2 * LIMIT_SECONDS)),
+        (lambda: True, lambda: started[0].send_signal(signal.SIGCONT)),
+    )
+
+    supervise([Role("deaf", partial(deaf.start, partial(begin, BEATS, started)), 5.0)], told=told)
+    driving.join()
+    deaf.close()
+
+    assert (len(started), told) == (1, [])
+
+
+def test_one_that_runs_is_left_alone_and_so_is_one_that_has_not_come_up(soon):
+    started, told = [], []
+    driving = drive((lambda: len(started) == 2, lambda: time.sleep(2 * LIMIT_SECONDS)))
+
+    supervise(
+        worker_roles(1, partial(begin, BEATS, started), 5.0, 0.1),
+        worker_roles(1, partial(begin, "import time; time.sleep(60)", started), 5.0, 0.1),
+        told=told,
+    )
+    driving.join()
+
+    assert (len(started), told) == (2, [])
+
+
+class Frozen(subprocess.Popen):
+    """Does not end by SIGKILL, as a process in uninterruptible I/O does not."""
+
+    def kill(self):
+        pass
+
+
+def test_another_one_starts_beside_one_that_not_even_sigkill_ends(soon, monkeypatch):
+    monkeypatch.setattr("billhook.cli.supervisor._KILL_TIMEOUT_SECONDS", 0.5)
+    started, told = [], []
+
+    def start(descriptor):
+        return begin(BEATS, started, descriptor, popen=subprocess.Popen if started else Frozen)
+
+    driving = drive(stop(started), (lambda: len(started) == 2, lambda: None))
+    supervise(worker_roles(1, start, 5.0, 0.1), told=told)
+    driving.join()
+    still_there = started[0].poll() is None
+    os.kill(started[0].pid, signal.SIGKILL)
+    started[0].wait()
+
+    assert still_there
+    assert told[-1] == "the worker does not exit after SIGKILL: starting another one beside it"
+
+
+def test_one_that_had_come_up_is_started_again_after_a_second_at_most():
+    """One that never comes up waits longer each time: test_cli_supervisor has that."""
+    started, told = [], []
+    driving = drive((lambda: len(told) == 4, lambda: None))
+
+    supervise(worker_roles(1, partial(begin, UP_AND_GONE, started), 5.0, 60.0), told=told)
+    driving.join()
+
+    assert [text.rpartition("restarting in ")[2] for text in told[:4]] == ["0.5 s", "1 s", "1 s", "1 s"]
+
+
+def started_by(heartbeats):
+    """The writing end of a pipe whose other end the heartbeats have; and no process."""
+    writers = []
+    heartbeats.start(lambda descriptor: writers.append(os.dup(descriptor)))
+    return writers[0]
+
+
+def test_silence_is_three_leases_and_at_least_fifteen_seconds():
+    assert HeartbeatMonitor(1.0).limit_seconds == 15
+    assert HeartbeatMonitor(60.0).limit_seconds == 180
+    assert (interval_seconds(60.0), interval_seconds(0.6)) == (1.0, pytest.approx(0.2))
+
+
+def hangs_at(heartbeats, seconds):
+    """Look every half second until then, from the hundredth on; when it was first found to hang."""
+    for half in range(200, int(200 + 2 * seconds)):
+        if heartbeats.is_hung(half / 2):
+            return half / 2
+    return None
+
+
+def test_only_what_the_parent_saw_is_silence():
+    heartbeats = HeartbeatMonitor(1.0)
+    writer = started_by(heartbeats)
+    os.write(writer, b".")
+
+    assert hangs_at(heartbeats, 15) is None
+    assert not heartbeats.is_hung(500.0)  # we did not run ourselves: nothing is known of it
+    assert [heartbeats.is_hung(500.0 + second) for second in range(1, 17)] == [*[False] * 15, True]
+    os.write(writer, b"...")
+    assert not heartbeats.is_hung(517.0)
+    heartbeats.close()
+    os.close(writer)
+
+
+def test_silence_begins_with_the_first_heartbeat_and_anew_with_each_process():
+    heartbeats = HeartbeatMonitor(1.0)
+    writer = started_by(heartbeats)
+    assert hangs_at(heartbeats, 100) is None
+    assert not heartbeats.has_started
+    os.write(writer, b".")
+    assert hangs_at(heartbeats, 20) == 115.5
+    assert heartbeats.has_started
+    os.close(writer)
+
+    os.close(started_by(heartbeats))
+
+    assert hangs_at(heartbeats, 100) is None
+    assert not heartbeats.has_started
+    heartbeats.close()
+
+
+# --- the child ------------------------------------------------------------------------------------
+
+
+def test_a_file_that_has_the_number_of_a_pipe_that_was_closed_is_not_written_to(tmp_path, pipe, caplog):
+    reader, writer = pipe
+    sender = HeartbeatSender(writer)
+    sender.beat()
+    assert os.read(reader, 10) == b"."
+    with (tmp_path / "a users").open("wb") as file:
+        os.dup2(file.fileno(), writer)
+
+        for _ in range(3):
+            sender.beat()
+
+    assert (tmp_path / "a users").read_bytes() == b""
+    assert [record.getMessage() for record in caplog.records] == [
+        "a handler closed the heartbeat pipe: the parent will restart this process"
+    ]
+
+
+def test_another_pipe_is_not_written_to_either(pipe):
+    _, writer = pipe
+    sender = HeartbeatSender(writer)
+    other_reader, other_writer = os.pipe()
+    os.dup2(other_writer, writer)
+    os.close(other_writer)
+
+    sender.beat()
+
+    os.set_blocking(other_reader, False)
+    with pytest.raises(BlockingIOError):
+        os.read(other_reader, 1)
+    os.close(other_reader)
+
+
+def test_what_is_closed_or_no_pipe_is_no_error(tmp_path, pipe):
+    _, writer = pipe
+    sender = HeartbeatSender(writer)
+    os.close(writer)
+    sender.beat()
+    with (tmp_path / "file").open("wb") as file:
+        HeartbeatSender(file.fileno()).beat()
+    HeartbeatSender(-1).beat()
+
+    assert (tmp_path / "file").read_bytes() == b""
+
+
+def test_a_full_pipe_holds_nobody_and_programs_that_handlers_execute_do_not_get_it(pipe):
+    reader, writer = pipe
+    os.set_inheritable(writer, True)
+    sender = HeartbeatSender(writer)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(writer, b"x" * 4096)
+
+    sender.beat()
+
+    assert not os.get_inheritable(writer)
+    with suppress(BlockingIOError):
+        while True:
+            os.read(reader, 65_536)
+    sender.beat()
+    assert os.read(reader, 10) == b"."
+
+
+@pytest.mark.parametrize(("way", "code"), [("watch", 0), ("bare", -signal.SIGPIPE)])
+def test_a_child_whose_parent_is_gone_goes_on_whatever_sigpipe_means(way, code):
+    """Without the watch thread, which does not let SIGPIPE through, it would be killed: the control."""
+    reader, writer = os.pipe()
+    child = subprocess.Popen(
+        [sys.executable, "-c", WATCHES, str(writer), way],
+        pass_fds=(writer,), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    os.close(writer)
+    assert child.stdout is not None
+    child.stdout.readline()
+
+    os.close(reader)
+    told, _ = child.communicate(b"\n", timeout=60)
+
+    assert child.returncode == code
+    assert told == (b"goes on\n" if code == 0 else b"")
+
+
+def test_the_watch_beats_within_a_second_or_a_third_of_a_lease(pipe):
+    reader, writer = pipe
+    code = (
+        "import sys, time\n"
+        "from billhook.cli.shutdown import start_watchdog\n"
+        "from billhook.cli.heartbeats import HeartbeatSender\n"
+        "start_watchdog(0.3, HeartbeatSender(int(sys.argv[1])).beat)\n"
+        "time.sleep(60)\n"
+    )
+    child = subprocess.Popen([sys.executable, "-c", code, str(writer)], pass_fds=(writer,))
+    heard = 0
+
+    def hear():
+        nonlocal heard
+        with suppress(BlockingIOError):
+            heard += len(os.read(reader, 100))
+        return heard >= 5
+
+    try:
+        until(hear, 20)
+    finally:
+        child.kill()
+        child.wait()

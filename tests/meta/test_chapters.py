@@ -1,0 +1,59 @@
+"""The README is short and leads to every chapter; every link on every page goes somewhere."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator
+
+import pytest
+
+from support.pages import PAGES, README, ROOT, anchors, links
+
+MOST_LINES = 180
+
+
+def broken(page: str, text: str) -> Iterator[str]:
+    """Targets of links that are not there."""
+    for target in links(text):
+        path, _, anchor = target.partition("#")
+        there = posixpath.normpath(posixpath.join(posixpath.dirname(page), path)) if path else page
+        if not (ROOT / there).exists() or (anchor and anchor not in anchors(PAGES.get(there, ""))):
+            yield target
+
+
+def reachable() -> set[str]:
+    """The pages that a reader who begins at the README gets to."""
+    found, new = set(), {"README.md"}
+    while new:
+        page = new.pop()
+        found.add(page)
+        for target in links(PAGES[page]):
+            path = target.partition("#")[0]
+            there = posixpath.normpath(posixpath.join(posixpath.dirname(page), path))
+            candidates = {there, posixpath.join(there, "README.md")} & PAGES.keys()
+            new |= candidates - found
+    return found
+
+
+def test_the_readme_is_a_landing_page():
+    assert README.count("\n") <= MOST_LINES
+
+
+def test_the_first_handler_stands_on_the_first_screen():
+    assert README.index("@handlers.on(") < README.index("\n" * 2 + "## ")
+    assert README[: README.index("@handlers.on(")].count("\n") <= 25
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_every_link_leads_to_a_file_and_a_heading_that_are_there(page):
+    assert list(broken(page, PAGES[page])) == []
+
+
+def test_a_broken_link_would_be_noticed():
+    text = "[a](nowhere.md) [b](README.md#no-such-heading) [c](README.md#promises) [d](https://example.com)"
+
+    assert list(broken("README.md", text)) == ["nowhere.md", "README.md#no-such-heading"]
+
+
+def test_every_page_is_reached_from_the_readme():
+    assert PAGES.keys() - reachable() == set()

@@ -1,0 +1,56 @@
+"""What an import brings along, and what it must not: each asked of a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(("imported", "brings_them"), [("billhook", "False"), ("billhook.resources", "True")])
+def test_importing_billhook_does_not_import_the_resources(imported: str, brings_them: str):
+    code = f"import sys, {imported}; print('billhook.resources' in sys.modules)"
+
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert ran.stdout.strip() == brings_them
+
+
+def test_a_jwt_scheme_without_its_extra_says_what_to_install():
+    program = """
+import sys
+sys.modules["jwt"] = None
+from billhook.signing import BodyJWT, SignatureTemplate
+SignatureTemplate()
+try:
+    BodyJWT()
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert ran.stdout.strip() == (
+        "MissingExtra billhook.signing.BodyJWT needs an optional dependency: pip install 'billhook[jwt]'"
+    )
+
+
+def test_shared_secrets_never_import_cryptography():
+    program = """
+import sys
+from datetime import UTC, datetime
+from billhook.signing import *
+now = datetime.now(UTC)
+secret = "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+for scheme in (StandardWebhooks(), TimestampedHMAC(), BodyHMAC("X-S", replay_protection="dedupe-only"),
+               SignatureTemplate()):
+    headers = scheme.sign(b"{}", secret, event_type="PingTest", now=now)
+    scheme.verify(headers, b"{}", scheme.load([secret]), event_type="PingTest", now=now, tolerance_seconds=9)
+TimestampedRSA()
+print("before", "cryptography" in sys.modules)
+StandardWebhooks().load(["whpk_" + "A" * 42 + "E="])
+print("after", "cryptography" in sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == ["before", "False", "after", "True"]

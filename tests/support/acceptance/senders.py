@@ -1,0 +1,163 @@
+"""Senders as the service is one: keep-alive connections, and again until the answer is 200."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import itertools
+import random
+import re
+import socket
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from support.server import request
+from support.signing import PATH, signed
+
+TYPE = "InvoiceApproved"
+
+
+class Answer(NamedTuple):
+    """What came back: the status, the head as it was, and the body."""
+
+    status: int
+    head: bytes
+    body: bytes
+
+
+class Line:
+    """One keep-alive connection, opened when it is needed. Raises OSError when it broke."""
+
+    def __init__(self, port: int, timeout_seconds: float = 10.0) -> None:
+        self._port = port
+        self._timeout_seconds = timeout_seconds
+        self._socket: socket.socket | None = None
+
+    def post(self, key: str, body: bytes, event_type: str = TYPE, path: str = PATH) -> Answer:
+        """Send one delivery, signed now, and wait for its answer."""
+        return self.send(request(body, signed(body, event_type, message_id=key), path=path, close=False))
+
+    def send(self, message: bytes) -> Answer:
+        """Send one whole request."""
+        try:
+            if self._socket is None:
+                self._socket = socket.create_connection(("127.0.0.1", self._port), self._timeout_seconds)
+                self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.sendall(message)
+            return self._read(self._socket)
+        except OSError:
+            self.close()
+            raise
+
+    @property
+    def own_port(self) -> int | None:
+        """This end's port, by which a trace of the server knows the connection; None while closed."""
+        return None if self._socket is None else self._socket.getsockname()[1]
+
+    def _read(self, connection: socket.socket) -> Answer:
+        data = b""
+        while b"\r\n\r\n" not in data:
+            data += _some(connection)
+        head, _, body = data.partition(b"\r\n\r\n")
+        length = re.search(rb"(?i)\r\ncontent-length: *(\d+)", head)
+        assert length is not None, head
+        while len(body) < int(length[1]):
+            body += _some(connection)
+        if re.search(rb"(?i)\r\nconnection: *close", head):
+            self.close()
+        return Answer(int(head.split(b" ", 2)[1]), head, body)
+
+    def close(self) -> None:
+        """Close this end; the next `send` opens another."""
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+
+
+def _some(connection: socket.socket) -> bytes:
+    piece = connection.recv(65_536)
+    if not piece:
+        raise ConnectionResetError("closed before the answer")
+    return piece
+
+
+def body_of(number: int, most_bytes: int = 1_200) -> bytes:
+    """A readable body that no other number has, of some size."""
+    chance = random.Random(number)
+    padding = chance.randbytes(chance.randrange(most_bytes // 2)).hex()
+    return b'{"date":"2026-01-15T09:30:00Z","invoiceId":"inv_%d","padding":"%s"}' % (number, padding.encode())
+
+
+def digest(body: bytes) -> str:
+    """What two equal bodies have in common."""
+    return hashlib.sha256(body).hexdigest()
+
+
+class Load:
+    """Threads that send deliveries one after another, each until it is answered 200, until `stop`."""
+
+    def __init__(self, port: int, threads: int, pause_seconds: float = 0.0) -> None:
+        """`pause_seconds` lie between two deliveries of one thread."""
+        self.answered: dict[str, str] = {}
+        """The key of each delivery that was answered 200, and the digest of its body."""
+        self.statuses: Counter[str] = Counter()
+        self._port = port
+        self._pause_seconds = pause_seconds
+        self._numbers = itertools.count()
+        self._stopping = threading.Event()
+        self._given_up = threading.Event()
+        self._threads = [threading.Thread(target=self._send, daemon=True) for _ in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    def __len__(self) -> int:
+        return len(self.answered)
+
+    def _send(self) -> None:
+        line = Line(self._port)
+        while not self._stopping.is_set():
+            number = next(self._numbers)
+            key, body = f"msg_{number}", body_of(number)
+            while not self._accepted(line, key, body):
+                if self._given_up.wait(0.01 + 0.04 * random.random()):
+                    return
+            self.answered[key] = digest(body)
+            if self._pause_seconds:
+                time.sleep(self._pause_seconds)
+        line.close()
+
+    def _accepted(self, line: Line, key: str, body: bytes) -> bool:
+        try:
+            answer = line.post(key, body)
+        except OSError as error:
+            self.statuses[type(error).__name__] += 1
+            return False
+        self.statuses[f"{answer.status} {answer.body.decode() if answer.status == 200 else ''}"] += 1
+        return answer.status == 200
+
+    def stop(self, seconds: float = 120.0) -> None:
+        """Begin no further delivery, and wait until those under way are answered 200."""
+        self._stopping.set()
+        end = time.monotonic() + seconds
+        for thread in self._threads:
+            thread.join(max(0.0, end - time.monotonic()))
+        assert not any(thread.is_alive() for thread in self._threads), "a delivery was never answered 200"
+
+    def give_up(self) -> None:
+        """Send nothing more, answered or not."""
+        self._stopping.set()
+        self._given_up.set()
+
+
+@contextlib.contextmanager
+def load_on(port: int, threads: int, pause_seconds: float = 0.0) -> Iterator[Load]:
+    """A Load that is stopped when the block ends."""
+    load = Load(port, threads, pause_seconds)
+    try:
+        yield load
+        load.stop()
+    finally:
+        load.give_up()

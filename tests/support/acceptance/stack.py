@@ -1,0 +1,194 @@
+"""Real processes over one inbox, for tests that kill, stop and starve them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from support.inbox_view import place_of, rows, value
+from support.processes import until
+from support.server import head, read_reply
+from support.signing import SECRET
+
+HERE = Path(__file__).parent
+STANDALONE = "billhook.standalone:create_app()"
+UP_SECONDS = 60.0
+"""How long a process may take to begin, on a machine that does much else."""
+
+
+class Process:
+    """A child in a process group of its own, and what it says."""
+
+    def __init__(
+        self, command: Sequence[str], environment: dict[str, str], log: Path, pass_fds: Sequence[int]
+    ) -> None:
+        self.log = log
+        with log.open("ab") as output:
+            self._popen = subprocess.Popen(
+                command,
+                env=environment,
+                cwd=log.parent,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                pass_fds=pass_fds,
+                process_group=0,
+            )
+        self.pid = self._popen.pid
+        self._group_lives = True
+
+    def children(self) -> list[int]:
+        """The processes that it started itself and that still live."""
+        with contextlib.suppress(OSError):
+            return [
+                int(pid) for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
+            ]
+        return []
+
+    def says(self, text: str) -> bool:
+        """Whether the log has this text."""
+        return text in self.log.read_text()
+
+    def ended(self) -> int | None:
+        """Its exit code, negative for a signal; None while it runs."""
+        return self._popen.poll()
+
+    def kill(self) -> None:
+        """SIGKILL for it and all of its group, at one moment."""
+        if self._group_lives:  # once only: later its number may be another's
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
+            self._group_lives = False
+        self._popen.wait()
+
+    def stop(self) -> None:
+        """Ask it to end in order; what is left of its group after that is killed."""
+        with contextlib.suppress(subprocess.TimeoutExpired, ProcessLookupError):
+            os.kill(self.pid, signal.SIGTERM)
+            self._popen.wait(10)
+        self.kill()
+
+
+class Stack:
+    """A receiver and its workers. The listening socket is the test's own, so a port outlives its servers."""
+
+    def __init__(self, folder: Path, inbox_url: str, **settings: str) -> None:
+        self.folder = folder
+        self.inbox_url = inbox_url
+        self.where = place_of(inbox_url)
+        self.notes = folder / "notes.txt"
+        self.notes.touch()
+        self._listener = socket.socket()
+        self._listener.bind(("127.0.0.1", 0))
+        self._listener.listen(512)
+        self.port: int = self._listener.getsockname()[1]
+        kept = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
+        self._environment = {
+            **kept,
+            "BILLHOOK_SECRETS": SECRET,
+            "BILLHOOK_ENGINE": "worker",
+            "BILLHOOK_INBOX_URL": inbox_url,
+            "BILLHOOK_HANDLERS": str(HERE / "noting.py"),
+            "BILLHOOK_LEASE_SECONDS": "1",
+            # More attempts than any run is killed in.
+            "BILLHOOK_RETRY_SCHEDULE_SECONDS": ",".join(["0.2"] * 30),
+            "ACCEPTANCE_NOTES": str(self.notes),
+            **settings,
+        }
+        self.processes: list[Process] = []
+
+    def start_web(
+        self,
+        app: str = STANDALONE,
+        *,
+        workers: int = 2,
+        threads: int = 8,
+        wrap: Sequence[str] = (),
+        flags: Sequence[str] = (),
+        wait: bool = True,
+        **environment: str,
+    ) -> Process:
+        """gunicorn with `workers` processes; `wrap` stands before its command (strace, unshare)."""
+        command = [sys.executable, "-m", "gunicorn", "-k", "gthread", "--no-control-socket"]
+        command += ["-w", str(workers), "--threads", str(threads), "--pythonpath", str(HERE)]
+        command += ["-b", f"fd://{self._listener.fileno()}", *flags, app]
+        web = self._start("web", [*wrap, *command], environment)
+        if wait:
+            self._wait_for(web)
+        return web
+
+    def _wait_for(self, web: Process) -> None:
+        """Until it answers anything; the test's socket takes connections before anybody is there."""
+        with socket.create_connection(("127.0.0.1", self.port)) as connection:
+            connection.sendall(head({}, method="GET", path="/healthz"))
+            answers = partial(select.select, [connection], [], [], 0)
+            until(lambda: answers()[0] or web.ended() is not None, UP_SECONDS)
+            assert web.ended() is None, web.log.read_text()
+
+    def start_worker(self, *, threads: int = 8, wait: bool = True, **environment: str) -> Process:
+        """`billhook worker`."""
+        command = [sys.executable, "-m", "billhook", "worker", "--threads", str(threads), "--grace", "5"]
+        worker = self._start("worker", command, environment)
+        if wait:
+            until(lambda: worker.says("worker started with") or worker.ended() is not None, UP_SECONDS)
+            assert worker.ended() is None, worker.log.read_text()
+        return worker
+
+    def _start(self, name: str, command: Sequence[str], environment: dict[str, str]) -> Process:
+        log = self.folder / f"{name}-{len(self.processes)}.log"
+        environment = {**self._environment, **environment}
+        process = Process(command, environment, log, [self._listener.fileno()] if name == "web" else [])
+        self.processes.append(process)
+        return process
+
+    def ask(self, path: str) -> int:
+        """The status of a GET."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=UP_SECONDS) as connection:
+            connection.sendall(head({}, method="GET", path=path))
+            return read_reply(connection).status
+
+    def rows(self, query: str, *arguments: object) -> list[tuple[Any, ...]]:
+        """What a connection that is not billhook's reads in the inbox."""
+        return rows(self.where, query, *arguments)
+
+    def value(self, query: str, *arguments: object) -> Any:
+        """The first column of the only row."""
+        return value(self.where, query, *arguments)
+
+    def drain(self, seconds: float = 60.0) -> None:
+        """Wait until the workers have finished all that was stored."""
+        waiting = "SELECT count(*) FROM delivery WHERE state IN ('received', 'planned')"
+        until(lambda: self.value(waiting) == 0, seconds)
+
+    def noted(self) -> list[list[str]]:
+        """What the handlers wrote down: key, attempt, process id."""
+        return [line.split() for line in self.notes.read_text().splitlines()]
+
+    def logs(self) -> str:
+        """All that the processes said."""
+        return "".join(process.log.read_text() for process in self.processes)
+
+    def close(self) -> None:
+        """Nothing of it stays."""
+        for process in self.processes:
+            process.kill()
+        self._listener.close()
+
+
+@contextlib.contextmanager
+def stack_on(folder: Path, inbox_url: str, **settings: str) -> Iterator[Stack]:
+    """A Stack, killed when the block ends."""
+    stack = Stack(folder, inbox_url, **settings)
+    try:
+        yield stack
+    finally:
+        stack.close()

@@ -1,0 +1,152 @@
+"""The app whose Celery workers tests/integration/test_engine_celery.py starts; SHOP says how, in JSON.
+
+What its handlers do is written down in a file, a line each: name, key, attempt and process.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from celery import Celery
+from flask import Flask, current_app
+
+from billhook import Billhook, Delivery, Handlers, signals
+from billhook.events import (
+    CreditPoolIncreased,
+    CustomerCreated,
+    InvoiceApproved,
+    InvoicePaymentStatusChanged,
+    PaymentFailed,
+    PingTest,
+    UnknownEvent,
+)
+from support import deadly_handlers
+from support.signing import SECRET
+
+
+def create_app(shop: dict[str, Any]) -> Flask:
+    """The Flask app, with its Celery app where Flask's documentation puts it."""
+    app = Flask("shop", instance_path=shop["folder"])
+    app.config.update(
+        BILLHOOK_SECRETS=[SECRET],
+        BILLHOOK_ENGINE="celery",
+        BILLHOOK_INBOX_URL=shop["inbox_url"],
+        BILLHOOK_LEASE_SECONDS=shop.get("lease_seconds", 30),
+        BILLHOOK_RETRY_SCHEDULE_SECONDS=shop.get("schedule", [0.5]),
+    )
+    celery = Celery("shop", broker=shop["broker"], set_as_current=False)
+    celery.conf.update(
+        task_default_queue=shop["queue"],
+        broker_transport_options=shop.get("transport", {}),
+        worker_hijack_root_logger=False,
+        broker_connection_retry_on_startup=True,
+        worker_prefetch_multiplier=shop.get("prefetch", 4),
+    )
+    app.extensions["celery"] = celery
+    group = deadly_handlers.handlers if shop.get("deadly") else handlers(Path(shop["folder"]) / "calls")
+    Billhook(handlers=[group]).init_app(app)
+    _observe(app, Path(shop["folder"]) / "told")
+
+    @celery.task(name="shop.direct", shared=False)
+    def direct(key: str) -> None:
+        """What somebody might do instead: the handler for each message."""
+        _note(Path(shop["folder"]) / "calls", "direct", key, 1, os.getpid())
+
+    return app
+
+
+def from_environment() -> Flask:
+    """For gunicorn."""
+    return create_app(json.loads(os.environ["SHOP"]))
+
+
+def _note(path: Path, *facts: object) -> None:
+    """A line, whole, whoever else writes."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.write(descriptor, (" ".join(map(str, facts)) + "\n").encode())
+    os.close(descriptor)
+
+
+Note = Callable[[str, Delivery], None]
+
+
+def handlers(calls: Path) -> Handlers:
+    """One event type for each thing that a handler may do to its worker."""
+    group = Handlers()
+
+    def note(name: str, delivery: Delivery) -> None:
+        _note(calls, name, delivery.key, delivery.attempt, os.getpid())
+
+    _add_those_that_return(group, note)
+    _add_those_that_do_not(group, note)
+    return group
+
+
+def _add_those_that_return(group: Handlers, note: Note) -> None:
+    @group.on(PingTest, name="note")
+    def noting(event: PingTest, delivery: Delivery) -> None:
+        note("note", delivery)
+
+    @group.on(InvoiceApproved, name="good")
+    def good(event: InvoiceApproved, delivery: Delivery) -> None:
+        note("good", delivery)
+
+    @group.on(InvoiceApproved, name="flaky", retry=[0.3, 0.3])
+    def flaky(event: InvoiceApproved, delivery: Delivery) -> None:
+        note("flaky", delivery)
+        if delivery.attempt < 3:
+            raise ValueError("not yet")
+
+    @group.on(InvoicePaymentStatusChanged, name="ordered", ordered_by="invoice_id")
+    def ordered(event: InvoicePaymentStatusChanged, delivery: Delivery) -> None:
+        note("begins", delivery)
+        time.sleep(0.01)
+        note("ends", delivery)
+
+    @group.on(PaymentFailed, name="beside")
+    def beside(event: PaymentFailed, delivery: Delivery) -> None:
+        note("beside", delivery)
+
+    @group.on(CustomerCreated, name="slow")
+    def slow(event: CustomerCreated, delivery: Delivery) -> None:
+        note("slow", delivery)
+        time.sleep(3)
+
+    @group.on_unknown(name="context")
+    async def context(event: UnknownEvent, delivery: Delivery) -> None:
+        note(f"context:{current_app.name}", delivery)
+
+
+def _add_those_that_do_not(group: Handlers, note: Note) -> None:
+    @group.on(InvoiceApproved, name="exits", retry=[0.2])
+    def exits(event: InvoiceApproved, delivery: Delivery) -> None:
+        note("exits", delivery)
+        raise SystemExit(3)
+
+    @group.on(PaymentFailed, name="hangs", timeout_seconds=0.5, retry=[])
+    def hangs(event: PaymentFailed, delivery: Delivery) -> None:
+        note("hangs", delivery)
+        time.sleep(60)
+
+    @group.on(CreditPoolIncreased, name="kills", retry=[0.1])
+    def kills(event: CreditPoolIncreased, delivery: Delivery) -> None:
+        note("kills", delivery)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _observe(app: Flask, told: Path) -> None:
+    def succeeded(sender: Flask, *, handler: str, delivery: Delivery) -> None:
+        _note(told, handler, delivery.key, delivery.attempt, os.getpid())
+
+    app.extensions["shop_observer"] = succeeded  # blinker holds it weakly
+    signals.handler_succeeded.connect(succeeded, sender=app)
+
+
+if "SHOP" in os.environ and "SHOP_WEB" not in os.environ:  # `celery -A celery_shop:celery worker`
+    celery = from_environment().extensions["celery"]

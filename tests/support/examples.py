@@ -1,0 +1,164 @@
+"""Runs the projects of examples/ as their READMEs say."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from billhook.events import (
+    Event,
+    UnknownEvent,
+)
+from billhook.signing import StandardWebhooks
+from support.patience import within
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+DEPLOY = EXAMPLES.parent / "deploy"
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+STANDALONE = "/webhooks/billing"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running example: its port, the copy of its folder that it runs in, and where it takes deliveries."""
+
+    port: int
+    folder: Path
+    path: str
+
+    def request(
+        self, method: str, path: str, body: bytes = b"", headers: dict[str, str] | None = None
+    ) -> Any:
+        """Status and decoded JSON of one request."""
+        with contextlib.closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)) as connection:
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, json.loads(answer.read())
+
+    def deliver(self, event: Event | UnknownEvent, key: str | None = None, secret: str = SECRET) -> Any:
+        """Sign and send an event as the service does."""
+        body, name = event.to_json(), event.type
+        signed = StandardWebhooks().sign(body, secret, event_type=name, now=datetime.now(UTC), message_id=key)
+        headers = {"Content-Type": "application/json", "X-Webhook-Type": name, **signed}
+        return self.request("POST", self.path, body, headers)
+
+    def rows(self, database: str, query: str) -> list[tuple[Any, ...]]:
+        """What the example's own SQLite file says; nothing while it is not there."""
+        with contextlib.closing(sqlite3.connect(self.folder / database, timeout=5)) as connection:
+            with contextlib.suppress(sqlite3.OperationalError):
+                return connection.execute(query).fetchall()
+            return []
+
+
+def environment() -> dict[str, str]:
+    """This process's, without what would configure an example from outside; our commands come first."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("BILLHOOK_", "FLASK_"))}
+    path = f"{Path(sys.executable).parent}{os.pathsep}{kept.get('PATH', '')}"
+    return {**kept, "PATH": path, "BILLHOOK_SECRETS": SECRET}
+
+
+@contextlib.contextmanager
+def running(name: str, command: str, tmp_path: Path, path: str = STANDALONE) -> Iterator[Server]:
+    """Run a command of an example's README in a copy of its folder, on a free port."""
+    readme = (EXAMPLES / name / "README.md").read_text(encoding="utf-8")
+    assert f"$ {command}\n" in readme, f"the README of {name} does not name the command {command!r}"
+    folder = tmp_path / "examples" / name
+    shutil.copytree(
+        EXAMPLES / name, folder, ignore=shutil.ignore_patterns("instance", "*.db*", "__pycache__")
+    )
+    shutil.copytree(DEPLOY, tmp_path / "deploy")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    if "8000" in command:
+        command = command.replace("8000", str(port))
+    else:
+        command = command.replace("gunicorn ", f"gunicorn --bind 127.0.0.1:{port} ")
+    log = tmp_path / "log"
+    with log.open("wb") as out:
+        process = subprocess.Popen(
+            ["sh", "-c", command],
+            cwd=folder,
+            env=environment(),
+            stdout=out,
+            stderr=out,
+            start_new_session=True,
+        )
+    try:
+        eventually(lambda: answers(port) or process.poll() is not None)
+        assert process.poll() is None, f"{command} ended:\n{log.read_text()}"
+        yield Server(port, folder, path)
+    except AssertionError as error:
+        error.add_note(log.read_text())
+        raise
+    finally:
+        # Not SIGINT: sent to a whole group it can lock up gunicorn 27's threads until graceful_timeout.
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(10)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait(5)
+
+
+def replay(server: Server) -> None:
+    """Do what the README has a reader do in a second terminal, and see what it says they see."""
+    readme = (server.folder / "README.md").read_text(encoding="utf-8")
+    console = next(block for block in readme.split("```") if block.startswith("console\n$ billhook send"))
+    for step in console.replace("8000", str(server.port)).split("\n$ ")[1:]:
+        command, expected = step.rstrip("\n").split("\n", 1)
+        if command.startswith("curl") and shutil.which("curl") is None:
+            continue
+        if "billhook send" in command:
+            assert without_times(output(server, command)) == without_times(expected)
+        else:  # looks at what a handler did, which may take a moment
+            eventually(lambda command=command, expected=expected: output(server, command) == expected)
+
+
+def output(server: Server, command: str) -> str:
+    done = subprocess.run(
+        ["sh", "-c", command],
+        cwd=server.folder,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    return done.stdout.strip()
+
+
+def without_times(text: str) -> str:
+    return re.sub(r"\(\d+ ms\)$", "", text)
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), 1).close()
+    except OSError:
+        return False
+    return True
+
+
+def eventually(condition: Callable[[], object], seconds: float = 15.0) -> None:
+    """Wait for something that other processes do."""
+    started = time.monotonic()
+    while not condition():
+        waited = time.monotonic() - started
+        assert waited < seconds or waited < within(seconds), "it did not happen in time"
+        time.sleep(0.05)

@@ -1,0 +1,54 @@
+"""The README and its chapters: their texts, their marked blocks, their links."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+MARKED = re.compile(r"<!-- (command|file|run): (\S+) -->\n```\w+\n(.*?)```", re.DOTALL)
+
+
+def _paths() -> list[Path]:
+    found = [ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / ".github").glob("*.md")]
+    for folder in ("deploy", "examples", "src", "tests"):
+        found += (ROOT / folder).rglob("README.md")
+    return [path for path in found if not any(part.startswith(".pytest") for part in path.parts)]
+
+
+PAGES = {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8") for path in sorted(_paths())}
+"""Each page by its path in the checkout."""
+README = PAGES["README.md"]
+
+
+def marked() -> list[tuple[str, str, str]]:
+    """Kind, name and text of each marked block, of all pages."""
+    return [found for text in PAGES.values() for found in MARKED.findall(text)]
+
+
+def block(marker: str) -> str:
+    """The code block that follows `<!-- marker -->`, on whichever page it is."""
+    found = [text for kind, name, text in marked() if f"{kind}: {name}" == marker]
+    assert len(found) == 1, f"{len(found)} blocks are marked {marker}"
+    return found[0]
+
+
+def between(start: str, page: str) -> str:
+    """The part of a page between `<!-- start -->` and `<!-- /start -->`."""
+    found = re.search(rf"<!-- {start} -->\n(.*?)<!-- /{start} -->", PAGES[page], re.DOTALL)
+    assert found, f"{page} has no part marked {start}"
+    return found[1].strip()
+
+
+def links(text: str) -> list[str]:
+    """The targets of a page's links to other files and to headings, code left out."""
+    plain = re.sub(r"```.*?```|`[^`\n]*`", "", text, flags=re.DOTALL)
+    return [target for target in re.findall(r"\]\(([^)\s]+)\)", plain) if "://" not in target]
+
+
+def anchors(text: str) -> set[str]:
+    """The anchors that GitHub gives to a page's headings."""
+    plain = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    headings = re.findall(r"^#+ (.+)$", plain, re.MULTILINE)
+    kept = (re.sub(r"[^\w\- ]", "", heading.lower()).strip() for heading in headings)
+    return {heading.replace(" ", "-") for heading in kept}

@@ -1,0 +1,105 @@
+"""Waiting for other threads and processes, and doing work in many of them at once."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from support.patience import within
+
+
+def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
+    """Wait for something that another thread or process brings about; returns it."""
+    started = time.monotonic()
+    while not (found := condition()):
+        waited = time.monotonic() - started
+        assert waited < seconds or waited < within(seconds), f"not within {seconds} s"
+        time.sleep(0.005)
+    return found
+
+
+def together(count: int, work: Callable[[int], Any]) -> list[Any]:
+    """What `work(n)` gives in `count` threads that start at one moment; exceptions are results too."""
+    results: list[Any] = [None] * count
+    barrier = threading.Barrier(count)
+
+    def run(number: int) -> None:
+        barrier.wait()
+        try:
+            results[number] = work(number)
+        except Exception as error:  # noqa: BLE001 - the caller asserts on it
+            results[number] = error
+
+    threads = [threading.Thread(target=run, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return results
+
+
+def _keep_coverage() -> None:
+    """What a forked child ran counts too, although it leaves without saying goodbye."""
+    with contextlib.suppress(ImportError):
+        import coverage
+
+        measuring = coverage.Coverage.current()
+        if measuring is not None:
+            measuring.stop()
+            measuring.save()
+
+
+def in_children(count: int, work: Callable[[int], bytes]) -> list[bytes]:
+    """What `work(n)` writes in `count` forked children that run at once; an exception is its text."""
+    pipes = []
+    for number in range(count):
+        reader, writer = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            try:
+                os.close(reader)
+                try:
+                    result = work(number)
+                except BaseException as error:  # noqa: BLE001 - the child must not return into pytest
+                    result = b"raised " + repr(error).encode()
+                os.write(writer, result)
+                _keep_coverage()
+            finally:
+                os._exit(0)
+        os.close(writer)
+        pipes.append((pid, reader))
+    results = []
+    for pid, reader in pipes:
+        with os.fdopen(reader, "rb") as stream:
+            results.append(stream.read())
+        os.waitpid(pid, 0)
+    return results
+
+
+def children(pid: int) -> set[int]:
+    """The processes that a process started."""
+    return {int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()}
+
+
+def descendants(pid: int) -> set[int]:
+    """The processes that a process started, and those that they did."""
+    found = children(pid)
+    return found.union(*(descendants(child) for child in found)) if found else found
+
+
+def alive(pids: set[int]) -> set[int]:
+    """Those that still run; a zombie does not."""
+    found = set()
+    for pid in pids:
+        try:
+            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+        except FileNotFoundError:
+            continue
+        if state != "Z":
+            found.add(pid)
+    return found

@@ -1,0 +1,129 @@
+"""A line between billhook and PostgreSQL that does as it is told: it holds back, cuts, or alters."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator
+
+from sqlalchemy.engine import make_url
+
+from support.postgres import libpq
+
+
+class Proxy:
+    """Listens on a loopback port and passes all on, until told otherwise. `connections` counts them."""
+
+    def __init__(self, url: str) -> None:
+        facts = libpq(url)
+        self._server = str(facts.get("host", "localhost")), int(str(facts.get("port", 5432)))
+        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self._flowing = threading.Event()
+        self._flowing.set()
+        self._ends: list[socket.socket] = []
+        self.connections = 0
+        self.altered: tuple[bytes, bytes] | None = None
+        self.fatal: bytes | None = None
+        """What may not be said: who says it is cut off when the server has answered, or before it heard."""
+        self.heard = True
+        """Whether the server hears what is fatal."""
+        self.told = False
+        """Whether its answer is passed on before the line is cut."""
+        self.port: int = self._listener.getsockname()[1]
+        self.url = _at(url, self.port)
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def hold(self) -> None:
+        """Pass nothing on, in either direction, and do not say so."""
+        self._flowing.clear()
+
+    def release(self) -> None:
+        """Pass on what was held, and what comes."""
+        self._flowing.set()
+
+    def cut(self) -> None:
+        """Close every line; new ones are taken."""
+        ends, self._ends = self._ends, []
+        for end in ends:
+            with contextlib.suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Close every line, and take no new ones."""
+        self._listener.close()
+        self.release()
+        self.cut()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                client, _ = self._listener.accept()
+                self.connections += 1
+                threading.Thread(target=self._line, args=(client,), daemon=True).start()
+
+    def _line(self, client: socket.socket) -> None:
+        with client, contextlib.suppress(OSError), self._reach() as server:
+            self._ends += [client, server]
+            doomed = threading.Event()
+            back = threading.Thread(target=self._to_client, args=(server, client, doomed), daemon=True)
+            back.start()
+            self._to_server(client, server, doomed)
+            back.join()
+
+    def _reach(self) -> socket.socket:
+        host, port = self._server
+        if not host.startswith("/"):
+            return socket.create_connection((host, port))
+        server = socket.socket(socket.AF_UNIX)
+        server.connect(f"{host}/.s.PGSQL.{port}")
+        return server
+
+    def _to_server(self, client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
+        with _both_end(client, server):
+            while data := client.recv(65_536):
+                self._flowing.wait()
+                if self.altered is not None:
+                    data = data.replace(*self.altered)
+                if self.fatal is not None and self.fatal in data:
+                    doomed.set()
+                    if not self.heard:
+                        return
+                server.sendall(data)
+
+    def _to_client(self, server: socket.socket, client: socket.socket, doomed: threading.Event) -> None:
+        with _both_end(client, server):
+            while data := server.recv(65_536):
+                self._flowing.wait()
+                if not doomed.is_set() or self.told:
+                    client.sendall(data)
+                if doomed.is_set():
+                    return
+
+
+@contextlib.contextmanager
+def _both_end(*ends: socket.socket) -> Iterator[None]:
+    """Whichever side is done first, however it ends, the line is over."""
+    with contextlib.suppress(OSError):
+        yield
+    for end in ends:
+        with contextlib.suppress(OSError):
+            end.shutdown(socket.SHUT_RDWR)
+
+
+def _at(url: str, port: int) -> str:
+    """The URL with the proxy in the server's place, and nothing encrypted that it must read."""
+    parsed = make_url(url).set(drivername="postgresql+psycopg", host="127.0.0.1", port=port)
+    query = {name: text for name, text in parsed.query.items() if name not in ("host", "port")}
+    query.update(sslmode="disable", gssencmode="disable")
+    return parsed.set(query=query).render_as_string(hide_password=False)
+
+
+@contextlib.contextmanager
+def proxied(url: str) -> Iterator[Proxy]:
+    """A proxy before the server of a URL, as long as the block lasts."""
+    proxy = Proxy(url)
+    try:
+        yield proxy
+    finally:
+        proxy.close()

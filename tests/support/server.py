@@ -1,0 +1,181 @@
+"""A real receiver under gunicorn, and requests to it byte by byte."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from http.client import HTTPResponse
+from pathlib import Path
+from typing import Any
+
+from support.inbox_view import place_of, rows
+from support.patience import within
+from support.signing import PATH, SECRET, signed
+
+
+@dataclass
+class Reply:
+    """An answer as it came over the wire."""
+
+    status: int
+    headers: Mapping[str, str]
+    body: bytes
+    seconds: float
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Server:
+    """gunicorn, serving a receiver on a free loopback port."""
+
+    port: int
+    inbox: Path | str
+    pid: int
+    log: Path
+
+    def connect(self) -> socket.socket:
+        return socket.create_connection(("127.0.0.1", self.port), timeout=60)
+
+    def ask(self, *pieces: bytes, half_close: bool = False) -> Reply:
+        """One connection, these bytes, one answer."""
+        with self.connect() as connection:
+            for piece in pieces:
+                connection.sendall(piece)
+            if half_close:
+                connection.shutdown(socket.SHUT_WR)
+            return read_reply(connection)
+
+    def post(self, body: bytes = b"{}", headers: Mapping[str, str] | None = None, **more: Any) -> Reply:
+        """One whole POST with a length."""
+        return self.ask(request(body, signed(body) if headers is None else headers, **more))
+
+    def keys(self) -> list[str]:
+        return [key for (key,) in rows(self.inbox, "SELECT key FROM delivery ORDER BY id")]
+
+    def stored(self, key: str) -> tuple[Any, ...] | None:
+        """(event_type, body) as an independent connection reads it."""
+        found = rows(self.inbox, "SELECT event_type, body FROM delivery WHERE key = ?", key)
+        return found[0] if found else None
+
+
+def assert_unavailable(server: Server, key: str, deadline_seconds: float):
+    """A delivery is refused as one that cannot be stored now, in time, with nothing of ours in the answer."""
+    started = time.monotonic()
+    reply = server.post(b"{}", signed(message_id=key))
+    seconds = time.monotonic() - started
+    assert reply.status == 503
+    assert reply.json["type"] == "api_error"
+    assert sorted(reply.json) == ["code", "message", "type"]
+    assert 5 <= int(reply.headers["Retry-After"]) <= 60
+    assert str(server.inbox) not in reply.body.decode()
+    assert seconds < within(deadline_seconds + 1)
+
+
+def request(
+    body: bytes, headers: Mapping[str, str], *, method: str = "POST", path: str = PATH, close: bool = True
+) -> bytes:
+    """A request with a Content-Length."""
+    return head({**headers, "Content-Length": str(len(body))}, method=method, path=path, close=close) + body
+
+
+def head(
+    headers: Mapping[str, str],
+    *,
+    method: str = "POST",
+    path: str = PATH,
+    close: bool = True,
+    raw: bytes = b"",
+) -> bytes:
+    """A request line and headers; `raw` is further header lines as they are."""
+    lines = [f"{method} {path} HTTP/1.1", "Host: receiver", *(f"{n}: {v}" for n, v in headers.items())]
+    if close:
+        lines.append("Connection: close")
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n" + raw + b"\r\n"
+
+
+def chunk(data: bytes) -> bytes:
+    return b"%x\r\n%b\r\n" % (len(data), data)
+
+
+def read_reply(connection: socket.socket, method: str = "POST") -> Reply:
+    """The next answer on a connection."""
+    started = time.monotonic()
+    response = HTTPResponse(connection, method=method)
+    try:
+        response.begin()
+        body = response.read()
+    finally:
+        response.close()
+    return Reply(response.status, dict(response.headers.items()), body, time.monotonic() - started)
+
+
+@contextlib.contextmanager
+def gunicorn(
+    folder: Path,
+    *flags: str,
+    workers: int = 1,
+    app: str = "billhook.standalone:create_app()",
+    wait_for: str = "/healthz",
+    **environment: str,
+) -> Iterator[Server]:
+    """The standalone app under gunicorn, until the block ends."""
+    log = folder / "gunicorn.log"
+    settings = {
+        "BILLHOOK_SECRETS": SECRET,
+        "BILLHOOK_ENGINE": "worker",
+        "BILLHOOK_INBOX_URL": f"sqlite:///{folder / 'inbox' / 'billhook.db'}",
+        **environment,
+    }
+    inbox = place_of(settings["BILLHOOK_INBOX_URL"])
+    if isinstance(inbox, Path):
+        inbox.parent.mkdir(exist_ok=True)
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
+    with socket.socket() as listener, log.open("wb") as output:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen(128)
+        port = listener.getsockname()[1]
+        command = [sys.executable, "-m", "gunicorn", "-k", "gthread", "-w", str(workers), "--threads", "8"]
+        command += ["-b", f"fd://{listener.fileno()}", "--no-control-socket", *flags, app]
+        process = subprocess.Popen(
+            command,
+            env={**kept, **settings},
+            cwd=folder,
+            stdout=output,
+            stderr=output,
+            pass_fds=[listener.fileno()],
+        )
+        try:
+            server = Server(port, inbox, process.pid, log)
+            _wait_until_up(server, process, wait_for)
+            yield server
+        finally:
+            process.send_signal(signal.SIGTERM)
+            try:
+                process.wait(10)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+
+def _wait_until_up(server: Server, process: subprocess.Popen[bytes], path: str) -> None:
+    if not path:  # the backlog holds whoever connects before the workers are up
+        return
+    for _ in range(200):
+        if process.poll() is not None:
+            break
+        with contextlib.suppress(OSError):
+            if server.ask(head({}, method="GET", path=path)).status:
+                return
+        time.sleep(0.05)
+    raise AssertionError("gunicorn did not come up:\n" + server.log.read_text())

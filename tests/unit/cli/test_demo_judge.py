@@ -1,0 +1,184 @@
+"""The demo's judge can say no: every kind of doctored result is found."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from datetime import UTC, datetime
+
+import pytest
+
+from billhook.cli.demo import report
+from billhook.cli.demo.expectations import (
+    DemoResult,
+    Expectation,
+    HandlerCall,
+    bad_deliveries,
+    compare,
+    group_by_type,
+    samples,
+)
+from billhook.cli.posting import HttpReply
+from billhook.events import EVENT_TYPES
+from support.signing import OTHER_SECRET, SECRET
+
+NOW = datetime.now(UTC)
+
+
+def planned() -> list[Expectation]:
+    """A sample of each type, and the five bad ones."""
+    rows = samples(SECRET, NOW)
+    return [*rows, *bad_deliveries(rows, SECRET, OTHER_SECRET, NOW)]
+
+
+class Story:
+    """What a good receiver would have done with every row, to be doctored."""
+
+    def __init__(self) -> None:
+        self.rows = planned()
+        self.answers = [HttpReply(row.status, row.answer, 0.01) for row in self.rows]
+        self.notes = [
+            HandlerCall(row.key, row.event_type, row.handled_as, 1, row.body)
+            for row in self.rows
+            if row.handled_as and not row.label.startswith("duplicate")
+        ]
+        self.states = {row.key: row.state for row in self.rows if row.state}
+
+    def verdicts(self) -> list[DemoResult]:
+        return compare(zip(self.rows, self.answers, strict=True), self.notes, self.states)
+
+    def wrong(self) -> list[str]:
+        return [f"{verdict.row.label}: {wrong}" for verdict in self.verdicts() for wrong in verdict.wrong]
+
+    def at(self, label: str) -> int:
+        return next(number for number, row in enumerate(self.rows) if row.label.startswith(label))
+
+
+def test_the_plan_has_every_type_and_five_that_must_not_pass_for_them():
+    rows = planned()
+
+    assert [row.event_type for row in rows[:23]] == list(EVENT_TYPES)
+    assert [row.status for row in rows[23:]] == [401, 401, 200, 200, 200]
+    assert SECRET not in repr(rows)
+
+
+def test_a_good_story_is_as_promised(capsys):
+    story = Story()
+
+    assert story.wrong() == []
+    assert report(story.verdicts(), 1.0, as_json=False)
+    assert "28 of 28 as expected" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("label", ["forged", "stale"])
+def test_an_accepted_forgery_is_found(label):
+    story = Story()
+    number = story.at(label)
+    story.answers[number] = HttpReply(200, '{"status": "accepted"}', 0.01)
+    story.states[story.rows[number].key] = "done"
+
+    told = "\n".join(story.wrong())
+
+    assert "answered 200, not 401" in told
+    assert "stored as done, not None" in told
+
+
+def test_a_duplicate_that_is_accepted_or_handled_twice_is_found():
+    story = Story()
+    number = story.at("duplicate")
+    story.answers[number] = HttpReply(200, '{"status": "accepted"}', 0.01)
+    story.notes.append(next(note for note in story.notes if note.key == story.rows[number].key))
+
+    told = "\n".join(story.wrong())
+
+    assert """not '{"status": "duplicate"}'""" in told
+    assert "InvoiceApproved: handled 2 times, not 1" in told
+
+
+def test_a_lost_delivery_is_found():
+    story = Story()
+    story.notes.pop(3)
+    story.states[story.rows[5].key] = "received"
+
+    assert len(story.wrong()) == 2
+
+
+def test_another_event_and_other_values_are_found():
+    story = Story()
+    story.notes[0] = dataclasses.replace(story.notes[0], handled_as="PingTest")
+    story.notes[14] = dataclasses.replace(story.notes[14], body=b'{"date":"2020-01-01","reportId":"x"}')
+    story.notes[11] = dataclasses.replace(story.notes[11], body=b"[]")
+
+    assert [wrong.split(": ")[1] for wrong in story.wrong()] == [
+        "the handler got PingTest, not AnonymousCustomer",
+        "the handler got other values than were sent",
+        "the handler got other values than were sent",
+    ]
+
+
+def test_a_broken_body_that_reaches_a_handler_is_found():
+    story = Story()
+    row = story.rows[story.at("a body that is not JSON")]
+    story.notes.append(HandlerCall(row.key, row.event_type, "InvoiceApproved", 1, row.body))
+
+    assert story.wrong() == ["a body that is not JSON: handled 1 times, not 0"]
+
+
+def test_no_answer_is_found_and_shown(capsys):
+    story = Story()
+    story.answers[0] = HttpReply(None, "Connection refused", 0.0)
+    verdicts = story.verdicts()
+
+    assert not report(verdicts, 1.0, as_json=False)
+    assert "AnonymousCustomer: no answer, expected 200" in capsys.readouterr().out
+    assert not report(verdicts, 1.0, as_json=True)
+    assert json.loads(capsys.readouterr().out)["ok"] is False
+
+
+def test_the_table_fits_a_terminal_with_every_name_whole(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    story = Story()
+
+    report(story.verdicts(), 1.0, as_json=False)
+
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].split() == ["sent", "answer", "handler", "got", "inbox", "result"]
+    assert len(lines) == 2 + 28 + 1
+    assert all(len(line) <= 80 for line in lines)
+    assert all(any(row.label in line for line in lines) for row in story.rows)
+    assert sum(" same " in line for line in lines) == 24
+
+
+def test_a_row_that_went_wrong_is_never_the_same(capsys):
+    story = Story()
+    story.notes[14] = dataclasses.replace(story.notes[14], body=b'{"date":"2020-01-01","reportId":"x"}')
+
+    assert not report(story.verdicts(), 1.0, as_json=False)
+
+    out = capsys.readouterr().out
+    assert "WRONG" in out
+    assert "MonthEndReport: the handler got other values than were sent" in out
+
+
+def test_several_deliveries_of_a_type_are_one_line_and_one_bad_one_spoils_it():
+    story = Story()
+    twice = [*story.verdicts()[:23], story.verdicts()[3]]
+    story.notes.pop(3)
+    spoilt = [*twice[:23], story.verdicts()[3]]
+
+    name = twice[3].row.event_type
+    assert {verdict.row.label for verdict in group_by_type(twice)} == {*EVENT_TYPES, f"{name} x2"} - {name}
+    assert not any(verdict.wrong for verdict in group_by_type(twice))
+    assert [(verdict.row.label, verdict.wrong) for verdict in group_by_type(spoilt) if verdict.wrong] == [
+        (f"{name} x2", ("handled 0 times, not 1",))
+    ]
+
+
+def test_a_type_that_never_came_is_found():
+    verdicts = Story().verdicts()[1:23]
+
+    found = group_by_type(verdicts)
+
+    assert [(one.row.label, one.wrong) for one in found if one.wrong] == [
+        ("AnonymousCustomer", ("it was never sent",))
+    ]

@@ -1,0 +1,235 @@
+"""Calling one handler once, and deciding what follows: whatever it raises is a result."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import contextmanager, nullcontext
+from datetime import UTC, datetime
+
+import pytest
+
+from billhook import Discard, Handlers, Retry
+from billhook.dispatch import Delivery, Handler, RetryDecision, RetrySchedule, call, decide
+from billhook.dispatch.call import ERROR_LIMIT, TRACEBACK_LIMIT
+from billhook.events import PingTest
+
+NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
+DELIVERY = Delivery(7, "k", "default", "PingTest", 1, NOON, None, b"{}", {})
+EVENT = PingTest()
+
+
+def attempt(function, context=nullcontext):
+    handlers = Handlers()
+    handlers.on(PingTest, name="h")(function)
+    ((_, handler),) = handlers.freeze()
+    return call(handler, "app", context, EVENT, DELIVERY)
+
+
+def raising(error):
+    def handler(event):
+        raise error
+
+    return handler
+
+
+# --- calling --------------------------------------------------------------------------------------
+
+
+def test_returning_is_success_whatever_is_returned():
+    assert attempt(lambda event: None) is None
+    assert attempt(lambda event: False) is None
+    assert attempt(lambda event: ValueError("returned, not raised")) is None
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_a_handler_that_hands_back_a_generator_has_done_nothing_and_failed(is_async):
+    given = []
+
+    def handler(event):
+        yield given.append(event)
+
+    async def async_handler(event):
+        yield given.append(event)
+
+    made = async_handler if is_async else handler
+    failed = attempt(lambda event: made(event))
+
+    assert failed is not None
+    assert failed.error == "TypeError: the handler returned a generator, of which nothing has run"
+    assert given == []
+
+
+def test_a_handler_gets_its_event_and_its_delivery():
+    given = []
+
+    attempt(lambda event, delivery: given.append((event, delivery)))
+
+    assert given == [(EVENT, DELIVERY)]
+
+
+def test_an_async_handler_is_awaited():
+    given = []
+
+    async def handler(event, delivery):
+        await asyncio.sleep(0)
+        given.append(delivery.id)
+
+    assert attempt(handler) is None
+    assert given == [7]
+
+
+def test_an_object_with_an_async_call_is_awaited():
+    given = []
+
+    class Handler:
+        async def __call__(self, event):
+            given.append(event)
+
+    attempt(Handler())
+
+    assert given == [EVENT]
+
+
+@pytest.mark.parametrize("is_async", [False, True])
+def test_plain_subscribers_are_called_with_the_sender(is_async):
+    given = []
+
+    def subscriber(sender, *, event, delivery):
+        given.append((sender, event, delivery))
+
+    async def async_subscriber(sender, *, event, delivery):
+        given.append((sender, event, delivery))
+
+    failed = call(
+        Handler(async_subscriber if is_async else subscriber, plain=True),
+        "app",
+        nullcontext,
+        EVENT,
+        DELIVERY,
+    )
+
+    assert failed is None
+    assert given == [("app", EVENT, DELIVERY)]
+
+
+def test_a_handler_runs_inside_the_context():
+    trail = []
+
+    @contextmanager
+    def context():
+        trail.append("in")
+        yield
+        trail.append("out")
+
+    attempt(lambda event: trail.append("called"), context)
+
+    assert trail == ["in", "called", "out"]
+
+
+@pytest.mark.parametrize(
+    "error", [ValueError("no"), KeyError("k"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()]
+)
+@pytest.mark.parametrize("is_async", [False, True])
+def test_whatever_a_handler_raises_is_a_failed_attempt(error, is_async):
+    async def async_handler(event):
+        raise error
+
+    failed = attempt(async_handler if is_async else raising(error))
+
+    assert failed.exception is error
+    assert failed.error.startswith(type(error).__name__)
+    assert "handler" in failed.traceback
+
+
+def test_a_context_that_fails_is_a_failed_attempt():
+    @contextmanager
+    def context():
+        raise LookupError("no context")
+        yield
+
+    assert attempt(lambda event: None, context).error == "LookupError: no context"
+
+
+class Unspeakable(Exception):
+    def __str__(self):
+        raise SystemExit("even this")
+
+
+def test_an_exception_without_a_text_is_named_by_its_class():
+    failed = attempt(raising(Unspeakable()))
+
+    assert (failed.error, failed.traceback) == ("Unspeakable", "Unspeakable")
+
+
+@pytest.mark.parametrize(
+    ("text", "stored"),
+    [("a\x00b", r"a\x00b"), ("\ud800", r"\ud800"), ("\u00e9\U0001f600", "\u00e9\U0001f600")],
+)
+def test_texts_are_such_that_every_database_takes_them(text, stored):
+    failed = attempt(raising(ValueError(text)))
+
+    assert failed.error == f"ValueError: {stored}"
+    assert failed.traceback.encode()
+    assert "\x00" not in failed.traceback
+
+
+def test_texts_are_cut_to_a_size_worth_storing():
+    failed = attempt(raising(ValueError("x" * 100_000)))
+
+    assert len(failed.error) == ERROR_LIMIT
+    assert len(failed.traceback) == TRACEBACK_LIMIT
+
+
+# --- deciding -------------------------------------------------------------------------------------
+
+SCHEDULE = RetrySchedule.of((10, 60))
+
+
+def test_the_schedule_is_one_attempt_more_than_it_has_waits():
+    assert (SCHEDULE.attempts, RetrySchedule.of(()).attempts) == (3, 1)
+
+
+@pytest.mark.parametrize(
+    ("error", "attempt_number", "decision"),
+    [
+        (ValueError(), 1, RetryDecision(retry_after_seconds=10)),
+        (ValueError(), 2, RetryDecision(retry_after_seconds=60)),
+        (ValueError(), 3, RetryDecision()),
+        (ValueError(), 99, RetryDecision()),
+        (Retry(), 1, RetryDecision(retry_after_seconds=10)),
+        (Retry(after_seconds=5), 1, RetryDecision(retry_after_seconds=5)),
+        (Retry(after_seconds=0), 2, RetryDecision(retry_after_seconds=0)),
+        (Retry(after_seconds=5), 3, RetryDecision()),
+        (Discard("why"), 1, RetryDecision(discarded=True)),
+        (Discard(), 3, RetryDecision(discarded=True)),
+        (SystemExit(), 1, RetryDecision(retry_after_seconds=10)),
+    ],
+)
+def test_what_follows_is_a_function_of_the_error_and_the_attempt(error, attempt_number, decision):
+    assert decide(error, attempt_number, SCHEDULE) == decision
+
+
+def test_dead_is_neither_again_nor_discarded():
+    assert RetryDecision().dead
+    assert not RetryDecision(discarded=True).dead
+    assert not RetryDecision(retry_after_seconds=0).dead
+
+
+@pytest.mark.parametrize("seconds", [-1, 31 * 86_400 + 1, float("nan")])
+def test_retry_takes_only_what_can_be_waited(seconds):
+    with pytest.raises(ValueError, match="after_seconds must be between 0 and 31 days, got"):
+        Retry(after_seconds=seconds)
+
+
+def test_the_signals_of_a_handler_have_a_text_even_without_a_reason():
+    assert str(Retry()) == "the handler asked for another attempt"
+    assert str(Retry("busy")) == "busy"
+    assert str(Discard()) == "the handler discarded the delivery"
+    assert str(Discard("old")) == "old"
+
+
+def test_a_delivery_does_not_show_its_body_or_headers():
+    shown = repr(Delivery(7, "k", "s", "T", 1, NOON, None, b"hidden body", {"h": "hidden header"}))
+
+    assert "hidden" not in shown
+    assert "id=7" in shown

@@ -1,0 +1,193 @@
+"""The texts that order deliveries and know them again: equal for equal values, different for others."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta, timezone
+from decimal import Decimal
+from enum import Enum
+from fractions import Fraction
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import BaseModel
+
+from billhook.dispatch.field_keys import LONGEST, content_digest, order_key
+from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, PaymentFailed, parse_event, sample
+
+NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
+
+
+def key(value, source="default"):
+    return order_key(source, value)
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Part(BaseModel):
+    name: str
+    size: Decimal
+
+
+# --- order keys -----------------------------------------------------------------------------------
+
+
+def test_an_order_key_is_the_source_and_the_value():
+    assert key("inv_42") == '["default","inv_42"]'
+    assert key("inv_42", "eu") == '["eu","inv_42"]'
+
+
+def test_none_orders_nothing_and_what_only_looks_empty_does():
+    assert key(None) is None
+    assert len({key(""), key(0), key(False), key([]), key({}), key("None")}) == 6
+
+
+def test_a_long_key_is_stored_as_its_hash():
+    longest = "x" * (LONGEST - len(key("")))
+
+    assert key(longest) == f'["default","{longest}"]'
+    assert key(longest + "x").startswith("sha256:")
+    assert len(key("x" * 100_000)) == len("sha256:") + 64
+    assert key("x" * 300) != key("x" * 301)
+
+
+@pytest.mark.parametrize("text", ["a\x00b", "\u00e9\U0001f600", '"],["', "back\\slash", "\u2028"])
+def test_a_key_is_text_that_every_database_takes(text):
+    assert key(text).isascii()
+    assert key(text).isprintable()
+    assert key(text) != key(text + " ")
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (("a", 'b","c'), ('a","b', "c")),
+        (("a", "b"), ("b", "a")),
+        (("s", "1"), ("s", 1)),
+        (("s", "true"), ("s", True)),
+        (("s", 1), ("s", True)),
+        (("s", ["a", "b"]), ("s", ["b", "a"])),
+        (("s", ["a,b"]), ("s", ["a", "b"])),
+        (("s", {"a": 1}), ("s", {"b": 1})),
+        (("s", NOON), ("s", NOON.isoformat())),
+        (("s", {"number": "1e0"}), ("s", 1)),
+        (("s", date(2026, 1, 15)), ("s", "2026-01-15")),
+    ],
+)
+def test_different_values_have_different_keys(first, second):
+    assert order_key(*first) != order_key(*second)
+
+
+@pytest.mark.parametrize(
+    ("one", "same"),
+    [
+        (Decimal("10.0"), Decimal("10.00")),
+        (Decimal("10"), 10),
+        (Decimal("1E+3"), Decimal("1000.000")),
+        (Decimal("-0.0"), 0),
+        (Decimal("0.5"), 0.5),
+        (NOON, NOON.astimezone(timezone(timedelta(hours=-7)))),
+        (NOON, NOON.replace(tzinfo=None)),
+        (Colour.RED, "red"),
+        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+        (("a", "b"), ["a", "b"]),
+        (Part(name="n", size=Decimal("1.0")), {"name": "n", "size": 1}),
+        ({"b", "a", "c"}, frozenset({"c", "a", "b"})),
+        (Fraction(1, 3), Fraction(2, 6)),
+        (Decimal("NaN"), float("nan")),
+    ],
+)
+def test_equal_values_have_equal_keys(one, same):
+    assert key(one) == key(same)
+
+
+numbers = st.decimals(allow_nan=False, allow_infinity=False, places=None).filter(
+    lambda n: abs(n.adjusted()) < 300
+)
+
+
+@given(numbers, numbers)
+def test_numbers_have_equal_keys_when_they_are_equal_and_only_then(one, other):
+    assert (key(one) == key(other)) is (one == other)
+
+
+@given(numbers, st.integers(0, 50))
+def test_a_number_has_one_key_however_many_zeros_it_is_written_with(number, zeros):
+    sign, digits, exponent = number.as_tuple()
+    written = Decimal((sign, digits + (0,) * zeros, exponent - zeros))
+
+    assert key(written) == key(number)
+
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.text() | st.integers() | st.datetimes(timezones=st.just(UTC)),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=6,
+)
+
+
+def tagged(value):
+    """The value with its kinds: True is not 1, and a moment is not its text."""
+    if isinstance(value, list):
+        return [tagged(each) for each in value]
+    if isinstance(value, dict):
+        return {name: tagged(each) for name, each in value.items()}
+    return type(value).__name__, value
+
+
+@given(json_values, json_values)
+def test_no_two_values_share_a_key(one, other):
+    assert (key([one]) == key([other])) is (tagged(one) == tagged(other))
+
+
+# --- digests --------------------------------------------------------------------------------------
+
+CHANGED = b'{"invoiceId":"inv_1","billingStatus":"%s","amountDue":0,"amountPaid":%s,"total":10,"paidAt":%s}'
+
+
+def changed(status=b"Paid", paid=b"10.0", at=b'"2026-01-15T12:00:00Z"'):
+    return parse_event("InvoicePaymentStatusChanged", CHANGED % (status, paid, at))
+
+
+FIELDS = ("invoice_id", "billing_status", "amount_paid", "paid_at")
+
+
+def test_a_digest_is_of_the_values_and_not_of_how_they_are_written():
+    same = changed(paid=b"10.00", at=b'"2026-01-15T05:00:00-07:00"')
+
+    assert content_digest("default", changed(), FIELDS) == content_digest("default", same, FIELDS)
+    assert len(content_digest("default", changed(), FIELDS)) == 64
+
+
+@pytest.mark.parametrize(
+    "other", [{"status": b"Overdue"}, {"paid": b"10.01"}, {"at": b"null"}, {"at": b'"2026-01-15T12:00:01Z"'}]
+)
+def test_any_other_value_is_another_digest(other):
+    assert content_digest("default", changed(), FIELDS) != content_digest("default", changed(**other), FIELDS)
+
+
+def test_a_digest_is_of_the_fields_named_whatever_their_order_and_of_no_others():
+    event, other = changed(), changed(status=b"Overdue")
+
+    assert content_digest("s", event, ("total", "invoice_id")) == content_digest(
+        "s", event, ("invoice_id", "total")
+    )
+    assert content_digest("s", event, ("invoice_id",)) == content_digest("s", other, ("invoice_id",))
+    assert content_digest("s", event, ("invoice_id",)) != content_digest("s", event, ("invoice_id", "total"))
+
+
+def test_a_digest_is_of_one_source_and_one_event_type():
+    event = sample(InvoiceApproved)
+    failed = sample(PaymentFailed).model_copy(update={"invoice_id": event.invoice_id})
+
+    assert content_digest("a", event, ("invoice_id",)) != content_digest("b", event, ("invoice_id",))
+    assert content_digest("a", event, ("invoice_id",)) != content_digest("a", failed, ("invoice_id",))
+
+
+def test_none_is_a_value_like_any_other():
+    nothing = changed(at=b"null")
+
+    assert content_digest("s", nothing, FIELDS) == content_digest("s", changed(at=b"null"), FIELDS)
+    assert isinstance(nothing, InvoicePaymentStatusChanged)

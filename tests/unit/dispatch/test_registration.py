@@ -1,0 +1,419 @@
+"""Registering handlers: what is taken, what is refused, and under which name it runs."""
+
+from __future__ import annotations
+
+import functools
+import gc
+import re
+
+import pytest
+
+from billhook import Handlers, signals
+from billhook.dispatch import ConnectedHandlers, RetrySchedule, connect
+from billhook.errors import ConfigError, DuplicateHandlerName, HandlerSignature, LateRegistration
+from billhook.events import (
+    EVENT_TYPES,
+    InvoiceApproved,
+    InvoicePaymentStatusChanged,
+    PaymentFailed,
+    PingTest,
+    UnknownEvent,
+    sample,
+)
+from billhook.events.base import Event
+
+
+class Sender:
+    """Stands for an app: signals need an object they can refer to weakly."""
+
+
+@pytest.fixture
+def sender():
+    return Sender()
+
+
+def of(sender, event_type):
+    """The names of those who listen to this sender, without those of other tests who listen to any."""
+    others = ConnectedHandlers(Sender()).names(event_type)
+    return sorted(name for name in ConnectedHandlers(sender).names(event_type) if name not in others)
+
+
+def only(handlers):
+    ((_, handler),) = handlers.freeze()
+    return handler
+
+
+# --- how a handler is called ----------------------------------------------------------------------
+
+
+def plain(event): ...
+def with_delivery(event, delivery): ...
+def with_default(event, delivery=None): ...
+def with_rest(*args): ...
+def with_keywords(event, delivery, *, flag=False, **rest): ...
+async def asynchronous(event): ...
+
+
+class Methods:
+    def one(self, event): ...
+    def two(self, event, delivery): ...
+    @classmethod
+    def three(cls, event, delivery): ...
+    @staticmethod
+    def four(event): ...
+    def __call__(self, event): ...
+
+
+GOOD = {
+    "plain": (plain, False),
+    "with delivery": (with_delivery, True),
+    "with a default": (with_default, True),
+    "with *args": (with_rest, True),
+    "with keywords": (with_keywords, True),
+    "async": (asynchronous, False),
+    "lambda": (lambda event: None, False),
+    "method": (Methods().one, False),
+    "method with delivery": (Methods().two, True),
+    "classmethod": (Methods.three, True),
+    "staticmethod": (Methods.four, False),
+    "callable object": (Methods(), False),
+    "partial": (functools.partial(with_delivery, delivery=None), False),
+}
+
+
+@pytest.mark.parametrize("kind", list(GOOD))
+def test_anything_that_takes_an_event_or_an_event_and_a_delivery_is_a_handler(kind):
+    function, takes_delivery = GOOD[kind]
+    handlers, given = Handlers(), []
+
+    returned = handlers.on(PingTest, name="h")(function)
+    recording = Handlers()
+    recording.on(PingTest)(
+        given.append if not takes_delivery else lambda event, delivery: given.append(delivery)
+    )
+    only(recording)("sender", event="event", delivery="delivery")
+
+    assert returned is function
+    assert given == ["delivery" if takes_delivery else "event"]
+    result = only(handlers)("sender", event=None, delivery=None)
+    if kind == "async":
+        result.close()
+
+
+@pytest.mark.parametrize(
+    ("function", "signature"),
+    [
+        (lambda: None, r"\(\)"),
+        (lambda a, b, c: None, r"\(a, b, c\)"),
+        (lambda event, *, flag: None, r"\(event, \*, flag\)"),
+        (lambda *, event: None, r"\(\*, event\)"),
+        (type, "that cannot be read"),
+        (3, "that cannot be read"),
+        (None, "that cannot be read"),
+    ],
+)
+def test_what_cannot_be_called_so_is_refused(function, signature):
+    with pytest.raises(
+        HandlerSignature, match=f"has the signature {signature}: it must take .event. or .event, d"
+    ):
+        Handlers().on(PingTest, name="bad")(function)
+
+
+def test_a_generator_is_refused_because_calling_it_does_nothing():
+    def handler(event):
+        yield event
+
+    async def asynchronous_handler(event):
+        yield event
+
+    for function in (handler, asynchronous_handler):
+        with pytest.raises(HandlerSignature, match="of a generator, which does nothing when called"):
+            Handlers().on(PingTest)(function)
+
+
+# --- names ----------------------------------------------------------------------------------------
+
+
+def test_the_default_name_is_module_and_qualified_name():
+    names = []
+    for function in (plain, Methods.four, Methods().one, Methods()):
+        handlers = Handlers()
+        handlers.on(PingTest)(function)
+        names.append(only(handlers).name)
+
+    assert names == [
+        f"{__name__}.plain",
+        f"{__name__}.Methods.four",
+        f"{__name__}.Methods.one",
+        f"{__name__}.Methods",
+    ]
+    assert repr(only(handlers)) == f"<Handler {__name__}.Methods>"
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ({"name": "a"}, {"name": "a"}),
+        ({"name": "a"}, {"name": "b", "aliases": ("a",)}),
+        ({"name": "b", "aliases": ("a",)}, {"name": "a"}),
+        ({"name": "b", "aliases": ("a",)}, {"name": "c", "aliases": ["a"]}),
+        ({}, {}),
+    ],
+)
+def test_two_equal_names_are_refused_at_the_second(first, second):
+    handlers = Handlers()
+    handlers.on(PingTest, **first)(plain)
+
+    with pytest.raises(
+        DuplicateHandlerName, match=r"two handlers are named '.*': give one of them another name="
+    ):
+        handlers.on(InvoiceApproved, **second)(plain)
+
+
+def test_aliases_as_one_text_are_refused():
+    with pytest.raises(ConfigError, match=r"aliases is the text 'old': give a tuple, aliases=\('old',\)"):
+        Handlers().on(PingTest, aliases="old")
+
+
+def test_registration_ends_when_the_app_starts():
+    handlers = Handlers()
+    handlers.freeze()
+
+    with pytest.raises(
+        LateRegistration, match="'late' was registered after init_app: import its module before"
+    ):
+        handlers.on(PingTest, name="late")(plain)
+
+
+# --- which events ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("wrong", ["PingTest", Event, UnknownEvent, int, sample(PingTest), None, plain])
+def test_only_event_classes_can_be_waited_for(wrong):
+    with pytest.raises(ConfigError, match=r"on\(\) takes classes of billhook\.events, got "):
+        Handlers().on(wrong)
+
+
+def test_waiting_for_nothing_is_refused():
+    with pytest.raises(
+        ConfigError, match=r"on\(\) needs an event class: on\(InvoiceApproved\), or on_any\(\)"
+    ):
+        Handlers().on()
+
+
+def test_a_handler_is_connected_to_the_signals_of_its_events_for_one_app(sender):
+    handlers = Handlers()
+    handlers.on(InvoiceApproved, PaymentFailed, name="two")(plain)
+    handlers.on_unknown(name="unknown")(plain)
+    handlers.on_any(name="any")(plain)
+    connect(handlers.freeze(), sender)
+
+    assert of(sender, "InvoiceApproved") == ["any", "two"]
+    assert of(sender, "PaymentFailed") == ["any", "two"]
+    assert of(sender, "NeverHeardOf") == ["any", "unknown"]
+    assert all("any" in of(sender, event_type) for event_type in EVENT_TYPES)
+    assert of(sender, "PingTest") == ["any"]
+    assert of(Sender(), "PingTest") == []
+
+
+def test_every_event_has_its_signal_before_any_app_does():
+    for model in EVENT_TYPES.values():
+        assert getattr(signals, model.signal_name).name == model.signal_name
+    assert signals.unknown_event.name == "unknown_event"
+    assert {"invoice_approved", "unknown_event", "delivery_accepted", "emit"} <= set(dir(signals))
+
+
+def test_a_signal_that_no_event_has_is_an_error():
+    with pytest.raises(AttributeError, match="there is no event type with a signal named 'invoice_aproved'"):
+        _ = signals.invoice_aproved
+
+
+def test_a_run_is_found_by_name_or_by_an_alias(sender):
+    handlers = Handlers()
+    handlers.on(PingTest, name="new", aliases=("old", "older"))(plain)
+    connect(handlers.freeze(), sender)
+    subscribers = ConnectedHandlers(sender)
+
+    found = [subscribers.find("PingTest", name) for name in ("new", "old", "older")]
+
+    assert [one.name for one in found] == ["new"] * 3
+    assert subscribers.find("PingTest", "oldest") is None
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 86_401, float("nan"), float("inf"), "5", [5]])
+def test_a_time_out_has_to_be_some_seconds(seconds):
+    with pytest.raises(ConfigError, match=r"timeout_seconds is .*: it must be above 0 and at most 86400"):
+        Handlers().on(PingTest, timeout_seconds=seconds)
+
+
+@pytest.mark.parametrize("retry", [(-1,), (float("nan"),), (31 * 86_400 + 1,)])
+def test_a_wait_has_to_be_possible(retry):
+    with pytest.raises(
+        ConfigError, match=r"a retry after .* seconds: it must be from 0 to 2678400 \(31 days\)"
+    ):
+        Handlers().on(PingTest, retry=retry)
+
+
+def test_the_waits_as_a_text_are_refused():
+    told = re.escape("retry is the text '10': give the waits in seconds, retry=[10, 60]")
+    with pytest.raises(ConfigError, match=told):
+        Handlers().on(PingTest, retry="10")
+
+
+@pytest.mark.parametrize("retry", [5, [None], (10**400,)])
+def test_the_waits_have_to_be_numbers(retry):
+    with pytest.raises(ConfigError, match=r"the waits .* must be seconds, as \(10, 60\)"):
+        Handlers().on(PingTest, retry=retry)
+
+
+def test_options_travel_with_the_handler(sender):
+    handlers = Handlers()
+    handlers.on(PingTest, name="h", retry=[1, 2.5], timeout_seconds=0.5)(plain)
+    connect(handlers.freeze(), sender)
+
+    subscriber = ConnectedHandlers(sender).by_name("PingTest")["h"]
+
+    assert subscriber.retry == RetrySchedule((1.0, 2.5))
+    assert subscriber.timeout_seconds == 0.5
+
+
+# --- order and identity ---------------------------------------------------------------------------
+
+
+def test_order_and_identity_travel_with_the_handler(sender):
+    handlers = Handlers()
+    handlers.on(
+        InvoiceApproved,
+        PaymentFailed,
+        name="h",
+        ordered_by="invoice_id",
+        identity=["invoice_id", "date"],
+        identity_window_seconds=60,
+    )(plain)
+    handlers.on(InvoiceApproved, name="neither")(plain)
+    connect(handlers.freeze(), sender)
+    subscribers = ConnectedHandlers(sender).by_name("InvoiceApproved")
+
+    ordered, neither = subscribers["h"], subscribers["neither"]
+
+    assert (ordered.ordered_by, ordered.identity) == ("invoice_id", ("invoice_id", "date"))
+    assert (ordered.identity_window_seconds, ordered.has_run_options) == (60.0, True)
+    assert (neither.ordered_by, neither.identity, neither.has_run_options) == (None, (), False)
+    assert neither.identity_window_seconds == 86_400.0
+    assert ConnectedHandlers(sender).by_name("PaymentFailed")["h"].ordered_by == "invoice_id"
+
+
+@pytest.mark.parametrize("option", ["ordered_by", "identity"])
+@pytest.mark.parametrize(
+    ("field", "told"),
+    [
+        ("invoiceId", "names 'invoiceId', which is no field of InvoiceApproved: did you mean invoice_id?"),
+        ("invoice", r"names 'invoice', which .*: did you mean invoice_id\?"),
+        ("zzz", "names 'zzz', which is no field of InvoiceApproved: it has date, invoice_id"),
+        ("model_extra", "names 'model_extra', which is no field"),
+        (7, "names 7, which is no field"),
+    ],
+)
+def test_a_field_that_an_event_has_not_is_refused(option, field, told):
+    value = field if option == "ordered_by" else (field,)
+
+    with pytest.raises(ConfigError, match=f"{option} {told}".replace("_id?", r"_id\?")):
+        Handlers().on(InvoiceApproved, **{option: value})
+
+
+def test_every_event_type_must_have_the_field():
+    with pytest.raises(ConfigError, match="'customer_id', which is no field of InvoicePaymentStatusChanged"):
+        Handlers().on(PaymentFailed, InvoicePaymentStatusChanged, ordered_by="customer_id")
+    with pytest.raises(ConfigError, match="which is no field of PingTest: it has none"):
+        Handlers().on(PaymentFailed, PingTest, identity=("invoice_id",))
+
+
+def test_identity_as_one_text_is_refused():
+    with pytest.raises(ConfigError, match=r"identity is the text 'date': give a tuple, identity=\('date',\)"):
+        Handlers().on(InvoiceApproved, identity="date")
+
+
+@pytest.mark.parametrize("seconds", [0, -1, 604_801, float("nan"), float("inf"), "60", None])
+def test_a_window_is_no_longer_than_keys_are_kept(seconds):
+    with pytest.raises(
+        ConfigError, match=r"identity_window_seconds is .*: it must be above 0 and at most 604800 \(7 days"
+    ):
+        Handlers().on(InvoiceApproved, identity=("date",), identity_window_seconds=seconds)
+
+
+@pytest.mark.parametrize("register", ["on_any", "on_unknown"])
+def test_only_handlers_of_named_types_have_an_order(register):
+    with pytest.raises(TypeError, match="unexpected keyword argument 'ordered_by'"):
+        getattr(Handlers(), register)(ordered_by="invoice_id")
+
+
+def test_of_two_subscribers_of_one_name_one_is_planned(sender):
+    def make():
+        def subscriber(sender, *, event, delivery): ...
+
+        return subscriber
+
+    kept = [make(), make()]
+    for subscriber in kept:
+        signals.ping_test.connect(subscriber, sender=sender)
+
+    ours = [one for one in ConnectedHandlers(sender).for_event_type("PingTest") if one.function in kept]
+
+    assert len(ours) == 1
+    assert not ours[0].has_run_options
+    assert ours[0].order_key("default", sample(PingTest)) is None
+    assert ours[0].content_digest("default", sample(PingTest)) is None
+
+
+# --- plain subscribers ----------------------------------------------------------------------------
+
+
+def test_plain_subscribers_are_subscribers_for_any_app_or_for_one(sender):
+    def anybody(sender, *, event, delivery): ...
+    def mine(sender, *, event, delivery): ...
+
+    signals.ping_test.connect(anybody)
+    signals.ping_test.connect(mine, sender=sender)
+
+    here, elsewhere = (ConnectedHandlers(one).names("PingTest") for one in (sender, Sender()))
+    prefix = f"{__name__}.test_plain_subscribers_are_subscribers_for_any_app_or_for_one.<locals>."
+    assert {prefix + "anybody", prefix + "mine"} <= set(here)
+    assert prefix + "anybody" in elsewhere
+    assert prefix + "mine" not in elsewhere
+
+
+def test_a_plain_subscriber_that_nobody_keeps_is_forgotten_and_a_handler_is_not(sender):
+    def forgotten(sender, *, event, delivery): ...
+
+    handlers = Handlers()
+    handlers.on(PingTest, name="kept")(lambda event: None)
+    connect(handlers.freeze(), sender)
+    del handlers
+    signals.ping_test.connect(forgotten, sender=sender)
+    before = len(of(sender, "PingTest"))
+    del forgotten
+    gc.collect()
+
+    assert before == 2
+    assert of(sender, "PingTest") == ["kept"]
+
+
+def test_two_subscribers_of_one_name_are_refused_at_start(sender):
+    def make():
+        def subscriber(sender, *, event, delivery): ...
+
+        return subscriber
+
+    kept = [make(), make()]
+    for subscriber in kept:
+        signals.ping_test.connect(subscriber, sender=sender)
+    subscribers = ConnectedHandlers(sender)
+
+    with pytest.raises(DuplicateHandlerName, match=r"two handlers are named .*make.<locals>.subscriber"):
+        subscribers.check_names()
+
+    assert len(of(sender, "PingTest")) == 1
+    assert of(sender, "InvoiceApproved") == []

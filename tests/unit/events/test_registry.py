@@ -1,0 +1,87 @@
+"""A new event type is one class in one place; everything else follows from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Annotated
+
+import pytest
+from pydantic import Field, StrictBool, StrictStr
+
+import billhook.events
+from billhook.events import EVENT_TYPES, Event, InvoiceApproved, PingTest, UnknownEvent, parse_event, sample
+from billhook.events.base import _registered
+from billhook.wire import WireModel
+from billhook.wire.fields import ExactDecimal, UtcDatetime
+
+
+class Line(WireModel):
+    """A part of the new event."""
+
+    net_amount: ExactDecimal
+
+
+@pytest.fixture
+def voucher_issued() -> Iterator[type[Event]]:
+    class VoucherIssued(Event):
+        """A type that did not exist, and does not after the test."""
+
+        voucher_id: StrictStr
+        amount: Annotated[ExactDecimal, Field(examples=[5])]
+        valid_until: UtcDatetime | None = None
+        is_gift: StrictBool
+        lines: list[Line]
+
+    yield VoucherIssued
+    del _registered["VoucherIssued"]
+
+
+def test_a_class_is_all_that_a_new_type_needs(voucher_issued: type[Event]):
+    made = sample(voucher_issued)
+
+    event = parse_event("VoucherIssued", made.to_json())
+
+    assert EVENT_TYPES["VoucherIssued"] is voucher_issued
+    assert event == made
+    assert event.signal_name == "voucher_issued"
+    assert event.model_dump(by_alias=True) == {
+        "voucherId": "voucher_id-1",
+        "amount": Decimal(5),
+        "validUntil": datetime(2026, 1, 15, 9, 30, tzinfo=UTC),
+        "isGift": True,
+        "lines": [{"netAmount": Decimal("12.50")}],
+    }
+
+
+def test_without_its_class_the_same_type_is_unknown():
+    assert isinstance(parse_event("VoucherIssued", b"{}"), UnknownEvent)
+
+
+def test_two_types_of_one_name_are_refused():
+    with pytest.raises(TypeError, match="there is an event type PingTest already: choose another class name"):
+        type("PingTest", (Event,), {"__module__": __name__})
+
+    assert EVENT_TYPES["PingTest"] is PingTest
+
+
+def test_a_class_that_only_holds_fields_for_others_is_no_type():
+    class Common(Event, register=False):
+        """Fields for others."""
+
+    assert "Common" not in EVENT_TYPES
+    assert Common.type == "Common"
+
+
+def test_the_types_are_read_only():
+    with pytest.raises(TypeError, match="does not support item assignment"):
+        EVENT_TYPES["Other"] = InvoiceApproved
+
+
+def test_the_package_exports_every_type_and_nothing_unnamed():
+    exported = billhook.events.__all__
+
+    assert set(EVENT_TYPES) <= set(exported)
+    assert all(getattr(billhook.events, name) is cls for name, cls in EVENT_TYPES.items())
+    assert exported == sorted(exported, key=lambda name: (not name.isupper(), name[0].islower(), name))

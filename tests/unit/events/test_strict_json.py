@@ -1,0 +1,205 @@
+"""strict_json: what is let in, what is not, and that nothing but InvalidJSON ever comes out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+from datetime import UTC, datetime, timedelta, timezone
+from decimal import Context, Decimal, localcontext
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from billhook.errors import InvalidJSON
+from billhook.wire.strict_json import MAX_DEPTH, MAX_DIGITS, dumps, loads
+from support.patience import within
+
+NOT_UTF8 = "the body is not UTF-8"
+NOT_JSON = r"the body is not JSON \(line \d+, column \d+\)"
+TWICE = "an object in the body has the same key twice"
+TOO_DEEP = "the body is nested deeper than 64 levels, or has an unmatched bracket"
+HALF_PAIR = "a string in the body holds half a surrogate pair"
+NO_NUMBER = "the body holds NaN or an infinity, which JSON does not have"
+TOO_LONG = "a number in the body has more than 640 digits"
+
+
+@pytest.mark.parametrize(
+    ("body", "value"),
+    [
+        (b"{}", {}),
+        (b' \t\r\n{"a" : [1, true, false, null]} ', {"a": [1, True, False, None]}),
+        (b'{"a":{"a":1},"b":{"a":2}}', {"a": {"a": 1}, "b": {"a": 2}}),
+        ('{"name":"Zoë 🪝"}'.encode(), {"name": "Zoë 🪝"}),
+        (rb'"\ud83e\ude9d"', "🪝"),
+        (rb'"\\ud800"', r"\ud800"),
+        (b"-0", 0),
+        (b"9" * MAX_DIGITS, int("9" * MAX_DIGITS)),
+        (b"-" + b"9" * MAX_DIGITS, -int("9" * MAX_DIGITS)),
+        (b"1e640", Decimal("1e640")),
+        (b"[" * MAX_DEPTH + b"]" * MAX_DEPTH, json.loads("[" * MAX_DEPTH + "]" * MAX_DEPTH)),
+        (b"[" + b"{}," * 500 + b"[]]", [{}] * 500 + [[]]),
+        (b'["' + b"[{" * 500 + rb"\"[" + b'"]', ["[{" * 500 + '"[']),
+    ],
+)
+def test_strict_json_is_read(body: bytes, value: object):
+    assert loads(body) == value
+
+
+@pytest.mark.parametrize(
+    "text", ["1.10", "0.1", "1E+2", "1e-7", "-0.0", "12345678901234567890.123456789", "1.0e0"]
+)
+def test_a_number_keeps_the_digits_it_was_written_with(text: str):
+    number = loads(text.encode())
+
+    assert isinstance(number, Decimal)
+    assert number.as_tuple() == Decimal(text).as_tuple()
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"\xff", NOT_UTF8),
+        (b'"\xc3"', NOT_UTF8),
+        (b'"\xed\xa0\x80"', NOT_UTF8),
+        (b'"\xc0\xaf"', NOT_UTF8),
+        ('{"a":1}'.encode("utf-16"), NOT_UTF8),
+        ('{"a":1}'.encode("utf-16-le"), NOT_JSON),
+        ('{"a":1}'.encode("utf-32-be"), NOT_JSON),
+        (b"\xef\xbb\xbf{}", NOT_JSON),
+        (b"", NOT_JSON),
+        (b"{", NOT_JSON),
+        (b'{"a":1} x', NOT_JSON),
+        (b"{}{}", NOT_JSON),
+        (b"{'a':1}", NOT_JSON),
+        (b'{"a":1,}', NOT_JSON),
+        (b"[1,]", NOT_JSON),
+        (b'"a\nb"', NOT_JSON),
+        (b'"\\x41"', NOT_JSON),
+        (b'"\\u12"', NOT_JSON),
+        (b"01", NOT_JSON),
+        (b"+1", NOT_JSON),
+        (b".5", NOT_JSON),
+        (b"1.", NOT_JSON),
+        (b"1_000", NOT_JSON),
+        (b"0x10", NOT_JSON),
+        ("٣".encode(), NOT_JSON),
+        ("[1\u00a0]".encode(), NOT_JSON),
+        (b"// note\n{}", NOT_JSON),
+        (b"None", NOT_JSON),
+        (b'{"a":1,"a":1}', TWICE),
+        (b'{"a":1,"\\u0061":2}', TWICE),
+        (b'[{"b":{"":1,"":2}}]', TWICE),
+        (b"[" * 65 + b"]" * 65, TOO_DEEP),
+        (b'{"a":' * 65 + b"1" + b"}" * 65, TOO_DEEP),
+        (b'{"a":[' * 33 + b"1" + b"]}" * 33, TOO_DEEP),
+        (b"[" * 100_000, TOO_DEEP),
+        (b'{"":' * 60_000, TOO_DEEP),
+        (b"]" * 70 + b"[" * 70, TOO_DEEP),
+        (b"[" * 70 + b"}" * 70, TOO_DEEP),
+        (b"[" * 60 + b"{}" * 10 + b"]" * 60, NOT_JSON),
+        (rb'"\ud800"', HALF_PAIR),
+        (rb'"\uDFFF"', HALF_PAIR),
+        (rb'["\ude9d\ud83e"]', HALF_PAIR),
+        (rb'{"\udc00":1.5}', HALF_PAIR),
+        (b"NaN", NO_NUMBER),
+        (b'{"a":Infinity}', NO_NUMBER),
+        (b"[-Infinity]", NO_NUMBER),
+        (b"9" * 641, TOO_LONG),
+        (b"-" + b"9" * 5_000, TOO_LONG),
+        (b"0." + b"1" * 641, TOO_LONG),
+        (b"1e641", TOO_LONG),
+        (b"1e-641", TOO_LONG),
+        (b"0e99999", TOO_LONG),
+        (b"1e999999999999999999", TOO_LONG),
+        (b"1e9999999999999999999999", TOO_LONG),
+        (b"-1.5e-9999999999999999999999", TOO_LONG),
+        (b"1e" + b"9" * 10_000, TOO_LONG),
+    ],
+)
+def test_anything_else_is_refused_by_name(body: bytes, told: str):
+    with pytest.raises(InvalidJSON, match=f"^{told}"):
+        loads(body)
+
+
+def test_python_alone_would_have_let_these_in():
+    """The negative control: each is one of the bodies above that the standard decoder takes."""
+    for body in (b'{"a":1,"a":2}', rb'"\ud800"', b"NaN", b"[" * 65 + b"]" * 65, '{"a":1}'.encode("utf-16")):
+        json.loads(body)
+        with pytest.raises(InvalidJSON, match=r"the body|in the body"):
+            loads(body)
+
+
+def test_a_number_out_of_range_is_refused_where_the_app_does_not_trap_it():
+    with localcontext(Context(traps=[])), pytest.raises(InvalidJSON, match=TOO_LONG):
+        loads(b"1e9999999999999999999999")
+
+
+@given(
+    st.binary()
+    | st.text(alphabet='{}[]",:0123456789.eE+-\\udDaflnrtsuNI \ud7ff', max_size=300).map(str.encode)
+)
+def test_whatever_comes_in_only_invalid_json_comes_out(body: bytes):
+    try:
+        value = loads(body)
+    except InvalidJSON:
+        return
+
+    assert loads(dumps(value)) == value
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 262_144,
+        b'{"a":' * 52_428,
+        b"[" * 70 + b'"' + b'\\"' * 131_000,
+        b"[" + b"[]," * 87_000 + b"[]]",
+        b"[" + b'{"a":"\\u00e9"},' * 17_000 + b"{}]",
+        b"1" * 262_144,
+        b"0." + b"1" * 262_142,
+        b'"' + b"\\ud83e\\ude9d" * 21_000 + b'"',
+    ],
+    ids=["arrays", "objects", "escaped quotes", "flat arrays", "flat objects", "digits", "decimals", "pairs"],
+)
+def test_the_largest_bodies_take_no_time_to_judge(body: bytes):
+    start = time.perf_counter()
+
+    with contextlib.suppress(InvalidJSON):
+        loads(body)
+
+    assert time.perf_counter() - start < within(2)  # a quadratic step would take minutes
+
+
+@pytest.mark.parametrize(
+    ("value", "body"),
+    [
+        ({"a": [1, None, True, False, {}]}, b'{"a":[1,null,true,false,{}]}'),
+        ((Decimal("1.10"), Decimal("-0.00"), Decimal("1E+2")), b"[1.10,-0.00,1E+2]"),
+        ('Zoë "\\\n', '"Zoë \\"\\\\\\n"'.encode()),
+        (0.1, b"0.1"),
+        (datetime(2026, 1, 15, 9, 30, tzinfo=UTC), b'"2026-01-15T09:30:00Z"'),
+        (datetime(2026, 1, 15, 9, 30, 0, 250_000), b'"2026-01-15T09:30:00.250000Z"'),  # noqa: DTZ001 - naive
+        (datetime(2026, 1, 15, 9, 30, tzinfo=timezone(timedelta(hours=2))), b'"2026-01-15T07:30:00Z"'),
+    ],
+)
+def test_values_are_written_compactly_and_exactly(value: object, body: bytes):
+    assert dumps(value) == body
+
+
+@pytest.mark.parametrize(
+    ("value", "error", "told"),
+    [
+        (Decimal("NaN"), ValueError, "NaN and the infinities have no JSON form"),
+        (Decimal("-Infinity"), ValueError, "NaN and the infinities have no JSON form"),
+        (float("nan"), ValueError, "Out of range float values are not JSON compliant"),
+        ("\ud800", ValueError, "surrogates not allowed"),
+        ({1, 2}, TypeError, "a set has no JSON form"),
+        (b"x", TypeError, "a bytes has no JSON form"),
+        ({1: 2}, TypeError, "must be a string, not int"),
+    ],
+)
+def test_what_has_no_json_form_is_not_written(value: object, error: type[Exception], told: str):
+    with pytest.raises(error, match=told):
+        dumps(value)

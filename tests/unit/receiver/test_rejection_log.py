@@ -1,0 +1,88 @@
+"""The log's lines about refused deliveries: few, whatever is sent, and with the number of them."""
+
+from __future__ import annotations
+
+import logging
+import re
+
+import pytest
+
+from billhook.receiver.rejection_log import RejectionLog
+
+
+@pytest.fixture
+def now():
+    return [1_000.0]
+
+
+@pytest.fixture
+def refusals(now, caplog):
+    caplog.set_level(logging.INFO)
+    return RejectionLog(lambda: now[0])
+
+
+def lines(caplog):
+    return [record.getMessage() for record in caplog.records]
+
+
+def test_the_first_is_told_at_once_and_the_others_once_a_minute_with_their_number(refusals, now, caplog):
+    for _ in range(300):
+        refusals.record("eu", "mismatch", logging.WARNING, "refused")
+    assert lines(caplog) == ["refused"]
+
+    now[0] += 60
+    refusals.record("eu", "mismatch", logging.WARNING, "refused")
+
+    assert lines(caplog) == ["refused", "refused; 300 times in 60 s"]
+
+
+def test_every_one_is_told_of_or_counted(refusals, now, caplog):
+    """However they come: the lines' numbers add up."""
+    sent = 0
+    for pause in [0, 1, 59, 60, 0.5, 0.5, 61, 0, 0, 3_600, 7]:
+        now[0] += pause
+        for _ in range(3):
+            refusals.record("eu", "mismatch", logging.WARNING, "refused")
+            sent += 1
+    refusals.flush(all_of_them=True)
+
+    told = sum(int(found[1]) if (found := re.search(r"; (\d+) times", line)) else 1 for line in lines(caplog))
+    assert told == sent
+    assert len(lines(caplog)) < sent
+
+
+def test_what_was_counted_is_told_by_whatever_comes_next(refusals, now, caplog):
+    for _ in range(3):
+        refusals.record("eu", "mismatch", logging.WARNING, "refused")
+    refusals.flush()
+    assert lines(caplog) == ["refused"]
+
+    now[0] += 61
+    refusals.flush()
+    refusals.flush()
+
+    assert lines(caplog) == ["refused", "refused; 2 times in 61 s"]
+
+
+def test_each_cause_and_each_source_has_lines_of_its_own(refusals, caplog):
+    for source, cause in [("eu", "mismatch"), ("eu", "missing"), ("us", "mismatch"), ("us", "mismatch")]:
+        refusals.record(source, cause, logging.WARNING, f"{source} {cause}")
+
+    assert lines(caplog) == ["eu mismatch", "eu missing", "us mismatch"]
+
+
+def test_the_latest_reason_and_its_level_are_told(refusals, now, caplog):
+    for text in ("the disk is full", "the disk is full", "the disk is gone"):
+        refusals.record("eu", "storage", logging.ERROR, text)
+    now[0] += 60
+    refusals.flush()
+
+    assert lines(caplog) == ["the disk is full", "the disk is gone; 2 times in 60 s"]
+    assert {record.levelno for record in caplog.records} == {logging.ERROR}
+
+
+def test_where_nothing_was_refused_nothing_is_asked():
+    def nobody() -> float:
+        raise AssertionError("the time was asked")
+
+    RejectionLog(nobody).flush()

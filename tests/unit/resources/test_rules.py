@@ -1,0 +1,250 @@
+"""The rules that the spec states for requests: broken ones are told before anything is sent."""
+
+from __future__ import annotations
+
+import json
+import time
+from decimal import Decimal
+from typing import Any
+
+import pytest
+
+from billhook.errors import FieldConflict, FieldMissing, LimitBroken, ResourceError, RuleBroken
+from billhook.resources import (
+    MAX_BATCH_BYTES,
+    CatalogProductUpdate,
+    Contract,
+    ContractProduct,
+    ContractQuery,
+    CreditGrant,
+    CreditTopUp,
+    CustomerUpdate,
+    EventBatch,
+    EventQuery,
+    NewContract,
+    PageQuery,
+    ProductGroup,
+    UsageEvent,
+    WebhookSubscription,
+    sample,
+)
+from support.patience import within
+
+TERMS = {"customer_id": "cus_1", "start_date": "2026-02-01T00:00:00Z"}
+
+
+def broken(error: type[RuleBroken], make: Any, *given: Any, **fields: Any) -> RuleBroken:
+    with pytest.raises(error) as caught:
+        make(*given, **fields)
+    assert isinstance(caught.value, ResourceError)
+    return caught.value
+
+
+# --- contracts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "fields", [{}, {"name": None}, {"name": ""}, {"plan_id": ""}, {"products": [ContractProduct()]}]
+)
+def test_a_contract_without_a_plan_needs_a_name(fields: dict[str, Any]):
+    error = broken(FieldMissing, NewContract, **TERMS, **fields)
+
+    assert str(error) == "name is required when planId is not provided: give one of them"
+    assert error.params == ("name",)
+
+
+@pytest.mark.parametrize(
+    ("inline", "told"),
+    [
+        ({"products": [ContractProduct()]}, ("products",)),
+        ({"product_groups": [ProductGroup()]}, ("productGroups",)),
+        ({"products": [ContractProduct()], "productGroups": [ProductGroup()]}, ("products", "productGroups")),
+    ],
+)
+def test_a_plan_excludes_products(inline: dict[str, Any], told: tuple[str, ...]):
+    error = broken(FieldConflict, NewContract, **TERMS, plan_id="pl_1", **inline)
+
+    assert str(error) == (
+        f"planId and {' and '.join(told)} are mutually exclusive, for the plan is used as is: "
+        "give one of them"
+    )
+    assert error.params == ("planId", *told)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"plan_id": "pl_1"},
+        {"plan_id": "pl_1", "name": "Acme 2026"},
+        {"plan_id": "pl_1", "products": [], "product_groups": None},
+        {"plan_id": "pl_1", "credit_grants": [CreditGrant()]},
+        {"name": "Acme 2026"},
+        {"name": "Acme 2026", "products": [ContractProduct()], "product_groups": [ProductGroup()]},
+    ],
+)
+def test_a_contract_has_a_plan_or_a_name_and_products(fields: dict[str, Any]):
+    assert json.loads(NewContract(**TERMS, **fields).to_request())["customerId"] == "cus_1"
+
+
+def test_the_rules_of_a_request_do_not_bind_what_the_service_returns():
+    both = sample(Contract, plan_id="pl_1", name=None)
+
+    assert both.products
+    assert Contract.from_json(both.to_json()) == both
+
+
+def test_a_rule_is_told_when_a_request_is_read_as_well():
+    body = b'{"customerId":"c","startDate":"2026-02-01T00:00:00Z"}'
+
+    with pytest.raises(FieldMissing, match="name is required when planId is not provided"):
+        NewContract.from_json(body)
+
+
+def test_contracts_are_asked_for_by_one_id_of_the_customer():
+    error = broken(FieldConflict, ContractQuery, customer_id="cus_1", customer_external_id="crm-1")
+
+    assert str(error) == "at most one of customerId and customerExternalId may be given"
+    assert error.params == ("customerId", "customerExternalId")
+    for one in ({"customer_id": "cus_1"}, {"customer_external_id": "crm-1"}, {}):
+        assert ContractQuery(**one).model_dump(exclude_none=True) == one
+
+
+# --- usage ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("count", [0, 1001])
+def test_a_batch_has_1_to_1000_events(count: int):
+    error = broken(LimitBroken, EventBatch, events=[sample(UsageEvent)] * count)
+
+    told = f"{count}: split it" if count else "none: give at least one"
+    assert str(error) == f"a batch has 1 to 1000 events, and this one has {told}"
+    assert error.params == ("events",)
+
+
+@pytest.mark.parametrize("count", [1, 1000])
+def test_a_batch_within_the_limit_is_taken(count: int):
+    batch = EventBatch(events=[sample(UsageEvent)] * count)
+
+    assert len(json.loads(batch.to_request())["events"]) == count
+
+
+def test_a_batch_of_millions_is_refused_without_being_read():
+    start = time.perf_counter()
+
+    with pytest.raises(LimitBroken, match="this one has 2000000"):
+        EventBatch.from_wire({"events": [{}] * 2_000_000})
+
+    assert time.perf_counter() - start < within(2)  # reading them all takes far longer
+
+
+def test_what_is_no_list_is_no_batch():
+    with pytest.raises(ResourceError, match="not a valid EventBatch, because of events"):
+        EventBatch.from_json(b'{"events":{"0":{}}}')
+
+
+def batch_of(size_bytes: int) -> EventBatch:
+    """A batch whose request is that long."""
+    padded = EventBatch(events=[sample(UsageEvent, data={"pad": ""})])
+    pad = "x" * (size_bytes - len(padded.to_json()))
+    return EventBatch(events=[sample(UsageEvent, data={"pad": pad})])
+
+
+def test_a_batch_of_256_kb_is_sent_and_one_byte_more_is_not():
+    assert len(batch_of(MAX_BATCH_BYTES).to_request()) == MAX_BATCH_BYTES == 262_144
+
+    error = broken(LimitBroken, batch_of(MAX_BATCH_BYTES + 1).to_request)
+
+    assert str(error) == "a batch has at most 256 KB (262144 bytes), and this one 262145: split it"
+    assert error.params == ("events",)
+
+
+@pytest.mark.parametrize("limit", [1001, "1001", Decimal("1000.5"), 10**600])
+def test_a_page_of_events_has_at_most_1000(limit: Any):
+    error = broken(LimitBroken, sample, EventQuery, limit=limit)
+
+    assert str(error) == f"limit is {limit}, and the maximum is 1000: ask for more pages"
+    assert error.params == ("limit",)
+
+
+def test_1000_events_are_a_page_and_other_lists_state_no_maximum():
+    assert sample(EventQuery, limit=1000).limit == 1000
+    assert sample(EventQuery, limit=None).limit is None
+    assert PageQuery(limit=5000).limit == 5000
+
+
+# --- credits and webhooks -------------------------------------------------------------------------
+
+NEEDED = {
+    "name": "name",
+    "creditProductId": "credit_product_id",
+    "balanceKind": "balance_kind",
+    "grantAmount": "grant_amount",
+    "schedule": "schedule",
+}
+
+
+@pytest.mark.parametrize(("field", "name"), NEEDED.items())
+def test_a_top_up_needs_a_whole_grant(field: str, name: str):
+    error = broken(
+        FieldMissing, CreditTopUp, customer_id="c", credit_grant=sample(CreditGrant, **{name: None})
+    )
+
+    assert (
+        str(error)
+        == f"the grant needs name, creditProductId, balanceKind, grantAmount, schedule: give {field}"
+    )
+    assert error.params == (f"creditGrant.{field}",)
+
+
+def test_all_that_a_grant_lacks_is_told_at_once_and_nothing_else_is_needed():
+    error = broken(FieldMissing, CreditTopUp, customer_id="c", credit_grant={"price": 1, "name": "n"})
+    whole = {field: sample(CreditGrant).model_dump()[name] for field, name in NEEDED.items()}
+
+    assert error.params == tuple(f"creditGrant.{field}" for field in [*NEEDED][1:])
+    assert CreditTopUp(customer_id="c", credit_grant=whole).credit_grant.price is None
+
+
+@pytest.mark.parametrize(
+    "given", [("threshold",), ("recurring_threshold",), ("threshold", "recurring_threshold")]
+)
+def test_thresholds_apply_to_three_types_only(given: tuple[str, ...]):
+    fields = dict.fromkeys(given, 80)
+    told = [{"threshold": "threshold", "recurring_threshold": "recurringThreshold"}[name] for name in given]
+
+    error = broken(
+        FieldConflict,
+        WebhookSubscription,
+        callback_url="https://x.example",
+        event_type="InvoiceApproved",
+        **fields,
+    )
+
+    assert str(error) == (
+        "threshold and recurringThreshold apply to CommitmentUsageCrossed, CurrencyCommitmentUsageCrossed, "
+        f"CreditPoolThresholdCrossed only: leave {' and '.join(told)} out for InvoiceApproved"
+    )
+    assert error.params == tuple(told)
+
+
+@pytest.mark.parametrize(
+    "event_type", ["CommitmentUsageCrossed", "CurrencyCommitmentUsageCrossed", "CreditPoolThresholdCrossed"]
+)
+def test_thresholds_apply_to_each_of_the_three(event_type: str):
+    subscription = sample(WebhookSubscription, event_type=event_type, threshold=80, recurring_threshold=10)
+
+    assert json.loads(subscription.to_request())["threshold"] == 80
+
+
+def test_any_type_may_be_subscribed_to_without_a_threshold():
+    subscription = WebhookSubscription(
+        callback_url="https://x.example", event_type="VoucherIssued", threshold=None
+    )
+
+    assert subscription.event_type == "VoucherIssued"
+
+
+# --- what is no rule ------------------------------------------------------------------------------
+
+
+def test_an_update_may_be_empty():
+    assert CustomerUpdate().to_request() == CatalogProductUpdate().to_request() == b"{}"

@@ -1,0 +1,49 @@
+"""Fields that the specification does not list are marked as the sandbox's own in its description."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+
+from billhook.resources import RESOURCES, Resource
+from billhook.sandbox.fields import SANDBOX_MARK
+from billhook.sandbox.sandbox import GROUPS
+
+GIVEN = {
+    f"{operation.method} {operation.path}": operation.gives
+    for group in GROUPS
+    for operation in group.operations
+    if operation.gives is not None and not operation.path.startswith("/_sandbox")
+}
+
+
+def parts(annotation: Any) -> Iterator[type[Resource]]:
+    """The objects in a field's type."""
+    if isinstance(annotation, type) and issubclass(annotation, Resource):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from parts(inner)
+
+
+def added(model: type[Resource]) -> Iterator[tuple[str, str]]:
+    """Name and description of each field that no object of the specification has, down to the last part."""
+    known = {name for base in model.__mro__ if base in RESOURCES.values() for name in base.model_fields}
+    for name, field in model.model_fields.items():
+        if known and name not in known:
+            yield str(field.alias), field.description or ""
+        for part in parts(field.annotation):
+            yield from added(part)
+
+
+@pytest.mark.parametrize("operation", GIVEN)
+def test_what_an_operation_of_the_specification_adds_is_marked(operation: str) -> None:
+    assert [name for name, told in added(GIVEN[operation]) if SANDBOX_MARK not in told] == []
+
+
+def test_control_there_are_such_fields() -> None:
+    assert {name for name, _ in added(GIVEN["GET /invoices"])} >= {
+        "invoiceNumber", "currency", "issuedAt", "approvedAt", "productId", "productName", "units",
+    }  # fmt: skip
+    assert {name for name, _ in added(GIVEN["GET /credits"])} == {"creditPoolId", "creditProductId"}

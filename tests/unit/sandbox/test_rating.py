@@ -1,0 +1,416 @@
+"""Rating: arithmetic alone, with amounts as exact as they come."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from billhook.errors import SandboxError
+from billhook.resources import Commitment, ContractProduct, Discount
+from billhook.sandbox.billing.contracts.pricing import (
+    NO_COMMITMENT,
+    CommitmentTerms,
+    PriceTerms,
+    Tier,
+    check_product,
+    commitment_terms,
+    price_terms,
+)
+from billhook.sandbox.billing.decimals import ZERO
+from billhook.sandbox.billing.rating import Charge, PricedUsage, apply_commitment, charge, rate, usage_price
+from billhook.wire import strict_json
+
+amounts = st.decimals(0, 10**9, places=6)
+prices = st.decimals(0, 1000, places=4)
+shares = st.decimals(0, 200, places=2)
+
+
+@st.composite
+def tiers(draw: Any) -> tuple[Tier, ...]:
+    borders = sorted(draw(st.sets(st.integers(1, 10**6), max_size=5)))
+    ends: list[Decimal | None] = [Decimal(border) for border in borders]
+    if not ends or draw(st.booleans()):
+        ends.append(None)
+    return tuple(Tier(end, draw(prices)) for end in ends)
+
+
+def product(**wire: Any) -> ContractProduct:
+    """A product as a contract's JSON has it."""
+    return ContractProduct.from_wire(strict_json.loads(strict_json.dumps(wire)))
+
+
+def rated(wire: dict[str, Any], units: str | int = 0, **facts: Any) -> Charge:
+    """What a product costs, by itself, with so many units used of it."""
+    sold = product(**wire)
+    promise, terms = commitment_terms(sold.commitment), price_terms(sold, metered=facts.pop("metered", True))
+    part = PricedUsage(terms=terms, units=Decimal(units), fee=terms.fee + promise.fee, **facts)
+    return charge("prd", "Calls", apply_commitment([part], promise))
+
+
+# --- prices ---------------------------------------------------------------------------------------
+
+
+def test_pricing_flat_is_for_the_cycle_whatever_is_used() -> None:
+    """Source: spec, "Resources and their fields", ContractProduct, pricing; the types are our choice."""
+    sold = {"pricing": {"type": "Flat", "price": 49.5}}
+
+    assert rated(sold, 0).total == rated(sold, 1000).total == Decimal("49.50")
+
+
+def test_pricing_per_unit_is_for_what_was_used() -> None:
+    """Source: spec, "Resources and their fields", ContractProduct, pricing."""
+    made = rated({"pricing": {"type": "PerUnit", "price": 0.0125}}, 1000)
+
+    assert (made.units, made.subtotal, made.total) == (1000, Decimal("12.50"), Decimal("12.50"))
+
+
+@pytest.mark.parametrize(("metered", "total"), [(True, 30), (False, 3)])
+def test_pricing_without_a_type_goes_by_the_unit_if_there_is_a_meter(metered: bool, total: int) -> None:
+    """Source: spec, "Resources and their fields": the types of pricing are not shown."""
+    assert rated({"pricing": {"price": 3}}, 10, metered=metered).total == total
+
+
+def test_pricing_tiered_takes_each_unit_at_the_price_of_its_tier() -> None:
+    """Source: spec, "Events", TierCrossed; tiers are a field of ours in pricing."""
+    by_tier = [{"upTo": 100, "price": 1}, {"upTo": 1000, "price": 0.5}, {"upTo": None, "price": 0.1}]
+    sold = {"pricing": {"type": "Tiered", "tiers": by_tier}}
+
+    assert [rated(sold, units).total for units in (0, 100, 101, 1000, 1010)] == [
+        0, 100, Decimal("100.50"), 550, 551,
+    ]  # fmt: skip
+
+
+def test_pricing_tiered_beyond_a_last_tier_that_ends_costs_what_that_costs() -> None:
+    """Source: spec, "Events", FinalTierExceeded: what such usage costs is not shown."""
+    sold = {"pricing": {"type": "Tiered", "tiers": [{"upTo": 10, "price": 2}]}}
+
+    assert rated(sold, 15).total == 30
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        None,
+        [],
+        "cheap",
+        [7],
+        [{"upTo": 10}],
+        [{"upTo": 10, "price": "1"}],
+        [{"upTo": 10, "price": True}],
+        [{"upTo": 10, "price": 1}, {"upTo": 10, "price": 2}],
+        [{"upTo": None, "price": 1}, {"upTo": 10, "price": 2}],
+        [{"upTo": 0, "price": 1}],
+    ],
+)
+def test_tiers_that_cannot_be_reckoned_with_are_refused(bad: Any) -> None:
+    sold = product(pricing={"type": "Tiered", "tiers": bad})
+
+    with pytest.raises(SandboxError, match="tiered pricing needs tiers") as caught:
+        check_product(sold, "products.0")
+
+    assert json.loads(caught.value.body)["param"] == "products.0.pricing.tiers"
+
+
+def test_tiers_that_can_be_reckoned_with_are_not_refused() -> None:
+    good = [{"upTo": 10, "price": 1}, {"upTo": 10.5, "price": 0.5}, {"price": 0}]
+
+    check_product(product(pricing={"type": "Tiered", "tiers": good}), "products.0")
+    check_product(product(pricing={"type": "Flat", "tiers": "none of ours"}), "products.0")
+
+
+@given(tiers(), amounts)
+def test_graduated_tiers_are_continuous(by_tier: tuple[Tier, ...], units: Decimal) -> None:
+    terms, little = PriceTerms(tiers=by_tier), Decimal("0.000001")
+    dearest = max(tier.price for tier in by_tier)
+
+    step = usage_price(terms, units + little) - usage_price(terms, units)
+
+    assert 0 <= step <= dearest * little
+
+
+@given(tiers(), amounts, amounts)
+def test_graduated_tiers_are_monotone(by_tier: tuple[Tier, ...], one: Decimal, other: Decimal) -> None:
+    terms = PriceTerms(tiers=by_tier)
+
+    assert usage_price(terms, min(one, other)) <= usage_price(terms, max(one, other))
+
+
+@given(tiers(), amounts)
+def test_graduated_tiers_are_the_sum_of_what_lies_in_each(by_tier: tuple[Tier, ...], units: Decimal) -> None:
+    below, expected = Fraction(0), Fraction(0)
+    for tier in by_tier[:-1]:
+        upper = min(Fraction(units), Fraction(tier.up_to or 0))
+        expected += Fraction(tier.price) * max(upper - below, Fraction(0))
+        below = Fraction(tier.up_to or 0)
+    expected += Fraction(by_tier[-1].price) * max(Fraction(units) - below, Fraction(0))
+
+    assert Fraction(usage_price(PriceTerms(tiers=by_tier), units)) == expected
+
+
+def test_amounts_keep_all_their_digits_until_they_are_rounded() -> None:
+    long = Decimal("0." + "0" * 80 + "1")
+    part = PricedUsage(terms=PriceTerms(unit_price=Decimal(10**60) + long), units=Decimal(10**60))
+
+    assert rate(part).usage == Decimal(f"1{'0' * 120}") + Decimal("1E-21")
+
+
+# --- commitments ----------------------------------------------------------------------------------
+
+
+def test_commitment_includes_its_units_for_its_price() -> None:
+    """Source: spec, "Resources and their fields", Commitment."""
+    sold = {"pricing": {"type": "PerUnit", "price": 2}, "commitment": {"units": 100, "price": 150}}
+
+    within, beyond = rated(sold, 100), rated(sold, 110)
+
+    assert (within.subtotal, within.overage, within.total) == (150, 0, 150)
+    assert (beyond.subtotal, beyond.overage, beyond.total) == (170, 20, 170)
+
+
+def test_commitment_that_blocks_bills_nothing_beyond_it() -> None:
+    """Source: spec, "Resources and their fields", Commitment, overageStrategy: its values are our choice."""
+    sold = {
+        "pricing": {"type": "PerUnit", "price": 2},
+        "commitment": {"units": 100, "price": 150, "overageStrategy": "Block"},
+    }
+
+    assert (rated(sold, 500).overage, rated(sold, 500).total) == (0, 150)
+
+
+def test_commitment_in_tiers_bills_the_units_beyond_it_where_they_lie() -> None:
+    by_tier = [{"upTo": 100, "price": 1}, {"price": 0.5}]
+    sold = {"pricing": {"type": "Tiered", "tiers": by_tier}, "commitment": {"units": 80, "price": 60}}
+
+    assert rated(sold, 120).overage == 20 + 10
+
+
+@pytest.mark.parametrize(("units", "overage", "total"), [(0, 0, 500), (250, 0, 500), (300, 100, 600)])
+def test_commitment_of_type_currency_is_the_least_that_is_paid(units: int, overage: int, total: int) -> None:
+    """Source: spec, "Events", CurrencyCommitmentUsageCrossed, committedAmount."""
+    sold = {"pricing": {"type": "PerUnit", "price": 2}, "commitment": {"type": "Currency", "price": 500}}
+
+    made = rated(sold, units)
+
+    assert (made.overage, made.total) == (overage, total)
+
+
+def test_commitment_of_type_currency_without_a_price_is_told_by_its_units() -> None:
+    assert commitment_terms(Commitment(type="Currency", units=Decimal(500))).money == 500
+
+
+@given(st.lists(st.tuples(prices, amounts), min_size=1, max_size=4), amounts)
+def test_a_shared_commitment_includes_as_much_as_it_has_and_no_more(
+    sold: list[tuple[Decimal, Decimal]], promised: Decimal
+) -> None:
+    """Source: spec, "Resources and their fields", ProductGroup: shared settings (ERP, commitment)."""
+    parts = [PricedUsage(terms=PriceTerms(unit_price=price), units=units) for price, units in sold]
+
+    spread = apply_commitment(parts, CommitmentTerms(units=promised))
+
+    assert sum(part.included_units for part in spread) == min(promised, sum(part.units for part in parts))
+    assert all(0 <= part.included_units <= part.units for part in spread)
+
+
+# --- discounts ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("discount", "taken_off"),
+    [
+        ({"type": "Percentage", "amount": 12.5}, "12.50"),
+        ({"type": "Amount", "amount": 30}, "30"),
+        ({"type": "Loyalty", "amount": 30}, "30"),
+        ({"type": "Amount", "amount": 101}, "100"),
+        ({"type": "Percentage", "amount": 250}, "100"),
+        ({"type": "Amount", "amount": -5}, "0"),
+        ({"type": "Amount"}, "0"),
+    ],
+)
+def test_discount_is_a_share_or_an_amount_and_at_most_the_whole(
+    discount: dict[str, Any], taken_off: str
+) -> None:
+    """Source: spec, "Resources and their fields", pricing, discount: its types are our choice."""
+    made = rated({"pricing": {"type": "Flat", "price": 100, "discount": discount}})
+
+    assert (made.subtotal, made.discount, made.total) == (100, Decimal(taken_off), 100 - Decimal(taken_off))
+
+
+def test_discount_recurs_for_so_many_cycles_and_for_all_if_it_is_not_said() -> None:
+    """Source: spec, "Resources and their fields", pricing, discount, recurring."""
+    thrice = price_terms(product(pricing={"discount": {"recurring": 3}}), metered=False)
+    always = price_terms(product(pricing={"discount": {}}), metered=False)
+    none = price_terms(product(), metered=False)
+
+    assert [thrice.is_discounted(before) for before in range(5)] == [True, True, True, False, False]
+    assert always.is_discounted(999)
+    assert none.is_discounted(0)
+    assert rated({"pricing": {"price": 9, "discount": {"amount": 9}}}, 1, discounted=False).discount == 0
+
+
+@given(prices, amounts, shares, st.sampled_from(["Percentage", "Amount"]))
+def test_a_discount_never_makes_a_line_fall_below_zero(
+    price: Decimal, units: Decimal, off: Decimal, kind: str
+) -> None:
+    made = rated(
+        {"pricing": {"type": "PerUnit", "price": price, "discount": {"type": kind, "amount": off}}},
+        str(units),
+    )
+
+    assert made.total == made.subtotal - made.discount >= 0
+
+
+# --- credits, and rounding ------------------------------------------------------------------------
+
+
+def test_credits_of_kind_unit_pay_for_the_last_units() -> None:
+    """Source: spec, "Resources and their fields", Contract, creditGrants; the order is our choice."""
+    by_tier = [{"upTo": 100, "price": 1}, {"price": 0.5}]
+    sold = {"pricing": {"type": "Tiered", "tiers": by_tier}}
+
+    made = rated(sold, 120, covered_units=Decimal(30))
+
+    assert (made.subtotal, made.credits_used, made.total) == (110, 20, 90)
+
+
+def test_credits_of_kind_monetary_pay_for_usage_and_not_for_fees() -> None:
+    sold = {"pricing": {"type": "PerUnit", "price": 2}, "commitment": {"units": 10, "price": 15}}
+
+    made = rated(sold, 20, covered_money=Decimal(500))
+
+    assert (made.subtotal, made.credits_used, made.total) == (35, 20, 15)
+
+
+def test_credits_pay_for_what_the_discount_leaves() -> None:
+    discount = {"type": "Percentage", "amount": 25}
+    sold = {"pricing": {"type": "PerUnit", "price": 2, "discount": discount}}
+
+    made = rated(sold, 100, covered_money=Decimal(500))
+
+    assert (made.discount, made.credits_used, made.total) == (50, 150, 0)
+
+
+@pytest.mark.parametrize(
+    ("sold", "units", "covered", "used", "total"),
+    [
+        ({"pricing": {"type": "PerUnit", "price": 1}}, 100, 50, "45", "45"),
+        ({"pricing": {"price": 0.3}, "commitment": {"units": 100, "price": 50}}, 150, 20, "5.40", "53.10"),
+    ],
+)
+def test_credits_of_kind_unit_are_worth_what_their_units_cost_after_the_discount(
+    sold: dict[str, Any], units: int, covered: int, used: str, total: str
+) -> None:
+    sold["pricing"]["discount"] = {"type": "Percentage", "amount": 10}
+
+    made = rated(sold, units, covered_units=Decimal(covered))
+
+    assert (made.credits_used, made.total) == (Decimal(used), Decimal(total))
+
+
+def test_credits_of_kind_unit_are_not_drawn_for_what_is_paid_for_already() -> None:
+    free = PricedUsage(terms=PriceTerms(), units=Decimal(10))
+    discounted = PricedUsage(
+        terms=PriceTerms(unit_price=Decimal(1), discount=Discount(type="Percentage", amount=Decimal(100))),
+        units=Decimal(10),
+    )
+    by_money = PricedUsage(
+        terms=PriceTerms(unit_price=Decimal(1)), units=Decimal(10), covered_money=Decimal(10)
+    )
+
+    assert [rate(part).due_units for part in (free, discounted, by_money)] == [10, 0, 0]
+
+
+@given(tiers(), amounts, amounts, shares, amounts)
+def test_units_that_credits_pay_for_cost_as_if_they_were_not_used(
+    by_tier: tuple[Tier, ...], units: Decimal, covered: Decimal, off: Decimal, fee: Decimal
+) -> None:
+    terms = PriceTerms(tiers=by_tier, discount=Discount(type="Percentage", amount=off))
+    part = PricedUsage(terms=terms, units=units, fee=fee, covered_units=covered)
+    less = PricedUsage(terms=terms, units=max(units - covered, ZERO), fee=fee)
+
+    told, rest = rate(part), rate(less)
+
+    owed = part.fee + told.usage - told.discount - told.credits_used
+    assert owed == less.fee + rest.usage - rest.discount
+
+
+@given(tiers(), amounts, amounts, amounts, amounts)
+def test_what_credits_have_paid_for_and_what_is_due_is_all_the_usage(
+    by_tier: tuple[Tier, ...], units: Decimal, promised: Decimal, by_units: Decimal, by_money: Decimal
+) -> None:
+    part = PricedUsage(
+        terms=PriceTerms(tiers=by_tier), units=units, covered_units=by_units, covered_money=by_money
+    )
+    part = apply_commitment([part], CommitmentTerms(units=promised))[0]
+
+    told = rate(part)
+
+    assert told.credits_used + told.due_money == told.usage
+    assert min(told.credits_used, told.due_money, told.due_units) >= 0
+    paid_for = told.usage > 0 and told.due_money == 0
+    assert told.due_units == (ZERO if paid_for else max(units - part.included_units - by_units, ZERO))
+
+
+@given(tiers(), amounts, amounts, shares, amounts)
+def test_a_line_adds_up_to_the_cent(
+    by_tier: tuple[Tier, ...], units: Decimal, fee: Decimal, off: Decimal, covered: Decimal
+) -> None:
+    terms = PriceTerms(tiers=by_tier, discount=Discount(type="Percentage", amount=off))
+    part = PricedUsage(terms=terms, units=units, fee=fee, covered_money=covered)
+
+    made = charge("prd", "Calls", [part])
+
+    assert made.total == made.subtotal - made.discount - made.credits_used
+    assert min(made.subtotal, made.discount, made.overage, made.credits_used, made.total) >= 0
+    for amount in (made.subtotal, made.discount, made.credits_used, made.total):
+        assert amount == amount.quantize(Decimal("0.01"))
+
+
+@given(prices, amounts)
+def test_credits_that_pay_for_all_leave_no_cent(price: Decimal, units: Decimal) -> None:
+    assume(price * units > 0)
+    terms = PriceTerms(unit_price=price)
+    due = rate(PricedUsage(terms=terms, units=units)).due_money
+
+    assert charge("prd", "Calls", [PricedUsage(terms=terms, units=units, covered_money=due)]).total == 0
+
+
+@pytest.mark.parametrize(("price", "rounded"), [("0.125", "0.12"), ("0.135", "0.14"), ("0.1251", "0.13")])
+def test_a_line_is_rounded_half_to_even(price: str, rounded: str) -> None:
+    assert rated({"pricing": {"type": "Flat", "price": Decimal(price)}}).total == Decimal(rounded)
+
+
+@given(st.lists(st.tuples(prices, amounts), min_size=1, max_size=4))
+def test_the_sum_of_the_cycles_is_the_sum_of_what_was_used_in_each(
+    cycles: list[tuple[Decimal, Decimal]],
+) -> None:
+    """Every cycle begins anew: by the unit, all of them together cost what all the usage costs."""
+    price = cycles[0][0]
+    each = [rate(PricedUsage(terms=PriceTerms(unit_price=price), units=units)).usage for _, units in cycles]
+
+    assert sum(each) == price * sum(units for _, units in cycles)
+
+
+def test_a_group_is_one_line_with_what_its_products_share() -> None:
+    """Source: spec, "Resources and their fields", ProductGroup."""
+    shared = commitment_terms(Commitment(units=Decimal(100), price=Decimal(50)))
+    parts = [
+        PricedUsage(terms=PriceTerms(unit_price=Decimal(1)), units=Decimal(70)),
+        PricedUsage(terms=PriceTerms(unit_price=Decimal(2)), units=Decimal(40)),
+    ]
+
+    made = charge("grp", "Bundle", apply_commitment(parts, shared), fee=shared.fee + 9)
+
+    assert (made.units, made.subtotal, made.overage) == (110, 50 + 9 + 20, 20)
+
+
+def test_nothing_promised_includes_nothing() -> None:
+    part = PricedUsage(terms=PriceTerms(unit_price=Decimal(1)), units=Decimal(5))
+
+    assert apply_commitment([part], NO_COMMITMENT) == [part]
+    assert charge("prd", "Calls", [part]).overage == 0

@@ -1,0 +1,519 @@
+"""Wrong keys and wrong options: refused at start, by name, and never with the secret in the text."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import traceback
+
+import pytest
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
+
+from billhook.errors import ConfigError, SignatureError, WeakSecret
+from billhook.signing import (
+    BodyHMAC,
+    Keys,
+    SignatureTemplate,
+    StandardWebhooks,
+    TimestampedHMAC,
+    TimestampedRSA,
+)
+from support.signing_cases import (
+    CASES,
+    LABELS,
+    NOW,
+    TEXT_SECRET,
+    WHSEC,
+    Delivery,
+    ed25519_pair,
+    pems,
+    rsa_pems,
+    verify,
+)
+
+SCHEMES = [
+    StandardWebhooks(),
+    TimestampedHMAC(),
+    TimestampedRSA(),
+    BodyHMAC("X-Sig", replay_protection="dedupe-only"),
+    SignatureTemplate(),
+]
+HMAC_SCHEMES = [scheme for scheme in SCHEMES if scheme.name != "timestamped-rsa"]
+every_scheme = pytest.mark.parametrize("scheme", SCHEMES, ids=lambda scheme: scheme.name)
+every_hmac_scheme = pytest.mark.parametrize("scheme", HMAC_SCHEMES, ids=lambda scheme: scheme.name)
+WHSK, WHPK = ed25519_pair(b"\x05" * 32)
+
+
+def b64(raw: bytes) -> str:
+    return base64.b64encode(raw).decode()
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+
+@every_scheme
+@pytest.mark.parametrize("secrets", [[], (), {}])
+def test_an_empty_list_of_secrets_is_refused(scheme, secrets):
+    with pytest.raises(ConfigError, match="no secret was given: list at least one"):
+        scheme.load(secrets)
+
+
+@every_scheme
+@pytest.mark.parametrize("secrets", [WHSEC, b"0123456789abcdef", bytearray(20), None, 5, {WHSEC}])
+def test_secrets_must_be_a_list(scheme, secrets):
+    with pytest.raises(ConfigError, match=f"must be a list, newest first, got {type(secrets).__name__}"):
+        scheme.load(secrets)
+
+
+@every_scheme
+@pytest.mark.parametrize("secret", [5, b"0123456789abcdef", None, ["x" * 20]])
+def test_a_secret_that_is_not_text_is_refused_by_its_type(scheme, secret):
+    with pytest.raises(ConfigError, match=f"a secret must be a str, got {type(secret).__name__}$"):
+        scheme.load([secret])
+    with pytest.raises(ConfigError, match=f"a secret must be a str, got {type(secret).__name__}$"):
+        scheme.sign(b"{}", secret, event_type="PingTest", now=NOW)
+
+
+@every_scheme
+def test_a_secret_with_broken_unicode_is_refused(scheme):
+    with pytest.raises(ConfigError, match="a secret holds characters that are not valid Unicode text"):
+        scheme.load(["0123456789abcdef\ud800"])
+
+
+@every_hmac_scheme
+def test_a_secret_of_15_bytes_is_weak_and_one_of_16_is_not(scheme):
+    def spell(length: int) -> str:
+        return b64(b"k" * length) if scheme.name == "standard-webhooks" else "k" * length
+
+    assert len(scheme.load([spell(16)])) == 1
+    for length in (0, 15):
+        with pytest.raises(WeakSecret, match=f"a secret of {length} bytes is too short") as refused:
+            scheme.load([spell(16), spell(length)])
+        assert refused.value.minimum_bytes == 16
+
+
+def test_the_bytes_that_count_are_those_behind_the_base64():
+    with pytest.raises(WeakSecret, match="a secret of 12 bytes is too short"):
+        StandardWebhooks().load(["whsec_" + "k" * 16])
+
+
+@pytest.mark.parametrize("secret", ["whsec_!" + "A" * 31, "whsec_" + "A" * 33, "\u00e9" * 32, WHSEC + "\n"])
+def test_a_whsec_secret_must_be_base64(secret):
+    with pytest.raises(ConfigError, match="a secret is not valid base64"):
+        StandardWebhooks().load([secret])
+
+
+@pytest.mark.parametrize("secret", [TEXT_SECRET + "\n", " " + TEXT_SECRET])
+def test_a_text_secret_with_white_space_around_it_is_refused(secret):
+    with pytest.raises(ConfigError, match="a secret begins or ends with white space"):
+        TimestampedHMAC().load([secret])
+
+
+def test_a_text_secret_may_hold_any_character():
+    delivery = CASES[LABELS.index("timestamped-hmac")].sign(secret="p\u00e4ssw\u00f6rter sind \u2713")
+
+    assert verify(TimestampedHMAC(), delivery, ["p\u00e4ssw\u00f6rter sind \u2713"]).signed_at == NOW
+
+
+@pytest.mark.parametrize(
+    ("secret_encoding", "spelling"), [("hex", "6b" * 16), ("base64", b64(b"k" * 16)), ("text", "k" * 16)]
+)
+def test_a_template_reads_its_secret_in_the_encoding_asked_for(secret_encoding, spelling):
+    plain = SignatureTemplate()
+    encoded = SignatureTemplate(secret_encoding=secret_encoding)
+    headers = plain.sign(b"{}", "k" * 16, event_type="PingTest", now=NOW)
+
+    assert verify(encoded, Delivery(headers, b"{}"), [spelling]).signed_at == NOW
+
+
+def test_a_hex_secret_must_be_hexadecimal():
+    with pytest.raises(ConfigError, match="a secret is not valid hexadecimal"):
+        SignatureTemplate(secret_encoding="hex").load(["xyz" * 12])
+
+
+# --- ed25519 keys ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (WHSK, r"a private key \(whsk_\) cannot verify: give its public key, whpk_"),
+        ("whpk_" + b64(b"x" * 31), "an ed25519 public key is 32 bytes, got 31"),
+        ("whpk_", "an ed25519 public key is 32 bytes, got 0"),
+        ("whpk_!!", "a secret is not valid base64"),
+        ("whpk_" + b64(bytes(32)), "an ed25519 public key is a point of small order"),
+    ],
+)
+def test_an_unfit_public_key_is_refused(key, text):
+    with pytest.raises(ConfigError, match=text):
+        StandardWebhooks().load([WHPK, key])
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (WHPK, "an ed25519 key must be spelled whsk_<base64>"),
+        ("whsk_" + b64(b"x" * 33), "an ed25519 private key is 32 or 64 bytes, got 33"),
+        ("whsk_" + b64(b"x" * 64), "ends in a public key that is not its own"),
+    ],
+)
+def test_an_unfit_private_key_is_refused(key, text):
+    with pytest.raises(ConfigError, match=text):
+        StandardWebhooks().sign(b"{}", key, event_type="PingTest", now=NOW)
+
+
+FIELD = 2**255 - 19
+
+
+def doubled(point: tuple[int, int]) -> tuple[int, int]:
+    """A point of the curve added to itself. Source: RFC 8032, section 5.1."""
+    x, y = point
+    d = -121665 * pow(121666, -1, FIELD)
+    product = d * x * x * y * y
+    return (
+        2 * x * y * pow(1 + product, -1, FIELD) % FIELD,
+        (y * y + x * x) * pow(1 - product, -1, FIELD) % FIELD,
+    )
+
+
+def points_of(y: int) -> list[tuple[int, int]]:
+    """Both points with this y. Source: RFC 8032, section 5.1.3."""
+    d = -121665 * pow(121666, -1, FIELD)
+    square = (y * y - 1) * pow(d * y * y + 1, -1, FIELD) % FIELD
+    x = pow(square, (FIELD + 3) // 8, FIELD)
+    if (x * x - square) % FIELD:
+        x = x * pow(2, (FIELD - 1) // 4, FIELD) % FIELD
+    assert (x * x - square) % FIELD == 0
+    return [(x, y), (-x % FIELD, y)]
+
+
+def small_order() -> list[tuple[int, int]]:
+    """The eight points that are the neutral one after three doublings, from the two known of order 8."""
+    eighth = int.from_bytes(
+        bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"
+    )
+    found = {point for y in (0, 1, FIELD - 1, eighth, FIELD - eighth) for point in points_of(y)}
+    assert all(doubled(doubled(doubled(point))) == (0, 1) for point in found)
+    return sorted(found)
+
+
+def spelled(y: int, sign: int) -> str:
+    return "whpk_" + b64((y | sign << 255).to_bytes(32, "little"))
+
+
+def test_public_keys_for_which_anyone_can_sign_are_refused():
+    points = small_order()
+
+    assert len(points) == 8
+    for x, y in points:
+        with pytest.raises(ConfigError, match="a point of small order, for which anyone can sign"):
+            StandardWebhooks().load([spelled(y, x & 1)])
+
+
+def test_without_that_a_signature_of_nobody_is_taken_for_some_of_them():
+    verified = 0
+    for x, y in small_order():
+        key = ed25519.Ed25519PublicKey.from_public_bytes(base64.b64decode(spelled(y, x & 1)[5:]))
+        for text in range(40):
+            with contextlib.suppress(InvalidSignature):
+                key.verify((1).to_bytes(32, "little") + bytes(32), b"%d" % text)
+                verified += 1
+
+    assert verified > 40
+
+
+@pytest.mark.parametrize("y", [FIELD, FIELD + 1, FIELD + 18, 2**255 - 1])
+@pytest.mark.parametrize("sign", [0, 1])
+def test_a_second_spelling_of_a_public_key_is_refused(y, sign):
+    with pytest.raises(ConfigError, match="an ed25519 public key is not in canonical form"):
+        StandardWebhooks().load([spelled(y, sign)])
+
+
+def test_an_ed25519_template_needs_the_prefix_of_its_keys():
+    scheme = SignatureTemplate(algorithm="ed25519")
+
+    with pytest.raises(ConfigError, match="an ed25519 key must be spelled whpk_<base64>"):
+        scheme.load([WHPK.removeprefix("whpk_")])
+
+
+# --- RSA keys -------------------------------------------------------------------------------------
+
+
+def test_a_private_key_given_to_verify_with_is_refused():
+    with pytest.raises(ConfigError, match="give the public key, the receiver needs no more"):
+        TimestampedRSA().load([rsa_pems("case")[0]])
+
+
+def test_an_rsa_key_under_2048_bits_is_refused():
+    private, public = rsa_pems("short", 1024)
+
+    with pytest.raises(ConfigError, match="an RSA key of 1024 bits is too short: at least 2048 are needed"):
+        TimestampedRSA().load([public])
+    with pytest.raises(ConfigError, match="an RSA key of 1024 bits is too short"):
+        TimestampedRSA().sign(b"{}", private, event_type="PingTest", now=NOW)
+
+
+def test_an_rsa_key_with_a_small_exponent_is_refused():
+    private, public = pems(rsa.generate_private_key(public_exponent=3, key_size=2048))
+
+    with pytest.raises(ConfigError, match="an RSA key with the exponent 3 is weak: at least 65537 is needed"):
+        TimestampedRSA().load([public])
+    with pytest.raises(ConfigError, match="an RSA key with the exponent 3 is weak"):
+        TimestampedRSA().sign(b"{}", private, event_type="PingTest", now=NOW)
+
+
+@pytest.mark.parametrize(
+    "key", ["", "x" * 40, "-----BEGIN PUBLIC KEY-----\nAAAA\n-----END PUBLIC KEY-----\n", "\u00e9" * 20]
+)
+def test_what_is_not_a_public_pem_is_refused(key):
+    with pytest.raises(ConfigError, match="a key is not a public key in PEM"):
+        TimestampedRSA().load([key])
+
+
+def encrypted_pem() -> str:
+    key = serialization.load_pem_private_key(rsa_pems("case")[0].encode(), password=None)
+    encryption = serialization.BestAvailableEncryption(b"password")
+    return key.private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, encryption
+    ).decode()
+
+
+@pytest.mark.parametrize("make", [lambda: "", lambda: rsa_pems("case")[1], encrypted_pem])
+def test_what_is_not_a_plain_private_pem_signs_nothing(make):
+    with pytest.raises(ConfigError, match="a key is not an unencrypted private key in PEM"):
+        TimestampedRSA().sign(b"{}", make(), event_type="PingTest", now=NOW)
+
+
+@pytest.mark.parametrize(
+    "key", [ed25519.Ed25519PrivateKey.generate(), ec.generate_private_key(ec.SECP256R1())], ids=["ed", "ec"]
+)
+def test_a_key_of_another_kind_is_refused(key):
+    private, public = pems(key)
+
+    with pytest.raises(ConfigError, match=r"a public key in PEM must be RSA, got \w+PublicKey"):
+        TimestampedRSA().load([public])
+    with pytest.raises(ConfigError, match=r"a private key in PEM must be RSA, got \w+PrivateKey"):
+        TimestampedRSA().sign(b"{}", private, event_type="PingTest", now=NOW)
+
+
+def test_a_key_id_header_needs_keys_with_ids():
+    scheme = TimestampedRSA(key_id_header="X-Key")
+    private, public = rsa_pems("case")
+
+    with pytest.raises(ConfigError, match=r"key_id_header needs \{key id: key\} mappings"):
+        scheme.load([{"a": public}, public])
+    with pytest.raises(ConfigError, match="a key id is given twice"):
+        scheme.load([{"a": public}, {"a": rsa_pems("other")[1]}])
+    for key_id in ("", None, 5):
+        with pytest.raises(
+            ConfigError, match=f"a key id must be a str and not empty, got {type(key_id).__name__}"
+        ):
+            scheme.load({key_id: public})
+    with pytest.raises(ConfigError, match=r"key_id_header needs the signing key as \{key id: key\}"):
+        scheme.sign(b"{}", private, event_type="PingTest", now=NOW)
+    with pytest.raises(ConfigError, match="sign with one key, got a mapping of 2"):
+        scheme.sign(b"{}", {"a": private, "b": private}, event_type="PingTest", now=NOW)
+
+
+# --- options --------------------------------------------------------------------------------------
+
+
+def test_a_scheme_without_a_time_must_be_asked_for_in_so_many_words():
+    for make in (
+        lambda: BodyHMAC("X-Sig"),
+        lambda: SignatureTemplate(content="{type}.{body}"),
+        lambda: SignatureTemplate(content="{body}", replay_protection="none"),
+    ):
+        with pytest.raises(
+            ConfigError, match=r'signs no time, .* accept that with replay_protection="dedupe-only"'
+        ):
+            make()
+    with pytest.raises(ConfigError, match="signs the time: leave replay_protection out"):
+        SignatureTemplate(replay_protection="dedupe-only")
+
+
+def test_the_body_scheme_needs_the_name_of_its_header():
+    with pytest.raises(TypeError, match="missing 1 required positional argument: 'header'"):
+        BodyHMAC(replay_protection="dedupe-only")
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"content": "{timestamp}"}, r"has no \{body\}"),
+        ({"content": ""}, r"has no \{body\}"),
+        ({"content": "{timestamp}{body}"}, "has two fields side by side"),
+        ({"content": "{timestamp}.{id}{body}"}, "has two fields side by side"),
+        ({"content": "{timestamp}.{body}.{body}"}, r"has \{body\} twice"),
+        ({"content": "{timestamp}.{secret}.{body}"}, r"has the placeholder \{secret\}: only \{id\}"),
+        ({"content": "{timestamp}.{}.{body}"}, r"has the placeholder \{\}"),
+        ({"content": "{timestamp!r}.{body}"}, r"has the placeholder \{timestamp!r\}"),
+        ({"content": "{{timestamp}}.{body}"}, "must be ASCII, with braces around placeholders only"),
+        ({"content": "{timestamp}\u00b7{body}"}, "must be ASCII"),
+        ({"content": "{timestamp}0{body}"}, r"has a digit beside \{timestamp\}, which could be a part of"),
+        ({"content": "{body}.0{timestamp}"}, r"has a digit beside \{timestamp\}"),
+        (
+            {"content": "{timestamp}9{body}", "time_format": "unix-ms"},
+            r"a digit .* part of the time \(unix-ms",
+        ),
+        ({"content": "{timestamp}.{body}", "time_format": "iso-8601"}, r"has '\.' beside \{timestamp\}"),
+        ({"content": "{timestamp}Z{body}", "time_format": "iso-8601"}, r"has 'Z' beside \{timestamp\}"),
+        ({"content": "{timestamp}+{body}", "time_format": "iso-8601"}, r"has '\+' beside \{timestamp\}"),
+        (
+            {"time_format": "rfc-850"},
+            "time_format 'rfc-850' is not one of unix, unix-ms, iso-8601, http-date",
+        ),
+        ({"time_entry": "t"}, "time_entry needs signature_entry"),
+        (
+            {"time_entry": "t", "signature_entry": "v1", "timestamp_header": "X-T"},
+            "timestamp_header and time_entry are two places for one time",
+        ),
+        (
+            {"content": "{body}", "time_entry": "t", "replay_protection": "dedupe-only"},
+            r"time_entry is given, but content .* does not sign \{timestamp\}",
+        ),
+        ({"time_entry": "v1", "signature_entry": "v1"}, "the entry 'v1' is given two meanings"),
+        ({"signature_entry": "v 1"}, "'v 1' cannot name an entry: use 1 to 16 letters and digits"),
+        ({"signature_entry": ""}, "'' cannot name an entry"),
+        ({"signature_entry": "v1", "time_entry": "t="}, "'t=' cannot name an entry"),
+        ({"signature_entry": "v1", "entry_separator": " "}, "entry_separator ' ' is not one of , ;"),
+        (
+            {"signature_entry": "v1", "time_entry": "t", "time_format": "http-date"},
+            r"entry_separator ',' may be within a time \(http-date\)",
+        ),
+        ({"prefix": " v1="}, "prefix ' v1=' must be ASCII, and no header begins with white space"),
+        ({"prefix": "v1\n"}, "prefix .* must be ASCII"),
+        ({"algorithm": "hmac-md5"}, "algorithm 'hmac-md5' is not one of hmac-sha256, rsa-sha256, ed25519"),
+        ({"encoding": "base32"}, "encoding 'base32' is not one of hex, base64"),
+        ({"secret_encoding": "rot13"}, "secret_encoding 'rot13' is not one of text, base64, hex"),
+        ({"prefix": "\u00e9"}, "prefix .* must be ASCII"),
+        ({"id_header": "X-Id"}, r"id_header is given, but content .* does not sign \{id\}"),
+        (
+            {"content": "{body}", "timestamp_header": "X-T", "replay_protection": "dedupe-only"},
+            r"timestamp_header is given, but content '\{body\}' does not sign \{timestamp\}",
+        ),
+        ({"signature_header": "X Sig"}, "'X Sig' cannot be the name of a header"),
+        ({"signature_header": ""}, "'' cannot be the name of a header"),
+        ({"signature_header": "X-Sig\n"}, "cannot be the name of a header"),
+        ({"signature_header": 5}, "5 cannot be the name of a header"),
+        ({"timestamp_header": "x-webhook-signature"}, "is given two meanings"),
+    ],
+    ids=lambda value: "" if isinstance(value, str) else str(value),
+)
+def test_a_template_that_cannot_work_is_refused(options, text):
+    with pytest.raises(ConfigError, match=text):
+        SignatureTemplate(**options)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: StandardWebhooks(id_header="webhook-signature"),
+        lambda: TimestampedHMAC("X Sig"),
+        lambda: TimestampedRSA("X-Same", "X-Same"),
+        lambda: BodyHMAC("X:Sig", replay_protection="dedupe-only"),
+    ],
+)
+def test_header_names_are_checked_in_every_preset(make):
+    with pytest.raises(ConfigError, match=r"is given two meanings|cannot be the name of a header"):
+        make()
+
+
+def test_header_names_can_be_chosen():
+    scheme = StandardWebhooks(
+        id_header="svix-id", timestamp_header="svix-timestamp", signature_header="svix-signature"
+    )
+    headers = scheme.sign(b"{}", WHSEC, event_type="PingTest", now=NOW)
+
+    assert list(headers) == ["svix-id", "svix-timestamp", "svix-signature"]
+    assert verify(scheme, Delivery(headers, b"{}"), [WHSEC]).signed_at == NOW
+
+
+def test_a_template_without_a_time_reads_one_header():
+    scheme = SignatureTemplate(content="hook:{body}", prefix="v0=", replay_protection="dedupe-only")
+    headers = scheme.sign(b"{}", TEXT_SECRET, event_type="PingTest", now=NOW)
+
+    assert list(headers) == ["X-Webhook-Signature"]
+    assert verify(scheme, Delivery(headers, b"{}"), [TEXT_SECRET]).signed_at is None
+
+
+# --- nothing is told ------------------------------------------------------------------------------
+
+
+def leaks(text: str, secret: str) -> bool:
+    """True when any 8 characters of the secret stand in the text."""
+    return any(secret[n : n + 8] in text for n in range(len(secret) - 7))
+
+
+def told_by(error: BaseException) -> str:
+    """The traceback's text and everything that the exceptions in it carry."""
+    text = "".join(traceback.format_exception(error))
+    link: BaseException | None = error
+    while link is not None:
+        text += repr(link) + repr(link.args) + repr(vars(link))
+        link = link.__cause__ or link.__context__
+    return text
+
+
+@pytest.mark.parametrize("case", CASES, ids=LABELS)
+def test_keys_and_schemes_show_no_secret(case):
+    keys = case.scheme.load(case.verifying)
+    shown = f"{keys!r} {keys!s} {keys} {case.scheme!r} {case.scheme!s} {vars(type(keys)).keys()}"
+
+    assert isinstance(keys, Keys)
+    assert repr(keys) == "<Keys: 1>"
+    for secret in (*case.verifying, case.signing):
+        text = secret if isinstance(secret, str) else "".join(secret.values())
+        body = text.split("KEY-----")[1] if "KEY-----" in text else text
+        assert not leaks(shown, body)
+
+
+@pytest.mark.parametrize("case", CASES, ids=LABELS)
+def test_refusals_tell_neither_the_secret_nor_what_was_sent(case):
+    sent = "UNIQUE-WORDS-OF-AN-ATTACKER"
+    good = case.sign()
+
+    for name in good.headers:
+        with pytest.raises(SignatureError, match=r" is not ASCII text$") as refused:
+            case.verify(good._replace(headers=good.headers | {name: f"{sent}\u00e9"}))
+        assert not leaks(told_by(refused.value), sent)
+    with pytest.raises(SignatureError, match="no signature in the request matches") as refused:
+        case.verify(good._replace(body=sent.encode()))
+    assert not leaks(told_by(refused.value), sent)
+    assert not leaks(told_by(refused.value), str(case.verifying))
+
+
+@every_scheme
+@pytest.mark.parametrize(
+    "secret",
+    [
+        "hunter2-hunter",
+        "hunter2-hunter2-hunter2\n",
+        "whpk_hunter2-hunter2",
+        "hunter2-hunter2-\ud800",
+        "whsk_hunter2-hunter2",
+        "-----BEGIN PRIVATE KEY-----hunter2-hunter2",
+    ],
+)
+def test_a_secret_that_is_refused_is_not_told(scheme, secret):
+    refusals = []
+    for use in (
+        lambda: scheme.load([secret]),
+        lambda: scheme.sign(b"{}", secret, event_type="PingTest", now=NOW),
+    ):
+        try:
+            use()
+        except ConfigError as refused:
+            refusals.append(told_by(refused))
+
+    assert not any("hunter2" in told for told in refusals)
+    assert refusals or scheme.name not in ("standard-webhooks", "timestamped-rsa")
+
+
+def test_the_search_for_leaks_finds_one():
+    with pytest.raises(UnicodeEncodeError, match="ordinal not in range") as careless:
+        (TEXT_SECRET + "\u00e9").encode("ascii")
+
+    assert leaks(told_by(careless.value), TEXT_SECRET)

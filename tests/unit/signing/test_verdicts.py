@@ -1,0 +1,389 @@
+"""What every scheme owes: keys of deliveries, rotation, strangers, both edges of the tolerance."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from dataclasses import FrozenInstanceError
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from werkzeug.datastructures import EnvironHeaders
+
+import billhook.signing
+from billhook.errors import (
+    SignatureMismatch,
+    SignatureMissing,
+    TimestampInFuture,
+    TimestampTooOld,
+)
+from billhook.signing import (
+    BodyHMAC,
+    SignatureTemplate,
+    StandardWebhooks,
+    TimestampedHMAC,
+    TimestampedRSA,
+    Verified,
+)
+from billhook.signing.ed25519 import Ed25519Key
+from billhook.signing.rsa_sha256 import RsaKey
+from support.signing_cases import (
+    CASES,
+    LABELS,
+    NOW,
+    OTHER_TEXT_SECRET,
+    OTHER_WHSEC,
+    TEXT_SECRET,
+    TIMESTAMP,
+    WHSEC,
+    Delivery,
+    ed25519_pair,
+    rsa_pems,
+    verify,
+)
+
+every_case = pytest.mark.parametrize("case", CASES, ids=LABELS)
+every_timed_case = pytest.mark.parametrize("case", [c for c in CASES if c.timed], ids=lambda c: c.label)
+with_a_shared_secret = pytest.mark.parametrize(
+    "case", [c for c in CASES if c.timed and not c.public], ids=lambda c: c.label
+)
+with_a_public_key = pytest.mark.parametrize(
+    "case", [c for c in CASES if c.timed and c.public], ids=lambda c: c.label
+)
+
+
+def test_the_presets_carry_their_configuration_names():
+    assert [
+        scheme.name
+        for scheme in (StandardWebhooks, TimestampedHMAC, TimestampedRSA, BodyHMAC, SignatureTemplate)
+    ] == ["standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac", "template"]
+
+
+def test_the_public_names_are_sorted_and_exist():
+    assert sorted(billhook.signing.__all__) == billhook.signing.__all__
+    assert all(hasattr(billhook.signing, name) for name in billhook.signing.__all__)
+
+
+@every_case
+def test_what_is_signed_verifies_with_the_time_it_was_signed_at(case):
+    verdict = case.verify(case.sign(b'{"a": 1}'))
+
+    assert verdict.signed_at == (NOW if case.timed else None)
+    assert verdict.key
+
+
+@every_case
+def test_a_scheme_tells_the_headers_that_it_uses(case):
+    delivery = case.sign()
+
+    assert set(case.scheme.headers) == set(delivery.headers)
+    assert all(name in repr(case.scheme) for name in delivery.headers)
+
+
+@every_case
+def test_headers_are_read_from_a_wsgi_request_too(case):
+    delivery = case.sign()
+    environ = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in delivery.headers.items()}
+
+    verdict = case.verify(delivery._replace(headers=EnvironHeaders(environ)))
+
+    assert verdict == case.verify(delivery)
+
+
+@every_case
+def test_each_header_is_needed(case):
+    delivery = case.sign()
+
+    for name in delivery.headers:
+        rest = {other: value for other, value in delivery.headers.items() if other != name}
+        with pytest.raises(SignatureMissing, match=f"the request has no {name} header"):
+            case.verify(delivery._replace(headers=rest))
+
+
+@every_case
+def test_a_strangers_signature_is_a_mismatch(case):
+    delivery = case.sign(secret=case.stranger)
+
+    with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+        case.verify(delivery)
+
+
+def test_a_verdict_cannot_be_changed():
+    verdict = Verified("msg_1", NOW)
+
+    with pytest.raises(FrozenInstanceError, match="cannot assign to field 'key'"):
+        verdict.key = "msg_2"
+
+
+# --- the delivery's key ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("label", "content"),
+    [
+        ("timestamped-hmac", f"{TIMESTAMP}.{{}}"),
+        ("timestamped-rsa", f"{TIMESTAMP}.{{}}"),
+        ("body-hmac", "{}"),
+        ("template", f"{TIMESTAMP}.PingTest.{{}}"),
+    ],
+)
+def test_without_an_id_the_key_is_the_hash_of_the_signed_bytes(label, content):
+    case = CASES[LABELS.index(label)]
+
+    verdict = case.verify(case.sign(b"{}"))
+
+    assert verdict.key == "sha256:" + hashlib.sha256(content.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "label", ["standard-webhooks-v1", "standard-webhooks-v1a", "template-all-fields-ed25519"]
+)
+def test_the_signed_id_is_the_key(label):
+    case = CASES[LABELS.index(label)]
+
+    assert case.verify(case.sign()).key == "msg_1"
+
+
+def test_a_sender_without_ids_of_its_own_gets_a_new_one_each_time():
+    signed = [
+        StandardWebhooks().sign(b"{}", WHSEC, event_type="PingTest", now=NOW)["webhook-id"] for _ in range(2)
+    ]
+
+    assert signed[0] != signed[1]
+    assert all(message_id.startswith("msg_") for message_id in signed)
+
+
+# --- rotation and lists ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("scheme", "pairs"),
+    [
+        (StandardWebhooks(), [(WHSEC, WHSEC), (OTHER_WHSEC, OTHER_WHSEC)]),
+        (StandardWebhooks(), [ed25519_pair(b"\x01" * 32), ed25519_pair(b"\x02" * 32)]),
+        (StandardWebhooks(), [(WHSEC, WHSEC), ed25519_pair(b"\x02" * 32)]),
+        (TimestampedHMAC(), [(TEXT_SECRET, TEXT_SECRET), (OTHER_TEXT_SECRET, OTHER_TEXT_SECRET)]),
+        (TimestampedRSA(), [rsa_pems("case"), rsa_pems("other")]),
+        (
+            BodyHMAC("X-Sig", replay_protection="dedupe-only"),
+            [(TEXT_SECRET, TEXT_SECRET), (OTHER_TEXT_SECRET, OTHER_TEXT_SECRET)],
+        ),
+        (SignatureTemplate(), [(TEXT_SECRET, TEXT_SECRET), (OTHER_TEXT_SECRET, OTHER_TEXT_SECRET)]),
+    ],
+    ids=["standard v1", "standard v1a", "standard mixed", "timed hmac", "timed rsa", "body", "template"],
+)
+def test_during_rotation_a_signature_by_either_secret_is_good(scheme, pairs):
+    both = [verifying for _, verifying in pairs]
+
+    for signing, verifying in pairs:
+        delivery = Delivery(scheme.sign(b"{}", signing, event_type="PingTest", now=NOW), b"{}")
+        assert verify(scheme, delivery, both) == verify(scheme, delivery, [verifying])
+        others = [secret for secret in both if secret != verifying]
+        with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+            verify(scheme, delivery, others)
+
+
+@pytest.mark.parametrize("position", [0, 1, 15])
+def test_one_good_signature_anywhere_in_a_list_of_16_is_enough(position):
+    good = CASES[0].sign().headers
+    stranger = CASES[0].sign(secret=OTHER_WHSEC).headers["webhook-signature"]
+    entries = [stranger] * 16
+    entries[position] = good["webhook-signature"]
+
+    verdict = CASES[0].verify(Delivery(good | {"webhook-signature": " ".join(entries)}, b"{}"))
+
+    assert verdict.key == "msg_1"
+
+
+@pytest.mark.parametrize("position", [0, 1, 15])
+def test_one_good_v1_anywhere_beside_15_others_is_enough(position):
+    timed = CASES[LABELS.index("timestamped-hmac")]
+    good = timed.sign().headers["X-Webhook-Signature"].split(",")[1]
+    stranger = timed.sign(secret=OTHER_TEXT_SECRET).headers["X-Webhook-Signature"].split(",")[1]
+    entries = [stranger] * 16
+    entries[position] = good
+    header = ",".join([*entries, f"t={TIMESTAMP}"])
+
+    assert timed.verify(Delivery({"X-Webhook-Signature": header}, b"{}")).signed_at == NOW
+
+
+def test_signatures_of_unknown_versions_are_passed_over():
+    delivery = CASES[0].sign()
+    signature = delivery.headers["webhook-signature"]
+
+    for text in (f"v2,x {signature}", f"{signature} v9,", f"V1,?? {signature}"):
+        assert CASES[0].verify(Delivery(delivery.headers | {"webhook-signature": text}, b"{}"))
+    with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+        CASES[0].verify(Delivery(delivery.headers | {"webhook-signature": "v2,xyz"}, b"{}"))
+
+
+def test_entries_of_unknown_names_beside_v1_are_passed_over():
+    timed = CASES[LABELS.index("timestamped-hmac")]
+    header = timed.sign().headers["X-Webhook-Signature"]
+
+    for text in (f"v0=00,{header}", f"{header},v0=", f"{header},x=y=z", f"T=0,{header}"):
+        assert timed.verify(Delivery({"X-Webhook-Signature": text}, b"{}")).signed_at == NOW
+    for text in (f"t={TIMESTAMP}", f"t={TIMESTAMP},v0=00"):
+        with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+            timed.verify(Delivery({"X-Webhook-Signature": text}, b"{}"))
+
+
+def test_a_signature_is_judged_by_keys_of_its_own_version_only():
+    whsk, whpk = ed25519_pair(b"\x01" * 32)
+    by_secret = CASES[0].sign()
+    by_key = StandardWebhooks().sign(b"{}", whsk, event_type="PingTest", now=NOW)
+
+    for delivery, secrets in ((by_secret, [whpk]), (Delivery(by_key, b"{}"), [WHSEC])):
+        with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+            verify(StandardWebhooks(), delivery, secrets)
+
+
+def test_the_public_key_used_as_a_shared_secret_opens_nothing():
+    _, whpk = ed25519_pair(b"\x01" * 32)
+    forged = StandardWebhooks().sign(b"{}", whpk.removeprefix("whpk_"), event_type="PingTest", now=NOW)
+
+    with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+        verify(StandardWebhooks(), Delivery(forged, b"{}"), [whpk])
+
+
+def test_a_whsec_secret_may_come_without_its_prefix_or_padding():
+    long = "whsec_" + "c2VjcmV0IG9mIDI1IGJ5dGVzIGhlcmUuLg=="
+    delivery = CASES[0].sign(secret=long)
+
+    for spelling in (long, long.removeprefix("whsec_"), long.rstrip("=")):
+        assert verify(StandardWebhooks(), delivery, [spelling]).key == "msg_1"
+
+
+def test_a_64_byte_private_key_signs_as_its_seed_does():
+    seed = b"\x01" * 32
+    whsk, whpk = ed25519_pair(seed)
+    _, public = whpk.split("_")
+    both = "whsk_" + base64.b64encode(seed + base64.b64decode(public)).decode()
+
+    for secret in (whsk, both):
+        headers = StandardWebhooks().sign(b"{}", secret, event_type="PingTest", now=NOW)
+        assert verify(StandardWebhooks(), Delivery(headers, b"{}"), [whpk]).signed_at == NOW
+
+
+# --- key ids --------------------------------------------------------------------------------------
+
+
+def test_the_key_id_chooses_the_key_and_an_unknown_one_is_a_mismatch():
+    scheme = TimestampedRSA(key_id_header="X-Key")
+    (private_a, public_a), (private_b, public_b) = rsa_pems("case"), rsa_pems("other")
+    by_b = scheme.sign(b"{}", {"b": private_b}, event_type="PingTest", now=NOW)
+    keys = {"a": public_a, "b": public_b}
+
+    assert by_b["X-Key"] == "b"
+    assert verify(scheme, Delivery(by_b, b"{}"), keys).signed_at == NOW
+    assert verify(scheme, Delivery(by_b, b"{}"), [{"a": public_a}, {"b": public_b}]).signed_at == NOW
+    for key_id in ("a", "c", "", "b,b", "B"):
+        with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+            verify(scheme, Delivery(by_b | {"X-Key": key_id}, b"{}"), keys)
+    assert private_a != private_b
+
+
+def test_without_a_key_id_header_the_keys_of_a_mapping_are_all_tried():
+    private, public = rsa_pems("case")
+    headers = TimestampedRSA().sign(b"{}", {"b": private}, event_type="PingTest", now=NOW)
+
+    verdict = verify(TimestampedRSA(), Delivery(headers, b"{}"), {"a": rsa_pems("other")[1], "b": public})
+
+    assert verdict.signed_at == NOW
+
+
+# --- time -----------------------------------------------------------------------------------------
+
+
+@every_timed_case
+@pytest.mark.parametrize("tolerance_seconds", [0, 300])
+def test_a_signature_exactly_at_the_tolerance_is_good_on_both_sides(case, tolerance_seconds):
+    delivery = case.sign()
+
+    for at in (NOW + timedelta(seconds=tolerance_seconds), NOW - timedelta(seconds=tolerance_seconds)):
+        assert case.verify(delivery, at=at, tolerance_seconds=tolerance_seconds).signed_at == NOW
+
+
+@with_a_shared_secret
+@pytest.mark.parametrize("beyond", [timedelta(seconds=1), timedelta(milliseconds=1)])
+def test_a_signature_past_the_tolerance_is_refused_on_both_sides(case, beyond):
+    delivery = case.sign()
+
+    with pytest.raises(TimestampTooOld, match=r"signed 30[01]\.\d s ago, the tolerance is 300 s"):
+        case.verify(delivery, at=NOW + timedelta(seconds=300) + beyond)
+    with pytest.raises(TimestampInFuture, match=r"signed 30[01]\.\d s ahead of this clock"):
+        case.verify(delivery, at=NOW - timedelta(seconds=300) - beyond)
+
+
+@with_a_public_key
+@pytest.mark.parametrize("beyond", [timedelta(seconds=1), timedelta(milliseconds=1)])
+def test_past_the_tolerance_no_public_key_is_asked(case, beyond, monkeypatch):
+    asked = []
+    for key in (Ed25519Key, RsaKey):
+        monkeypatch.setattr(key, "matches", lambda *arguments: asked.append(arguments) or True)
+    delivery = case.sign()
+
+    for at in (NOW + timedelta(seconds=300) + beyond, NOW - timedelta(seconds=300) - beyond):
+        with pytest.raises(
+            SignatureMismatch, match=r"public keys were not asked, for it states a time 30[01]\."
+        ):
+            case.verify(delivery, at=at)
+
+    assert asked == []
+    assert case.verify(delivery).signed_at == NOW  # the control: within it they are
+    assert len(asked) == 1
+
+
+def test_beside_a_public_key_a_shared_secret_still_tells_what_is_stale():
+    _, whpk = ed25519_pair(b"\x01" * 32)
+
+    with pytest.raises(TimestampTooOld, match=r"signed 3600\.0 s ago"):
+        verify(StandardWebhooks(), CASES[0].sign(), [WHSEC, whpk], at=NOW + timedelta(hours=1))
+
+
+@every_timed_case
+def test_only_authentic_deliveries_are_called_stale(case):
+    forged = case.sign(secret=case.stranger)
+
+    with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+        case.verify(forged, at=NOW + timedelta(days=1))
+
+
+def test_a_scheme_without_a_time_never_goes_stale():
+    case = CASES[LABELS.index("body-hmac")]
+
+    verdict = case.verify(case.sign(), at=NOW + timedelta(days=3650), tolerance_seconds=0)
+
+    assert verdict.signed_at is None
+
+
+@every_timed_case
+def test_any_time_zone_means_the_same_moment(case):
+    far_east = timezone(timedelta(hours=14))
+    delivery = case.sign(at=NOW.astimezone(far_east))
+
+    verdict = case.verify(delivery, at=NOW.astimezone(timezone(timedelta(hours=-11))))
+
+    assert verdict.signed_at == NOW
+    assert verdict.signed_at.tzinfo is UTC
+
+
+@every_timed_case
+def test_a_naive_time_is_the_callers_mistake(case):
+    naive = datetime(2021, 2, 25, 15, 8, 50)  # noqa: DTZ001 - the mistake itself
+
+    with pytest.raises(ValueError, match="now must be an aware datetime, got the naive 2021-02-25T15:08:50"):
+        case.sign(at=naive)
+    with pytest.raises(ValueError, match="now must be an aware datetime"):
+        case.verify(case.sign(), at=naive)
+
+
+def test_the_first_and_the_last_second_can_be_signed_and_nothing_before():
+    case = CASES[0]
+    first = datetime(1970, 1, 1, tzinfo=UTC)
+    last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+
+    for moment in (first, last):
+        assert case.verify(case.sign(at=moment), at=moment).signed_at == moment
+    with pytest.raises(ValueError, match="cannot sign at 1969-12-31T23:59:58"):
+        case.sign(at=first - timedelta(seconds=2))

@@ -1,0 +1,163 @@
+"""The types that only resources use: whole numbers, values that JSON has, and lists that may be absent."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from typing import Any
+
+import pytest
+from pydantic import Field, StrictStr, ValidationError
+
+from billhook.wire import WireModel, sample, strict_json
+from billhook.wire.fields import Integer, JsonObject, JsonValue, ListOf, MaybeListOf
+
+
+class Thing(WireModel):
+    """One field of each type."""
+
+    count: Integer = 0
+    anything: JsonValue = None
+    fields: JsonObject | None = None
+    names: ListOf[StrictStr] = Field(default_factory=list)
+    maybe: MaybeListOf[StrictStr] = None
+
+
+NO_JSON = "Input should have a form in JSON: text, finite numbers, true, false, null, and arrays and objects"
+
+
+# --- whole numbers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("given", [3, 3.0, Decimal("3.00"), Decimal("0.3e1")])
+def test_a_whole_number_is_an_int_however_it_is_written(given: object):
+    count = Thing(count=given).count
+
+    assert count == 3
+    assert type(count) is int
+
+
+@pytest.mark.parametrize("given", [10**639, -(10**639)])
+def test_a_long_whole_number_keeps_every_digit(given: int):
+    assert Thing(count=given).count == given
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (3.5, "Input should be an integer"),
+        (Decimal("0.1"), "Input should be an integer"),
+        ("3", "Input should be a number"),
+        (True, "Input should be a number"),
+        (None, "Input should be a number"),
+        (float("nan"), "Input should be a finite number"),
+        (Decimal("1e641"), "Input should be a finite number"),
+    ],
+)
+def test_what_is_not_whole_is_refused(given: object, told: str):
+    with pytest.raises(ValidationError, match=told):
+        Thing(count=given)
+
+
+# --- whatever JSON has ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("x", "x"),
+        (None, None),
+        (True, True),
+        (0.1, Decimal("0.1")),
+        (Decimal("1.10"), Decimal("1.10")),
+        (datetime(2026, 1, 15, 9, 30, tzinfo=UTC), "2026-01-15T09:30:00Z"),
+        ((1, [2]), [1, [2]]),
+        ({"a": {"b": (0.5,)}}, {"a": {"b": [Decimal("0.5")]}}),
+    ],
+)
+def test_a_value_is_kept_as_the_wire_will_have_it(given: Any, kept: Any):
+    thing = Thing(anything=given, fields={"inner": given})
+
+    assert thing.anything == kept
+    assert thing.fields == {"inner": kept}
+    assert type(thing.anything) is type(kept)
+    assert strict_json.loads(strict_json.dumps(thing.anything)) == kept
+
+
+def nested(levels: int) -> list[Any]:
+    return [nested(levels - 1)] if levels > 1 else []
+
+
+def in_itself() -> list[Any]:
+    value: list[Any] = []
+    value.append(value)
+    return value
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        float("nan"),
+        Decimal("Infinity"),
+        {1, 2},
+        b"x",
+        {1: 2},
+        "\ud800",
+        ["\udfff"],
+        nested(65),
+        in_itself(),
+        10**641,
+        10**5_000,
+        Decimal("1e999999"),
+        Thing,
+    ],
+    ids=lambda given: type(given).__name__,
+)
+def test_what_json_cannot_say_is_refused_at_once(given: Any):
+    for field in ({"anything": given}, {"fields": {"inner": given}}):
+        with pytest.raises(ValidationError, match=NO_JSON):
+            Thing(**field)
+
+
+def test_sixty_four_levels_are_not_too_many():
+    assert Thing(anything=nested(64)).anything == nested(64)
+
+
+@pytest.mark.parametrize("given", [[], "x", 1])
+def test_an_object_is_nothing_else(given: object):
+    with pytest.raises(ValidationError, match="Input should be a valid dictionary"):
+        Thing(fields=given)
+
+
+def test_what_is_kept_is_a_copy():
+    given = {"a": [1]}
+    thing = Thing(fields=given)
+
+    given["a"].append(2)
+
+    assert thing.fields == {"a": [1]}
+
+
+# --- lists ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("field", ["names", "maybe"])
+def test_of_thousands_of_mistakes_in_a_list_one_is_told(field: str):
+    with pytest.raises(ValidationError) as caught:
+        Thing(**{field: [1] * 10_000})
+
+    assert [error["loc"] for error in caught.value.errors()] == [(field, 0)]
+
+
+def test_only_the_list_that_may_be_absent_may_be_none():
+    assert Thing(maybe=None).maybe is None
+    with pytest.raises(ValidationError, match="Input should be a valid list"):
+        Thing(names=None)
+
+
+# --- samples --------------------------------------------------------------------------------------
+
+
+def test_a_moment_is_written_in_utc():
+    assert strict_json.datetime_text(datetime(2026, 1, 15, 9, 30)) == "2026-01-15T09:30:00Z"  # noqa: DTZ001 - naive
+    assert sample(Thing, anything="x", fields={}, count=1).maybe == ["maybe-1"]
