@@ -265,7 +265,7 @@ def test_messages_with_anything_but_an_id_do_nothing_and_are_gone(shop):
     with worker(shop) as running:
         deliver(app, message_id="msg_1")
         shop.finished(1)
-        until(lambda: running.log.read_text().count("its argument is no delivery's id") == 9, 30)
+        until(lambda: running.log.read_text().count("its argument is not a delivery id") == 9, 30)
 
     assert len(shop.calls()) == 1
 

@@ -140,7 +140,7 @@ try:
 except InboxUnavailable as error:
     print("refused:", error)
 allow(0o644)
-print(inbox.put(incoming("during")).verdict)
+print(inbox.put(incoming("during")).status)
 inbox.close()
 """
 
@@ -166,9 +166,9 @@ def test_a_file_that_became_read_only_is_unavailable_until_it_is_writable():
         shutil.rmtree(folder)
 
     assert ran.stderr == ""
-    refused, verdict = ran.stdout.splitlines()
+    refused, status = ran.stdout.splitlines()
     assert "failed: Permission denied" in refused  # of the lock, before the file itself is tried
-    assert verdict == "accepted"
+    assert status == "accepted"
 
 
 # --- breaking things ------------------------------------------------------------------------------

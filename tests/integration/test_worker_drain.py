@@ -62,7 +62,7 @@ def test_it_ends_when_what_is_due_is_handled_those_in_an_order_too(drain, inbox,
     assert dict(rows(where, "SELECT key, state FROM delivery")) == {
         "a0": "done", "a1": "done", "a2": "done", "p": "planned",
     }  # fmt: skip
-    assert "ended" in done.stderr
+    assert "worker stopped" in done.stderr
     assert drain().returncode == 0  # with nothing to do
 
 

@@ -81,14 +81,14 @@ def sibling(event: InvoiceApproved, delivery: Delivery) -> None:
 
 def suspect_nobody() -> None:
     """The control: attempts that were lost count wherever they were, and are due again together."""
-    lapse = claims.lapse
+    expire = claims._expire_leases
 
-    def lapse_as_any_other(connection: Any, now: Any, **more: Any) -> None:
-        lapse(connection, now, **more)
+    def expire_as_any_other(connection: Any, now: Any, **more: Any) -> None:
+        expire(connection, now, **more)
         lost = update(claims.run).where(claims.run.c.alone == 1, claims.run.c.state == "due")
         connection.execute(lost.values(alone=0, excused=0, due_at=now))
 
-    claims.lapse = lapse_as_any_other
+    claims._expire_leases = expire_as_any_other
 
 
 if "SUSPECT_NOBODY" in os.environ:

@@ -102,7 +102,7 @@ def test_query_a_cursor_that_this_list_never_gave_is_refused() -> None:
             answer = sandbox.call("GET", f"/events?{urlencode({**JANUARY, 'cursor': cursor})}")
 
             assert (answer.status, answer.json["param"]) == (400, "cursor")
-            assert answer.json["message"].startswith("the cursor is not one that this list gave")
+            assert answer.json["message"].startswith("the cursor is not one of this list")
 
 
 def test_query_both_times_are_needed_and_in_their_order() -> None:
