@@ -69,6 +69,7 @@ def test_an_app_without_flask_wtf_gets_no_hook(plain_app, monkeypatch):
 
     Billhook(app)
 
-    assert [hook.__name__ for hook in app.before_request_funcs.get(None, [])] == ["start_engine_on_request"]  # the engine's
+    hooks = [hook.__name__ for hook in app.before_request_funcs.get(None, [])]
+    assert hooks == ["start_engine_on_request"]
     assert deliver(app).status_code == 200
     get_state(app).close()
