@@ -38,7 +38,7 @@ _ENGINES = {
 class _Finding:
     what: str
     ok: bool
-    told: str
+    told: str  # the name is a key of the JSON output
 
 
 @click.command(short_help="Check the configuration; send a signed probe through the app.")
@@ -75,67 +75,74 @@ def check(path: str | None, as_json: bool) -> None:
         sys.exit(1)
 
 
-def _findings(app: Flask, assembly: BillhookState, path: str | None) -> Iterator[_Finding]:
+def _findings(app: Flask, state: BillhookState, path: str | None) -> Iterator[_Finding]:
     from billhook.cli.handlers import handler_names
     from billhook.receiver.blueprint import WebhookRoute, webhook_routes
 
-    yield _inbox(assembly)
-    names = handler_names(assembly.handlers)
+    yield _check_inbox(state)
+    names = handler_names(state.handlers)
     none = "none is registered: deliveries are stored, but not handled"
     yield _Finding("handlers", bool(names), f"{len(names)} registered" if names else none)
-    yield _Finding("engine", True, _ENGINES[assembly.settings.engine])
-    doors = webhook_routes(app)
+    yield _Finding("engine", True, _ENGINES[state.settings.engine])
+    routes = webhook_routes(app)
     if path is not None:
-        there = [door for door in doors if door.path.rstrip("/") == path.rstrip("/")]
-        doors = [WebhookRoute(path, (there or doors)[0].source)]
-    known = sorted({door.path for door in webhook_routes(app)})
-    for door in doors:
-        yield _probed(app, assembly, door, known)
+        matching = [route for route in routes if route.path.rstrip("/") == path.rstrip("/")]
+        # Also a path that no receiver has is probed: what answers there instead shows what to change.
+        routes = [WebhookRoute(path, (matching or routes)[0].source)]
+    known = sorted({route.path for route in webhook_routes(app)})
+    for route in routes:
+        yield _send_probe(app, state, route, known)
 
 
-def _inbox(assembly: BillhookState) -> _Finding:
+def _check_inbox(state: BillhookState) -> _Finding:
     try:
-        assembly.inbox.check_writable()
+        state.inbox.check_writable()
+    # Findings, not the command's end: the other checks do not need an inbox, and their results help as well.
     except (InboxUnavailable, SchemaMismatch) as error:
         return _Finding("inbox", False, str(error))
-    return _Finding("inbox", True, f"{assembly.inbox.database.display_url} is writable")
+    return _Finding("inbox", True, f"{state.inbox.database.display_url} is writable")
 
 
-def _probed(app: Flask, assembly: BillhookState, door: WebhookRoute, known: list[str]) -> _Finding:
+def _send_probe(app: Flask, state: BillhookState, route: WebhookRoute, known: list[str]) -> _Finding:
     from billhook.cli.posting import AppPoster
     from billhook.receiver.probe import PROBE, DeliveryProbe
 
     probe = DeliveryProbe()
-    headers = _signature(assembly, door)
-    answer = AppPoster(app, door.path, {PROBE: probe}).post(_BODY, {"X-Webhook-Type": _EVENT_TYPE, **headers})
-    ok, told = _verdict(app, door, probe, answer, known, signed=bool(headers))
-    return _Finding(f"POST {door.path}", ok, told)
+    headers = _sign(state, route)
+    # The probe is an object in the WSGI environ, not a header: a request from the network cannot make one,
+    # and the receiver notes in it what it answered, which a hook of the app may change afterwards.
+    poster = AppPoster(app, route.path, {PROBE: probe})
+    answer = poster.post(_BODY, {"X-Webhook-Type": _EVENT_TYPE, **headers})
+    ok, text = _judge(app, route, probe, answer, known, signed=bool(headers))
+    return _Finding(f"POST {route.path}", ok, text)
 
 
-def _signature(assembly: BillhookState, door: WebhookRoute) -> dict[str, str]:
+def _sign(state: BillhookState, route: WebhookRoute) -> dict[str, str]:
     """Sign the probe; return nothing if the source has only public keys: then a 401 shows the receiver."""
-    secret = door.source.secrets[0]
+    secret = route.source.secrets[0]
     if not isinstance(secret, str):
         return {}
-    now = assembly.dispatcher.clock.now()
+    now = state.dispatcher.clock.now()
     try:
-        return dict(door.source.scheme.sign(_BODY, secret, event_type=_EVENT_TYPE, now=now))
+        return dict(route.source.scheme.sign(_BODY, secret, event_type=_EVENT_TYPE, now=now))
     except (BillhookError, ValueError):
         return {}
 
 
-def _verdict(
+def _judge(
     app: Flask,
-    door: WebhookRoute,
+    route: WebhookRoute,
     probe: DeliveryProbe,
     answer: HttpReply,
     known: list[str],
     *,
     signed: bool,
 ) -> tuple[bool, str]:
+    """Return whether the receiver answered as it should, and what the user is to know or to change."""
     status = answer.status
     if status is None:
         return False, answer.body
+    # The order matters: only a request that reached the receiver says anything about the receiver.
     if probe.status is None:
         return False, _answered_by_the_app(app, status, known)
     if probe.status != status:
@@ -144,21 +151,21 @@ def _verdict(
             'exclude requests with request.blueprint == "billhook" from after_request hooks'
         )
     if status == 200:
-        return True, "verified and answered by billhook (source " + door.source.name + ")"
+        return True, "verified and answered by billhook (source " + route.source.name + ")"
     if status == 401 and not signed:
         return True, "answered by billhook; the source has only public keys, so the probe could not be signed"
     return False, f"billhook answered {status}: {answer.body}"
 
 
 def _answered_by_the_app(app: Flask, status: int, known: list[str]) -> str:
-    told = f"{status} came from the app, not from billhook: "
+    text = f"{status} came from the app, not from billhook: "
     if status in (404, 405):
-        return f"{told}no receiver at this path; the app has {', '.join(known)} (url_prefix)"
+        return f"{text}no receiver at this path; the app has {', '.join(known)} (url_prefix)"
     if status == 400 and "csrf" in app.extensions:
-        return f'{told}probably CSRF protection: call csrf.exempt(app.blueprints["billhook"])'
+        return f'{text}probably CSRF protection: call csrf.exempt(app.blueprints["billhook"])'
     kind = (
         "a redirect, for example to a login page"
         if 300 <= status < 400
         else "a before_request hook or an error handler"
     )
-    return f'{told}{kind}: exclude requests with request.blueprint == "billhook" from it'
+    return f'{text}{kind}: exclude requests with request.blueprint == "billhook" from it'

@@ -42,6 +42,7 @@ def environment(handlers: Sequence[str] = ()) -> dict[str, str]:
             raise ConfigError(
                 f"the handlers module {name!r} has a comma in its name, which separates modules: rename it"
             )
+    # An environment variable, not an argument: gunicorn's and the workers' processes inherit it.
     if handlers:
         environ["BILLHOOK_HANDLERS"] = ",".join(handlers)
     return environ
@@ -78,6 +79,7 @@ def user_app() -> Flask | None:
     """Return the app that `flask --app …` names; None for `billhook …`."""
     from flask.cli import ScriptInfo
 
+    # `flask` puts its ScriptInfo on the context, and plain `billhook` does not: this tells them apart.
     info = click.get_current_context().find_object(ScriptInfo)
     if info is None:
         return None
@@ -92,6 +94,7 @@ def flask_arguments() -> list[str] | None:
     info = click.get_current_context().find_object(ScriptInfo)
     if info is None:
         return None
+    # A FlaskGroup of the user's own has its factory as an object, which no command line can name.
     if info.create_app is not None:
         raise UsageConfigError(
             "child processes cannot be started from a custom command line: use "
@@ -128,6 +131,7 @@ def reporting_import_errors(what: str) -> Iterator[None]:
     except (BillhookError, click.ClickException):
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything when imported
+        # The last frame is where it was raised. A SyntaxError has none in the file that it is about.
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{frame.filename}, line {frame.lineno}"
         if isinstance(error, SyntaxError):
@@ -162,6 +166,7 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
     """Open the inbox without building an app: needs no secrets or handlers, and creates no file."""
     app = user_app()
     if app is not None:
+        # Not closed here: the inbox belongs to the app, which can outlive the command (as in tests).
         yield get_inbox(app)
         return
     from billhook.inbox import Inbox
@@ -169,6 +174,7 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
     settings = load_settings()
     url = settings.inbox_url or f"sqlite:///{Path.cwd() / 'billhook.db'}"
     inbox = Inbox(url, schema=settings.inbox_schema)
+    # A new empty file would look like an inbox that has lost its deliveries.
     if is_file_missing(inbox) and not missing_ok:
         raise ConfigError(
             f"there is no inbox at {inbox.database.display_url}: start the receiver (`billhook serve`), or "

@@ -55,7 +55,7 @@ def upgrade() -> None:
     with _open_any_schema() as inbox:
         if is_file_missing(inbox):  # of an app, which creates its file at start
             before = moved_from = None
-            inbox.database.prepare()
+            inbox.database.prepare()  # creates the file with the newest schema
         else:
             before = revision(inbox)
             moved_from = inbox.upgrade()
@@ -80,19 +80,19 @@ def current(as_json: bool) -> None:
     from billhook.inbox.schema import REVISION
 
     with _open_any_schema() as inbox:
-        found = None if is_file_missing(inbox) else revision(inbox)
-        former = inbox.database.former_schema() if found is None else None
+        version = None if is_file_missing(inbox) else revision(inbox)
+        former = inbox.database.former_schema() if version is None else None
         place, schema = inbox.database.display_url, inbox.database.schema
     if as_json:
-        where = {"place": place, "database_schema": schema, "former_schema": former}
-        print_json({"found": found, "needed": REVISION, **where})
+        location = {"place": place, "database_schema": schema, "former_schema": former}
+        print_json({"found": version, "needed": REVISION, **location})
         return
-    remedy = "" if found == REVISION else ": run `billhook db upgrade`"
+    remedy = "" if version == REVISION else ": run `billhook db upgrade`"
     if former is not None:
         remedy += f", which moves the inbox here from the schema {former}"
-    if found is not None and found > REVISION:
+    if version is not None and version > REVISION:  # revisions are numbered texts: 0001, 0002, …
         remedy = ": it is newer than this billhook; upgrade the package"
-    click.echo(f"schema {found or 'none'}, this billhook needs {REVISION}{remedy}")
+    click.echo(f"schema {version or 'none'}, this billhook needs {REVISION}{remedy}")
     click.echo(f"inbox: {place}" + (f", schema {schema}" if schema else ""))
 
 
@@ -137,6 +137,8 @@ def restore(file: Path, yes: bool) -> None:
     """
     with _open_any_schema(missing_ok=True) as inbox:
         place = inbox.database.display_url
+        # Asked only where something would be lost: not for a missing file, and not on PostgreSQL (the inbox
+        # has a schema there), where `restore` refuses and names PostgreSQL's own command.
         if not (yes or is_file_missing(inbox)) and inbox.database.schema is None:
             confirm(f"Replace the inbox {place} by {file}?")
         with _pages("restoring") as pages:

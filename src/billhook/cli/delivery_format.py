@@ -41,37 +41,39 @@ _SHOWN_CHARACTERS = 4_000
 _CALLER = re.compile(r'  File "[^"]*/billhook/dispatch/(?:call|handler)\.py", ')
 
 
-def _summary_facts(summary: DeliverySummary, standing: str) -> dict[str, Any]:
+def _summary_json(summary: DeliverySummary, standing: str) -> dict[str, Any]:
     """Return the summary as JSON: `state` is stored, `standing` is shown to people; times in ISO 8601."""
-    return _plain(asdict(summary)) | {"standing": standing}
+    return _with_iso_times(asdict(summary)) | {"standing": standing}
 
 
 def summary_json(one: ListedDelivery) -> dict[str, Any]:
     """Return a listed delivery as JSON: the summary, the error, and the runs without their failures."""
-    facts = _summary_facts(one.summary, one.status)
-    facts["error"] = None if one.error is None else _error(one.error)
-    facts["runs"] = [_run_facts(run) for run in one.runs]
-    for run in facts["runs"]:
+    document = _summary_json(one.summary, one.status)
+    document["error"] = None if one.error is None else _parse_error(one.error)
+    document["runs"] = [_run_json(run) for run in one.runs]
+    # A list does not load the failures: these would be empty, which reads as "never failed".
+    for run in document["runs"]:
         del run["failures"]
-    return facts
+    return document
 
 
 def delivery_error(error: str | None) -> str | None:
     """Return the text of the delivery's own error."""
-    return None if error is None else str(_error(error)["error"])
+    return None if error is None else str(_parse_error(error)["error"])
 
 
 def details_json(details: DeliveryDetails) -> dict[str, Any]:
     """Return a delivery as JSON: the summary, headers, body, runs and failures."""
-    facts = _summary_facts(details.summary, details.status)
+    document = _summary_json(details.summary, details.status)
+    # Under another name, so that a reader of the JSON never takes base64 for the body itself.
     try:
-        facts["body"] = details.body.decode("utf-8")
+        document["body"] = details.body.decode("utf-8")
     except UnicodeDecodeError:
-        facts["body_base64"] = base64.b64encode(details.body).decode("ascii")
-    facts["headers"] = {_header(name): value for name, value in details.headers.items()}
-    facts["error"] = None if details.error is None else _error(details.error)
-    facts["runs"] = [_run_facts(run) for run in details.runs]
-    return facts
+        document["body_base64"] = base64.b64encode(details.body).decode("ascii")
+    document["headers"] = {_header(name): value for name, value in details.headers.items()}
+    document["error"] = None if details.error is None else _parse_error(details.error)
+    document["runs"] = [_run_json(run) for run in details.runs]
+    return document
 
 
 def write_body(body: bytes) -> None:
@@ -79,6 +81,7 @@ def write_body(body: bytes) -> None:
     if sys.stdout.isatty():
         click.echo(_readable(body))
     else:
+        # `buffer` goes past the text layer: what that still holds has to come out first.
         sys.stdout.flush()
         sys.stdout.buffer.write(body)
 
@@ -96,9 +99,10 @@ def print_delivery(details: DeliveryDetails) -> None:
     if summary.conflict_of is not None:
         click.echo(f"it conflicts with delivery {summary.conflict_of}, which has the same key")
     if details.error is not None:
+        # A delivery in conflict or without a type may be readable: an operator has to decide what it is.
         undecided = summary.conflict_of is not None or not summary.event_type
         what = "quarantined" if undecided else "not readable"
-        _print_error(_error(details.error), "discarded" if summary.state == "done" else what)
+        _print_error(_parse_error(details.error), "discarded" if summary.state == "done" else what)
     if summary.state == "pruned":
         click.echo("past its retention: everything else was deleted")
         return
@@ -111,13 +115,15 @@ def print_delivery(details: DeliveryDetails) -> None:
     _print_runs(details.runs)
 
 
-def _error(text: str) -> dict[str, Any]:
+def _parse_error(text: str) -> dict[str, Any]:
     """Return why a delivery is quarantined or discarded: `error`, and `details` with `loc` and `msg`."""
+    # The engine stores a parser's errors as JSON, `discard` stores the user's reason as plain text, and that
+    # text may happen to be JSON of another form.
     try:
-        found = json.loads(text)
+        error = json.loads(text)
     except ValueError:
-        found = None
-    return found if isinstance(found, dict) and "error" in found else {"error": text, "details": []}
+        error = None
+    return error if isinstance(error, dict) and "error" in error else {"error": text, "details": []}
 
 
 def _print_error(error: dict[str, Any], what: str) -> None:
@@ -134,7 +140,7 @@ def _print_runs(runs: list[RunDetails]) -> None:
     print_table(
         "runs",
         ("handler", "state", "attempts", "next", "last error"),
-        [(run.handler, run.state, run.attempts, _next(run), run.last_error) for run in runs],
+        [(run.handler, run.state, run.attempts, _next_attempt(run), run.last_error) for run in runs],
     )
     for run in runs:
         if run.twin_of is not None:
@@ -144,7 +150,7 @@ def _print_runs(runs: list[RunDetails]) -> None:
         print_table(
             "failed attempts",
             ("handler", "attempt", "at (UTC)", "error"),
-            [(handler, one.attempt, _at(one.failed_at), one.error) for handler, one in failures],
+            [(handler, one.attempt, _format_time(one.failed_at), one.error) for handler, one in failures],
         )
         last = failures[-1][1].traceback
         if last:
@@ -154,24 +160,27 @@ def _print_runs(runs: list[RunDetails]) -> None:
 
 def _users_frames(traceback: str) -> str:
     """Drop billhook's frames that called the handler: they do not help to find the error."""
-    kept: list[str] = []
-    leaving_out = at_head = False
+    shown: list[str] = []
+    skipping = at_head = False
     for line in traceback.splitlines():
         if line.startswith('  File "'):
-            leaving_out = at_head and _CALLER.match(line) is not None
-            at_head = leaving_out
+            # Only at the head of a traceback: a handler that itself calls into billhook shows those frames.
+            skipping = at_head and _CALLER.match(line) is not None
+            at_head = skipping
+        # Lines indented by four belong to the frame above them; any other line ends the frames, and a chained
+        # exception begins another traceback.
         elif not line.startswith("    "):
-            leaving_out, at_head = False, line.startswith("Traceback ")
-        if not leaving_out:
-            kept.append(line)
-    return "\n".join(kept)
+            skipping, at_head = False, line.startswith("Traceback ")
+        if not skipping:
+            shown.append(line)
+    return "\n".join(shown)
 
 
-def _next(run: RunDetails) -> str:
-    return _at(run.due_at) if run.state in ("due", "running") else ""
+def _next_attempt(run: RunDetails) -> str:
+    return _format_time(run.due_at) if run.state in ("due", "running") else ""
 
 
-def _at(moment: datetime) -> str:
+def _format_time(moment: datetime) -> str:
     return moment.strftime("%Y-%m-%d %H:%M:%S")
 
 
@@ -180,17 +189,18 @@ def _readable(body: bytes) -> str:
 
 
 def _header(name: str) -> str:
+    # Stored as WSGI names them, CONTENT_TYPE: the spelling that the sender used is not known.
     return name.replace("_", "-").title()
 
 
-def _run_facts(run: RunDetails) -> dict[str, Any]:
-    facts = _plain(asdict(run))
-    facts["failures"] = [_plain(one) for one in facts["failures"]]
-    return facts
+def _run_json(run: RunDetails) -> dict[str, Any]:
+    document = _with_iso_times(asdict(run))
+    document["failures"] = [_with_iso_times(one) for one in document["failures"]]
+    return document
 
 
-def _plain(facts: dict[str, Any]) -> dict[str, Any]:
-    return {name: each.isoformat() if isinstance(each, datetime) else each for name, each in facts.items()}
+def _with_iso_times(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: each.isoformat() if isinstance(each, datetime) else each for name, each in fields.items()}
 
 
 # Of several runs the one whose state comes first is shown; a `due` run that failed before is `retrying`.
@@ -204,9 +214,9 @@ def print_deliveries(
     inbox: Inbox, selection: DeliveryFilter, limit: int, after: int | None, *, as_json: bool
 ) -> None:
     """Print the newest selected deliveries below the id `after`, and the option for the next page."""
-    # One more than the limit shows whether there is another page.
-    found = page(inbox, selection, limit + 1, below=after)
-    more, shown = len(found) > limit, with_runs(inbox, found[:limit])
+    # One more than the limit shows whether there is another page, without a count of all.
+    summaries = page(inbox, selection, limit + 1, below=after)
+    more, shown = len(summaries) > limit, with_runs(inbox, summaries[:limit])
     if as_json:
         print_json([summary_json(one) for one in shown])
     elif not shown:
@@ -225,6 +235,7 @@ def _print(shown: Sequence[ListedDelivery]) -> None:
     for one in shown:
         for name, cell in _row(one).items():
             columns[name].append(cell)
+    # Columns that say nothing on this page are left out: a line should fit on a terminal.
     if all(source == DEFAULT_SOURCE for source in columns["source"]):
         del columns["source"]
     for name in ("next try (UTC)", "twin of", "conflict of", "last error"):
@@ -248,7 +259,7 @@ def _row(one: ListedDelivery) -> dict[str, Any]:
     error = delivery_error(one.error) if run is None or one.error is not None else run.last_error
     return {
         "id": summary.id,
-        "received (UTC)": _at(summary.received_at),
+        "received (UTC)": _format_time(summary.received_at),
         "type": summary.event_type or "(none)",
         "state": one.status,
         "source": summary.source,
@@ -271,7 +282,7 @@ def _retried(run: RunDetails) -> bool:
 
 
 def _next_retry(run: RunDetails) -> str | None:
-    return _at(run.due_at) if _retried(run) else None
+    return _format_time(run.due_at) if _retried(run) else None
 
 
 def _table_width(columns: dict[str, list[Any]], cut: str) -> int:
@@ -288,7 +299,7 @@ def _length(cell: object) -> int:
 
 def _no_match(inbox: Inbox, selection: DeliveryFilter) -> str:
     """Return that nothing matches; for an unknown type or handler with the known names."""
-    from billhook.cli.payload import suggest
+    from billhook.cli.events import suggest
     from billhook.events import EVENT_TYPES
 
     hints = []

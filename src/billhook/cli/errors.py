@@ -28,6 +28,7 @@ class BillhookGroup(click.Group):
     """A command group that reports billhook's exceptions as CliError, under `billhook` and under `flask`."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        # On the group, not in `main`: under `flask billhook …` this group is the only part that is ours.
         try:
             return super().invoke(ctx)
         except ConfigError as error:
@@ -37,4 +38,5 @@ class BillhookGroup(click.Group):
         except OSError as error:
             if error.errno not in _DISK_FULL:
                 raise
+            # A full disk is the user's to mend. Any other OSError may be our mistake: it keeps its trace.
             raise CliError(f"cannot write: {error.strerror}") from None

@@ -38,6 +38,7 @@ def handlers(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     """
     connected = load_subscribers(handlers)
     _print(connected, as_json)
+    # On stderr, after the table: a script that reads the table does not get a sentence in it.
     if not as_json and not handler_names(connected):
         click.echo(
             "No handler is registered: name your modules or files as arguments or in BILLHOOK_HANDLERS"
@@ -67,13 +68,14 @@ def _print(connected: ConnectedHandlers, as_json: bool) -> None:
     by_name: dict[str, tuple[Handler, list[str]]] = {}
     unhandled = []
     for event_type in (*EVENT_TYPES, UNKNOWN):
-        found = connected.by_name(event_type)
-        if not found:
+        connected_here = connected.by_name(event_type)
+        if not connected_here:
             unhandled.append(event_type)
-        for name, handler in found.items():
+        for name, handler in connected_here.items():
             by_name.setdefault(name, (handler, []))[1].append(event_type)
     if as_json:
-        print_json({"handlers": [_facts(*entry) for entry in by_name.values()], "unhandled": unhandled})
+        described = [_handler_json(*entry) for entry in by_name.values()]
+        print_json({"handlers": described, "unhandled": unhandled})
         return
     every = len(EVENT_TYPES) + 1
     listed = [handler for handler, _ in by_name.values()]
@@ -82,6 +84,7 @@ def _print(connected: ConnectedHandlers, as_json: bool) -> None:
         "event types": ["all" if len(types) == every else "\n".join(types) for _, types in by_name.values()],
         "time-out (s)": [one.timeout_seconds for one in listed],
     }
+    # Most apps use none of these options: a column appears with the first handler that does.
     if any(one.sources for one in listed):
         columns["sources"] = ["\n".join(one.sources) or "all" for one in listed]
     if any(one.ordered_by for one in listed):
@@ -117,12 +120,14 @@ def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
         if names:
             raise click.UsageError("HANDLERS is for `billhook` only: the Flask app has its own handlers")
         return get_state(app).handlers
+    # Not `create_app`, which would need secrets and create an inbox: handlers are listed before both exist.
     settings = Settings.from_mapping(from_environ(environment(names)))
     sender = _Sender()
     with reporting_import_errors("a module of the handlers"):
         for group in load_handlers(settings.handlers):
             connect(group.freeze(), sender)
     connected = ConnectedHandlers(sender)
+    # Only now, with all modules imported: two of them may use the same name.
     connected.check_names()
     return connected
 
@@ -133,7 +138,7 @@ def _identity(handler: Handler) -> str:
     return "\n".join([*handler.identity, f"for {handler.identity_window_seconds:g} s"])
 
 
-def _facts(handler: Handler, event_types: list[str]) -> dict[str, object]:
+def _handler_json(handler: Handler, event_types: list[str]) -> dict[str, object]:
     return {
         "name": handler.name,
         "aliases": list(handler.aliases),

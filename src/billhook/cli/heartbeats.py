@@ -56,6 +56,7 @@ class HeartbeatMonitor:
                 os.set_blocking(descriptor, False)
             return start(writer)
         finally:
+            # The child has inherited its own; each restart would leave one more open here.
             os.close(writer)
 
     def is_hung(self, now: float) -> bool:
@@ -116,7 +117,7 @@ class HeartbeatSender:
 def _identity(descriptor: int) -> tuple[int, int] | None:
     """Return the identity of a pipe; None for a descriptor that is not a pipe."""
     try:
-        found = os.fstat(descriptor)
+        status = os.fstat(descriptor)
     except OSError:
         return None
-    return (found.st_dev, found.st_ino) if stat.S_ISFIFO(found.st_mode) else None
+    return (status.st_dev, status.st_ino) if stat.S_ISFIFO(status.st_mode) else None

@@ -34,6 +34,7 @@ def print_json(value: Any) -> None:
 
 def terminal_width() -> int | None:
     """Return the columns of a line; None for a pipe or a file, where nothing is cut."""
+    # COLUMNS counts for a pipe as well: a program that sets it, such as `watch`, wants that width.
     if sys.stdout.isatty() or "COLUMNS" in os.environ:
         return shutil.get_terminal_size().columns
     return None
@@ -77,6 +78,7 @@ def print_table(
         if cut and terminal_width() is not None:
             row[columns.index(cut)].truncate(room, overflow="ellipsis")
         table.add_row(*row)
+    # A width of our own: rich would take 80 for a pipe, and break the columns that must stay whole.
     Console(width=taken + room).print(table)
 
 
@@ -104,5 +106,6 @@ def progress(label: str, total: int | None) -> Iterator[ProgressBar]:
     from rich.console import Console
     from rich.progress import Progress
 
+    # On stderr, so that stdout stays clean for a pipe; transient, so that it leaves no line behind.
     with Progress(console=Console(stderr=True), transient=True) as bar:
         yield ProgressBar(bar, bar.add_task(label, total=total))

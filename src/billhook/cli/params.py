@@ -59,6 +59,7 @@ class TimeParam(click.ParamType[datetime]):
             if age:
                 return datetime.now(UTC) - timedelta(seconds=int(age[1]) * _SECONDS[age[2]])
             moment = datetime.fromisoformat(value)
+            # UTC, as everything that billhook prints: a value copied from a table means the same here.
             return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
         except (ValueError, OverflowError):
             self.fail(
@@ -97,6 +98,8 @@ class DeliveryIdParam(click.ParamType[int]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         text = str(value)
+        # isascii: isdecimal accepts digits of other scripts. 20 digits are one more than 2**63 has, and int()
+        # refuses a text of thousands of digits with an error of its own.
         if not (text.isascii() and text.isdecimal() and 1 <= int(text[:20]) < 2**63):
             self.fail(
                 f"{text!r} is not a delivery id: use the number in the first column of `deliveries list`",
@@ -112,6 +115,7 @@ class StateParam(click.ParamType[str]):
     name = "state"
     shown = ("received", "waiting", "running", "retrying", "done", "dead", "quarantined", "pruned")
     stored = ("planned",)
+    # What people type who know other queues. A hint and no alias, because some mean two of our states.
     other_words: ClassVar[dict[str, str]] = {
         "failed": "dead, or retrying", "failing": "retrying", "error": "dead, or retrying",
         "pending": "waiting", "queued": "waiting", "due": "waiting", "succeeded": "done", "ok": "done",
@@ -159,6 +163,7 @@ def delivery_filters(command: F) -> F:
         click.option("--state", type=StateParam(), help="In this state."),
         click.option("--type", "event_type", type=TEXT, metavar="TYPE", help="Of this event type."),
     ):
+        # click prints options in the reverse order of the decorators, so the list above ends with the first.
         command = option(command)
     return command
 
@@ -216,9 +221,7 @@ def is_local(bind: str) -> bool:
     """Return whether only this machine can connect, as far as the address shows."""
     found = _TCP.fullmatch(bind)
     if found is None:
-        return (
-            True  # a socket file, or a descriptor that the parent process has opened and is responsible for
-        )
+        return True  # a socket file, or a descriptor that the parent has opened and is responsible for
     host = found[1].strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -229,6 +232,7 @@ def is_local(bind: str) -> bool:
 def _try_port(host: str, port: int) -> None:
     family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET
     with socket.socket(family, socket.SOCK_STREAM) as probe:
+        # As gunicorn binds: without it, connections of a server that just ended make the port look taken.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         probe.bind((host.strip("[]"), port))
 
@@ -236,7 +240,7 @@ def _try_port(host: str, port: int) -> None:
 def _try_path(path: Path) -> None:
     """Check that the folder is writable: gunicorn replaces a socket that it finds."""
     if not os.access(path.parent, os.W_OK | os.X_OK):
-        path.parent.stat()
+        path.parent.stat()  # raises the better error if the folder does not exist
         raise PermissionError(errno.EACCES, "its folder is not writable")
     if path.exists() and not stat.S_ISSOCK(path.stat().st_mode):
         raise FileExistsError(errno.EEXIST, "a file with this name exists")

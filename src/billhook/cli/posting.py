@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from billhook.receiver.blueprint import WebhookRoute
     from billhook.signing import Scheme
 
-__all__ = ["AppPoster", "HttpPoster", "HttpReply", "Poster", "choose_signer", "choose_target", "door_of"]
+__all__ = ["AppPoster", "HttpPoster", "HttpReply", "Poster", "choose_signer", "choose_target", "find_route"]
 
 
 _READ_BYTES = 4_096
@@ -37,6 +37,7 @@ class HttpReply:
     seconds: float
 
 
+# http.client and not httpx: `send` and `demo` work without the extra `client`.
 class HttpPoster:
     """Posts to one URL over a connection that it keeps alive: no redirects, no proxies. A context manager."""
 
@@ -60,7 +61,8 @@ class HttpPoster:
             status, text = self._exchange(body, headers)
         except (OSError, http.client.HTTPException) as error:
             self._close()
-            # The server may close an idle connection just as this request is sent: that is no answer yet.
+            # The server may close an idle connection just as this request is sent: that is no answer yet. If
+            # the first request did arrive after all, the second is a duplicate, which receivers recognise.
             if reused and isinstance(error, ConnectionError | http.client.RemoteDisconnected):
                 return self.post(body, headers)
             return HttpReply(None, _reason(error), time.monotonic() - started)
@@ -79,6 +81,7 @@ class HttpPoster:
         )
         response = self._connection.getresponse()
         text = response.read(_READ_BYTES).decode("utf-8", "replace")
+        # A longer answer was not read to its end, and its rest would be taken for the next answer.
         if not response.isclosed() or response.will_close:
             self._close()
         return response.status, text
@@ -164,7 +167,7 @@ def choose_target(url: str | None, source: str | None, timeout_seconds: float) -
     """Return the target's name and its poster. Without a URL or an app it is where `serve` listens."""
     app = user_app()
     if url is None and app is not None:
-        path = door_of(app, source).path
+        path = find_route(app, source).path
         click.echo(f"note: posting to the app itself, at {path}; use --to URL to post to a server", err=True)
         return path, AppPoster(app, path)
     if url is None:
@@ -172,7 +175,7 @@ def choose_target(url: str | None, source: str | None, timeout_seconds: float) -
     return url, HttpPoster(url, timeout_seconds)
 
 
-def door_of(app: Flask, source: str | None, url: str | None = None) -> WebhookRoute:
+def find_route(app: Flask, source: str | None, url: str | None = None) -> WebhookRoute:
     """Return the app's receiver of `source`; without one, that at the URL's path, the default's or the only.
 
     Raises ConfigError if there is none of these.
@@ -180,17 +183,18 @@ def door_of(app: Flask, source: str | None, url: str | None = None) -> WebhookRo
     from billhook.receiver.blueprint import webhook_routes
     from billhook.signing.source import DEFAULT_SOURCE
 
-    doors = webhook_routes(app)
+    routes = webhook_routes(app)
+    # The path decides before the default does: --to a receiver must be signed as that receiver's source.
     if source is None and url is not None:
-        for door in doors:
-            if urlsplit(url).path.rstrip("/") == door.path.rstrip("/"):
-                return door
-    named = [door for door in doors if door.source.name == (source or DEFAULT_SOURCE)]
-    if named or (source is None and len(doors) == 1):
-        return (named or doors)[0]
-    if not doors:
+        for route in routes:
+            if urlsplit(url).path.rstrip("/") == route.path.rstrip("/"):
+                return route
+    named = [route for route in routes if route.source.name == (source or DEFAULT_SOURCE)]
+    if named or (source is None and len(routes) == 1):
+        return (named or routes)[0]
+    if not routes:
         raise ConfigError("this Flask app has no billhook: call Billhook(...).init_app(app)")
-    known = ", ".join(sorted({door.source.name for door in doors}))
+    known = ", ".join(sorted({route.source.name for route in routes}))
     wrong = "has several sources" if source is None else f"has no source {source!r}"
     raise ConfigError(f"the app {wrong}: give --source one of {known}")
 
@@ -220,9 +224,10 @@ def choose_signer(
             )
         chosen = configured_scheme(settings)
     else:
-        own = door_of(app, source, url).source
+        own = find_route(app, source, url).source
         chosen = own.scheme if scheme is None else configured_scheme(settings)
         secrets = secrets if secret_file is not None else own.secrets
+    # The first is the newest: with two of them, a rotation is under way, and receivers know both.
     if not secrets:
         raise ConfigError("no secret to sign with: set BILLHOOK_SECRETS, or give --secret-file")
     if not isinstance(secrets[0], str):

@@ -28,6 +28,8 @@ _PR_SET_PDEATHSIG = 1
 
 def web_command(bind: str, workers: int, threads: int) -> list[str]:
     """Return the command of gunicorn with the settings that the package ships."""
+    # The gunicorn of this interpreter, not one that PATH finds; -P keeps the current folder off sys.path,
+    # where a file of the user's named gunicorn.py or flask.py would be imported instead.
     command = [sys.executable, "-P", "-m", "gunicorn", "--config", "python:billhook.gunicorn_conf"]
     command += ["--bind", bind, "--workers", str(workers), "--threads", str(threads)]
     return [*command, "billhook.standalone:create_app()"]
@@ -45,6 +47,7 @@ def worker_command(threads: int, grace_seconds: float, *, flask: Sequence[str] |
 
 def trial_command() -> list[str]:
     """Return a command that only loads the handlers of the environment: it exits with 0 if it can."""
+    # `handlers` builds no inbox and starts no thread, so the trial disturbs nothing.
     return [sys.executable, "-P", "-m", "billhook", "handlers", "--json"]
 
 
@@ -64,7 +67,7 @@ def spawn(
     return subprocess.Popen(  # noqa: S603 - this interpreter and the package's modules
         command,
         env=dict(environ),
-        stdin=subprocess.DEVNULL,
+        stdin=subprocess.DEVNULL,  # reading the terminal would stop a background group: SIGTTIN
         stdout=subprocess.DEVNULL if silent else output,
         stderr=output,
         cwd=cwd,
@@ -93,13 +96,14 @@ def stop_all(processes: Sequence[subprocess.Popen[bytes]], grace_seconds: float)
     end = time.monotonic() + grace_seconds
     for process in processes:
         process.send_signal(signal.SIGTERM)  # does nothing if it has exited already
+    # One after another, but with one common end: together they wait no longer than the grace period.
     for process in processes:
         try:
             process.wait(max(0.0, end - time.monotonic()))
         except subprocess.TimeoutExpired:
             process.kill()
     for process in processes:
-        process.wait()
+        process.wait()  # reaps those that were killed: none may stay behind as a zombie
 
 
 def exit_code(process: subprocess.Popen[bytes]) -> int:
@@ -112,6 +116,8 @@ def _tie_to_parent() -> Callable[[], None] | None:
     """Return what the child runs before its program; None if the system cannot tie it to its parent."""
     if not sys.platform.startswith("linux"):
         return None
+    # All that can allocate, import or lock is done before the fork: another thread may hold such a lock at
+    # that moment, and in the child it would never be released.
     parent = os.getpid()
     try:
         prctl = ctypes.CDLL(None).prctl

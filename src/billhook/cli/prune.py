@@ -67,6 +67,7 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
             if not emptied + deleted:
                 click.echo(_nothing_to_prune(days))
                 return
+            # Counted first, so that the question says what an answer of yes deletes.
             what = f"{deleted.total()} completely, {emptied.total()} except for their keys"
             confirm(f"Prune deliveries older than {_in_days(days)}: {what}?")
         emptied, deleted = _pass(inbox, limits, states, dry_run=dry_run)
@@ -82,6 +83,7 @@ def _pass(
     from billhook.inbox.retention import PRUNABLE
 
     chosen = [DeliveryState(state) for state in states] or PRUNABLE
+    # Ids rise with time, so the newest one is the length of the way: the progress is in ids, not deliveries.
     newest = page(inbox, DeliveryFilter(), 1)
     emptied: Counter[str] = Counter()
     deleted: Counter[str] = Counter()
@@ -94,7 +96,8 @@ def _pass(
             deleted += result.deleted
             steps.advance(result.after - after)
             after, over = result.after, result.over
-            if not (dry_run or over):  # as long as the batch took, so that other writers get half of the time
+            # A pause as long as the batch took: SQLite has one writer at a time, and receivers must get half.
+            if not (dry_run or over):
                 time.sleep(min(time.monotonic() - started, _LONGEST_PAUSE_SECONDS))
     return emptied, deleted
 
@@ -106,9 +109,9 @@ def _report(
         by_state = {
             state: {"keys_kept": emptied[state], "deleted": deleted[state]} for state in (*_STATES, "pruned")
         }
-        facts: dict[str, Any] = {"older_than_days": days, "dry_run": dry_run}
-        facts |= {"pruned": (emptied + deleted).total(), "keys_kept": emptied.total()}
-        print_json({**facts, "deleted": deleted.total(), "by_state": by_state})
+        result: dict[str, Any] = {"older_than_days": days, "dry_run": dry_run}
+        result |= {"pruned": (emptied + deleted).total(), "keys_kept": emptied.total()}
+        print_json({**result, "deleted": deleted.total(), "by_state": by_state})
         return
     if not emptied + deleted:
         click.echo(_nothing_to_prune(days))

@@ -38,7 +38,7 @@ __all__ = ["replay"]
     "--handler",
     type=TEXT,
     metavar="NAME",
-    help="Only this handler's runs, whatever their result; with ids or filters also its first run for "
+    help="Only this handler's runs, with any result; with ids or filters also its first run for "
     "deliveries received before the handler existed.",
 )
 @click.option(
@@ -85,10 +85,11 @@ def replay(
     require_selection("replay", delivery_ids, not (selected or handler), selected)
     if as_type is not None:
         _check_type(as_type, alone=handler is None and not all_handlers)
-    newcomer = None if handler is None else _newcomer(handler, all_handlers=all_handlers)
-    selection = _selection(selected, None if newcomer and selected else handler, as_type)
+    backfill = None if handler is None else _backfill(handler, all_handlers=all_handlers)
+    # With filters, a new handler is to get deliveries without a run of it: those must not be filtered out.
+    selection = _selection(selected, None if backfill and selected else handler, as_type)
     with open_inbox() as inbox:
-        if delivery_ids and handler is not None and newcomer is None:
+        if delivery_ids and handler is not None and backfill is None:
             _check_stored(inbox, handler)
         batches, total = select_ids(inbox, delivery_ids, selection, "replayed")
         _check_ids(inbox, delivery_ids, as_type)
@@ -99,7 +100,7 @@ def replay(
             confirm(f"Replay {delivery_count(total)}?")
         if rate is not None and not dry_run:
             batches = _paced(batches, rate)
-        how = {"handler": handler, "backfill": newcomer, "all_handlers": all_handlers, "as_type": as_type}
+        how = {"handler": handler, "backfill": backfill, "all_handlers": all_handlers, "as_type": as_type}
         done = _replay(inbox, batches, total, how | {"dry_run": dry_run})
         _report(inbox, total, done, how, dry_run=dry_run, as_json=as_json)
 
@@ -113,6 +114,7 @@ def _replay(inbox: Inbox, batches: Iterable[list[int]], total: int, how: dict[st
         for batch in batches:
             done += replay(inbox, batch, now, **how)
             steps.advance(len(batch))
+            # After each batch, so that workers begin while the command goes on with thousands of others.
             if not how["dry_run"]:
                 inbox.notifier.notify()
     return done
@@ -128,8 +130,8 @@ def _selection(selected: dict[str, Any], handler: str | None, as_type: str | Non
 
 def _check_type(as_type: str, *, alone: bool) -> None:
     """Raise ConfigError, with the closest names, for a type that is neither built in nor the user's own."""
+    from billhook.cli.events import event_class
     from billhook.cli.handlers import load_subscribers
-    from billhook.cli.payload import event_class
     from billhook.events import EVENT_TYPES
 
     if not alone:
@@ -144,6 +146,7 @@ def _check_type(as_type: str, *, alone: bool) -> None:
 def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...], as_type: str | None) -> None:
     from billhook.inbox.admin import details
 
+    # All ids are checked before the first is replayed: the command does all of it, or nothing.
     for one in details(inbox, delivery_ids):
         if as_type is None and not one.summary.event_type:
             raise CliError(f"delivery {one.summary.id} has no event type: give one with --as TYPE")
@@ -154,7 +157,7 @@ def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...], as_type: str | None)
             )
 
 
-def _newcomer(handler: str, *, all_handlers: bool) -> Backfill | None:
+def _backfill(handler: str, *, all_handlers: bool) -> Backfill | None:
     """Return what adds a run of `handler` to deliveries without one; None if it is not registered here."""
     if all_handlers:
         raise click.UsageError("choose one of --handler and --all-handlers")
@@ -173,9 +176,11 @@ def _check_stored(inbox: Inbox, handler: str) -> None:
 
 def _paced(batches: Iterable[list[int]], rate: float) -> Iterator[list[int]]:
     """Yield smaller batches, each when it is due: `rate` ids per second."""
+    # A quarter of a second's worth at a time: smooth enough, and one transaction for several deliveries.
     size, sent, started = max(1, int(rate / 4)), 0, time.monotonic()
     for batch in batches:
         for part in in_batches(batch, size):
+            # From the start, not from the last batch: delays do not add up, the rate holds on average.
             time.sleep(max(0.0, started + sent / rate - time.monotonic()))
             yield part
             sent += len(part)
@@ -190,8 +195,8 @@ def _report(
 ) -> None:
     """Print the result for `total` deliveries and, on stderr, a hint if no worker is running."""
     if as_json:
-        facts = {"selected": total, "replayed": done.deliveries, "reread": done.requeued, "runs": done.runs}
-        print_json({**facts, "added": done.added, "dry_run": dry_run})
+        counts = {"selected": total, "replayed": done.deliveries, "reread": done.requeued, "runs": done.runs}
+        print_json({**counts, "added": done.added, "dry_run": dry_run})
     else:
         # Whether the user asked for succeeded runs as well.
         everything = how["all_handlers"] or how["handler"] is not None
@@ -225,7 +230,7 @@ def _why_nothing(everything: bool) -> str:
 def _missing_worker(inbox: Inbox) -> str | None:
     """Return a hint for the user if no worker seems to serve the inbox; else None."""
     engine = load_settings().engine
-    if engine == "inline":
+    if engine == "inline":  # handlers run in the app's own requests, without a worker
         return None
     seen_at = inbox.worker_seen_at()
     age = None if seen_at is None else datetime.now(UTC) - seen_at

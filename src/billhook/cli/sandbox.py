@@ -86,7 +86,8 @@ def sandbox(
         return
     from billhook.sandbox.gunicorn_server import serve
 
-    settings = dataclasses.replace(load_settings(), replay_protection="dedupe-only")  # a receiver's duty
+    # Replay protection is the receiver's duty: a sender may use a scheme that signs no time.
+    settings = dataclasses.replace(load_settings(), replay_protection="dedupe-only")
     with tempfile.TemporaryDirectory(prefix="billhook-sandbox-") as folder:
         options = _options(
             settings,
@@ -97,11 +98,14 @@ def sandbox(
             rate_limit=rate_limit,
             random_seed=random_seed,
         )
-        check_bindable(
-            bind
-        )  # after the errors that do not depend on the address, before a database is created
-        facts = _prepare(options, seed)
-        serve(options, bind, lambda url: _print_with_token(url, facts, options, new_token, settings, as_json))
+        # After the errors that do not depend on the address, before a database is created.
+        check_bindable(bind)
+        credentials = _prepare(options, seed)
+        serve(
+            options,
+            bind,
+            lambda url: _print_with_token(url, credentials, options, new_token, settings, as_json),
+        )
 
 
 @sandbox.command()
@@ -128,9 +132,10 @@ def call(method: str, path: str, body: str | None) -> None:
         raw = sys.stdin.buffer.read()
     if raw is None and method in ("POST", "PUT"):
         raw = b"{}"
-    given = None if raw is None else strict_json.loads(raw)
+    # Parsed and written again with the digits unchanged: invalid JSON is reported here, by its position.
+    value = None if raw is None else strict_json.loads(raw)
     with open_sandbox_client(_CALL_TIMEOUT_SECONDS) as client:
-        answer = client.request(method, path, given)
+        answer = client.request(method, path, value)
     print_wire(strict_json.dumps(answer))
 
 
@@ -139,44 +144,49 @@ def _options(settings: Settings, secret_file: str | None, **more: Any) -> Sandbo
     from billhook.sandbox import SandboxOptions
     from billhook.sandbox.storage.database import parsed_url
 
-    parsed_url(more["database_url"])
+    parsed_url(more["database_url"])  # a mistake in the URL is reported before one in the secrets
     secrets = _secrets(secret_file, settings.secrets, settings.secrets_file)
     return SandboxOptions(scheme=configured_scheme(settings), secrets=secrets, **more)
 
 
-def _secrets(file: str | None, given: tuple[str, ...], given_file: str | None) -> tuple[str, ...]:
+def _secrets(
+    option_file: str | None, configured: tuple[str, ...], configured_file: str | None
+) -> tuple[str, ...]:
     from billhook.settings import read_secrets_file
 
-    path = file or given_file
-    return tuple(read_secrets_file(path)) if path is not None else tuple(given)
+    path = option_file or configured_file
+    return tuple(read_secrets_file(path)) if path is not None else tuple(configured)
 
 
 def _prepare(options: SandboxOptions, seed: str | None) -> _Credentials:
     """Create the database and seed it, before the server accepts requests."""
     from billhook.sandbox import Sandbox
 
-    with closing(Sandbox(options)) as made:
+    # A Sandbox of its own, closed before the server starts: gunicorn forks, and neither threads nor database
+    # connections survive a fork.
+    with closing(Sandbox(options)) as sandbox:
         if seed is not None:
             from billhook.sandbox.scenario import seed_demo_data
 
             with progress(f"planting {seed}", None) as steps:
-                planted = seed_demo_data(made.call, made.clock.now(), steps.advance)
-            if not planted:
+                seeded = seed_demo_data(sandbox.call, sandbox.clock.now(), steps.advance)
+            if not seeded:
                 click.echo(f"note: the database already has the seed {seed}: nothing was added", err=True)
-        secret, public_key = _verifying(made)
-        return _Credentials(made.client_id, None, None if options.secrets else secret, public_key)
+        secret, public_key = _verification_keys(sandbox)
+        # A secret that the user set is not printed again: terminals are recorded and shared.
+        return _Credentials(sandbox.client_id, None, None if options.secrets else secret, public_key)
 
 
-def _verifying(made: Sandbox) -> tuple[str | None, str | None]:
+def _verification_keys(sandbox: Sandbox) -> tuple[str | None, str | None]:
     """Return the shared secret or the public key; the scheme has one of them."""
-    told = made.signing_secret
-    assert isinstance(told, str)  # noqa: S101 - no scheme of the settings names its keys
-    return (None, told) if made.has_public_key else (told, None)
+    key = sandbox.signing_secret
+    assert isinstance(key, str)  # noqa: S101 - no scheme of the settings names its keys
+    return (None, key) if sandbox.has_public_key else (key, None)
 
 
 def _print_with_token(
     url: str,
-    facts: _Credentials,
+    credentials: _Credentials,
     options: SandboxOptions,
     new_token: bool,
     settings: Settings,
@@ -185,8 +195,9 @@ def _print_with_token(
     """Print the credentials last: Ctrl-C between creating and printing a token would lose it."""
     from billhook.sandbox import Sandbox
 
-    with closing(Sandbox(options)) as made, made.issue_api_token(new=new_token) as token:
-        _print_credentials(url, dataclasses.replace(facts, api_token=token), settings, as_json)
+    with closing(Sandbox(options)) as sandbox, sandbox.issue_api_token(new=new_token) as token:
+        _print_credentials(url, dataclasses.replace(credentials, api_token=token), settings, as_json)
+        # Before the block ends, which stores the token: one that was stored and not printed is of no use.
         sys.stdout.flush()
 
 
@@ -212,44 +223,44 @@ class _Credentials:
     """The key that receivers verify with, if the scheme has a key pair."""
 
 
-def _print_credentials(url: str, facts: _Credentials, settings: Settings, as_json: bool) -> None:
+def _print_credentials(url: str, credentials: _Credentials, settings: Settings, as_json: bool) -> None:
     """Print the credentials with shell commands that export them, or as JSON."""
     if as_json:
-        print_json({"url": url, **asdict(facts)})
+        print_json({"url": url, **asdict(credentials)})
         return
-    token, secret = facts.api_token, facts.signing_secret
+    token, secret = credentials.api_token, credentials.signing_secret
     click.echo(f"billhook sandbox at {url}, described at {url}/openapi/")
-    click.echo(f"  client id       {facts.client_id}")
+    click.echo(f"  client id       {credentials.client_id}")
     click.echo(f"  API token       {token or 'unchanged (it is printed once); --new-token creates another'}")
-    if facts.public_key is None:
+    if credentials.public_key is None:
         click.echo(f"  signing secret  {secret or 'the one you gave'}")
     else:
         click.echo("  public key      see below; the private key stays here")
     click.echo("To call it from another terminal:")
-    click.echo(f"  export BILLHOOK_API_URL={url} BILLHOOK_API_CLIENT_ID={shlex.quote(facts.client_id)}")
+    click.echo(f"  export BILLHOOK_API_URL={url} BILLHOOK_API_CLIENT_ID={shlex.quote(credentials.client_id)}")
     if token:
         click.echo(f"  export BILLHOOK_API_REFRESH_TOKEN={token}")
-    if lines := [*_scheme(settings), *_verification(facts.public_key or secret)]:
+    if lines := [*_scheme_exports(settings), *_key_exports(credentials.public_key or secret)]:
         click.echo("To receive from it:")
         for line in lines:
             click.echo(line)
 
 
-def _scheme(settings: Settings) -> Iterator[str]:
+def _scheme_exports(settings: Settings) -> Iterator[str]:
     """Yield the signature options that differ from their defaults."""
     for option in OPTIONS:
         value = getattr(settings, option.attribute)
         if option.key in _SIGNING and value != option.default:
             yield f"  export {option.key}={shlex.quote(str(value))}"
-    if (
-        settings.signature == "body-hmac"
-    ):  # it signs no time, and a receiver refuses to start unless that is acknowledged
+    # It signs no time, and a receiver refuses to start unless that is acknowledged.
+    if settings.signature == "body-hmac":
         yield "  export BILLHOOK_REPLAY_PROTECTION=dedupe-only"
 
 
-def _verification(secret: str | None) -> Iterator[str]:
+def _key_exports(secret: str | None) -> Iterator[str]:
     if secret is None:
         return
+    # A PEM key has several lines: as a file, because an environment variable with newlines is easily broken.
     if "\n" not in secret:
         yield f"  export BILLHOOK_SECRETS={shlex.quote(secret)}"
         return

@@ -52,6 +52,7 @@ def select_ids(
 
     if not delivery_ids:
         return admin.id_batches(inbox, selection), admin.count(inbox, selection)
+    # Named ids are all checked first: a typing error among them must not leave the work half done.
     wanted = sorted(set(delivery_ids))
     states = {one.summary.id: one.summary.state for one in admin.details(inbox, wanted)}
     for delivery_id in wanted:
@@ -96,6 +97,7 @@ def no_match_message(inbox: Inbox, handler: str | None) -> str:
 def confirm(question: str) -> None:
     """Ask the user, and return only after a yes. Raises CliError without a terminal to answer on."""
     try:
+        # On stderr: the question must be seen although stdout goes to a file.
         yes = click.confirm(question, err=True)
     except click.Abort:
         if sys.stdin.isatty():  # Ctrl-C, or the end of the input by hand

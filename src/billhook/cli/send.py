@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, cast
 from urllib.parse import urlsplit
 
 import click
 
+from billhook.cli.events import event_class, event_json_schema, schema_fields, suggest
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import FiniteNumber, as_json
 from billhook.cli.posting import HttpReply, choose_signer, choose_target
-from billhook.errors import ConfigError
+from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
+from billhook.wire import strict_json
 
 if TYPE_CHECKING:
     from billhook.signing import Scheme
@@ -23,6 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["send"]
 
 
+_INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
+"""The index of a list item in a path: `.0` in `lines.0.amount`."""
 _SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
 
 
@@ -92,16 +97,16 @@ def send(
       echo '{}' | billhook send BrandNew --file -
       flask --app myshop billhook send InvoiceApproved --source eu
     """
-    from billhook.cli.payload import build_payload, payload_warnings
-
-    body = build_payload(event_type, None if file is None else file.read(), changes)
+    body = _build_payload(event_type, None if file is None else file.read(), changes)
     signer, secret = choose_signer(url, source, scheme, secret_file)
     answers = []
-    for remark in payload_warnings(event_type, body, changes):
-        click.echo(f"note: {printable(remark)}", err=True)
-    place, posts = choose_target(url, source, timeout)
-    with posts as poster, progress("sending", count) as steps:
+    # Only notes: an invalid body is often what the user wants to test the receiver with.
+    for warning in _payload_warnings(event_type, body, changes):
+        click.echo(f"note: {printable(warning)}", err=True)
+    place, unopened = choose_target(url, source, timeout)
+    with unopened as poster, progress("sending", count) as steps:
         for _ in range(count):
+            # Signed anew each time: a random id makes each a new delivery; with --id they are duplicates.
             headers = _headers(signer, secret, body, event_type, message_id)
             answers.append(poster.post(body, headers))
             steps.advance()
@@ -124,6 +129,108 @@ def _headers(
     return {"X-Webhook-Type": event_type, **headers}
 
 
+def _payload_warnings(event_type: str, body: bytes, changes: Sequence[str]) -> list[str]:
+    """Return what the user may not have meant: fields that the type does not have, an invalid body."""
+    from billhook.events import EVENT_TYPES, parse_event
+
+    kinds = _field_types(event_type)
+    warnings = []
+    for path in (change.partition("=")[0] for change in changes):
+        field = _INDEX.sub("[]", path).removesuffix("[]")
+        if event_type in EVENT_TYPES and field not in kinds:
+            hint = suggest(field, kinds, most=1)
+            warnings.append(f"{event_type} has no field {path}" + (f"; {hint}" if hint else ""))
+    try:
+        parse_event(event_type, body)
+    except PayloadError as error:
+        wrong = "; ".join(f"{'.'.join(map(str, each['loc']))}: {each['msg']}" for each in error.details)
+        warnings.append(f"this body is not a valid {event_type} ({wrong or error})")
+    return warnings
+
+
+def _field_types(event_type: str) -> Mapping[str, str]:
+    """Return each field's type in words by its path; nothing for a type without a model."""
+    from billhook.events import EVENT_TYPES
+
+    model = EVENT_TYPES.get(event_type)
+    return (
+        {} if model is None else {row["name"]: row["type"] for row in schema_fields(event_json_schema(model))}
+    )
+
+
+def _build_payload(event_type: str, content: bytes | None, changes: Sequence[str]) -> bytes:
+    """Return `content`, or a sample of the type, with changes such as `a.b=1`. Raises ConfigError."""
+    from billhook.events import sample
+    from billhook.events.samples import in_agreement
+
+    body = sample(event_class(event_type)).to_json() if content is None else content
+    if not changes:
+        return body
+    try:
+        value = strict_json.loads(body)
+    except BillhookError as error:
+        raise ConfigError(f"--set needs a JSON body: {error}") from None
+    kinds = _field_types(event_type)
+    for change in changes:
+        path, equals, text = change.partition("=")
+        if not (path and equals):
+            raise ConfigError(f"--set {change!r} is not PATH=VALUE, such as customerId=cus_1")
+        _set_field(value, path, _parse_value(text, _field_type(kinds, path)))
+    # In a sample, fields that depend on a changed one follow it. A user's own file stays as it is otherwise:
+    # it may be inconsistent on purpose, to test a handler.
+    if content is None:
+        value = in_agreement(
+            event_type, cast("dict[str, Any]", value), {change.partition("=")[0] for change in changes}
+        )
+    return strict_json.dumps(value)
+
+
+def _field_type(kinds: Mapping[str, str], path: str) -> str:
+    """Return the type of a field or of a list's items; empty for a field that the model does not have."""
+    field = _INDEX.sub("[]", path)
+    return kinds.get(field) or kinds.get(field.removesuffix("[]"), "").removeprefix("list of ")
+
+
+def _parse_value(text: str, kind: str) -> object:
+    """Return `text` decoded as JSON, or as it is; in a text field `42` is text, too."""
+    try:
+        # surrogateescape: an argument that is not UTF-8 must fail in the parser, not in this encoding.
+        value = strict_json.loads(text.encode("utf-8", "surrogateescape"))
+    except InvalidJSON:
+        return text
+    if isinstance(value, str) or not kind.startswith("text"):
+        return value
+    return None if value is None and kind == "text or null" else text
+
+
+def _set_field(value: Any, path: str, new: object) -> None:
+    """Set the field at `path`, such as `lines.0.amount`, in place. Raises ConfigError if there is no place.
+
+    A missing object is created, a missing list item is not: its index would leave a gap.
+    """
+    *parents, last = path.split(".")
+    for name in parents:
+        value = _child(value, name, path, default={})
+    if isinstance(value, dict):
+        value[last] = new
+    elif isinstance(value, list) and last.isdecimal() and int(last) < len(value):
+        value[int(last)] = new
+    else:
+        raise _no_such(path, last)
+
+
+def _child(value: Any, name: str, path: str, default: object) -> Any:
+    if isinstance(value, dict):
+        return value.setdefault(name, default)
+    if isinstance(value, list) and name.isdecimal() and int(name) < len(value):
+        return value[int(name)]
+    raise _no_such(path, name)
+
+
+def _no_such(path: str, name: str) -> ConfigError:
+    return ConfigError(f"--set {path}: the body has no place for {name!r}")
+
+
 _NO_RECEIVER = "no receiver at this path; the default path is /webhooks/billing"
 _OTHER_ANSWERED = "the app answered, not billhook; run `flask --app … billhook check` to see why"
 
@@ -134,14 +241,14 @@ def _report(answers: Sequence[HttpReply], url: str, as_json: bool) -> None:
     summary = {"p50_ms": _milliseconds(seconds, 0.5), "p99_ms": _milliseconds(seconds, 0.99)}
     if as_json:
         statuses = Counter(str(answer.status) for answer in answers)
-        facts: dict[str, object] = {
+        result: dict[str, object] = {
             "sent": len(answers),
             "statuses": dict(sorted(statuses.items())),
             **summary,
         }
         if len(answers) == 1:
-            facts["body"] = answers[0].body
-        print_json(facts)
+            result["body"] = answers[0].body
+        print_json(result)
         return
     if len(answers) == 1:
         status = answers[0].status
@@ -165,9 +272,12 @@ def _text(answer: HttpReply, url: str) -> str:
         if "refused" in text:
             text += f"; is the receiver running at {urlsplit(url).netloc}?"
     elif url.startswith("/") and answer.status >= 300 and not _is_object(text):
-        text = _OTHER_ANSWERED  # the path is one of billhook's in this app
+        # The path is a receiver's path in this app, and receivers answer with a JSON object: so a hook, a
+        # middleware or an error handler of the app answered in its place.
+        text = _OTHER_ANSWERED
     elif answer.status in (404, 405) and not _is_object(text):
         text = _NO_RECEIVER
+    # An HTML page with a 200 is usually a website's; one with a 5xx a proxy's in front of a receiver.
     elif text.startswith("<"):
         text = "an HTML page, not a receiver's answer" if answer.status >= 500 else _NO_RECEIVER
     return text

@@ -24,7 +24,7 @@ logger = logging.getLogger("billhook.serve")
 
 _WORKER_THREADS = 8
 _WORKER_GRACE_SECONDS = 25.0
-# As long as gunicorn_conf.graceful_timeout.
+# Longer than gunicorn_conf.graceful_timeout, after which gunicorn ends its own workers.
 _WEB_GRACE_SECONDS = 25.0
 
 
@@ -76,11 +76,12 @@ def serve(
     # Unbuffered, so that the output of a handler appears immediately.
     environ = {**worker_environment(handlers), "PYTHONUNBUFFERED": "1"}
     # Built here once: a wrong configuration is reported before any process starts.
-    assembly = get_state(load_app(environ))
+    state = get_state(load_app(environ))
     if require_all:
-        require_all_handled(assembly.handlers)
-    lines = _announcement(assembly, bind, workers * threads)
+        require_all_handled(state.handlers)
+    lines = _announcement(state, bind, workers * threads)
     check_bindable(bind)
+    # Before the children start: their output comes after it.
     click.echo("\n".join(lines))
     sys.stdout.flush()
     start_web = partial(spawn, web_command(bind, workers, threads), environ, pass_fds=_descriptors(bind))
@@ -88,7 +89,7 @@ def serve(
     # The web server stops first, so that a worker still receives the wake-ups of its last deliveries.
     with Supervisor(
         [Role("the web server", start_web, _WEB_GRACE_SECONDS, vital=True, reload=signal.SIGHUP)],
-        worker_roles(worker_processes, start_worker, _WORKER_GRACE_SECONDS, assembly.settings.lease_seconds),
+        worker_roles(worker_processes, start_worker, _WORKER_GRACE_SECONDS, state.settings.lease_seconds),
         log=logger.warning,
         trial=partial(spawn, trial_command(), environ, silent=True),
     ) as supervisor:
@@ -96,13 +97,14 @@ def serve(
     sys.exit(code)
 
 
-def _announcement(assembly: BillhookState, bind: str, clients: int) -> list[str]:
-    handlers = handler_names(assembly.handlers)
-    assembly.inbox.close()
+def _announcement(state: BillhookState, bind: str, clients: int) -> list[str]:
+    handlers = handler_names(state.handlers)
+    # The children open connections of their own; this process only watches them.
+    state.inbox.close()
     at = f"http://{bind}" if not bind.startswith(("unix:", "fd:")) else f"{bind} "
     lines = [
-        f"Deliveries: POST {at}{assembly.mounts[0]}",
-        f"Inbox:      {assembly.inbox.database.display_url}",
+        f"Deliveries: POST {at}{state.mounts[0]}",
+        f"Inbox:      {state.inbox.database.display_url}",
         f"Handlers:   {len(handlers)}",
     ]
     if not handlers:

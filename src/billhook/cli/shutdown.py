@@ -56,9 +56,11 @@ class GracefulShutdown:
     def complete(self) -> None:
         """Note that the work is done; exit soon even if threads of the user's code still run."""
         self._done = True
+        # Python waits for threads that are no daemons before it exits; a handler's may never end.
         threading.Thread(target=self._exit_after, args=(_EXIT_SECONDS,), daemon=True).start()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        # os._exit: sys.exit would run exit handlers and wait for threads, and this is for those that hang.
         if self._requested and self._exit_on_second:
             os._exit(1)
         if not self._requested:
@@ -71,6 +73,7 @@ class GracefulShutdown:
 
     def _exit_after(self, seconds: float) -> None:
         time.sleep(seconds)
+        # os._exit writes out no buffers: without this, a handler's last output would be lost.
         for stream in (sys.stdout, sys.stderr):
             with suppress(Exception):
                 stream.flush()
@@ -91,6 +94,7 @@ def start_watchdog(lease_seconds: float, beat: Callable[[], None]) -> None:
         # If the parent is gone, `beat` must get an error, also if the user's code has changed SIGPIPE.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPIPE])
         while True:
+            # Each call replaces the timer before: it fires only if this thread does not come back in time.
             faulthandler.dump_traceback_later(seconds, exit=True)
             beat()
             time.sleep(pause)

@@ -111,9 +111,9 @@ def subscribe(
         _by_event_type("--threshold", thresholds),
         _by_event_type("--recurring-threshold", recurring),
     )
-    planned = _planned(event_types or _handled(handlers), first, again)
+    planned = _plan(event_types or _handled_types(handlers), first, again)
     _check_rules(callback_url, planned)
-    done = planned if dry_run else _subscribed(callback_url, planned)
+    done = planned if dry_run else _subscribe_all(callback_url, planned)
     _report(callback_url, done, dry_run, as_json)
     if not dry_run and any(each.result != "subscribed" for each in done):
         sys.exit(1)
@@ -121,11 +121,11 @@ def subscribe(
 
 def _by_event_type(option: str, thresholds: Iterable[tuple[str, Decimal]]) -> dict[str, Decimal]:
     """Return the thresholds of an option by event type. Raises UsageError if a type has two numbers."""
-    found: dict[str, Decimal] = {}
+    by_type: dict[str, Decimal] = {}
     for event_type, number in thresholds:
-        if found.setdefault(event_type, number) != number:
+        if by_type.setdefault(event_type, number) != number:
             raise click.UsageError(f"{option} names {event_type!r} twice, with different numbers: give one")
-    return found
+    return by_type
 
 
 def _check_url(url: str) -> None:
@@ -138,7 +138,7 @@ def _check_url(url: str) -> None:
         raise click.UsageError("--callback-url is not an http(s) URL: write https://HOST/PATH")
 
 
-def _handled(handlers: Sequence[str]) -> list[str]:
+def _handled_types(handlers: Sequence[str]) -> list[str]:
     from billhook.cli.handlers import load_subscribers
     from billhook.events import EVENT_TYPES
 
@@ -151,14 +151,15 @@ def _handled(handlers: Sequence[str]) -> list[str]:
     return handled
 
 
-def _planned(
+def _plan(
     event_types: Iterable[str], thresholds: dict[str, Decimal], recurring: dict[str, Decimal]
 ) -> list[_Subscription]:
-    from billhook.cli.payload import event_class
+    from billhook.cli.events import event_class
 
     names = dict.fromkeys(event_class(event_type).type for event_type in event_types)
-    for option, given in (("--threshold", thresholds), ("--recurring-threshold", recurring)):
-        for event_type in given:
+    # A threshold of a type that is not subscribed to would be ignored, and nothing would show it later.
+    for option, numbers in (("--threshold", thresholds), ("--recurring-threshold", recurring)):
+        for event_type in numbers:
             if event_type not in names:
                 raise click.UsageError(
                     f"{option} names {event_type!r}, which is not subscribed to here: add --type {event_type}"
@@ -175,23 +176,24 @@ def _check_rules(callback_url: str, planned: Sequence[_Subscription]) -> None:
             WebhookSubscription(callback_url=callback_url, event_type=each.event_type, **each.thresholds)
 
 
-def _subscribed(callback_url: str, planned: Sequence[_Subscription]) -> list[_Subscription]:
+def _subscribe_all(callback_url: str, planned: Sequence[_Subscription]) -> list[_Subscription]:
     from billhook.errors import AuthenticationFailed, RateLimitExceeded, ServiceUnavailable
 
+    # Errors that the next request would meet too. Any other is of one type, and the others are tried.
     fatal = (AuthenticationFailed, KeyboardInterrupt, RateLimitExceeded, ServiceUnavailable)
     done = []
     stopped = False
     with open_client() as client, progress("subscribing", len(planned)) as steps:
         for each in planned:
             if not stopped:
-                each, error = _one(client, callback_url, each)
+                each, error = _subscribe_one(client, callback_url, each)
                 stopped = isinstance(error, fatal)
             done.append(each)
             steps.advance()
     return done
 
 
-def _one(
+def _subscribe_one(
     client: BillingClient, callback_url: str, planned: _Subscription
 ) -> tuple[_Subscription, BaseException | None]:
     from billhook.errors import ApiError
@@ -199,7 +201,7 @@ def _one(
     try:
         answer = client.webhooks.subscribe(callback_url, planned.event_type, **planned.thresholds)
     except KeyboardInterrupt as error:
-        # The results so far must be printed: the service cannot be asked for them later.
+        # Not raised: the results so far must be printed, because the service cannot be asked for them later.
         return replace(planned, result="unknown", error="interrupted"), error
     except ApiError as error:
         result = "unknown" if _may_be_done(error) else "failed"
@@ -222,7 +224,7 @@ def _may_be_done(error: Exception) -> bool:
 def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_json: bool) -> None:
     results = ["would be subscribed" if dry_run else each.result for each in done]
     if as_json:
-        facts = [
+        subscriptions = [
             {
                 "event_type": each.event_type,
                 "threshold": None if each.threshold is None else str(each.threshold),
@@ -234,7 +236,7 @@ def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_
             }
             for each, result in zip(done, results, strict=True)
         ]
-        print_json({"callback_url": callback_url, "dry_run": dry_run, "subscriptions": facts})
+        print_json({"callback_url": callback_url, "dry_run": dry_run, "subscriptions": subscriptions})
     else:
         rows = [
             (each.event_type, each.threshold, each.recurring_threshold, result)
@@ -245,4 +247,5 @@ def _report(callback_url: str, done: Sequence[_Subscription], dry_run: bool, as_
         for each in done:
             if each.error is not None:
                 click.echo(f"{each.event_type}: {printable(each.error)}", err=True)
+    # Always, and on stderr: after a failure the reader is about to run the command again.
     click.echo(_NO_LIST, err=True)

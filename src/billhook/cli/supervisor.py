@@ -104,6 +104,8 @@ class _Child:
         """Return whether its exit ends all: it was asked to stop, or it never started."""
         if self.process is None or not self.role.vital:
             return False
+        # gunicorn exits with 0 only when it was asked to. With an error at its very first start, it was
+        # configured wrongly, and would fail again; a signal (a negative code) is an accident.
         code = self.process.returncode
         return code == 0 or (code > 0 and self._starts == 1 and now - self.since < _STEADY_SECONDS)
 
@@ -164,6 +166,7 @@ class _Reloader:
                 self._begin()
             else:
                 self._log("reload failed: the new code cannot be loaded; the running processes continue")
+        # One child at a time, so that the others handle deliveries meanwhile.
         if self._leaving is not None and now > self._kill_at and self._leaving.process is not None:
             self._leaving.process.kill()
         elif self._leaving is None and self._outdated and now >= self._not_before:
@@ -173,6 +176,7 @@ class _Reloader:
         self._log("reloading")
         for child in self._children:
             if child.role.reload is None:
+                # To the end of the list, once: a second reload during the first restarts the round for it.
                 self._outdated = [*(one for one in self._outdated if one is not child), child]
             elif child.process is not None:
                 child.process.send_signal(child.role.reload)
@@ -202,6 +206,8 @@ class Supervisor:
         self._children = [child for stage in self._stages for child in stage]
         self._log = log
         self._reloader = None if trial is None else _Reloader(trial, self._children, log)
+        # SIGHUP is sent by the user to reload, and by the kernel when the terminal closes. A terminal that
+        # was there at the start and is not any more tells the second from the first.
         self._terminal = has_terminal()
         self._stopping = False
         self._impatient = False
@@ -219,7 +225,8 @@ class Supervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        stop_all(self._processes(), 0.0)  # also after an exception: no child may be left behind
+        # Also after an exception: no child may be left behind.
+        stop_all(self._processes(), 0.0)
         for child in self._children:
             if child.role.heartbeats is not None:
                 child.role.heartbeats.close()
@@ -228,13 +235,15 @@ class Supervisor:
 
     def run(self) -> int:
         """Run until a signal (0) or until a vital child exits for good; return the exit code."""
-        code = self._keep()
+        code = self._watch()
+        # Stage by stage: the web server first, so that a worker still sees its last deliveries.
         for stage in self._stages:
             grace_seconds = 0.0 if self._impatient else max(child.role.grace_seconds for child in stage)
             stop_all([child.process for child in stage if child.process is not None], grace_seconds)
         return code
 
-    def _keep(self) -> int:
+    def _watch(self) -> int:
+        # Polling, not SIGCHLD: a signal handler may do little, and pipes and deadlines need a look anyway.
         while not self._stopping:
             now = time.monotonic()
             for child in self._children:
@@ -246,6 +255,7 @@ class Supervisor:
                     return code
             if self._reloader is not None:
                 self._reloader.go_on(now)
+            # poll() reaps those that have ended after all.
             self._unkillable = [process for process in self._unkillable if process.poll() is None]
             time.sleep(_POLL_SECONDS)
         return 0
@@ -279,7 +289,8 @@ class Supervisor:
         return [one for one in (trial, *(child.process for child in self._children)) if one is not None]
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        # No lock and no Event here: the signal may arrive while this thread holds it.
+        # No lock and no Event here: the signal may arrive while this thread holds it. A second signal, of a
+        # user who does not want to wait, kills; the first only ends `_watch`.
         if self._stopping:
             self._impatient = True
             for process in self._processes():
@@ -295,6 +306,7 @@ class Supervisor:
 
 def has_terminal() -> bool:
     """Return whether this process still has the terminal that it was started in."""
+    # isatty(0) would say nothing: stdin may be a file. O_NOCTTY: opening it must not make it our terminal.
     try:
         os.close(os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY))
     except OSError:

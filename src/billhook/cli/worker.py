@@ -84,18 +84,19 @@ def worker(
     if user_app() is None:
         _set_up_log()
     # Built in the parent, too: a wrong configuration is reported before any process starts.
-    assembly = get_state(load_app(environ))
-    if not handler_names(assembly.handlers):
+    state = get_state(load_app(environ))
+    if not handler_names(state.handlers):
         raise ConfigError(
             "no handler is registered, and a worker without handlers would mark every delivery as done: name "
             "your modules or files as arguments or in BILLHOOK_HANDLERS"
         )
     if require_all:
-        require_all_handled(assembly.handlers)
+        require_all_handled(state.handlers)
     if processes > 1:
-        assembly.inbox.close()
-        sys.exit(_supervise(processes, threads, grace, environ, assembly.settings.lease_seconds))
-    _work(assembly, threads, grace, drain=drain, watched=watched, heartbeats=heartbeats)
+        # New interpreters, not forks of this one: an app may have started threads when it was built.
+        state.inbox.close()
+        sys.exit(_supervise(processes, threads, grace, environ, state.settings.lease_seconds))
+    _work(state, threads, grace, drain=drain, watched=watched, heartbeats=heartbeats)
 
 
 def _check(handlers: Sequence[str], processes: int, *, drain: bool) -> None:
@@ -121,25 +122,27 @@ def _supervise(
 
 
 def _work(
-    assembly: BillhookState, threads: int, grace: float, *, drain: bool, watched: bool, heartbeats: int | None
+    state: BillhookState, threads: int, grace: float, *, drain: bool, watched: bool, heartbeats: int | None
 ) -> None:
     from billhook.cli.heartbeats import HeartbeatSender
     from billhook.cli.shutdown import GracefulShutdown, start_watchdog
     from billhook.engines.worker import MAX_ABANDONED_THREADS
 
     _set_up_log()
-    worker = assembly.worker(threads)
+    worker = state.worker(threads)
+    # Before the first claim: a signal that comes in between would end the process with its leases held.
     shutdown = GracefulShutdown(worker.stop, grace, exit_on_second=not watched)
     if watched:
         start_watchdog(
-            assembly.settings.lease_seconds,
+            state.settings.lease_seconds,
             _no_heartbeat if heartbeats is None else HeartbeatSender(heartbeats).beat,
         )
     if drain:
-        threading.Thread(target=_end_when_idle, args=(assembly, shutdown.request), daemon=True).start()
+        threading.Thread(target=_end_when_idle, args=(state, shutdown.request), daemon=True).start()
     logger.info("worker started with %d threads", threads)
+    # Only a process that is restarted may give up on its abandoned threads: unwatched, nothing replaces it.
     worker.run(grace_seconds=grace, max_abandoned_threads=MAX_ABANDONED_THREADS if watched else math.inf)
-    assembly.close()
+    state.close()
     logger.info("worker stopped")
     shutdown.complete()
     sys.exit(shutdown.exit_code)
@@ -149,13 +152,13 @@ def _no_heartbeat() -> None:
     """Send no heartbeat: there is no pipe to a parent."""
 
 
-def _end_when_idle(assembly: BillhookState, end: Callable[[], None]) -> None:
+def _end_when_idle(state: BillhookState, end: Callable[[], None]) -> None:
     """Call `end` as soon as nothing is due; wait for an inbox that is unavailable."""
     from billhook.inbox.admin import is_busy
 
     while True:
         with suppress(BillhookError):
-            if not is_busy(assembly.inbox, assembly.dispatcher.clock.now()):
+            if not is_busy(state.inbox, state.dispatcher.clock.now()):
                 break
         time.sleep(_POLL_SECONDS)
     end()
@@ -167,6 +170,5 @@ def _set_up_log() -> None:
     output = logging.StreamHandler()
     output.setFormatter(PrintableFormatter("%(asctime)s [%(process)d] %(levelname)s %(name)s: %(message)s"))
     logging.basicConfig(level=logging.INFO, handlers=[output])
-    logging.getLogger("alembic").setLevel(
-        logging.WARNING
-    )  # the migrations of a new inbox are not worth a line
+    # The migrations of a new inbox are not worth a line each.
+    logging.getLogger("alembic").setLevel(logging.WARNING)

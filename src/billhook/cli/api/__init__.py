@@ -4,9 +4,17 @@ from __future__ import annotations
 
 import click
 
-from billhook.cli.api.billing import credits_, events, invoices
+from billhook.cli.api.commands import (
+    catalog_products,
+    contracts,
+    credits_,
+    custom_fields,
+    customers,
+    events,
+    invoices,
+    plans,
+)
 from billhook.cli.api.connection import open_client
-from billhook.cli.api.entities import catalog_products, contracts, custom_fields, customers, plans
 
 __all__ = ["api"]
 

@@ -30,6 +30,7 @@ def open_client() -> Iterator[BillingClient]:
     """
     from billhook.client import BillingClient
 
+    # The messages outside: building the client can fail as well.
     with _messages(), BillingClient.from_settings(load_settings()) as client:
         yield client
 

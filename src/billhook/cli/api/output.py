@@ -44,6 +44,7 @@ _COLUMNS = {
 
 def print_items(kind: str, items: Iterator[Resource], limit: int, as_json: bool) -> None:
     """Print the first `limit` items, and a note on stderr if there are more."""
+    # One more than the limit tells whether there are others.
     found: list[Resource] = []
     with progress(f"fetching {kind.replace('_', ' ')}", None) as steps:
         for item in islice(items, limit + 1):
@@ -67,6 +68,7 @@ def print_one(item: Resource, as_json: bool) -> None:
     if as_json:
         print_wire(item.to_json())
         return
+    # By the wire, not by attributes: the table has the names and the digits that the service sent.
     fields = strict_json.loads(item.to_json())
     rows = [(name, _cell(value)) for name, value in fields.items()] if isinstance(fields, dict) else []
     print_table("", ("field", "value"), rows, whole=("field",))

@@ -74,7 +74,7 @@ def report(results: Sequence[DemoResult], seconds: float, as_json: bool) -> bool
     good = sum(not result.wrong for result in results)
     if as_json:
         ok = good == len(results)
-        print_json({"ok": ok, "seconds": round(seconds, 2), "rows": [result.facts() for result in results]})
+        print_json({"ok": ok, "seconds": round(seconds, 2), "rows": [result.to_json() for result in results]})
         return ok
     print_table(
         "",

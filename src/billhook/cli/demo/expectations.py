@@ -62,9 +62,9 @@ class HandlerCall:
     @classmethod
     def read(cls, line: str) -> HandlerCall:
         """Parse a line that demo.handlers wrote."""
-        found = json.loads(line)
-        body = base64.b64decode(found["event"])
-        return cls(found["key"], found["type"], found["class"], found["attempt"], body)
+        note = json.loads(line)
+        body = base64.b64decode(note["event"])
+        return cls(note["key"], note["type"], note["class"], note["attempt"], body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class DemoResult:
     state: str | None
     wrong: tuple[str, ...]
 
-    def facts(self) -> dict[str, Any]:
+    def to_json(self) -> dict[str, Any]:
         """Return the result as JSON."""
         return {
             "sent": self.row.label,
@@ -141,16 +141,16 @@ def group_by_type(results: Iterable[DemoResult]) -> list[DemoResult]:
     by_type: dict[str, list[DemoResult]] = {name: [] for name in EVENT_TYPES}
     for result in results:
         by_type[result.row.event_type].append(result)
-    return [_fold(name, found) for name, found in by_type.items()]
+    return [_combine(name, of_type) for name, of_type in by_type.items()]
 
 
-def _fold(name: str, found: list[DemoResult]) -> DemoResult:
-    if not found:
+def _combine(name: str, results: list[DemoResult]) -> DemoResult:
+    if not results:
         nothing = Expectation(name, name, b"", {}, handled_as=name)
         return DemoResult(nothing, HttpReply(None, "", 0.0), "", None, ("it was never sent",))
-    worst = next((result for result in found if result.wrong), found[0])
-    wrong = dict.fromkeys(text for result in found for text in result.wrong)
-    label = name if len(found) == 1 else f"{name} x{len(found)}"
+    worst = next((result for result in results if result.wrong), results[0])
+    wrong = dict.fromkeys(text for result in results for text in result.wrong)  # each text once, in order
+    label = name if len(results) == 1 else f"{name} x{len(results)}"
     return replace(worst, row=replace(worst.row, label=label), wrong=tuple(wrong))
 
 
@@ -193,6 +193,7 @@ def _wrong_calls(row: Expectation, notes: list[HandlerCall]) -> list[str]:
 
 
 def _same(row: Expectation, note: HandlerCall) -> bool:
+    # As events, not as bytes: the handler's copy was written again, and spacing and order may differ.
     try:
         return parse_event(row.event_type, row.body) == parse_event(row.event_type, note.body)
     except PayloadError:

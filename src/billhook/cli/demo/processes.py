@@ -58,6 +58,7 @@ class DemoEnvironment:
 
     def __init__(self, handlers: str) -> None:
         self._handlers = handlers
+        # New ones for each run: nothing of the user's own is used, or could be used against it.
         secret, forged = (f"whsec_{b64encode(secrets.token_bytes(32)).decode()}" for _ in range(2))
         self._secret = secret
         self._forged_secret = forged
@@ -115,6 +116,7 @@ class DemoEnvironment:
                 post(row)
                 for row in bad_deliveries(good, self._secret, self._forged_secret, datetime.now(UTC))
             ]
+        # The inbox shows the end of each run, and the handler's file what it was called with.
         states = _wait_until_settled(self._folder / "billhook.db", _TIMEOUT_SECONDS, self._check_alive)
         notes = self._folder / NOTES
         lines = notes.read_text(encoding="utf-8").splitlines() if notes.exists() else []
@@ -182,6 +184,7 @@ class DemoEnvironment:
         return SandboxSender(self._serving.enter_context(client), _TIMEOUT_SECONDS)
 
     def _environ(self, secret_file: Path) -> dict[str, str]:
+        # The user's own settings must not reach the demo: it would write to their inbox.
         ours = ("BILLHOOK_", "FLASK_", "GUNICORN_", "WEB_CONCURRENCY")
         environ = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
         if "PYTHONPATH" in environ:  # the children run in another folder
@@ -203,6 +206,7 @@ class DemoEnvironment:
     def _clear(self) -> None:
         for number in _SIGNALS:  # a second Ctrl-C would leave processes and files behind
             signal.signal(number, signal.SIG_IGN)
+        # The servers before the sandbox: it may still be waiting for an answer of theirs.
         stop_all(tuple(self._children.values()), 10.0)
         self._serving.close()
         shutil.rmtree(self._folder, ignore_errors=True)

@@ -1,4 +1,7 @@
-"""The demo's sender: a sandbox in which every event happens through the API."""
+"""The demo's sender: a sandbox in which every event happens through the API.
+
+A module of its own, imported only where the extra `sandbox` is installed.
+"""
 
 from __future__ import annotations
 
@@ -31,20 +34,21 @@ class SandboxSender:
         for step in run_scenario(self._call, callback_url, now):
             steps.append(step)
             advance()
+        # Deliveries are sent in the background: without it, the last ones would be missing from the log.
         self._call("POST", "/_sandbox/flush", {"timeoutSeconds": self._timeout_seconds})
         return steps
 
     def sent(self, secret: str) -> list[tuple[Expectation, HttpReply]]:
         """Return every delivery of the sandbox's log with the last answer to it."""
         bodies = {one["id"]: one["body"] for one in self._all("raised", "raised")}
-        found = []
+        deliveries = []
         for one in self._all("deliveries", "deliveries"):
             body = strict_json.dumps(bodies[one["raisedId"]])
             row = expect_handled(one["eventType"], body, one["id"], secret, datetime.now(UTC))
             last = one["attempts"][-1] if one["attempts"] else {}
             text = str(last.get("answer", last.get("error", "not sent")))
-            found.append((row, HttpReply(last.get("status"), text, last.get("milliseconds", 0) / 1000)))
-        return found
+            deliveries.append((row, HttpReply(last.get("status"), text, last.get("milliseconds", 0) / 1000)))
+        return deliveries
 
     def _all(self, path: str, name: str) -> Iterator[Any]:
         cursor = ""
