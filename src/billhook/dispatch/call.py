@@ -38,6 +38,7 @@ class HandlerFailure:
             trace = "".join(traceback.format_exception(exception))
         except BaseException:  # noqa: BLE001 - a user's __str__ may raise anything
             text = trace = name
+        # The start of a text and the end of a traceback say most: there is the line that raised.
         return cls(exception, _storable(text[:ERROR_LIMIT]), _storable(trace[-TRACEBACK_LIMIT:]))
 
 
@@ -52,13 +53,16 @@ def call(
 
     SystemExit and its kin are failures like any other: they would end the worker, and gunicorn's master.
     """
-    reach("before_call")
+    reach("before_call")  # tests kill the process here, and below
     try:
         with ending_forked_children(context):
+            # Within the context to the end: a coroutine runs in it, too.
             result = handler(sender, event=event, delivery=delivery)
             if inspect.iscoroutine(result):
                 asyncio.run(result)  # a loop for each call: handler threads have none of their own
             elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+                # A decorator can hide a generator from the check at registration. Taken for a success, it
+                # would be a handler that never does anything, and that no error shows.
                 return HandlerFailure.from_exception(
                     TypeError("the handler returned a generator, of which nothing has run")
                 )
@@ -87,6 +91,7 @@ def ending_forked_children(context: Callable[[], AbstractContextManager[object]]
             if os.getpid() != pid:
                 with suppress(OSError):  # not by logging: a thread that does not exist here may hold its lock
                     os.write(2, b"billhook: a child that a handler forked returned from it, and was ended\n")
+                # Not sys.exit: the child would unwind into this process's worker loop, and go on as a worker.
                 os._exit(code)
 
 

@@ -16,6 +16,7 @@ class Headers(Mapping[str, str]):
     """Request headers by name, in any case: `headers["webhook-id"]`; iteration gives `Webhook-Id`."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
+        # HTTP compares header names without their case, and servers and proxies change it.
         self._headers = {name.lower(): (name, value) for name, value in headers.items()}
 
     def __getitem__(self, name: str) -> str:
@@ -52,6 +53,7 @@ class Delivery:
     signed_at: datetime | None
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
+    # A function, not the client: it needs options and the extra `client`, which most handlers do not use.
     make_client: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
     slot: str = field(default="", repr=False)
 

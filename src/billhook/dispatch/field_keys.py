@@ -27,12 +27,14 @@ def order_key(source: str, value: object) -> str | None:
     """Return the order key for a field's value in a delivery of `source`; None orders nothing."""
     if value is None:
         return None
+    # With the source: two senders may use the same customer ids for different customers.
     text = _text([source, value])
     return text if len(text) <= LONGEST else f"sha256:{_sha256(text)}"
 
 
 def content_digest(source: str, event: BaseModel, fields: Iterable[str]) -> str:
     """Return the SHA-256, in hex, of the values of these fields of an event; None counts as a value."""
+    # With the type: two types can have the same fields and values and mean different things.
     return _sha256(_text([source, type(event).__name__, {name: getattr(event, name) for name in fields}]))
 
 
@@ -49,9 +51,11 @@ def _plain(value: Any) -> object:
     """Return a value as JSON types; one that JSON lacks becomes an object of its kind and its text."""
     if isinstance(value, Enum):
         value = value.value
+    # bool before int, of which it is a subclass: true is not 1.
     if value is None or isinstance(value, str | bool):
         return value
     if isinstance(value, int | float | Decimal):
+        # In an object, so that the number 1 and the text "1" differ. By str: Decimal(0.1) has 55 digits.
         return {"number": _number(Decimal(str(value)))}
     if isinstance(value, datetime):
         return {"moment": in_utc(value).isoformat()}
@@ -68,6 +72,7 @@ def _plain(value: Any) -> object:
 
 def _number(number: Decimal) -> str:
     """Return the one spelling of a number: digits without trailing zeros, and the power of ten."""
+    # By hand: Decimal.normalize() rounds to the context's precision, which would make two numbers one.
     sign, digits, exponent = number.as_tuple()
     if not isinstance(exponent, int):
         return str(number)  # NaN or infinity, possible in a user's own event type

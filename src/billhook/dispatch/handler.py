@@ -98,6 +98,7 @@ class ConnectedHandlers:
 
     def by_name(self, event_type: str) -> dict[str, Handler]:
         """Return the handlers of an event type (or of `unknown_event`). Raises DuplicateHandlerName."""
+        # Refused and not numbered: a stored run has only the name, and must not go to the wrong function.
         found: dict[str, Handler] = {}
         for handler in self._receivers(event_type):
             if handler.name in found:
@@ -127,6 +128,7 @@ class ConnectedHandlers:
         Raises DuplicateHandlerName.
         """
         found = self.by_name(event_type)
+        # A name before an alias: a new handler may have taken a name that another one had before.
         if name in found:
             return found[name]
         return next((handler for handler in found.values() if name in handler.aliases), None)
@@ -167,6 +169,8 @@ def _takes_delivery(function: Callable[..., Any], name: str) -> bool:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         raise HandlerSignature(name, "that cannot be read") from None
+    # Tried with values, not by counting parameters: *args, defaults and functools.partial all count right.
+    # Two first, because a handler that can take the delivery is to get it.
     for takes_delivery in (True, False):
         try:
             signature.bind(*([None, None] if takes_delivery else [None]))

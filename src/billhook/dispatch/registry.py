@@ -65,6 +65,7 @@ class Handlers:
         if not event_types:
             raise ConfigError("on() needs an event class: on(InvoiceApproved), or on_any() for all of them")
         for event_type in event_types:
+            # By identity: a second class of the same name would never get an event.
             if not (isinstance(event_type, type) and EVENT_TYPES.get(event_type.__name__) is event_type):
                 raise ConfigError(f"on() takes classes of billhook.events, got {event_type!r}")
         signals = tuple(event_type.signal_name for event_type in event_types)
@@ -114,6 +115,7 @@ class Handlers:
         sources: Iterable[str],
         **terms: Any,
     ) -> Callable[[F], F]:
+        # A text is an iterable of its letters: each of these would otherwise be accepted, and mean nonsense.
         if isinstance(aliases, str):
             raise ConfigError(f"aliases is the text {aliases!r}: give a tuple, aliases=({aliases!r},)")
         if isinstance(sources, str):
@@ -125,6 +127,7 @@ class Handlers:
         ):
             raise ConfigError(f"timeout_seconds is {timeout_seconds!r}: it must be above 0 and at most 86400")
         schedule = None if retry is None else RetrySchedule.of(retry)
+        # Read once, outside: the decorator may be used for several functions, and an iterator is used up.
         named = tuple(sources)
 
         def register(function: F) -> F:
@@ -137,6 +140,7 @@ class Handlers:
                 sources=named,
                 **terms,
             )
+            # An app that is set up already would never call it: better an error at the import.
             if self._frozen:
                 raise LateRegistration(handler.name)
             for one in (handler.name, *handler.aliases):
@@ -151,6 +155,7 @@ class Handlers:
     def freeze(self) -> list[tuple[tuple[str, ...], Handler]]:
         """Refuse further registrations; return those made: (signal names, handler). For Billhook."""
         self._frozen = True
+        # Resolved here, not by the decorator: modules imported later may declare event types of their own.
         every = (*(model.signal_name for model in EVENT_TYPES.values()), UnknownEvent.signal_name)
         return [(every if signals is _ANY else signals, handler) for signals, handler in self._registered]
 

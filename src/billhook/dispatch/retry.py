@@ -27,6 +27,7 @@ class RetrySchedule:
         except (TypeError, ValueError, OverflowError):
             raise ConfigError(f"the waits {delays_seconds!r} must be seconds, as (10, 60)") from None
         for delay in delays:
+            # Written so that NaN is refused as well: each comparison with it is false.
             if not 0 <= delay <= LONGEST_SECONDS:
                 raise ConfigError(f"a retry after {delay!r} seconds: it must be from 0 to 2678400 (31 days)")
         return cls(delays)
@@ -51,6 +52,7 @@ class RetryDecision:
 
 def decide(error: BaseException, attempt: int, schedule: RetrySchedule) -> RetryDecision:
     """Decide what follows attempt number `attempt` (counted from 1), which raised `error`."""
+    # Before the count: a Discard at the last attempt is the handler's decision, not a failure.
     if isinstance(error, Discard):
         return RetryDecision(discarded=True)
     if attempt >= schedule.attempts:

@@ -36,6 +36,7 @@ class DescriptorMonitor:
 
 def _is_descriptor_error(error: BaseException) -> bool:
     """Return whether the error, or one that it came from, is EMFILE or EBADF."""
+    # Drivers and handlers wrap errors. Bounded: a user's code can make a chain that is a circle.
     one: BaseException | None = error
     for _ in range(_CHAIN_LIMIT):
         if one is None:

@@ -99,7 +99,7 @@ class Dispatcher:
         """Plan one run for each handler of a delivery's event type, or its quarantine if it is unreadable."""
         planned = []
         for stored in received:
-            # A delivery whose only handlers are for other sources is not logged as unhandled below.
+            # `every`, too: a delivery whose only handlers are for other sources is not logged as unhandled.
             every = self._handlers.for_event_type(stored.event_type)
             handlers = [handler for handler in every if handler.handles(stored.source)]
             try:
@@ -115,6 +115,7 @@ class Dispatcher:
                     logger.exception(
                         "the event model of %s raised; its delivery is quarantined", stored.event_type
                     )
+                # Stored as JSON: `deliveries show` prints the place of each error.
                 reason = json.dumps({"error": str(error), "details": details})
                 planned.append(PlannedDelivery(RunPlan(stored.delivery_id, error=reason), stored, None))
             else:
@@ -127,6 +128,7 @@ class Dispatcher:
 
     def _log_unhandled(self, event_type: str) -> None:
         """Log once that a type has no handler: blinker may have dropped a weakly connected receiver."""
+        # Two threads may both log it once: not worth a lock.
         if event_type not in self._unhandled_types and len(self._unhandled_types) < UNHANDLED_TYPES_LIMIT:
             self._unhandled_types.add(event_type)
             logger.info("no handler for %s: its deliveries are stored and finished without a run", event_type)
@@ -161,6 +163,7 @@ class Dispatcher:
                 )
             )
         elif handler is None:
+            # A failure and not the end: a process with newer code, or the next deployment, may have it.
             failure = HandlerFailure.from_exception(
                 LookupError(f"there is not one handler named {claim.handler!r} here")
             )
@@ -204,6 +207,7 @@ class Dispatcher:
         now = self.clock.now()
         state, due_at = RunState.SUCCEEDED, None
         if failure is not None:
+            # An excused attempt was ended by us, by a stop or a neighbour's crash: it costs no retry.
             decision = decide(failure.exception, claim.attempt - claim.excused, schedule)
             state = _state_after(decision)
             if decision.retry_after_seconds is not None:
@@ -238,6 +242,7 @@ class Dispatcher:
         deliveries that this engine was the one to plan.
         """
         for attempt in attempts:
+            # A lost lease means that another worker has the run, or that an operator discarded it.
             if attempt.run_result.lease in settled:
                 self._notify_attempt(attempt)
             else:
@@ -315,6 +320,7 @@ def backfill(handlers: ConnectedHandlers, name: str) -> Backfill | None:
     For billhook.inbox.replay. Passed over are deliveries of sources that it does not handle, those that were
     handled under one of its aliases, and those that cannot be parsed any more.
     """
+    # For any type: one replay may select deliveries of all of them.
     every = (*EVENT_TYPES, UnknownEvent.signal_name)
     if not any(name in handlers.by_name(event_type) for event_type in every):
         return None

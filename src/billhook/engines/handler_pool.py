@@ -58,6 +58,7 @@ class HandlerPool:
         self._on_earlier_deadline = on_earlier_deadline
         self._announced_deadline = math.inf
         self._size = threads
+        # One queue for all threads: a slow handler delays no run that another thread could take.
         self._queue: SimpleQueue[ClaimedRun | None] = SimpleQueue()
         # Threads append, and only the owner of the pool pops: a deque needs no lock for that.
         self._finished: deque[AttemptResult] = deque()
@@ -76,6 +77,7 @@ class HandlerPool:
     def finished(self) -> list[AttemptResult]:
         """Return the results of attempts that ended or timed out since the last call."""
         self._abandon_late()
+        # Places of abandoned and crashed threads; also another try after the system refused one.
         if len(self._threads) < self._size:
             self._start_threads()
         return [self._finished.popleft() for _ in range(len(self._finished))]
@@ -95,6 +97,7 @@ class HandlerPool:
 
     def cancel_queued(self, keep: int = 0) -> list[ClaimedRun]:
         """Take back the queued runs, except the first `keep` of them."""
+        # Threads may take runs meanwhile. Each run is then either started or returned, never both.
         waiting = []
         with suppress(Empty):
             while True:
@@ -121,6 +124,7 @@ class HandlerPool:
             self._queue.put(None)
 
     def _start_threads(self) -> None:
+        # Daemons: an abandoned handler must not keep the process from exiting.
         self._starved = False
         while len(self._threads) < self._size and not self._closed:
             one = _HandlerThread()
@@ -134,6 +138,7 @@ class HandlerPool:
                 logger.error(  # noqa: TRY400 - the text says it all
                     "could not start handler thread (%d of %d running): %s", running, self._size, error
                 )
+                # With some threads the worker goes on, slower; with none it must be replaced.
                 self._starved = not running
                 return
             with self._lock:
@@ -198,6 +203,7 @@ class HandlerPool:
         for one, run in late:
             if run is None:
                 continue
+            # Made outside the lock, in which the threads report their results; so it is checked again.
             result = self._dispatcher.timed_out(run.claim, one.handler, one.timeout_seconds)
             with self._lock:
                 if one.run is not run:

@@ -30,6 +30,7 @@ def lease_owner() -> str:
 
 def process_owner() -> str:
     """Return the owner's name of this process, for engines that keep no table of their leases."""
+    # By process id: a forked child inherits the cache, and must not act as its parent.
     return _owner_in(os.getpid())
 
 
@@ -103,6 +104,8 @@ class LeaseTable:
     def add(self, run: ClaimedRun) -> None:
         """Hold a run whose claim is committed."""
         if not self.runs:
+            # A third: two renewals may fail before a lease expires. One time for the whole table, counted
+            # from its oldest claim, so that a renewal is one statement.
             self._renew_at = time.monotonic() + self._third_seconds
         self.runs[run.lease] = run
 

@@ -129,6 +129,7 @@ class Maintenance:
         if started >= self._restart_at:
             self._after, self._restart_at = 0, started + RESTART_SECONDS
         cutoffs = Cutoffs.of(now, self._retention_days, self._key_days)
+        # Few rows in one transaction: SQLite has one writer, and receivers wait for it.
         result = self._inbox.prune(cutoffs, self._after, BATCH_ROWS)
         self._after = result.after
         self._pruned += result.total

@@ -61,6 +61,7 @@ class SuspectPolicy:
     def next_mode(self, started: Set[Lease], *, suspect_due: bool, others_due: bool) -> ClaimMode:
         """Decide what to claim now; `started` are the leases of attempts that are not done."""
         now = self._monotonic()
+        # What has ended is forgotten, so that its lease is not waited for or counted any more.
         if self.overlong:
             self.overlong &= started
         if self._running is not None:
@@ -85,6 +86,7 @@ class SuspectPolicy:
         return ClaimMode.NOTHING if started - self.overlong else ClaimMode.A_SUSPECT
 
     def _mode_while_unblocked(self, started: Set[Lease], others_due: bool, now: float) -> ClaimMode:
+        # An idle worker has nothing to lose: it takes a suspect at once.
         if not started and not others_due:
             return ClaimMode.A_SUSPECT
         if self._due_since is None:
@@ -95,6 +97,7 @@ class SuspectPolicy:
         return ClaimMode.NOTHING if started - self.overlong else ClaimMode.A_SUSPECT
 
     def _unblock(self, now: float) -> None:
+        # Others go on for as long as they were held back: suspects never take more than half of the time.
         if self._blocked_since is not None:
             self._others_until = now + max(self._period_seconds, now - self._blocked_since)
         self._due_since = self._blocked_since = self._blocked_until = None

@@ -53,6 +53,7 @@ class ThreadEngine:
         with self._lock:  # requests of several threads may come first
             if self.running:
                 return
+            # Made here and not in __init__: it has a pipe and threads, and gunicorn may fork after that.
             self._worker = Worker(
                 self._inbox,
                 self._dispatcher,
@@ -87,8 +88,10 @@ class ThreadEngine:
     def stop(self, grace_seconds: float = GRACE_SECONDS) -> None:
         """Release what was not started, wait for running attempts, and end the thread until `start`."""
         if self._worker is not None and self._thread is not None:
+            # Set first: a request that comes now must not start it again.
             self._stopped = True
             self._worker.stop()
+            # Bounded: a handler that never returns must not keep the web process from exiting.
             self._thread.join(grace_seconds + LATE_SECONDS)
             self._worker.detach()  # the caller may close the inbox now
 

@@ -58,6 +58,7 @@ class Wakeup:
         if self._read in ready:
             with suppress(BlockingIOError):
                 os.read(self._read, 65_536)
+        # Drained, or it would be ready again at once, and the worker would spin.
         if ready - {self._read}:
             with suppress(OSError):
                 notifier.wait(0)

@@ -77,6 +77,7 @@ class Worker:
         self._failures = 0
         self._backoff = PollBackoff()
         self._suspects = SuspectPolicy(lease_seconds, threads)
+        # Marks that are in the inbox already, so that not every claim writes them again.
         self._marked_joined: Set[Lease] = frozenset()
         self._descriptors = DescriptorMonitor()
         self._detached = False
@@ -136,6 +137,7 @@ class Worker:
         except Exception as error:
             self._failures += 1
             self._descriptors.record(error)
+            # The COMMIT may have succeeded all the same: then runs are claimed that are not in our table.
             self._leases.mark_uncertain()
             # Written, or rolled back: it is marked again with the next claim.
             self._marked_joined = frozenset()
@@ -178,6 +180,7 @@ class Worker:
         claimed, next_times = self._write(step)
         if step.capacity:
             self._backoff.record_claim(claimed, next_times.due_at, step.now)
+        # After a claim that returned runs, or a full batch, there may be more: poll again at once.
         more = claimed > 0 or len(step.new_deliveries) == PLAN_LIMIT
         return 0.0 if more and leases.capacity else self._seconds_to_sleep(next_times, step.now)
 
@@ -201,6 +204,7 @@ class Worker:
         capacity = 0 if self._stopping else leases.capacity
         started = leases.runs.keys() - {attempt.run_result.lease for attempt in self._unsettled}
         others_blocked = suspects.blocks_others(started)
+        # Nothing is read that could not be planned and claimed now: other workers may have room for it.
         new_deliveries, next_times = self._inbox.poll(PLAN_LIMIT if capacity and not others_blocked else 0)
         now = self._dispatcher.clock.now()
         others_due = bool(new_deliveries) or self._backoff.is_worth_claiming(
@@ -216,6 +220,7 @@ class Worker:
         else:
             new_deliveries = []
             capacity = min(capacity, 1) if mode is ClaimMode.A_SUSPECT else 0
+            # Queued runs would start beside the suspect, and be lost with it.
             if not suspects.running:
                 leases.release_later(self._handlers.cancel_queued())
         claiming = capacity > 0 and (others_due or mode is ClaimMode.A_SUSPECT)
@@ -236,12 +241,14 @@ class Worker:
         with self._inbox.transaction(self._owner) as transaction:
             # All locks at once and in one order: workers that took theirs step by step could deadlock.
             transaction.lock(results, plans)
+            # Settled first: that releases the next runs by their order keys, and the claim below takes them.
             settled = transaction.settle(results)
             won = transaction.plan(plans, step.now)
             transaction.release(releasing, step.now)
             if checking_orphans:
                 transaction.release_orphaned(list(leases.runs), step.now)
             if step.renewing:
+                # The whole table, also runs that are only queued: their leases run as well.
                 ours = [lease for lease in leases.runs if lease not in settling]
                 renewed = transaction.renew(ours, step.leased_until)
             claims = self._claim(transaction, step, settling) if step.capacity else []
@@ -255,6 +262,7 @@ class Worker:
             leases.renewed(renewed, step.leased_until)
         else:
             leases.grow_window()
+        # Also those whose lease was lost: either way this worker has nothing more to do with them.
         leases.remove(settling)
         self._events.add(planned, won)
         self._start(claims, step)
@@ -318,6 +326,7 @@ class Worker:
         end = time.monotonic() + grace_seconds
         self._stopping = True
         leases = self._leases
+        # Released now and not at the end: other workers can run them during the grace period.
         leases.release_later(self._handlers.cancel_queued())
         self._handlers.close()
         pause = self._poll()

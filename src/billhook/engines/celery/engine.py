@@ -79,6 +79,7 @@ class CeleryEngine:
 
     def wake(self, delivery_id: int) -> None:
         """Have a committed delivery's id published. Never waits: what is not published is swept up."""
+        # Again: this process may have been forked after `start`, and threads do not survive a fork.
         self._relay.start(WEB_DELAY_SECONDS)
         self._relay.publish(delivery_id)
 
@@ -86,6 +87,7 @@ class CeleryEngine:
         """Publish the ids that wait if that is quick, end the relay, and handle no more messages."""
         self._relay.stop()
         hooks: CeleryHooks | None = getattr(self.celery, "billhook", None)
+        # Only our own: another app, as in tests, may have bound the Celery app since.
         if hooks is not None and hooks.engine is self:
             hooks.engine = None
 
@@ -98,6 +100,7 @@ class CeleryEngine:
 
         It prunes old deliveries and registers itself as a worker too, as `billhook worker` does.
         """
+        # In the main process only: its pool's children come and go, and one sweep per worker is enough.
         count_handlers = self._dispatcher.count_handlers
         maintenance = Maintenance(
             self._inbox,
@@ -147,6 +150,7 @@ def _import(path: str) -> Any:
     try:
         module = importlib.import_module(module_name)
     except ModuleNotFoundError as error:
+        # A module that the user's module imports is missing: that is another mistake, and keeps its trace.
         if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
             raise
         raise ConfigError(f"BILLHOOK_CELERY_APP {path!r}: there is no module {module_name!r} here") from None

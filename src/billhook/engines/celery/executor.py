@@ -66,6 +66,7 @@ class DeliveryExecutor:
                 with self._heartbeat.renewing(claim):
                     attempt = self._attempt(claim, event)
                     claim = None if attempt is None else self._settle(attempt, is_only_run)
+        # Outside `shared`: a thread that held it and waited for `exclusive` would wait for itself.
         while not is_only_run and self._inbox.suspect_due(delivery_id, self._dispatcher.clock.now()):
             with self._isolation.exclusive():
                 self._execute_suspect(delivery_id)
@@ -120,6 +121,7 @@ class DeliveryExecutor:
             won = transaction.plan([one.plan for one in planned], now)
             claims = transaction.claim(1, now, now + self._lease_time, only=delivery_id, suspects=False)
         self._dispatcher.notify(planned=planned, won=won, duplicates=transaction.duplicates)
+        # The first run is this worker's; its siblings are for others.
         for one in planned:
             for _ in one.plan.handlers[1:]:
                 self._publish(delivery_id)
@@ -173,6 +175,8 @@ class DeliveryExecutor:
         """Write the result of an attempt, and claim the delivery's next run, if there may be one."""
         end = time.monotonic() + SETTLE_SECONDS
         result = attempt.run_result
+        # The handler has had its effect. Given up, the result would be lost and the handler called again, so
+        # it is retried for long, while the heartbeat tries to renew the lease.
         while True:
             try:
                 settled, claim = self._write(result, is_only_run, claim_next)
@@ -200,6 +204,7 @@ class DeliveryExecutor:
             if claim_next:
                 only = result.delivery_id
                 claims = transaction.claim(1, now, now + self._lease_time, only=only, suspects=False)
+        # Runs that waited for this one by their order key need a message now.
         for delivery_id in transaction.released:
             self._publish(delivery_id)
         return settled_leases, claims[0] if claims else None
@@ -250,6 +255,7 @@ class Heartbeat:
             renew_at = self._renew_at.copy()  # other threads add and remove meanwhile
             if not renew_at:
                 self._awake.clear()
+                # Looked at again after the clear: `renewing` adds first and sets then.
                 if not self._renew_at:  # pragma: no branch - a run may be claimed right here
                     self._awake.wait()
                 continue
@@ -272,6 +278,7 @@ class Heartbeat:
             renewed = set(leases)
             again_at = time.monotonic() + min(1.0, self._lease_seconds / 10)
         for lease in leases:
+            # Its handler returned during the renewal: put back, it would be renewed for ever.
             if lease not in self._renew_at:
                 continue
             if lease in renewed:

@@ -53,6 +53,7 @@ class Publisher:
             producer=self._open(),
             serializer="json",
             ignore_result=True,
+            # Retries of kombu's own would hold up every id behind this one; the sweeper sends it again.
             retry=False,
             timeout=BROKER_TIMEOUT_SECONDS,
             confirm_timeout=BROKER_TIMEOUT_SECONDS,
@@ -88,6 +89,8 @@ class Publisher:
 
     def _connect(self) -> Any:
         conf = self._celery.conf
+        # With confirms, `publish` returns only once the broker has the message: without them, a message that
+        # was lost on the way would count as published, and wait for the sweeper's second look.
         ours = {  # each transport reads those that it knows and ignores the others
             "confirm_publish": True,
             "socket_timeout": BROKER_TIMEOUT_SECONDS,
@@ -165,6 +168,7 @@ class Relay:
         """Have an id published; return False if it was dropped because too many wait."""
         if not self._running():
             self.start()
+        # Bounded, as the process's memory is; the sweeper finds in the inbox what is dropped here.
         if self._ids.qsize() >= QUEUE_LIMIT:
             return False
         self._ids.put(delivery_id)
@@ -188,6 +192,7 @@ class Relay:
             try:
                 if delivery_id is not None:
                     self._publish(delivery_id)
+                # Between ids, in the same thread: the broker's connection is for one thread.
                 if self._sweep_delay_seconds is not None and time.monotonic() >= self._sweep_at:
                     self._sweep_at = time.monotonic() + self._sweep(self._sweep_delay_seconds)
             except BillhookError as error:
@@ -211,6 +216,7 @@ class Relay:
         for delivery_id in self._sweeper.due(delay_seconds, self._publisher.queue_length):
             if self._stopping:
                 break
+            # Marked only after the confirm: an error leaves this one and the rest for the next sweep.
             self._publish(delivery_id)
             self._sweeper.mark_published(delivery_id)
         pause = self._sweeper.pause_seconds(delay_seconds)

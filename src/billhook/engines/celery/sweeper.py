@@ -65,6 +65,7 @@ class Sweeper:
             limit=LIMIT,
         )
         monotonic = time.monotonic()
+        # Built anew each time: what is not pending any more is forgotten, so that this does not grow.
         self._pending = {one.delivery_id: self._remembered(one, monotonic) for one in found}
         self._full = len(found) == LIMIT
         # With an empty queue, a delivery that is pending all the same was never published.
@@ -89,6 +90,7 @@ class Sweeper:
         """Note that the broker took the message of a delivery."""
         one = self._pending[delivery_id]
         one.published = True
+        # Doubled: in a long queue the first message still waits, and each further one only lengthens it.
         one.publish_at = time.monotonic() + one.pause
         one.pause = min(one.pause * 2, MAX_REPUBLISH_SECONDS)
 
@@ -98,5 +100,6 @@ class Sweeper:
             return BUSY_SECONDS
         if self._next_due_at is None:
             return SWEEP_SECONDS
+        # Until the next retry is due, plus the delay that leaves it to the workers' own sweeps.
         due_in = (self._next_due_at - self._clock.now()).total_seconds() + delay_seconds
         return min(SWEEP_SECONDS, max(0.01, due_in))

@@ -54,6 +54,9 @@ class CeleryHooks:
         self.engine: WorkerSide | None = None
         self._celery = celery
         # Celery's own base class: the app's may do more, and handlers have their Flask context anyway.
+        # acks_late and reject_on_worker_lost: the message of a worker that dies is delivered again, at once
+        # and not only by a sweep. A second call is no harm: the claim decides. typing=False: a message with
+        # wrong arguments has to reach `run_task`, which refuses it without quoting it.
         celery.task(
             name=TASK,
             base=Task,
@@ -82,6 +85,7 @@ class CeleryHooks:
     def _execute(self, engine: WorkerSide, delivery_id: int) -> None:
         try:
             engine.execute(delivery_id)
+        # Not raised: Celery would log it as a failed task and, with acks_late, drop the message all the same.
         except BillhookError as error:
             logger.error("delivery %d stays in the inbox: %s", delivery_id, error)  # noqa: TRY400
         except Exception:
@@ -89,6 +93,7 @@ class CeleryHooks:
 
     def on_init(self, sender: Any, **_: Any) -> None:
         """Check the app's configuration again: a worker starts, and has read all of it."""
+        # Signals are global: a process may have several Celery apps.
         if sender.app is self._celery and self.engine is not None:
             try:
                 self.engine.check()
