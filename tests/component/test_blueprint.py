@@ -29,7 +29,7 @@ def handled() -> tuple[Handlers, list[str]]:
     return handlers, seen
 
 
-def test_a_blueprint_is_registered_like_any_other(app):
+def test_the_blueprint_can_be_registered_by_hand(app):
     handlers, seen = handled()
 
     app.register_blueprint(Billhook(handlers=[handlers]).blueprint())
@@ -52,7 +52,7 @@ def test_the_prefix_of_the_registration_counts(app, given, path):
     assert seen == ["PingTest"]
 
 
-def test_inside_another_blueprint_it_has_the_prefix_of_both_and_what_that_one_asks_first(app):
+def test_a_nested_blueprint_has_both_prefixes_and_the_parents_hooks(app):
     handlers, seen = handled()
     shop, asked = Blueprint("shop", __name__, url_prefix="/shop"), []
     shop.before_request(lambda: asked.append("shop"))
@@ -74,7 +74,7 @@ def test_named_sources_are_below_the_prefix(app):
     assert deliver(app, BODY, "PingTest", path="/hooks/partner").status_code == 200
 
 
-def test_a_blueprint_beside_init_app_shares_the_inbox_and_has_a_name_of_its_own(app):
+def test_a_blueprint_beside_init_app_shares_the_inbox_under_another_name(app):
     hooks = Billhook(app)
     app.register_blueprint(hooks.blueprint("/again"))
 
@@ -93,7 +93,7 @@ def test_a_prefix_with_a_variable_part_is_refused_wherever_it_comes_from(app):
     assert "billhook" not in app.extensions
 
 
-def test_the_config_is_read_when_it_is_registered(app):
+def test_the_config_is_read_when_the_blueprint_is_registered(app):
     blueprint = Billhook().blueprint()
     app.config["BILLHOOK_TOLERANCE_SECONDS"] = "soon"
 

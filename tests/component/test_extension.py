@@ -192,7 +192,7 @@ def test_one_billhook_may_be_mounted_twice_in_one_app(plain_app):
     assert len(seen) == 2
 
 
-def test_two_apps_in_one_process_do_not_see_each_others_deliveries_or_handlers(tmp_path, app_with):
+def test_two_apps_in_one_process_have_separate_deliveries_and_handlers(tmp_path, app_with):
     (tmp_path / "other").mkdir()
     mine, theirs, seen = Handlers(), Handlers(), []
     mine.on(PingTest, name="ping")(lambda event: seen.append("mine"))
@@ -240,7 +240,7 @@ def test_the_app_may_be_given_to_the_constructor(plain_app):
     assert deliver(app).status_code == 200
 
 
-def test_an_app_without_billhook_is_told_so():
+def test_get_state_of_an_app_without_billhook_raises():
     with pytest.raises(ConfigError, match=r"no billhook: call Billhook\(...\).init_app\(app\)"):
         get_state(Flask("empty"))
 
@@ -277,7 +277,7 @@ def test_the_apps_error_handlers_do_not_answer_for_us(app_with, caught):
     assert all("type" in reply.json for reply in replies)
 
 
-def test_a_smaller_max_content_length_of_the_app_is_not_ours(app_with):
+def test_a_smaller_max_content_length_of_the_app_does_not_apply(app_with):
     app = app_with(MAX_CONTENT_LENGTH=10, MAX_FORM_MEMORY_SIZE=10)
     body = b'{"longer": "than ten bytes"}'
 
@@ -287,7 +287,7 @@ def test_a_smaller_max_content_length_of_the_app_is_not_ours(app_with):
     assert [row[3] for row in stored(app)] == [body, b"a=" + b"b" * 50]
 
 
-def test_max_content_length_larger_than_ours_does_not_widen_ours(app_with):
+def test_a_larger_max_content_length_does_not_raise_billhooks_limit(app_with):
     app = app_with(MAX_CONTENT_LENGTH=10**7, BILLHOOK_MAX_BODY_BYTES=100)
 
     assert deliver(app, b"x" * 100).status_code == 200
@@ -381,7 +381,7 @@ def test_a_hook_that_read_only_a_part_of_the_body_makes_it_incomplete(app_with):
     assert stored(app) == []
 
 
-def test_a_csrf_check_that_refuses_posts_refuses_ours_and_one_that_exempts_the_blueprint_does_not(app_with):
+def test_a_csrf_check_refuses_deliveries_unless_it_exempts_the_blueprint(app_with):
     def protect():
         exempt = request.blueprint in app.config.get("CSRF_EXEMPT", ())
         if request.method == "POST" and not exempt and "csrf_token" not in request.form:

@@ -197,7 +197,7 @@ def test_no_failure_of_an_observer_changes_the_answer(receiver):
     ]
 
 
-def test_an_engine_that_cannot_be_told_changes_no_answer(app_with):
+def test_an_engine_that_cannot_be_woken_does_not_change_the_response(app_with):
     app = app_with(BILLHOOK_ENGINE="thread")
     client = app.test_client()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

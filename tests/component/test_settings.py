@@ -87,7 +87,7 @@ def test_a_key_that_is_like_no_option_has_none_suggested(tmp_path):
         start(tmp_path, BILLHOOK_NOPE="x")
 
 
-def test_keys_of_others_are_left_alone(tmp_path):
+def test_keys_without_the_prefix_are_ignored(tmp_path):
     assert start(tmp_path, BILLING="x", SECRET_KEY="y", billhook_secret="z")
 
 
@@ -175,7 +175,7 @@ def test_the_defaults_are_those_of_the_contract():
 
 
 @pytest.mark.parametrize("option", OPTIONS, ids=lambda option: option.key)
-def test_every_option_explains_itself_and_takes_its_own_default(option):
+def test_every_option_has_help_and_accepts_its_default(option):
     parsed = option.parse(option.key, option.default)
 
     assert parsed == option.default
@@ -184,11 +184,11 @@ def test_every_option_explains_itself_and_takes_its_own_default(option):
 
 
 @pytest.mark.parametrize("option", [option for option in OPTIONS if option.default_text], ids=lambda o: o.key)
-def test_the_default_as_a_user_would_write_it_is_the_default(option):
+def test_default_text_parses_to_the_default(option):
     assert option.parse(option.key, option.default_text) == option.default
 
 
-def test_from_prefixed_env_is_a_way_to_configure(tmp_path, monkeypatch):
+def test_options_can_be_set_by_from_prefixed_env(tmp_path, monkeypatch):
     monkeypatch.setenv("FLASK_BILLHOOK_SECRETS", f'["{SECRET}"]')
     monkeypatch.setenv("FLASK_BILLHOOK_RETRY_SCHEDULE_SECONDS", "10,60")
     monkeypatch.setenv("FLASK_BILLHOOK_TOLERANCE_SECONDS", "60")
@@ -203,7 +203,7 @@ def test_from_prefixed_env_is_a_way_to_configure(tmp_path, monkeypatch):
     assert settings.tolerance_seconds == 60
 
 
-def test_where_the_config_says_nothing_the_environment_counts_in_a_mounted_app(tmp_path, monkeypatch):
+def test_a_mounted_app_falls_back_to_the_environment(tmp_path, monkeypatch):
     environ = {
         "BILLHOOK_SECRETS": f"{SECRET},{OTHER_SECRET}", "BILLHOOK_TOLERANCE_SECONDS": "60",
         "BILLHOOK_API_URL": "http://127.0.0.1:1", "BILLHOOK_ENGINE": "inline", "BILLHOOK_LEASE_SECONDS": "7",
@@ -224,7 +224,7 @@ def test_where_the_config_says_nothing_the_environment_counts_in_a_mounted_app(t
 
 
 @pytest.mark.parametrize("config", [{"BILLHOOK_SECRETS": [SECRET]}, {"BILLHOOK_SECRETS_FILE": "file"}])
-def test_of_secrets_and_their_file_the_one_in_the_config_counts(tmp_path, monkeypatch, config):
+def test_secrets_in_the_config_override_secrets_in_the_environment(tmp_path, monkeypatch, config):
     monkeypatch.setenv("BILLHOOK_SECRETS_FILE", "/elsewhere")
     monkeypatch.setenv("BILLHOOK_SECRETS", OTHER_SECRET)
     app = bare_app(tmp_path)
@@ -275,7 +275,7 @@ def test_secrets_may_be_in_a_file_one_a_line(tmp_path):
     assert start(tmp_path, BILLHOOK_SECRETS=[], BILLHOOK_SECRETS_FILE=file, BILLHOOK_SIGNATURE_HEADER="")
 
 
-def test_pem_blocks_in_a_file_are_kept_whole(tmp_path):
+def test_a_secrets_file_is_split_into_pem_blocks(tmp_path):
     file = tmp_path / "keys.pem"
     block = "-----BEGIN PUBLIC KEY-----\nAAAA\n\nBBBB\n-----END PUBLIC KEY-----\n"
     file.write_text(block + "\n" + block)
@@ -293,7 +293,7 @@ def test_a_pem_block_without_an_end_is_refused(tmp_path):
     assert HIDDEN not in str(caught.value)
 
 
-def test_a_file_that_cannot_be_read_is_told_by_name(tmp_path):
+def test_an_unreadable_secrets_file_is_named(tmp_path):
     binary = tmp_path / "binary"
     binary.write_bytes(b"\xff\xfe")
 
@@ -347,7 +347,7 @@ def test_the_scheme_is_chosen_by_configuration(tmp_path, config, scheme):
     assert repr(source.scheme).startswith(scheme)
 
 
-def test_public_keys_in_a_file_are_a_way_to_configure_rsa(tmp_path, app_with):
+def test_rsa_public_keys_are_read_from_a_file(tmp_path, app_with):
     key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
     private = key.private_bytes(
         serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
@@ -372,7 +372,7 @@ def test_public_keys_in_a_file_are_a_way_to_configure_rsa(tmp_path, app_with):
     assert reply.status_code == 200
 
 
-def test_body_hmac_has_to_be_told_that_deduplication_will_do(tmp_path):
+def test_body_hmac_requires_replay_protection_dedupe_only(tmp_path):
     with pytest.raises(ConfigError, match="dedupe-only"):
         start(tmp_path, BILLHOOK_SIGNATURE="body-hmac", BILLHOOK_SECRETS=[TEXT_SECRET])
 
@@ -412,7 +412,7 @@ def test_a_prefix_is_for_body_hmac_alone(tmp_path):
 
 
 @pytest.mark.parametrize("key", ["BILLHOOK_SIGNATURE_HEADER", "BILLHOOK_TIMESTAMP_HEADER"])
-def test_standard_webhooks_has_headers_of_its_own(tmp_path, key):
+def test_standard_webhooks_refuses_other_header_names(tmp_path, key):
     with pytest.raises(ConfigError, match="has headers of its own: unset BILLHOOK_SIGNATURE_HEADER"):
         start(tmp_path, **{key: "X-Mine"})
 
@@ -496,7 +496,7 @@ def test_a_long_text_that_is_no_number_is_not_shown_and_a_slip_is(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
-def test_a_secrets_file_that_others_may_write_is_refused_with_what_to_do(tmp_path, mode):
+def test_a_secrets_file_writable_by_others_is_refused_with_the_remedy(tmp_path, mode):
     file = tmp_path / "my secrets"
     file.write_text(SECRET)
     file.chmod(mode)
@@ -509,7 +509,7 @@ def test_a_secrets_file_that_others_may_write_is_refused_with_what_to_do(tmp_pat
 
 
 @pytest.mark.parametrize(("mode", "warned"), [(0o640, True), (0o604, True), (0o600, False), (0o400, False)])
-def test_a_secrets_file_that_others_may_read_is_used_with_a_warning(tmp_path, caplog, mode, warned):
+def test_a_secrets_file_readable_by_others_is_used_with_a_warning(tmp_path, caplog, mode, warned):
     file = tmp_path / "secrets"
     file.write_text(SECRET)
     file.chmod(mode)
@@ -519,7 +519,7 @@ def test_a_secrets_file_that_others_may_read_is_used_with_a_warning(tmp_path, ca
     assert ("others may read it; run: chmod 600" in caplog.text) is warned
 
 
-def test_what_is_no_file_has_no_mode_to_complain_of(tmp_path):
+def test_pipes_and_missing_files_have_no_mode_warning(tmp_path):
     """A pipe, as `<(pass show billhook)` of a shell, and what is not there."""
     os.mkfifo(tmp_path / "pipe", 0o600)
     (tmp_path / "pipe").chmod(0o666)
@@ -532,7 +532,7 @@ def test_what_is_no_file_has_no_mode_to_complain_of(tmp_path):
     ("suffix", "mode", "may"),
     [("", 0o644, "read"), ("", 0o666, "write"), ("-wal", 0o644, "read"), ("-shm", 0o606, "write")],
 )
-def test_an_inbox_that_others_may_use_is_told_of_with_what_to_do(tmp_path, caplog, suffix, mode, may):
+def test_an_inbox_accessible_to_others_is_warned_of_with_the_remedy(tmp_path, caplog, suffix, mode, may):
     inbox = open_inbox(tmp_path / "i.db")
     inbox.put(incoming("k"))
     (tmp_path / f"i.db{suffix}").chmod(mode)

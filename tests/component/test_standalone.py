@@ -113,7 +113,7 @@ def test_a_module_that_does_not_exist_is_refused(here):
         load_handlers(["missing.py"])
 
 
-def test_a_module_whose_own_import_fails_says_which(here):
+def test_a_failing_import_in_a_handlers_module_is_raised_unchanged(here):
     (here / "shop_hooks_c.py").write_text("import not_installed_anywhere")
 
     with pytest.raises(ModuleNotFoundError, match="not_installed_anywhere"):
@@ -178,7 +178,7 @@ def test_wrong_options_refuse_to_start(here, monkeypatch):
         create_app()
 
 
-def test_a_mistake_that_celerys_command_line_meets_is_told_without_a_stack_trace(here, monkeypatch):
+def test_a_configuration_error_under_the_celery_command_has_no_stack_trace(here, monkeypatch):
     monkeypatch.setenv("BILLHOOK_ENGINE", "celery")
     monkeypatch.setenv("BILLHOOK_CELERY_APP", "nope:celery")
 
@@ -188,7 +188,7 @@ def test_a_mistake_that_celerys_command_line_meets_is_told_without_a_stack_trace
         module.celery  # noqa: B018 - as `celery -A billhook.standalone:celery` does
 
 
-def test_start_begins_to_handle_what_is_stored(standalone, here, monkeypatch):
+def test_start_handles_stored_deliveries(standalone, here, monkeypatch):
     from billhook import Billhook
 
     monkeypatch.setenv("BILLHOOK_ENGINE", "inline")

@@ -196,7 +196,7 @@ def check_a_slow_handler_is_called_once(app, calls):
     assert runs(app) == [("h", "succeeded", 1)]
 
 
-def test_a_slow_handler_keeps_its_lease(running):
+def test_the_lease_of_a_slow_handler_is_renewed(running):
     handlers, calls = Handlers(), []
 
     @handlers.on(PingTest, name="h")

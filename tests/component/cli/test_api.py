@@ -213,7 +213,7 @@ def test_usage_is_added_up(api, service):
     }
 
 
-def test_amounts_keep_their_digits(api, service):
+def test_amounts_are_printed_with_unchanged_digits(api, service):
     text = json.dumps({"invoice": INVOICE}).replace("1249.9", "1249.900000000000000000001")
     service.always("GET /invoices/1", Response(text, content_type="application/json"))
 
@@ -233,7 +233,7 @@ def test_what_comes_from_the_service_cannot_act_on_the_terminal(api, service):
     assert document.isascii()
 
 
-def test_login_says_whether_the_credentials_are_good(api, service):
+def test_login_accepts_good_credentials_and_rejects_wrong_ones(api, service):
     good = api("login")
     service.answer("POST /login", REFUSED)
     bad = api("login")
@@ -247,7 +247,7 @@ def test_login_says_whether_the_credentials_are_good(api, service):
     )
 
 
-def test_a_call_that_is_tried_again_says_nothing_of_it(api, service, caplog):
+def test_a_retried_call_prints_and_logs_nothing(api, service, caplog):
     service.answer("GET /plans/p", error(500, "api_error", "internal_error"))
     service.answer("GET /plans/p", answered(200, {"plan": wire(Plan)}))
 
@@ -258,7 +258,7 @@ def test_a_call_that_is_tried_again_says_nothing_of_it(api, service, caplog):
     assert (result.stderr, [record.message for record in caplog.records]) == ("", [])
 
 
-def test_what_is_not_there_is_told_with_exit_code_1(api, service):
+def test_an_error_of_the_service_exits_with_code_1(api, service):
     service.answer("GET /plans/p", error(404, "invalid_request_error", "resource_not_found", "no such plan"))
 
     result = api("plans", "get", "p")
@@ -287,7 +287,7 @@ def test_what_is_not_there_is_told_with_exit_code_1(api, service):
         (["invoices", "list", "--limit", "0"], "0 is not in the range"),
     ],
 )
-def test_a_mistake_in_the_arguments_is_told_with_exit_code_2(api, service, arguments, text):
+def test_invalid_arguments_exit_with_code_2(api, service, arguments, text):
     result = api(*arguments)
 
     assert result.exit_code == 2
@@ -311,7 +311,7 @@ def test_the_token_may_be_in_a_file(api, service, secret_file):
     assert result.exit_code == 0, result.output
 
 
-def test_what_has_the_wrong_form_is_told_by_its_field():
+def test_a_validation_error_names_the_field():
     import click
 
     from billhook.cli.api.connection import as_usage_errors

@@ -42,7 +42,7 @@ def stored(app) -> list[tuple]:
     return rows(inbox_file(app), "SELECT * FROM delivery")
 
 
-def test_an_app_that_is_well_says_so_and_stores_nothing(shop):
+def test_check_of_a_working_app_succeeds_and_stores_nothing(shop):
     app = shop(sources=[Source("eu", secrets=[SECRET])])
 
     code, told = checked(app)
@@ -84,7 +84,7 @@ def login():
         (lambda: ("no", 400), 400, "a before_request hook or an error handler"),
     ],
 )
-def test_a_hook_that_answers_in_its_place_is_told_with_the_remedy(shop, hook, status, told):
+def test_check_reports_a_before_request_hook_that_answers_and_the_remedy(shop, hook, status, told):
     app = shop()
     app.before_request(hook)
 
@@ -108,7 +108,7 @@ def test_csrf_protection_is_recognised(shop):
     assert "400 came from the app, not from billhook: probably CSRF protection" in found[f"POST {PATH}"]
 
 
-def test_an_answer_that_is_changed_afterwards_is_told(shop):
+def test_check_reports_an_after_request_hook_that_changes_the_status(shop):
     app = shop()
 
     @app.after_request
@@ -125,7 +125,7 @@ def test_an_answer_that_is_changed_afterwards_is_told(shop):
     )
 
 
-def test_a_path_that_nothing_takes_is_told_with_those_that_are(shop):
+def test_check_of_an_unknown_path_lists_the_receiver_paths(shop):
     app = shop()
 
     assert checked(app, "--path", PATH + "/")[0] == 0
@@ -137,7 +137,7 @@ def test_a_path_that_nothing_takes_is_told_with_those_that_are(shop):
     )
 
 
-def test_a_header_lost_on_the_way_is_the_receivers_own_answer(shop):
+def test_check_reports_401_when_middleware_drops_the_signature(shop):
     app = shop()
     inner = app.wsgi_app
 
@@ -153,14 +153,14 @@ def test_a_header_lost_on_the_way_is_the_receivers_own_answer(shop):
     assert "billhook answered 401" in found[f"POST {PATH}"]
 
 
-def test_an_app_that_raises_is_told(shop):
+def test_check_reports_an_app_that_raises(shop):
     app = shop(TESTING=True)
     app.before_request(lambda: 1 // 0)
 
     assert "the app raised ZeroDivisionError" in checked(app)[1][f"POST {PATH}"]
 
 
-def test_without_handlers_that_is_wrong_and_the_table_says_so(shop):
+def test_check_fails_without_handlers(shop):
     app = shop(handlers=[])
 
     result = app.test_cli_runner().invoke(args=["billhook", "check"])
@@ -170,7 +170,7 @@ def test_without_handlers_that_is_wrong_and_the_table_says_so(shop):
 
 
 @pytest.mark.parametrize("as_ids", [False, True])
-def test_where_only_public_keys_are_known_it_is_enough_to_be_answered(shop, as_ids):
+def test_check_of_a_source_with_only_public_keys_accepts_401(shop, as_ids):
     public = (
         rsa.generate_private_key(65537, 2048)
         .public_key()
@@ -186,7 +186,7 @@ def test_where_only_public_keys_are_known_it_is_enough_to_be_answered(shop, as_i
     assert "the source has only public keys" in found[f"POST {PATH}/eu"]
 
 
-def test_an_inbox_that_cannot_be_written_is_told(shop):
+def test_check_reports_an_inbox_that_cannot_be_written(shop):
     app = shop()
     inbox_file(app).unlink()
     inbox_file(app).mkdir()

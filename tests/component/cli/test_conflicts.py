@@ -48,7 +48,7 @@ def ids(where):
     return [one for (one,) in rows(where, "SELECT id FROM delivery ORDER BY id")]
 
 
-def test_the_first_is_a_look_alike_and_the_others_wait_beside_it(books, where):
+def test_conflicting_deliveries_are_quarantined_beside_the_first(books, where):
     errors = [error for (error,) in rows(where, "SELECT error FROM delivery ORDER BY id")]
 
     assert json.loads(errors[0])["error"].startswith("the body looks like PaymentFailed")
@@ -72,7 +72,7 @@ def test_conflicts_are_listed_and_shown(run, books, where):
     assert f"quarantined: type conflict with delivery {first}" in shown
 
 
-def test_no_replay_by_filters_takes_what_is_undecided(run, books, where):
+def test_replay_by_filters_skips_conflicts(run, books, where):
     found = run("deliveries", "replay", "--state", "quarantined", "--json")
 
     assert json.loads(found.stdout)["selected"] == 1
@@ -81,7 +81,7 @@ def test_no_replay_by_filters_takes_what_is_undecided(run, books, where):
 
 
 @pytest.mark.parametrize("how", ["id", "--conflicts"])
-def test_the_genuine_one_is_handled_when_an_operator_says_so(run, books, where, how):
+def test_replay_of_a_conflict_by_id_or_option_handles_it(run, books, where, how):
     chosen = [str(ids(where)[1])] if how == "id" else [how]
 
     result = run("deliveries", "replay", *chosen, "--yes")
@@ -118,7 +118,7 @@ def test_a_dry_run_as_another_type_changes_nothing(run, books, where):
     assert value(where, "SELECT count(*) FROM delivery WHERE sent_as IS NULL") == 3
 
 
-def test_what_cannot_be_replayed_so_is_said(run, books, where):
+def test_replay_of_a_conflict_reports_invalid_arguments(run, books, where):
     first, genuine, untyped = map(str, ids(where))
     run("deliveries", "replay", genuine, "--yes")
     books.go_on()
@@ -159,7 +159,7 @@ def test_ids_and_conflicts_are_not_discarded_at_once(run, books, where):
 
 @pytest.mark.parametrize("command", [["replay"], ["discard", "--reason", "x"]])
 @pytest.mark.parametrize("empty", ["--type", "--source"])
-def test_an_empty_filter_is_one_and_selects_no_more_than_it_says(run, books, where, command, empty):
+def test_an_empty_filter_value_is_not_ignored(run, books, where, command, empty):
     result = run("deliveries", *command, "--conflicts", empty, "", "--json")
 
     only_the_one_without_a_type = 1 if empty == "--type" else 0

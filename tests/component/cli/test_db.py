@@ -44,7 +44,7 @@ def test_upgrade_makes_the_tables_and_needs_no_secret(run, bare_url):
     assert place.endswith(before["place"] if before["database_schema"] is None else before["database_schema"])
 
 
-def test_an_inbox_in_its_former_place_is_told_and_moved(run, database_url):
+def test_db_upgrade_moves_an_inbox_from_its_former_schema(run, database_url):
     Inbox(database_url, schema="public").upgrade()
 
     refused = run("deliveries", "list", INBOX_URL=database_url)
@@ -62,7 +62,7 @@ def test_an_inbox_in_its_former_place_is_told_and_moved(run, database_url):
     assert other.stdout == f"schema none -> {REVISION}\n"
 
 
-def test_a_newer_schema_is_told_and_left_alone(run, inbox_url, where):
+def test_db_upgrade_refuses_a_newer_schema(run, inbox_url, where):
     change(where, "UPDATE billhook_version SET version_num = '9999'")
 
     current, refused = run("db", "current"), run("db", "upgrade")
@@ -84,7 +84,7 @@ def flask(folder, url, *arguments):
     )  # fmt: skip
 
 
-def test_an_app_that_refuses_to_start_is_upgraded_all_the_same(tmp_path, postgres_url):
+def test_db_upgrade_works_for_an_app_that_refuses_to_start(tmp_path, postgres_url):
     refused = flask(tmp_path, postgres_url, "deliveries", "list")
     before = flask(tmp_path, postgres_url, "db", "current", "--json")
     upgraded = flask(tmp_path, postgres_url, "db", "upgrade")
@@ -97,7 +97,7 @@ def test_an_app_that_refuses_to_start_is_upgraded_all_the_same(tmp_path, postgre
     assert (listed.returncode, listed.stdout) == (0, "no deliveries match\n")
 
 
-def test_an_apps_file_that_is_too_new_is_told_by_the_command_that_is_to_mend_it(tmp_path):
+def test_db_current_and_upgrade_report_an_apps_file_that_is_too_new(tmp_path):
     path = tmp_path / "billhook.db"
     open_inbox(path).close()
     change(path, "UPDATE billhook_version SET version_num = '9999'")
@@ -110,7 +110,7 @@ def test_an_apps_file_that_is_too_new_is_told_by_the_command_that_is_to_mend_it(
     assert "upgrade the package" in upgraded.stderr
 
 
-def test_an_apps_file_that_nobody_made_yet_is_made(tmp_path):
+def test_db_upgrade_creates_an_apps_missing_file(tmp_path):
     (tmp_path / "new").mkdir()
     url = f"sqlite:///{tmp_path / 'new' / 'billhook.db'}"
 
@@ -138,7 +138,7 @@ def test_only_the_commands_that_need_it_take_any_schema(run, inbox_url, where):
     any_schema.reset(token)
 
 
-def test_serve_tells_which_inbox_it_has_and_no_password(run, tmp_path, inbox_url, where, monkeypatch):
+def test_serve_prints_the_inbox_url_without_its_password(run, tmp_path, inbox_url, where, monkeypatch):
     monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
     known = inbox_url.replace("//postgres@", "//postgres:hunter2hunter2@")
 
@@ -183,7 +183,7 @@ def test_a_backup_is_made_and_put_back(run, tmp_path):
     assert value(path, "SELECT key FROM delivery") == "k1"
 
 
-def test_an_app_backs_up_its_own_inbox(tmp_path):
+def test_backup_and_restore_in_an_app_use_the_apps_inbox(tmp_path):
     url = f"sqlite:///{tmp_path / 'inbox.db'}"
     missing = flask(tmp_path, url, "db", "backup", "copy.db")
     open_inbox(tmp_path / "inbox.db").close()
@@ -199,7 +199,7 @@ def test_an_app_backs_up_its_own_inbox(tmp_path):
     assert (restored.returncode, restored.stdout) == (0, f"{tmp_path / 'inbox.db'}: 0 deliveries\n")
 
 
-def test_on_postgresql_the_commands_are_told(run, postgres_url):
+def test_backup_and_restore_on_postgresql_print_postgresqls_own_commands(run, postgres_url):
     backup = run("db", "backup", "copy.db", INBOX_URL=postgres_url)
     restore = run("db", "restore", "copy.db", INBOX_URL=postgres_url)
 

@@ -46,7 +46,7 @@ def test_every_filter_selects(run, shop, options, expected):
     assert ids(run("deliveries", "list", "--json", *options)) == expected
 
 
-def test_a_full_page_says_how_to_go_on(run, shop):
+def test_a_full_page_prints_the_option_for_the_next_page(run, shop):
     first = run("deliveries", "list", "--limit", "3")
     last = run("deliveries", "list", "--limit", "3", "--after", "2")
 
@@ -55,7 +55,7 @@ def test_a_full_page_says_how_to_go_on(run, shop):
 
 
 @pytest.mark.parametrize("moment", ["yesterday", "2h30", "2026-13-01", "", "999999w"])
-def test_what_is_no_time_is_refused(run, shop, moment):
+def test_an_invalid_time_is_refused(run, shop, moment):
     result = run("deliveries", "list", "--since", moment)
 
     assert result.exit_code == 2
@@ -69,7 +69,7 @@ def test_text_that_no_database_takes_is_refused(run, shop):
     assert "not valid UTF-8 text" in result.stderr
 
 
-def test_show_tells_how_each_handler_fared(run, shop):
+def test_show_prints_the_result_of_each_handler(run, shop):
     result = run("deliveries", "show", "2")
 
     assert result.exit_code == 0
@@ -110,7 +110,7 @@ def test_the_json_has_everything(run, shop):
     assert "UTF-8" in quarantined["error"]["error"]
 
 
-def test_a_long_body_is_cut_and_says_where_the_rest_is(run, shop):
+def test_a_long_body_is_truncated_with_a_hint_to_print_all_of_it(run, shop):
     from support.apps import deliver
 
     deliver(shop.app, b'{"x":"' + b"y" * 9_000 + b'"}', message_id="long")
@@ -118,7 +118,7 @@ def test_a_long_body_is_cut_and_says_where_the_rest_is(run, shop):
     assert "`billhook deliveries show 5 --body` prints all of it" in run("deliveries", "show", "5").stdout
 
 
-def test_show_refuses_what_is_not_there(run, shop):
+def test_show_refuses_an_unknown_delivery_id(run, shop):
     result = run("deliveries", "show", "99")
 
     assert result.exit_code == 1
@@ -137,7 +137,7 @@ def test_export_is_json_lines_oldest_first(run, shop, monkeypatch):
     assert [json.loads(line)["key"] for line in dead] == ["m2"]
 
 
-def test_without_an_inbox_that_is_said_and_none_is_made(run, tmp_path):
+def test_commands_without_an_inbox_fail_and_create_no_file(run, tmp_path):
     for command in (["deliveries", "list"], ["deliveries", "export"], ["db", "upgrade"], ["db", "current"]):
         result = run(*command)
         assert result.exit_code == 2
@@ -146,7 +146,7 @@ def test_without_an_inbox_that_is_said_and_none_is_made(run, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_inbox_is_the_one_of_the_environment(run, shop, tmp_path, inbox_url):
+def test_the_inbox_url_is_read_from_the_environment(run, shop, tmp_path, inbox_url):
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
 
@@ -192,7 +192,7 @@ def test_counts_names_every_state(shop):
     }
 
 
-def test_an_empty_list_says_so_and_knows_a_type_that_was_meant(run, shop):
+def test_an_empty_list_suggests_a_similar_event_type(run, shop):
     assert run("deliveries", "list", "--state", "received").stdout == "no deliveries match\n"
     assert run("deliveries", "list", "--type", "InvoiceAproved").stdout == (
         "no deliveries match; did you mean InvoiceApproved?\n"
@@ -215,7 +215,7 @@ def test_a_list_on_a_narrow_terminal_is_one_line_a_delivery(run, shop, monkeypat
     assert lines[2].endswith("…")
 
 
-def test_the_source_is_listed_where_it_tells_something(run, shop):
+def test_list_has_a_source_column_only_for_several_sources(run, shop):
     before = run("deliveries", "list").stdout.splitlines()[0]
     with shop.assembly.inbox.database.write() as connection:
         connection.exec_driver_sql("UPDATE delivery SET source='other' WHERE id=1")
@@ -225,7 +225,7 @@ def test_the_source_is_listed_where_it_tells_something(run, shop):
 
 
 @pytest.mark.parametrize("text", ["abc", "0", "-1", "1.5", "m2"])
-def test_what_is_no_id_is_refused_with_where_ids_are(run, shop, text):
+def test_an_invalid_delivery_id_is_refused(run, shop, text):
     result = run("deliveries", "show", "--", text)
 
     assert result.exit_code == 2
@@ -235,7 +235,7 @@ def test_what_is_no_id_is_refused_with_where_ids_are(run, shop, text):
     )
 
 
-def test_why_a_delivery_is_quarantined_is_told_field_by_field(run, shop):
+def test_show_prints_a_quarantine_reason_field_by_field(run, shop):
     from support.apps import deliver
 
     deliver(shop.app, b'{"invoiceId": 42}', "InvoiceApproved", message_id="bad")

@@ -46,7 +46,7 @@ def runs(path, handler):
 # --- twins ----------------------------------------------------------------------------------------
 
 
-def test_twins_are_listed_with_what_they_are_twins_of(run, filled):
+def test_list_twins_shows_the_original_delivery_of_each_duplicate(run, filled):
     listed = run("deliveries", "list", "--twins")
     as_json = json.loads(run("deliveries", "list", "--twins", "--json").stdout)
 
@@ -57,7 +57,7 @@ def test_twins_are_listed_with_what_they_are_twins_of(run, filled):
     assert [(one["id"], one["twin_of"]) for one in as_json] == [(2, 1)]
 
 
-def test_without_twins_nothing_is_said_of_them(run, filled):
+def test_list_has_no_twin_column_without_duplicates(run, filled):
     everything = json.loads(run("deliveries", "list", "--json").stdout)
     pings = run("deliveries", "list", "--type", "PingTest")
     none = run("deliveries", "list", "--twins", "--type", "PingTest")
@@ -67,7 +67,7 @@ def test_without_twins_nothing_is_said_of_them(run, filled):
     assert none.stdout == "no deliveries match\n"
 
 
-def test_a_twin_is_shown_as_one(run, filled):
+def test_show_of_a_duplicate_names_the_original(run, filled):
     shown = run("deliveries", "show", "2")
     as_json = json.loads(run("deliveries", "show", "2", "--json").stdout)
 
@@ -115,14 +115,14 @@ def test_by_id_too_and_not_those_of_other_types(run, filled):
     assert runs(filled, "audit") == [(3, "due")]
 
 
-def test_a_dry_run_says_so_and_does_nothing(run, filled):
+def test_a_dry_run_of_a_backfill_adds_no_run(run, filled):
     result = run("deliveries", "replay", "1", "--handler", "audit", "--dry-run", HANDLERS="newer.py")
 
     assert "1 delivery would be handled for the first time" in result.stdout
     assert runs(filled, "audit") == []
 
 
-def test_with_its_name_alone_only_what_it_has_handled_is_replayed(run, filled):
+def test_replay_by_handler_alone_does_not_backfill(run, filled):
     nothing = run("deliveries", "replay", "--handler", "audit", "--yes", HANDLERS="newer.py")
 
     assert nothing.stdout == "nothing matches: no delivery has a run of audit; known handlers: book, pong\n"

@@ -60,7 +60,7 @@ def listed(run) -> list[dict]:
     return json.loads(run("deliveries", "list", "--json").stdout)
 
 
-def test_each_state_has_a_word_that_people_know(run, busy):
+def test_list_shows_a_status_for_each_stored_state(run, busy):
     told = {one["id"]: (one["standing"], one["state"]) for one in listed(run)}
 
     assert told == {
@@ -88,7 +88,7 @@ def test_a_state_or_an_error_selects(run, busy, options, expected):
     assert ids(run("deliveries", "list", "--json", *options)) == expected
 
 
-def test_a_run_that_is_at_work_is_told_so_until_another_of_its_delivery_fails(run, busy, where):
+def test_a_delivery_is_running_unless_another_of_its_runs_failed(run, busy, where):
     with get_state(busy).inbox.database.write() as connection:
         connection.exec_driver_sql(
             "UPDATE run SET state = 'running' WHERE delivery_id = 5 AND handler = 'chase'"
@@ -103,7 +103,7 @@ def test_a_run_that_is_at_work_is_told_so_until_another_of_its_delivery_fails(ru
     assert ids(run("deliveries", "list", "--json", "--state", "retrying")) == [2]
 
 
-def test_the_selection_and_the_word_agree_for_every_state(busy):
+def test_the_state_filter_selects_deliveries_of_the_shown_status(busy):
     inbox = get_state(busy).inbox
     everything = admin.with_runs(inbox, admin.page(inbox, admin.DeliveryFilter(), 50))
 
@@ -124,12 +124,12 @@ def test_the_selection_and_the_word_agree_for_every_state(busy):
         ([("running", 2), ("due", 1)], "retrying"),
     ],
 )
-def test_the_run_that_fails_decides_the_word(runs, expected):
+def test_a_failed_run_decides_the_status_of_its_delivery(runs, expected):
     assert delivery_status("planned", runs) == expected
     assert delivery_status("done", runs) == "done"
 
 
-def test_a_line_tells_of_the_handler_that_fares_worst(run, busy):
+def test_list_shows_the_handler_in_the_worst_state(run, busy):
     lines = run("deliveries", "list").stdout.splitlines()
     retrying = next(line for line in lines if line.startswith("2 "))
 
@@ -143,7 +143,7 @@ def test_a_line_tells_of_the_handler_that_fares_worst(run, busy):
     assert len(lines) == 2 + 6
 
 
-def test_in_a_pipe_each_delivery_is_one_line_whatever_its_length(run, busy, monkeypatch):
+def test_list_into_a_pipe_prints_one_line_per_delivery(run, busy, monkeypatch):
     monkeypatch.delenv("COLUMNS")
     deliver(busy, b"{}", "PingTest", message_id="k" * 200)
 
@@ -173,21 +173,21 @@ def test_on_a_narrow_terminal_too(run, busy, monkeypatch, columns):
         ("xyzzy", "the states are received, waiting, running, retrying, done, dead, quarantined, pruned"),
     ],
 )
-def test_a_word_that_is_no_state_is_told_which_was_meant(run, word, hint):
+def test_an_unknown_state_suggests_the_intended_one(run, word, hint):
     result = run("deliveries", "list", "--state", word)
 
     assert result.exit_code == 2
     assert hint in result.stderr
 
 
-def test_the_help_names_the_words_and_not_the_stored_one(run):
+def test_the_help_lists_shown_states_and_not_stored_ones(run):
     told = run("deliveries", "list", "--help").stdout
 
     assert "retrying" in told
     assert "planned" not in told + run("deliveries", "--help").stdout
 
 
-def test_a_handler_that_nobody_has_is_told_with_those_there_are(run, busy):
+def test_list_by_an_unknown_handler_names_the_known_ones(run, busy):
     result = run("deliveries", "list", "--handler", "nope")
 
     assert result.stdout == "no deliveries match; none has a run of nope; known handlers: book, chase, send\n"
@@ -200,7 +200,7 @@ def test_a_handler_that_nobody_has_is_told_with_those_there_are(run, busy):
     )
 
 
-def test_show_and_export_tell_the_same_word(run, busy):
+def test_show_and_export_use_the_same_status(run, busy):
     assert "delivery 2: PaymentFailed, retrying" in run("deliveries", "show", "2").stdout
     (line,) = run("deliveries", "export", "--state", "retrying").stdout.splitlines()
     assert (json.loads(line)["standing"], json.loads(line)["state"]) == ("retrying", "planned")
@@ -209,7 +209,7 @@ def test_show_and_export_tell_the_same_word(run, busy):
 # --- giving up ------------------------------------------------------------------------------------
 
 
-def test_what_is_discarded_is_done_with_the_reason_and_called_no_more(run, busy, clock):
+def test_discarded_deliveries_are_done_with_the_reason_and_not_called_again(run, busy, clock):
     result = run("deliveries", "discard", "2", "3", "4", "6", "--reason", "the customer\n is gone", "--yes")
 
     assert result.stdout == "4 of 4 deliveries discarded, with 2 runs\n"
@@ -224,7 +224,7 @@ def test_what_is_discarded_is_done_with_the_reason_and_called_no_more(run, busy,
     assert len(run("deliveries", "list", "--error", "IS GONE").stdout.splitlines()) == 2 + 4
 
 
-def test_the_next_in_an_order_has_its_turn(run, busy):
+def test_discard_releases_the_next_run_of_an_order_key(run, busy):
     run("deliveries", "discard", "2", "--reason", "x", "--yes")
 
     assert state(run, 5) == "waiting"
@@ -262,7 +262,7 @@ def test_filters_select_and_a_dry_run_changes_nothing(run, busy):
     assert state(run, 2) == "done"
 
 
-def test_what_is_done_stays_as_it_is(run, busy):
+def test_discard_leaves_finished_deliveries_alone(run, busy):
     result = run("deliveries", "discard", "1", "--reason", "x", "--yes")
 
     assert "0 of 1 delivery discarded, with 0 runs\nNothing to do" in result.stdout
@@ -291,7 +291,7 @@ def test_a_replay_undoes_it(run, busy):
         (["99", "--reason", "x"], "there is no delivery 99 in this inbox; nothing was discarded"),
     ],
 )
-def test_a_wrong_use_is_told_in_a_line(run, busy, arguments, text):
+def test_discard_refuses_invalid_arguments(run, busy, arguments, text):
     result = run("deliveries", "discard", *arguments)
 
     assert result.exit_code != 0
@@ -301,7 +301,7 @@ def test_a_wrong_use_is_told_in_a_line(run, busy, arguments, text):
 @pytest.mark.parametrize(
     "command", [["replay", "3"], ["discard", "3", "--reason", "x"], ["prune", "--older-than", "0"]]
 )
-def test_without_anybody_to_answer_the_option_is_named(run, busy, command):
+def test_without_a_terminal_the_confirmation_names_the_yes_option(run, busy, command):
     asked = run("deliveries", *command)
     refused = run("deliveries", *command, stdin="n\n")
 
@@ -332,7 +332,7 @@ def test_there_is_a_type_for_each_model_that_is_used_here():
 
 
 @pytest.mark.parametrize("word", ["retrying", "running", "waiting", "planned"])
-def test_what_is_under_way_is_found_by_indexes_however_much_is_done(inbox, word):
+def test_queries_by_unfinished_state_use_indexes(inbox, word):
     """A full walk is seen in the plan, as that of `done` is."""
     from sqlalchemy import select
 

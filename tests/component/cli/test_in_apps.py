@@ -79,18 +79,18 @@ def test_send_plays_a_source_of_the_app(app):
     assert "the app has no source 'us': give --source one of default, eu" in wrong.stderr
 
 
-def test_the_secret_is_the_one_of_the_source_that_the_url_names(app):
-    from billhook.cli.posting import door_of
+def test_send_signs_for_the_source_of_the_urls_path(app):
+    from billhook.cli.posting import find_route
 
     at = "http://127.0.0.1:8001/webhooks/billing"
 
-    assert [door_of(app, None, url).source.name for url in (at, f"{at}/eu", f"{at}/eu/", None)] == [
+    assert [find_route(app, None, url).source.name for url in (at, f"{at}/eu", f"{at}/eu/", None)] == [
         "default", "eu", "eu", "default",
     ]  # fmt: skip
 
 
 def test_the_only_source_needs_no_name_and_one_of_several_does(tmp_path):
-    from billhook.cli.posting import door_of
+    from billhook.cli.posting import find_route
 
     def made(name: str, *sources: str):
         app = bare_app(tmp_path / name)
@@ -100,11 +100,11 @@ def test_the_only_source_needs_no_name_and_one_of_several_does(tmp_path):
         app.extensions["billhook"].close()
         return app
 
-    assert door_of(made("a", "eu"), None).path == "/webhooks/billing/eu"
+    assert find_route(made("a", "eu"), None).path == "/webhooks/billing/eu"
     with pytest.raises(ConfigError, match="the app has several sources: give --source one of eu, us"):
-        door_of(made("b", "us", "eu"), None)
+        find_route(made("b", "us", "eu"), None)
     with pytest.raises(ConfigError, match="this Flask app has no billhook"):
-        door_of(bare_app(tmp_path), None)
+        find_route(bare_app(tmp_path), None)
 
 
 def test_a_source_with_a_public_key_needs_the_private_one(tmp_path):
@@ -129,7 +129,7 @@ def test_a_source_with_a_public_key_needs_the_private_one(tmp_path):
     app.extensions["billhook"].close()
 
 
-def test_an_app_that_raises_is_told_in_a_line(app):
+def test_send_reports_an_app_that_raises(app):
     app.config["TESTING"] = True
     app.before_request(lambda: 1 // 0)
 
@@ -140,7 +140,7 @@ def test_an_app_that_raises_is_told_in_a_line(app):
 
 
 @pytest.mark.parametrize("answer", [("<title>Log in", 401), ("Not Found", 404), ("<html>", 500)])
-def test_an_app_that_answers_in_billhooks_place_is_told_as_such(app, answer):
+def test_send_reports_an_app_that_answers_in_place_of_billhook(app, answer):
     app.before_request(lambda: answer)
 
     result = run(app, "send", "InvoiceApproved")
@@ -176,7 +176,7 @@ def test_flask_lists_the_group_once(app, tmp_path):
     assert listed.list_commands(context).count("billhook") == 1
 
 
-def test_standalone_another_source_is_told_whose_it_is(tmp_path, monkeypatch):
+def test_standalone_send_refuses_a_source_of_a_flask_app(tmp_path, monkeypatch):
     from click.testing import CliRunner
 
     from billhook.cli import main

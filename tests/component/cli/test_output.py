@@ -36,7 +36,7 @@ from support.signing import SECRET
         (42, "42"),
     ],
 )
-def test_what_is_not_visible_is_escaped(text, shown):
+def test_invisible_characters_are_escaped(text, shown):
     assert printable(text) == shown
 
 
@@ -63,7 +63,7 @@ def test_a_table_that_is_piped_cuts_nothing(capsys, monkeypatch):
         ("deliveries", "prune", "--older-than", "nan"),
     ],
 )
-def test_what_is_no_number_is_within_no_limits(run, arguments):
+def test_nan_is_refused_as_a_number(run, arguments):
     result = run(*arguments)
 
     assert result.exit_code == 2
@@ -173,7 +173,7 @@ def test_python_m_billhook_is_billhook():
         (["serve", "--workers", "0"], "is not in the range"),
     ],
 )
-def test_serve_and_worker_refuse_in_words(run, tmp_path, arguments, told):
+def test_serve_and_worker_refuse_invalid_arguments(run, tmp_path, arguments, told):
     result = run(*arguments)
 
     assert result.exit_code == 2
@@ -228,21 +228,21 @@ def test_send_uses_the_apps_secrets(app_with, run):
     assert SECRET not in result.output
 
 
-def test_an_app_without_billhook_is_told_what_is_missing(plain_app, run):
+def test_an_app_without_billhook_is_reported(plain_app, run):
     result = in_flask(plain_app(), "deliveries", "list")
 
     assert result.exit_code == 2
     assert "this Flask app has no billhook: call Billhook(...).init_app(app)" in result.stderr
 
 
-def test_handlers_cannot_be_given_to_an_app_that_has_its_own(app_with, run):
+def test_handlers_arguments_are_refused_for_a_flask_app(app_with, run):
     for command in ("handlers", "worker"):
         result = in_flask(app_with(), command, "more.py")
         assert result.exit_code == 2
         assert "the Flask app has its own handlers" in result.stderr
 
 
-def test_a_mistake_in_the_users_app_is_told(tmp_path, run):
+def test_a_configuration_error_of_the_users_app_exits_with_code_2(tmp_path, run):
     result = CliRunner().invoke(flask_group, ["deliveries", "list"], obj=_script_info(tmp_path))
 
     assert result.exit_code == 2
@@ -271,7 +271,7 @@ def free() -> str:
         return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
-def test_a_taken_port_is_told_and_nothing_is_started(run, taken, monkeypatch):
+def test_serve_on_a_taken_port_starts_nothing(run, taken, monkeypatch):
     monkeypatch.setattr("billhook.cli.processes.spawn", lambda *_, **__: pytest.fail("started"))
 
     result = run("serve", "--bind", taken, SECRETS=SECRET)
@@ -286,7 +286,7 @@ def test_a_taken_port_is_told_and_nothing_is_started(run, taken, monkeypatch):
 @pytest.mark.parametrize(
     "bind", ["203.0.113.9:8123", "no-such-host.invalid:8123", "a..b:8123", "unix:missing/socket", "fd://987"]
 )
-def test_an_address_that_cannot_be_used_is_told(bind):
+def test_an_unusable_bind_address_is_refused(bind):
     with pytest.raises(UsageConfigError, match="cannot listen on") as caught:
         check_bindable(bind)
 
@@ -314,7 +314,7 @@ def test_a_bad_engine_is_refused_though_another_one_would_be_used(run, command):
     assert "BILLHOOK_ENGINE is 'threads': it must be one of" in result.stderr
 
 
-def test_a_bad_option_is_told_before_a_port_that_is_taken(run, taken):
+def test_an_invalid_option_is_reported_before_a_taken_port(run, taken):
     result = run("serve", "--bind", taken, ENGINE="threads", SECRETS=SECRET)
 
     assert "BILLHOOK_ENGINE is 'threads': it must be one of" in result.stderr
@@ -336,7 +336,7 @@ def test_a_bad_option_is_told_before_a_port_that_is_taken(run, taken):
         ("fd://3", True),
     ],
 )
-def test_serve_tells_of_an_address_that_others_can_reach(run, monkeypatch, bind, local):
+def test_serve_warns_of_an_address_that_other_machines_can_reach(run, monkeypatch, bind, local):
     monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
     monkeypatch.setattr(sys.modules["billhook.cli.serve"], "check_bindable", lambda bind: None)
 
@@ -359,7 +359,7 @@ def test_a_prefix_without_its_slash_is_announced_and_served_with_it(run, free, m
     assert "Handlers:   0\nNo handler is registered" in result.stdout
 
 
-def test_a_key_that_is_nearly_an_option_is_told_which(run):
+def test_a_misspelt_option_suggests_the_intended_one(run):
     assert "did you mean BILLHOOK_SECRETS?" in run("serve", SECRET="x" * 30).stderr
 
 
@@ -375,7 +375,7 @@ def test_the_first_start_is_quiet_about_the_schema(tmp_path):
     assert "alembic" not in done.stderr
 
 
-def test_the_help_says_where_no_secrets_are_needed(run):
+def test_the_help_lists_commands_that_need_no_secrets(run):
     assert "Standalone it needs no secrets" in " ".join(run("handlers", "--help").stdout.split())
 
 

@@ -47,7 +47,7 @@ def test_prune_prints_its_counts_by_state(run, old, where):
     assert value(where, "SELECT count(*) FROM run") == 0
 
 
-def test_the_json_has_the_same_and_nothing_is_asked(run, old, where):
+def test_prune_with_json_asks_nothing(run, old, where):
     result = run("deliveries", "prune", "--older-than", "1", "--json")
 
     assert json.loads(result.stdout) == {
@@ -74,7 +74,7 @@ def test_the_setting_is_the_default(run, old, where):
     )
 
 
-def test_the_key_of_what_signed_no_time_stays_for_ever_or_as_long_as_is_said(run, old, where):
+def test_keys_without_a_signed_time_are_kept_for_ever_or_for_key_days(run, old, where):
     change(where, "UPDATE delivery SET signed_at = NULL")
 
     run("deliveries", "prune", "--older-than", "1", "--yes")
@@ -85,7 +85,7 @@ def test_the_key_of_what_signed_no_time_stays_for_ever_or_as_long_as_is_said(run
     assert states(where) == {2: "pruned", 3: "pruned", 4: "done"}
 
 
-def test_a_dry_run_tells_and_does_nothing(run, old, where):
+def test_a_dry_run_prunes_nothing(run, old, where):
     before = states(where)
 
     result = run("deliveries", "prune", "--older-than", "1", "--dry-run")
@@ -95,7 +95,7 @@ def test_a_dry_run_tells_and_does_nothing(run, old, where):
     assert states(where) == before
 
 
-def test_prune_says_how_much_and_no_prunes_nothing(run, old, where):
+def test_prune_asks_with_the_numbers_and_a_no_prunes_nothing(run, old, where):
     before = states(where)
 
     refused = run("deliveries", "prune", "--older-than", "1", stdin="n\n")
@@ -109,7 +109,7 @@ def test_prune_says_how_much_and_no_prunes_nothing(run, old, where):
     assert states(where) == {3: "pruned", 4: "done"}
 
 
-def test_where_nobody_can_answer_nothing_goes(run, old, where):
+def test_prune_without_a_terminal_prunes_nothing(run, old, where):
     before = states(where)
 
     assert run("deliveries", "prune", "--older-than", "1", stdin="").exit_code == 1
@@ -122,7 +122,7 @@ def test_only_the_states_that_are_named_go(run, old, where):
     assert states(where) == {2: "dead", 3: "pruned", 4: "done"}
 
 
-def test_kept_keys_go_when_no_state_is_named_and_stay_when_one_is(run, old, where):
+def test_kept_keys_are_pruned_only_without_a_state_option(run, old, where):
     run("deliveries", "prune", "--older-than", "1", "--yes")
     moment = "2020-01-01 00:00:00" + ("+00" if str(where).startswith("postgresql") else ".000000")
     change(where, f"UPDATE delivery SET received_at = '{moment}' WHERE id = 3")
@@ -136,7 +136,7 @@ def test_kept_keys_go_when_no_state_is_named_and_stay_when_one_is(run, old, wher
     assert states(where) == {4: "done"}
 
 
-def test_prune_with_nothing_older_says_so_and_asks_nothing(run, old):
+def test_prune_with_nothing_to_prune_asks_nothing(run, old):
     for more in ([], ["--yes"], ["--dry-run"]):
         result = run("deliveries", "prune", "--older-than", "500", *more)
         assert (result.exit_code, result.stdout, result.stderr) == (
@@ -163,7 +163,7 @@ def test_a_pruned_delivery_is_listed_shown_exported_and_not_replayed(run, old):
 
 
 @pytest.mark.parametrize("days", ["-1", "36501", "soon"])
-def test_what_is_no_number_of_days_is_refused(run, shop, days):
+def test_prune_refuses_an_invalid_number_of_days(run, shop, days):
     result = run("deliveries", "prune", "--older-than", days)
 
     assert result.exit_code == 2

@@ -33,7 +33,7 @@ def test_a_shown_sample_has_the_digits_of_the_wire(run):
     assert '"amount": 1249.90' in run("events", "PaymentFailed").stdout
 
 
-def test_a_type_without_fields_says_so(run):
+def test_events_prints_that_a_type_has_no_fields(run):
     assert "no fields: the body is {}" in run("events", "PingTest").stdout
 
 
@@ -45,7 +45,7 @@ def test_the_samples_in_the_json_are_valid_events(run):
         assert parse_event(one["type"], json.dumps(one["sample"]).encode()).type == one["type"]
 
 
-def test_the_json_schema_of_all_types_is_by_name_and_has_numbers_as_numbers(run):
+def test_the_json_schema_of_all_types_has_amounts_as_numbers(run):
     schemas = json.loads(run("events", "--json-schema").stdout)
 
     assert set(schemas) == set(EVENT_TYPES)
@@ -56,14 +56,14 @@ def test_the_json_schema_of_all_types_is_by_name_and_has_numbers_as_numbers(run)
 
 
 @pytest.mark.parametrize(("typo", "meant"), [("PaymentFail", "PaymentFailed"), ("pingtest", "PingTest")])
-def test_an_unknown_type_is_told_its_near_matches(run, typo, meant):
+def test_an_unknown_type_suggests_similar_ones(run, typo, meant):
     result = run("events", typo)
 
     assert result.exit_code == 2
     assert f"unknown event type {typo!r}: did you mean {meant}" in result.stderr
 
 
-def test_a_type_like_no_other_is_told_where_the_list_is(run):
+def test_an_unknown_type_without_similar_ones_names_the_events_command(run):
     assert "`billhook events` lists the known ones" in run("events", "qqqqqq").stderr
 
 
@@ -90,7 +90,7 @@ def test_options_as_markdown_is_one_row_an_option(run):
     assert all(line.count("|") - line.count("\\|") == 5 for line in lines)
 
 
-def test_options_needs_no_environment_and_shows_no_value_of_it(run):
+def test_options_prints_no_value_of_the_environment(run):
     result = run("options", SECRETS="a-very-secret-secret")
 
     assert result.exit_code == 0
@@ -192,7 +192,7 @@ def test_handlers_shows_the_sources_whose_deliveries_they_take(run, tmp_path):
     assert [line.split()[-1] for line in (lines[0], *lines[2:5])] == ["sources", "all", "eu", "us"]
 
 
-def test_handlers_has_no_columns_that_nobody_needs(run, tmp_path):
+def test_handlers_leaves_out_columns_of_unused_options(run, tmp_path):
     (tmp_path / "plain_handlers.py").write_text(HANDLERS)
 
     heading = run("handlers", "plain_handlers.py").stdout.splitlines()[0]
@@ -201,7 +201,7 @@ def test_handlers_has_no_columns_that_nobody_needs(run, tmp_path):
     assert "identity" not in heading
 
 
-def test_handlers_says_which_types_nobody_handles(run, tmp_path):
+def test_handlers_lists_event_types_without_a_handler(run, tmp_path):
     (tmp_path / "few_handlers.py").write_text(HANDLERS.split("def book")[0])
 
     result = run("handlers", HANDLERS="few_handlers.py")
@@ -220,7 +220,7 @@ def test_handlers_says_which_types_nobody_handles(run, tmp_path):
         ("raise SystemExit(0)", "SystemExit: 0"),
     ],
 )
-def test_a_mistake_in_a_handlers_module_is_told_in_one_line(run, tmp_path, text, told):
+def test_an_import_error_of_a_handlers_module_is_one_line(run, tmp_path, text, told):
     name = f"bad_{abs(hash(text))}.py"
     Path(tmp_path / name).write_text(text)
 
@@ -242,7 +242,7 @@ signals.{name}.connect(book)
 
 
 @pytest.mark.parametrize("name", ["invoice_approved", "unknown_event"])
-def test_a_module_of_plain_subscribers_alone_will_do_every_time_it_is_named(run, tmp_path, name):
+def test_a_module_of_plain_subscribers_can_be_loaded_repeatedly(run, tmp_path, name):
     (tmp_path / "plain_hooks.py").write_text(SUBSCRIBER.format(name=name))
 
     for _ in range(2):
@@ -261,7 +261,7 @@ def test_subscribers_of_another_module_do_not_excuse_one_without_any(run, tmp_pa
 
 
 @pytest.mark.parametrize("name", [".", "..", ".hooks", "./hooks", ".hooks.py"])
-def test_a_name_that_begins_with_a_dot_is_refused_in_words(run, tmp_path, name):
+def test_a_module_name_that_begins_with_a_dot_is_refused(run, tmp_path, name):
     (tmp_path / ".hooks.py").touch()
 
     result = run("handlers", name)
@@ -270,7 +270,7 @@ def test_a_name_that_begins_with_a_dot_is_refused_in_words(run, tmp_path, name):
     assert "is no handlers module: give a name such as myshop.billing, or a .py file" in result.stderr
 
 
-def test_a_module_that_is_not_there_is_told_by_what_was_given(run):
+def test_a_missing_handlers_module_is_named(run):
     result = run("handlers", "nomodule")
 
     assert result.exit_code == 2
@@ -294,7 +294,7 @@ def test_options_on_a_narrow_terminal_break_no_name(run, monkeypatch):
     assert all(option.key in run("options").stdout for option in OPTIONS[:3])
 
 
-def test_a_handlers_module_that_is_not_there_is_told(run):
+def test_a_missing_handlers_file_is_named(run):
     result = run("handlers", "no/such.py")
 
     assert result.exit_code == 2
@@ -315,7 +315,7 @@ def note(event): ...
 """
 
 
-def test_required_types_that_nobody_handles_are_named_and_refused(run, tmp_path):
+def test_require_all_names_the_types_without_a_handler(run, tmp_path):
     (tmp_path / "few_handlers.py").write_text(HANDLERS)
 
     result = run("handlers", "few_handlers.py", "--require-all")
@@ -329,7 +329,7 @@ def test_required_types_that_nobody_handles_are_named_and_refused(run, tmp_path)
     assert set(named) < set(json.loads(as_json.stdout)["unhandled"])
 
 
-def test_without_handlers_it_says_where_they_are_named(run):
+def test_without_handlers_the_command_explains_where_to_name_them(run):
     result, as_json = run("handlers"), run("handlers", "--json")
 
     told = "No handler is registered: name your modules or files as arguments or in BILLHOOK_HANDLERS\n"
@@ -345,7 +345,7 @@ def test_a_handler_of_any_type_handles_all_that_is_required(run, tmp_path):
     assert (result.exit_code, result.stderr) == (0, "")
 
 
-def test_plain_subscribers_handle_what_is_required_and_one_type_less_is_refused(run, tmp_path):
+def test_require_all_accepts_plain_subscribers_of_every_type(run, tmp_path):
     lines = ["from billhook import signals", "def book(sender, *, event, delivery): ..."]
     connected = [f"signals.{model.signal_name}.connect(book)" for model in EVENT_TYPES.values()]
     (tmp_path / "plain_all.py").write_text("\n".join([*lines, *connected]))
@@ -360,7 +360,7 @@ def test_plain_subscribers_handle_what_is_required_and_one_type_less_is_refused(
 
 
 @pytest.mark.parametrize("command", ["serve", "worker"])
-def test_serve_and_worker_refuse_in_the_same_words(run, tmp_path, command):
+def test_serve_and_worker_refuse_missing_handlers_with_the_same_text(run, tmp_path, command):
     (tmp_path / "few_handlers.py").write_text(HANDLERS)
 
     listed = run("handlers", "few_handlers.py", "--require-all")

@@ -34,7 +34,7 @@ def test_a_dead_delivery_runs_its_failed_handler_again_and_no_other(run, shop, w
     assert admin.counts(shop.assembly.inbox)["dead"] == 0
 
 
-def test_what_fails_again_is_dead_again_with_both_failures_kept(run, shop):
+def test_a_replay_that_fails_again_keeps_both_failures(run, shop):
     run("deliveries", "replay", "2", "--yes")
 
     assert shop.handle() == ["send"]
@@ -67,7 +67,7 @@ def test_a_quarantined_delivery_is_read_anew(run, shop, where):
     assert value(where, "SELECT state FROM delivery WHERE id = 3") == "quarantined"
 
 
-def test_a_delivery_that_nobody_handled_is_offered_to_todays_handlers(run, shop, where):
+def test_replay_of_a_delivery_without_runs_plans_it_again(run, shop, where):
     assert replayed(run("deliveries", "replay", "4", "--json"))["reread"] == 1
 
     assert value(where, "SELECT state FROM delivery WHERE id = 4") == "received"
@@ -125,7 +125,7 @@ def seconds_to_replay_four(run, *options):
     return time.monotonic() - started
 
 
-def test_a_rate_is_kept_and_a_dry_run_needs_none(run, shop):
+def test_replay_holds_its_rate_but_not_in_a_dry_run(run, shop):
     assert seconds_to_replay_four(run, "--rate", "4") >= 0.75
     assert seconds_to_replay_four(run, "--rate", "0.01", "--dry-run") < 60
 
@@ -133,7 +133,7 @@ def test_a_rate_is_kept_and_a_dry_run_needs_none(run, shop):
 @pytest.mark.parametrize(
     ("rate", "sizes"), [(1000, [200, 50]), (100, [25] * 10), (8, [2] * 125), (0.5, [1] * 250)]
 )
-def test_batches_are_as_small_as_the_rate_asks_for(monkeypatch, rate, sizes):
+def test_the_rate_decides_the_size_of_batches(monkeypatch, rate, sizes):
     from billhook.cli import replay as module
 
     waits = []
@@ -146,7 +146,7 @@ def test_batches_are_as_small_as_the_rate_asks_for(monkeypatch, rate, sizes):
     assert waits == [pytest.approx(sum(sizes[:number]) / rate) for number in range(len(sizes))]
 
 
-def test_a_worker_in_another_process_hears_of_it(run, shop):
+def test_replay_notifies_workers_in_other_processes(run, shop):
     bell = shop.assembly.inbox.notifier
     bell.fileno()
 
@@ -188,13 +188,13 @@ def test_replay_with_one_missing_id_replays_nothing(run, shop, where):
     assert value(where, "SELECT state FROM delivery WHERE id = 2") == "dead"
 
 
-def test_where_nothing_matches_that_is_said_and_nothing_is_asked(run, shop):
+def test_replay_that_matches_nothing_asks_nothing(run, shop):
     for more in ([], ["--dry-run"], ["--yes"]):
         result = run("deliveries", "replay", "--state", "received", *more)
         assert (result.exit_code, result.stdout, result.stderr) == (0, "nothing matches\n", "")
 
 
-def test_a_handler_that_no_delivery_knows_is_told_with_those_that_there_are(run, shop):
+def test_replay_of_an_unknown_handler_names_the_known_ones(run, shop):
     unknown = run("deliveries", "replay", "--handler", "sned")
     known = run("deliveries", "replay", "--handler", "send", "--type", "PingTest")
 
@@ -203,7 +203,7 @@ def test_a_handler_that_no_delivery_knows_is_told_with_those_that_there_are(run,
     assert known.stdout == "nothing matches\n"
 
 
-def test_where_every_handler_succeeded_it_says_why_nothing_is_done_and_what_would_do_it(run, shop):
+def test_replay_of_a_succeeded_delivery_suggests_options(run, shop):
     result = run("deliveries", "replay", "1", "--yes")
 
     assert "0 of 1 delivery replayed" in result.stdout
@@ -211,7 +211,7 @@ def test_where_every_handler_succeeded_it_says_why_nothing_is_done_and_what_woul
     assert "--handler NAME" in result.stdout
 
 
-def test_a_named_handler_that_is_not_finished_is_left_alone_in_words(run, shop):
+def test_replay_leaves_an_unfinished_run_alone(run, shop):
     run("deliveries", "replay", "2", "--yes")
 
     result = run("deliveries", "replay", "2", "--handler", "send", "--yes")
@@ -249,19 +249,19 @@ def test_replay_warns_on_stderr_when_no_worker_was_seen(run, shop, ago, what):
     assert replayed(as_json)["replayed"] == 1
 
 
-def test_nothing_is_told_while_a_worker_is_seen(run, shop):
+def test_replay_prints_no_hint_while_a_worker_is_registered(run, shop):
     seen(shop, seconds=30)
 
     assert run("deliveries", "replay", "2", "--yes").stderr == ""
 
 
-def test_nothing_is_told_where_no_worker_is_needed_or_nothing_was_replayed(run, shop):
+def test_replay_prints_no_worker_hint_where_none_is_needed(run, shop):
     assert run("deliveries", "replay", "2", "--dry-run").stderr == ""
     assert run("deliveries", "replay", "1", "--yes").stderr == ""
     assert run("deliveries", "replay", "2", "--yes", ENGINE="inline").stderr == ""
 
 
-def test_with_celery_it_is_celerys_workers_that_are_missing(run, shop):
+def test_replay_with_celery_suggests_a_celery_worker(run, shop):
     told = run("deliveries", "replay", "2", "--yes", ENGINE="celery").stderr
 
     assert told == "No worker is running; start one: celery -A billhook.standalone:celery worker\n"
@@ -275,7 +275,7 @@ def test_with_celery_it_is_celerys_workers_that_are_missing(run, shop):
         ("inline", ""),
     ],
 )
-def test_in_an_app_it_is_told_how_to_start_one_there(shop, engine, what):
+def test_replay_in_an_app_suggests_how_to_start_a_worker_there(shop, engine, what):
     app = make_app(
         Path(shop.app.instance_path), name="other", BILLHOOK_ENGINE=engine,
         BILLHOOK_INBOX_URL=shop.app.config["BILLHOOK_INBOX_URL"],

@@ -16,7 +16,7 @@ def free_port():
 
 
 @pytest.mark.parametrize("by", ["option", "environment"])
-def test_where_the_database_is_may_be_said_in_the_environment(run, monkeypatch, by):
+def test_the_sandbox_database_url_is_read_from_option_or_environment(run, monkeypatch, by):
     """Both ways are read: this one is refused, and its password not shown."""
     url = "mysql://me:hunter2@127.0.0.1/sandbox"
     arguments = ["--database", url] if by == "option" else []

@@ -149,7 +149,7 @@ def test_an_item_of_a_list_can_be_set(run, receiver):
     assert event.integration_entities[0].sync_status == "HandlerFailure"
 
 
-def test_a_file_is_sent_byte_for_byte_whatever_its_type(run, receiver, tmp_path):
+def test_a_file_is_sent_unchanged_for_any_type(run, receiver, tmp_path):
     (tmp_path / "body.json").write_bytes(b'{ "odd" : 1.0 }\n')
 
     first = run("send", "BrandNew", "--to", receiver.url, "--file", "body.json", SECRETS=SECRET)
@@ -237,7 +237,7 @@ def test_a_connection_closed_between_two_posts_is_opened_again(receiver):
     "url",
     ["localhost:8000", "ftp://host/x", "http://", "http://host:99999/", "http://host/a b", "http://h\xf6st/"],
 )
-def test_what_is_no_url_is_refused(url):
+def test_an_invalid_url_is_refused(url):
     with pytest.raises(ConfigError, match=r"--to is not an http\(s\) URL: write http://HOST:PORT/PATH"):
         HttpPoster(url, 1)
 
@@ -262,7 +262,7 @@ def test_a_password_in_the_url_is_refused_and_not_repeated(run):
         (["PingTest", "--count", "0"], "is not in the range"),
     ],
 )
-def test_mistakes_are_told_and_nothing_is_sent(run, receiver, arguments, told):
+def test_invalid_arguments_send_nothing(run, receiver, arguments, told):
     result = run("send", *arguments, "--to", receiver.url, SECRETS=SECRET)
 
     assert result.exit_code == 2
@@ -295,7 +295,7 @@ def test_a_bad_secret_is_refused_and_not_shown(run, receiver, secret_file, bad):
     assert bad.removeprefix("whsec_") not in result.output
 
 
-def test_there_is_no_way_to_give_a_secret_on_the_command_line(run):
+def test_no_command_has_an_option_for_a_secret(run):
     from billhook.cli import main
 
     def options(command) -> set[str]:

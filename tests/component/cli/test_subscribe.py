@@ -96,7 +96,7 @@ def test_every_type_that_is_handled_is_subscribed_to_once(subscribe, service):
         assert any(line.startswith(name) and "subscribed" in line for line in result.stdout.splitlines())
 
 
-def test_what_the_specification_leaves_open_is_said(subscribe):
+def test_subscribe_notes_that_subscriptions_cannot_be_listed(subscribe):
     result = subscribe("handlers.py")
 
     assert "can neither list nor remove subscriptions" in result.stderr
@@ -152,7 +152,7 @@ def test_the_json_is_all_there_is_on_stdout(subscribe):
     assert {row["result"] for row in facts["subscriptions"]} == {"would be subscribed"}
 
 
-def test_one_that_fails_does_not_keep_the_others_and_is_not_repeated(subscribe, service):
+def test_a_failed_subscription_does_not_stop_the_others(subscribe, service):
     service.answer("POST /webhook", answered(200, {}), BROKEN)
 
     result = subscribe("handlers.py", "--json")
@@ -164,7 +164,7 @@ def test_one_that_fails_does_not_keep_the_others_and_is_not_repeated(subscribe, 
     assert len(sent(service)) == 3
 
 
-def test_where_no_answer_came_nobody_knows_and_the_rest_is_not_tried(subscribe, service):
+def test_a_subscription_without_an_answer_is_unknown_and_stops_the_rest(subscribe, service):
     service.answer("POST /webhook", cut)
 
     result = subscribe("handlers.py")
@@ -199,7 +199,7 @@ def test_an_answer_that_cannot_be_read_is_a_failure_only_where_nothing_was_done(
     assert "is not one of the billing service" in rows[0]["error"]
 
 
-def test_what_was_done_before_an_interruption_is_told(subscribe, service, tmp_path):
+def test_an_interruption_prints_the_results_so_far(subscribe, service, tmp_path):
     process = None
     service.answer(
         "POST /webhook", answered(200, {}), when(lambda: process.poll() is not None, answered(200, {}))
@@ -242,7 +242,7 @@ def test_a_service_that_wants_fewer_requests_is_left_alone(subscribe, service):
     assert len(sent(service)) == 1
 
 
-def test_wrong_credentials_are_told_once(subscribe, service):
+def test_wrong_credentials_stop_after_the_first_attempt(subscribe, service):
     service.answer("POST /login", REFUSED)
 
     result = subscribe("handlers.py", "--json")
@@ -279,7 +279,7 @@ def test_wrong_credentials_are_told_once(subscribe, service):
         (["--type", "PingTest", "--threshold", "PingTest=inf"], "is not TYPE=NUMBER"),
     ],
 )
-def test_a_mistake_is_told_before_anything_is_sent(subscribe, service, arguments, text):
+def test_invalid_arguments_subscribe_nothing(subscribe, service, arguments, text):
     result = subscribe(*arguments)
 
     assert result.exit_code == 2
@@ -298,7 +298,7 @@ def test_the_callback_is_a_url(subscribe, service, url):
     assert service.taken == []
 
 
-def test_without_any_handler_it_says_what_to_name(subscribe):
+def test_subscribe_without_handlers_explains_what_to_name(subscribe):
     result = subscribe()
 
     assert result.exit_code == 1

@@ -97,7 +97,7 @@ def test_a_short_token_is_renewed_in_time_and_not_at_every_call(service, client,
     assert service.logins == 2
 
 
-def test_the_exp_of_a_jwt_counts_where_it_comes_before_what_the_login_says(service, client, moving):
+def test_a_jwts_earlier_exp_limits_the_token(service, client, moving):
     ends = moving.clock.now() + timedelta(minutes=5)
     token = a_token(ends)
     service.tokens[token] = ends
@@ -146,7 +146,7 @@ def test_a_gateways_own_401_counts_as_well(service, client):
     assert service.logins == 2
 
 
-def test_an_authentication_error_counts_whatever_its_status(service, client):
+def test_an_authentication_error_with_any_status_logs_in_again(service, client):
     refused = error(403, "authentication_error", "authentication_failed")
     service.answer("GET /plans/p", refused)
 
@@ -154,7 +154,7 @@ def test_an_authentication_error_counts_whatever_its_status(service, client):
     assert service.logins == 2
 
 
-def test_a_wrong_refresh_token_is_told_and_tried_once(service, client_of):
+def test_a_wrong_refresh_token_raises_after_one_attempt(service, client_of):
     client = BillingClient(service.url, CLIENT_ID, "not-the-one")
 
     with (
@@ -168,7 +168,7 @@ def test_a_wrong_refresh_token_is_told_and_tried_once(service, client_of):
 
 
 @pytest.mark.parametrize(("answer", "kind"), [(LIMITED, RateLimitExceeded), (BROKEN, InternalError)])
-def test_a_login_is_repeated_like_any_other_call_but_not_by_the_call_it_is_for(
+def test_a_login_is_retried_by_its_own_policy_only(
     service, client_of, answer, kind
 ):
     client = client_of(service.url, retries=RetryPolicy(attempts=3))
@@ -184,7 +184,7 @@ def test_a_login_is_repeated_like_any_other_call_but_not_by_the_call_it_is_for(
     assert (first, service.logins) == (3, 6)
 
 
-def test_login_fetches_a_token_now_and_tells_when_it_ends(service, client, moving):
+def test_login_fetches_a_new_token_and_returns_its_expiry(service, client, moving):
     first = client.auth.login()
     moving.clock.advance(seconds=10)
     second = client.auth.login()
@@ -296,7 +296,7 @@ def out_of_time(moving: Moving) -> NoReturn:
 @pytest.mark.parametrize(
     ("ending", "raised"), [(broken_off, KeyboardInterrupt), (out_of_time, ServiceUnavailable)]
 )
-def test_what_only_one_thread_fails_at_the_next_that_waits_does_for_the_others(moving, ending, raised):
+def test_a_login_that_fails_in_one_thread_is_repeated_by_a_waiting_one(moving, ending, raised):
     begun, done = threading.Event(), threading.Event()
     fetched: list[CallDeadline] = []
 
@@ -362,7 +362,7 @@ def ends_after(token: str, told: Decimal | None = None) -> float:
         ("a.W10.c", None, 3_600),
     ],
 )
-def test_a_token_ends_after_an_hour_or_when_it_says_so_itself(token, told, seconds):
+def test_a_token_expires_after_an_hour_or_at_its_own_exp(token, told, seconds):
     assert ends_after(token, told) == seconds
 
 
@@ -380,7 +380,7 @@ def test_a_token_that_cannot_be_sent_is_not_sent(service, client, token):
 
 
 @pytest.mark.parametrize("ends_at", ["1795302151", "Sat, 21 Nov 2026 23:02:31 GMT", "", "never"])
-def test_when_the_token_expires_may_be_told_in_any_form(service, client, ends_at):
+def test_the_expiry_of_a_token_is_read_in_any_form(service, client, ends_at):
     body = granted("opaque", timedelta(hours=1), service.clock.now())
     service.answer("POST /login", answered(200, {**body, "expiresAt": ends_at}))
 

@@ -86,7 +86,7 @@ def test_an_event_may_fill_a_batch_alone_and_is_an_error_over_that(service, clie
     assert "over" not in service.refs
 
 
-def test_the_body_is_the_one_that_the_batchs_model_makes(service, client):
+def test_the_request_body_equals_the_batch_model(service, client):
     events = [event(1), event(2, amount=1.5, text="naïve ☃")]
 
     list(client.events.ingest(events))
@@ -166,7 +166,7 @@ def test_of_two_with_one_ref_the_first_is_taken(service, client):
     assert service.refs["same"]["data"] == {"n": 1}
 
 
-def test_an_event_that_is_none_is_told_and_the_rest_goes_on(service, client):
+def test_invalid_events_are_reported_and_the_others_sent(service, client):
     given_ = [
         {"name": "call", "timestamp": "yesterday", "customerAlias": "acme", "ref": "1"},
         {"name": "call", "timestamp": AT, "customer_alias": "acme", "ref": "2"},
@@ -198,7 +198,7 @@ def test_an_answer_that_does_not_name_an_event_leaves_it_unconfirmed(service, cl
 
 
 @pytest.mark.parametrize("entry", [{"ref": "1"}, json.loads(event("1").to_json())], ids=["a part", "whole"])
-def test_an_invalid_event_is_known_by_its_ref_whatever_else_there_is_of_it(service, client, entry):
+def test_an_invalid_event_is_matched_by_its_ref(service, client, entry):
     refused = {"validEvents": [], "invalidEvents": [{"event": entry, "error": "customerAlias is empty"}]}
     service.answer("POST /v2/events", answered(200, refused))
 
@@ -233,7 +233,7 @@ def test_an_entry_that_is_no_object_is_nobodys(service, client):
         ("", INVALID),
     ],
 )
-def test_only_what_is_surely_a_duplicate_counts_as_stored(service, client, text, state):
+def test_only_a_certain_duplicate_counts_as_stored(service, client, text, state):
     refused = {"event": json.loads(event(1).to_json()), "error": text}
     service.answer("POST /v2/events", answered(200, {"validEvents": [], "invalidEvents": [refused]}))
 
@@ -269,21 +269,21 @@ def growth(work: Callable[[str], object], word: str) -> float:
 
 
 @pytest.mark.parametrize("word", HOSTILE)
-def test_what_is_said_of_an_event_is_read_in_time_that_grows_with_its_length(word):
+def test_the_error_of_an_event_is_parsed_in_linear_time(word):
     def read(text: str) -> None:
         list(ingest([event(1)], lambda body: refusal(text), clean=str))
 
     assert growth(read, word) < 24  # 8 where it is linear
 
 
-def test_a_pattern_with_anything_between_two_words_is_caught_by_that():
+def test_control_a_quadratic_pattern_is_noticed():
     def read(text: str) -> None:
         OLD_PATTERN.search(text[: len(text) // 8])
 
     assert growth(read, "ref ") > 24  # 64
 
 
-def test_what_is_said_of_an_event_is_cut_cleaned_and_redacted(service, client):
+def test_the_error_of_an_event_is_truncated_cleaned_and_redacted(service, client):
     alias = "ref " * 15_000
     said = f"\x1b[31m{REFRESH_TOKEN}\n customerAlias is not allowed here: {alias}"
     refused = {"event": json.loads(event(1).to_json()), "error": said}
@@ -296,7 +296,7 @@ def test_what_is_said_of_an_event_is_cut_cleaned_and_redacted(service, client):
     assert (len(result.error), result.error[-1]) == (1_000, "…")
 
 
-def test_what_a_first_attempt_stored_is_stored_when_it_is_found_again(service, client):
+def test_events_stored_by_a_lost_attempt_count_as_stored(service, client):
     def stored_and_lost(taken: Taken):
         service._ingest(taken)
         return BROKEN
@@ -335,7 +335,7 @@ def test_a_service_with_smaller_limits_gets_smaller_batches(service, client):
     assert len(service.refs) == 10
 
 
-def test_an_event_that_is_too_large_for_the_service_alone_is_an_error_of_its_own(service, client):
+def test_a_single_event_that_is_too_large_is_reported_as_invalid(service, client):
     service.max_bytes = 40_000
 
     results = list(client.events.ingest([event("a"), of_size("b", 50_000), event("c")]))
@@ -351,7 +351,7 @@ def test_an_answer_that_is_none_ends_it(service, client):
         list(client.events.ingest([event(1)]))
 
 
-def test_what_the_events_themselves_raise_comes_out_and_who_has_no_result_was_not_sent(service, client):
+def test_an_error_of_the_event_source_is_raised_after_the_sent_results(service, client):
     def broken():
         yield from (event(number) for number in range(1_500))
         raise RuntimeError("the source is broken")
@@ -367,7 +367,7 @@ def test_what_the_events_themselves_raise_comes_out_and_who_has_no_result_was_no
 # --- progress -------------------------------------------------------------------------------------
 
 
-def test_progress_is_told_after_each_batch(service, client):
+def test_progress_is_reported_after_each_batch(service, client):
     told: list[Progress] = []
     service.refs["0"] = {}
     given_ = [event(number) for number in range(1_500)] + [{"ref": "none"}]
@@ -401,7 +401,7 @@ def test_one_batch_is_256_kb_at_most(service, client, method):
     assert service.taken == []
 
 
-def test_a_batch_that_the_service_calls_too_large_is_told(service, client):
+def test_submit_raises_for_a_batch_that_is_too_large(service, client):
     from billhook.errors import RequestTooLarge
 
     service.answer("POST /v2/events", error(413, "invalid_request_error", "request_too_large"))

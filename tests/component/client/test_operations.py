@@ -43,7 +43,7 @@ BY_INTEGRATION = ApiOperation(
         ("a\r\nX: y", "a%0D%0AX%3A%20y"),
     ],
 )
-def test_what_is_in_a_path_arrives_as_it_was(service, client, given_id, segment):
+def test_path_parameters_are_percent_encoded(service, client, given_id, segment):
     deleted = json.loads(sample(Contract).to_json())
     service.answer(f"DELETE /contracts/{segment}", answered(200, {"contract": deleted}))
 
@@ -107,7 +107,7 @@ NEW = {"startDate": "2026-02-01T00:00:00Z", "customerId": "cus_1"}
         ),
     ],
 )
-def test_a_rule_that_is_broken_is_told_before_anything_is_sent(service, client, call, text):
+def test_a_broken_rule_raises_before_sending(service, client, call, text):
     with pytest.raises(RuleBroken, match=text):
         call(client)
 
@@ -125,7 +125,7 @@ def test_a_rule_that_is_broken_is_told_before_anything_is_sent(service, client, 
         lambda c: c.contracts.create(sample(Contract)),
     ],
 )
-def test_what_has_the_wrong_form_is_told_before_anything_is_sent(service, client, call):
+def test_an_invalid_request_raises_before_sending(service, client, call):
     with pytest.raises(ValidationError):
         call(client)
 
@@ -143,7 +143,7 @@ def test_a_body_may_be_a_model_or_a_mapping_in_either_spelling(service, client):
     assert [taken.json for taken in service.taken[1:]] == [{"legalName": "Acme Limited"}] * 2 + [{}]
 
 
-def test_a_customer_that_was_read_can_be_sent_back_without_what_is_read_only(service, client):
+def test_a_fetched_customer_is_sent_without_read_only_fields(service, client):
     customer = json.loads(sample(Customer).to_json())
     service.always("GET /customers/integration/crm/1", answered(200, {"customer": customer}))
     service.always("PUT /customers/cus_1", answered(200, {"customer": customer}))
@@ -231,7 +231,7 @@ def test_an_option_that_is_missing_is_named(missing):
     assert str(caught.value) == f"calls to the billing service's API need options: set {missing}{also}"
 
 
-def test_a_token_file_that_cannot_be_read_is_told(tmp_path):
+def test_an_unreadable_token_file_is_reported(tmp_path):
     path = tmp_path / "none"
     by_file = {name: value for name, value in GIVEN.items() if not name.endswith("TOKEN")}
     settings = Settings.from_mapping({**by_file, "BILLHOOK_API_REFRESH_TOKEN_FILE": str(path)})
@@ -241,7 +241,7 @@ def test_a_token_file_that_cannot_be_read_is_told(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o660])
-def test_a_token_file_that_others_may_write_is_refused_and_one_they_may_read_is_told_of(
+def test_a_token_file_writable_by_others_is_refused_and_a_readable_one_warned_of(
     tmp_path, caplog, mode
 ):
     path = tmp_path / "token"
@@ -289,7 +289,7 @@ def test_importing_billhook_does_not_import_the_client():
     assert python("import sys, billhook.client; print('httpx2' in sys.modules)") == "True"
 
 
-def test_without_the_extra_the_client_says_what_to_install():
+def test_without_the_extra_the_client_names_the_install_command():
     program = """
 import sys
 sys.modules["httpx2"] = None

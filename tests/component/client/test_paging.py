@@ -57,7 +57,7 @@ def test_the_filters_and_the_limit_go_with_every_page(service, client):
     assert lines == [wanted, sorted([*wanted, "cursor=c%2F2%26"]), sorted([*wanted, "cursor=c%2F4%26"])]
 
 
-def test_a_page_is_fetched_when_its_first_item_is_asked_for(service, client):
+def test_a_page_is_fetched_with_its_first_item(service, client):
     listing(service, invoices(30))
 
     found = client.invoices.list()
@@ -69,7 +69,7 @@ def test_a_page_is_fetched_when_its_first_item_is_asked_for(service, client):
     assert (before, len(taken), after, len(service.lines())) == ([], 10, 1, 2)
 
 
-def test_one_page_tells_where_the_next_begins(service, client):
+def test_a_page_has_the_cursor_of_the_next(service, client):
     listing(service, invoices(25))
     found = client.invoices.list(limit=20)
 
@@ -92,7 +92,7 @@ def test_a_page_that_fails_for_a_time_does_not_end_the_list(service, client):
     assert len(list(found)) == 24
 
 
-def test_an_error_on_the_way_loses_no_item_of_who_goes_on(service, client):
+def test_iteration_continues_after_an_error_without_losing_items(service, client):
     listing(service, invoices(25))
     found = client.invoices.list()
     first = [next(found).id for _ in range(10)]
@@ -154,7 +154,7 @@ def test_empty_pages_are_not_followed_for_ever_either(service, client):
     assert len(service.lines()) == 100
 
 
-def test_the_ledger_may_tell_its_entries_and_nothing_else(service, client):
+def test_a_ledger_page_may_have_only_entries(service, client):
     entry = json.loads(sample(CreditLedgerEntry).to_json())
     service.answer("GET /credits", answered(200, {"entries": [entry, entry]}))
 
@@ -163,7 +163,7 @@ def test_the_ledger_may_tell_its_entries_and_nothing_else(service, client):
     assert (len(page.items), page.total, page.has_more, page.next_cursor) == (2, None, False, None)
 
 
-def test_the_ledger_has_pages_like_the_other_lists_if_it_says_so(service, client):
+def test_a_ledger_with_has_more_is_paged(service, client):
     entry = json.loads(sample(CreditLedgerEntry).to_json())
     first = {"entries": [entry], "total": 2, "hasMore": True, "nextCursor": "b"}
     service.answer("GET /credits", answered(200, first), answered(200, {"entries": [entry]}))
@@ -184,14 +184,14 @@ ENTRY = json.loads(sample(CreditLedgerEntry).to_json())
 @pytest.mark.parametrize(
     "last", [{}, {"nextCursor": None}, {"nextCursor": ""}, {"hasMore": False, "nextCursor": "c"}]
 )
-def test_without_has_more_a_cursor_says_that_there_is_more(service, client, last):
+def test_a_cursor_without_has_more_means_another_page(service, client, last):
     first = {"entries": [ENTRY], "nextCursor": "c2"}
     service.answer("GET /credits", answered(200, first), answered(200, {"entries": [ENTRY], **last}))
 
     assert len(list(client.credits.list("cus_1042"))) == 2
 
 
-def test_control_has_more_counts_where_it_is_told(service, client):
+def test_control_has_more_false_overrides_a_cursor(service, client):
     service.answer("GET /credits", answered(200, {"entries": [ENTRY], "hasMore": False, "nextCursor": "c2"}))
 
     assert len(list(client.credits.list("cus_1042"))) == 1

@@ -30,7 +30,7 @@ def test_a_request_is_authenticated_and_its_answer_decoded(service, client):
     assert service.logins == 1
 
 
-def test_amounts_keep_their_digits_in_both_directions(service, client):
+def test_amounts_are_unchanged_in_request_and_response(service, client):
     service.answer("POST /refunds", Response(b'{"amount": 0.10}', 200, content_type="application/json"))
 
     found = client.request("POST", "/refunds", {"amount": Decimal("12.50")})
@@ -94,7 +94,7 @@ def test_the_path_is_below_the_base_address(service, client_of):
         ("/./login", r"\. or \.\."),
     ],
 )
-def test_what_is_no_path_below_the_base_address_is_refused_before_anything_is_sent(
+def test_a_path_outside_the_base_address_is_refused_before_sending(
     service, client, path, wrong
 ):
     with pytest.raises(ValueError, match=wrong):

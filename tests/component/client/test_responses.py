@@ -57,7 +57,7 @@ def test_each_row_of_the_table_is_an_exception_with_its_fields(service, once, ki
     assert str(raised) == f"GET /invoices/{{invoiceId}}: the service answered {status} {code}: so it is (a)"
 
 
-def test_several_failing_parameters_are_all_told(service, once):
+def test_several_failing_parameters_are_all_named(service, once):
     params = [{"param": "name", "message": "is required"}, {"param": "startDate", "message": "is no date"}]
     service.answer("GET /invoices/1", error(400, "invalid_request_error", "invalid", params=params))
 
@@ -81,7 +81,7 @@ def test_the_type_decides_and_not_the_status(service, once, status):
     ("value", "seconds"),
     [("7", 7.0), ("Thu, 15 Jan 2026 12:00:30 GMT", 30.0), ("soon", None), ("", None), ("-4", None)],
 )
-def test_an_error_says_how_long_the_service_asked_to_be_left_alone(service, once, value, seconds):
+def test_a_rate_limit_error_has_retry_after_seconds(service, once, value, seconds):
     limited = error(429, "rate_limit_error", "rate_limit_exceeded", Retry_After=value)
     service.answer("GET /invoices/1", limited)
 
@@ -120,7 +120,7 @@ UNEXPECTED = {
 
 
 @pytest.mark.parametrize("name", UNEXPECTED)
-def test_whatever_else_comes_is_unexpected_and_shown_with_its_status(service, once, name):
+def test_any_other_response_raises_unexpected_response_with_its_status(service, once, name):
     answer, problem = UNEXPECTED[name]
     service.answer("GET /invoices/1", answer)
 
@@ -169,13 +169,13 @@ def test_json_by_any_of_its_names_is_read(service, once, kind):
     assert once.invoices.get("1").id == INVOICE["invoice"]["id"]
 
 
-def test_fields_that_are_not_listed_are_kept(service, once):
+def test_unknown_response_fields_are_kept(service, once):
     service.answer("GET /invoices/1", answered(200, {"invoice": {**INVOICE["invoice"], "novelty": [1]}}))
 
     assert once.invoices.get("1").model_extra == {"novelty": [1]}
 
 
-def test_an_amount_keeps_its_digits(service, once):
+def test_a_response_amount_is_exact(service, once):
     invoice = json.dumps(INVOICE["invoice"]).replace("1249.9", "1249.90000000000000000001")
     service.answer("GET /invoices/1", page(200, f'{{"invoice": {invoice}}}', "application/json"))
 
@@ -190,7 +190,7 @@ def test_an_amount_keeps_its_digits(service, once):
     [("", "", {}), ("", "application/json", {}), ("{}", "application/json", {}),
      ('{"id": "sub_1"}', "application/json", {"id": "sub_1"})],
 )  # fmt: skip
-def test_an_answer_of_no_stated_shape_comes_as_it_is(service, once, content, kind, expected):
+def test_an_unspecified_response_is_returned_unchanged(service, once, content, kind, expected):
     service.answer("POST /credits/deduct", page(200, content, kind))
 
     assert once.credits.deduct("cus_1", 5) == expected
@@ -201,7 +201,7 @@ def test_an_answer_of_no_stated_shape_comes_as_it_is(service, once, content, kin
     [("<h1>", "text/html", "its content type is not"), ("[]", "application/json", "it is no JSON object"),
      ("{", "application/json", "it is no JSON object")],
 )  # fmt: skip
-def test_but_it_is_an_object_of_json(service, once, content, kind, problem):
+def test_an_unspecified_response_must_be_a_json_object(service, once, content, kind, problem):
     service.answer("POST /credits/deduct", page(200, content, kind))
 
     with pytest.raises(UnexpectedResponse, match=problem):
@@ -226,7 +226,7 @@ ANSWERS = st.builds(
 
 @settings(max_examples=300, deadline=None)
 @given(ANSWERS)
-def test_no_answer_makes_anything_else_than_a_model_or_an_error_of_ours(answer):
+def test_any_response_gives_a_model_or_an_api_error(answer):
     redactor, now = Redactor(), datetime(2026, 1, 15, tzinfo=UTC)
     told = ""
     try:

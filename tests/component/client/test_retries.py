@@ -68,7 +68,7 @@ def test_a_creation_is_not_repeated(service, client, moving, answer, kind):
     assert moving.slept == []
 
 
-def test_a_failing_call_is_tried_as_often_as_the_policy_says(service, client_of, moving):
+def test_a_failing_call_is_attempted_as_often_as_the_policy_allows(service, client_of, moving):
     client = client_of(service.url, retries=RetryPolicy(attempts=3))
     service.always("GET /plans/p", BROKEN)
 
@@ -104,7 +104,7 @@ def test_events_are_sent_again_under_the_same_refs(service, client):
     assert len(bodies) == 1
 
 
-def test_what_may_be_repeated_is_what_the_specification_makes_safe():
+def test_the_repeatable_operations_are_those_safe_by_the_specification():
     repeatable = {operation.name for operation in OPERATIONS.values() if operation.repeatable}
     reads = {operation.name for operation in OPERATIONS.values() if operation.method == "GET"}
 
@@ -151,7 +151,7 @@ def test_the_waits_double_up_to_the_longest_and_less_by_chance():
 
 
 @given(st.integers(1, 100), st.none() | st.floats(0, 10**9))
-def test_a_wait_is_never_shorter_than_asked_and_hardly_longer(attempt, asked):
+def test_a_wait_is_at_least_retry_after_and_at_most_a_second_longer(attempt, asked):
     wait = RetryPolicy().wait_seconds(attempt, asked)
 
     if asked is None:

@@ -151,7 +151,7 @@ def test_no_mistake_of_the_user_shows_a_secret(service, client_of, log):
     assert leaked(service, shown(caught.value)) == []
 
 
-def test_a_client_that_cannot_be_made_shows_no_secret_of_its_own_variables():
+def test_an_error_of_the_client_constructor_shows_no_secret():
     given = {"id": SecretStr(CLIENT_ID), "token": SecretStr(REFRESH_TOKEN)}
 
     for url, options in (("ftp://x", {}), ("https://x", {"timeout_seconds": 0})):
@@ -235,7 +235,7 @@ SPELLINGS = {
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_secret_is_hidden_however_it_is_spelt(spelling):
+def test_a_secret_is_redacted_in_every_encoding(spelling):
     text = f"<p>{SPELLINGS[spelling]}</p>"
 
     assert Redactor(SecretStr(ODD)).clean(text, 200) == "<p>[hidden]</p>"
@@ -255,7 +255,7 @@ def test_a_text_is_cut_after_its_secrets_are_hidden():
     assert redactor.clean("s" * 500 + "abc", 10) == "[hidden]a…"
 
 
-def test_a_large_text_is_cut_before_it_is_looked_at_letter_by_letter():
+def test_a_large_text_is_truncated_before_it_is_cleaned():
     page = "<p> \0" * 2_000_000
 
     started = time.process_time()
@@ -281,7 +281,7 @@ def test_a_client_id_of_a_letter_hides_nothing():
         ("eightlet", True),
     ],
 )
-def test_a_short_secret_is_hidden_unless_it_may_be_a_word(secret, hidden):
+def test_a_short_secret_is_redacted_unless_it_may_be_a_word(secret, hidden):
     told = Redactor(SecretStr(secret)).clean(f"it is {secret}!", 100)
 
     assert told == ("it is [hidden]!" if hidden else f"it is {secret}!")

@@ -67,7 +67,7 @@ def failure(url: str, **options) -> ServiceUnavailable:
         return caught.value
 
 
-def test_a_refused_connection_is_told_and_nothing_was_sent():
+def test_a_refused_connection_raises_an_error_marked_unsent():
     error = failure("http://127.0.0.1:1")
 
     assert str(error) == (
@@ -77,7 +77,7 @@ def test_a_refused_connection_is_told_and_nothing_was_sent():
     assert error.sent is False
 
 
-def test_a_name_that_nobody_has_is_told():
+def test_an_unknown_host_raises_an_error_marked_unsent():
     error = failure("https://billing.invalid")
 
     assert error.sent is False
@@ -143,7 +143,7 @@ def test_a_service_that_drips_is_given_up_when_the_time_for_all_is_over(head, dr
     assert took < within(8)  # dripping to its end takes 10 s
 
 
-def test_tls_that_fails_is_told_and_nothing_was_sent():
+def test_a_failed_tls_handshake_raises_an_error_marked_unsent():
     with talking(lambda connection: connection.sendall(b"HTTP/1.1 400 Bad Request\r\n\r\n")) as url:
         error = failure(url.replace("http:", "https:"))
 
@@ -222,7 +222,7 @@ def test_a_client_that_follows_would_have_gone_there(service):
      "https://billing.example:99999", "https://billing.example:0", "https://a..b",
      f"https://{'a' * 64}.example"],
 )  # fmt: skip
-def test_what_is_no_base_address_is_refused(url):
+def test_an_invalid_base_address_is_refused(url):
     with pytest.raises(ConfigError, match=r"the base address of .* \(BILLHOOK_API_URL\) must be such as"):
         BillingClient(url, CLIENT_ID, REFRESH_TOKEN)
 
@@ -240,7 +240,7 @@ ENVIRONMENTS = [
 
 
 @pytest.mark.parametrize(("name", "value", "text"), ENVIRONMENTS)
-def test_a_machine_that_is_set_up_wrongly_is_told(monkeypatch, name, value, text):
+def test_an_invalid_proxy_or_certificate_variable_is_reported(monkeypatch, name, value, text):
     monkeypatch.setenv(name, value)
 
     with pytest.raises(ConfigError, match=text) as caught:
@@ -283,7 +283,7 @@ def test_plain_http_to_another_machine_is_warned_of(caplog):
 # --- the client as an object ----------------------------------------------------------------------
 
 
-def test_a_closed_client_says_so(service, client):
+def test_a_closed_client_raises(service, client):
     client.close()
     client.close()
 
@@ -314,14 +314,14 @@ def test_the_network_can_be_replaced(moving: Moving):
     assert taken == ["https://billing.example/login"]
 
 
-def test_an_address_that_is_too_long_is_refused_before_it_is_sent(service, client):
+def test_a_url_that_is_too_long_is_refused_before_sending(service, client):
     with pytest.raises(ValueError, match=r"the address of GET /plans/\{planId\} is too long"):
         client.plans.get("p" * 70_000)
 
     assert service.lines() == []
 
 
-def test_an_address_that_cannot_be_written_is_refused_before_it_is_sent(service, client):
+def test_a_url_with_a_lone_surrogate_is_refused_before_sending(service, client):
     with pytest.raises(
         ValueError, match=r"the address of GET /contracts cannot be made: there is half a sur"
     ):

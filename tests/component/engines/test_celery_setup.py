@@ -95,12 +95,12 @@ def test_the_celery_app_that_is_named_comes_first_and_joins_the_extensions(tmp_p
         ({}, "support.inbox_view:celery", "there is no 'celery' in that module, or not yet"),
     ],
 )
-def test_a_celery_app_that_is_not_to_be_had_is_a_mistake_told_with_its_remedy(extensions, path, text):
+def test_a_missing_celery_app_raises_with_the_remedy(extensions, path, text):
     with pytest.raises(ConfigError, match=text):
         find_celery(extensions, path)
 
 
-def test_a_mistake_in_the_users_own_module_is_shown_as_it_is(tmp_path, monkeypatch):
+def test_an_import_error_of_the_users_celery_module_is_raised_unchanged(tmp_path, monkeypatch):
     (tmp_path / "broken_tasks.py").write_text("import not_installed_here\n")
     monkeypatch.syspath_prepend(tmp_path)
 
@@ -135,7 +135,7 @@ print([name for name in ("celery", "kombu") if name in sys.modules])
         (WITHOUT_NEED, "[]"),
     ],
 )
-def test_celery_is_imported_when_it_is_chosen_and_a_missing_one_is_named(tmp_path, program, printed):
+def test_celery_is_imported_only_for_the_celery_engine(tmp_path, program, printed):
     ran = subprocess.run(
         [sys.executable, "-c", program, SECRET], cwd=tmp_path, capture_output=True, text=True, check=True
     )
@@ -223,7 +223,7 @@ def test_an_app_that_could_not_be_set_up_leaves_the_celery_app_alone(plain_app):
 # --- what a message does --------------------------------------------------------------------------
 
 
-def test_the_task_is_acknowledged_late_and_keeps_no_result(shop):
+def test_the_task_is_acknowledged_late_and_stores_no_result(shop):
     celery = celery_app(task_acks_late=False, task_ignore_result=False, task_serializer="json")
     shop(celery)
 
@@ -314,7 +314,7 @@ class Worker:
         self.app = app
 
 
-def test_the_sweep_begins_with_the_worker_of_this_app_and_ends_with_it(shop):
+def test_sweeping_starts_and_stops_with_the_apps_celery_worker(shop):
     celery = celery_app()
     app = shop(celery)
     relay = get_state(app).engine._relay
@@ -370,7 +370,7 @@ def test_the_workers_of_a_closed_app_are_left_alone(shop, caplog):
     assert caplog.text == ""
 
 
-def test_the_web_processes_engine_starts_by_itself_or_at_will(shop):
+def test_the_celery_engine_starts_explicitly_or_with_the_first_delivery(shop):
     app = shop(celery_app())
     engine = get_state(app).engine
 
@@ -382,7 +382,7 @@ def test_the_web_processes_engine_starts_by_itself_or_at_will(shop):
     assert engine._relay._sweep_delay_seconds == 5.0
 
 
-def test_the_standalone_module_has_no_other_attributes_than_its_own():
+def test_the_standalone_module_has_no_app_attribute():
     import billhook.standalone
 
     with pytest.raises(AttributeError, match="has no attribute 'app'"):

@@ -152,7 +152,7 @@ def test_a_retry_that_is_due_at_once_is_made_at_once(shop):
     assert calls == [("h", 1), ("h", 2), ("h", 3)]
 
 
-def test_what_nobody_handles_is_done_and_what_nobody_can_read_is_set_aside(shop):
+def test_a_delivery_without_handlers_is_done_and_an_unreadable_one_quarantined(shop):
     told = []
     one = shop(Handlers())
     ids = [one.deliver(), one.deliver(b"{", "InvoiceApproved")]
@@ -167,7 +167,7 @@ def test_what_nobody_handles_is_done_and_what_nobody_can_read_is_set_aside(shop)
     assert (one.states(), told) == (["done", "quarantined"], ids[1:])
 
 
-def test_observers_are_told_where_the_handler_ran(shop):
+def test_observers_are_notified_in_the_process_of_the_handler(shop):
     handlers, told = Handlers(), []
     handlers.on(PingTest, name="good")(lambda event: None)
     handlers.on(PingTest, name="bad", retry=[])(noted([], "bad", ValueError("no")))
@@ -195,7 +195,7 @@ def approved(shop, number):
     return shop.deliver(APPROVED.replace(b"09:30", b"09:3%d" % number), "InvoiceApproved")
 
 
-def test_runs_that_take_turns_go_in_the_order_in_which_they_came_whatever_the_messages_do(shop):
+def test_ordered_runs_execute_in_order_of_receipt_for_any_message_order(shop):
     handlers, calls = Handlers(), []
 
     @handlers.on(InvoiceApproved, name="ordered", ordered_by="invoice_id")
@@ -229,7 +229,7 @@ def test_more_that_came_before_than_one_look_takes_is_planned_too(shop, monkeypa
     assert [state for (state,) in one.runs("state")] == ["due", "waiting", "waiting", "waiting", "waiting"]
 
 
-def test_a_twin_is_discarded_and_told(shop):
+def test_a_content_duplicate_is_discarded_and_signalled(shop):
     handlers, calls, told = Handlers(), [], []
     handlers.on(InvoiceApproved, name="once", identity=("invoice_id",))(lambda event: calls.append(1))
     one = shop(handlers)
@@ -281,7 +281,7 @@ def test_a_handler_whose_lease_ended_before_it_was_called_is_not_called(shop, cl
 # --- storage that fails ---------------------------------------------------------------------------
 
 
-def test_a_result_is_kept_until_the_inbox_can_be_written(shop, caplog):
+def test_a_result_is_retried_until_the_inbox_is_writable(shop, caplog):
     handlers, calls = Handlers(), []
 
     @handlers.on(PingTest, name="h")
@@ -313,7 +313,7 @@ def test_a_run_whose_result_cannot_be_written_in_time_waits_for_its_lease_to_end
     assert one.runs() == [("h", "running", 1)]  # called again when its lease ends
 
 
-def test_a_success_that_lost_its_lease_is_told_to_nobody(shop, caplog):
+def test_a_success_without_its_lease_is_not_signalled(shop, caplog):
     handlers, told = Handlers(), []
     handlers.on(PingTest, name="h")(
         lambda event: change(inbox_at(one.app), "UPDATE run SET token = token + 1")
@@ -337,7 +337,7 @@ def claim_late(shop):
         return transaction.claim(1, now, now + timedelta(hours=1))
 
 
-def test_a_slow_handler_keeps_its_lease(shop):
+def test_the_lease_of_a_slow_handler_is_renewed(shop):
     handlers, others = Handlers(), []
 
     @handlers.on(PingTest, name="h")
@@ -368,7 +368,7 @@ def test_without_a_heartbeat_another_worker_would_take_it(shop):
     assert [claim.attempt for claim in others] == [2]
 
 
-def test_the_heartbeat_lets_go_of_what_somebody_else_has_taken(shop, caplog):
+def test_the_heartbeat_stops_renewing_a_lost_lease(shop, caplog):
     handlers, held = Handlers(), []
 
     @handlers.on(PingTest, name="h")
@@ -383,7 +383,7 @@ def test_the_heartbeat_lets_go_of_what_somebody_else_has_taken(shop, caplog):
     assert held[0] == one.runs("due_at")  # not renewed: it is the other's to renew
 
 
-def test_the_heartbeat_goes_on_when_the_inbox_comes_back(shop, caplog):
+def test_the_heartbeat_recovers_after_a_storage_failure(shop, caplog):
     handlers, others = Handlers(), []
 
     @handlers.on(PingTest, name="h")

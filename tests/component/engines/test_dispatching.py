@@ -139,7 +139,7 @@ def test_an_unknown_type_reaches_those_who_want_it(shop):
     assert runs(app) == [("any", "succeeded", 1), ("unknown", "succeeded", 1)]
 
 
-def test_what_nobody_listens_to_is_done(shop):
+def test_a_delivery_without_handlers_is_done(shop):
     app = shop(Handlers())
 
     deliver(app)
@@ -197,7 +197,7 @@ def test_a_failed_handler_is_tried_again_on_schedule_until_it_is_dead(shop, cloc
     assert all("raise error" in traceback for *_, traceback in failures)
 
 
-def test_a_handler_that_recovers_is_done_and_keeps_its_history(shop, clock):
+def test_a_handler_that_recovers_is_done_and_its_failures_are_kept(shop, clock):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(failing(calls, good_from=2))
     app = shop(handlers)
@@ -225,7 +225,7 @@ def test_a_handler_that_succeeded_is_not_run_again_because_a_sibling_failed(shop
     assert runs(app) == [("bad", "dead", 3), ("good", "succeeded", 1)]
 
 
-def test_a_schedule_of_its_own_overrides_the_apps(shop, clock):
+def test_a_handlers_retry_schedule_overrides_the_apps(shop, clock):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h", retry=[1])(failing(calls))
     handlers.on(PingTest, name="never", retry=[])(failing([]))
@@ -238,7 +238,7 @@ def test_a_schedule_of_its_own_overrides_the_apps(shop, clock):
     assert runs(app) == [("h", "dead", 2), ("never", "dead", 1)]
 
 
-def test_retry_names_its_own_time(shop, clock):
+def test_retry_sets_the_time_of_the_next_attempt(shop, clock):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(failing(calls, Retry("rate limit", after_seconds=5)))
     app = shop(handlers)
@@ -272,7 +272,7 @@ def test_a_handler_that_tries_to_end_the_process_has_failed(shop, error):
     assert runs(app) == [("h", "due", 1)]
 
 
-def test_error_texts_that_no_database_likes_are_stored_all_the_same(shop):
+def test_error_texts_with_nul_or_surrogates_are_stored_escaped(shop):
     handlers = Handlers()
     handlers.on(PingTest, name="h")(failing([], ValueError("\x00 \ud800")))
     app = shop(handlers)
@@ -313,7 +313,7 @@ def test_a_run_of_a_handler_that_is_gone_fails_and_dies_in_plain_sight(shop, clo
     ]
 
 
-def test_a_plain_subscriber_that_came_later_under_a_taken_name_fails_its_own_run_only(shop, clock):
+def test_a_later_subscriber_with_a_taken_name_fails_only_its_own_run(shop, clock):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(lambda event: calls.append(1))
     app = shop(handlers)
@@ -364,7 +364,7 @@ def test_a_handler_that_never_came_back_is_not_called_again_for_ever(shop, clock
         ("BrandNew", b"nope", "", None),
     ],
 )
-def test_what_cannot_be_read_is_quarantined_and_told_once(shop, event_type, body, error, loc):
+def test_an_unreadable_delivery_is_quarantined_and_signalled_once(shop, event_type, body, error, loc):
     handlers, calls = Handlers(), []
     handlers.on_any()(calls.append)
     app = shop(handlers)
@@ -422,7 +422,7 @@ def test_a_delivery_that_was_readable_when_planned_and_is_not_any_more_has_faile
 # --- what observers are told ----------------------------------------------------------------------
 
 
-def test_each_step_of_a_delivery_is_told_once_with_its_facts(shop, clock):
+def test_each_step_of_a_delivery_is_signalled_once_with_its_arguments(shop, clock):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="bad", retry=[10])(failing(calls))
     handlers.on(PingTest, name="good")(lambda event: None)
@@ -493,7 +493,7 @@ def test_an_observer_that_raises_disturbs_neither_the_work_nor_the_other_observe
     ]
 
 
-def test_a_settle_that_lost_its_lease_is_told_to_nobody(shop, clock):
+def test_a_result_without_its_lease_is_not_signalled(shop, clock):
     handlers = Handlers()
 
     @handlers.on(PingTest, name="h")

@@ -35,7 +35,7 @@ def failing(app_with):
 
 
 @pytest.mark.parametrize(("retry", "said"), [([60], "failed on delivery 1"), ([], "is dead on delivery 1")])
-def test_a_payload_writes_no_line_and_no_code_of_its_own_into_the_log(failing, caplog, retry, said):
+def test_a_payload_cannot_forge_log_lines_or_escape_codes(failing, caplog, retry, said):
     caplog.set_level(logging.INFO)
 
     app = failing(FORGED, retry)
@@ -75,7 +75,7 @@ def test_why_a_delivery_is_quarantined_is_in_the_log(app_with, caplog, body, rea
     assert f"delivery 1 (PingTest) is quarantined: {reason}" in caplog.messages
 
 
-def test_of_types_without_handlers_only_so_many_are_told_and_remembered(app_with, caplog, monkeypatch):
+def test_unhandled_types_are_logged_once_and_up_to_a_limit(app_with, caplog, monkeypatch):
     monkeypatch.setattr("billhook.engines.dispatcher.UNHANDLED_TYPES_LIMIT", 2)
     caplog.set_level(logging.INFO)
     app = app_with(handlers=[Handlers()], BILLHOOK_ENGINE="inline")

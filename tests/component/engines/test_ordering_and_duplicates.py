@@ -68,7 +68,7 @@ def observe(app, name):
 # --- order ----------------------------------------------------------------------------------------
 
 
-def test_who_comes_after_one_that_failed_waits_until_it_is_through(shop, clock):
+def test_a_run_waits_for_the_retries_of_an_earlier_one_with_its_order_key(shop, clock):
     handlers, calls = Handlers(), []
 
     @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="invoice_id")
@@ -112,7 +112,7 @@ def test_without_an_order_who_comes_after_goes_ahead(shop, clock):
     assert calls == ["Overdue", "Paid", "Overdue"]
 
 
-def test_one_that_is_dead_lets_the_next_go(shop):
+def test_a_dead_run_releases_the_next_of_its_order_key(shop):
     handlers, calls = Handlers(), []
 
     @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="invoice_id", retry=[])
@@ -149,7 +149,7 @@ def test_several_event_types_of_one_handler_share_the_order_and_two_handlers_do_
     assert calls == ["Paid"]
 
 
-def test_each_source_has_an_order_of_its_own(shop, app_with, clock):
+def test_order_keys_are_separate_for_each_source(shop, app_with, clock):
     handlers = Handlers()
 
     @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="invoice_id")
@@ -208,7 +208,7 @@ def test_inline_who_finishes_handles_what_waited_behind_it(shop):
 
 
 @pytest.mark.parametrize("limit", [1, 100])
-def test_inline_what_came_before_is_first_in_the_order(shop, monkeypatch, limit):
+def test_the_inline_engine_plans_earlier_deliveries_first(shop, monkeypatch, limit):
     monkeypatch.setattr(inline, "PLAN_LIMIT", limit)
     handlers, calls = Handlers(), []
 
@@ -274,7 +274,7 @@ def test_a_retry_under_a_new_id_is_accepted_and_not_handled_again(known, caplog)
 
 
 @pytest.mark.parametrize("other", [{"invoice": "inv_2"}, {"status": "Overdue"}, {"paid": "10.01"}])
-def test_one_that_says_something_else_is_handled(known, other):
+def test_a_delivery_with_other_identity_values_is_handled(known, other):
     app, calls = known
 
     changed(app, message_id="m1")
@@ -304,7 +304,7 @@ def test_without_identity_the_same_is_handled_again(shop):
     assert calls == ["m1", "m2"]
 
 
-def test_a_twin_is_handled_on_purpose(known, clock):
+def test_replay_by_handler_handles_a_content_duplicate(known, clock):
     app, calls = known
     changed(app, message_id="m1")
     changed(app, message_id="m2")
@@ -348,7 +348,7 @@ def test_a_value_that_has_no_text_is_a_quarantine_and_stops_nothing_else(shop):
 # --- a fresh and a stale report of one run --------------------------------------------------------
 
 
-def test_of_a_fresh_and_a_stale_report_only_the_fresh_one_is_told(shop, clock, caplog):
+def test_only_the_result_with_the_current_token_is_signalled(shop, clock, caplog):
     handlers = Handlers()
     handlers.on(PingTest, name="h", retry=[])(lambda event: 1 / 0)
     app = shop(handlers)
@@ -397,7 +397,7 @@ def newer():
     return connected
 
 
-def test_a_newcomer_takes_deliveries_of_its_types_on_its_terms(newer, clock):
+def test_backfill_gives_run_options_for_the_handlers_types(newer, clock):
     takes = backfill(newer, "new")
 
     assert takes(stored("InvoicePaymentStatusChanged", body(), clock), ["other"]) == RunOptions(
@@ -406,13 +406,13 @@ def test_a_newcomer_takes_deliveries_of_its_types_on_its_terms(newer, clock):
     assert takes(stored("PingTest", b"{}", clock), []) is None
 
 
-def test_a_newcomer_does_not_take_what_it_handled_under_a_former_name(newer, clock):
+def test_backfill_skips_deliveries_handled_under_an_alias(newer, clock):
     takes = backfill(newer, "new")
 
     assert takes(stored("InvoicePaymentStatusChanged", body(), clock), ["old"]) is None
 
 
-def test_a_newcomer_does_not_take_deliveries_of_other_sources(clock):
+def test_backfill_skips_deliveries_of_other_sources(clock):
     handlers, sender = Handlers(), Sender()
     handlers.on(InvoiceApproved, name="new", sources=("eu",))(lambda event: None)
     connect(handlers.freeze(), sender)
@@ -424,10 +424,10 @@ def test_a_newcomer_does_not_take_deliveries_of_other_sources(clock):
     assert takes(replace(delivery, source="eu"), []) == RunOptions()
 
 
-def test_a_newcomer_does_not_take_what_cannot_be_read_any_more(newer, clock):
+def test_backfill_skips_unreadable_deliveries(newer, clock):
     assert backfill(newer, "new")(stored("InvoiceApproved", b"{", clock), []) is None
 
 
 @pytest.mark.parametrize("name", ["nobody", "old"])
-def test_a_name_that_nobody_has_is_no_newcomer(newer, name):
+def test_backfill_of_an_unknown_handler_is_none(newer, name):
     assert backfill(newer, name) is None

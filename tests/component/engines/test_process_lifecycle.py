@@ -33,7 +33,7 @@ def states(app):
 # --- forked children ------------------------------------------------------------------------------
 
 
-def test_a_forked_child_that_comes_back_from_a_handler_ends_at_once(app_with):
+def test_a_child_forked_by_a_handler_ends_when_it_returns(app_with):
     handlers, children, came_back = Handlers(), [], []
 
     @handlers.on(PingTest, name="forks")
@@ -117,7 +117,7 @@ def test_other_failures_say_nothing_of_descriptors():
     assert not found.exhausted
 
 
-def test_a_loop_whose_handlers_have_no_descriptors_ends_and_says_why(app_with, caplog):
+def test_a_worker_without_descriptors_stops_and_logs_why(app_with, caplog):
     handlers, calls = Handlers(), []
 
     @handlers.on(PingTest, name="h", retry=[0] * 20)
@@ -136,7 +136,7 @@ def test_a_loop_whose_handlers_have_no_descriptors_ends_and_says_why(app_with, c
     assert "this process has no descriptors left, or a handler closed them" in caplog.text
 
 
-def test_a_gunicorn_worker_is_told_by_its_signals_handler():
+def test_a_gunicorn_worker_is_recognised_by_its_signal_handler():
     assert not thread_engine._in_a_gunicorn_worker()
 
     from gunicorn.config import Config
@@ -164,7 +164,7 @@ def shop_with(plain_app, calls, **config):
     return app, hooks
 
 
-def test_what_is_stored_is_handled_from_the_first_request_of_any_kind_on(plain_app):
+def test_the_first_request_of_any_kind_starts_the_thread_engine(plain_app):
     calls = []
     app, _ = shop_with(plain_app, calls)
     get_state(app).inbox.put(incoming("before"))
@@ -207,7 +207,7 @@ def test_a_request_is_none_the_worse_when_no_thread_is_to_be_had(plain_app, monk
 
 
 @pytest.mark.usefixtures("inbox_url")
-def test_the_thread_engine_is_in_the_table_of_workers_until_it_is_stopped(app_with, inbox_url):
+def test_the_thread_engine_is_registered_as_a_worker_until_it_stops(app_with, inbox_url):
     handlers = Handlers()
     handlers.on(PingTest, name="h")(lambda event: None)
     app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
@@ -220,7 +220,7 @@ def test_the_thread_engine_is_in_the_table_of_workers_until_it_is_stopped(app_wi
     assert rows(inbox_at(app), query) == []
 
 
-def test_no_thread_uses_the_inbox_once_it_is_closed_and_what_runs_is_no_suspect(app_with, monkeypatch):
+def test_a_closed_engine_leaves_the_inbox_alone_and_excuses_running_handlers(app_with, monkeypatch):
     monkeypatch.setattr(thread_engine, "GRACE_SECONDS", 0.2)
     handlers, gate, begun = Handlers(), threading.Event(), threading.Event()
 
@@ -285,7 +285,7 @@ def test_nothing_is_begun_beside_a_suspect_until_it_has_ended_or_for_a_lease():
     assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.OTHERS
 
 
-def test_under_a_steady_stream_suspects_get_their_turn_and_then_the_others_theirs():
+def test_suspects_and_other_runs_share_the_time_under_load():
     one, clock = suspects()
     ways = []
     for _ in range(120):
@@ -328,7 +328,7 @@ def test_where_every_thread_hangs_no_suspect_is_waited_for():
     assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.OTHERS
 
 
-def test_a_suspect_that_somebody_else_took_shuts_nobody_out():
+def test_a_suspect_claimed_elsewhere_blocks_no_other_runs():
     one, clock = suspects()
     one.next_mode({A}, suspect_due=True, others_due=True)
     clock.now += 10
@@ -344,7 +344,7 @@ def test_a_suspect_that_somebody_else_took_shuts_nobody_out():
 # --- one alone among threads ----------------------------------------------------------------------
 
 
-def test_whoever_is_alone_waits_for_those_inside_and_keeps_others_out():
+def test_the_exclusive_lock_waits_for_shared_holders_and_blocks_new_ones():
     lock, told, release, inside = SharedLock(30.0), [], threading.Event(), threading.Event()
 
     def beside(name):
@@ -376,7 +376,7 @@ def test_whoever_is_alone_waits_for_those_inside_and_keeps_others_out():
     assert told == ["first in", "first out", "alone in", "alone out", "late in", "late out"]
 
 
-def test_nobody_waits_at_the_gate_for_longer_than_a_lease():
+def test_the_shared_lock_waits_at_most_one_lease_time():
     lock, told, release = SharedLock(0.3), [], threading.Event()
 
     def hangs():

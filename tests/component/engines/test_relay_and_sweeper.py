@@ -154,7 +154,7 @@ def test_the_sweeper_forgets_handled_deliveries(watch):
     assert watch.sweeper._pending == {}
 
 
-def test_the_sweeper_asks_for_the_queue_length_only_where_it_matters(watch):
+def test_the_sweeper_reads_the_queue_length_only_when_needed(watch):
     watch.sweep()
     assert watch.asked == 0
     watch.put("k")
@@ -265,7 +265,7 @@ def test_publishing_waits_for_no_broker_and_drops_what_exceeds_its_buffer(relay,
     assert seconds < within(0.5)
 
 
-def test_a_broker_that_is_away_is_told_of_once(relay, caplog):
+def test_an_unreachable_broker_is_logged_once(relay, caplog):
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]
     one = relay(celery_app(f"amqp://guest:secret@127.0.0.1:{port}//"))
@@ -289,7 +289,7 @@ def test_the_relay_publishes_what_the_sweeper_finds(relay, inbox):
     assert until(lambda: ids_in(app)) == [delivery_id]
 
 
-def test_a_relay_sweeps_nothing_until_it_is_told_to(relay, inbox):
+def test_a_relay_sweeps_only_after_it_is_started_with_a_delay(relay, inbox):
     app = celery_app()
     delivery_id = inbox.put(incoming("k")).delivery_id
     one = relay(app, inbox)
@@ -361,7 +361,7 @@ def test_a_signal_handler_may_halt_the_relay_while_it_publishes(relay):
     assert not one._thread.is_alive()
 
 
-def test_a_forked_child_publishes_over_a_connection_of_its_own(relay):
+def test_a_forked_child_publishes_over_a_new_connection(relay):
     app = celery_app()
     one = relay(app)
     one.publish(1)

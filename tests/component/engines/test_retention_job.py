@@ -101,7 +101,7 @@ def test_deliveries_that_expire_meanwhile_are_pruned_at_the_next_run(inbox, wher
     assert (before, left(where)) == (3, 0)
 
 
-def test_the_keys_of_what_signed_no_time_stay_as_long_as_it_is_told(inbox, where):
+def test_keys_without_a_signed_time_are_kept_for_key_days(inbox, where):
     clock = Time()
     old(inbox, where, 3)
     change(where, "UPDATE delivery SET signed_at = NULL")
@@ -117,7 +117,7 @@ def test_the_keys_of_what_signed_no_time_stay_as_long_as_it_is_told(inbox, where
     assert left(where) == 0
 
 
-def test_what_was_unfinished_when_it_came_by_is_found_within_a_day(inbox, where):
+def test_deliveries_that_were_unfinished_are_pruned_within_a_day(inbox, where):
     clock = Time()
     made = started(inbox, clock)
     old(inbox, where, 3)
@@ -133,7 +133,7 @@ def test_what_was_unfinished_when_it_came_by_is_found_within_a_day(inbox, where)
     assert 1 < hours <= 25  # the hours between look on from where the last ended
 
 
-def test_storage_that_fails_is_told_and_waited_out(inbox, where, caplog):
+def test_a_storage_failure_is_logged_and_pruning_retried(inbox, where, caplog):
     clock = Time()
     old(inbox, where, 3)
     made = started(inbox, clock)
@@ -149,7 +149,7 @@ def test_storage_that_fails_is_told_and_waited_out(inbox, where, caplog):
     assert left(where) == 0
 
 
-def test_a_defect_is_told_with_its_place_and_stops_nothing(inbox, caplog):
+def test_an_unexpected_error_is_logged_with_its_traceback_and_retried(inbox, caplog):
     clock = Time()
     made = started(inbox, clock)
 

@@ -46,7 +46,7 @@ def test_a_body_of_a_declared_length_is_read_in_as_many_pieces_as_it_comes():
     assert stream.asked == [5, 3, 2]
 
 
-def test_no_byte_beyond_the_declared_length_is_asked_for():
+def test_no_byte_beyond_the_content_length_is_read():
     stream = io.BytesIO(b"abcdeNEXT")
 
     assert read_body(environ(stream, "5"), 10) == b"abcde"
@@ -81,7 +81,7 @@ def test_a_body_shorter_than_declared_is_incomplete(pieces):
 
 
 @pytest.mark.parametrize("error", [ValueError("chunk"), OSError("reset"), TimeoutError(), EOFError()])
-def test_whatever_the_stream_raises_is_an_incomplete_body_that_tells_no_more_than_its_kind(error):
+def test_any_stream_error_is_an_incomplete_body_named_by_its_class(error):
     with pytest.raises(BodyIncomplete, match=f"^{type(error).__name__}$"):
         read_body(environ(Stream(b"a", error), "5"), 10)
 
@@ -155,7 +155,7 @@ def test_a_reading_that_lasts_too_long_is_ended(pair):
     assert 0.09 < time.monotonic() - started < within(1)
 
 
-def test_what_is_read_in_time_is_left_alone_afterwards(pair):
+def test_a_body_read_in_time_leaves_its_socket_open(pair):
     ours, theirs = pair
     watch = BodyDeadline(0.1)
 
@@ -168,7 +168,7 @@ def test_what_is_read_in_time_is_left_alone_afterwards(pair):
     assert (first, ours.recv(1)) == (b"a", b"b")
 
 
-def test_each_of_many_readings_has_its_own_time(pair):
+def test_each_reading_has_its_own_deadline(pair):
     watch, ended = BodyDeadline(0.15), []
 
     def read(delay):
@@ -227,7 +227,7 @@ def test_a_forked_child_watches_for_itself(pair):
     assert in_children(1, child) == [b"ended"]
 
 
-def test_a_child_that_is_forked_while_a_thread_is_being_started_can_start_its_own(pair):
+def test_a_child_forked_during_a_thread_start_can_start_its_own(pair):
     watch = BodyDeadline(0.1)
 
     def child(_):

@@ -70,7 +70,7 @@ def test_a_good_delivery_is_stored_then_announced_then_answered(intake, where, w
     assert woken == [1]
 
 
-def test_nobody_is_woken_for_what_is_not_new(intake, woken):
+def test_a_duplicate_does_not_wake_the_engine(intake, woken):
     headers = signed()
 
     answers = [accept(intake, headers=headers) for _ in range(2)]
@@ -79,7 +79,7 @@ def test_nobody_is_woken_for_what_is_not_new(intake, woken):
     assert woken == [1]
 
 
-def test_the_headers_are_kept_but_not_credentials_for_something_else(intake, where):
+def test_headers_are_stored_without_credentials(intake, where):
     accept(
         intake,
         HTTP_COOKIE="session=1",
@@ -139,7 +139,7 @@ def test_the_moved_clock_makes_a_delivery_stale(intake, clock):
         ("101", b"", b"x" * 101, 413),
     ],
 )
-def test_what_the_app_read_before_us_counts_if_it_is_as_long_as_declared(intake, length, body, read, status):
+def test_a_body_read_by_the_app_is_used_if_its_length_is_the_declared_one(intake, length, body, read, status):
     found, headers = environ(b"{}", CONTENT_LENGTH=length)
     found["wsgi.input"] = io.BytesIO(body)
 
@@ -162,14 +162,14 @@ def test_a_scheme_that_signs_the_type_refuses_what_names_none(intake, where):
     assert rows(where, "SELECT event_type FROM delivery") == [("PingTest",)]
 
 
-def test_nobody_is_woken_for_what_waits_for_an_operator(intake, woken):
+def test_a_quarantined_delivery_does_not_wake_the_engine(intake, woken):
     for event_type in ("", "PingTest", "InvoiceApproved"):
         accept(intake, headers={**signed(message_id="msg_1"), "X-Webhook-Type": event_type})
 
     assert len(woken) == 1
 
 
-def test_refusals_are_logged_with_their_cause_and_without_what_came(intake, caplog):
+def test_refusals_are_logged_with_their_cause_and_without_request_data(intake, caplog):
     caplog.set_level(logging.WARNING)
 
     accept(intake, headers={**signed(), "webhook-id": "attacker.text"})
@@ -218,7 +218,7 @@ def test_a_flood_of_refusals_leaves_the_counts_where_they_are(intake):
         ("USER_AGENT", True),
     ],
 )
-def test_no_header_that_is_named_like_a_credential_is_kept(intake, where, name, kept):
+def test_no_header_with_a_credentials_name_is_stored(intake, where, name, kept):
     accept(intake, **{"HTTP_" + name: "canary-5577"} if name != "WEBHOOK_SIGNATURE" else {})
 
     ((text,),) = rows(where, "SELECT headers FROM delivery")
@@ -461,7 +461,7 @@ def test_without_a_socket_to_watch_nothing_is_drained(intake):
     intake.drain({"wsgi.input": Unread()})
 
 
-def test_an_answer_that_is_sent_lets_the_next_of_its_batch_be_woken(app_with):
+def test_a_sent_response_releases_the_next_of_its_batch(app_with):
     app = app_with()
     headers = signed(message_id="answered")
 
