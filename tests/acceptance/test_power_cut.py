@@ -56,7 +56,7 @@ def record_and_cut(
     return cuts
 
 
-def test_what_was_answered_200_is_on_the_disk_when_the_power_fails(tmp_path, figures, long):
+def test_every_delivery_answered_200_survives_a_power_cut(tmp_path, figures, long):
     needs_strace()
 
     # The handlers run in the same processes: their turns and checkpoints are in the trace too.
@@ -78,7 +78,7 @@ def test_a_receiver_that_does_not_sync_is_caught(tmp_path, synchronous):
     assert cuts.missing_by_chance
 
 
-def test_what_was_answered_200_after_a_failed_sync_is_on_the_disk_when_the_power_fails(tmp_path):
+def test_every_delivery_answered_200_after_a_failed_sync_survives_a_power_cut(tmp_path):
     needs_strace()
 
     cuts = record_and_cut(tmp_path, 10, workers=1, inject="fdatasync,fsync:error=EIO:when=10..11")

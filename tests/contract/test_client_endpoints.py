@@ -56,7 +56,7 @@ def codes(spec: str) -> list[str]:
     return [code for _, code in rows]
 
 
-def test_the_table_of_operations_is_the_one_of_the_spec(spec: str):
+def test_the_table_of_operations_equals_the_specs(spec: str):
     assert endpoints(spec) == {operation.name for operation in OPERATIONS.values()}
     assert len(endpoints(spec)) == 28
 
@@ -70,7 +70,7 @@ def test_the_table_of_operations_is_the_one_of_the_spec(spec: str):
         ("**POST /webhook** subscribes", "**POST /webhook** and **GET /webhook** subscribe"),
     ],
 )
-def test_an_altered_spec_is_told_apart(spec: str, old: str, new: str):
+def test_control_an_altered_spec_is_noticed(spec: str, old: str, new: str):
     assert spec.count(old) == 1
 
     altered = spec.replace(old, new)
@@ -83,6 +83,6 @@ def test_every_row_of_the_errors_has_an_exception(spec: str):
     assert len(set(RAISED.values())) == len(RAISED)
 
 
-def test_the_token_lives_as_long_as_the_spec_says(spec: str):
+def test_the_tokens_lifetime_is_that_of_the_spec(spec: str):
     assert "The access token expires after one hour." in spec
     assert LIFETIME.total_seconds() == 3_600

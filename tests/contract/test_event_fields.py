@@ -114,7 +114,7 @@ def test_every_model_has_exactly_the_fields_of_the_transcription():
         ("VoucherIssued", {"date": "date"}, "VoucherIssued: only in the transcription"),
     ],
 )
-def test_an_altered_transcription_is_told_apart(event_type: str, change: Fields, told: str):
+def test_control_an_altered_transcription_is_noticed(event_type: str, change: Fields, told: str):
     altered = copy.deepcopy(TRANSCRIPTION)
     fields = altered["events"].setdefault(event_type, {})
     fields.update(change)
@@ -125,7 +125,7 @@ def test_an_altered_transcription_is_told_apart(event_type: str, change: Fields,
     assert told in difference
 
 
-def test_a_type_missing_from_the_transcription_is_told():
+def test_control_a_type_missing_from_the_transcription_is_noticed():
     altered = copy.deepcopy(TRANSCRIPTION)
     del altered["events"]["PingTest"]
 
@@ -146,7 +146,7 @@ def test_listed_values_are_recognised_and_others_stay_text(event_type: str, fiel
     assert type(other) is str
 
 
-def test_every_event_and_field_says_what_it_means():
+def test_every_event_and_field_has_a_description():
     silent = [
         f"{cls.__name__}.{name}"
         for group in MODELS.values()
@@ -276,7 +276,7 @@ def test_the_transcription_is_the_table_of_the_spec(spec: str):
         ("remainingAmount, exceededAmount |", "exceededAmount |"),
     ],
 )
-def test_an_altered_table_is_told_apart(spec: str, old: str, new: str):
+def test_control_an_altered_table_is_noticed(spec: str, old: str, new: str):
     assert spec.count(old) == 1
 
     table = table_of(spec.replace(old, new))

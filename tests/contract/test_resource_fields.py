@@ -134,7 +134,7 @@ def test_every_model_has_exactly_the_fields_of_the_transcription():
         ("responses", "InvoiceList", {"invoices": "array"}, "InvoiceList: only in the transcription"),
     ],
 )
-def test_an_altered_transcription_is_told_apart(group: str, name: str, change: Any, told: str):
+def test_control_an_altered_transcription_is_noticed(group: str, name: str, change: Any, told: str):
     altered = copy.deepcopy(TRANSCRIPTION)
     fields = altered[group].setdefault(name, {}) | change
     altered[group][name] = {field: kind for field, kind in fields.items() if kind is not None}
@@ -144,7 +144,7 @@ def test_an_altered_transcription_is_told_apart(group: str, name: str, change: A
     assert told in difference
 
 
-def test_an_object_missing_from_the_transcription_is_told():
+def test_control_an_object_missing_from_the_transcription_is_noticed():
     altered = copy.deepcopy(TRANSCRIPTION)
     del altered["objects"]["UsageWindow"]
 
@@ -186,7 +186,7 @@ def test_a_number_that_counts_from_one_does(name: str, field: str, _: str):
         sample(cls, **{field: 0})
 
 
-def test_every_resource_and_field_says_what_it_means_and_from_where():
+def test_every_resource_and_field_has_a_description_and_source():
     silent = [
         f"{cls.__name__}.{name}"
         for cls in MODELS.values()
@@ -263,7 +263,7 @@ REPEATED = {
 }
 
 
-def test_the_transcription_is_what_the_spec_says(spec: str):
+def test_the_transcription_equals_the_spec(spec: str):
     stated, ours = objects_of(spec), transcribed()
 
     for title, same in REPEATED.items():
@@ -323,7 +323,7 @@ def test_the_transcription_is_what_the_spec_says(spec: str):
         ("| rate_limit_error | rate_limit_exceeded |", "| rate_limit_error | slow_down |"),
     ],
 )
-def test_an_altered_spec_is_told_apart(spec: str, old: str, new: str):
+def test_control_an_altered_spec_is_noticed(spec: str, old: str, new: str):
     assert spec.count(old) == 1
 
     stated, ours = objects_of(spec.replace(old, new)), transcribed()
@@ -347,7 +347,7 @@ READ_ONLY_BY_OUR_READING = {
 }
 
 
-def test_what_the_spec_calls_read_only_is(spec: str):
+def test_every_field_that_the_spec_calls_read_only_is_read_only(spec: str):
     ours = {
         f"{name}.{field}"
         for name, fields in TRANSCRIPTION["objects"].items()

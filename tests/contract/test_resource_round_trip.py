@@ -73,7 +73,7 @@ def objects_of(cls: type[WireModel]) -> st.SearchStrategy[dict[str, Any]]:
     max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 @given(data=st.data())
-def test_every_resource_comes_back_from_the_wire_as_it_was(name: str, data: st.DataObject):
+def test_every_resource_survives_a_round_trip(name: str, data: st.DataObject):
     cls = RESOURCES[name]
     try:
         resource = cls.model_validate(data.draw(objects_of(cls)), by_alias=True, by_name=False)
@@ -92,7 +92,7 @@ def test_every_resource_comes_back_from_the_wire_as_it_was(name: str, data: st.D
 @pytest.mark.parametrize("name", RESOURCES)
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
-def test_whatever_comes_in_only_our_errors_come_out(name: str, data: st.DataObject):
+def test_any_json_is_a_resource_or_a_resource_error(name: str, data: st.DataObject):
     cls = RESOURCES[name]
     aliases = [field.alias for field in cls.model_fields.values()]
     hostile = st.fixed_dictionaries({}, optional=dict.fromkeys(aliases, JSON)) | JSON

@@ -109,7 +109,7 @@ def test_the_pages_need_no_outside_host(page: str) -> None:
     assert set(links) <= {b"data:"}
 
 
-def test_the_page_has_no_badge_which_would_tell_an_outside_host_its_address() -> None:
+def test_the_openapi_page_loads_no_external_validator_badge() -> None:
     with running() as sandbox:
         page = sandbox.send("GET", "/openapi/swagger", None, {}).body
         script = sandbox.send("GET", "/openapi/swagger/js/swagger-ui-bundle.js", None, {}).body

@@ -74,7 +74,7 @@ def test_arbitrary_headers_and_bodies_raise_nothing_but_signature_errors(case, d
 @every_case
 @FEW
 @given(body=bodies)
-def test_what_is_signed_verifies(case, body):
+def test_any_signed_body_verifies(case, body):
     delivery = case.sign(body)
 
     assert case.verify(delivery).signed_at == (NOW if case.timed else None)

@@ -102,7 +102,7 @@ def cli(tmp_path) -> Iterator[Cli]:
             process.wait()
 
 
-def test_what_is_sent_is_handled_and_sigterm_leaves_no_process(cli):
+def test_serve_handles_deliveries_and_stops_all_processes_on_sigterm(cli):
     server = cli.serve("shop_handlers.py")
     pids = descendants(server.pid)
     arguments = b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in {server.pid, *pids})
@@ -168,7 +168,7 @@ def test_a_worker_that_is_stopped_is_replaced_and_its_work_is_done(cli):
     assert worker not in children(server.pid)
 
 
-def test_several_worker_processes_are_kept_beside_the_web_server(cli):
+def test_serve_runs_several_worker_processes(cli):
     server = cli.serve("shop_handlers.py", "--worker-processes", "2")
     until(lambda: cli.log().count("worker started with") == 2, 20)
     pids = descendants(server.pid)
@@ -237,7 +237,7 @@ def test_a_hangup_has_new_handlers_loaded_and_refuses_no_connection(cli):
     assert server.wait(30) == 0
 
 
-def test_handlers_that_cannot_be_loaded_are_told_and_the_old_ones_go_on(cli):
+def test_a_failed_reload_keeps_the_running_processes(cli):
     server = cli.serve("shop_handlers.py")
     before = descendants(server.pid)
     (cli.folder / "shop_handlers.py").write_text("this is no Python")

@@ -241,7 +241,7 @@ def test_a_signal_to_all_of_them_at_once_is_no_second_one_to_any(file_crew):
     assert file_crew.runs() == {"slow-2": ("succeeded", 1)}
 
 
-def test_what_was_claimed_and_not_begun_is_given_back(crew):
+def test_a_stopped_worker_releases_runs_it_has_not_started(crew):
     for number in range(40):
         crew.put(f"quick-{number}")
     worker = crew.work("--threads", "1")
@@ -288,7 +288,7 @@ def test_no_child_outlives_its_parent(file_crew):
     until(lambda: not alive(pids), 15)
 
 
-def test_a_child_that_dies_is_replaced_and_the_others_go_on(crew):
+def test_a_killed_child_is_replaced_and_the_others_continue(crew):
     worker = crew.work(processes=2)
     first, second = sorted(children(worker.pid))
 
@@ -303,7 +303,7 @@ def test_a_child_that_dies_is_replaced_and_the_others_go_on(crew):
     assert re.search(r"worker [12] exited with code 137; restarting in 0\.5 s", crew.log())
 
 
-def test_children_that_are_stopped_are_replaced_and_what_came_meanwhile_is_handled(crew):
+def test_stopped_children_are_replaced_and_new_deliveries_handled(crew):
     worker = crew.work(processes=2)
     stopped = children(worker.pid)
     until(lambda: len(workers(crew)) == 2, 20)
@@ -415,7 +415,7 @@ def test_the_worst_of_handlers_is_dead_after_its_schedule_and_all_else_flows(cre
     assert slowest < within(12)
 
 
-def test_a_child_that_lets_no_thread_run_says_where_it_was_and_makes_room(file_crew):
+def test_a_child_that_blocks_all_threads_prints_a_traceback_and_is_replaced(file_crew):
     worker = file_crew.work(processes=2)
     before = children(worker.pid)
     file_crew.put("greedy", "MonthEndReport", body_of("MonthEndReport"))
@@ -441,7 +441,7 @@ def test_a_child_with_a_hundred_handlers_that_never_return_is_replaced_by_one_wi
     until(lambda: file_crew.states()["flow"] == "done", 15)
 
 
-def test_without_a_parent_such_a_handler_would_stop_everything(file_crew):
+def test_control_an_unsupervised_worker_hangs_with_a_blocking_handler(file_crew):
     worker = file_crew.work()
     file_crew.put("greedy", "MonthEndReport", body_of("MonthEndReport"))
     until(lambda: file_crew.notes("begun") == ["greedy"], 15)

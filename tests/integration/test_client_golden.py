@@ -222,7 +222,7 @@ def test_a_recorded_request_is_one_of_its_operation(name):
     assert (request["body"] is None) == ("Content-Type" not in request["headers"])
 
 
-def test_another_request_would_be_told_apart(service, client):
+def test_control_a_different_request_is_noticed(service, client):
     service.instead = answered(200, read("plans.get")["response"]["body"])
     client.plans.get("plan_4")
 

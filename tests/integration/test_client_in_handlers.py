@@ -59,7 +59,7 @@ def handled(app_with, options, function):
     return app
 
 
-def test_a_handler_fetches_what_the_event_is_about(app_with, service, options):
+def test_a_handler_fetches_an_invoice_with_the_deliverys_client(app_with, service, options):
     amounts = []
 
     def store(event: InvoiceApproved, delivery: Delivery) -> None:
@@ -72,7 +72,7 @@ def test_a_handler_fetches_what_the_event_is_about(app_with, service, options):
     assert service.lines(logins=True) == ["POST /login", "GET /invoices/inv_1"]
 
 
-def test_without_options_it_says_which_to_set_and_the_attempt_has_failed(app_with, tmp_path):
+def test_a_client_without_options_fails_the_attempt_and_names_them(app_with, tmp_path):
     def store(event: InvoiceApproved, delivery: Delivery) -> None:
         delivery.client.invoices.get(event.invoice_id)
 
@@ -99,7 +99,7 @@ def test_all_handlers_and_threads_of_a_process_share_one(app_with, options):
     assert assembly.client() is clients[0]
 
 
-def test_a_forked_process_has_one_of_its_own(app_with, service, options):
+def test_a_forked_process_makes_its_own_client(app_with, service, options):
     assembly = get_state(app_with(**options))
     assembly.client().auth.login()
 
@@ -120,7 +120,7 @@ def test_the_client_is_closed_with_the_app(app_with, options):
         client.auth.login()
 
 
-def test_a_delivery_that_was_made_by_hand_has_none():
+def test_a_delivery_made_by_hand_has_no_client():
     delivery = Delivery(1, "k", "default", "PingTest", 1, datetime.now(UTC), None, b"{}", {})
 
     with pytest.raises(ConfigError, match="this delivery was made by hand and not by an app"):

@@ -73,7 +73,7 @@ def test_every_delivery_goes_as_promised_and_nothing_is_left(temporary, tmp_path
     assert sorted(path.name for path in tmp_path.iterdir()) == ["temporary"]
 
 
-def test_it_tells_what_was_done_and_what_comes_next_within_80_columns(temporary):
+def test_demo_prints_its_steps_within_80_columns(temporary):
     lines = told(temporary).stdout.splitlines()
 
     assert "- sent 24 usage events" in lines
@@ -84,7 +84,7 @@ def test_it_tells_what_was_done_and_what_comes_next_within_80_columns(temporary)
     assert [line for line in lines if len(line) > 80] == []
 
 
-def test_without_the_sandbox_it_sends_samples_and_says_so(temporary, tmp_path):
+def test_demo_without_the_sandbox_extra_sends_samples(temporary, tmp_path):
     hidden = tmp_path / "hidden"
     hidden.mkdir()
     (hidden / "limits.py").write_text("raise ModuleNotFoundError('not installed', name='limits')")
@@ -144,7 +144,7 @@ def test_handlers_that_are_sabotaged_are_found_out(temporary, tmp_path, monkeypa
     assert list(temporary.iterdir()) == []
 
 
-def test_a_server_that_does_not_come_up_is_told_with_its_log(temporary, monkeypatch):
+def test_demo_prints_the_log_of_a_server_that_does_not_start(temporary, monkeypatch):
     monkeypatch.setattr(processes, "HANDLERS", "no_such_module_anywhere")
 
     result = CliRunner().invoke(main, ["demo"])

@@ -166,13 +166,13 @@ def test_the_units_differ_only_in_what_they_run() -> None:
     }
 
 
-def test_celerys_unit_differs_from_the_workers_only_in_what_it_runs() -> None:
+def test_the_celery_unit_differs_from_the_worker_unit_only_in_its_command() -> None:
     worker, celery = unit_settings(UNITS[1]), unit_settings(CELERY_UNIT)
     different = {key for key in worker.keys() | celery.keys() if worker.get(key) != celery.get(key)}
     assert different == {"Description", "ExecStart"}
 
 
-def test_nothing_is_killed_before_it_could_have_stopped_by_itself() -> None:
+def test_the_units_stop_timeouts_exceed_the_grace_periods() -> None:
     web, worker = (int(unit_settings(unit)["TimeoutStopSec"]) for unit in UNITS)
     graceful = int(conf_value("graceful_timeout"))
     worker_grace = next(option.default for option in worker_command.params if option.name == "grace")
@@ -326,7 +326,7 @@ def test_a_clients_header_names_no_path_and_no_scheme(
     assert found == statuses
 
 
-def test_the_units_take_a_delivery_and_handle_it_and_stop_when_told(tmp_path: Path) -> None:
+def test_the_units_commands_accept_and_handle_a_delivery_and_stop(tmp_path: Path) -> None:
     (tmp_path / "secrets").write_text(f"# the billing service's\n{SECRET}\n")
     options = {
         **env_settings(),
@@ -357,7 +357,7 @@ def test_what_an_earlier_process_left_is_handled_without_a_new_delivery(tmp_path
         eventually((tmp_path / "handled-1").exists)
 
 
-def test_celerys_unit_handles_what_was_taken_and_stops_when_told(tmp_path: Path) -> None:
+def test_the_celery_units_command_handles_a_delivery_and_stops(tmp_path: Path) -> None:
     pytest.importorskip("celery", reason="the extra billhook[celery] is not installed")
     (tmp_path / "tasks.py").write_text("from celery import Celery\ncelery = Celery(broker='memory://')\n")
     options = {
@@ -378,7 +378,7 @@ def test_celerys_unit_handles_what_was_taken_and_stops_when_told(tmp_path: Path)
             eventually((tmp_path / "handled-1").exists, 30)
 
 
-def test_the_pages_worker_processes_handle_what_was_taken(tmp_path: Path) -> None:
+def test_the_readmes_worker_processes_handle_a_delivery(tmp_path: Path) -> None:
     page = (DEPLOY / "README.md").read_text(encoding="utf-8")
     several = next(re.finditer(r"(?m)^ExecStart=(.*billhook worker --processes.*)$", page))[1]
     options = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_HANDLERS": "note.py", "BILLHOOK_ENGINE": "worker"}
@@ -391,7 +391,7 @@ def test_the_pages_worker_processes_handle_what_was_taken(tmp_path: Path) -> Non
         eventually((tmp_path / "handled-1").exists, 30)
 
 
-def test_on_postgresql_no_process_holds_more_connections_than_the_page_says(
+def test_a_process_holds_no_more_postgresql_connections_than_documented(
     tmp_path: Path, postgres_url: str
 ) -> None:
     page = (DEPLOY / "README.md").read_text(encoding="utf-8")

@@ -104,7 +104,7 @@ def test_every_delivery_is_handled_once_by_the_workers_processes(every_shop):
     assert set(shop.runs()) == {("note", "succeeded", 1)}
 
 
-def test_each_handler_has_its_own_attempts_by_the_schedule_in_the_database(every_shop):
+def test_each_handler_is_retried_by_the_schedule_in_the_inbox(every_shop):
     shop = every_shop
     app = shop.app()
     with worker(shop) as running:
@@ -117,7 +117,7 @@ def test_each_handler_has_its_own_attempts_by_the_schedule_in_the_database(every
     assert Counter(name for name, *_ in shop.calls()) == {"good": 1, "flaky": 3, "exits": 2}
 
 
-def test_ordered_handlers_take_turns_across_the_workers_processes(every_shop):
+def test_ordered_handlers_run_in_order_across_worker_processes(every_shop):
     shop = every_shop
     app = shop.app()
     keys = [f"msg_{number:02}" for number in range(30)]
@@ -172,7 +172,7 @@ def test_a_handler_past_its_time_is_given_up_in_any_pool_and_its_siblings_go_on(
     ]
 
 
-def test_a_handler_that_kills_its_process_is_dead_in_the_end_and_the_others_are_not(shops, amqp_url):
+def test_a_handler_that_kills_its_process_ends_dead_without_harming_others(shops, amqp_url):
     shop = shops(amqp_url, lease_seconds=1)
     app = shop.app()
     with worker(shop) as running:
@@ -201,7 +201,7 @@ def test_a_worker_that_is_killed_loses_nothing(shops, amqp_url):
     assert [call[:3] for call in shop.calls()] == [("slow", "msg_1", 1), ("slow", "msg_1", 2)]
 
 
-def test_a_slow_handler_keeps_its_lease_though_the_sweep_looks_for_it(shops, amqp_url):
+def test_the_sweeper_does_not_take_a_slow_handlers_lease(shops, amqp_url):
     shop = shops(amqp_url, lease_seconds=1)
     app = shop.app()
     with worker(shop):
@@ -436,7 +436,7 @@ def started(command, folder, environ, ready):
         process.wait(30)
 
 
-def test_the_example_runs_as_its_readme_says(shop, tmp_path):
+def test_the_celery_example_runs_as_documented(shop, tmp_path):
     folder = tmp_path / "celery"
     shutil.copytree(EXAMPLES / "celery", folder, ignore=shutil.ignore_patterns("__pycache__", "instance"))
     readme = (folder / "README.md").read_text()

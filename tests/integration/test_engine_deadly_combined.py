@@ -38,7 +38,7 @@ def dead(place):
     return {key.split()[0] for key, state in place.states().items() if state == "dead"}
 
 
-def test_five_that_end_their_process_in_five_ways_are_dead_and_nobody_else(tmp_path, inbox_url):
+def test_five_handlers_that_kill_their_process_end_dead_alone(tmp_path, inbox_url):
     place = Place(tmp_path, inbox_url)
     with closing(place.inbox):
         for way in WAYS:
@@ -76,7 +76,7 @@ def test_handlers_slower_than_a_lease_are_done_beside_one_that_ends_its_process(
     assert dead(place) == {"exits"}
 
 
-def test_one_that_ends_its_process_late_is_dead_in_the_end_and_nobody_else(places):
+def test_a_handler_that_kills_its_process_late_ends_dead_alone(places):
     place = places()
     place.put("late-1600")
     place.put_innocents()
@@ -87,7 +87,7 @@ def test_one_that_ends_its_process_late_is_dead_in_the_end_and_nobody_else(place
     assert len(place.noted("ended")) == INNOCENTS
 
 
-def test_one_that_hangs_past_its_time_and_one_that_ends_its_process_leave_the_others_alone(places):
+def test_a_hanging_and_a_killing_handler_harm_no_others(places):
     place = places()
     place.put("exits")
     place.put("hanging", "PaymentFailed", sample(PaymentFailed).to_json())
@@ -100,7 +100,7 @@ def test_one_that_hangs_past_its_time_and_one_that_ends_its_process_leave_the_ot
     assert len(place.noted("ended")) == INNOCENTS
 
 
-def test_two_of_one_order_end_their_process_and_the_next_has_its_turn(places):
+def test_two_killing_runs_of_an_order_key_release_the_next(places):
     place = places(**schedule(2))
     event = sample(InvoicePaymentStatusChanged)
     body = event.to_json()

@@ -155,7 +155,7 @@ def test_an_observer_that_is_cancelled_stops_neither_the_engine_nor_the_answer(a
     assert calls == ["k1", "k2"]
 
 
-def test_on_any_hears_types_that_are_declared_after_it(app_with, monkeypatch):
+def test_on_any_handles_types_declared_later(app_with, monkeypatch):
     handlers, heard = Handlers(), []
 
     @handlers.on_any()

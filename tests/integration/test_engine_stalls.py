@@ -94,7 +94,7 @@ def statements_while_a_lost_run_waits(running):
 
 
 @pytest.mark.usefixtures("inbox_url")
-def test_a_loop_without_a_free_thread_sleeps_although_a_lost_run_is_due(running):
+def test_a_worker_without_a_free_thread_does_not_spin_on_a_lost_run(running):
     assert statements_while_a_lost_run_waits(running) < 15
 
 
@@ -105,7 +105,7 @@ def test_a_worker_that_polls_whenever_something_is_due_would_be_noticed(running,
     assert statements_while_a_lost_run_waits(running) > 18
 
 
-def test_what_somebody_else_has_locked_is_looked_for_less_and_less_often():
+def test_empty_claims_back_off_exponentially():
     now = SystemClock().now()
     backoff, due = PollBackoff(), now - timedelta(seconds=5)
     pauses = []
@@ -123,7 +123,7 @@ def test_what_somebody_else_has_locked_is_looked_for_less_and_less_often():
 
 
 @pytest.mark.usefixtures("inbox_url")
-def test_what_waits_behind_handlers_that_hang_is_left_to_others(running):
+def test_runs_queued_behind_hanging_handlers_are_released_to_other_workers(running):
     handlers, gate, calls = Handlers(), threading.Event(), []
 
     @handlers.on(PingTest, name="h")
@@ -171,7 +171,7 @@ def test_a_thread_that_breaks_has_its_place_filled_and_its_claim_runs_out(runnin
     assert max(attempts for _, attempts in runs(app)) > 1
 
 
-def test_where_no_thread_can_be_had_the_loop_ends_and_says_so(app_with, monkeypatch, caplog):
+def test_a_worker_that_cannot_start_threads_stops_and_logs_why(app_with, monkeypatch, caplog):
     app = app_with(handlers=[Handlers()])
     start = threading.Thread.start
 
@@ -188,7 +188,7 @@ def test_where_no_thread_can_be_had_the_loop_ends_and_says_so(app_with, monkeypa
     assert "this process has no more threads for others" in caplog.text
 
 
-def test_a_loop_ends_when_too_many_handlers_never_returned(app_with, caplog):
+def test_a_worker_stops_after_too_many_abandoned_threads(app_with, caplog):
     handlers, gate = Handlers(), threading.Event()
     handlers.on(PingTest, name="h", timeout_seconds=0.05, retry=[])(lambda event: gate.wait(20))
     app = app_with(handlers=[handlers], BILLHOOK_LEASE_SECONDS=30)
@@ -202,7 +202,7 @@ def test_a_loop_ends_when_too_many_handlers_never_returned(app_with, caplog):
     assert caplog.text.count("is past its time-out; its thread is abandoned") == 3
 
 
-def test_a_handlers_time_is_watched_from_when_it_begins_though_the_loop_sleeps_already(running):
+def test_a_handlers_time_out_wakes_a_sleeping_worker(running):
     handlers, gate = Handlers(), threading.Event()
     handlers.on(PingTest, name="h", timeout_seconds=0.05, retry=[])(lambda event: gate.wait(20))
     app = running(handlers, threads=1, BILLHOOK_LEASE_SECONDS=30)
@@ -310,7 +310,7 @@ def lose_answers(line, app_with, *, after, until_there_are):
     return app, calls
 
 
-def test_claims_of_a_turn_that_failed_and_was_committed_are_given_back(line, postgres_url, app_with, caplog):
+def test_claims_of_a_commit_without_an_answer_are_released(line, postgres_url, app_with, caplog):
     app, calls = lose_answers(line, app_with, after=b"lease_owner=", until_there_are="running")
 
     assert "worker poll failed, retrying in" in caplog.text
@@ -328,7 +328,7 @@ def test_without_that_they_would_wait_for_their_lease(line, app_with, monkeypatc
     assert ("running", 1) in runs(app)
 
 
-def test_an_outcome_whose_settling_was_answered_by_nobody_is_settled_once(line, app_with, caplog):
+def test_a_result_of_a_commit_without_an_answer_is_settled_once(line, app_with, caplog):
     app, calls = lose_answers(line, app_with, after=b"finished_at=", until_there_are="succeeded")
 
     assert "worker poll failed, retrying in" in caplog.text

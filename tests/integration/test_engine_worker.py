@@ -116,7 +116,7 @@ def test_a_notification_from_another_process_wakes_a_sleeping_worker_at_once(run
     assert called[1] - float(started) < within(0.5)  # the slow look is every two seconds
 
 
-def test_the_thread_engine_starts_by_itself_and_at_will(app_with):
+def test_the_thread_engine_starts_with_the_first_delivery_or_explicitly(app_with):
     handlers, calls = Handlers(), []
     handlers.on(PingTest)(calls.append)
     app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
@@ -132,7 +132,7 @@ def test_the_thread_engine_starts_by_itself_and_at_will(app_with):
     assert names.count("billhook-engine") == 1
 
 
-def test_the_thread_engine_of_a_process_that_never_ran_it_is_stopped_without_a_word(app_with):
+def test_stopping_a_thread_engine_that_never_started_does_nothing(app_with):
     app = app_with(BILLHOOK_ENGINE="thread")
 
     get_state(app).engine.stop()
@@ -165,7 +165,7 @@ def test_retries_happen_when_they_are_due_and_not_before(running, clock):
     assert states(app) == {"dead": 1}
 
 
-def test_a_handler_past_its_time_is_given_up_and_the_others_go_on(running):
+def test_a_handler_past_its_time_out_is_abandoned_and_others_continue(running):
     handlers, release, calls = Handlers(), threading.Event(), []
 
     @handlers.on(PingTest, name="slow", timeout_seconds=0.1, retry=[])
@@ -279,7 +279,7 @@ def test_a_run_that_takes_every_worker_along_is_dead_without_another_call(runnin
 # --- the end --------------------------------------------------------------------------------------
 
 
-def test_stopping_gives_back_what_was_not_begun_and_waits_for_what_was(running):
+def test_stopping_releases_queued_runs_and_waits_for_running_ones(running):
     handlers, release, calls = Handlers(), threading.Event(), []
 
     @handlers.on(PingTest, name="h")
@@ -388,7 +388,7 @@ def test_nothing_is_lost_while_another_process_holds_the_lock(running):
     assert calls == [1]
 
 
-def test_a_loop_outlives_any_number_of_failures(running):
+def test_a_worker_survives_any_number_of_failures(running):
     app = running(Handlers(), start_now=False)
     deliver(app)
     worker = get_state(app).worker(1)
@@ -425,7 +425,7 @@ def test_a_late_duplicate_of_a_plain_subscriber_does_not_stop_the_worker(running
     until(lambda: {state for (state,) in runs(app, "state")} == {"due", "succeeded"})
 
 
-def test_what_is_unreadable_is_quarantined_by_the_loop_and_told_once(running):
+def test_unreadable_deliveries_are_quarantined_and_signalled_once(running):
     app = running(Handlers(), count=2)
     told = []
 
@@ -500,7 +500,7 @@ print("down", flush=True)
 """
 
 
-def test_a_worker_process_handles_what_the_app_takes_and_ends_when_told(app_with, tmp_path, inbox_url):
+def test_a_worker_process_handles_the_apps_deliveries_and_stops_on_sigterm(app_with, tmp_path, inbox_url):
     app = app_with()
     environ = {**os.environ, "PYTHONPATH": str(TESTS)}
     worker = subprocess.Popen(

@@ -31,7 +31,7 @@ from support.examples import EXAMPLES, Server, environment, eventually, replay, 
     ["flask --app shop run --port 8000", "gunicorn -c ../../deploy/gunicorn.conf.py 'shop:create_app()'"],
     ids=["flask", "gunicorn"],
 )
-def test_an_existing_app_handles_deliveries_beside_its_own_routes(tmp_path: Path, command: str) -> None:
+def test_the_existing_app_example_handles_deliveries_beside_its_routes(tmp_path: Path, command: str) -> None:
     with running("existing_app", command, tmp_path, "/hooks/billing") as server:
         replay(server)
         big = sample(InvoiceApproved, note="x" * 100_000, invoice_id="inv_1")
@@ -58,7 +58,7 @@ def test_an_existing_app_handles_deliveries_beside_its_own_routes(tmp_path: Path
     ],
     ids=["serve", "gunicorn"],
 )
-def test_a_file_of_handlers_runs_on_its_own(tmp_path: Path, command: str) -> None:
+def test_the_standalone_example_runs(tmp_path: Path, command: str) -> None:
     with running("standalone", command, tmp_path) as server:
         replay(server)
         assert server.deliver(sample(PaymentFailed, failure_reason=None)) == (200, {"status": "accepted"})
@@ -122,7 +122,7 @@ def test_an_effect_under_the_deliverys_key_happens_once_though_its_handler_runs_
         assert connection.execute("SELECT * FROM credit").fetchall() == [("pool_12", "1000.00")]
 
 
-def test_plain_subscribers_are_called_and_observers_told(tmp_path: Path) -> None:
+def test_the_plain_signals_example_calls_subscribers_and_observers(tmp_path: Path) -> None:
     command = "flask --app observed run --port 8000"
     with running("plain_signals", command, tmp_path) as server:
         replay(server)
@@ -138,7 +138,7 @@ def test_plain_subscribers_are_called_and_observers_told(tmp_path: Path) -> None
         assert len((server.folder / "alerts.log").read_text().splitlines()) == 1
 
 
-def test_an_app_is_tested_with_the_service_in_its_own_process(tmp_path: Path) -> None:
+def test_the_sandbox_example_tests_an_app_in_one_process(tmp_path: Path) -> None:
     readme = (EXAMPLES / "sandbox" / "README.md").read_text(encoding="utf-8")
     assert "$ python -m pytest -q test_ledger.py\n1 passed\n" in readme
     folder = tmp_path / "sandbox"

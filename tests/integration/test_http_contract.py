@@ -63,7 +63,7 @@ def test_the_same_key_type_and_bytes_again_are_answered_duplicate_and_stored_onc
     assert server.stored("msg_again") == ("PingTest", b'{"first": 1}')
 
 
-def test_the_same_key_and_type_with_other_bytes_is_kept_once_in_quarantine(server):
+def test_a_stored_key_with_other_bytes_is_quarantined_once(server):
     bodies = [b'{"first": 1}', b'{"second": 2}', b'{"second": 2}', b'{"third": 3}']
 
     replies = [server.post(body, signed(body, message_id="msg_bytes")) for body in bodies]
@@ -121,7 +121,7 @@ def with_type(headers, event_type):
 
 
 @pytest.mark.parametrize("event_type", NO_TYPES)
-def test_an_authentic_delivery_that_names_no_type_is_kept_in_quarantine(server, event_type):
+def test_an_authentic_delivery_without_a_type_is_quarantined(server, event_type):
     headers = with_type(signed(), event_type)
 
     replies = [server.post(b"{}", headers) for _ in range(2)]
@@ -148,7 +148,7 @@ def test_a_type_header_sent_twice_names_no_type(server, second):
 
 
 @pytest.mark.parametrize("event_type", NO_TYPES)
-def test_an_unauthenticated_delivery_is_401_whatever_its_type_header(server, event_type):
+def test_an_unauthenticated_delivery_is_401_with_any_type_header(server, event_type):
     forged = {**signed(), "webhook-signature": signed(secret=OTHER_SECRET)["webhook-signature"]}
     before = value(server.inbox, "SELECT count(*) FROM delivery")
 
@@ -216,7 +216,7 @@ def _unauthentic():
 
 
 @pytest.mark.parametrize("cause", list(_unauthentic()))
-def test_whatever_is_not_authentic_is_401_with_the_same_bytes_and_is_not_stored(server, cause):
+def test_every_unauthenticated_delivery_gets_the_same_401_and_is_not_stored(server, cause):
     headers = _unauthentic()[cause]
     before = server.keys()
 
@@ -262,7 +262,7 @@ def test_a_signature_just_inside_the_tolerance_is_good_and_one_outside_is_not(se
 
 @pytest.mark.parametrize("method", ["GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE"])
 @pytest.mark.parametrize("path", [PATH, PATH + "/"])
-def test_any_method_but_post_is_405_and_is_told_which_is_allowed(server, method, path):
+def test_any_method_but_post_is_405_with_an_allow_header(server, method, path):
     headers = signed()
 
     with server.connect() as connection:

@@ -52,7 +52,7 @@ def test_a_write_for_each_question_would_fill_the_log(tmp_path):
             assert log_bytes(server.inbox) >= before + 50 * FRAME_BYTES
 
 
-def test_what_came_meanwhile_is_stored_behind_the_emptied_log(tmp_path):
+def test_deliveries_between_readiness_checks_are_stored(tmp_path):
     with gunicorn(tmp_path) as server:
         for number in range(5):
             ask_readiness(server, 1)

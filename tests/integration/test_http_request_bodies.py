@@ -39,7 +39,7 @@ def test_a_chunked_body_one_byte_over_the_limit_is_413(server):
     assert server.stored(headers["webhook-id"]) is None
 
 
-def test_an_endless_chunked_body_is_413_while_it_is_still_being_sent(server):
+def test_an_endless_chunked_body_is_413_before_its_end(server):
     with server.connect() as connection:
         connection.sendall(head({**signed(), **CHUNKED}))
         for _ in range(LIMIT // 65_536 + 1):
@@ -51,7 +51,7 @@ def test_an_endless_chunked_body_is_413_while_it_is_still_being_sent(server):
     assert reply.seconds < within(2.5)
 
 
-def test_a_length_at_the_limit_is_stored_and_one_over_it_is_413(server):
+def test_a_body_at_the_limit_is_stored_and_a_longer_one_is_413(server):
     fits, over = b"x" * LIMIT, b"x" * (LIMIT + 1)
     good = signed(fits)
 
@@ -77,7 +77,7 @@ def test_a_body_that_ends_early_is_400(server):
     assert server.stored(headers["webhook-id"]) is None
 
 
-def test_a_body_that_ends_early_is_400_even_if_what_came_is_what_was_signed(server):
+def test_a_truncated_body_is_400_even_if_its_signature_matches(server):
     headers = signed(b"{}")
 
     reply = server.ask(head({**headers, "Content-Length": "11"}), b"{}", half_close=True)
@@ -321,7 +321,7 @@ def test_the_rest_of_a_body_that_came_too_slowly_is_not_read_as_the_next_request
     assert server.stored(key) is None
 
 
-def test_a_delivery_in_the_place_of_a_body_is_stored_if_it_is_a_request_of_its_own(server):
+def test_control_the_smuggled_delivery_is_stored_as_a_separate_request(server):
     """The control of the tests above: the same bytes do get stored when nothing is in front of them."""
     key, inner = _smuggled()
 

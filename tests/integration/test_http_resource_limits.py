@@ -55,7 +55,7 @@ sys.stdout.flush()
 
 
 @pytest.mark.parametrize("lacking", ["slow bodies", "committer", "memory"])
-def test_without_threads_or_memory_a_delivery_is_503_and_without_the_limit_it_is_taken(tmp_path, lacking):
+def test_a_delivery_without_threads_or_memory_is_503_until_they_return(tmp_path, lacking):
     clean = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
     environ = {
         **clean,

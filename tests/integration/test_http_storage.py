@@ -68,7 +68,7 @@ def test_a_foreign_lock_is_503_while_it_lasts(frail):
     assert until(lambda: ready(frail) == 200)
 
 
-def test_a_dropped_table_is_503_until_it_is_back(frail):
+def test_a_missing_table_is_503_until_it_is_restored(frail):
     change(frail.inbox, "ALTER TABLE delivery RENAME TO lost")
     try:
         assert_unavailable(frail, "msg_table", DEADLINE)
@@ -78,7 +78,7 @@ def test_a_dropped_table_is_503_until_it_is_back(frail):
     assert_accepted(frail, "msg_table")
 
 
-def test_an_inbox_of_another_version_is_503_at_the_first_look_and_until_it_is_mended(receiver):
+def test_an_inbox_of_another_version_is_503_until_it_is_repaired(receiver):
     with receiver() as server:
         change(server.inbox, "UPDATE billhook_version SET version_num = '9999'")
         refused = server.post(b"{}", signed(message_id="msg_version")).status
@@ -119,7 +119,7 @@ def test_after_503_the_connection_takes_the_next_delivery(frail):
     assert (refused, taken) == (503, 200)
 
 
-def test_a_full_backlog_is_503_until_it_is_worked_off(receiver):
+def test_a_full_backlog_is_503_until_deliveries_are_handled(receiver):
     with receiver(BILLHOOK_BACKLOG_LIMIT="2") as server:
         statuses = [server.post(b"{}", signed(message_id=f"msg_{n}")).status for n in range(3)]
         change(server.inbox, "UPDATE delivery SET state = 'done' WHERE key = 'msg_0'")
@@ -139,7 +139,7 @@ def test_a_preloaded_app_takes_deliveries_in_all_its_processes(receiver):
         assert rows(server.inbox, "PRAGMA integrity_check") == [("ok",)]
 
 
-def test_on_sigterm_whatever_was_answered_200_is_in_the_inbox(receiver):
+def test_every_delivery_answered_200_is_stored_after_sigterm(receiver):
     answered = []
 
     def send():

@@ -61,7 +61,7 @@ def test_a_folder_that_was_moved_away_is_503_until_it_is_back(frail):
     assert_accepted(frail, "msg_folder")
 
 
-def test_a_file_that_is_no_database_is_503_until_it_is_mended(frail):
+def test_a_corrupt_inbox_file_is_503_until_it_is_restored(frail):
     with moved_away(frail.inbox):
         frail.inbox.write_bytes(b"this is no database, and never was one" * 100)
         assert_unavailable(frail, "msg_corrupt", DEADLINE)
@@ -71,7 +71,7 @@ def test_a_file_that_is_no_database_is_503_until_it_is_mended(frail):
     assert_accepted(frail, "msg_corrupt")
 
 
-def test_an_empty_file_in_its_place_is_503_until_it_is_mended(frail):
+def test_an_empty_inbox_file_is_503_until_it_is_restored(frail):
     with moved_away(frail.inbox):
         frail.inbox.touch()
         assert_unavailable(frail, "msg_empty", DEADLINE)
@@ -81,7 +81,7 @@ def test_an_empty_file_in_its_place_is_503_until_it_is_mended(frail):
     assert_accepted(frail, "msg_empty")
 
 
-def test_an_inbox_of_another_version_in_its_place_is_503_until_it_is_mended(frail):
+def test_an_inbox_file_of_another_version_is_503_until_it_is_restored(frail):
     for number in range(70):  # past a checkpoint's turn
         assert_accepted(frail, f"msg_before_{number}")
     with moved_away(frail.inbox, copy=True):
@@ -147,7 +147,7 @@ inbox.close()
 
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv to run as somebody without rights")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up root")
-def test_a_file_that_became_read_only_is_unavailable_until_it_is_writable():
+def test_a_read_only_inbox_file_is_unavailable_until_it_is_writable():
     folder = Path("/var/tmp") / f"billhook-read-only-{os.getpid()}"
     folder.mkdir()
     folder.chmod(0o777)

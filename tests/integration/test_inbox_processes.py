@@ -98,7 +98,7 @@ def _put_until(inbox, stop):
         number += 1
 
 
-def test_children_write_whatever_their_parent_does_when_it_forks(where):
+def test_children_write_during_any_activity_of_the_forking_parent(where):
     inbox = open_inbox(where)
     inbox.put(incoming("parent"))
     stop = threading.Event()
@@ -149,7 +149,7 @@ def test_forked_while_their_parent_reads_they_would_find_the_file_locked(tmp_pat
     assert b"database is locked" in result
 
 
-def test_a_thread_that_forks_in_the_middle_of_its_own_reading_does_not_wait_for_itself(where):
+def test_a_fork_during_a_read_does_not_deadlock(where):
     inbox = open_inbox(where)
     inbox.put(incoming("parent"))
 
@@ -179,7 +179,7 @@ def test_the_first_puts_of_a_child_may_come_from_many_threads_at_once(where):
     assert whole(where)
 
 
-def test_a_child_reads_and_takes_turns_as_well(where):
+def test_a_forked_child_reads_and_plans(where):
     inbox = open_inbox(where)
     delivery_id = inbox.put(incoming("k")).delivery_id
     inbox.received(1)
@@ -255,7 +255,7 @@ while True:
 """
 
 
-def test_what_was_acknowledged_survives_kill_9_and_the_others_go_on(inbox_url, where):
+def test_acknowledged_deliveries_survive_kill_9_of_a_writer(inbox_url, where):
     environ = {**os.environ, "PYTHONPATH": str(TESTS)}
     writers = [
         subprocess.Popen(

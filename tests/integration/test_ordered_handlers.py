@@ -163,7 +163,7 @@ def run_in_processes(inbox_url, tmp_path, **order):
     return diary.lines()
 
 
-def test_of_each_key_one_at_a_time_in_order_while_the_others_flow_on(inbox_url, tmp_path):
+def test_runs_of_an_order_key_are_sequential_while_other_keys_continue(inbox_url, tmp_path):
     lines = run_in_processes(inbox_url, tmp_path, ordered_by="invoice_id")
 
     by_key = check_order(lines)

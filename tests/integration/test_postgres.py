@@ -116,7 +116,7 @@ class Senders:
 # --- the server does not answer -------------------------------------------------------------------
 
 
-def test_a_stopped_server_is_503_in_time_and_good_again_when_it_goes_on(frail_server, frail_url, tmp_path):
+def test_a_frozen_server_is_503_in_time_until_it_resumes(frail_server, frail_url, tmp_path):
     with gunicorn(tmp_path, BILLHOOK_INBOX_URL=frail_url) as server:
         accepted(server, "msg_before")
         with frail_server.frozen():
@@ -153,7 +153,7 @@ def test_a_plain_connection_to_a_stopped_server_would_hang(frail_server, frail_u
     assert hung
 
 
-def test_an_inbox_before_a_server_that_is_stopped_from_the_start_says_so(frail_server, frail_url):
+def test_an_inbox_of_a_frozen_server_raises_in_time(frail_server, frail_url):
     with frail_server.frozen():
         inbox = Inbox(frail_url)
         started = time.monotonic()
@@ -168,9 +168,7 @@ def test_an_inbox_before_a_server_that_is_stopped_from_the_start_says_so(frail_s
 # --- the server is away when a process starts -------------------------------------------------------
 
 
-def test_a_receiver_that_starts_before_its_server_is_503_in_time_until_that_is_there(
-    frail_server, frail_url, tmp_path
-):
+def test_a_receiver_started_before_its_server_is_503_until_the_server_runs(frail_server, frail_url, tmp_path):
     with contextlib.ExitStack() as stack:
         with frail_server.frozen():
             server = stack.enter_context(gunicorn(tmp_path, BILLHOOK_INBOX_URL=frail_url))
@@ -200,9 +198,7 @@ def test_processes_that_are_replaced_in_an_outage_do_not_take_gunicorn_along(
         assert "Worker failed to boot" not in server.log.read_text()
 
 
-def test_a_schema_that_does_not_fit_is_503_in_words_if_the_server_came_after_the_receiver(
-    frail_server, frail_url, tmp_path
-):
+def test_a_wrong_schema_version_found_after_start_is_503_and_logged(frail_server, frail_url, tmp_path):
     change(frail_url, "UPDATE billhook_version SET version_num = '0001'")
     with contextlib.ExitStack() as stack:
         with frail_server.frozen():
@@ -218,9 +214,7 @@ def test_a_schema_that_does_not_fit_is_503_in_words_if_the_server_came_after_the
         assert value(frail_url, "SELECT count(*) FROM delivery") == 1
 
 
-def test_a_worker_that_starts_before_its_server_handles_what_is_there_when_that_is(
-    frail_server, frail_url, tmp_path
-):
+def test_a_worker_started_before_its_server_handles_deliveries_later(frail_server, frail_url, tmp_path):
     with contextlib.closing(open_inbox(frail_url)) as inbox:
         inbox.put(incoming("k", event_type="PingTest"))
     (tmp_path / "hands.py").write_text(
@@ -305,7 +299,9 @@ def lazy(frail_server):
         admin.execute("DROP ROLE lazy")
 
 
-def test_what_was_accepted_is_on_the_disk_although_the_role_says_off(frail_server, frail_url, lazy):
+def test_accepted_deliveries_are_durable_with_synchronous_commit_off_for_the_role(
+    frail_server, frail_url, lazy
+):
     inbox = open_inbox(lazy(frail_url))
 
     for number in range(20):
@@ -326,7 +322,7 @@ def test_with_the_roles_own_setting_a_restart_would_lose_it(frail_server, frail_
     assert value(frail_url, "SELECT count(*) FROM mine") == 0
 
 
-def test_a_server_that_does_not_wait_for_its_disk_is_told_at_start(frail_server, frail_url, caplog):
+def test_a_server_with_fsync_off_is_warned_of_at_start(frail_server, frail_url, caplog):
     with psycopg.connect(**libpq(frail_server.url), autocommit=True) as admin:
         open_inbox(frail_url)
         silent = caplog.text
@@ -376,7 +372,7 @@ def test_an_insert_that_never_arrived_is_503_and_accepted_when_sent_again(postgr
         assert again.json == {"status": "accepted"}
 
 
-def test_a_line_that_is_silent_is_503_in_time_and_good_again_when_it_is_not(postgres_url, tmp_path):
+def test_a_silent_connection_is_503_in_time_until_it_is_replaced(postgres_url, tmp_path):
     with proxied(upgraded(postgres_url)) as proxy, gunicorn(tmp_path, BILLHOOK_INBOX_URL=proxy.url) as server:
         accepted(server, "msg_before")
         proxy.hold()
@@ -460,7 +456,7 @@ def test_preloaded_workers_have_sessions_of_their_own_although_the_master_had_so
     assert value(postgres_url, "SELECT count(*) FROM delivery") == 81
 
 
-def test_the_lock_of_the_migrations_is_what_lets_several_upgrade_at_once(postgres_server):
+def test_concurrent_upgrades_need_the_migration_lock(postgres_server):
     def race(upgrade):
         with fresh_schema(postgres_server.url) as url:
 
@@ -500,7 +496,7 @@ def locked(frail_server, frail_url):
         admin.execute("DROP ROLE guarded")
 
 
-def test_a_wrong_password_is_told_at_start_without_the_password(locked, tmp_path):
+def test_a_wrong_password_is_logged_at_start_without_the_password(locked, tmp_path):
     right, _ = locked
     wrong = right.replace(PASSWORD, "wrong" + PASSWORD)
 
@@ -585,9 +581,7 @@ def states(where):
     return dict(rows(where, "SELECT state, count(*) FROM delivery GROUP BY state"))
 
 
-def test_a_loop_outlives_a_restart_and_a_stop_of_the_server_and_handles_the_rest(
-    running, frail_server, frail_url
-):
+def test_a_worker_survives_a_restart_and_a_freeze_of_the_server(running, frail_server, frail_url):
     shop, sent = Shop(), []
     app = running(shop.handlers, BILLHOOK_INBOX_URL=frail_url, BILLHOOK_LEASE_SECONDS=5)
 
@@ -622,7 +616,7 @@ def latencies(app, shop, count, name):
     return found
 
 
-def test_a_loop_is_woken_long_before_it_would_look_and_again_after_its_line_was_lost(running, postgres_url):
+def test_a_worker_is_notified_also_after_a_lost_connection(running, postgres_url):
     name = f"woken-{os.getpid()}"
     shop = Shop()
     url = with_options(upgraded(postgres_url), "", application_name=name)
@@ -645,7 +639,7 @@ def test_a_loop_is_woken_long_before_it_would_look_and_again_after_its_line_was_
     assert statistics.median(second) < within(0.4)
 
 
-def test_a_loop_that_nobody_can_wake_would_be_noticed(running, postgres_url):
+def test_control_a_worker_without_notifications_is_slow(running, postgres_url):
     shop = Shop()
     with proxied(upgraded(postgres_url)) as proxy:
         proxy.altered = b"LISTEN ", b"LISTFN "
@@ -697,7 +691,7 @@ def frozen_worker(postgres_url):
         worker.communicate(timeout=90)
 
 
-def test_a_worker_that_is_frozen_in_its_turn_keeps_the_others_for_a_moment_only(postgres_url, frozen_worker):
+def test_a_worker_frozen_in_a_transaction_blocks_others_briefly(postgres_url, frozen_worker):
     inbox = open_inbox(upgraded(postgres_url))
     delivery_id = inbox.put(incoming("k")).delivery_id
     worker = frozen_worker(
@@ -717,7 +711,7 @@ def test_a_worker_that_is_frozen_in_its_turn_keeps_the_others_for_a_moment_only(
     inbox.close()
 
 
-def test_a_worker_without_that_limit_would_keep_them(postgres_url, frozen_worker):
+def test_control_a_frozen_transaction_without_a_time_out_blocks_others(postgres_url, frozen_worker):
     inbox = open_inbox(with_options(upgraded(postgres_url), "-cstatement_timeout=1500"))
     delivery_id = inbox.put(incoming("k")).delivery_id
     frozen_worker(with_options(postgres_url, "-cidle_in_transaction_session_timeout=0"), delivery_id)

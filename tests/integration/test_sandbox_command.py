@@ -81,7 +81,7 @@ def refused(folder: Path, *arguments: str) -> str:
     return done.stderr
 
 
-def test_the_client_speaks_to_the_sandbox_with_what_was_printed(tmp_path: Path) -> None:
+def test_the_client_works_with_the_printed_credentials(tmp_path: Path) -> None:
     with sandbox(tmp_path) as facts:
         client = BillingClient(facts["url"], facts["client_id"], facts["api_token"])
 
@@ -91,7 +91,7 @@ def test_the_client_speaks_to_the_sandbox_with_what_was_printed(tmp_path: Path) 
         client.close()
 
 
-def test_what_was_kept_is_there_after_a_restart_and_the_token_is_told_once(tmp_path: Path) -> None:
+def test_sandbox_data_survives_a_restart_and_the_token_is_printed_once(tmp_path: Path) -> None:
     with sandbox(tmp_path) as first, BillingClient(first["url"], "sandbox", first["api_token"]) as client:
         made = client.catalog_products.create(NewCatalogProduct(name="API calls"))
 
@@ -103,7 +103,7 @@ def test_what_was_kept_is_there_after_a_restart_and_the_token_is_told_once(tmp_p
     assert again["signing_secret"] == first["signing_secret"]
 
 
-def test_a_new_token_ends_the_one_before_it(tmp_path: Path) -> None:
+def test_a_new_token_revokes_the_previous_one(tmp_path: Path) -> None:
     with sandbox(tmp_path) as first:
         pass
 
@@ -117,7 +117,7 @@ def test_a_new_token_ends_the_one_before_it(tmp_path: Path) -> None:
             list(client.catalog_products.list())
 
 
-def test_a_token_that_was_not_printed_before_the_end_is_told_at_the_next_start(tmp_path: Path) -> None:
+def test_a_token_not_printed_before_a_kill_is_printed_at_the_next_start(tmp_path: Path) -> None:
     kept = tmp_path / "billhook-sandbox.db"
 
     def has_customers() -> bool:
@@ -137,7 +137,7 @@ def test_a_token_that_was_not_printed_before_the_end_is_told_at_the_next_start(t
         assert list(client.catalog_products.list()) != []
 
 
-def test_a_token_that_could_not_be_printed_is_told_at_the_next_start(tmp_path: Path) -> None:
+def test_a_token_that_could_not_be_printed_is_printed_at_the_next_start(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
             command("--bind", f"127.0.0.1:{free_port()}"),
@@ -320,7 +320,7 @@ def test_of_a_private_key_that_was_given_the_public_half_is_printed(tmp_path: Pa
     assert private not in said
 
 
-def test_a_broken_request_is_its_senders_fault_and_no_token_in_it_is_logged(
+def test_a_malformed_request_is_400_and_logs_no_token(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     chunked = (
@@ -337,7 +337,7 @@ def test_a_broken_request_is_its_senders_fault_and_no_token_in_it_is_logged(
     assert "tell-nobody" not in logged
 
 
-def test_a_given_secret_is_neither_printed_nor_kept(tmp_path: Path) -> None:
+def test_a_secret_from_a_file_is_neither_printed_nor_stored(tmp_path: Path) -> None:
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     (tmp_path / "secret").write_text(secret)
 
@@ -366,7 +366,9 @@ FORMS = "sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
         (("--seed", "nothing"), "'nothing' is not 'demo'"),
     ],
 )
-def test_what_cannot_work_is_said_in_a_line(tmp_path: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_invalid_arguments_are_reported_in_one_line(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
     assert said in refused(tmp_path, *arguments)
 
 
@@ -377,7 +379,7 @@ def test_a_password_in_the_databases_url_is_not_repeated(tmp_path: Path) -> None
     assert "tell-nobody" not in told
 
 
-def test_a_taken_port_is_said_before_anything_is_made(tmp_path: Path) -> None:
+def test_a_taken_port_is_reported_before_the_database_is_created(tmp_path: Path) -> None:
     with sandbox(tmp_path, "--database", "temporary") as facts:
         bind = re.sub("^http://", "", facts["url"])
 
@@ -404,7 +406,7 @@ def asked(facts: dict[str, Any], *arguments: str, **more: Any) -> subprocess.Com
     )
 
 
-def test_a_seeded_sandbox_moves_its_clock_and_tells_what_it_raised(tmp_path: Path) -> None:
+def test_a_seeded_sandbox_raises_events_when_its_clock_moves(tmp_path: Path) -> None:
     with sandbox(tmp_path, "--seed", "demo") as facts:
         moved = asked(facts, "POST", "/_sandbox/clock", '{"advance": "P40D"}')
         raised = asked(facts, "GET", "/_sandbox/raised?limit=1000")
@@ -443,7 +445,7 @@ def test_a_seeded_sandbox_is_not_seeded_again(tmp_path: Path) -> None:
         (("PATCH", "/x"), 2, "'PATCH' is not one of"),
     ],
 )
-def test_a_call_that_fails_is_said_in_a_line(
+def test_a_failed_sandbox_call_prints_one_line(
     tmp_path: Path, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
     with sandbox(tmp_path, "--database", "temporary") as facts:
@@ -473,7 +475,7 @@ def test_a_call_with_options_that_cannot_be_used_is_refused_as_the_client_does(
     assert "Traceback" not in done.stderr
 
 
-def test_the_receivers_database_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+def test_the_receivers_database_is_refused_and_unchanged(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "billhook.db")) as inbox:
         inbox.execute("CREATE TABLE delivery (id INTEGER)")
     before = (tmp_path / "billhook.db").read_bytes()
@@ -487,5 +489,5 @@ def test_the_receivers_database_is_refused_and_left_as_it_is(tmp_path: Path) -> 
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("billhook.db", before)]
 
 
-def test_a_call_without_credentials_names_what_is_missing(tmp_path: Path) -> None:
+def test_a_sandbox_call_without_credentials_names_the_options(tmp_path: Path) -> None:
     assert "set BILLHOOK_API_URL, BILLHOOK_API_CLIENT_ID" in refused(tmp_path, "call", "GET", "/invoices")

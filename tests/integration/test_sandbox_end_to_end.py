@@ -116,7 +116,7 @@ def lost(sent: list[Sent], handled: Mapping[str, list[tuple[str, bytes]]]) -> li
     return found
 
 
-def test_every_event_that_happens_is_handled_whatever_goes_wrong_on_the_way(tmp_path: Path) -> None:
+def test_every_event_is_handled_despite_injected_faults(tmp_path: Path) -> None:
     handlers = "billhook.cli.demo.handlers"
     with (
         sandbox() as service,

@@ -70,7 +70,7 @@ def test_one_that_cannot_start_is_tried_later_each_time():
     ]
 
 
-def test_each_has_pauses_of_its_own():
+def test_each_child_has_its_own_restart_pause():
     told, steady = [], []
 
     supervise(
@@ -83,7 +83,7 @@ def test_each_has_pauses_of_its_own():
     assert {text.split(" exited")[0] for text in told} == {"worker 1"}
 
 
-def test_when_a_vital_one_ends_all_end_and_its_exit_code_is_told():
+def test_a_vital_child_that_exits_at_first_start_ends_all():
     told, started = [], []
 
     code, _ = supervise(
@@ -116,7 +116,7 @@ def test_a_vital_one_that_is_killed_is_started_again():
     assert told == ["the web server exited with code 137; restarting in 0.5 s"]
 
 
-def test_a_vital_one_that_was_there_before_is_started_again_whatever_it_ended_with():
+def test_a_vital_child_that_ran_before_is_restarted_after_any_error():
     told, started = [], []
     codes = iter(["import os; os.kill(os.getpid(), 9)", *["raise SystemExit(1)"] * 2, "raise SystemExit(0)"])
 
@@ -256,7 +256,7 @@ def test_user_signals_end_nothing_and_mean_to_children_what_they_always_did(numb
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_all_of_one_stage_are_asked_at_once(number):
+def test_all_children_of_a_stage_are_stopped_together(number):
     started = []
 
     code, seconds = supervise([role(SLOW, started) for _ in range(3)], signals=[(1.0, number)])
@@ -360,7 +360,7 @@ def test_a_childs_command_is_billhooks_or_that_of_the_users_app():
     assert re.search("-m flask --app shop billhook worker --watched", " ".join(theirs))
 
 
-def test_a_command_line_of_the_users_own_is_told_what_to_call_instead(app_with, monkeypatch):
+def test_several_processes_from_a_custom_command_line_are_refused(app_with, monkeypatch):
     handlers = Handlers()
     handlers.on(PingTest, name="ping")(lambda event: None)
     app = app_with(handlers=[handlers])

@@ -114,7 +114,7 @@ def test_a_child_that_is_stopped_is_killed_and_replaced(soon, code):
     ]
 
 
-def test_one_that_nobody_listens_to_is_not_replaced_when_it_is_stopped(soon):
+def test_control_a_stopped_child_without_heartbeats_is_not_replaced(soon):
     """The control: it is the heartbeats that tell."""
     started, told = [], []
     deaf = HeartbeatMonitor(0.1)
@@ -202,7 +202,7 @@ def hangs_at(heartbeats, seconds):
     return None
 
 
-def test_only_what_the_parent_saw_is_silence():
+def test_only_silence_that_the_parent_observed_counts():
     heartbeats = HeartbeatMonitor(1.0)
     writer = started_by(heartbeats)
     os.write(writer, b".")
@@ -268,7 +268,7 @@ def test_another_pipe_is_not_written_to_either(pipe):
     os.close(other_reader)
 
 
-def test_what_is_closed_or_no_pipe_is_no_error(tmp_path, pipe):
+def test_a_closed_descriptor_or_no_pipe_raises_nothing(tmp_path, pipe):
     _, writer = pipe
     sender = HeartbeatSender(writer)
     os.close(writer)
@@ -280,7 +280,7 @@ def test_what_is_closed_or_no_pipe_is_no_error(tmp_path, pipe):
     assert (tmp_path / "file").read_bytes() == b""
 
 
-def test_a_full_pipe_holds_nobody_and_programs_that_handlers_execute_do_not_get_it(pipe):
+def test_a_full_pipe_does_not_block_and_is_not_inherited(pipe):
     reader, writer = pipe
     os.set_inheritable(writer, True)
     sender = HeartbeatSender(writer)
@@ -299,7 +299,7 @@ def test_a_full_pipe_holds_nobody_and_programs_that_handlers_execute_do_not_get_
 
 
 @pytest.mark.parametrize(("way", "code"), [("watch", 0), ("bare", -signal.SIGPIPE)])
-def test_a_child_whose_parent_is_gone_goes_on_whatever_sigpipe_means(way, code):
+def test_a_child_without_its_parent_survives_sigpipe(way, code):
     """Without the watch thread, which does not let SIGPIPE through, it would be killed: the control."""
     reader, writer = os.pipe()
     child = subprocess.Popen(

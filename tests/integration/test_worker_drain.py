@@ -50,7 +50,7 @@ def drain(tmp_path, inbox_url):
     return run
 
 
-def test_it_ends_when_what_is_due_is_handled_those_in_an_order_too(drain, inbox, where):
+def test_drain_exits_when_all_due_runs_are_handled(drain, inbox, where):
     for number in range(3):
         inbox.put(incoming(f"a{number}", event_type="InvoiceApproved", body=APPROVED))
     inbox.put(incoming("p", event_type="PingTest"))
@@ -66,7 +66,7 @@ def test_it_ends_when_what_is_due_is_handled_those_in_an_order_too(drain, inbox,
     assert drain().returncode == 0  # with nothing to do
 
 
-def test_it_is_for_one_process(drain):
+def test_drain_refuses_several_processes(drain):
     done = drain("--processes", "2")
 
     assert done.returncode == 2
@@ -77,7 +77,7 @@ def test_it_is_for_one_process(drain):
     ("state", "in_an_hour", "busy"),
     [("due", False, True), ("due", True, False), ("running", True, True), ("dead", False, False)],
 )
-def test_busy_is_what_is_due_now_or_running(inbox, clock, state, in_an_hour, busy):
+def test_is_busy_counts_due_and_running_runs(inbox, clock, state, in_an_hour, busy):
     inbox.put(incoming("k"))
     unread = admin.is_busy(inbox, clock.now())
     due = clock.now() + timedelta(hours=in_an_hour)

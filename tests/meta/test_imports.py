@@ -17,7 +17,7 @@ def test_importing_billhook_does_not_import_the_resources(imported: str, brings_
     assert ran.stdout.strip() == brings_them
 
 
-def test_a_jwt_scheme_without_its_extra_says_what_to_install():
+def test_a_jwt_scheme_without_its_extra_names_the_install_command():
     program = """
 import sys
 sys.modules["jwt"] = None

@@ -16,19 +16,19 @@ def bare(monkeypatch):
             monkeypatch.delitem(STARTED_WITH, name)
 
 
-def test_what_is_not_there_is_skipped_with_one_line(bare):
+def test_a_missing_server_skips_the_test_with_one_line(bare):
     with pytest.raises(pytest.skip.Exception, match=r"^no Redis: BILLHOOK_TEST_REDIS_URL is not set$"):
         required("BILLHOOK_TEST_REDIS_URL", "Redis")
 
 
-def test_what_is_not_there_is_a_failure_where_nothing_may_be_skipped(bare, monkeypatch):
+def test_a_missing_server_fails_the_test_with_no_skips(bare, monkeypatch):
     monkeypatch.setitem(STARTED_WITH, "BILLHOOK_TEST_NO_SKIPS", "1")
 
     with pytest.raises(pytest.fail.Exception, match="NO_SKIPS=1, and no Redis: BILLHOOK_TEST_REDIS_URL"):
         required("BILLHOOK_TEST_REDIS_URL", "Redis")
 
 
-def test_what_is_there_is_used(bare, monkeypatch):
+def test_a_configured_server_is_used(bare, monkeypatch):
     monkeypatch.setitem(STARTED_WITH, "BILLHOOK_TEST_REDIS_URL", "redis://here")
 
     assert required("BILLHOOK_TEST_REDIS_URL", "Redis") == "redis://here"

@@ -24,17 +24,17 @@ from support.signing import SECRET
 BILLHOOK = [sys.executable, "-m", "billhook"]
 OPTIONS, SANDBOX = "src/billhook/cli/README.md", "src/billhook/sandbox/README.md"
 RUN_BY = {
-    "command: demo": "test_the_two_first_commands_use_what_the_project_declares",
-    "command: test": "test_the_two_first_commands_use_what_the_project_declares",
-    "command: serve": "test_the_standalone_receiver_handles_what_the_readme_sends",
-    "command: send": "test_the_standalone_receiver_handles_what_the_readme_sends",
-    "command: mounted": "test_the_mounted_app_runs_as_the_readme_says",
-    "command: mounted-use": "test_the_mounted_app_runs_as_the_readme_says",
+    "command: demo": "test_the_readmes_demo_and_test_commands_are_correct",
+    "command: test": "test_the_readmes_demo_and_test_commands_are_correct",
+    "command: serve": "test_the_readmes_standalone_receiver_handles_its_deliveries",
+    "command: send": "test_the_readmes_standalone_receiver_handles_its_deliveries",
+    "command: mounted": "test_the_readmes_mounted_app_runs",
+    "command: mounted-use": "test_the_readmes_mounted_app_runs",
     "command: sandbox": "test_the_sandbox_sends_what_its_page_has_happen",
     "command: sandbox-use": "test_the_sandbox_sends_what_its_page_has_happen",
-    "file: billing.py": "test_the_standalone_receiver_handles_what_the_readme_sends",
-    "file: shop.py": "test_the_mounted_app_runs_as_the_readme_says",
-    "file: subscribers.py": "test_the_mounted_app_and_the_plain_subscriber_handle_what_the_service_sends",
+    "file: billing.py": "test_the_readmes_standalone_receiver_handles_its_deliveries",
+    "file: shop.py": "test_the_readmes_mounted_app_runs",
+    "file: subscribers.py": "test_the_readmes_mounted_app_and_subscriber_handle_deliveries",
     "file: test_billing.py": "test_the_test_of_the_sandboxs_page_passes",
     "file: test_handlers.py": "test_the_tests_of_the_handlers_page_pass",
     "run: own_scheme": "test_the_scheme_of_the_signatures_page_signs_and_verifies",
@@ -73,7 +73,7 @@ def test_every_marked_block_is_run():
     assert set(RUN_BY.values()) <= globals().keys()
 
 
-def test_the_options_table_is_the_one_that_the_command_prints(folder, environment):
+def test_the_options_table_equals_the_commands_output(folder, environment):
     printed = run([*BILLHOOK, "options", "--markdown"], folder, environment).strip()
 
     assert between("options", OPTIONS) == printed
@@ -87,7 +87,7 @@ def test_every_command_of_the_command_line_has_a_row(folder, environment):
     assert described == set(main.commands)
 
 
-def test_the_two_first_commands_use_what_the_project_declares():
+def test_the_readmes_demo_and_test_commands_are_correct():
     demo, tests = block("command: demo"), block("command: test")
 
     assert demo.strip().endswith(".venv/bin/billhook demo")
@@ -96,7 +96,7 @@ def test_the_two_first_commands_use_what_the_project_declares():
     assert "python3 -m venv .venv" in tests
 
 
-def test_the_mounted_app_and_the_plain_subscriber_handle_what_the_service_sends(folder, environment):
+def test_the_readmes_mounted_app_and_subscriber_handle_deliveries(folder, environment):
     deliver = """
 import subscribers
 from datetime import UTC, datetime
@@ -120,7 +120,7 @@ for cls in (InvoiceApproved, CreditPoolIncreased):
     assert re.search(r"booked [\d.]+ for ", output)
 
 
-def test_the_standalone_receiver_handles_what_the_readme_sends(folder, environment):
+def test_the_readmes_standalone_receiver_handles_its_deliveries(folder, environment):
     address = free_address()
     serve = words(block("command: serve"))[0]
     send, listing = words(block("command: send"))
@@ -137,7 +137,7 @@ def test_the_standalone_receiver_handles_what_the_readme_sends(folder, environme
     assert (folder / "billhook.db").is_file()
 
 
-def test_the_mounted_app_runs_as_the_readme_says(folder, environment):
+def test_the_readmes_mounted_app_runs(folder, environment):
     address = free_address()
     (serve,) = words(block("command: mounted"))
     check, send, listing = words(block("command: mounted-use"))
@@ -179,7 +179,7 @@ def test_the_sandbox_sends_what_its_page_has_happen(folder, environment):
     assert (folder / "billhook-sandbox.db").is_file()
 
 
-def test_what_the_sandbox_prints_to_export_works_in_another_terminal(folder, environment):
+def test_the_exports_printed_by_the_sandbox_work_in_another_terminal(folder, environment):
     del environment["BILLHOOK_SECRETS_FILE"]
     address = free_address()
     command = [*words(block("command: sandbox"))[0][1:], "--bind", address]
@@ -269,7 +269,7 @@ def test_every_block_of_python_is_typed_as_a_careful_user_has_it(folder, environ
         run([sys.executable, "-m", "mypy", "--strict", "--no-incremental", "wrong.py"], folder, environment)
 
 
-def test_what_its_steps_leave_behind_is_known_to_git():
+def test_files_created_by_the_readmes_steps_are_ignored_by_git():
     left = [
         *(name for kind, name, _ in marked() if kind == "file"),
         "secret.txt",

@@ -32,5 +32,5 @@ def test_a_limit_that_the_specification_does_not_state_is_in_the_table(row: str)
     "row",
     ["timestamp of an event", "over 1000 events in a batch", "thresholds of other types than the three"],
 )
-def test_what_is_decided_has_a_row(row: str) -> None:
+def test_every_decided_limit_has_a_row(row: str) -> None:
     assert ROWS[row]

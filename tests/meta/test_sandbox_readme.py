@@ -17,7 +17,7 @@ def own_operations() -> set[tuple[str, str]]:
     return {(method, path) for method, path in OPERATIONS if path.startswith("/_sandbox")}
 
 
-def test_every_event_has_a_row_that_says_what_raises_it() -> None:
+def test_every_event_has_a_row_with_its_cause() -> None:
     section = README.split("## What the specification leaves open")[0]
 
     rows = re.findall(r"^\| ([A-Z][A-Za-z]+) \| (.+) \|$", section, re.MULTILINE)
@@ -26,7 +26,7 @@ def test_every_event_has_a_row_that_says_what_raises_it() -> None:
     assert {name for name, _ in rows} == set(EVENT_TYPES)
 
 
-def test_every_operation_that_is_named_is_there_and_every_own_one_is_named() -> None:
+def test_every_operation_in_the_readme_exists_and_every_control_operation_is_listed() -> None:
     text = re.sub(
         r"/_sandbox/trigger/[A-Z]\w+", "/_sandbox/trigger/{eventType}", README
     )  # its example names one

@@ -12,7 +12,7 @@ from billhook.errors import MissingExtra
 from billhook.signals import emit
 
 
-def test_the_systems_clock_is_aware_utc_and_goes_on():
+def test_the_system_clock_is_aware_utc():
     before = datetime.now(UTC)
 
     now = SystemClock().now()
@@ -21,7 +21,7 @@ def test_the_systems_clock_is_aware_utc_and_goes_on():
     assert before <= now <= datetime.now(UTC)
 
 
-def test_a_frozen_clock_stands_until_it_is_moved():
+def test_a_frozen_clock_changes_only_when_moved():
     clock = FrozenClock(datetime(2026, 1, 31, 2, tzinfo=timezone(timedelta(hours=2))))
     moments = [clock.now(), clock.now()]
     clock.advance(seconds=90)
@@ -46,7 +46,7 @@ def test_a_naive_moment_is_refused():
         FrozenClock(datetime(2026, 1, 31))  # noqa: DTZ001 - that it is naive is the point
 
 
-def test_each_observer_is_told_whatever_the_one_before_did(caplog):
+def test_each_observer_is_called_although_another_raised(caplog):
     signal, told = Signal(), []
 
     def explode(sender, **facts):
@@ -87,7 +87,7 @@ def test_sending_as_blinker_does_would_leave_out_the_rest():
     assert (sent, sorted(told)) == (1, [0, 1, 2, 3, 4])
 
 
-def test_a_missing_extra_says_what_to_install():
+def test_a_missing_extra_names_the_install_command():
     assert str(MissingExtra("the celery engine", "celery")) == (
         "the celery engine needs an optional dependency: pip install 'billhook[celery]'"
     )

@@ -168,9 +168,7 @@ def test_a_wrong_refresh_token_raises_after_one_attempt(service, client_of):
 
 
 @pytest.mark.parametrize(("answer", "kind"), [(LIMITED, RateLimitExceeded), (BROKEN, InternalError)])
-def test_a_login_is_retried_by_its_own_policy_only(
-    service, client_of, answer, kind
-):
+def test_a_login_is_retried_by_its_own_policy_only(service, client_of, answer, kind):
     client = client_of(service.url, retries=RetryPolicy(attempts=3))
     service.answer("POST /login", answer, answer)
     client.plans.get("p")

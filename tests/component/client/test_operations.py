@@ -241,9 +241,7 @@ def test_an_unreadable_token_file_is_reported(tmp_path):
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o660])
-def test_a_token_file_writable_by_others_is_refused_and_a_readable_one_warned_of(
-    tmp_path, caplog, mode
-):
+def test_a_token_file_writable_by_others_is_refused_and_a_readable_one_warned_of(tmp_path, caplog, mode):
     path = tmp_path / "token"
     path.write_text(REFRESH_TOKEN)
     path.chmod(mode)

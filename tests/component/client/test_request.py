@@ -94,9 +94,7 @@ def test_the_path_is_below_the_base_address(service, client_of):
         ("/./login", r"\. or \.\."),
     ],
 )
-def test_a_path_outside_the_base_address_is_refused_before_sending(
-    service, client, path, wrong
-):
+def test_a_path_outside_the_base_address_is_refused_before_sending(service, client, path, wrong):
     with pytest.raises(ValueError, match=wrong):
         client.request("GET", path)
 

@@ -62,7 +62,7 @@ def test_the_plan_has_every_type_and_five_that_must_not_pass_for_them():
     assert SECRET not in repr(rows)
 
 
-def test_a_good_story_is_as_promised(capsys):
+def test_correct_results_pass(capsys):
     story = Story()
 
     assert story.wrong() == []

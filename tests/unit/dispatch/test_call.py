@@ -35,14 +35,14 @@ def raising(error):
 # --- calling --------------------------------------------------------------------------------------
 
 
-def test_returning_is_success_whatever_is_returned():
+def test_any_returned_value_is_success():
     assert attempt(lambda event: None) is None
     assert attempt(lambda event: False) is None
     assert attempt(lambda event: ValueError("returned, not raised")) is None
 
 
 @pytest.mark.parametrize("is_async", [False, True])
-def test_a_handler_that_hands_back_a_generator_has_done_nothing_and_failed(is_async):
+def test_a_handler_that_returns_a_generator_fails(is_async):
     given = []
 
     def handler(event):
@@ -130,7 +130,7 @@ def test_a_handler_runs_inside_the_context():
     "error", [ValueError("no"), KeyError("k"), SystemExit(3), KeyboardInterrupt(), GeneratorExit()]
 )
 @pytest.mark.parametrize("is_async", [False, True])
-def test_whatever_a_handler_raises_is_a_failed_attempt(error, is_async):
+def test_any_exception_of_a_handler_is_a_failed_attempt(error, is_async):
     async def async_handler(event):
         raise error
 
@@ -165,7 +165,7 @@ def test_an_exception_without_a_text_is_named_by_its_class():
     ("text", "stored"),
     [("a\x00b", r"a\x00b"), ("\ud800", r"\ud800"), ("\u00e9\U0001f600", "\u00e9\U0001f600")],
 )
-def test_texts_are_such_that_every_database_takes_them(text, stored):
+def test_error_texts_are_escaped_for_any_database(text, stored):
     failed = attempt(raising(ValueError(text)))
 
     assert failed.error == f"ValueError: {stored}"

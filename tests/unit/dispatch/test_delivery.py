@@ -22,7 +22,7 @@ def test_the_idempotency_key_names_the_source_too():
     assert delivery("partner").key == delivery().key
 
 
-def test_what_an_operator_had_handled_in_conflict_with_another_has_its_own():
+def test_a_replayed_conflict_has_its_own_idempotency_key():
     assert delivery(slot="PaymentFailed").idempotency_key == "default:msg_1,PaymentFailed"
 
 

@@ -119,7 +119,7 @@ def test_what_cannot_be_called_so_is_refused(function, signature):
         Handlers().on(PingTest, name="bad")(function)
 
 
-def test_a_generator_is_refused_because_calling_it_does_nothing():
+def test_a_generator_function_is_refused():
     def handler(event):
         yield event
 
@@ -228,7 +228,7 @@ def test_a_signal_that_no_event_has_is_an_error():
         _ = signals.invoice_aproved
 
 
-def test_a_run_is_found_by_name_or_by_an_alias(sender):
+def test_a_handler_is_found_by_name_or_alias(sender):
     handlers = Handlers()
     handlers.on(PingTest, name="new", aliases=("old", "older"))(plain)
     connect(handlers.freeze(), sender)
@@ -337,7 +337,7 @@ def test_identity_as_one_text_is_refused():
 
 
 @pytest.mark.parametrize("seconds", [0, -1, 604_801, float("nan"), float("inf"), "60", None])
-def test_a_window_is_no_longer_than_keys_are_kept(seconds):
+def test_an_identity_window_over_7_days_is_refused(seconds):
     with pytest.raises(
         ConfigError, match=r"identity_window_seconds is .*: it must be above 0 and at most 604800 \(7 days"
     ):
@@ -385,7 +385,7 @@ def test_plain_subscribers_are_subscribers_for_any_app_or_for_one(sender):
     assert prefix + "mine" not in elsewhere
 
 
-def test_a_plain_subscriber_that_nobody_keeps_is_forgotten_and_a_handler_is_not(sender):
+def test_an_unreferenced_subscriber_is_dropped_and_a_handler_is_not(sender):
     def forgotten(sender, *, event, delivery): ...
 
     handlers = Handlers()

@@ -39,7 +39,7 @@ def approved(date: str) -> InvoiceApproved:
 @pytest.mark.parametrize(
     "text", ["1.10", "0", "-3", "100.00", "1e3", "0.1", "79228162514264337593543950335.5"]
 )
-def test_a_number_is_exactly_what_the_wire_says(text: str):
+def test_a_number_is_parsed_exactly(text: str):
     amount = overage(text.encode()).overage_amount
 
     assert type(amount) is Decimal
@@ -47,7 +47,7 @@ def test_a_number_is_exactly_what_the_wire_says(text: str):
 
 
 @pytest.mark.parametrize("text", ['"1.10"', '"NaN"', "true", "false", "[1]", '{"value":1}', "null"])
-def test_what_is_no_json_number_is_no_number(text: str):
+def test_a_value_that_is_no_json_number_is_refused(text: str):
     with pytest.raises(InvalidPayload, match=r"because of overageAmount$") as caught:
         overage(text.encode())
 
@@ -135,7 +135,7 @@ def test_a_date_is_an_aware_utc_datetime(text: str, moment: datetime):
         "[]",
     ],
 )
-def test_what_is_not_iso_8601_is_no_date(json_value: str):
+def test_a_date_that_is_not_iso_8601_is_refused(json_value: str):
     with pytest.raises(InvalidPayload, match=r"because of date$") as caught:
         approved(json_value)
 
@@ -195,7 +195,7 @@ def test_a_listed_value_is_recognised_and_is_still_its_text():
     assert sample(CreditPoolDepleted, credit_kind=CreditKind.UNIT).credit_kind is CreditKind.UNIT
 
 
-def test_the_billing_status_none_is_a_word_and_not_null():
+def test_the_billing_status_none_is_text_and_not_null():
     event = sample(InvoicePaymentStatusChanged, billing_status="None")
 
     assert event.billing_status is BillingStatus.NONE

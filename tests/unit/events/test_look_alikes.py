@@ -61,7 +61,7 @@ def test_every_type_is_read_as_itself_with_and_without_news_of_the_service(name)
 
 
 @pytest.mark.parametrize("more", [{}, {"somethingNew": 1}])
-def test_what_it_looks_like_is_said(more):
+def test_a_look_alike_names_the_type_it_looks_like(more):
     with pytest.raises(
         InvalidPayload, match=r"the body looks like PaymentFailed: it has fields .* InvoiceApproved"
     ):

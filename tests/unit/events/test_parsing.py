@@ -45,7 +45,7 @@ def body_of(event_type: str) -> dict[str, object]:
     return json.loads(sample(EVENT_TYPES[event_type]).to_json())
 
 
-def test_a_known_type_becomes_its_model():
+def test_a_known_type_is_parsed_into_its_model():
     event = parse_event("InvoiceApproved", b'{"date":"2026-01-15T09:30:00Z","invoiceId":"inv_1"}')
 
     assert type(event) is InvoiceApproved
@@ -57,7 +57,7 @@ def test_a_ping_is_empty():
     assert parse_event("PingTest", b"{}") == PingTest()
 
 
-def test_equal_bodies_become_what_the_header_says():
+def test_the_header_decides_the_type_of_equal_bodies():
     body = sample(EVENT_TYPES["MonthEndReport"]).to_json()
 
     assert [parse_event(name, body).type for name in ("MonthEndReport", "UnchargedEvents")] == [
@@ -163,7 +163,7 @@ def test_the_details_place_every_mistake_and_repeat_no_value():
 @pytest.mark.parametrize(
     ("event_type", "alias"), [("AnonymousCustomer", "aliases"), ("CustomerCreated", "integrationEntities")]
 )
-def test_a_list_of_thousands_of_mistakes_is_told_once(event_type: str, alias: str):
+def test_a_list_with_thousands_of_errors_reports_one(event_type: str, alias: str):
     body = body_of(event_type) | {alias: [1] * 10_000}
 
     with pytest.raises(InvalidPayload, match=rf"because of {alias}\.0$") as caught:
@@ -179,7 +179,7 @@ def test_the_wire_has_one_spelling():
         parse_event("InvoiceApproved", body)
 
 
-def test_a_snake_case_twin_of_a_field_is_an_extra_field():
+def test_a_snake_case_name_of_a_field_is_an_extra_field():
     event = parse_event(
         "InvoiceApproved", b'{"date":"2026-01-15T09:30:00Z","invoice_id":"twin","invoiceId":"inv_1"}'
     )

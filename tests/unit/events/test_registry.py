@@ -66,7 +66,7 @@ def test_two_types_of_one_name_are_refused():
     assert EVENT_TYPES["PingTest"] is PingTest
 
 
-def test_a_class_that_only_holds_fields_for_others_is_no_type():
+def test_an_unregistered_base_class_is_no_event_type():
     class Common(Event, register=False):
         """Fields for others."""
 

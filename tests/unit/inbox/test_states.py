@@ -57,7 +57,7 @@ def test_a_run_takes_legal_steps_only(before, after):
 @pytest.mark.parametrize(
     ("before", "after"), [(DeliveryState.DONE, RunState.DUE), (RunState.DEAD, DeliveryState.RECEIVED)]
 )
-def test_a_delivery_never_becomes_a_run_nor_the_other_way_round(before, after):
+def test_a_transition_between_delivery_and_run_states_is_illegal(before, after):
     with pytest.raises(IllegalTransition, match="a row in state"):
         check(before, after)
 

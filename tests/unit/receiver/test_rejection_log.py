@@ -25,7 +25,7 @@ def lines(caplog):
     return [record.getMessage() for record in caplog.records]
 
 
-def test_the_first_is_told_at_once_and_the_others_once_a_minute_with_their_number(refusals, now, caplog):
+def test_the_first_refusal_is_logged_at_once_and_others_counted_each_minute(refusals, now, caplog):
     for _ in range(300):
         refusals.record("eu", "mismatch", logging.WARNING, "refused")
     assert lines(caplog) == ["refused"]
@@ -36,7 +36,7 @@ def test_the_first_is_told_at_once_and_the_others_once_a_minute_with_their_numbe
     assert lines(caplog) == ["refused", "refused; 300 times in 60 s"]
 
 
-def test_every_one_is_told_of_or_counted(refusals, now, caplog):
+def test_every_refusal_is_logged_or_counted(refusals, now, caplog):
     """However they come: the lines' numbers add up."""
     sent = 0
     for pause in [0, 1, 59, 60, 0.5, 0.5, 61, 0, 0, 3_600, 7]:
@@ -51,7 +51,7 @@ def test_every_one_is_told_of_or_counted(refusals, now, caplog):
     assert len(lines(caplog)) < sent
 
 
-def test_what_was_counted_is_told_by_whatever_comes_next(refusals, now, caplog):
+def test_counted_refusals_are_logged_by_the_next_flush(refusals, now, caplog):
     for _ in range(3):
         refusals.record("eu", "mismatch", logging.WARNING, "refused")
     refusals.flush()
@@ -64,14 +64,14 @@ def test_what_was_counted_is_told_by_whatever_comes_next(refusals, now, caplog):
     assert lines(caplog) == ["refused", "refused; 2 times in 61 s"]
 
 
-def test_each_cause_and_each_source_has_lines_of_its_own(refusals, caplog):
+def test_each_cause_and_source_is_logged_separately(refusals, caplog):
     for source, cause in [("eu", "mismatch"), ("eu", "missing"), ("us", "mismatch"), ("us", "mismatch")]:
         refusals.record(source, cause, logging.WARNING, f"{source} {cause}")
 
     assert lines(caplog) == ["eu mismatch", "eu missing", "us mismatch"]
 
 
-def test_the_latest_reason_and_its_level_are_told(refusals, now, caplog):
+def test_the_latest_reason_and_level_are_logged(refusals, now, caplog):
     for text in ("the disk is full", "the disk is full", "the disk is gone"):
         refusals.record("eu", "storage", logging.ERROR, text)
     now[0] += 60
@@ -81,7 +81,7 @@ def test_the_latest_reason_and_its_level_are_told(refusals, now, caplog):
     assert {record.levelno for record in caplog.records} == {logging.ERROR}
 
 
-def test_where_nothing_was_refused_nothing_is_asked():
+def test_flush_without_refusals_reads_no_clock():
     def nobody() -> float:
         raise AssertionError("the time was asked")
 

@@ -56,7 +56,7 @@ def fields_with(access: object, cls: type) -> set[str]:
 
 
 @pytest.mark.parametrize("name", RESOURCES)
-def test_a_request_has_all_but_what_is_read_only_and_a_response_all_but_what_is_write_only(name: str):
+def test_a_request_omits_read_only_and_a_response_write_only_fields(name: str):
     resource = sample(RESOURCES[name])
     everything = json.loads(resource.to_json())
 
@@ -78,7 +78,7 @@ def test_a_customer_that_was_read_can_be_sent_back_changed():
     assert sent["customFields"][0]["value"] == "EMEA"
 
 
-def test_what_is_not_to_go_out_is_left_out_of_the_parts_as_well():
+def test_read_only_and_write_only_fields_are_omitted_in_nested_objects():
     page = ContractPage(contracts=[sample(Contract), sample(Contract)], total=2, has_more=False)
     response = CustomerResponse(customer=sample(Customer))
 
@@ -99,7 +99,7 @@ def test_a_plan_and_an_invoice_are_read_and_never_sent():
     assert json.loads(sample(Plan).to_response()) == json.loads(sample(Plan).to_json())
 
 
-def test_what_was_never_given_is_left_out_and_a_none_stays():
+def test_unset_fields_are_omitted_and_none_is_sent_as_null():
     assert CustomerUpdate().to_request() == b"{}"
     assert CustomerUpdate(due_days=None).to_request() == b'{"dueDays":null}'
     assert (
@@ -125,7 +125,7 @@ def test_extra_fields_go_out_in_every_form():
         assert body.endswith(b'"source":"import","tags":[1.10]}')
 
 
-def test_an_extra_value_without_a_json_form_is_told_when_it_goes_out():
+def test_an_extra_value_without_a_json_form_raises_when_sent():
     with pytest.raises(TypeError, match="a set has no JSON form"):
         CustomerUpdate(tags={1}).to_request()
 
@@ -146,7 +146,7 @@ def test_a_query_is_text_by_the_names_of_the_wire():
     }
 
 
-def test_a_query_leaves_out_what_is_none_and_keeps_what_is_extra():
+def test_a_query_omits_none_and_includes_extra_parameters():
     query = InvoiceQuery(customer_id=None, billing_status="Overdue", drafts=True, depth=2)
 
     assert query.to_query() == {"billingStatus": "Overdue", "drafts": "true", "depth": "2"}
@@ -185,7 +185,7 @@ def test_a_limit_that_is_no_number_is_refused(limit: str):
         (b'"{}"', "the body is JSON, but not an object"),
     ],
 )
-def test_what_is_no_object_in_strict_json_is_refused(body: bytes, told: str):
+def test_a_resource_that_is_no_strict_json_object_is_refused(body: bytes, told: str):
     with pytest.raises(InvalidResource) as caught:
         Customer.from_json(body)
 
@@ -264,7 +264,7 @@ def test_a_response_without_its_write_only_fields_is_read():
     assert type(contract.status) is str
 
 
-def test_an_invalid_event_is_an_event_where_it_is_one_and_else_what_was_sent():
+def test_an_invalid_event_is_parsed_where_possible_and_raw_otherwise():
     whole = sample(UsageEvent).to_json().decode()
     result = IngestionResult.from_json(
         f'{{"validEvents":[],"invalidEvents":[{{"event":{whole},"error":"ref exists"}},'
@@ -277,7 +277,7 @@ def test_an_invalid_event_is_an_event_where_it_is_one_and_else_what_was_sent():
     assert InvalidEvent(event=sample(UsageEvent), error="e").event == sample(UsageEvent)
 
 
-def test_a_page_says_whether_there_is_more():
+def test_a_page_has_its_cursor_and_has_more():
     last = ContractPage.from_json(b'{"contracts":[],"total":0,"hasMore":false}')
     ledger = CreditLedgerPage.from_json(b'{"entries":[]}')
     more = CreditLedgerPage.from_json(b'{"entries":[],"hasMore":true,"nextCursor":"c2","total":7}')
@@ -308,7 +308,7 @@ def test_a_resource_survives_copying_and_pickling():
     assert pickle.loads(pickle.dumps(customer)) == customer
 
 
-def test_a_deprecated_field_says_so_when_it_is_read():
+def test_reading_a_deprecated_field_warns():
     customer, contract = sample(Customer), sample(Contract)
 
     with pytest.warns(DeprecationWarning, match="use taxIds"):
@@ -328,7 +328,7 @@ def test_a_token_is_in_no_text(cls: type, field: str):
     assert "hunter2" not in str(caught.value)
 
 
-def test_the_json_schema_says_what_the_wire_does():
+def test_the_json_schema_describes_the_wire_format():
     customer = Customer.model_json_schema()["properties"]
     batch = EventBatch.model_json_schema()
 

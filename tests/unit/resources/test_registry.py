@@ -30,7 +30,7 @@ def test_two_resources_of_one_name_are_refused():
     assert RESOURCES["Customer"] is Customer
 
 
-def test_a_class_that_only_holds_fields_for_others_is_no_resource():
+def test_an_unregistered_base_class_is_no_resource():
     class Common(Resource, register=False):
         """Fields for others."""
 

@@ -86,21 +86,21 @@ def test_a_contract_has_a_plan_or_a_name_and_products(fields: dict[str, Any]):
     assert json.loads(NewContract(**TERMS, **fields).to_request())["customerId"] == "cus_1"
 
 
-def test_the_rules_of_a_request_do_not_bind_what_the_service_returns():
+def test_request_rules_do_not_apply_to_responses():
     both = sample(Contract, plan_id="pl_1", name=None)
 
     assert both.products
     assert Contract.from_json(both.to_json()) == both
 
 
-def test_a_rule_is_told_when_a_request_is_read_as_well():
+def test_a_rule_is_checked_when_a_request_is_parsed():
     body = b'{"customerId":"c","startDate":"2026-02-01T00:00:00Z"}'
 
     with pytest.raises(FieldMissing, match="name is required when planId is not provided"):
         NewContract.from_json(body)
 
 
-def test_contracts_are_asked_for_by_one_id_of_the_customer():
+def test_a_contract_query_has_at_most_one_customer_id():
     error = broken(FieldConflict, ContractQuery, customer_id="cus_1", customer_external_id="crm-1")
 
     assert str(error) == "at most one of customerId and customerExternalId may be given"
@@ -137,7 +137,7 @@ def test_a_batch_of_millions_is_refused_without_being_read():
     assert time.perf_counter() - start < within(2)  # reading them all takes far longer
 
 
-def test_what_is_no_list_is_no_batch():
+def test_a_batch_that_is_no_list_is_refused():
     with pytest.raises(ResourceError, match="not a valid EventBatch, because of events"):
         EventBatch.from_json(b'{"events":{"0":{}}}')
 
@@ -196,7 +196,7 @@ def test_a_top_up_needs_a_whole_grant(field: str, name: str):
     assert error.params == (f"creditGrant.{field}",)
 
 
-def test_all_that_a_grant_lacks_is_told_at_once_and_nothing_else_is_needed():
+def test_all_missing_fields_of_a_credit_grant_are_reported_together():
     error = broken(FieldMissing, CreditTopUp, customer_id="c", credit_grant={"price": 1, "name": "n"})
     whole = {field: sample(CreditGrant).model_dump()[name] for field, name in NEEDED.items()}
 

@@ -13,7 +13,7 @@ LEFT_OUT = {"Contract": {"plan_id"}, "NewContract": {"plan_id"}, "ContractQuery"
 
 
 @pytest.mark.parametrize("name", RESOURCES)
-def test_every_resource_has_a_sample_with_every_field_that_may_stand_beside_the_others(name: str):
+def test_every_resource_has_a_sample_with_all_compatible_fields(name: str):
     cls = RESOURCES[name]
 
     resource = sample(cls)

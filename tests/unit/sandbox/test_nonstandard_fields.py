@@ -42,7 +42,7 @@ def test_what_an_operation_of_the_specification_adds_is_marked(operation: str) -
     assert [name for name, told in added(GIVEN[operation]) if SANDBOX_MARK not in told] == []
 
 
-def test_control_there_are_such_fields() -> None:
+def test_control_there_are_nonstandard_fields() -> None:
     assert {name for name, _ in added(GIVEN["GET /invoices"])} >= {
         "invoiceNumber", "currency", "issuedAt", "approvedAt", "productId", "productName", "units",
     }  # fmt: skip

@@ -38,12 +38,12 @@ def test_a_duration_is_read_as_iso_8601_writes_it(text: str, period: CalendarDur
         "P1D1M", "P1M ", " P1M", "P1M\n", "P\u0661D", "P1234567890D", "P1S", "PT1.1234567S", "P1Y2Y",
     ],
 )  # fmt: skip
-def test_what_is_no_duration_is_refused(text: str) -> None:
+def test_an_invalid_duration_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="not an ISO 8601 duration"):
         CalendarDuration.parse(text)
 
 
-def test_a_duration_beyond_what_a_clock_can_tell_is_refused() -> None:
+def test_a_duration_longer_than_the_calendar_is_refused() -> None:
     with pytest.raises(ValueError, match="longer than the calendar"):
         CalendarDuration.parse("P999999999W")
 

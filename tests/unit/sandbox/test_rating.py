@@ -56,14 +56,14 @@ def rated(wire: dict[str, Any], units: str | int = 0, **facts: Any) -> Charge:
 # --- prices ---------------------------------------------------------------------------------------
 
 
-def test_pricing_flat_is_for_the_cycle_whatever_is_used() -> None:
+def test_flat_pricing_is_independent_of_usage() -> None:
     """Source: spec, "Resources and their fields", ContractProduct, pricing; the types are our choice."""
     sold = {"pricing": {"type": "Flat", "price": 49.5}}
 
     assert rated(sold, 0).total == rated(sold, 1000).total == Decimal("49.50")
 
 
-def test_pricing_per_unit_is_for_what_was_used() -> None:
+def test_per_unit_pricing_multiplies_the_usage() -> None:
     """Source: spec, "Resources and their fields", ContractProduct, pricing."""
     made = rated({"pricing": {"type": "PerUnit", "price": 0.0125}}, 1000)
 
@@ -153,7 +153,7 @@ def test_graduated_tiers_are_the_sum_of_what_lies_in_each(by_tier: tuple[Tier, .
     assert Fraction(usage_price(PriceTerms(tiers=by_tier), units)) == expected
 
 
-def test_amounts_keep_all_their_digits_until_they_are_rounded() -> None:
+def test_amounts_are_exact_until_they_are_rounded() -> None:
     long = Decimal("0." + "0" * 80 + "1")
     part = PricedUsage(terms=PriceTerms(unit_price=Decimal(10**60) + long), units=Decimal(10**60))
 
@@ -200,7 +200,7 @@ def test_commitment_of_type_currency_is_the_least_that_is_paid(units: int, overa
     assert (made.overage, made.total) == (overage, total)
 
 
-def test_commitment_of_type_currency_without_a_price_is_told_by_its_units() -> None:
+def test_a_currency_commitment_without_a_price_uses_its_units_as_money() -> None:
     assert commitment_terms(Commitment(type="Currency", units=Decimal(500))).money == 500
 
 
@@ -241,7 +241,7 @@ def test_discount_is_a_share_or_an_amount_and_at_most_the_whole(
     assert (made.subtotal, made.discount, made.total) == (100, Decimal(taken_off), 100 - Decimal(taken_off))
 
 
-def test_discount_recurs_for_so_many_cycles_and_for_all_if_it_is_not_said() -> None:
+def test_a_discount_recurs_for_its_number_of_cycles_or_for_all() -> None:
     """Source: spec, "Resources and their fields", pricing, discount, recurring."""
     thrice = price_terms(product(pricing={"discount": {"recurring": 3}}), metered=False)
     always = price_terms(product(pricing={"discount": {}}), metered=False)
@@ -286,7 +286,7 @@ def test_credits_of_kind_monetary_pay_for_usage_and_not_for_fees() -> None:
     assert (made.subtotal, made.credits_used, made.total) == (35, 20, 15)
 
 
-def test_credits_pay_for_what_the_discount_leaves() -> None:
+def test_credits_are_applied_after_the_discount() -> None:
     discount = {"type": "Percentage", "amount": 25}
     sold = {"pricing": {"type": "PerUnit", "price": 2, "discount": discount}}
 
@@ -312,7 +312,7 @@ def test_credits_of_kind_unit_are_worth_what_their_units_cost_after_the_discount
     assert (made.credits_used, made.total) == (Decimal(used), Decimal(total))
 
 
-def test_credits_of_kind_unit_are_not_drawn_for_what_is_paid_for_already() -> None:
+def test_unit_credits_are_not_used_for_paid_usage() -> None:
     free = PricedUsage(terms=PriceTerms(), units=Decimal(10))
     discounted = PricedUsage(
         terms=PriceTerms(unit_price=Decimal(1), discount=Discount(type="Percentage", amount=Decimal(100))),
@@ -340,7 +340,7 @@ def test_units_that_credits_pay_for_cost_as_if_they_were_not_used(
 
 
 @given(tiers(), amounts, amounts, amounts, amounts)
-def test_what_credits_have_paid_for_and_what_is_due_is_all_the_usage(
+def test_credits_used_and_money_due_add_up_to_the_usage(
     by_tier: tuple[Tier, ...], units: Decimal, promised: Decimal, by_units: Decimal, by_money: Decimal
 ) -> None:
     part = PricedUsage(
@@ -386,7 +386,7 @@ def test_a_line_is_rounded_half_to_even(price: str, rounded: str) -> None:
 
 
 @given(st.lists(st.tuples(prices, amounts), min_size=1, max_size=4))
-def test_the_sum_of_the_cycles_is_the_sum_of_what_was_used_in_each(
+def test_the_cycles_amounts_add_up_to_the_total_usage(
     cycles: list[tuple[Decimal, Decimal]],
 ) -> None:
     """Every cycle begins anew: by the unit, all of them together cost what all the usage costs."""

@@ -200,7 +200,7 @@ ALG = b'{"alg":"HS256"}'
         "x" * 9_000,
     ],
 )
-def test_what_is_no_token_is_malformed(text):
+def test_an_invalid_token_is_malformed(text):
     with pytest.raises(SignatureMalformed, match=HEADER):
         judged(text)
 
@@ -237,7 +237,7 @@ def test_a_time_is_a_whole_number_of_seconds(iat):
         judged(signed(ALG, json.dumps(GOOD | {"iat": iat}).encode()))
 
 
-def test_without_a_time_it_must_be_said_that_deduplication_will_do():
+def test_a_token_without_iat_needs_dedupe_only():
     untimed = token({"data": HASH})
 
     with pytest.raises(SignatureMalformed, match="a token without iat"):
@@ -298,7 +298,7 @@ def test_options_that_cannot_work_are_refused(options, text):
         BodyJWT(**options)
 
 
-def test_the_extra_is_asked_for_when_a_scheme_is_made(monkeypatch):
+def test_body_jwt_without_its_extra_raises_when_constructed(monkeypatch):
     monkeypatch.setitem(sys.modules, "jwt", None)
 
     with pytest.raises(MissingExtra, match=r"pip install 'billhook\[jwt\]'"):

@@ -158,7 +158,7 @@ def test_an_old_one_is_refused(service):
 
 
 @pytest.mark.parametrize("service", sorted(set(SENT) - {"bridge", "lago_jwt", "orb"}))
-def test_we_sign_what_the_service_sends(service):
+def test_each_recipe_reproduces_the_services_signature(service):
     headers, body, secret, at = SENT[service]
 
     assert recipes()[service].sign(body, secret, event_type="PingTest", now=at) == headers

@@ -113,7 +113,7 @@ def refuse(case, delivery: Delivery, match: str = ".") -> None:
 
 
 @table(NOT_TIMESTAMPS)
-def test_what_is_not_a_plain_number_of_seconds_is_no_timestamp(value):
+def test_a_timestamp_that_is_no_plain_number_of_seconds_is_malformed(value):
     refuse(STANDARD, changed(STANDARD, webhook_timestamp=value), match="webhook-timestamp")
     refuse(TIMED_RSA, changed(TIMED_RSA, X_Webhook_Timestamp=value), match="X-Webhook-Timestamp")
     refuse(TEMPLATE, changed(TEMPLATE, X_Webhook_Timestamp=value), match="X-Webhook-Timestamp")
@@ -134,7 +134,7 @@ def test_a_timestamp_of_one_digit_or_of_12_is_well_formed():
 
 
 @table(NOT_IDS)
-def test_what_is_not_a_short_printable_word_is_no_id(value):
+def test_an_id_that_is_no_short_printable_text_is_malformed(value):
     refuse(STANDARD, changed(STANDARD, webhook_id=value), match="webhook-id")
     template = CASES[LABELS.index("template-all-fields-ed25519")]
     refuse(template, changed(template, X_Webhook_Id=value), match="X-Webhook-Id")
@@ -154,7 +154,7 @@ def test_an_id_that_no_receiver_takes_is_not_signed(value):
 
 
 @table(NOT_BASE64)
-def test_what_is_not_canonical_base64_of_32_bytes_is_no_v1_signature(value):
+def test_a_v1_signature_that_is_no_canonical_base64_of_32_bytes_is_malformed(value):
     refuse(STANDARD, changed(STANDARD, webhook_signature=f"v1,{value}"), match="webhook-signature")
 
 
@@ -185,7 +185,7 @@ def test_a_v1a_signature_is_64_bytes(length):
         "v2," + "x" * 8190,
     ],
 )
-def test_what_is_not_a_list_of_versioned_signatures_is_malformed(value):
+def test_a_signature_header_without_versions_is_malformed(value):
     refuse(STANDARD, changed(STANDARD, webhook_signature=value), match="webhook-signature")
 
 
@@ -231,7 +231,7 @@ def test_four_signatures_of_a_public_key_are_taken_and_no_more(count):
 
 
 @table(NOT_HEX)
-def test_what_is_not_64_hexadecimal_digits_is_no_hex_signature(value):
+def test_a_hex_signature_without_exactly_64_digits_is_malformed(value):
     name = "X-Webhook-Signature"
     refuse(TIMED_HMAC, changed(TIMED_HMAC, X_Webhook_Signature=f"t={TIMESTAMP},v1={value}"), match=name)
     refuse(TEMPLATE, changed(TEMPLATE, X_Webhook_Signature=value), match=name)
@@ -268,7 +268,7 @@ def test_hexadecimal_digits_of_either_case_are_good():
         "," * 8000,
     ],
 )
-def test_what_is_not_one_time_and_signatures_is_malformed(value):
+def test_a_header_without_exactly_one_time_and_signatures_is_malformed(value):
     refuse(TIMED_HMAC, changed(TIMED_HMAC, X_Webhook_Signature=value), match="X-Webhook-Signature")
 
 
@@ -321,7 +321,7 @@ def test_a_dotted_type_is_good_where_the_dot_separates_nothing():
     assert verdict.signed_at == NOW
 
 
-def test_the_other_causes_are_told_apart_for_the_log():
+def test_the_other_errors_have_distinct_causes_for_the_log():
     assert [error.cause for error in (SignatureMismatch, TimestampTooOld, TimestampInFuture)] == [
         "mismatch",
         "stale",

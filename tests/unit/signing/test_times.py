@@ -83,7 +83,7 @@ def test_a_time_is_read(name, text):
 
 
 @pytest.mark.parametrize(("name", "text"), pairs(BAD))
-def test_what_is_no_such_time_is_malformed(name, text):
+def test_a_time_of_another_format_is_malformed(name, text):
     with pytest.raises(SignatureMalformed, match=r"^X-Time holds (no time|a time|a day|no timestamp)"):
         TIME_FORMATS[name].read(text, "X-Time")
 
@@ -91,7 +91,7 @@ def test_what_is_no_such_time_is_malformed(name, text):
 @pytest.mark.parametrize("name", TIME_FORMATS)
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=40) | st.text("0123456789-:.TZ+, GMTJanSu", max_size=40))
-def test_nothing_but_that_comes_out_whatever_the_text(name, text):
+def test_any_text_is_a_utc_time_or_malformed(name, text):
     try:
         moment = TIME_FORMATS[name].read(text, "X-Time")
     except SignatureMalformed:
@@ -105,7 +105,7 @@ moments = st.datetimes(datetime(1970, 1, 1), datetime(9999, 12, 31, 23), timezon
 
 @pytest.mark.parametrize("name", TIME_FORMATS)
 @given(moments)
-def test_what_is_written_is_read_back_rounded_down(name, moment):
+def test_a_written_time_is_read_back_rounded_down(name, moment):
     text = TIME_FORMATS[name].write(moment.astimezone(timezone(timedelta(hours=5, minutes=30))))
 
     lost = moment - TIME_FORMATS[name].read(text, "X-Time")

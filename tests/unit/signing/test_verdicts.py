@@ -65,7 +65,7 @@ def test_the_public_names_are_sorted_and_exist():
 
 
 @every_case
-def test_what_is_signed_verifies_with_the_time_it_was_signed_at(case):
+def test_a_signed_delivery_verifies_with_its_time_of_signing(case):
     verdict = case.verify(case.sign(b'{"a": 1}'))
 
     assert verdict.signed_at == (NOW if case.timed else None)
@@ -73,7 +73,7 @@ def test_what_is_signed_verifies_with_the_time_it_was_signed_at(case):
 
 
 @every_case
-def test_a_scheme_tells_the_headers_that_it_uses(case):
+def test_a_scheme_lists_its_headers(case):
     delivery = case.sign()
 
     assert set(case.scheme.headers) == set(delivery.headers)
@@ -144,7 +144,7 @@ def test_the_signed_id_is_the_key(label):
     assert case.verify(case.sign()).key == "msg_1"
 
 
-def test_a_sender_without_ids_of_its_own_gets_a_new_one_each_time():
+def test_signing_without_an_id_generates_a_new_one():
     signed = [
         StandardWebhooks().sign(b"{}", WHSEC, event_type="PingTest", now=NOW)["webhook-id"] for _ in range(2)
     ]
@@ -196,7 +196,7 @@ def test_one_good_signature_anywhere_in_a_list_of_16_is_enough(position):
 
 
 @pytest.mark.parametrize("position", [0, 1, 15])
-def test_one_good_v1_anywhere_beside_15_others_is_enough(position):
+def test_one_valid_v1_signature_among_16_is_enough(position):
     timed = CASES[LABELS.index("timestamped-hmac")]
     good = timed.sign().headers["X-Webhook-Signature"].split(",")[1]
     stranger = timed.sign(secret=OTHER_TEXT_SECRET).headers["X-Webhook-Signature"].split(",")[1]
@@ -228,7 +228,7 @@ def test_entries_of_unknown_names_beside_v1_are_passed_over():
             timed.verify(Delivery({"X-Webhook-Signature": text}, b"{}"))
 
 
-def test_a_signature_is_judged_by_keys_of_its_own_version_only():
+def test_a_signature_is_checked_only_with_keys_of_its_version():
     whsk, whpk = ed25519_pair(b"\x01" * 32)
     by_secret = CASES[0].sign()
     by_key = StandardWebhooks().sign(b"{}", whsk, event_type="PingTest", now=NOW)
@@ -317,7 +317,7 @@ def test_a_signature_past_the_tolerance_is_refused_on_both_sides(case, beyond):
 
 @with_a_public_key
 @pytest.mark.parametrize("beyond", [timedelta(seconds=1), timedelta(milliseconds=1)])
-def test_past_the_tolerance_no_public_key_is_asked(case, beyond, monkeypatch):
+def test_no_public_key_operation_runs_outside_the_tolerance(case, beyond, monkeypatch):
     asked = []
     for key in (Ed25519Key, RsaKey):
         monkeypatch.setattr(key, "matches", lambda *arguments: asked.append(arguments) or True)
@@ -334,7 +334,7 @@ def test_past_the_tolerance_no_public_key_is_asked(case, beyond, monkeypatch):
     assert len(asked) == 1
 
 
-def test_beside_a_public_key_a_shared_secret_still_tells_what_is_stale():
+def test_a_stale_signature_by_a_shared_secret_is_detected_beside_a_public_key():
     _, whpk = ed25519_pair(b"\x01" * 32)
 
     with pytest.raises(TimestampTooOld, match=r"signed 3600\.0 s ago"):

@@ -30,7 +30,7 @@ NO_JSON = "Input should have a form in JSON: text, finite numbers, true, false, 
 
 
 @pytest.mark.parametrize("given", [3, 3.0, Decimal("3.00"), Decimal("0.3e1")])
-def test_a_whole_number_is_an_int_however_it_is_written(given: object):
+def test_a_whole_number_in_any_notation_is_an_int(given: object):
     count = Thing(count=given).count
 
     assert count == 3
@@ -38,7 +38,7 @@ def test_a_whole_number_is_an_int_however_it_is_written(given: object):
 
 
 @pytest.mark.parametrize("given", [10**639, -(10**639)])
-def test_a_long_whole_number_keeps_every_digit(given: int):
+def test_a_long_whole_number_is_exact(given: int):
     assert Thing(count=given).count == given
 
 
@@ -54,7 +54,7 @@ def test_a_long_whole_number_keeps_every_digit(given: int):
         (Decimal("1e641"), "Input should be a finite number"),
     ],
 )
-def test_what_is_not_whole_is_refused(given: object, told: str):
+def test_a_number_that_is_not_whole_is_refused(given: object, told: str):
     with pytest.raises(ValidationError, match=told):
         Thing(count=given)
 
@@ -75,7 +75,7 @@ def test_what_is_not_whole_is_refused(given: object, told: str):
         ({"a": {"b": (0.5,)}}, {"a": {"b": [Decimal("0.5")]}}),
     ],
 )
-def test_a_value_is_kept_as_the_wire_will_have_it(given: Any, kept: Any):
+def test_a_value_is_stored_in_its_wire_form(given: Any, kept: Any):
     thing = Thing(anything=given, fields={"inner": given})
 
     assert thing.anything == kept
@@ -129,7 +129,7 @@ def test_an_object_is_nothing_else(given: object):
         Thing(fields=given)
 
 
-def test_what_is_kept_is_a_copy():
+def test_a_stored_value_is_a_copy():
     given = {"a": [1]}
     thing = Thing(fields=given)
 
@@ -142,7 +142,7 @@ def test_what_is_kept_is_a_copy():
 
 
 @pytest.mark.parametrize("field", ["names", "maybe"])
-def test_of_thousands_of_mistakes_in_a_list_one_is_told(field: str):
+def test_a_list_with_thousands_of_errors_reports_one(field: str):
     with pytest.raises(ValidationError) as caught:
         Thing(**{field: [1] * 10_000})
 
