@@ -96,7 +96,7 @@ def counted_statements(inbox):
     event.remove(engine, "before_cursor_execute", note)
 
 
-def test_under_load_the_database_is_asked_a_few_times_and_not_for_each_batch(where):
+def test_under_load_the_backlog_is_counted_rarely(where):
     inbox = open_inbox(where, backlog_limit=100_000)
     with counted_statements(inbox) as counts:
         started, puts = time.monotonic(), 0
@@ -124,7 +124,7 @@ def test_what_this_process_commits_counts_at_once(where):
     inbox.close()
 
 
-def test_what_was_handled_meanwhile_makes_room_with_the_next_count(where):
+def test_handled_deliveries_make_room_at_the_next_count(where):
     inbox = open_inbox(where, backlog_limit=3)
     for number in range(3):
         inbox.put(incoming(f"k{number}"))
@@ -145,7 +145,7 @@ def test_what_was_handled_meanwhile_makes_room_with_the_next_count(where):
     inbox.close()
 
 
-def test_two_processes_pass_the_limit_by_no_more_than_one_of_them_takes_between_counts():
+def test_two_processes_exceed_the_limit_by_at_most_one_interval():
     clock = Time()
     stored = Counting(clock, seconds=0.001)
     gauges = [BacklogLimit(stored, 1000, clock) for _ in range(2)]
@@ -160,7 +160,7 @@ def test_two_processes_pass_the_limit_by_no_more_than_one_of_them_takes_between_
     assert 1000 <= stored.depth <= 1000 + a_process_between_counts
 
 
-def test_a_count_that_fails_is_told_and_tried_again():
+def test_a_failed_count_raises_and_is_repeated():
     clock, answers = Time(), [RuntimeError("no disk"), 7]
 
     def count(limit):
@@ -191,7 +191,7 @@ def test_the_backlog_counts_deliveries_however_many_handlers_each_has(where):
     inbox.close()
 
 
-def test_what_is_received_and_what_has_a_run_waiting_due_or_running_counts_and_nothing_else(inbox, where):
+def test_the_backlog_counts_received_deliveries_and_unfinished_runs(inbox, where):
     ids = {name: inbox.put(incoming(name)).delivery_id for name in ("waiting", "due", "running", "received")}
     ended = {name: inbox.put(incoming(name)).delivery_id for name in ("done", "dead", "quarantined")}
     with inbox.transaction("planner") as transaction:

@@ -125,7 +125,7 @@ def test_a_backup_for_which_there_is_no_room_leaves_nothing(inbox, tmp_path):
 # --- restoring --------------------------------------------------------------------------------------
 
 
-def test_a_restored_inbox_is_what_the_backup_was_and_goes_on(path, backup):
+def test_a_restored_inbox_has_the_backups_deliveries_and_works(path, backup):
     assert len(keys(path)) == 21
 
     assert restore(path, backup) == 20
@@ -195,7 +195,7 @@ def test_an_inbox_that_is_used_is_not_replaced(path, backup, tmp_path, how):
     assert restore(path, backup) == 20
 
 
-def test_a_folder_that_is_not_there_is_told(backup, tmp_path):
+def test_restore_into_a_missing_folder_is_refused(backup, tmp_path):
     with pytest.raises(ConfigError, match=r"the inbox .*/no/x\.db cannot be replaced: No such file"):
         restore(tmp_path / "no" / "x.db", backup)
 
@@ -227,7 +227,7 @@ def something_else(backup):
         (lambda backup: backup.unlink(), ConfigError, r"there is no backup .*backup\.db"),
     ],
 )  # fmt: skip
-def test_what_is_no_sound_backup_changes_nothing(path, backup, harm, error, told):
+def test_an_invalid_backup_changes_nothing(path, backup, harm, error, told):
     harm(backup)
     before = keys(path)
 
@@ -248,7 +248,7 @@ def test_an_inbox_is_no_backup_of_itself(path, backup):
 # --- PostgreSQL -------------------------------------------------------------------------------------
 
 
-def test_on_postgresql_the_commands_are_told_without_the_password():
+def test_postgresqls_backup_commands_are_printed_without_the_password():
     url = "postgresql+psycopg://me:hunter2hunter2@db.example:5433/billing"
     database = Inbox(url, schema="hooks").database
 
@@ -267,7 +267,7 @@ def test_on_postgresql_the_commands_are_told_without_the_password():
 
 
 @pytest.mark.skipif(shutil.which("pg_dump") is None, reason="pg_dump is not installed")
-def test_the_commands_that_are_told_do_it(database_url, tmp_path):
+def test_the_printed_postgresql_commands_work(database_url, tmp_path):
     inbox = Inbox(upgraded(database_url))
     inbox.put(incoming("k"))
     change(database_url, "CREATE TABLE mine (x INTEGER)")

@@ -25,7 +25,7 @@ def committer_that_raises_once(error):
     return Committer(commit, lambda: None, LONG)
 
 
-def test_a_commit_for_which_there_is_no_memory_is_told_without_a_traceback(caplog):
+def test_a_commit_without_memory_raises_out_of_resources_without_a_traceback(caplog):
     committer = committer_that_raises_once(MemoryError())
 
     with pytest.raises(OutOfResources, match="there is no memory left"):

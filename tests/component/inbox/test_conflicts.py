@@ -29,7 +29,7 @@ def slots(where):
     return [slot for (slot,) in rows(where, "SELECT slot FROM delivery ORDER BY id")]
 
 
-def test_the_same_key_under_another_type_is_kept_in_quarantine(inbox, where):
+def test_a_stored_key_with_another_type_is_quarantined(inbox, where):
     first = inbox.put(sent("InvoiceApproved"))
 
     second = inbox.put(sent("PaymentFailed"))
@@ -50,7 +50,7 @@ def test_no_engine_reads_a_conflict(inbox):
     assert [stored.event_type for stored in inbox.received(10)] == ["InvoiceApproved"]
 
 
-def test_each_of_them_again_is_a_duplicate_of_its_own_row(inbox):
+def test_a_repeated_conflict_is_a_duplicate_of_its_own_row(inbox):
     deliveries = [sent("InvoiceApproved"), sent("PaymentFailed"), sent("Odd"), sent("")]
     ids = [inbox.put(one).delivery_id for one in deliveries]
 
@@ -82,7 +82,7 @@ def test_of_a_key_whose_first_type_is_unknown_there_is_one_row_more(inbox, where
 
 
 @pytest.mark.parametrize("kind", ["InvoiceApproved", "PaymentFailed", "Odd", ""])
-def test_other_bytes_of_a_key_and_type_are_kept_once(inbox, where, kind):
+def test_other_bytes_of_a_key_and_type_are_stored_once(inbox, where, kind):
     inbox.put(sent("InvoiceApproved"))
     before = inbox.put(sent(kind)).delivery_id
 
@@ -109,7 +109,7 @@ def test_what_names_no_type_leaves_the_first_place_free(inbox, where):
     ]
 
 
-def test_the_same_bytes_are_known_when_they_are_gone(inbox, where):
+def test_a_duplicate_of_a_pruned_delivery_is_recognised(inbox, where):
     delivery_id = inbox.put(sent()).delivery_id
     with inbox.transaction("w") as transaction:
         transaction.plan([RunPlan(delivery_id, error="unreadable")], NOON)
@@ -126,7 +126,7 @@ def test_of_a_row_that_was_pruned_before_digests_any_bytes_are_the_same(inbox, w
     assert put_all(inbox, sent(body=b"[]")) == [D]
 
 
-def test_a_type_that_an_operator_named_does_not_count_as_the_one_that_came(inbox, where):
+def test_a_type_set_by_an_operator_does_not_count_as_the_sent_type(inbox, where):
     put_all(inbox, sent("InvoiceApproved"), sent("PaymentFailed"))
     change(where, "UPDATE delivery SET sent_as = event_type, event_type = 'Overage' WHERE slot <> ''")
 
@@ -183,7 +183,7 @@ def test_a_first_that_went_while_it_was_looked_up_makes_room_for_the_next(inbox,
     assert rows(where, "SELECT slot, state, error FROM delivery") == [("", "received", None)]
 
 
-def test_from_64_threads_every_type_is_kept_once(inbox, where):
+def test_from_64_threads_every_type_is_stored_once(inbox, where):
     kinds = list(islice(EVENT_TYPES, 8))
 
     receipts = together(64, lambda number: inbox.put(sent(kinds[number % 8])))
@@ -200,7 +200,7 @@ def _put_from_another_process(url, kinds, barrier, found):
     inbox.close()
 
 
-def test_from_three_processes_at_once_every_type_is_kept_once(inbox_url, where):
+def test_from_three_processes_every_type_is_stored_once(inbox_url, where):
     kinds = list(product([*islice(EVENT_TYPES, 6), "Odd", ""], [b"{}", b"[1]"]))
     fresh = multiprocessing.get_context("spawn")
     barrier, found = fresh.Barrier(3), fresh.Queue()
@@ -225,7 +225,7 @@ def test_from_three_processes_at_once_every_type_is_kept_once(inbox_url, where):
     assert verdicts.count("duplicate") == 2 * len(kinds)
 
 
-def test_two_that_look_first_and_insert_then_would_keep_one_twice_or_fail(inbox, where):
+def test_control_two_unlocked_conflicts_would_use_the_same_slot(inbox, where):
     """The control: without the lock of the second step, both see no conflict yet, and both store one."""
     inbox.put(sent("InvoiceApproved"))
     seen = {FIRST: SlotEntry(1, "InvoiceApproved", None)}
@@ -247,7 +247,7 @@ def explained(inbox, statement, *values):
         return "\n".join(map(str, connection.exec_driver_sql(f"{word} {statement}", values)))
 
 
-def test_conflicts_and_a_type_are_found_by_an_index_however_many_others_there_are(inbox):
+def test_queries_by_conflict_and_by_type_use_indexes(inbox):
     conflicts = explained(
         inbox, "SELECT id FROM delivery WHERE conflict_of IS NOT NULL ORDER BY id DESC LIMIT 50"
     )

@@ -45,7 +45,7 @@ def runs(where, columns="delivery_id, state, twin_of"):
     return rows(where, f"SELECT {columns} FROM run ORDER BY delivery_id, handler")
 
 
-def test_a_twin_is_stored_and_marked_and_not_handled(inbox, where):
+def test_a_content_duplicate_is_stored_marked_and_not_handled(inbox, where):
     first, none = planned(inbox, "a")
     second, twins = planned(inbox, "b", seconds=60)
 
@@ -89,7 +89,7 @@ def test_another_value_handler_or_no_identity_makes_no_content_duplicate(inbox, 
 
 
 @pytest.mark.parametrize(("seconds", "known"), [(3600, True), (3601, False)])
-def test_a_delivery_is_known_for_as_long_as_the_window(inbox, seconds, known):
+def test_content_duplicates_are_recognised_within_the_window(inbox, seconds, known):
     planned(inbox, "a")
 
     _, twins = planned(inbox, "b", seconds=seconds, window=3600)
@@ -141,7 +141,7 @@ def test_of_two_deliveries_planned_together_the_second_is_the_duplicate(inbox, w
     assert [state for _, state, _ in runs(where)] == ["due", "due", "discarded", "discarded"]
 
 
-def test_a_delivery_planned_by_another_worker_is_no_original_of_this_batch(inbox, where):
+def test_a_delivery_planned_by_another_worker_is_not_an_original_here(inbox, where):
     first, _ = planned(inbox, "a", "other")
     second = put(inbox, "b")
 
@@ -152,7 +152,7 @@ def test_a_delivery_planned_by_another_worker_is_no_original_of_this_batch(inbox
     assert runs(where) == [(first, "due", None), (second, "due", None)]
 
 
-def test_a_delivery_that_is_a_twin_for_one_handler_is_handled_by_the_others(inbox, where):
+def test_a_duplicate_for_one_handler_is_handled_by_others(inbox, where):
     first, _ = planned(inbox, "a")
     second = put(inbox, "b")
 
@@ -190,7 +190,7 @@ def test_a_handler_without_identity_handles_content_duplicates(inbox, where):
 
 
 @pytest.mark.parametrize("which", [{"all_handlers": True}, {"handler": "h"}])
-def test_a_twin_can_be_handled_on_purpose_and_stays_marked(inbox, where, which):
+def test_a_replayed_duplicate_stays_marked(inbox, where, which):
     first, _ = planned(inbox, "a", order_key="k")
     second, _ = planned(inbox, "b", order_key="k")
 
@@ -201,7 +201,7 @@ def test_a_twin_can_be_handled_on_purpose_and_stays_marked(inbox, where, which):
     assert value(where, "SELECT state FROM delivery WHERE id = ?", second) == "planned"
 
 
-def test_a_plain_replay_leaves_a_twin_alone(inbox, where):
+def test_a_plain_replay_skips_duplicates(inbox, where):
     planned(inbox, "a")
     second, _ = planned(inbox, "b")
 
@@ -209,7 +209,7 @@ def test_a_plain_replay_leaves_a_twin_alone(inbox, where):
     assert [state for _, state, _ in runs(where)] == ["due", "discarded"]
 
 
-def test_twins_are_selected_counted_and_shown(inbox):
+def test_duplicates_are_selected_counted_and_shown(inbox):
     first, _ = planned(inbox, "a")
     second, _ = planned(inbox, "b")
     twins = admin.DeliveryFilter(twins=True)

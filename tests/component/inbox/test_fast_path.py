@@ -60,7 +60,7 @@ def as_if_begun(where):
 
 
 @pytest.mark.parametrize("handlers", [("a",), ("a", "b", "c")])
-def test_a_delivery_begun_the_short_way_is_as_one_begun_the_general_way(inbox, where, handlers):
+def test_the_fast_path_claims_with_the_same_rows_as_the_general_path(inbox, where, handlers):
     delivery_id = put(inbox)
     generally = begin_generally(inbox, delivery_id, *handlers)
     expected = tables(where)
@@ -73,7 +73,7 @@ def test_a_delivery_begun_the_short_way_is_as_one_begun_the_general_way(inbox, w
     assert (claim.run_id, claim.token) == rows(where, "SELECT id, token FROM run ORDER BY id")[0]
 
 
-def test_a_success_settled_the_short_way_is_as_one_settled_the_general_way(inbox, where):
+def test_the_fast_path_settles_with_the_same_rows_as_the_general_path(inbox, where):
     delivery_id = put(inbox)
     claim = begin(inbox, delivery_id, "a")
     with inbox.transaction(OWNER) as transaction:
@@ -101,7 +101,7 @@ def test_a_look_shows_the_delivery_as_it_was_put(inbox, signed_at):
 # --- whoever was first ----------------------------------------------------------------------------
 
 
-def test_what_was_read_already_is_not_begun(inbox, where):
+def test_the_fast_path_does_not_plan_a_delivery_twice(inbox, where):
     delivery_id = put(inbox)
     with inbox.fast_path.read(delivery_id, NOON) as look:
         begin_generally(inbox, delivery_id, "a")
@@ -123,7 +123,7 @@ def test_of_many_at_once_one_begins(inbox, where):
     assert rows(where, "SELECT handler, attempts FROM run ORDER BY id") == [("a", 1), ("b", 0)]
 
 
-def test_a_look_at_what_is_not_there_or_not_due_shows_nothing(inbox):
+def test_reading_an_unknown_or_claimed_delivery_shows_nothing_due(inbox):
     delivery_id = put(inbox)
     begin(inbox, delivery_id, "a")
     looks = []
@@ -135,7 +135,7 @@ def test_a_look_at_what_is_not_there_or_not_due_shows_nothing(inbox):
 
 
 @pytest.mark.parametrize("after", [LEASE, timedelta(days=1)])
-def test_a_look_at_what_was_begun_shows_whether_a_run_is_due(inbox, after):
+def test_reading_a_planned_delivery_shows_whether_a_run_is_due(inbox, after):
     delivery_id = put(inbox)
     begin(inbox, delivery_id, "a")
 
@@ -185,7 +185,7 @@ def test_only_handlers_without_terms_are_plain(planned, plain):
     assert is_eligible(planned) is plain
 
 
-def test_storage_that_fails_is_told_as_such_and_harms_no_later_use(inbox, where):
+def test_a_storage_failure_in_the_fast_path_raises_and_does_no_harm(inbox, where):
     delivery_id = put(inbox)
     claim = begin(inbox, delivery_id, "a")
     change(where, "ALTER TABLE run RENAME TO lost")

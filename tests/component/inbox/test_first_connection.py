@@ -36,7 +36,7 @@ def silent():
         yield f"postgresql+psycopg://u:p@127.0.0.1:{listener.getsockname()[1]}/db"
 
 
-def test_a_look_that_is_over_in_time_says_what_it_found():
+def test_a_startup_check_in_time_raises_its_error():
     StartupCheck(lambda: None, "here").result(LONG)
 
     def look():
@@ -46,7 +46,7 @@ def test_a_look_that_is_over_in_time_says_what_it_found():
         StartupCheck(look, "here").result(LONG)
 
 
-def test_a_first_connection_that_takes_longer_is_logged_and_goes_on(gate, caplog):
+def test_a_slow_startup_check_is_logged_and_continues(gate, caplog):
     caplog.set_level(logging.INFO)
     look = StartupCheck(lambda: gate.wait(LONG), "here")
 
@@ -97,7 +97,7 @@ def test_a_forks_child_waits_for_no_thread_that_it_has_not(gate, monkeypatch):
     assert look.wait(LONG) == 0.0
 
 
-def test_where_no_thread_can_be_started_that_is_said(monkeypatch):
+def test_a_startup_check_without_a_thread_raises_out_of_resources(monkeypatch):
     def no_thread(self):
         raise RuntimeError("can't start new thread")
 
@@ -109,7 +109,7 @@ def test_where_no_thread_can_be_started_that_is_said(monkeypatch):
         StartupCheck(lambda: None, "here")
 
 
-def test_a_start_and_the_first_delivery_wait_for_a_silent_server_as_long_as_is_said(silent, app_with, caplog):
+def test_start_and_first_delivery_wait_a_bounded_time_for_a_silent_server(silent, app_with, caplog):
     """What is waited is counted, not measured: 0.8 s and 0.5 s, and nobody asked the committer."""
     app = app_with(BILLHOOK_INBOX_URL=silent)
     inbox = get_state(app).inbox
@@ -124,7 +124,7 @@ def test_a_start_and_the_first_delivery_wait_for_a_silent_server_as_long_as_is_s
     assert ":p@" not in caplog.text
 
 
-def test_an_inbox_without_a_first_look_asks_the_server_within_the_deadline(silent):
+def test_control_without_a_startup_check_a_delivery_waits_for_the_server(silent):
     """The control: without it the delivery would wait for a connection."""
     inbox = Inbox(silent, deadline_seconds=0.3)
 

@@ -69,7 +69,7 @@ def states(where, handler="h"):
 # --- taking turns ---------------------------------------------------------------------------------
 
 
-def test_of_one_key_one_run_is_due_and_the_others_wait(inbox, where):
+def test_one_run_per_order_key_is_due(inbox, where):
     planned(inbox, "a", "b", "c")
 
     assert states(where) == ["due", "waiting", "waiting"]
@@ -102,7 +102,7 @@ def test_a_finished_run_makes_the_next_of_its_order_due_at_once(inbox, where, st
     assert [one.delivery.key for one in claim(inbox, 5)] == ["b"]
 
 
-def test_a_run_that_will_be_tried_again_keeps_its_place(inbox, where):
+def test_a_run_to_be_retried_stays_first_of_its_order_key(inbox, where):
     planned(inbox, "a", "b")
     (claimed,) = claim(inbox)
 
@@ -116,7 +116,7 @@ def test_a_run_that_will_be_tried_again_keeps_its_place(inbox, where):
     assert again.delivery.key == "a"
 
 
-def test_a_lease_that_ran_out_lets_nobody_pass(inbox, where):
+def test_an_expired_lease_does_not_release_the_next_run(inbox, where):
     planned(inbox, "a", "b")
     claim(inbox)
 
@@ -124,7 +124,7 @@ def test_a_lease_that_ran_out_lets_nobody_pass(inbox, where):
     assert states(where) == ["running", "waiting"]
 
 
-def test_a_released_run_keeps_its_place_in_the_order(inbox, where):
+def test_a_released_run_stays_first_of_its_order_key(inbox, where):
     planned(inbox, "a", "b")
     (claimed,) = claim(inbox)
 
@@ -134,7 +134,7 @@ def test_a_released_run_keeps_its_place_in_the_order(inbox, where):
     assert states(where) == ["due", "waiting"]
 
 
-def test_an_outcome_that_came_too_late_lets_nobody_go(inbox, where):
+def test_a_stale_result_does_not_release_the_next_run(inbox, where):
     planned(inbox, "a", "b")
     (stale,) = claim(inbox)
     claim(inbox, 31)
@@ -163,7 +163,7 @@ def test_other_keys_other_handlers_and_who_has_no_key_flow_on(inbox, where):
     assert states(where, "y") == ["running", "waiting", "waiting"]
 
 
-def test_many_keys_are_let_go_in_one_turn(inbox, where):
+def test_one_transaction_releases_runs_of_many_order_keys(inbox, where):
     for number in range(20):
         planned(inbox, f"first{number}", f"second{number}", key=f"k{number}")
     claims = claim(inbox)
@@ -209,7 +209,7 @@ def test_a_delivery_with_a_run_that_waits_is_not_done(inbox, where):
     assert value(where, "SELECT state FROM delivery WHERE key = 'b'") == "done"
 
 
-def test_a_fresh_and_a_stale_outcome_of_one_run_in_one_turn_are_told_apart(inbox, where):
+def test_a_current_and_a_stale_result_in_one_transaction_are_distinguished(inbox, where):
     planned(inbox, "a", "b")
     (stale,) = claim(inbox)
     (fresh,) = claim(inbox, 31)
@@ -231,7 +231,7 @@ def test_a_fresh_and_a_stale_outcome_of_one_run_in_one_turn_are_told_apart(inbox
 # --- replay ---------------------------------------------------------------------------------------
 
 
-def test_replayed_runs_take_turns_again_in_their_old_order(inbox, where):
+def test_replayed_runs_run_again_in_their_original_order(inbox, where):
     ids = planned(inbox, "a", "b", "c")
     for second in range(3):
         settle(inbox, claim(inbox, second)[0], seconds=second)
@@ -244,7 +244,7 @@ def test_replayed_runs_take_turns_again_in_their_old_order(inbox, where):
     assert [one.delivery.key for one in claim(inbox, 9)] == ["a"]
 
 
-def test_a_replayed_run_waits_for_the_one_at_work_and_goes_before_those_that_came_later(inbox, where):
+def test_a_replayed_run_waits_for_the_running_one_and_precedes_later_ones(inbox, where):
     (first,) = planned(inbox, "a")
     settle(inbox, claim(inbox)[0], RunState.DEAD, error="e")
     planned(inbox, "b", "c")
@@ -257,7 +257,7 @@ def test_a_replayed_run_waits_for_the_one_at_work_and_goes_before_those_that_cam
     assert states(where) == ["due", "succeeded", "waiting"]
 
 
-def test_a_replay_hurries_the_next_attempt_of_one_that_has_its_turn(inbox, where):
+def test_a_replay_makes_a_waiting_retry_due_now(inbox, where):
     (first, _) = planned(inbox, "a", "b")
     settle(inbox, claim(inbox)[0], RunState.DUE, due=3600, error="e")
 
@@ -335,7 +335,7 @@ class Life:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_order_holds_and_no_run_waits_in_vain_whatever_happens(inbox, where, seed):
+def test_order_holds_and_no_run_is_stuck_in_random_histories(inbox, where, seed):
     life = Life(inbox, seed)
 
     for _ in range(60):
@@ -350,7 +350,7 @@ def test_order_holds_and_no_run_waits_in_vain_whatever_happens(inbox, where, see
     assert value(where, "SELECT count(*) FROM delivery WHERE state = 'planned'") == 0
 
 
-def test_a_settle_that_lets_nobody_go_would_be_caught(inbox, where, monkeypatch):
+def test_control_a_settle_without_release_is_noticed(inbox, where, monkeypatch):
     from billhook.inbox import settling
 
     monkeypatch.setattr(settling, "release_next", lambda *_: [])
@@ -383,7 +383,7 @@ def check_a_run_planned_while_the_one_before_it_ends_is_not_left_waiting(inbox, 
     assert states(where) == ["succeeded", "due"]
 
 
-def test_a_run_planned_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile):
+def test_a_run_planned_during_the_end_of_the_previous_one_becomes_due(inbox, where, meanwhile):
     check_a_run_planned_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile)
 
 
@@ -414,7 +414,7 @@ def check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox,
     assert "due" in states(where)
 
 
-def test_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile):
+def test_a_run_replayed_during_the_end_of_the_previous_one_becomes_due(inbox, where, meanwhile):
     check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox, where, meanwhile)
 
 
@@ -444,7 +444,7 @@ def test_without_the_lock_of_deliveries_it_would_stay_planned(inbox, where, mean
         check_two_that_settle_the_last_two_runs_conclude_the_delivery(inbox, where, meanwhile)
 
 
-def test_of_two_planners_the_second_waits_for_what_the_first_has(inbox, where, meanwhile):
+def test_the_second_of_two_planners_waits_for_the_first(inbox, where, meanwhile):
     one, two, three = (put(inbox, name) for name in "abc")
     plans = [RunPlan(delivery_id, ("h",), options=ordered("k")) for delivery_id in (one, two, three)]
     won = []
@@ -510,13 +510,13 @@ def crossing(inbox, first, lock):
 
 @only_postgres
 @pytest.mark.parametrize("first", [0, 1])
-def test_a_turn_that_takes_its_locks_at_once_meets_nobody_in_a_circle(inbox, where, first):
+def test_transactions_that_lock_everything_first_do_not_deadlock(inbox, where, first):
     assert crossing(inbox, first, lock=True) == []
     assert states(where) == ["succeeded", "succeeded"]
 
 
 @only_postgres
-def test_turns_that_take_their_locks_step_by_step_would(inbox):
+def test_control_transactions_that_lock_step_by_step_deadlock(inbox):
     (error,) = crossing(inbox, 0, lock=False)
 
     assert "deadlock detected" in error
@@ -588,7 +588,7 @@ def test_the_next_of_a_key_is_found_by_the_index_however_many_wait(inbox, where)
     assert re.search(walks, without, re.MULTILINE)
 
 
-def test_a_key_with_thousands_that_wait_goes_on_as_fast_as_one_with_few(inbox, where):
+def test_releasing_a_run_takes_the_same_time_with_thousands_waiting(inbox, where):
     fill(inbox, where)
     change(where, "UPDATE run SET order_key = 'few' WHERE delivery_id > 5990")
 

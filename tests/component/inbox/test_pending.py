@@ -40,7 +40,7 @@ def test_an_empty_inbox_has_nothing_that_waits(inbox):
     assert look(inbox, 100) == ([], None)
 
 
-def test_what_nobody_has_read_waits_since_it_came_once_it_is_old_enough(inbox):
+def test_unplanned_deliveries_are_pending_after_a_delay(inbox):
     first, second = put(inbox, "a"), put(inbox, "b", seconds=5)
 
     assert look(inbox, -1)[0] == []
@@ -68,7 +68,7 @@ def test_a_run_whose_worker_is_gone_waits_since_its_lease_ended_and_is_fresh_no_
     assert look(inbox, 30) == ([PendingDelivery(delivery_id, at(30), fresh=False)], None)
 
 
-def test_a_delivery_with_several_runs_is_named_once_and_by_the_one_that_nobody_is_on_the_way_to(inbox):
+def test_a_delivery_with_several_due_runs_is_pending_once(inbox):
     delivery_id = put(inbox, "a")
     plan(inbox, delivery_id, "h1", "h2", "h3")
     claim(inbox)
@@ -77,7 +77,7 @@ def test_a_delivery_with_several_runs_is_named_once_and_by_the_one_that_nobody_i
     assert look(inbox, 30)[0] == [PendingDelivery(delivery_id, at(30), fresh=False)]
 
 
-def test_the_longest_waiting_come_first_and_no_more_than_asked_for(inbox):
+def test_pending_deliveries_are_the_longest_waiting_up_to_the_limit(inbox):
     late, run, early = put(inbox, "a", 9), put(inbox, "b"), put(inbox, "c", 1)
     plan(inbox, run, "h", seconds=5)
 
@@ -85,7 +85,7 @@ def test_the_longest_waiting_come_first_and_no_more_than_asked_for(inbox):
     assert [one.delivery_id for one in look(inbox, 10, limit=2)[0]] == [early, run]
 
 
-def test_a_run_that_waits_for_its_turn_or_has_ended_does_not_wait_for_us(inbox, where):
+def test_waiting_and_finished_runs_are_not_pending(inbox, where):
     for number, state in enumerate(("waiting", "succeeded", "discarded", "dead")):
         plan(inbox, put(inbox, state), f"h{number}")
         change(where, "UPDATE run SET state = ? WHERE handler = ?", state, f"h{number}")

@@ -71,7 +71,7 @@ def settings(execute):
 CARELESS = "-csynchronous_commit=off -cdefault_transaction_isolation=serializable -cTimeZone=Asia/Tokyo"
 
 
-def test_every_session_waits_for_the_disk_whatever_the_url_says(url):
+def test_every_session_has_durable_settings_despite_the_url(url):
     careless = with_options(url, CARELESS)
     inbox = open_inbox(careless)
 
@@ -93,7 +93,7 @@ def test_every_session_waits_for_the_disk_whatever_the_url_says(url):
     inbox.close()
 
 
-def test_a_session_that_took_the_urls_word_would_be_noticed(url):
+def test_control_a_session_with_the_urls_settings_is_noticed(url):
     with postgres(with_options(url, CARELESS)) as connection:
         assert settings(lambda query: connection.execute(query).fetchone()[0])[:3] == [
             "off",
@@ -114,7 +114,7 @@ def test_the_urls_own_time_limits_hold(url):
     assert found == ["1234ms", "2345ms"]
 
 
-def test_a_pooler_that_has_its_own_way_with_durability_is_refused(url):
+def test_a_pooler_that_changes_synchronous_commit_is_refused(url):
     with proxied(url) as proxy:
         open_inbox(proxy.url).close()
         proxy.altered = b"synchronous_commit=on", b"synchronous_commit=0 "
@@ -277,7 +277,7 @@ def named(url):
     opened.close()
 
 
-def test_what_the_server_ended_while_nothing_happened_is_opened_anew_unnoticed(named, url):
+def test_idle_connections_closed_by_the_server_are_reopened_silently(named, url):
     named.put(incoming("k1"))
     named.check_writable()
 
@@ -291,7 +291,7 @@ def test_what_the_server_ended_while_nothing_happened_is_opened_anew_unnoticed(n
     assert [one.key for one in stored] == ["k1", "k2"]
 
 
-def test_what_the_server_ends_in_mid_transaction_has_failed_and_is_rolled_back(named, url):
+def test_a_connection_lost_in_a_transaction_raises_and_rolls_back(named, url):
     delivery_id = named.put(incoming("k")).delivery_id
 
     def interrupted():
@@ -308,7 +308,7 @@ def test_what_the_server_ends_in_mid_transaction_has_failed_and_is_rolled_back(n
         assert transaction.plan([RunPlan(delivery_id, ("a",))], NOON) == [delivery_id]
 
 
-def test_a_connection_is_lost_when_it_is_closed_or_the_server_said_goodbye(url):
+def test_a_connection_closed_by_either_side_is_lost(url):
     with connected(url) as connection:
         before = driver.is_lost(connection)
         change(url, "SELECT pg_terminate_backend(?)", connection.info.backend_pid)
@@ -333,7 +333,7 @@ def test_connections_that_are_lost_as_soon_as_they_are_made_are_a_failure_of_sto
         inbox.close()
 
 
-def test_a_forked_child_rings_and_listens_on_lines_of_its_own(inbox, url):
+def test_a_forked_child_notifies_and_listens_over_its_own_connections(inbox, url):
     inbox.notifier.fileno()
     inbox.notifier.notify()
     ours = inbox.notifier
@@ -364,7 +364,7 @@ def closed_port():
         return listener.getsockname()[1]
 
 
-def test_a_server_that_is_not_there_is_told_in_one_line_without_the_password():
+def test_an_unreachable_server_raises_one_line_without_the_password():
     inbox = Inbox(f"postgresql+psycopg://me:hunter2hunter2@127.0.0.1:{closed_port()}/billing")
 
     for use in (inbox.prepare, inbox.upgrade, inbox.check_writable, lambda: inbox.put(incoming("k"))):
@@ -375,7 +375,7 @@ def test_a_server_that_is_not_there_is_told_in_one_line_without_the_password():
     inbox.close()
 
 
-def test_an_app_whose_server_is_not_there_starts_says_why_and_answers_503(tmp_path, caplog):
+def test_an_app_with_an_unreachable_server_starts_and_answers_503(tmp_path, caplog):
     url = f"postgresql+psycopg://me:hunter2hunter2@127.0.0.1:{closed_port()}/billing"
 
     app = make_app(tmp_path, BILLHOOK_INBOX_URL=url)
@@ -437,7 +437,7 @@ def test_the_password_is_in_no_text_of_the_inbox_nor_in_its_log(url, caplog):
         ("postgresql://u@/d?host=a:1&host=b:2", "postgresql+psycopg://u@/d?host=a%3A1&host=b%3A2"),
     ],
 )
-def test_where_it_is_can_be_told_to_anybody(url, place):
+def test_the_display_url_has_no_password(url, place):
     assert Inbox(url).database.display_url == place
 
 
@@ -480,7 +480,7 @@ def test_preparing_makes_no_schema_and_names_the_command(postgres_url):
 # --- what it says ---------------------------------------------------------------------------------
 
 
-def test_of_an_error_only_the_first_words_are_told_never_the_row(url):
+def test_database_errors_are_reported_without_row_contents(url):
     change(url, "ALTER TABLE delivery ADD CONSTRAINT picky CHECK (length(body) < 3)")
     inbox = open_inbox(url)
 

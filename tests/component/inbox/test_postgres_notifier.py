@@ -71,7 +71,7 @@ def test_many_notifications_are_one_wake_up_or_a_few(notifiers):
     assert listener.wait(0) is False
 
 
-def test_another_inbox_in_the_same_database_notifies_its_own_workers_only(notifiers, postgres_server):
+def test_an_inbox_notifies_only_its_own_workers_in_a_shared_database(notifiers, postgres_server):
     notifiers[0].fileno()
 
     with fresh_schema(postgres_server.url) as elsewhere:
@@ -173,7 +173,7 @@ def sleeps(inbox, seconds):
     return count
 
 
-def test_a_listener_whose_connections_break_at_once_sleeps_all_the_same(url):
+def test_a_listener_whose_connections_break_does_not_spin(url):
     with proxied(url) as proxy:
         inbox = open_inbox(proxy.url)
         proxy.fatal, proxy.told = b"LISTEN", True  # each line ends as soon as it listens

@@ -154,7 +154,7 @@ def test_an_inbox_in_its_former_place_is_named_and_left_there(old_url, tmp_path)
     assert tables(old_url, "public") == sorted([*TABLES, "mine"])
 
 
-def test_an_upgrade_moves_it_with_all_that_is_in_it_and_whoever_listens_goes_on(old_url):
+def test_an_upgrade_moves_the_inbox_and_listeners_continue(old_url):
     content = [rows(old_url, f"SELECT * FROM public.{name}") for name in TABLES]
     with contextlib.closing(Inbox(old_url, schema="public")) as listener:
         listener.notifier.fileno()
@@ -256,7 +256,7 @@ def test_a_name_that_would_need_care_is_refused(url, name):
         Inbox(url, schema=name)
 
 
-def test_the_apps_option_says_which_schema(database_url, tmp_path):
+def test_the_option_inbox_schema_selects_the_schema(database_url, tmp_path):
     Inbox(database_url, schema="hooks").upgrade()
 
     app = make_app(tmp_path, BILLHOOK_INBOX_URL=database_url, BILLHOOK_INBOX_SCHEMA="hooks")
@@ -267,7 +267,7 @@ def test_the_apps_option_says_which_schema(database_url, tmp_path):
         make_app(tmp_path, BILLHOOK_INBOX_URL=database_url)
 
 
-def test_a_pooler_that_drops_the_schema_is_told_and_one_that_is_told_it_works(database_url):
+def test_a_pooler_that_drops_search_path_is_refused_unless_configured(database_url):
     upgraded(database_url)
     with proxied(database_url) as proxy:
         proxy.altered = b"search_path=", b"search.path="  # a setting of that name is nobody's
@@ -298,7 +298,7 @@ def guest(database_url):
         admin.execute(f"DROP ROLE {role}")
 
 
-def test_a_role_that_may_not_make_a_schema_is_told_what_an_administrator_runs(guest, database_url):
+def test_a_role_that_may_not_create_the_schema_gets_the_statement_to_run(guest, database_url):
     role, url = guest
 
     with pytest.raises(SchemaForbidden) as refused:
@@ -315,7 +315,7 @@ def test_a_role_that_may_not_make_a_schema_is_told_what_an_administrator_runs(gu
         handle_one(inbox, "k")
 
 
-def test_a_role_that_may_not_use_the_schema_is_told_what_an_administrator_runs(guest, database_url):
+def test_a_role_that_may_not_use_the_schema_gets_the_statement_to_run(guest, database_url):
     role, url = guest
     change(database_url, "CREATE SCHEMA billhook")
 
@@ -328,7 +328,7 @@ def test_a_role_that_may_not_use_the_schema_is_told_what_an_administrator_runs(g
     assert tables(database_url, "billhook") == TABLES
 
 
-def test_a_role_that_may_not_move_the_tables_is_told_what_an_administrator_runs(guest, old_url):
+def test_a_role_that_may_not_move_the_tables_gets_the_statement_to_run(guest, old_url):
     role, url = guest
     change(old_url, f'CREATE SCHEMA "billhook" AUTHORIZATION {role}')
 
@@ -344,7 +344,7 @@ def test_a_role_that_may_not_move_the_tables_is_told_what_an_administrator_runs(
     assert tables(old_url, "billhook") == TABLES
 
 
-def test_a_role_that_may_not_ask_is_a_failure_of_storage_like_any_other(database_url):
+def test_an_unknown_role_raises_inbox_unavailable(database_url):
     nobody = make_url(database_url).set(username="no_such_role").render_as_string()
 
     with pytest.raises(InboxUnavailable, match="no_such_role"):

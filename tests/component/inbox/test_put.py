@@ -18,7 +18,7 @@ from support.patience import within
 from support.processes import together, until
 
 
-def test_what_was_put_is_what_is_stored(inbox, where):
+def test_put_stores_every_field_of_a_delivery(inbox, where):
     body = bytes(range(256))
     zone = timezone(timedelta(hours=5, minutes=30))
     signed_at = datetime(2026, 1, 15, 17, 30, tzinfo=zone)
@@ -34,7 +34,7 @@ def test_what_was_put_is_what_is_stored(inbox, where):
     assert row[7:] == ("2026-01-15 12:00:00.000000", "2026-01-15 12:00:00.000000")
 
 
-def test_what_was_put_is_what_comes_out(inbox):
+def test_received_returns_deliveries_as_they_were_put(inbox):
     given = incoming("k", body=b"\x00\xff", at=datetime(2026, 1, 15, 12, 0, 0, 123456, tzinfo=UTC))
     receipt = inbox.put(given)
 
@@ -51,7 +51,7 @@ def test_a_delivery_without_a_time_of_signing_has_none(inbox):
     assert inbox.received(1)[0].signed_at is None
 
 
-def test_deliveries_come_out_oldest_first_and_one_by_one_if_asked(inbox):
+def test_received_returns_the_oldest_first_or_a_single_delivery(inbox):
     receipts = [inbox.put(incoming(f"k{n}")) for n in range(3)]
 
     assert [stored.key for stored in inbox.received(2)] == ["k0", "k1"]
@@ -61,7 +61,7 @@ def test_deliveries_come_out_oldest_first_and_one_by_one_if_asked(inbox):
 # --- once per key ---------------------------------------------------------------------------------
 
 
-def test_the_same_key_again_is_a_duplicate_with_the_first_ones_id(inbox, where):
+def test_a_repeated_key_is_a_duplicate_with_the_first_id(inbox, where):
     first = inbox.put(incoming("k", body=b"1"))
 
     second = inbox.put(incoming("k", body=b"1"))
@@ -117,7 +117,7 @@ def test_a_crowd_of_new_repeated_and_conflicting_keys_each_get_their_own_verdict
     assert (others.count(PutStatus.CONFLICT), others.count(PutStatus.DUPLICATE)) == (1, 11)
 
 
-def test_each_receipt_of_a_crowd_is_its_own(inbox, where):
+def test_concurrent_puts_get_their_own_receipts(inbox, where):
     receipts = together(100, lambda n: inbox.put(incoming(f"k{n}")))
 
     stored = dict(rows(where, "SELECT key, id FROM delivery"))
@@ -219,7 +219,7 @@ def test_no_time_left_is_a_deadline_passed(inbox, where, left):
         inbox.put(incoming("k"), timeout_seconds=left)
 
 
-def test_while_a_batch_hangs_nobody_waits_behind_it(where):
+def test_a_hanging_commit_does_not_delay_later_puts(where):
     inbox = open_inbox(where, deadline_seconds=1)
     inbox.put(incoming("before"))
     with hung(where):
@@ -259,7 +259,7 @@ def test_a_statement_that_cannot_run_is_a_failure_of_storage_until_it_can(inbox,
     assert until(lambda: _accepted(inbox, "during")).status is PutStatus.ACCEPTED
 
 
-def test_requests_that_gave_up_keep_no_others_from_being_stored(inbox, where):
+def test_puts_past_their_deadline_do_not_block_others(inbox, where):
     with Foreigner(where) as foreigner:
         first = threading.Thread(target=inbox.put, args=(incoming("first"),))
         first.start()
@@ -319,7 +319,7 @@ def _writable(inbox):
     return False
 
 
-def test_while_one_finds_out_whether_storage_is_back_the_others_are_told_at_once(where):
+def test_other_puts_fail_at_once_while_one_probes_failed_storage(where):
     inbox = open_inbox(where, deadline_seconds=1.5)
     inbox.put(incoming("before"))
     change(where, "ALTER TABLE delivery RENAME TO lost")
@@ -341,7 +341,7 @@ def test_while_one_finds_out_whether_storage_is_back_the_others_are_told_at_once
     inbox.close()
 
 
-def test_whoever_was_told_of_a_failure_and_comes_again_at_once_is_tried():
+def test_a_put_right_after_a_failure_is_attempted():
     faults, tidied = [InboxUnavailable("the disk")], threading.Event()
 
     def commit(batch):

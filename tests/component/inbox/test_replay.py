@@ -50,7 +50,7 @@ def runs(where):
 # --- a handler that is newer ----------------------------------------------------------------------
 
 
-def test_a_newer_handler_gets_its_run_of_what_others_handled(inbox, where):
+def test_backfill_adds_a_run_to_finished_deliveries(inbox, where):
     done, unheard = put(inbox, "a", "old"), put(inbox, "b")
     finish(inbox)
     newcomer, asked = always()
@@ -80,7 +80,7 @@ def test_backfill_adds_no_second_run_and_replays_an_existing_one(inbox, where):
     assert again == ReplayResult()
 
 
-def test_a_delivery_that_others_are_handling_still_gets_it_too(inbox, where):
+def test_backfill_adds_a_run_to_an_unfinished_delivery(inbox, where):
     delivery_id = put(inbox, "a", "old")
     newcomer, _ = always()
 
@@ -167,7 +167,7 @@ def test_replay_counts_add_up():
 
 
 @pytest.mark.parametrize("which", [{}, {"all_handlers": True}, {"handler": "h"}])
-def test_what_is_pruned_is_never_replayed(inbox, where, which):
+def test_pruned_deliveries_are_not_replayed(inbox, where, which):
     delivery_id = put(inbox, "a")
     change(where, "UPDATE delivery SET state = 'pruned'")
 

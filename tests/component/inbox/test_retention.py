@@ -69,7 +69,7 @@ def filled(inbox):
 # --- what goes and what stays ---------------------------------------------------------------------
 
 
-def test_what_is_older_than_the_retention_goes_with_its_runs_and_failures_and_nothing_else_does(inbox, where):
+def test_pruning_deletes_only_old_finished_deliveries_with_their_runs(inbox, where):
     filled(inbox)
 
     went = prune_all(inbox, 30)
@@ -111,7 +111,7 @@ def test_with_a_short_retention_the_key_stays_for_a_week_and_all_else_goes(inbox
     assert value(where, "SELECT count(*) FROM failure") == 1
 
 
-def test_a_retention_of_no_days_keeps_nothing_of_what_is_finished_but_its_key(inbox, where):
+def test_a_retention_of_zero_days_keeps_only_keys(inbox, where):
     put(inbox, "k", "done", days=0.001)
 
     assert prune_all(inbox, 0) == ({"done": 1}, {})
@@ -122,7 +122,7 @@ def test_a_retention_of_no_days_keeps_nothing_of_what_is_finished_but_its_key(in
     assert inbox.put(incoming("k", body=b"other")).status is PutStatus.CONFLICT
 
 
-def test_a_key_that_was_kept_goes_when_it_is_a_week_old(inbox, where):
+def test_a_kept_key_is_deleted_after_a_week(inbox, where):
     put(inbox, "k", "done", days=5)
     prune_all(inbox, 1)
 
@@ -145,14 +145,14 @@ def comes_again(inbox, *, timed):
     return inbox.put(again if timed else replace(again, signed_at=None)).status
 
 
-def test_what_signed_no_time_is_known_after_the_retention_too(inbox, where):
+def test_the_key_of_an_untimed_delivery_is_kept_after_the_retention(inbox, where):
     assert comes_again(inbox, timed=False) is PutStatus.DUPLICATE
     kept = rows(where, "SELECT state, body, headers, error, length(key) > 0 FROM delivery")
     assert kept in ([("pruned", b"", "{}", None, 1)], [("pruned", b"", "{}", None, True)])
     assert value(where, "SELECT count(*) FROM run") == 0
 
 
-def test_a_retention_that_lets_such_keys_go_is_caught_by_that(inbox):
+def test_control_the_key_of_a_timed_delivery_is_deleted(inbox):
     assert comes_again(inbox, timed=True) is PutStatus.ACCEPTED  # its signature is stale by then
 
 
@@ -172,7 +172,7 @@ def test_keys_without_a_signed_time_are_kept_as_long_as_their_delivery(days, key
     assert NOON - limits.delete_untimed_before == kept * DAY
 
 
-def test_kept_keys_are_passed_over_and_what_is_behind_them_is_found(inbox, where):
+def test_pruning_continues_behind_kept_keys(inbox, where):
     for number in range(3):
         put(inbox, f"untimed-{number}", "done", days=100, timed=False)
     prune_all(inbox, 30)
@@ -182,7 +182,7 @@ def test_kept_keys_are_passed_over_and_what_is_behind_them_is_found(inbox, where
     assert len(states(where)) == 3
 
 
-def test_only_the_states_that_are_asked_for_go(inbox, where):
+def test_pruning_by_state_deletes_only_those_states(inbox, where):
     filled(inbox)
     prune_all(inbox, 1, states=[DeliveryState.DEAD])
 
@@ -205,7 +205,7 @@ def test_a_dry_run_counts_the_same_and_changes_nothing(inbox, where):
 
 
 @pytest.mark.parametrize("state", ["waiting", "due", "running"])
-def test_a_delivery_with_an_unfinished_run_stays_whatever_its_own_state_says(inbox, where, state):
+def test_a_delivery_with_an_unfinished_run_is_not_pruned(inbox, where, state):
     put(inbox, "k", "done", days=100, handlers=("a", "b"))
     change(where, "UPDATE run SET state = ? WHERE handler = 'b'", state)
 
@@ -213,7 +213,7 @@ def test_a_delivery_with_an_unfinished_run_stays_whatever_its_own_state_says(inb
     assert states(where) == {"k": "done"}
 
 
-def test_what_is_replayed_between_the_look_and_the_deed_stays(inbox, where):
+def test_a_delivery_replayed_during_pruning_is_kept(inbox, where):
     delivery_id = put(inbox, "k", "dead", days=100)
     limits = Cutoffs.of(NOON, 1)
     with inbox.database.read() as connection:
@@ -244,7 +244,7 @@ def test_two_that_prune_the_same_do_it_once(inbox, where):
     assert states(where) == {"young": "pruned"}
 
 
-def test_what_somebody_else_has_locked_is_passed_over_and_not_waited_for(postgres_url):
+def test_pruning_skips_locked_deliveries(postgres_url):
     inbox = Inbox(postgres_url)
     inbox.upgrade()
     locked, free = (put(inbox, key, "done", days=100) for key in ("locked", "free"))
@@ -290,7 +290,7 @@ def statements(inbox):
     event.remove(engine, "before_cursor_execute", note)
 
 
-def test_a_batch_is_no_larger_than_asked_and_the_next_goes_on_behind_it(inbox, where):
+def test_pruning_batches_have_the_limits_size_and_continue(inbox, where):
     many(inbox, where, 250, days=100)
 
     first = inbox.prune(Cutoffs.of(NOON, 30), limit=100)
@@ -334,7 +334,7 @@ def test_where_nothing_is_old_one_look_is_enough_however_many_there_are(inbox, w
     assert looks(inbox, 30) == 1
 
 
-def test_a_look_that_began_at_the_end_of_the_last_would_have_read_all_of_it(inbox, where):
+def test_control_a_full_pass_reads_every_young_delivery(inbox, where):
     many(inbox, where, 3000, days=5)
     went = inbox.prune(Cutoffs.of(NOON, 30))
 
@@ -342,7 +342,7 @@ def test_a_look_that_began_at_the_end_of_the_last_would_have_read_all_of_it(inbo
     assert looks(inbox, 3) == 3000 / BATCH_LIMIT + 1
 
 
-def test_a_delivery_with_a_wrong_time_hides_no_others_from_pruning(inbox, where):
+def test_a_delivery_from_the_future_does_not_stop_pruning(inbox, where):
     put(inbox, "from the future", "done", days=-1000)
     put(inbox, "old", "done", days=100)
 

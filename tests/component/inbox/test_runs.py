@@ -69,7 +69,7 @@ def test_a_plan_makes_one_due_run_for_each_handler(inbox, where):
     ]
 
 
-def test_a_delivery_that_nobody_handles_is_done(inbox, where):
+def test_a_delivery_without_handlers_is_done(inbox, where):
     put(inbox)
 
     assert delivery_state(where) == "done"
@@ -93,7 +93,7 @@ def test_an_unreadable_delivery_is_quarantined_with_its_error(inbox, where):
     assert inbox.received(10) == []
 
 
-def test_a_delivery_is_planned_once_whoever_plans_it(inbox, where):
+def test_a_delivery_is_planned_once_by_any_worker(inbox, where):
     delivery_id = put(inbox, "a")
 
     with inbox.transaction("another") as transaction:
@@ -111,7 +111,7 @@ def test_no_plans_are_no_work(inbox):
         assert transaction.release([], NOON) is None
 
 
-def test_a_turn_that_fails_changes_nothing(inbox, where):
+def test_a_failed_transaction_changes_nothing(inbox, where):
     delivery_id = inbox.put(incoming("k")).delivery_id
 
     def fail():
@@ -130,7 +130,7 @@ def test_a_turn_that_fails_changes_nothing(inbox, where):
 # --- claim ----------------------------------------------------------------------------------------
 
 
-def test_an_attempt_is_counted_before_anybody_is_called(inbox, where):
+def test_an_attempt_is_counted_when_it_is_claimed(inbox, where):
     put(inbox, "a")
     ((before,),) = runs(where, "token")
 
@@ -144,7 +144,7 @@ def test_an_attempt_is_counted_before_anybody_is_called(inbox, where):
     ]
 
 
-def test_a_run_that_is_leased_is_nobody_elses(inbox):
+def test_a_leased_run_is_not_claimed_by_others(inbox):
     put(inbox, "a")
     claim(inbox)
 
@@ -170,7 +170,7 @@ def test_a_run_is_not_claimed_before_its_time(inbox):
     assert claim(inbox, seconds=60)[0].attempt == 2
 
 
-def test_no_more_are_claimed_than_asked_for_and_the_longest_due_first(inbox):
+def test_claim_returns_the_longest_due_up_to_the_limit(inbox):
     for number in range(5):
         put(inbox, "a", key=f"k{number}")
 
@@ -179,7 +179,7 @@ def test_no_more_are_claimed_than_asked_for_and_the_longest_due_first(inbox):
     assert [one.delivery.key for one in first + second] == ["k0", "k1", "k2", "k3", "k4"]
 
 
-def test_the_runs_of_one_delivery_can_be_asked_for(inbox):
+def test_claim_can_be_limited_to_one_delivery(inbox):
     put(inbox, "a", key="k0")
     wanted = put(inbox, "a", "b", key="k1")
 
@@ -188,7 +188,7 @@ def test_the_runs_of_one_delivery_can_be_asked_for(inbox):
     assert [(one.delivery.key, one.handler) for one in claimed] == [("k1", "a"), ("k1", "b")]
 
 
-def test_what_died_in_a_workers_queue_was_no_attempt_and_what_it_had_begun_was(inbox, where):
+def test_a_run_lost_in_a_queue_is_no_attempt_and_a_started_one_is(inbox, where):
     for number in range(3):
         put(inbox, "a", key=f"k{number}")
     with inbox.transaction("dies") as transaction:
@@ -212,7 +212,7 @@ def claim_suspect(inbox, *, seconds, only=None):
         return transaction.claim_suspect(at(seconds), at(seconds) + LEASE, only)
 
 
-def test_what_may_have_killed_its_worker_is_claimed_by_itself_and_by_name(inbox, where):
+def test_a_suspect_is_claimed_alone(inbox, where):
     for number in range(3):
         put(inbox, "a", key=f"k{number}")
     with inbox.transaction("dies") as transaction:
@@ -232,7 +232,7 @@ def test_what_may_have_killed_its_worker_is_claimed_by_itself_and_by_name(inbox,
     assert rows(where, "SELECT run_id, attempt FROM failure ORDER BY id") == [(1, 1), (2, 1)]
 
 
-def test_an_attempt_lost_beside_others_is_excused_and_one_lost_alone_counts_with_that_before(inbox, where):
+def test_an_attempt_lost_beside_others_is_excused_and_one_lost_alone_counts(inbox, where):
     put(inbox, "a")
     claim(inbox)
     excused = []
@@ -277,7 +277,7 @@ def lost_joined(inbox, seconds, keys=("a",)):
     return [claim_suspect(inbox, seconds=seconds + 31) for _ in keys]
 
 
-def test_a_suspect_that_was_joined_by_others_is_excused_and_comes_after_the_rest(inbox):
+def test_a_joined_suspect_is_excused_and_claimed_last(inbox):
     for number in range(2):
         put(inbox, "a", key=f"k{number}")
     claim(inbox)
@@ -302,7 +302,7 @@ def test_one_that_is_lost_time_after_time_although_it_was_joined_counts_in_the_e
     assert counted == [1] * 6 + [2, 3, 4, 5]
 
 
-def test_a_run_that_is_no_suspect_is_joined_by_nobody(inbox, where):
+def test_mark_joined_ignores_runs_that_are_no_suspects(inbox, where):
     put(inbox, "a")
     (claimed,) = claim(inbox)
 
@@ -312,7 +312,7 @@ def test_a_run_that_is_no_suspect_is_joined_by_nobody(inbox, where):
     assert runs(where, "lease_owner") == [(OWNER,)]
 
 
-def test_a_suspect_that_comes_back_is_one_no_longer(inbox, where):
+def test_a_suspect_that_is_settled_is_no_longer_suspect(inbox, where):
     put(inbox, "a")
     claim(inbox)
     claim_others(inbox, seconds=31)
@@ -355,7 +355,7 @@ def test_suspects_are_due_at_moments_of_their_own(inbox):
     assert inbox.suspect_due(1, at(41)) is False
 
 
-def test_what_was_lost_in_a_queue_is_not_queued_again_nor_is_anything_past_it(inbox):
+def test_a_run_lost_in_a_queue_is_claimed_only_for_an_idle_thread(inbox):
     for number in range(4):
         put(inbox, "a", key=f"k{number}")
     with inbox.transaction("dies") as transaction:
@@ -369,7 +369,7 @@ def test_what_was_lost_in_a_queue_is_not_queued_again_nor_is_anything_past_it(in
     assert claim_others(inbox, seconds=31, idle=0) == []
 
 
-def test_nothing_is_queued_past_what_was_lost_in_a_queue(inbox):
+def test_no_run_is_queued_behind_one_lost_in_a_queue(inbox):
     for number in range(3):
         put(inbox, "a", key=f"k{number}")
     with inbox.transaction("dies") as transaction:
@@ -407,7 +407,7 @@ def claimed_facts(claimed):
     return claimed.run_id, claimed.token, claimed.delivery.delivery_id, claimed.attempt
 
 
-def test_the_next_time_somebody_has_to_look_is_known(inbox):
+def test_poll_returns_the_next_due_time(inbox):
     assert inbox.poll(10) == ([], (None, None))
     put(inbox, "a")
     (claimed,) = claim(inbox)
@@ -447,7 +447,7 @@ def test_a_delivery_ends_when_its_last_run_does(inbox, where, states, conclusion
     assert [state for state, *_ in runs(where)] == states
 
 
-def test_many_runs_settle_in_one_turn(inbox, where):
+def test_many_runs_settle_in_one_transaction(inbox, where):
     put(inbox, "a", "b", "c", "d")
     states = [RunState.SUCCEEDED, RunState.DEAD, RunState.SUCCEEDED, RunState.DISCARDED]
     outcomes = [
@@ -537,7 +537,7 @@ def test_a_run_is_settled_once(inbox, where):
     assert runs(where, "state, last_error") == [("succeeded", None)]
 
 
-def test_a_run_cannot_be_settled_into_what_it_may_not_become(inbox, where, monkeypatch):
+def test_an_illegal_transition_of_a_run_raises(inbox, where, monkeypatch):
     from billhook.inbox import states
 
     put(inbox, "a")
@@ -553,7 +553,7 @@ def test_a_run_cannot_be_settled_into_what_it_may_not_become(inbox, where, monke
 # --- renew and release ----------------------------------------------------------------------------
 
 
-def test_a_renewed_lease_is_kept(inbox):
+def test_a_renewed_lease_holds(inbox):
     put(inbox, "a")
     (claimed,) = claim(inbox)
 
@@ -579,7 +579,7 @@ def test_a_lost_lease_cannot_be_renewed_nor_released(inbox, where):
     assert rows(where, "SELECT * FROM run") == before
 
 
-def test_what_was_never_called_is_given_back_at_once_and_not_counted(inbox, where):
+def test_a_released_run_is_due_at_once_and_its_attempt_not_counted(inbox, where):
     put(inbox, "a")
     (claimed,) = claim(inbox)
 
@@ -595,7 +595,7 @@ def test_what_was_never_called_is_given_back_at_once_and_not_counted(inbox, wher
 # --- storage --------------------------------------------------------------------------------------
 
 
-def test_a_failure_of_storage_in_a_turn_is_told_as_such_and_mended_by_the_next(inbox, where):
+def test_a_storage_failure_in_a_transaction_raises_and_the_next_succeeds(inbox, where):
     put(inbox, "a")
     change(where, "ALTER TABLE run RENAME TO lost")
     with pytest.raises(InboxUnavailable, match=r"no such table: run|relation \"run\" does not exist"):

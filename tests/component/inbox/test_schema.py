@@ -23,7 +23,7 @@ from support.inbox_view import change, incoming, open_inbox, place_of, value
         ("", "is no database URL"),
     ],
 )
-def test_what_is_no_file_is_refused_without_its_password(url, text):
+def test_an_invalid_inbox_url_is_refused_without_its_password(url, text):
     with pytest.raises(ConfigError, match=text) as caught:
         Inbox(url)
 
@@ -63,7 +63,7 @@ def test_a_newer_schema_is_not_upgraded(inbox_url, where):
         ("9999", "it is newer"),
     ],
 )
-def test_a_schema_of_another_version_is_refused_by_whoever_only_opens(inbox_url, where, version, text):
+def test_opening_a_schema_of_another_version_is_refused(inbox_url, where, version, text):
     _set_version(where, version)
     inbox = Inbox(inbox_url)
 
@@ -73,7 +73,7 @@ def test_a_schema_of_another_version_is_refused_by_whoever_only_opens(inbox_url,
     inbox.close()
 
 
-def test_a_missing_schema_is_refused_by_whoever_only_opens(bare_url):
+def test_opening_a_missing_schema_is_refused(bare_url):
     inbox = Inbox(bare_url)
 
     with pytest.raises(
@@ -146,7 +146,7 @@ def test_the_migrations_make_the_tables_of_the_code(bare_url):
 
 
 @pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
-def test_the_body_is_the_last_column_so_that_what_is_before_it_is_read_without_it(inbox_url):
+def test_the_body_is_the_last_column(inbox_url):
     engine = create_engine(inbox_url)
     columns = [one["name"] for one in inspect(engine).get_columns("delivery")]
     engine.dispose()
@@ -163,7 +163,7 @@ def test_a_table_of_the_code_that_no_migration_makes_would_be_caught(inbox_url, 
     assert structure(inbox_url) != before
 
 
-def test_the_tables_of_others_are_left_alone(postgres_url):
+def test_an_upgrade_leaves_foreign_tables_alone(postgres_url):
     bare_url, where = postgres_url, place_of(postgres_url)
     change(where, "CREATE TABLE mine (x INTEGER)")
     change(where, "INSERT INTO mine VALUES (1)")

@@ -141,7 +141,7 @@ def test_the_file_is_readable_by_its_owner_only_and_a_folder_of_billhooks_own_is
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_missing_folder_that_somebody_named_is_told_and_not_made(tmp_path):
+def test_a_missing_configured_folder_is_reported_and_not_created(tmp_path):
     with pytest.raises(
         ConfigError, match=r"the inbox's folder .*/no/such does not exist: make it, or correct"
     ):
@@ -157,18 +157,18 @@ def test_the_instance_folder_is_made(tmp_path):
     app.extensions["billhook"].close()
 
 
-def test_where_it_is_can_be_told(inbox, path):
+def test_the_display_url_is_the_path(inbox, path):
     assert inbox.database.display_url == str(path)
 
 
-def test_a_folder_that_cannot_be_made_is_told(tmp_path):
+def test_a_folder_that_cannot_be_created_is_reported(tmp_path):
     (tmp_path / "file").touch()
 
     with pytest.raises(ConfigError, match=r"the inbox .*file/inbox\.db cannot be opened: "):
         open_inbox(tmp_path / "file" / "inbox.db")
 
 
-def test_a_missing_file_is_never_made_by_whoever_only_opens(path):
+def test_opening_a_missing_file_does_not_create_it(path):
     inbox = Inbox(f"sqlite:///{path}")
 
     with pytest.raises(InboxUnavailable, match=r"failed: .*No such file or directory"):
@@ -254,7 +254,7 @@ inbox.close()
 """
 
 
-def test_what_is_sorted_needs_no_room_outside_memory(path):
+def test_sorting_uses_no_temporary_file(path):
     """A temporary file of that size is refused to this process, wherever SQLite would put it."""
     here = {**os.environ, "PYTHONPATH": str(TESTS)}
 
@@ -268,7 +268,7 @@ def test_what_is_sorted_needs_no_room_outside_memory(path):
     assert plain in ("database or disk is full", "disk I/O error")  # without our settings
 
 
-def test_a_log_that_somebody_else_began_is_emptied_before_it_is_written_to(path):
+def test_a_wal_of_another_process_is_checkpointed_before_writing(path):
     log = path.with_name(path.name + "-wal")
     open_inbox(path).close()
     with contextlib.closing(sqlite3.connect(path)) as other:
@@ -287,7 +287,7 @@ def test_a_log_that_somebody_else_began_is_emptied_before_it_is_written_to(path)
     inbox.close()
 
 
-def test_a_reader_who_keeps_the_log_from_being_emptied_is_waited_for_and_then_told(path):
+def test_a_reader_that_blocks_the_checkpoint_raises_after_the_deadline(path):
     open_inbox(path).close()
     inbox = Inbox(f"sqlite:///{path}", deadline_seconds=0.5)
     with contextlib.closing(sqlite3.connect(path, isolation_level=None)) as reader:

@@ -61,7 +61,7 @@ def integrity(path):
             return str(error)
 
 
-def test_a_replaced_file_with_the_log_of_the_one_before_is_refused_until_that_is_removed(inbox, path):
+def test_a_replaced_file_beside_an_old_wal_is_refused_until_the_wal_is_removed(inbox, path):
     replace(path)
 
     for _ in range(3):
@@ -102,7 +102,7 @@ def test_a_process_that_starts_then_is_refused_too(inbox, path):
     opened.close()
 
 
-def test_a_file_that_is_replaced_without_anything_beside_it_is_taken(inbox, path):
+def test_a_replaced_file_without_a_wal_is_used(inbox, path):
     replace(path)
     remove_log(path)
 
@@ -122,7 +122,7 @@ def test_a_file_that_moved_with_its_log_is_taken(inbox, path, tmp_path):
     opened.close()
 
 
-def test_what_is_noted_is_what_is_there(path):
+def test_the_log_owner_note_matches_the_files(path):
     path.touch()
     log, note = path.with_name("billhook.db-wal"), path.with_name("billhook.db-lock")
     log.touch()

@@ -20,7 +20,7 @@ def notifiers(tmp_path):
         notifier.close()
 
 
-def test_notifications_beyond_what_the_pipe_holds_are_one_wake_up(notifiers):
+def test_more_notifications_than_the_pipe_holds_are_one_wake_up(notifiers):
     listener, sender = notifiers
     listener.fileno()
 

@@ -15,7 +15,7 @@ from support.patience import within
 from support.processes import until
 
 
-def test_a_probe_that_hangs_keeps_one_thread_however_many_ask():
+def test_a_hanging_probe_uses_one_thread_for_all_callers():
     gate, writes = threading.Event(), []
 
     def write():
@@ -34,7 +34,7 @@ def test_a_probe_that_hangs_keeps_one_thread_however_many_ask():
     assert len(writes) == 2  # one hung, shared by three; one afterwards
 
 
-def test_a_probe_tells_what_went_wrong():
+def test_a_probe_raises_the_error_of_its_write():
     def write():
         raise InboxUnavailable("the disk is full")
 
@@ -42,7 +42,7 @@ def test_a_probe_tells_what_went_wrong():
         Probe(write).ask(1.0)
 
 
-def test_a_good_answer_is_given_again_for_as_long_as_is_asked():
+def test_a_successful_probe_is_cached_for_max_age():
     now, writes = [100.0], []
     probe = Probe(lambda: writes.append(now[0]), monotonic=lambda: now[0])
 
@@ -138,7 +138,7 @@ def put_together(inbox, where, count, *, answer):
     return [moment - returned[0] for moment in returned]
 
 
-def test_the_next_of_a_batch_is_woken_when_the_one_before_has_answered(where):
+def test_the_next_of_a_batch_is_released_after_the_previous_response(where):
     inbox = open_inbox(where, deadline_seconds=5)
 
     waits = put_together(inbox, where, 10, answer=True)
@@ -147,7 +147,7 @@ def test_the_next_of_a_batch_is_woken_when_the_one_before_has_answered(where):
     inbox.close()
 
 
-def test_one_that_never_says_it_answered_holds_the_others_up_for_a_moment_only(where):
+def test_a_missing_response_delays_its_batch_briefly(where):
     inbox = open_inbox(where, deadline_seconds=5)
 
     waits = put_together(inbox, where, 10, answer=False)

@@ -36,7 +36,7 @@ def runs(where):
 
 
 @pytest.mark.usefixtures("planned")
-def test_what_is_claimed_and_not_held_is_due_again_and_was_no_attempt(inbox, where):
+def test_orphaned_claims_are_released_without_counting_an_attempt(inbox, where):
     held, *_ = claim(inbox, 3)  # one begun, two queued
 
     assert release_orphaned(inbox, [held]) == 2
@@ -46,7 +46,7 @@ def test_what_is_claimed_and_not_held_is_due_again_and_was_no_attempt(inbox, whe
 
 
 @pytest.mark.usefixtures("planned")
-def test_without_anything_held_all_of_it_goes_back(inbox, where):
+def test_release_orphaned_without_held_leases_releases_all(inbox, where):
     claim(inbox, 4)
 
     assert release_orphaned(inbox, []) == 4
@@ -65,7 +65,7 @@ def test_releasing_unconfirmed_claims_touches_no_other_workers_claims(inbox, whe
 
 
 @pytest.mark.usefixtures("planned")
-def test_a_claim_of_the_same_run_that_came_later_is_not_the_one_that_is_held(inbox, where):
+def test_a_later_claim_of_a_held_run_is_orphaned(inbox, where):
     (lost,) = claim(inbox, 1)
     change(where, "UPDATE run SET token = token + 1 WHERE id = ?", lost.run_id)
 

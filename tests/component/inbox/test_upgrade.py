@@ -63,7 +63,7 @@ def content(where):
     return {table: rows(where, f"SELECT {COLUMNS[table]} FROM {table} ORDER BY id") for table in TABLES}
 
 
-def test_an_upgrade_keeps_every_row_and_what_was_under_way_goes_on(old):
+def test_an_upgrade_keeps_every_row_and_unfinished_runs_continue(old):
     inbox, where = old
     before = content(where)
 
@@ -89,7 +89,7 @@ def test_an_upgrade_keeps_every_row_and_what_was_under_way_goes_on(old):
     opened.close()
 
 
-def test_after_an_upgrade_what_was_unread_may_take_its_turn(old):
+def test_after_an_upgrade_unplanned_deliveries_can_be_ordered(old):
     inbox, where = old
     inbox.upgrade()
     if isinstance(where, str):  # these ids were given by hand
@@ -107,7 +107,7 @@ def test_after_an_upgrade_what_was_unread_may_take_its_turn(old):
     ]
 
 
-def test_an_inbox_that_was_not_upgraded_is_refused_and_told_how(old):
+def test_an_inbox_that_was_not_upgraded_is_refused_with_the_command(old):
     inbox, _ = old
 
     with pytest.raises(
@@ -116,7 +116,7 @@ def test_an_inbox_that_was_not_upgraded_is_refused_and_told_how(old):
         inbox.check_writable()
 
 
-def test_after_an_upgrade_what_was_there_is_still_the_first_of_its_key(old):
+def test_after_an_upgrade_old_deliveries_are_the_first_of_their_keys(old):
     """Its bytes are known, but for those of what was pruned: any are taken for the same there."""
     inbox, where = old
     inbox.upgrade()

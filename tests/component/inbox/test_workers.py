@@ -18,7 +18,7 @@ def owners(where):
     return [owner for (owner,) in rows(where, "SELECT owner FROM billhook_worker ORDER BY owner")]
 
 
-def test_a_worker_is_one_row_that_says_when_it_was_last_seen(inbox, where):
+def test_a_worker_is_one_row_with_the_time_it_was_last_seen(inbox, where):
     inbox.record_worker(WorkerRecord("a", "worker", 2, NOON), NOON)
     inbox.record_worker(WorkerRecord("b", "celery", None, NOON), NOON)
     inbox.record_worker(WorkerRecord("a", "worker", 3, NOON), NOON + 20 * SECOND)
@@ -76,7 +76,7 @@ def test_a_row_is_written_at_start_and_every_twenty_seconds_and_deleted_at_the_e
     assert owners(where) == []
 
 
-def test_a_table_that_cannot_be_written_is_told_and_stops_nothing(inbox, registration, caplog):
+def test_a_failed_worker_registration_is_logged_and_ignored(inbox, registration, caplog):
     with inbox.database.write() as connection:
         connection.exec_driver_sql("DROP TABLE billhook_worker")
 
