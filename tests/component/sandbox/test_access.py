@@ -117,7 +117,7 @@ def test_a_login_with_a_wrong_token_gets_401() -> None:
     }
 
 
-def test_a_login_with_a_wrong_client_id_gets_401_whatever_the_token() -> None:
+def test_a_login_with_a_wrong_client_id_is_401_with_any_token() -> None:
     """Source: spec, "Authentication", rule 1."""
     with running() as sandbox:
         answer = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {"x-api-key": "other"})
@@ -237,7 +237,7 @@ NO_TOKENS = (
 )  # fmt: skip
 
 
-def test_what_is_no_token_at_all_is_refused_and_no_fault_of_the_sandbox() -> None:
+def test_a_malformed_token_is_refused_without_an_internal_error() -> None:
     """Source: spec, "Errors", authentication_failed."""
     with running() as sandbox:
         answers = {
@@ -289,7 +289,7 @@ def test_a_client_id_that_is_missing_wrong_twice_or_not_ascii_is_refused() -> No
 
 
 @pytest.mark.parametrize("client_id", ["", "ä", "my shop", "a\nb", "a\0"])
-def test_a_client_id_that_nobody_could_send_is_refused(client_id: str) -> None:
+def test_a_client_id_that_no_header_can_hold_is_refused(client_id: str) -> None:
     with pytest.raises(
         ConfigError, match="the client id must be printable ASCII without spaces, and not empty"
     ):
@@ -299,7 +299,7 @@ def test_a_client_id_that_nobody_could_send_is_refused(client_id: str) -> None:
 # --- API tokens -----------------------------------------------------------------------------------
 
 
-def test_a_new_api_token_replaces_the_one_before_at_once(bare_url) -> None:
+def test_a_new_api_token_revokes_the_previous_one(bare_url) -> None:
     """Source: spec, "Authentication", rules 2 and 3."""
     with running(database_url=bare_url) as sandbox:
         made = sandbox.ok("POST", "/_sandbox/tokens")["refreshToken"]
@@ -319,7 +319,7 @@ def logs_in(sandbox: Sandbox, token: str | None) -> bool:
     return answer.status_code == 200
 
 
-def test_an_api_token_is_made_when_it_is_asked_for_and_told_once(bare_url) -> None:
+def test_an_api_token_is_issued_on_request_and_shown_once(bare_url) -> None:
     """Source: spec, "Authentication", rule 2."""
     options = SandboxOptions(database_url=bare_url)
     Sandbox(options).close()  # nobody asked
@@ -333,7 +333,7 @@ def test_an_api_token_is_made_when_it_is_asked_for_and_told_once(bare_url) -> No
 
 
 @pytest.mark.parametrize("new", [False, True])
-def test_an_api_token_that_could_not_be_shown_is_not_kept(bare_url, *, new: bool) -> None:
+def test_an_api_token_that_could_not_be_shown_is_not_stored(bare_url, *, new: bool) -> None:
     """Source: spec, "Authentication", rule 2."""
     options = SandboxOptions(database_url=bare_url)
     shown: list[str | None] = []
@@ -404,7 +404,7 @@ def test_api_tokens_are_not_to_be_made_or_revoked_without_an_access_token(method
 # --- the rate limit -------------------------------------------------------------------------------
 
 
-def test_more_requests_than_the_rate_get_429_and_are_told_when_to_come_again() -> None:
+def test_requests_above_the_rate_get_429_with_retry_after() -> None:
     """Source: spec, "Limits"; "Errors", rate_limit_exceeded."""
     with running(rate_limit="3/hour") as sandbox:
         token = sandbox.login()
@@ -429,7 +429,7 @@ def test_the_rate_goes_by_the_machines_time_and_not_by_the_sandboxs() -> None:
     assert beyond.error() == LIMITED
 
 
-def test_who_comes_again_after_the_time_that_was_told_is_answered() -> None:
+def test_a_request_after_retry_after_is_answered() -> None:
     """Source: spec, "Errors", rate_limit_exceeded."""
     with running(rate_limit="1/second") as sandbox:
         answers = [sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {}) for _ in range(2)]

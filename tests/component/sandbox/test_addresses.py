@@ -59,7 +59,7 @@ def post(url: str, names: Any, *, allow_private: bool = False, seconds: float = 
         "64:ff9b::168.63.129.16", "2002:c058:6301::1", "2001:20::1",
     ],
 )  # fmt: skip
-def test_an_address_that_is_not_on_the_open_internet_is_known_as_such(address: str) -> None:
+def test_a_private_address_is_not_public(address: str) -> None:
     assert not is_public(ipaddress.ip_address(address))
 
 
@@ -69,7 +69,7 @@ def test_an_address_that_is_not_on_the_open_internet_is_known_as_such(address: s
      "::ffff:8.8.8.8", "64:ff9b::808:808", "2002:808:808::1", "168.63.129.15", "168.63.129.17", "192.0.1.1",
      "192.88.98.1", "2a00::1", "2001:200::1"],
 )  # fmt: skip
-def test_control_an_address_on_the_open_internet_is_known_as_such(address: str) -> None:
+def test_control_an_internet_address_is_public(address: str) -> None:
     assert is_public(ipaddress.ip_address(address))
 
 
@@ -81,7 +81,7 @@ def test_a_name_that_stands_for_a_private_address_is_not_connected_to() -> None:
     assert receiver.got == []
 
 
-def test_control_where_it_is_allowed_the_same_name_is_connected_to() -> None:
+def test_control_a_private_address_is_connected_to_if_allowed() -> None:
     with receiving() as receiver:
         outcome = post(f"http://shop.example:{receiver.port}/", Names(["127.0.0.1"]), allow_private=True)
 
@@ -89,13 +89,13 @@ def test_control_where_it_is_allowed_the_same_name_is_connected_to() -> None:
     assert receiver.got[0].headers["host"] == f"shop.example:{receiver.port}"
 
 
-def test_one_forbidden_address_among_good_ones_is_enough() -> None:
+def test_one_forbidden_address_among_public_ones_is_refused() -> None:
     outcome = post("http://shop.example/", Names(["8.8.8.8", "127.0.0.1"]))
 
     assert outcome == PostResult(problem=FailureReason.FORBIDDEN_ADDRESS)
 
 
-def test_a_name_that_changes_its_address_after_the_check_is_not_asked_again() -> None:
+def test_a_rebinding_name_is_resolved_once() -> None:
     rebinding = Names(["127.0.0.1"], ["127.0.0.2"])
     with receiving() as receiver:
         outcome = post(f"http://shop.example:{receiver.port}/", rebinding, allow_private=True)
@@ -126,14 +126,14 @@ def test_a_kind_of_network_that_this_machine_does_not_have_is_passed_over() -> N
 
 
 @pytest.mark.parametrize("host", [f"{'x' * 64}.example", ".example", "a..b"])
-def test_a_name_that_tls_cannot_say_is_told_as_such_whoever_knows_its_address(host: str) -> None:
+def test_a_host_name_that_tls_cannot_encode_is_an_unfit_url(host: str) -> None:
     names = Names(["127.0.0.1"])
 
     assert post(f"https://{host}/", names, allow_private=True) == PostResult(problem=FailureReason.UNFIT_URL)
     assert names.asked == []
 
 
-def test_a_literal_address_is_judged_again_when_it_is_sent_to() -> None:
+def test_a_literal_address_is_checked_again_before_sending() -> None:
     with receiving() as receiver:
         outcome = post(receiver.url, socket.getaddrinfo)
 
@@ -141,7 +141,7 @@ def test_a_literal_address_is_judged_again_when_it_is_sent_to() -> None:
     assert receiver.got == []
 
 
-def test_a_name_that_nobody_knows_is_told_as_such() -> None:
+def test_an_unresolvable_name_is_an_unknown_name() -> None:
     def unknown(*_: Any, **__: Any) -> Any:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 

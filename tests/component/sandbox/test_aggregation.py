@@ -109,7 +109,7 @@ def by_hand(events: list[dict[str, Any]], group_by: str) -> dict[str, dict[str, 
     return found
 
 
-def test_aggregation_adds_up_as_one_would_by_hand(bare_url: str) -> None:
+def test_aggregation_equals_a_calculation_in_python(bare_url: str) -> None:
     """Source: spec, "Endpoints", POST /v2/events/aggregation; each method, each groupBy, each database."""
     events = many(700)
     with running(database_url=bare_url) as sandbox:
@@ -156,7 +156,7 @@ def test_aggregation_is_of_the_customer_or_also_of_those_that_fit_the_pattern(ba
             assert found == {ids[alias]: {"calls": count} for alias, count in expected.items()}, pattern
 
 
-def test_aggregation_the_only_meter_is_used_whatever_the_key_which_names_its_figures() -> None:
+def test_aggregation_with_a_single_meter_accepts_any_key() -> None:
     """Source: spec, "Endpoints", POST /v2/events/aggregation, meters of key and eventName; "per meter"."""
     with running() as sandbox:
         acme = customer(sandbox, "acme")
@@ -173,7 +173,7 @@ def test_aggregation_the_only_meter_is_used_whatever_the_key_which_names_its_fig
     }
 
 
-def test_aggregation_of_several_meters_the_key_says_which_and_an_unknown_one_is_refused() -> None:
+def test_aggregation_selects_among_meters_by_key() -> None:
     with running() as sandbox:
         acme = customer(sandbox, "acme")
         meter(sandbox, "sum")
@@ -198,7 +198,7 @@ def test_aggregation_without_any_meter_the_events_are_counted() -> None:
         assert points(sandbox, asked(acme, "month", "calls")) == {"2026-01": {"calls": 3}}
 
 
-def test_aggregation_a_filter_among_many_values_tells_them_apart(bare_url: str) -> None:
+def test_aggregation_filters_distinguish_values_and_types(bare_url: str) -> None:
     """As the meter itself does when events come in: numbers by their value, and no text for a number."""
     wanted = ["eu", "1", 2, 3.5, True, 1e300, -7, "ü'\"", *(f"v{n}" for n in range(90))]
     given = ["eu", "us", "1", 1, 2, "2", 2.0, 3.5, "3.5", True, "true", False, None, 1e300, -7, "ü'\"", "v89"]
@@ -252,7 +252,7 @@ def test_aggregation_filled_dates_have_zeros(group_by: str, count: int, first: s
     assert {group: values for group, values in filled.items() if values != {"calls": 0}} == plain
 
 
-def test_aggregation_before_1970_groups_alike(bare_url: str) -> None:
+def test_aggregation_groups_events_before_1970(bare_url: str) -> None:
     """Source: spec, "Resources and their fields", Event (ingested), timestamp: no bounds are stated."""
     at = datetime(1969, 12, 31, 23, 30, tzinfo=UTC)
     groups = {"hour": "1969-12-31T23:00:00Z", "day": "1969-12-31", "week": "1969-12-29", "month": "1969-12"}

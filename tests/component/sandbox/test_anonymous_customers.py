@@ -62,7 +62,7 @@ def test_a_new_customer_may_have_a_name_that_usage_came_under_before(field: str,
         assert kinds.count("AnonymousCustomer") == kinds.count("CustomerCreated") == 1
 
 
-def test_a_customer_that_is_there_takes_the_events_of_a_claimed_name_over(bare_url: str) -> None:
+def test_an_existing_customer_takes_over_events_of_a_claimed_alias(bare_url: str) -> None:
     with running(database_url=bare_url) as sandbox:
         meters(sandbox)
         use(sandbox, "late", 3, 9)
@@ -92,7 +92,7 @@ def test_what_usage_passes_by_a_claim_is_announced_and_billed() -> None:
     assert used["consumedAmount"] == 15
 
 
-def test_a_customer_with_an_account_of_its_own_keeps_its_name() -> None:
+def test_control_an_alias_of_a_real_customer_cannot_be_claimed() -> None:
     """Control: of a real customer, and of an anonymous one that has credits, nobody takes the name."""
     with running() as sandbox:
         Customer.of(sandbox)

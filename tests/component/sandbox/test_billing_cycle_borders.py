@@ -22,7 +22,7 @@ def announced(sandbox: Any) -> list[str]:
     return [event_type for event_type, _ in sandbox.raised() if event_type in ANNOUNCED]
 
 
-def test_three_cycles_with_tiers_discount_commitment_and_credits_come_to_what_one_reckons_by_hand(
+def test_three_cycles_with_tiers_discount_commitment_and_credits_are_billed_correctly(
     bare_url,
 ) -> None:
     """Source: spec, "Resources and their fields", ContractProduct, CreditGrant and Invoice.
@@ -125,7 +125,7 @@ def test_a_term_that_ends_with_the_last_second_of_a_day_is_renewed_to_one() -> N
     assert ends == ["2027-02-28T23:59:59Z", "2028-02-29T23:59:59Z", "2029-02-28T23:59:59Z"]
 
 
-def test_usage_that_came_before_its_cycle_is_told_when_that_begins_and_once() -> None:
+def test_usage_before_its_cycle_raises_events_once_at_the_cycles_start() -> None:
     """Source: spec, "Events", TierCrossed, CommitmentCrossed and CommitmentUsageCrossed."""
     with running() as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
@@ -145,7 +145,7 @@ def test_usage_that_came_before_its_cycle_is_told_when_that_begins_and_once() ->
     assert later == told
 
 
-def test_usage_of_its_first_day_is_told_when_a_contract_begins_later_that_day() -> None:
+def test_usage_before_a_contracts_start_on_the_same_day_raises_events() -> None:
     """What came before the clock had got there."""
     with running() as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
@@ -163,7 +163,7 @@ def test_usage_of_its_first_day_is_told_when_a_contract_begins_later_that_day() 
     assert (crossed["contractId"], crossed["date"]) == (contract_id, "2026-01-20T12:00:00Z")
 
 
-def test_usage_that_comes_late_for_a_closed_cycle_is_billed_by_the_next_and_not_told() -> None:
+def test_late_usage_of_a_closed_cycle_is_billed_by_the_next_without_events() -> None:
     """The specification does not say what becomes of it: what was approved stays as it is."""
     with running() as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)

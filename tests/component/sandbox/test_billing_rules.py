@@ -87,7 +87,7 @@ def test_a_rate_that_cannot_be_is_refused(sandbox: Running, rates: Any, param: s
         ({"pricing": {"price": 1}, "strategy": "Block"}, 0),
     ],
 )
-def test_an_overage_is_told_whether_it_costs_anything_or_not(
+def test_an_overage_is_raised_with_or_without_cost(
     sandbox: Running, terms: dict[str, Any], amount: float
 ) -> None:
     """Source: spec, "Events", Overage: the customer exceeds the provisioned amount of a product."""
@@ -211,7 +211,7 @@ def test_what_expired_is_no_part_of_the_used_share(sandbox: Running) -> None:
 # --- payment --------------------------------------------------------------------------------------
 
 
-def test_what_is_outstanding_is_what_is_still_due(sandbox: Running) -> None:
+def test_the_outstanding_amount_is_the_amount_due(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Customer: unpaid, and by status."""
     owner = customer(sandbox)
     contract(sandbox, owner, products=[fee(100)])
@@ -248,7 +248,7 @@ def test_a_payment_is_no_part_of_what_its_currency_has(
     assert taken.status == 200
 
 
-def test_a_payment_tells_by_what_it_was_made_and_where_it_went(sandbox: Running) -> None:
+def test_a_payment_has_its_method_and_account(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Invoice, paymentInfo."""
     contract(sandbox, products=[fee(100)])
     sandbox.advance("P1M")
@@ -303,7 +303,7 @@ def test_an_invoice_for_nothing_is_paid_when_it_is_approved(sandbox: Running) ->
         ([], 1),
     ],
 )
-def test_sending_fails_where_nobody_is_reached_and_the_invoice_is_owed_all_the_same(
+def test_an_invoice_without_recipients_fails_to_be_sent_and_stays_owed(
     sandbox: Running, addresses: list[str], failed: int
 ) -> None:
     """Source: spec, "Events", InvoiceSendFailed."""
@@ -337,7 +337,7 @@ def test_a_contract_in_review_expires_at_its_end(sandbox: Running) -> None:
     assert late.json["code"] == "not_in_review"
 
 
-def test_whether_a_contract_pro_rates_is_always_told(sandbox: Running) -> None:
+def test_a_contract_always_has_should_pro_rate_invoices(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Contract, shouldProRateInvoices."""
     told = [
         contract(sandbox, **given)["shouldProRateInvoices"]
@@ -347,7 +347,7 @@ def test_whether_a_contract_pro_rates_is_always_told(sandbox: Running) -> None:
     assert told == [False, True, False]
 
 
-def test_the_report_of_a_month_tells_the_cycles_that_end_with_it(bare_url: str) -> None:
+def test_the_month_end_report_has_the_cycles_ending_with_the_month(bare_url: str) -> None:
     """Source: spec, "Events", MonthEndReport."""
     with running(database_url=bare_url) as sandbox:
         acme = Customer.of(sandbox)

@@ -24,7 +24,7 @@ def made(sandbox: Running, **fields: Any) -> Any:
     return sandbox.ok("POST", "/catalogProducts", {"name": "API calls", **fields})["catalogProduct"]
 
 
-def test_every_field_of_a_product_is_kept(bare_url) -> None:
+def test_every_field_of_a_product_is_stored(bare_url) -> None:
     """Source: spec, "Endpoints", Catalog products: create and get."""
     with running(database_url=bare_url) as sandbox:
         product = made(sandbox, **WHOLE)
@@ -34,7 +34,7 @@ def test_every_field_of_a_product_is_kept(bare_url) -> None:
     assert read == product == {**WHOLE, **stamps}
 
 
-def test_a_product_has_a_name_when_it_is_made_and_ever_after() -> None:
+def test_a_product_needs_a_name_on_create_and_update() -> None:
     """Source: spec, "Resources and their fields", Catalog product: name is required on create."""
     with running() as sandbox:
         path = f"/catalogProducts/{made(sandbox)['id']}"
@@ -47,7 +47,7 @@ def test_a_product_has_a_name_when_it_is_made_and_ever_after() -> None:
     assert {answer.json["param"] for answer in answers} == {"name"}
 
 
-def test_an_update_changes_what_is_given_and_nothing_else() -> None:
+def test_a_product_update_changes_only_the_given_fields() -> None:
     """Source: spec, "Endpoints", Catalog products: update, all optional."""
     with running() as sandbox:
         product = made(sandbox, **WHOLE)
@@ -83,7 +83,7 @@ def test_an_id_and_times_that_are_sent_are_not_taken() -> None:
     assert changed == product
 
 
-def test_an_external_id_belongs_to_one_product_and_is_free_when_it_is_given_up(bare_url) -> None:
+def test_an_external_id_is_unique_until_it_is_removed(bare_url) -> None:
     """A choice of ours."""
     with running(database_url=bare_url) as sandbox:
         first = made(sandbox, externalId="sku-1")
@@ -124,7 +124,7 @@ def test_a_field_of_another_type_or_form_is_refused_by_its_name(method: str) -> 
     assert listed == [product]
 
 
-def test_several_wrong_fields_are_told_together() -> None:
+def test_several_invalid_fields_are_reported_together() -> None:
     """Source: spec, "Errors", params."""
     with running() as sandbox:
         answer = sandbox.call("POST", "/catalogProducts", {"name": 1, "description": 2})

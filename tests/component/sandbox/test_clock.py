@@ -141,7 +141,7 @@ def test_a_machine_whose_clock_goes_back_does_not_take_the_sandbox_with_it() -> 
 # --- what falls due -------------------------------------------------------------------------------
 
 
-def test_what_falls_due_is_done_in_order_of_time_at_its_own_time() -> None:
+def test_due_steps_run_in_order_at_their_own_time() -> None:
     with running() as sandbox:
         customer(sandbox)
         sandbox.advance("P2M")
@@ -170,7 +170,7 @@ def test_months_end_without_any_business() -> None:
     assert ends == [f"2026-{month:02}-01T00:00:00Z" for month in range(2, 13)] + ["2027-01-01T00:00:00Z"]
 
 
-def test_a_running_clock_does_what_falls_due_by_itself() -> None:
+def test_a_running_clock_executes_due_steps() -> None:
     with running() as sandbox:
         sandbox.real.advance(seconds=(30 * 24 * 3600))
 
@@ -202,7 +202,7 @@ def test_one_moved_clock_is_enough_for_five_years_of_monthly_contracts(bare_url)
     assert moved["steps"] == 1 + 60 + 3 * (60 + 59 + 59)
 
 
-def test_others_have_their_turn_while_the_clock_is_moved() -> None:
+def test_other_requests_are_served_while_the_clock_moves() -> None:
     with running() as running_sandbox:
         contract(running_sandbox)
         sandbox = running_sandbox.sandbox
@@ -246,7 +246,7 @@ def test_two_moves_at_once_follow_each_other_and_do_each_step_once(bare_url) -> 
     assert len(months) == len(set(months)) == 48
 
 
-def test_the_clock_and_what_is_due_are_kept_over_a_restart(bare_url) -> None:
+def test_the_clock_and_due_steps_survive_a_restart(bare_url) -> None:
     with running(database_url=bare_url) as sandbox:
         sandbox.advance("P40D")
     with running(database_url=bare_url) as sandbox:
@@ -258,7 +258,7 @@ def test_the_clock_and_what_is_due_are_kept_over_a_restart(bare_url) -> None:
     assert months == ["2026-02-01T00:00:00Z", "2026-03-01T00:00:00Z"]
 
 
-def test_what_fell_due_while_nobody_was_there_is_done_at_the_start(tmp_path) -> None:
+def test_steps_that_fell_due_while_stopped_run_at_start(tmp_path) -> None:
     url = f"sqlite:///{tmp_path}/sandbox.db"
     real = FrozenClock(START)
     Sandbox(SandboxOptions(database_url=url), clock=real).close()
@@ -292,7 +292,7 @@ def _tripping(sandbox: Sandbox, *, when: str) -> Scheduler:
     return Scheduler(sandbox.service, {"good": good, "bad": bad, "month_end": good})
 
 
-def test_a_step_that_fails_is_undone_and_told_and_the_next_is_done() -> None:
+def test_a_failed_step_is_rolled_back_and_logged_and_the_next_runs() -> None:
     with running() as running_sandbox:
         sandbox = running_sandbox.sandbox
         keeper = _tripping(sandbox, when="second")
@@ -327,7 +327,7 @@ def test_the_same_steps_are_all_done_when_none_fails() -> None:
     assert (steps, done) == (3, 3)
 
 
-def test_what_was_put_down_for_a_time_that_is_over_is_done_now_and_not_then() -> None:
+def test_a_step_scheduled_for_the_past_is_due_now() -> None:
     with running() as running_sandbox:
         sandbox = running_sandbox.sandbox
         sandbox.scheduler.stop()  # so that the row stays

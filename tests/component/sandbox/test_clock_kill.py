@@ -75,7 +75,7 @@ def test_a_process_killed_while_it_moves_the_clock_leaves_no_gap_and_repeats_not
     assert len(numbers) == len(set(numbers)) > 12
 
 
-def test_a_step_taken_off_before_it_is_done_would_be_lost() -> None:
+def test_control_a_step_removed_before_it_runs_is_lost() -> None:
     """The control of the test above: what it looks for is found where step and agenda are not one."""
     with running() as running_sandbox:
         sandbox = running_sandbox.sandbox

@@ -31,7 +31,7 @@ def kept(sandbox: Running) -> list[Any]:
     return results
 
 
-def test_a_submission_is_answered_with_an_empty_object_and_kept_whole(bare_url) -> None:
+def test_a_cloud_usage_submission_is_stored_and_answered_with_an_empty_object(bare_url) -> None:
     """Source: spec, "Endpoints", POST /cloudUsageSubmission."""
     with running(database_url=bare_url) as sandbox:
         answer = submitted(sandbox, RESULT)
@@ -57,7 +57,7 @@ def test_an_idempotency_key_is_taken_once_in_one_submission_and_over_several(bar
     ]
 
 
-def test_results_without_an_idempotency_key_are_all_kept() -> None:
+def test_results_without_an_idempotency_key_are_all_stored() -> None:
     with running() as sandbox:
         submitted(sandbox, {"status": "Accepted"}, {"status": "Accepted"}, {"idempotencyKey": None})
         results = kept(sandbox)
@@ -65,7 +65,7 @@ def test_results_without_an_idempotency_key_are_all_kept() -> None:
     assert len(results) == 3
 
 
-def test_a_submission_of_no_results_keeps_none() -> None:
+def test_a_submission_without_results_stores_nothing() -> None:
     with running() as sandbox:
         answer = submitted(sandbox)
         results = kept(sandbox)

@@ -82,7 +82,7 @@ def test_an_invoice_that_many_pay_is_paid_once(bare_url) -> None:
     assert told == ["PendingPayment", "Paid"]
 
 
-def test_usage_that_comes_while_the_clock_is_moved_is_taken_and_told_once(bare_url) -> None:
+def test_usage_during_a_clock_move_is_stored_and_raises_events_once(bare_url) -> None:
     """Source: spec, "Endpoints", PUT /events; "Events", CommitmentCrossed."""
     with running(database_url=bare_url) as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)

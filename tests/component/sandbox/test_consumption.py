@@ -24,7 +24,7 @@ def charged(sandbox: Running, field: str) -> list[Any]:
     return [line["revenueBreakdown"][field] for line in invoice["lineItems"]]
 
 
-def test_products_consumptions_tells_what_is_left_of_each_product(sandbox: Running) -> None:
+def test_products_consumptions_has_the_remaining_amount_of_each_product(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Product consumption."""
     product = metered(sandbox)
     acme = Customer.of(sandbox)
@@ -62,7 +62,7 @@ def test_products_consumptions_by_alias_are_the_same(sandbox: Running) -> None:
 
 
 @pytest.mark.parametrize("path", ["cus_0", "alias/nobody"])
-def test_products_consumptions_of_nobody_are_not_found(sandbox: Running, path: str) -> None:
+def test_products_consumptions_of_an_unknown_customer_are_404(sandbox: Running, path: str) -> None:
     """Source: spec, "Endpoints": 404 resource_not_found when missing."""
     answer = sandbox.call("GET", f"/customers/products-consumptions/{path}")
 
@@ -82,7 +82,7 @@ def test_products_consumptions_without_a_contract_in_force_are_none(sandbox: Run
     assert len(sold) == 1
 
 
-def test_products_consumptions_of_a_commitment_of_money_are_told_in_money(sandbox: Running) -> None:
+def test_products_consumptions_of_a_currency_commitment_are_in_money(sandbox: Running) -> None:
     """Source: spec, "Events", CurrencyCommitmentUsageCrossed: the consumption's unit is our choice."""
     product = metered(sandbox)
     acme = Customer.of(sandbox)
@@ -136,7 +136,7 @@ def test_has_access_ends_with_a_commitment_that_blocks(
     assert charged(sandbox, "total") == [90 if access else 70]
 
 
-def test_a_group_is_one_line_item_and_is_told_beside_its_products(sandbox: Running) -> None:
+def test_a_product_group_is_one_line_item(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", ProductGroup."""
     calls, storage = metered(sandbox), metered(sandbox, "store")
     acme = Customer.of(sandbox)
@@ -176,7 +176,7 @@ def test_a_group_that_blocks_takes_the_access_of_its_products(sandbox: Running) 
     assert [each["hasAccess"] for each in acme.consumptions()] == [False, True, False]
 
 
-def test_a_discount_recurs_for_so_many_cycles(sandbox: Running) -> None:
+def test_a_recurring_discount_ends_after_its_cycles(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", pricing, discount, recurring."""
     acme = Customer.of(sandbox)
     discount = {"type": "Percentage", "amount": 20, "recurring": 2}

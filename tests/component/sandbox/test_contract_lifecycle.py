@@ -258,7 +258,7 @@ def test_the_last_cycle_is_billed_once_where_it_ends_with_the_contract() -> None
     assert expired == ["2026-03-10T12:00:00Z"]
 
 
-def test_a_contract_without_a_word_on_it_is_renewed_again_and_again() -> None:
+def test_a_contract_without_auto_renew_is_renewed_repeatedly() -> None:
     """Source: spec, Contract, autoRenewContract: treated as true when omitted."""
     with running() as sandbox:
         made = contract(sandbox, endDate="2026-07-10T12:00:00Z")
@@ -273,7 +273,7 @@ def test_a_contract_without_a_word_on_it_is_renewed_again_and_again() -> None:
     assert len(billed) == 19
 
 
-def test_upcoming_renewal_is_told_thirty_days_before_each_end() -> None:
+def test_upcoming_renewal_is_raised_thirty_days_before_each_end() -> None:
     """Source: spec, "Events", UpcomingRenewal."""
     with running() as sandbox:
         made = contract(sandbox, endDate="2026-07-10T12:00:00Z")
@@ -293,7 +293,7 @@ def test_upcoming_renewal_is_told_thirty_days_before_each_end() -> None:
     ]
 
 
-def test_a_renewal_that_is_nearer_than_thirty_days_is_told_at_once() -> None:
+def test_a_renewal_within_thirty_days_is_raised_at_once() -> None:
     with running() as sandbox:
         contract(sandbox, endDate="2026-01-24T12:00:00Z")
         sandbox.advance("PT0S")
@@ -317,7 +317,7 @@ def test_a_contract_that_ended_before_it_was_made_is_renewed_into_the_present_or
     assert billed == {renewed, over}
 
 
-def test_a_customer_with_a_contract_is_not_told_to_have_none() -> None:
+def test_a_customer_with_a_contract_raises_no_new_customer_without_contract() -> None:
     """Source: spec, "Events", NewCustomerWithoutContract."""
     with running() as sandbox:
         with_one, without = customer(sandbox), customer(sandbox, name="Other")

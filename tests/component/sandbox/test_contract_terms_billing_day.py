@@ -74,9 +74,7 @@ def test_a_product_of_a_group_can_have_the_billing_day() -> None:
         (31, ["2026-01-31", "2026-02-28", "2026-03-31", "2026-04-30", "2026-05-31"]),
     ],
 )
-def test_a_billing_day_is_the_last_of_a_shorter_month_and_comes_back_after_it(
-    day: int, ends: list[str]
-) -> None:
+def test_a_billing_day_falls_on_the_last_day_of_a_shorter_month(day: int, ends: list[str]) -> None:
     with running() as sandbox:
         contract(sandbox, products=[on(day)])
         sandbox.advance("P5M")
@@ -191,7 +189,7 @@ def test_usage_counts_to_the_cycle_of_its_billing_day() -> None:
     assert billed == [1, 6, 8]
 
 
-def test_a_discount_recurs_for_so_many_cycles_of_which_the_short_one_is_the_first() -> None:
+def test_a_recurring_discount_counts_the_short_first_cycle() -> None:
     """Source: spec, "Resources and their fields", pricing, discount, recurring."""
     discount = {"type": "Percentage", "amount": 10, "recurring": 2}
     pricing = {"type": "Flat", "price": 100, "discount": discount}
@@ -210,9 +208,7 @@ def test_a_discount_recurs_for_so_many_cycles_of_which_the_short_one_is_the_firs
         (False, ["2026-01-31", "2026-02-28", "2026-03-10T12:00:00Z"]),
     ],
 )
-def test_a_term_ends_where_it_did_and_cuts_its_last_cycle_only_if_it_is_not_renewed(
-    renewed: bool, ends: list[str]
-) -> None:
+def test_a_terms_end_cuts_the_last_cycle_only_without_renewal(renewed: bool, ends: list[str]) -> None:
     """Source: spec, "Resources and their fields", Contract, endDate and autoRenewContract."""
     with running() as sandbox:
         made = contract(sandbox, endDate="2026-03-10T12:00:00Z", autoRenewContract=renewed, products=[on(31)])
@@ -224,7 +220,7 @@ def test_a_term_ends_where_it_did_and_cuts_its_last_cycle_only_if_it_is_not_rene
     assert end == ("2026-07-10T12:00:00Z" if renewed else "2026-03-10T12:00:00Z")
 
 
-def test_the_cycles_of_three_years_have_no_gap_and_no_overlap_whatever_the_day() -> None:
+def test_the_cycles_of_three_years_have_no_gap_or_overlap_for_any_day() -> None:
     with running() as sandbox:
         owner = Customer.of(sandbox).id
         days = {}

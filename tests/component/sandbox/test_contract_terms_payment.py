@@ -55,7 +55,7 @@ def test_the_first_payment_term_that_is_understood_goes_before_the_customers_due
 @pytest.mark.parametrize(
     "term", ["net10", "Net 10", "Net", "10", "Net-1", "Net1.5", "Net10000", "Net10 ", "Net\u0661", ""]
 )
-def test_any_other_text_is_kept_and_means_nothing(term: str) -> None:
+def test_an_unknown_payment_term_is_stored_and_ignored(term: str) -> None:
     with running() as sandbox:
         found = due(sandbox, customer(sandbox, dueDays="14"), products=[fee(1, paymentTerm=term)])
         (made,) = sandbox.ok("GET", "/contracts")["contracts"]

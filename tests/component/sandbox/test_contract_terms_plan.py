@@ -32,7 +32,7 @@ def of_plan(sandbox: Running, billing: dict[str, Any], **terms: Any) -> Any:
         (False, None, False),
     ],
 )
-def test_a_contract_is_renewed_by_its_own_word_else_by_its_plans(
+def test_a_contracts_auto_renew_overrides_its_plans(
     own: bool | None, plans: bool | None, renewed: bool
 ) -> None:
     """Source: spec, "Resources and their fields", Contract, autoRenewContract: true when omitted."""
@@ -74,7 +74,7 @@ def test_a_contracts_own_end_goes_before_its_plans_duration() -> None:
     assert made["endDate"] == "2026-03-01T00:00:00Z"
 
 
-def test_a_contract_has_no_end_where_neither_it_nor_its_plan_says_one() -> None:
+def test_a_contract_without_a_term_has_no_end() -> None:
     with running() as sandbox:
         made = of_plan(sandbox, {})
 

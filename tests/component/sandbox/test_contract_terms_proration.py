@@ -37,7 +37,7 @@ def test_a_first_cycle_that_is_short_costs_its_share_of_the_days(bare_url) -> No
 
 
 @pytest.mark.parametrize("said", [None, False])
-def test_a_short_cycle_costs_all_of_its_fee_if_it_is_not_said(said: bool | None) -> None:
+def test_a_short_cycle_is_not_pro_rated_by_default(said: bool | None) -> None:
     """Source: spec, "Resources and their fields", Contract, shouldProRateInvoices: defaults to false."""
     with running() as sandbox:
         sold(sandbox, shouldProRateInvoices=said)
@@ -58,7 +58,7 @@ def test_a_short_cycle_costs_all_of_its_fee_if_it_is_not_said(said: bool | None)
         (fee(70), 70),
     ],
 )
-def test_the_share_is_that_of_the_period_whatever_it_is(product: dict[str, Any], first: float) -> None:
+def test_the_pro_rated_share_is_that_of_the_period(product: dict[str, Any], first: float) -> None:
     with running() as sandbox:
         sold(sandbox, products=[product])
         sandbox.advance("P12M")
@@ -181,7 +181,7 @@ def test_the_money_of_a_commitment_is_not_pro_rated() -> None:
     ("discount", "billed"),
     [({"type": "Percentage", "amount": 50}, [11, 15.5]), ({"type": "Amount", "amount": 2}, [20, 29])],
 )
-def test_a_discount_is_a_share_of_what_is_charged_or_its_whole_amount(
+def test_a_discount_is_a_percentage_of_the_pro_rated_fee_or_a_full_amount(
     discount: dict[str, Any], billed: list[float]
 ) -> None:
     """Source: spec, "Resources and their fields", pricing, discount."""
@@ -226,7 +226,7 @@ def test_shares_are_exact_until_their_line_is_rounded() -> None:
         (False, True, 31),
     ],
 )
-def test_a_plan_says_it_where_the_contract_does_not(
+def test_a_plans_pro_rated_applies_without_the_contracts_own(
     own: bool | None, of_plan: bool | None, first: int
 ) -> None:
     """Source: spec, "Resources and their fields", Plan, billingData.proRated."""

@@ -32,7 +32,7 @@ def params(answer: Any) -> list[str]:
 # --- POST /contracts ------------------------------------------------------------------------------
 
 
-def test_a_contract_is_made_with_what_was_given_and_gets_an_id_and_times(bare_url) -> None:
+def test_a_contract_is_created_with_an_id_and_timestamps(bare_url) -> None:
     """Source: spec, "Endpoints", POST /contracts."""
     whole = {
         "startDate": "2026-02-01T00:00:00Z",
@@ -93,7 +93,7 @@ def test_a_contract_needs_a_name_where_there_is_no_plan() -> None:
     assert params(answer) == ["name"]
 
 
-def test_with_a_plan_products_and_groups_are_ignored_whatever_is_in_them() -> None:
+def test_a_contract_with_a_plan_ignores_products_and_groups() -> None:
     """Source: spec, "Resources and their fields", Contract, planId: they "are ignored"."""
     with running() as sandbox:
         plan_id = plan(sandbox, products=[fee(7)])
@@ -120,7 +120,7 @@ def test_control_without_a_plan_the_same_products_count() -> None:
     assert wrong.error() == INVALID
 
 
-def test_a_plan_is_used_as_it_is() -> None:
+def test_a_contract_with_a_plan_is_billed_by_it() -> None:
     """Source: spec, "Resources and their fields", Contract, planId."""
     with running() as sandbox:
         plan_id = plan(sandbox, products=[fee(7)], billingData={"billingInterval": "Quarterly"})
@@ -153,7 +153,7 @@ def test_custom_fields_are_set_and_come_back_as_custom_field_values() -> None:
     ]
 
 
-def test_what_the_sandbox_keeps_for_itself_is_neither_shown_nor_taken() -> None:
+def test_the_sandboxs_internal_contract_fields_are_neither_shown_nor_accepted() -> None:
     with running() as sandbox:
         made = contract(
             sandbox,
@@ -257,7 +257,7 @@ def test_an_external_id_is_one_contracts_at_a_time() -> None:
     assert after_deletion.status == 200
 
 
-def test_contract_created_tells_the_contract_and_its_customer() -> None:
+def test_contract_created_has_the_contract_and_its_customer() -> None:
     """Source: spec, "Events", ContractCreated."""
     with running() as sandbox:
         owner = customer(sandbox, externalId="crm-1", aliases=["acme"])
@@ -334,7 +334,7 @@ def test_at_most_one_of_customer_id_and_customer_external_id(standing: Any) -> N
 # --- DELETE /contracts/{contractId}, and the id in the path ---------------------------------------
 
 
-def test_a_deleted_contract_says_when_and_is_gone() -> None:
+def test_a_deleted_contract_has_deleted_at_and_is_404_afterwards() -> None:
     """Source: spec, "Endpoints", DELETE /contracts/{contractId}."""
     with running() as sandbox:
         made = contract(sandbox)

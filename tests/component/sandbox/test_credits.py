@@ -71,7 +71,7 @@ def test_credits_needs_a_customer(sandbox: Running) -> None:
     assert sandbox.call("GET", f"/credits?customerId={Customer.of(sandbox).id}").json["entries"] == []
 
 
-def test_credit_pool_increased_tells_what_there_was_and_what_there_is(sandbox: Running) -> None:
+def test_credit_pool_increased_has_both_balances(sandbox: Running) -> None:
     """Source: spec, "Events", CreditPoolIncreased."""
     acme = Customer.of(sandbox)
     grant(acme, 187.5)
@@ -136,7 +136,7 @@ def test_amounts_of_credits_are_above_zero(sandbox: Running, amount: int) -> Non
     assert acme.ledger() == []
 
 
-def test_credits_of_nobody_cannot_be_changed(sandbox: Running) -> None:
+def test_credits_of_an_unknown_customer_are_refused(sandbox: Running) -> None:
     nobody = Customer(sandbox, "cus_0")
 
     answers = [
@@ -236,7 +236,7 @@ def test_contract_credit_grants_begin_with_it(sandbox: Running) -> None:
 
 
 @pytest.mark.parametrize("ending", ["deleted", "expired"])
-def test_contract_credit_grants_end_with_it_and_what_was_granted_stays(sandbox: Running, ending: str) -> None:
+def test_contract_credit_grants_stop_at_the_contracts_end(sandbox: Running, ending: str) -> None:
     acme = Customer.of(sandbox)
     ends = {"endDate": "2026-02-01T00:00:00Z", "autoRenewContract": False} if ending == "expired" else {}
     contract = acme.buy(creditGrants=[{"grantAmount": 5, "schedule": "Monthly"}], **ends)
@@ -248,7 +248,7 @@ def test_contract_credit_grants_end_with_it_and_what_was_granted_stays(sandbox: 
     assert acme.changes() == [("Grant", 5, 5)]
 
 
-def test_contract_credit_grants_go_on_when_it_is_renewed(sandbox: Running) -> None:
+def test_contract_credit_grants_continue_after_a_renewal(sandbox: Running) -> None:
     acme = Customer.of(sandbox)
     acme.buy(creditGrants=[{"grantAmount": 5, "schedule": "Monthly"}], endDate="2026-02-01T00:00:00Z")
 
@@ -464,7 +464,7 @@ def test_a_cycle_does_not_pay_with_what_another_has_drawn(sandbox: Running) -> N
 # --- what is told of pools ------------------------------------------------------------------------
 
 
-def test_credit_pool_threshold_crossed_tells_the_used_share_of_what_was_granted(sandbox: Running) -> None:
+def test_credit_pool_threshold_crossed_has_the_used_share(sandbox: Running) -> None:
     """Source: spec, "Events", CreditPoolThresholdCrossed; "Endpoints", POST /webhook, threshold."""
     acme = Customer.of(sandbox)
     entry = grant(acme, 1000)
@@ -560,7 +560,7 @@ def test_credits_are_of_the_kind_of_their_product(sandbox: Running) -> None:
     assert sandbox.raised("CreditPoolIncreased")[0][1]["creditKind"] == "Unit"
 
 
-def test_a_credit_product_that_is_not_known_is_made_by_its_first_grant(sandbox: Running) -> None:
+def test_an_unknown_credit_product_is_created_by_its_first_grant(sandbox: Running) -> None:
     acme = Customer.of(sandbox)
     grant(acme, 5, "crp_from_the_dashboard", balanceKind="Unit")
     sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": acme.id, "creditAmount": 1})

@@ -39,7 +39,7 @@ def values(answer: Answer) -> dict[str, str]:
 # --- definitions ----------------------------------------------------------------------------------
 
 
-def test_a_definition_is_kept_listed_and_read(bare_url) -> None:
+def test_a_custom_field_definition_is_stored_listed_and_read(bare_url) -> None:
     """Source: spec, "Endpoints", GET /customFields and GET /customFields/{customFieldId}."""
     with running(database_url=bare_url) as sandbox:
         made = defined(sandbox, **REGION, entity="Customer", valueType="String", defaultValue="EMEA")
@@ -169,7 +169,7 @@ def test_an_input_that_fits_no_definition_is_refused_and_nothing_is_set() -> Non
     assert values(after) == {}
 
 
-def test_a_value_of_the_definitions_type_is_kept_as_text() -> None:
+def test_a_custom_field_value_of_the_right_type_is_stored_as_text() -> None:
     """Source: spec, "Resources and their fields", Customer, customFieldValues: strings."""
     good: list[tuple[str, Any, str]] = [
         ("String", "EMEA", "EMEA"),

@@ -76,7 +76,7 @@ def test_an_invoice_that_is_not_paid_in_time_is_overdue_and_outstanding() -> Non
     assert (owed["overdue"], owed["totalOutstanding"], owed["pendingPayment"]) == (7, 7, 0)
 
 
-def test_a_new_customer_without_a_contract_is_told_of_after_seven_days() -> None:
+def test_new_customer_without_contract_is_raised_after_seven_days() -> None:
     """Source: spec, "Events", NewCustomerWithoutContract."""
     with running() as sandbox:
         customer = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]["id"]

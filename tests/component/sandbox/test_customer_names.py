@@ -99,7 +99,7 @@ def test_of_many_that_want_a_name_at_once_one_gets_it(bare_url) -> None:
     assert found == {"a": customer["id"]}
 
 
-def test_a_customer_may_have_a_name_twice_and_it_is_kept_once() -> None:
+def test_a_repeated_alias_of_a_customer_is_stored_once() -> None:
     with running() as sandbox:
         first = made(sandbox, aliases=["a", "b", "a"], externalId="a")
         customer = sandbox.ok("GET", f"/_sandbox/customers/{first}")["customer"]
@@ -109,7 +109,7 @@ def test_a_customer_may_have_a_name_twice_and_it_is_kept_once() -> None:
     assert again.json["customer"]["aliases"] == [first, "a"]
 
 
-def test_an_anonymous_customer_has_the_name_of_its_usage_and_is_told_of() -> None:
+def test_usage_of_an_unknown_alias_raises_anonymous_customer() -> None:
     """Source: spec, "States and transitions"; "Events", rule 5: AnonymousCustomer."""
     with running() as sandbox:
         [unknown] = made_up(sandbox, ["who"])
@@ -124,7 +124,7 @@ def test_an_anonymous_customer_has_the_name_of_its_usage_and_is_told_of() -> Non
     ]
 
 
-def test_a_name_of_a_customer_that_is_no_more_anonymous_is_free_when_it_is_taken_away() -> None:
+def test_an_alias_removed_from_a_former_anonymous_customer_is_free() -> None:
     """A choice of ours: once changed, it is an ordinary one."""
     with running() as sandbox:
         [unknown] = made_up(sandbox, ["who"])

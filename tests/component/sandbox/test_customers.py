@@ -49,7 +49,7 @@ def put(sandbox: Running, customer: Any, **fields: Any) -> Any:
 # --- PUT /customers/{customerId} ------------------------------------------------------------------
 
 
-def test_every_field_of_a_customer_is_kept_and_given_back(bare_url) -> None:
+def test_every_field_of_a_customer_is_stored_and_returned(bare_url) -> None:
     """Source: spec, "Resources and their fields", Customer."""
     with running(database_url=bare_url) as sandbox:
         changed = put(sandbox, made(sandbox), **WHOLE, status="Suspended")
@@ -60,7 +60,7 @@ def test_every_field_of_a_customer_is_kept_and_given_back(bare_url) -> None:
     assert read == changed
 
 
-def test_a_put_changes_what_is_given_and_nothing_else() -> None:
+def test_a_customer_update_changes_only_the_given_fields() -> None:
     """Source: spec, "Endpoints", PUT /customers/{customerId}: all fields are optional."""
     with running() as sandbox:
         before = made(sandbox, **WHOLE)
@@ -122,7 +122,7 @@ def test_lists_and_objects_are_replaced_and_not_merged() -> None:
     assert (after["address"], after["aliases"]) == ({"city": "York"}, ["york"])
 
 
-def test_who_puts_back_what_it_got_changes_nothing_of_it() -> None:
+def test_a_customer_sent_back_as_it_was_read_is_unchanged() -> None:
     """Source: spec, "Resources and their fields", Customer: what is read-only is ignored."""
     with running() as sandbox:
         customer = made(sandbox, **WHOLE)
@@ -133,7 +133,7 @@ def test_who_puts_back_what_it_got_changes_nothing_of_it() -> None:
     assert after == {**customer, "updatedAt": "2026-01-10T12:01:00Z"}
 
 
-def test_fields_that_the_specification_does_not_list_are_kept() -> None:
+def test_unlisted_customer_fields_are_stored() -> None:
     with running() as sandbox:
         after = put(sandbox, made(sandbox), segment={"size": 3.50})
 
@@ -179,7 +179,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize("method", ["POST", "PUT"])
-def test_a_field_that_could_not_be_kept_is_refused_by_its_name(method: str) -> None:
+def test_an_invalid_customer_field_is_refused_by_name(method: str) -> None:
     """Source: spec, "Errors", param."""
     with running() as sandbox:
         customer = made(sandbox)
@@ -253,7 +253,7 @@ def test_a_counterpart_belongs_to_one_customer() -> None:
 # --- the sandbox's own ----------------------------------------------------------------------------
 
 
-def test_a_new_customer_is_active_and_is_told_of() -> None:
+def test_a_new_customer_is_active_and_raises_customer_created() -> None:
     """Source: spec, "States and transitions", customer status; "Events", CustomerCreated."""
     with running() as sandbox:
         customer = made(
@@ -286,7 +286,7 @@ def test_a_new_customer_is_active_and_is_told_of() -> None:
     ]
 
 
-def test_a_customer_without_aliases_and_external_id_is_told_of_so() -> None:
+def test_customer_created_of_a_bare_customer_has_empty_fields() -> None:
     """Source: spec, "Events", CustomerCreated."""
     with running() as sandbox:
         made(sandbox)

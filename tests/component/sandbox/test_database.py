@@ -104,7 +104,7 @@ def test_a_sqlite_url_without_a_plain_file_is_refused_and_leaves_none(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_log_keeps_the_newest_events_and_what_is_still_to_be_sent(bare_url: str) -> None:
+def test_the_event_log_is_trimmed_to_the_newest_and_unsent_events(bare_url: str) -> None:
     with receiving(500) as receiver, running(database_url=bare_url, keep_events=20) as sandbox:
         subscribe(sandbox, "MonthEndReport", receiver.url)
         unsent = trigger(sandbox, "MonthEndReport")
@@ -124,7 +124,7 @@ def test_the_log_keeps_the_newest_events_and_what_is_still_to_be_sent(bare_url: 
     assert attempts == len(kept)
 
 
-def test_control_a_log_that_may_be_longer_keeps_them_all() -> None:
+def test_control_a_longer_event_log_is_not_trimmed() -> None:
     with running(keep_events=60) as sandbox:
         raised = [trigger(sandbox, "MonthEndReport") for _ in range(60)]
         kept = [one["id"] for one in sandbox.ok("GET", "/_sandbox/raised?limit=1000")["raised"]]

@@ -74,7 +74,7 @@ def test_an_event_is_sent_as_soon_as_it_is_committed() -> None:
     assert [got.headers["x-webhook-type"] for got in receiver.got] == ["PingTest"]
 
 
-def test_a_sandbox_with_nothing_to_send_asks_its_database_nothing() -> None:
+def test_a_sandbox_with_nothing_to_send_runs_no_queries() -> None:
     asked: list[str] = []
 
     def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
@@ -95,7 +95,7 @@ def test_a_sandbox_with_nothing_to_send_asks_its_database_nothing() -> None:
         assert asked == []
 
 
-def test_looking_what_is_due_asks_no_more_however_many_receivers_there_are() -> None:
+def test_finding_due_deliveries_takes_the_same_queries_for_many_receivers() -> None:
     asked: dict[int, int] = {}
 
     def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
@@ -270,7 +270,7 @@ def test_control_without_a_limit_per_receiver_the_other_waits(monkeypatch: pytes
         assert quick.got == []
 
 
-def test_a_flush_that_has_no_time_left_tells_how_many_are_due() -> None:
+def test_a_flush_that_times_out_reports_how_many_are_due() -> None:
     with hostile(hang) as slow, running(delivery_timeout_seconds=60) as sandbox:
         subscribe(sandbox, "PingTest", slow.url)
 
@@ -281,7 +281,7 @@ def test_a_flush_that_has_no_time_left_tells_how_many_are_due() -> None:
     assert wrong.json["param"] == "timeoutSeconds"
 
 
-def test_what_is_under_way_when_the_sandbox_closes_is_sent_after_the_next_start(bare_url: str) -> None:
+def test_deliveries_in_progress_at_close_are_sent_after_a_restart(bare_url: str) -> None:
     with hostile(hang) as slow, running(database_url=bare_url, delivery_timeout_seconds=60) as sandbox:
         subscribe(sandbox, "PingTest", slow.url)
         until(lambda: slow.connected, 30)
@@ -352,7 +352,7 @@ def test_a_clock_that_was_moved_needs_only_a_call_to_the_sender() -> None:
         until(lambda: len(receiver.got) == 2, 30)
 
 
-def test_only_text_is_kept_of_an_answer_and_200_bytes_at_most() -> None:
+def test_at_most_200_bytes_of_a_text_answer_are_stored() -> None:
     with receiving() as receiver, running() as sandbox:
         receiver.headers, receiver.body = (
             {"Content-Type": "text/plain"},

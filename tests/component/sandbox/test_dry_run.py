@@ -52,7 +52,7 @@ def test_dry_run_without_a_customer_the_match_is_null_and_none_is_made() -> None
         assert sandbox.raised() == []
 
 
-def test_dry_run_a_meter_that_matches_tells_its_value() -> None:
+def test_dry_run_has_the_value_of_a_matching_meter() -> None:
     """Source: spec, the dry-run rules, rows 3 and 4; meterWithValues."""
     with running() as sandbox:
         for method in ("sum", "max", "last"):
@@ -71,7 +71,7 @@ def test_dry_run_a_meter_that_matches_tells_its_value() -> None:
     assert other == []
 
 
-def test_dry_run_every_meter_of_the_name_is_told_without_a_value_where_it_does_not_count() -> None:
+def test_dry_run_lists_meters_that_do_not_count_without_a_value() -> None:
     """Source: spec, "Endpoints", POST /events/dry-run, value: number or null."""
     with running() as sandbox:
         meter(sandbox, "count", filters=[{"property": "region", "operator": "equals", "value": "us"}])

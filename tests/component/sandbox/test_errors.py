@@ -113,7 +113,7 @@ def test_every_kind_of_refusal_has_its_status_type_and_code() -> None:
     }
 
 
-def test_a_fault_of_the_sandbox_is_an_internal_error_that_tells_nothing(
+def test_an_unexpected_exception_is_an_internal_error_without_details(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """Source: spec, "Errors", internal_error."""
@@ -131,7 +131,7 @@ def test_a_fault_of_the_sandbox_is_an_internal_error_that_tells_nothing(
 
 
 @pytest.mark.parametrize("path", READ_BY_ID)
-def test_ids_that_nobody_could_have_are_not_found_and_no_fault(path: str, bare_url) -> None:
+def test_impossible_ids_are_404_without_an_internal_error(path: str, bare_url) -> None:
     """Source: spec, "Errors", resource_not_found."""
     hostile = ("none", "a/b", "%FF", "%F0%9F%90%99", "'", "%25", "..%2f", "x" * 5000, "%20")
     with running(database_url=bare_url) as sandbox:
@@ -205,7 +205,7 @@ def test_a_nul_anywhere_in_a_body_is_refused_and_never_reaches_the_database(bare
     assert raised == []
 
 
-def test_wrong_parameters_of_the_url_are_told_as_such() -> None:
+def test_invalid_query_parameters_are_named() -> None:
     """Source: spec, "Errors", param and params."""
     with running() as sandbox:
         missing = sandbox.call("GET", "/credits")
@@ -218,7 +218,7 @@ def test_wrong_parameters_of_the_url_are_told_as_such() -> None:
     assert [each["param"] for each in wrong.json["params"]] == ["issuedAfter", "issuedBefore"]
 
 
-def test_the_message_tells_the_cause_where_one_field_is_wrong_and_params_where_several_are() -> None:
+def test_one_invalid_field_is_in_the_message_and_several_in_params() -> None:
     """Source: spec, "Errors", message, param and params."""
     with running() as sandbox:
         none = sandbox.send("POST", "/login", {}, {})
@@ -240,7 +240,7 @@ def test_the_message_tells_the_cause_where_one_field_is_wrong_and_params_where_s
     assert two.json["message"].endswith("because of name, productCode")
 
 
-def test_what_is_refused_is_not_repeated_in_the_answer() -> None:
+def test_a_refused_value_is_not_repeated_in_the_response() -> None:
     """Texts of users are not for the logs of others."""
     secret = "a-secret-of-the-users"
     bodies: list[Any] = [

@@ -107,7 +107,7 @@ def test_an_invoices_page_cannot_be_guessed() -> None:
 
 
 @pytest.mark.parametrize("base_url", ["https://sandbox.example", "https://sandbox.example/"])
-def test_where_users_reach_it_can_be_said(base_url: str) -> None:
+def test_base_url_is_used_in_event_links(base_url: str) -> None:
     with running(base_url=base_url) as sandbox:
         told = paid(sandbox)
 

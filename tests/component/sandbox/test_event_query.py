@@ -57,7 +57,7 @@ def test_query_filters_by_event_name_and_by_alias() -> None:
         assert refs(page(sandbox, customerAlias="nobody")) == []
 
 
-def test_query_a_page_has_10_events_or_as_many_as_limit_says() -> None:
+def test_query_returns_10_events_per_page_or_limit() -> None:
     """Source: spec, "Limits", page size for GET /events."""
     with running() as sandbox:
         send(sandbox, *((f"r-{n:02}", f"2026-01-{n + 1:02}") for n in range(12)))

@@ -34,7 +34,7 @@ def stored(sandbox: Running) -> list[dict[str, Any]]:
 
 
 @BOTH_FORMS
-def test_events_valid_ones_are_taken_though_others_of_the_batch_are_not(method: str, path: str) -> None:
+def test_events_valid_ones_of_a_partly_invalid_batch_are_stored(method: str, path: str) -> None:
     """Source: spec, "Endpoints", PUT /events, on partial success; POST /v2/events."""
     bad = {"name": "api_call", "customerAlias": "acme", "ref": "r-2", "timestamp": "yesterday"}
     with running() as sandbox:
@@ -64,7 +64,7 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-def test_events_what_is_wrong_with_an_event_is_told_and_it_comes_back_as_it_was_sent() -> None:
+def test_events_invalid_ones_are_returned_with_their_error() -> None:
     """Source: spec, "Resources and their fields", Event (ingested), the invalid-event entry."""
     with running() as sandbox:
         answer = sandbox.ok("POST", "/v2/events", {"events": [wrong for wrong, _ in WRONG]})
@@ -111,7 +111,7 @@ def test_events_of_two_with_one_ref_in_a_batch_the_first_is_taken() -> None:
         assert stored(sandbox) == [event("r-1")]
 
 
-def test_events_the_client_tells_duplicates_from_what_is_invalid() -> None:
+def test_events_duplicates_and_invalid_ones_are_distinguished_by_the_client() -> None:
     """The errors are worded so that billhook's own client knows a duplicate. Source: spec, "Errors"."""
     with running() as sandbox, BillingClient(sandbox.url, "sandbox", API_TOKEN) as client:
         given = [event("r-1"), event("r-1"), {**event("r-2"), "customerAlias": " "}]
@@ -192,7 +192,7 @@ NO_BATCH = [
 
 
 @BOTH_FORMS
-def test_events_what_is_no_batch_is_refused_as_a_whole(method: str, path: str) -> None:
+def test_events_an_invalid_batch_is_refused_as_a_whole(method: str, path: str) -> None:
     """Source: spec, "Endpoints", PUT /events, the request; "Errors", a failed validation."""
     with running() as sandbox:
         answers = [sandbox.call(method, path, body) for body, _ in NO_BATCH]
@@ -201,7 +201,7 @@ def test_events_what_is_no_batch_is_refused_as_a_whole(method: str, path: str) -
     assert [answer.json["message"] for answer in answers] == [message for _, message in NO_BATCH]
 
 
-def test_events_numbers_keep_their_digits_and_unknown_fields_stay() -> None:
+def test_events_numbers_are_exact_and_unknown_fields_stored() -> None:
     """Source: spec, "Resources and their fields", Event (ingested), data."""
     text = (
         '{"name":"e","timestamp":"2026-01-10T09:00:00Z","customerAlias":"a","ref":"1","data":{"n":%s},"x":%s}'
@@ -215,7 +215,7 @@ def test_events_numbers_keep_their_digits_and_unknown_fields_stay() -> None:
     assert exact in listed.body.decode()
 
 
-def test_events_timestamps_are_told_in_utc() -> None:
+def test_events_timestamps_are_returned_in_utc() -> None:
     """Source: spec, "Resources and their fields", Event (ingested), timestamp."""
     told = {
         "2026-01-10T09:00:00+02:00": "2026-01-10T07:00:00Z",
@@ -238,7 +238,7 @@ def test_events_escapes_in_an_event_say_the_same_afterwards() -> None:
         assert answer["validEvents"] == [given] == stored(sandbox)
 
 
-def test_events_an_alias_that_nobody_has_makes_one_anonymous_customer() -> None:
+def test_events_of_an_unknown_alias_create_one_anonymous_customer() -> None:
     """Source: spec, "States and transitions", customer absent; "Events", rule 5."""
     batch = {"events": [event(f"r-{n}", customerAlias="new") for n in range(1000)]}
     with running() as sandbox:
@@ -291,7 +291,7 @@ def test_events_far_in_the_past_and_in_the_future_are_taken() -> None:
     assert first["events"] + rest["events"] == events
 
 
-def test_events_work_alike_on_each_database(bare_url: str) -> None:
+def test_events_are_stored_and_listed_on_each_database(bare_url: str) -> None:
     """Source: spec, "Endpoints", PUT /events: available immediately."""
     with running(database_url=bare_url) as sandbox:
         meter = {"name": "u", "eventName": "api_call", "aggregationMethod": "sum", "property": "units"}

@@ -57,7 +57,7 @@ def test_what_a_fault_spoils_is_refused_and_then_comes_again_good(
 
 
 @pytest.mark.parametrize("kind", REFUSED)
-def test_a_receiver_that_takes_what_was_spoilt_is_told_and_gets_it_again(kind: str) -> None:
+def test_a_receiver_that_accepts_a_corrupt_delivery_is_reported_and_it_is_resent(kind: str) -> None:
     with running() as sandbox, receiving() as careless:
         fault(sandbox, kind)
         subscribe(sandbox, "PingTest", careless.url)
@@ -69,7 +69,7 @@ def test_a_receiver_that_takes_what_was_spoilt_is_told_and_gets_it_again(kind: s
     assert found["state"] == "delivered"
 
 
-def test_corrupt_turns_one_bit_of_the_body_over() -> None:
+def test_corrupt_flips_one_bit_of_the_body() -> None:
     with running() as sandbox, receiving() as receiver:
         fault(sandbox, "corrupt")
         subscribe(sandbox, "InvoiceApproved", receiver.url)
@@ -125,7 +125,7 @@ def test_duplicate_sends_twice_with_one_id(tmp_path: Path, bare_url: str) -> Non
     assert found["state"] == "delivered"
 
 
-def test_delay_sends_so_many_seconds_late() -> None:
+def test_delay_sends_the_given_seconds_later() -> None:
     with running() as sandbox, receiving() as receiver:
         fault(sandbox, "delay", seconds=90)
         subscribe(sandbox, "PingTest", receiver.url)
@@ -174,9 +174,7 @@ def faults_of(one: dict[str, Any]) -> list[str | None]:
         ("reorder", ["reorder", "reorder", None]),  # one that is held already is not held once more
     ],
 )
-def test_the_attempts_that_a_fault_held_up_show_it_and_no_others(
-    kind: str, shown: list[str | None], bare_url: str
-) -> None:
+def test_only_attempts_affected_by_a_fault_show_it(kind: str, shown: list[str | None], bare_url: str) -> None:
     with running(database_url=bare_url) as sandbox, receiving(500, 500) as receiver:
         fault(sandbox, kind, seconds=90)
         fault(sandbox, kind, seconds=90)
@@ -220,7 +218,7 @@ def test_what_held_a_delivery_up_is_shown_after_a_restart_and_without_the_fault(
     assert faults_of(found) == [kind]
 
 
-def test_what_is_held_goes_when_the_faults_are_taken_back() -> None:
+def test_held_deliveries_are_sent_when_faults_are_removed() -> None:
     with running() as sandbox, receiving() as receiver:
         made = fault(sandbox, "reorder", seconds=3600)
         subscribe(sandbox, "PingTest", receiver.url)
@@ -234,7 +232,7 @@ def test_what_is_held_goes_when_the_faults_are_taken_back() -> None:
         assert sandbox.ok("GET", "/_sandbox/faults") == {"faults": []}
 
 
-def test_all_faults_together_still_let_every_event_arrive_once(tmp_path: Path) -> None:
+def test_every_event_arrives_once_with_all_faults_combined(tmp_path: Path) -> None:
     with (
         running(secrets=[WHSEC], seed=1) as sandbox,
         billhook_receiver(tmp_path, StandardWebhooks(), [WHSEC], sandbox.real) as receiver,
@@ -270,7 +268,7 @@ def test_a_fault_never_spoils_the_last_attempt_of_the_schedule() -> None:
     assert found["state"] == "delivered"
 
 
-def test_a_fault_keeps_to_its_type_its_subscription_and_its_number() -> None:
+def test_a_fault_is_limited_to_its_type_subscription_and_count() -> None:
     with running() as sandbox, receiving() as one, receiving() as two:
         asked = subscribe(sandbox, "InvoiceApproved", one.url)
         subscribe(sandbox, "InvoiceApproved", two.url)

@@ -121,7 +121,7 @@ def test_a_receiver_that_does_not_read_is_left_in_time() -> None:
     assert found["attempts"][0]["milliseconds"] < within(PATIENCE_MILLISECONDS)
 
 
-def test_nobody_there_is_told_as_such_and_the_delivery_arrives_when_somebody_is() -> None:
+def test_an_unreachable_receiver_is_not_connected_and_served_later() -> None:
     with receiving() as receiver:
         url, port = receiver.url, receiver.port
     with running(retry_seconds=(1,)) as sandbox:
@@ -179,7 +179,7 @@ def test_tls_a_certificate_that_is_trusted_is_good(tmp_path: Path, monkeypatch: 
     assert [got.body for got in receiver.got] == [b"{}"]
 
 
-def test_tls_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
+def test_tls_an_untrusted_certificate_is_refused(tmp_path: Path) -> None:
     with receiving(tls=certificate(tmp_path)) as receiver, running() as sandbox:
         subscribe(sandbox, "PingTest", receiver.url.replace("http:", "https:"))
         flush(sandbox)

@@ -36,7 +36,7 @@ def announced(sandbox: Running) -> list[str]:
     return [kind for kind, _ in sandbox.raised() if kind in ANNOUNCED]
 
 
-def test_events_of_an_inactive_customer_are_kept_and_counted_by_no_meter(bare_url: str) -> None:
+def test_events_of_an_inactive_customer_are_stored_and_not_metered(bare_url: str) -> None:
     with running(database_url=bare_url) as sandbox:
         acme, busy = Customer.of(sandbox), Customer.of(sandbox, "busy")
         product = sold(sandbox)
@@ -59,7 +59,7 @@ def test_events_of_an_inactive_customer_are_kept_and_counted_by_no_meter(bare_ur
         assert report["uncharged"] == [{"customerId": acme.id, "name": "call", "events": 1}]
 
 
-def test_a_dry_run_says_so(sandbox: Running) -> None:
+def test_a_dry_run_for_an_inactive_customer_has_no_meter_values(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /events/dry-run."""
     acme = Customer.of(sandbox)
     sold(sandbox)
@@ -170,7 +170,7 @@ def test_usage_that_an_inactive_customer_claims_is_not_counted_any_more(sandbox:
     assert (amounts(sandbox), announced(sandbox)) == ([1], [])
 
 
-def test_what_was_sent_in_advance_is_not_announced_while_the_customer_is_inactive(sandbox: Running) -> None:
+def test_usage_sent_in_advance_raises_no_events_for_an_inactive_customer(sandbox: Running) -> None:
     acme = Customer.of(sandbox)
     acme.buy(sold(sandbox))
     acme.use(25, at="2026-02-03T10:00:00Z")

@@ -78,7 +78,7 @@ def test_an_invoice_for_nothing_is_issued_too() -> None:
     assert invoice["lineItems"] == []
 
 
-def test_what_is_issued_separately_is_on_an_invoice_of_its_own() -> None:
+def test_a_separately_issued_product_has_its_own_invoice() -> None:
     """Source: spec, "Resources and their fields", ContractProduct, pricing.issuedSeparately."""
     with running() as sandbox:
         apart = {"displayName": "Setup", "pricing": {"price": 7, "issuedSeparately": True}}
@@ -157,7 +157,7 @@ def test_usage_beyond_the_commitment_is_an_overage_of_its_invoice() -> None:
 # --- GET /invoices --------------------------------------------------------------------------------
 
 
-def test_invoices_are_listed_in_pages_and_by_what_is_asked_for(bare_url) -> None:
+def test_invoices_are_listed_by_page_and_filter(bare_url) -> None:
     """Source: spec, "Endpoints", GET /invoices."""
     with running(database_url=bare_url) as sandbox:
         acme, other = customer(sandbox), customer(sandbox, name="Other")
@@ -201,7 +201,7 @@ def test_an_invoice_that_is_not_there_is_not_found() -> None:
 # --- approval -------------------------------------------------------------------------------------
 
 
-def test_an_invoice_is_approved_by_itself_after_a_day() -> None:
+def test_an_invoice_is_approved_automatically_after_a_day() -> None:
     """Source: spec, "Events", InvoiceApproved."""
     with running() as sandbox:
         invoice = issued(sandbox)
@@ -215,7 +215,7 @@ def test_an_invoice_is_approved_by_itself_after_a_day() -> None:
     assert read["dueDate"] == "2026-03-13T12:00:00Z"
 
 
-def test_an_invoice_is_approved_when_the_sandbox_was_told_to() -> None:
+def test_approve_after_sets_the_time_of_approval() -> None:
     with running(approve_after=timedelta(hours=6)) as sandbox:
         issued(sandbox)
         sandbox.advance("PT6H")
@@ -225,7 +225,7 @@ def test_an_invoice_is_approved_when_the_sandbox_was_told_to() -> None:
     assert when == ["2026-02-10T18:00:00Z"]
 
 
-def test_an_invoice_is_approved_by_hand_and_then_not_again() -> None:
+def test_an_invoice_can_be_approved_by_hand_once() -> None:
     with running() as sandbox:
         invoice = issued(sandbox)
         first = approved(sandbox, invoice)
@@ -241,7 +241,7 @@ def test_an_invoice_is_approved_by_hand_and_then_not_again() -> None:
 @pytest.mark.parametrize(
     ("due_days", "due"), [("14", "2026-02-24"), ("0", "2026-02-10"), (None, "2026-03-12")]
 )
-def test_an_invoice_is_due_so_many_days_after_its_approval(due_days: str | None, due: str) -> None:
+def test_an_invoice_is_due_due_days_after_its_approval(due_days: str | None, due: str) -> None:
     """Source: spec, "Resources and their fields", Customer, dueDays."""
     with running() as sandbox:
         invoice = issued(sandbox, customer(sandbox, dueDays=due_days))
@@ -289,7 +289,7 @@ def test_an_approved_invoice_is_sent_to_those_who_receive_them_and_waits_for_pay
     assert failed == []
 
 
-def test_an_invoice_that_nobody_receives_fails_to_be_sent_and_is_owed_all_the_same() -> None:
+def test_an_invoice_without_an_email_address_fails_to_be_sent_and_is_owed() -> None:
     """Source: spec, "Events", InvoiceSendFailed."""
     with running() as sandbox:
         invoice = approved(sandbox, issued(sandbox, customer(sandbox, contacts=[])))
@@ -303,7 +303,7 @@ def test_an_invoice_that_nobody_receives_fails_to_be_sent_and_is_owed_all_the_sa
 
 
 @pytest.mark.parametrize("address", ["ada@acme.invalid", "ada@INVALID.", "ada", "ada@"])
-def test_mail_that_comes_back_is_told_and_the_invoice_waits_for_payment_all_the_same(address: str) -> None:
+def test_bounced_mail_is_reported_and_the_invoice_is_pending_payment(address: str) -> None:
     """Source: spec, "Events", CustomerPortalLinkSent, errorMessage."""
     with running() as sandbox:
         owner = customer(sandbox, contacts=[contact(address), contact("eve@acme.example")])
@@ -331,7 +331,7 @@ def test_an_address_that_two_contacts_have_gets_an_invoice_once() -> None:
     assert invoice["billingStatus"] == "PendingPayment"
 
 
-def test_an_invoice_is_sent_again_once_somebody_receives_it() -> None:
+def test_an_invoice_is_resent_when_it_has_a_recipient() -> None:
     with running() as sandbox:
         owner = customer(sandbox, contacts=[])
         invoice = approved(sandbox, issued(sandbox, owner))

@@ -56,7 +56,7 @@ def set_clock(sandbox: Running, moment: datetime) -> None:
 # --- before the invoice is approved -----------------------------------------------------------------
 
 
-def test_an_invoice_is_written_anew_until_it_is_approved(bare_url: str) -> None:
+def test_late_usage_rewrites_an_unapproved_invoice(bare_url: str) -> None:
     with running(database_url=bare_url) as sandbox:
         acme = Customer.of(sandbox)
         acme.buy(per_unit(metered(sandbox), displayName="Calls"), fee(5))
@@ -75,7 +75,7 @@ def test_an_invoice_is_written_anew_until_it_is_approved(bare_url: str) -> None:
     assert {name: after[name] for name in kept} == {name: before[name] for name in kept}
 
 
-def test_what_was_written_anew_is_what_is_owed_and_paid_and_billed_no_more(sandbox: Running) -> None:
+def test_a_rewritten_invoice_is_owed_and_its_usage_not_billed_again(sandbox: Running) -> None:
     acme = Customer.of(sandbox)
     acme.buy(per_unit(metered(sandbox)))
     sandbox.advance(TO_FEBRUARY)
@@ -88,7 +88,7 @@ def test_what_was_written_anew_is_what_is_owed_and_paid_and_billed_no_more(sandb
     assert (first["amount"], first["billingStatus"], second["amount"]) == (7, "PendingPayment", 0)
 
 
-def test_usage_of_the_cycle_that_runs_leaves_the_invoice_as_it_is(sandbox: Running) -> None:
+def test_control_usage_of_the_current_cycle_leaves_the_invoice_unchanged(sandbox: Running) -> None:
     """The control."""
     acme = Customer.of(sandbox)
     acme.buy(per_unit(metered(sandbox)))
@@ -102,7 +102,7 @@ def test_usage_of_the_cycle_that_runs_leaves_the_invoice_as_it_is(sandbox: Runni
     assert amounts(sandbox) == [0, 7]
 
 
-def test_each_part_of_a_day_with_a_border_in_it_counts_to_its_own_cycle(sandbox: Running) -> None:
+def test_a_day_with_a_cycle_border_is_split_between_both_cycles(sandbox: Running) -> None:
     acme = Customer.of(sandbox)
     acme.buy(per_unit(metered(sandbox)), startDate="2026-01-01T09:00:00Z")
     sandbox.advance("P21DT22H")
@@ -114,7 +114,7 @@ def test_each_part_of_a_day_with_a_border_in_it_counts_to_its_own_cycle(sandbox:
     assert (rewritten, amounts(sandbox)) == ([1], [1, 2])
 
 
-def test_a_product_that_is_billed_apart_has_its_own_invoice_written_anew(sandbox: Running) -> None:
+def test_late_usage_of_a_separately_billed_product_rewrites_its_own_invoice(sandbox: Running) -> None:
     acme = Customer.of(sandbox)
     apart = {"type": "PerUnit", "price": 1, "issuedSeparately": True}
     calls, mails = metered(sandbox), metered(sandbox, "mail")
@@ -131,7 +131,7 @@ def test_a_product_that_is_billed_apart_has_its_own_invoice_written_anew(sandbox
     assert amounts(sandbox) == [10, 3, 0, 1]
 
 
-def test_a_measurement_that_is_corrected_is_billed_as_it_is(sandbox: Running) -> None:
+def test_a_corrected_measurement_rewrites_the_invoice(sandbox: Running) -> None:
     acme, calls = Customer.of(sandbox), metered(sandbox)
     acme.buy(per_unit(calls), fee(50))
     acme.measure(calls, 30)
@@ -234,7 +234,7 @@ def test_late_usage_moves_what_a_commitment_included_of_the_cycles_after_it(sand
 
 
 @pytest.mark.parametrize(("waits", "on"), [("PT1H", 0), ("P5D", 1)])
-def test_an_overage_that_late_usage_makes_is_told_once(sandbox: Running, waits: str, on: int) -> None:
+def test_an_overage_by_late_usage_is_raised_once(sandbox: Running, waits: str, on: int) -> None:
     """Source: spec, "Events", Overage."""
     acme = Customer.of(sandbox)
     acme.buy(per_unit(metered(sandbox), commitment={"units": 10, "price": 5}))
@@ -251,9 +251,7 @@ def test_an_overage_that_late_usage_makes_is_told_once(sandbox: Running, waits: 
 
 
 @pytest.mark.parametrize("waits", ["PT1H", "P5D"])
-def test_late_usage_draws_the_credits_that_are_left_and_none_for_what_was_billed(
-    sandbox: Running, waits: str
-) -> None:
+def test_late_usage_draws_only_remaining_credits(sandbox: Running, waits: str) -> None:
     acme = Customer.of(sandbox)
     grant = {"creditProductId": "crp", "balanceKind": "Monetary", "schedule": "Once", "name": "Credits"}
     acme.buy(
@@ -326,7 +324,7 @@ def total(seed: int, *, is_late: bool) -> Decimal:
 # --- where no invoice comes any more --------------------------------------------------------------------
 
 
-def test_what_no_invoice_will_charge_is_told_at_the_end_of_the_month_once(bare_url: str) -> None:
+def test_usage_that_no_invoice_charges_is_reported_at_month_end_once(bare_url: str) -> None:
     with running(database_url=bare_url) as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
         sold = per_unit(calls, displayName="Calls")
@@ -358,7 +356,7 @@ def test_what_no_invoice_will_charge_is_told_at_the_end_of_the_month_once(bare_u
     ]
 
 
-def test_late_usage_that_the_next_invoice_charges_is_not_told(sandbox: Running) -> None:
+def test_control_late_usage_charged_by_the_next_invoice_is_not_reported(sandbox: Running) -> None:
     """The control."""
     acme = Customer.of(sandbox)
     acme.buy(per_unit(metered(sandbox)))
@@ -406,7 +404,7 @@ def test_an_invoice_below_zero_is_for_nothing_and_makes_the_next_one_less(bare_u
     assert first["billingStatus"] == "Paid"
 
 
-def test_what_a_lowered_measurement_gives_back_is_carried_as_far_as_it_goes(sandbox: Running) -> None:
+def test_a_lowered_measurements_refund_is_carried_forward(sandbox: Running) -> None:
     acme, calls = Customer.of(sandbox), metered(sandbox)
     acme.buy(per_unit(calls))
     acme.measure(calls, 30)
@@ -419,7 +417,7 @@ def test_what_a_lowered_measurement_gives_back_is_carried_as_far_as_it_goes(sand
     assert amounts(sandbox) == [30, 0, 40 - 15]
 
 
-def test_what_is_carried_forward_follows_an_invoice_that_is_written_anew(sandbox: Running) -> None:
+def test_the_amount_carried_forward_follows_a_rewritten_invoice(sandbox: Running) -> None:
     acme = Customer.of(sandbox)
     acme.buy(per_unit(metered(sandbox), displayName="Calls"), fee(-5))
     acme.use(10, at=FEBRUARY)
@@ -435,7 +433,7 @@ def test_what_is_carried_forward_follows_an_invoice_that_is_written_anew(sandbox
     assert amounts(sandbox) == [3, 5]
 
 
-def test_what_was_brought_forward_already_is_made_good_by_the_invoice_after_it() -> None:
+def test_an_amount_already_carried_forward_is_corrected_by_the_next_invoice() -> None:
     with running(approve_after=timedelta(days=50)) as sandbox:
         acme = Customer.of(sandbox)
         acme.buy(per_unit(metered(sandbox)), fee(-5))

@@ -18,7 +18,7 @@ TAGS = {"auth", "events", "customers", "meters", "contracts", "invoices", "credi
 
 
 @pytest.mark.parametrize("name", ["customFieldValues", "totalOutstandingAmount", "openAmount", "paidAmount"])
-def test_read_only_fields_are_ignored_whatever_is_in_them(name: str) -> None:
+def test_read_only_fields_are_ignored_with_any_content(name: str) -> None:
     """Source: spec, Customer, customFieldValues: "ignored on create and update"."""
     with running() as sandbox:
         made = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme", name: "x"})["customer"]
@@ -159,7 +159,7 @@ def test_a_body_beyond_what_an_operation_needs_is_refused_unread(
     assert beyond.json["message"] == f"the body is longer than what is taken here, {most} bytes"
 
 
-def test_control_a_batch_of_events_is_still_told_its_own_limit() -> None:
+def test_control_a_batch_of_events_over_its_own_limit_is_refused() -> None:
     with running() as sandbox:
         answer = sandbox.call("PUT", "/events", padded({"events": []}, 2 * 1024 * 1024))
 
@@ -191,7 +191,7 @@ def _with(sandbox: Running, token: str) -> Any:
 
 
 @pytest.mark.parametrize("times", [2**31, 2**63, 10**40])
-def test_a_fault_strikes_at_most_so_often_as_can_be_kept(times: int, bare_url: str) -> None:
+def test_the_times_of_a_fault_are_limited_to_31_bits(times: int, bare_url: str) -> None:
     with running(database_url=bare_url) as sandbox:
         wrong = sandbox.call("POST", "/_sandbox/faults", {"fault": "duplicate", "times": times})
         control = sandbox.ok("POST", "/_sandbox/faults", {"fault": "duplicate", "times": 2**31 - 1})
@@ -215,7 +215,7 @@ def test_a_fault_strikes_at_most_so_often_as_can_be_kept(times: int, bare_url: s
         ("/_sandbox/customers", {"aliases": 5}, "Input should be an array"),
     ],
 )
-def test_what_is_wrong_is_said_in_the_words_of_json(path: str, body: dict[str, Any], told: str) -> None:
+def test_errors_use_the_names_of_json_types(path: str, body: dict[str, Any], told: str) -> None:
     with running() as sandbox:
         answer = sandbox.call("POST", path, body)
 

@@ -94,7 +94,7 @@ def test_a_row_that_is_removed_last_does_not_give_its_number_to_the_next(bare_ur
     assert names(second) == "d"
 
 
-def test_a_page_has_ten_rows_unless_it_is_said() -> None:
+def test_a_page_has_ten_rows_by_default() -> None:
     """Source: spec, "Limits": default 10 for GET /events; here for every list."""
     with running() as sandbox:
         add(sandbox, *(f"p{n}" for n in range(11)))
@@ -126,7 +126,7 @@ HOSTILE_CURSORS = (
 )  # fmt: skip
 
 
-def test_what_is_no_cursor_of_this_list_is_refused() -> None:
+def test_an_invalid_cursor_is_refused() -> None:
     with running() as sandbox:
         answers = {
             cursor: sandbox.call("GET", f"/catalogProducts?cursor={quote(cursor, safe='%')}")

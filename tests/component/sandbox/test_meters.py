@@ -32,7 +32,7 @@ def test_meters_one_that_was_made_is_found_and_listed() -> None:
     assert listed == {"meters": [stored], "total": 1, "hasMore": False, "nextCursor": None}
 
 
-def test_meters_each_of_an_event_has_a_key_of_its_own() -> None:
+def test_meters_of_an_event_have_unique_keys() -> None:
     """Source: spec, "Endpoints", POST /v2/events/aggregation, meters of key and eventName."""
     with running() as sandbox:
         keys = [made(sandbox)["key"] for _ in range(3)]

@@ -36,7 +36,7 @@ def reports(sandbox: Running, event_type: str) -> list[Any]:
     return [sandbox.ok("GET", f"/_sandbox/reports/{each}")["report"] for each in ids]
 
 
-def test_the_report_of_a_month_tells_what_it_came_to(bare_url) -> None:
+def test_the_month_end_report_has_the_months_totals(bare_url) -> None:
     with running(database_url=bare_url) as sandbox:
         owner = customer(sandbox)
         contract(sandbox, owner, products=[fee(10)])
@@ -68,7 +68,7 @@ def test_the_report_of_a_month_tells_what_it_came_to(bare_url) -> None:
     ]
 
 
-def test_events_that_no_meter_counted_are_told_and_what_was_not_sold_beside_them(bare_url) -> None:
+def test_uncharged_events_lists_unmetered_and_unsold_usage(bare_url) -> None:
     """Source: spec, "Events", UnchargedEvents."""
     with running(database_url=bare_url) as sandbox:
         sold, unsold = product(sandbox, "call"), product(sandbox, "storage")
@@ -98,7 +98,7 @@ def test_events_that_no_meter_counted_are_told_and_what_was_not_sold_beside_them
         ]
 
 
-def test_events_that_a_meter_counted_are_not_uncharged_whatever_was_sold() -> None:
+def test_metered_events_are_not_uncharged() -> None:
     """Source: spec, "Events", UnchargedEvents: "Events exist not counted against any meter"."""
     with running() as sandbox:
         product(sandbox, "call")
@@ -112,7 +112,7 @@ def test_events_that_a_meter_counted_are_not_uncharged_whatever_was_sold() -> No
     assert uncharged == []
 
 
-def test_a_month_whose_events_are_all_charged_for_has_no_report_of_uncharged_ones() -> None:
+def test_control_a_fully_charged_month_raises_no_uncharged_events() -> None:
     """The control of the test above."""
     with running() as sandbox:
         sold = product(sandbox, "call")

@@ -43,7 +43,7 @@ def changes(sandbox: Running) -> list[tuple[str, float, float]]:
     return [(body["billingStatus"], body["amountDue"], body["amountPaid"]) for body in told]
 
 
-def test_a_paid_invoice_is_paid_and_tells_how() -> None:
+def test_a_paid_invoice_has_its_payment_info() -> None:
     """Source: spec, "Resources and their fields", Invoice, paymentInfo; "Events"."""
     with running() as sandbox:
         invoice = approved(sandbox)
@@ -80,7 +80,7 @@ def test_a_paid_invoice_is_paid_and_tells_how() -> None:
     assert f"/{invoice['id']}/" in url
 
 
-def test_a_payment_that_fails_rejects_the_invoice_and_tells_why() -> None:
+def test_a_failed_payment_rejects_the_invoice_with_its_reason() -> None:
     """Source: spec, "Events", PaymentFailed."""
     with running() as sandbox:
         invoice = approved(sandbox)
@@ -184,7 +184,7 @@ def test_an_invoice_paid_in_parts_is_paid_with_the_last() -> None:
     assert changed == [("PendingPayment", 100, 0), ("Paid", 0, 100)]
 
 
-def test_the_parts_that_were_paid_are_told_with_the_next_status() -> None:
+def test_partial_payments_are_in_the_next_status_event() -> None:
     with running() as sandbox:
         invoice = approved(sandbox)
         pay(sandbox, invoice, amount=30)

@@ -38,7 +38,7 @@ def test_a_plan_is_read_as_it_was_made_without_its_products(bare_url) -> None:
     assert listed == {"plans": [made], "total": 1, "hasMore": False, "nextCursor": None}
 
 
-def test_a_plan_is_billed_monthly_and_sells_nothing_unless_it_is_said() -> None:
+def test_a_plan_is_monthly_and_without_products_by_default() -> None:
     """A choice of ours."""
     with running() as sandbox:
         made = sandbox.ok("POST", "/_sandbox/plans", {"name": "Bare"})["plan"]
@@ -110,7 +110,7 @@ def test_an_external_id_belongs_to_one_plan() -> None:
     assert answer.json["param"] == "externalId"
 
 
-def test_a_plan_that_says_little_is_told_without_nulls() -> None:
+def test_a_plan_with_few_fields_has_no_nulls() -> None:
     """Source: spec, "Resources and their fields", Plan: its fields are texts and objects."""
     with running() as sandbox:
         made = sandbox.ok("POST", "/_sandbox/plans", {"name": "Bare", "ours": "x"})["plan"]

@@ -11,7 +11,7 @@ from billhook.sandbox import SandboxOptions
 from support.sandbox import running
 
 
-def test_the_demo_is_there_once_however_often_it_is_asked_for(tmp_path: Any) -> None:
+def test_the_demo_seed_is_added_once(tmp_path: Any) -> None:
     url = f"sqlite:///{tmp_path / 'sandbox.db'}"
     for _ in range(2):
         with running(seed="demo", database_url=url) as sandbox:
@@ -45,5 +45,5 @@ def test_a_seed_that_there_is_not_is_a_mistake(seed: Any) -> None:
         ({"seed": "demo", "random_seed": 8}, 8),
     ],
 )
-def test_a_number_is_what_the_dice_are_thrown_by(options: dict[str, Any], dice: int | None) -> None:
+def test_random_seed_sets_the_effective_seed(options: dict[str, Any], dice: int | None) -> None:
     assert SandboxOptions(**options).effective_random_seed == dice

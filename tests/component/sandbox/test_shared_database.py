@@ -69,7 +69,7 @@ def test_tables_of_something_else_are_refused_and_left_as_they_are(
     assert run(bare_url, tables) == [(name,)]
 
 
-def test_the_inbox_of_a_receiver_is_refused_and_left_as_it_is(inbox_url: str, tmp_path: Path) -> None:
+def test_a_receivers_inbox_is_refused_and_unchanged(inbox_url: str, tmp_path: Path) -> None:
     before = {path.name: path.read_bytes() for path in tmp_path.iterdir()}
 
     assert refusal(inbox_url) == OF_OTHERS
@@ -96,14 +96,14 @@ def test_tables_of_another_schema_are_none_of_the_sandboxs_business(
     assert run(other_schema, "SELECT count(*) FROM delivery") == [(0,)]
 
 
-def test_a_schema_that_is_not_there_is_told(postgres_url: str) -> None:
+def test_a_missing_schema_is_reported(postgres_url: str) -> None:
     told = refusal(with_options(postgres_url, "-csearch_path=nowhere"))
 
     assert "cannot be opened: no schema has been selected to create in" in told
     assert "\n" not in told
 
 
-def test_a_file_that_is_no_database_is_told_and_left_as_it_is(tmp_path: Path) -> None:
+def test_a_file_that_is_no_database_is_refused_and_unchanged(tmp_path: Path) -> None:
     (tmp_path / "bad.db").write_text("garbage\n")
 
     told = refusal(f"sqlite:///{tmp_path}/bad.db")
@@ -127,7 +127,7 @@ def test_a_file_that_is_no_database_is_told_and_left_as_it_is(tmp_path: Path) ->
         ("sqlite+aiosqlite:///x.db", f"is SQLite or PostgreSQL: {FORMS}"),
     ],
 )
-def test_what_cannot_be_opened_is_told_in_a_line(
+def test_a_database_that_cannot_be_opened_is_reported_in_one_line(
     url: str, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

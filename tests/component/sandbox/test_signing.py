@@ -131,9 +131,7 @@ def test_without_a_secret_one_is_made_that_fits_the_scheme_and_stays(scheme: Any
 
 
 @pytest.mark.parametrize("scheme", [*OVERLAPPING, *SINGLE], ids=repr)
-def test_what_a_sandbox_tells_of_a_secret_that_it_made_is_all_that_a_receiver_needs(
-    scheme: Any, tmp_path: Path
-) -> None:
+def test_a_receiver_verifies_with_the_secret_that_the_sandbox_shows(scheme: Any, tmp_path: Path) -> None:
     with running(scheme=scheme) as sandbox:
         rotated = sandbox.ok("POST", "/_sandbox/secrets/rotate", {})
         secret = rotated["signingSecret"]
@@ -151,7 +149,7 @@ def test_what_a_sandbox_tells_of_a_secret_that_it_made_is_all_that_a_receiver_ne
     [(STANDARD, WHSEC, False), (STANDARD, WHSK, True), (SINGLE[1], None, True), (BODY_ONLY, None, False)],
     ids=repr,
 )
-def test_a_public_key_is_known_as_such(scheme: Any, secret: str | None, public: bool) -> None:
+def test_has_public_key_is_true_for_key_pairs(scheme: Any, secret: str | None, public: bool) -> None:
     sandbox = Sandbox(SandboxOptions(scheme=scheme, secrets=[secret] if secret else []))
     try:
         assert sandbox.has_public_key == public
@@ -207,7 +205,7 @@ def test_after_a_rotation_without_overlap_only_the_new_secret_verifies(scheme: A
 
 
 @pytest.mark.parametrize("scheme", SINGLE, ids=repr)
-def test_a_scheme_with_room_for_one_signature_says_that_it_cannot_overlap(scheme: Any) -> None:
+def test_rotation_of_a_single_signature_scheme_reports_no_overlap(scheme: Any) -> None:
     with running(scheme=scheme) as sandbox:
         before = sandbox.sandbox.signing_secret
         answer = sandbox.call("POST", "/_sandbox/secrets/rotate", {"overlap": True})
@@ -247,7 +245,7 @@ def test_a_rotation_outlasts_a_restart_and_ends_when_secrets_are_given(tmp_path:
     assert WHSEC.encode() not in b"".join(path.read_bytes() for path in tmp_path.iterdir())
 
 
-def test_a_scheme_that_cannot_sign_an_event_says_so_in_the_log() -> None:
+def test_a_delivery_that_cannot_be_signed_fails_with_not_signed() -> None:
     scheme = SignatureTemplate(content="{type}P{body}.{timestamp}")
     with running(scheme=scheme, secrets=[WHSEC]) as sandbox, receiving() as receiver:
         subscribe(sandbox, "PingTest", receiver.url)  # its P could be the separator
@@ -259,7 +257,7 @@ def test_a_scheme_that_cannot_sign_an_event_says_so_in_the_log() -> None:
 
 @pytest.mark.parametrize("form", [WHSEC, WHSEC.removeprefix("whsec_")], ids=["whole", "bare"])
 @pytest.mark.parametrize("kind", ["wrong_secret", "corrupt"])
-def test_a_receiver_that_tells_the_secret_back_when_it_refuses_is_not_quoted(kind: str, form: str) -> None:
+def test_a_secret_in_a_receivers_answer_is_redacted(kind: str, form: str) -> None:
     with running(secrets=[WHSEC], retry_seconds=(1,)) as sandbox, receiving(401) as receiver:
         receiver.headers = {"Content-Type": "text/plain"}
         receiver.body = f"not signed with {form}".encode()

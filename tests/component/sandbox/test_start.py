@@ -8,7 +8,7 @@ from billhook.errors import SandboxError
 from support.sandbox import running
 
 
-def test_a_sandbox_logs_in_and_keeps_a_product() -> None:
+def test_a_sandbox_accepts_a_login_and_stores_a_product() -> None:
     with running() as sandbox:
         made = sandbox.ok("POST", "/catalogProducts", {"name": "API calls"})["catalogProduct"]
 
@@ -17,7 +17,7 @@ def test_a_sandbox_logs_in_and_keeps_a_product() -> None:
     assert listed == {"catalogProducts": [made], "total": 1, "hasMore": False, "nextCursor": None}
 
 
-def test_a_sandbox_of_ones_own_is_asked_without_a_socket() -> None:
+def test_a_sandbox_can_be_called_without_a_socket() -> None:
     with running() as sandbox:
         made = sandbox.sandbox.call("POST", "/catalogProducts", {"name": "API calls"})["catalogProduct"]
         sandbox.sandbox.call("POST", "/_sandbox/clock", {"advance": "P2D"})

@@ -44,7 +44,7 @@ whole_units = st.integers(0, 500).map(Decimal)
         (31, 99, [], False),
     ],
 )
-def test_a_tier_is_entered_by_the_first_unit_beyond_the_one_before(
+def test_a_tier_is_entered_by_the_first_unit_above_the_previous_tier(
     before: int, after: int, entered: list[int], final: bool
 ) -> None:
     was, now = Decimal(before), Decimal(after)
@@ -90,7 +90,7 @@ def test_a_mark_is_passed_exactly_when_its_share_is_reached(
     assert bool(passed) is (before * 100 < threshold * committed <= after * 100)
 
 
-def test_of_very_many_recurring_marks_the_last_are_told() -> None:
+def test_only_the_last_of_many_recurring_thresholds_are_raised() -> None:
     passed = thresholds_crossed(
         [ThresholdRule(Decimal(80), Decimal("0.001"))], Decimal(1), ZERO, Decimal(10**9)
     )
@@ -258,7 +258,7 @@ def test_commitment_usage_crossed_is_at_80_percent_if_nothing_else_is_set() -> N
     ]
 
 
-def test_a_threshold_is_told_to_the_subscriptions_that_set_it_and_to_no_other() -> None:
+def test_a_threshold_event_goes_only_to_the_subscriptions_that_set_it() -> None:
     """Source: spec, "Endpoints", POST /webhook, threshold and recurringThreshold."""
     with running() as sandbox:
         product = metered(sandbox)
@@ -284,7 +284,7 @@ def test_a_threshold_is_told_to_the_subscriptions_that_set_it_and_to_no_other() 
     assert by_mark == {50: {half, also_half}, 60: {often}, 75: {often}, 80: {usual}, 90: {often}}
 
 
-def test_marks_of_one_batch_are_told_in_rising_order_with_the_commitment_between_them() -> None:
+def test_thresholds_of_one_batch_are_raised_in_rising_order() -> None:
     with running() as sandbox:
         product = metered(sandbox)
         acme = Customer.of(sandbox)
@@ -305,7 +305,7 @@ def test_marks_of_one_batch_are_told_in_rising_order_with_the_commitment_between
     ]
 
 
-def test_a_measurement_that_lowers_a_day_makes_nothing_be_told_twice() -> None:
+def test_a_lowered_measurement_raises_no_threshold_again() -> None:
     """Source: spec, "Resources and their fields", Measurement, value."""
     with running() as sandbox:
         product = metered(sandbox)
@@ -323,7 +323,7 @@ def test_a_measurement_that_lowers_a_day_makes_nothing_be_told_twice() -> None:
         assert acme.consumptions()[0]["consumedAmount"] == 100
 
 
-def test_whatever_a_day_is_measured_to_be_each_mark_is_told_once_and_none_is_left_out() -> None:
+def test_each_threshold_is_raised_once_for_any_sequence_of_measurements() -> None:
     with running() as sandbox:
         product = metered(sandbox)
         subscribe(sandbox, "CommitmentUsageCrossed", 1, threshold=10, recurringThreshold=7)
@@ -348,7 +348,7 @@ def test_whatever_a_day_is_measured_to_be_each_mark_is_told_once_and_none_is_lef
         check()
 
 
-def test_currency_commitment_usage_crossed_tells_the_money() -> None:
+def test_currency_commitment_usage_crossed_has_the_money_used() -> None:
     """Source: spec, "Events", CurrencyCommitmentUsageCrossed."""
     with running() as sandbox:
         product = metered(sandbox)
