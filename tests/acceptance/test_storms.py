@@ -49,7 +49,7 @@ def stored_twice(stack: Stack, table: str = "delivery") -> int:
     return stack.value(f"SELECT count(*) - count(DISTINCT key) FROM {table}")
 
 
-def test_a_delivery_that_comes_64_times_at_once_is_stored_once(stack, figures, long):
+def test_64_concurrent_copies_of_a_delivery_are_stored_once(stack, figures, long):
     keys = 200 if long else 12
 
     answers = storm(stack, keys)

@@ -248,7 +248,7 @@ def test_get_state_of_an_app_without_billhook_raises():
 # --- the app's own doings -------------------------------------------------------------------------
 
 
-def test_the_apps_own_routes_go_on(app_with):
+def test_the_apps_own_routes_still_work(app_with):
     app = app_with(prefix="/")
     app.add_url_rule("/orders", "orders", lambda: "orders")
     client = app.test_client()

@@ -386,7 +386,7 @@ def test_body_hmac_requires_replay_protection_dedupe_only(tmp_path):
         ({"BILLHOOK_SIGNATURE_PREFIX": "v0="}, "v0="),
     ],
 )
-def test_what_stands_before_the_digits_of_a_body_hmac_is_an_option(app_with, config, prefix):
+def test_the_prefix_of_a_body_hmac_is_an_option(app_with, config, prefix):
     app = app_with(
         BILLHOOK_SECRETS=[TEXT_SECRET],
         BILLHOOK_SIGNATURE="body-hmac",

@@ -144,7 +144,7 @@ def test_health_and_readiness(standalone):
     assert client.get("/readyz").json == {"status": "ready"}
 
 
-def test_readiness_is_503_while_the_inbox_is_gone(standalone, here):
+def test_readiness_is_503_without_an_inbox(standalone, here):
     client = standalone().test_client()
     (here / "billhook.db").rename(here / "aside")
 
@@ -163,7 +163,7 @@ def test_readiness_is_503_before_an_inbox_of_another_version(standalone, here):
     assert client.get("/readyz").status_code == 503
 
 
-def test_there_are_no_other_pages(standalone):
+def test_other_paths_are_404(standalone):
     client = standalone().test_client()
 
     assert client.get("/").status_code == 404

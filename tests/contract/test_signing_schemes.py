@@ -98,7 +98,7 @@ def refuses_one_flipped_bit(case: Case, part: str, delivery: Delivery, bit: int,
 @every_part
 @FEW
 @given(bit=st.integers(0, 10_000), body=st.sampled_from([b"{}", b'{"amount": "10.00"}', bytes(range(256))]))
-def test_one_flipped_bit_anywhere_is_refused(case, part, bit, body):
+def test_a_single_flipped_bit_is_refused(case, part, bit, body):
     delivery = cached(case, body)
 
     refuses_one_flipped_bit(
@@ -173,7 +173,7 @@ def stands_for_nothing_else(case: Case, delivery: Delivery, changed: Delivery, v
 @every_case
 @SOME
 @given(data=st.data(), body=st.sampled_from([b"{}", b'{"a": 1}', b"1:x", b".5Z:{}", b"\n0"]))
-def test_a_changed_request_never_stands_for_another_content(case, data, body):
+def test_a_changed_request_is_never_verified_as_other_content(case, data, body):
     delivery = cached(case, body)
 
     stands_for_nothing_else(

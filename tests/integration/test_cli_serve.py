@@ -130,7 +130,7 @@ def test_serve_handles_deliveries_and_stops_all_processes_on_sigterm(cli):
     assert log.index("Shutting down: Master") < log.index("billhook.worker: worker stopped")
 
 
-def test_nothing_is_left_when_serve_itself_is_killed(cli):
+def test_no_process_is_left_when_serve_is_killed(cli):
     server = cli.serve("shop_handlers.py")
     pids = descendants(server.pid)
 

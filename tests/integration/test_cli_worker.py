@@ -228,7 +228,7 @@ def test_a_second_signal_ends_it_at_once_and_not_when_the_grace_is_over(crew, pr
     until(lambda: crew.states() == {"slow-300": "done"}, 15)
 
 
-def test_a_signal_to_all_of_them_at_once_is_no_second_one_to_any(file_crew):
+def test_a_signal_to_the_whole_group_counts_once(file_crew):
     worker = file_crew.work(processes=2)
     file_crew.put("slow-2")
     until(lambda: file_crew.notes("begun"), 15)
@@ -321,7 +321,7 @@ def test_stopped_children_are_replaced_and_new_deliveries_handled(crew):
     assert set(crew.notes("ended")) == {f"meanwhile-{number}" for number in range(10)}
 
 
-def test_what_cannot_work_is_refused_before_any_child_is_started(file_crew):
+def test_a_wrong_configuration_is_refused_before_any_child_starts(file_crew):
     for arguments in (("no_such.py",), ("worst.py", "--require-all")):
         refused = file_crew.start("worker", *arguments, "--processes", "2")
         code = refused.wait(30)
@@ -427,7 +427,7 @@ def test_a_child_that_blocks_all_threads_prints_a_traceback_and_is_replaced(file
     assert len(before & children(worker.pid)) == 1
 
 
-def test_a_child_with_a_hundred_handlers_that_never_return_is_replaced_by_one_without_them(file_crew):
+def test_a_child_with_a_hundred_abandoned_threads_is_replaced(file_crew):
     file_crew.environ["BILLHOOK_RETRY_SCHEDULE_SECONDS"] = ",".join(["0.1"] * 60)
     worker = file_crew.work("--grace", "1", processes=2)
     for number in range(4):

@@ -49,7 +49,7 @@ def of_this_demo(temporary: Path) -> list[str]:
     return found
 
 
-def test_every_delivery_goes_as_promised_and_nothing_is_left(temporary, tmp_path):
+def test_demo_handles_every_delivery_and_leaves_nothing(temporary, tmp_path):
     hostile = {
         "BILLHOOK_ENGINE": "inline",  # settings of the user's own must not disturb it
         "BILLHOOK_NONSENSE": "1",

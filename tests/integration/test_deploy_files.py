@@ -344,7 +344,7 @@ def test_the_units_commands_accept_and_handle_a_delivery_and_stop(tmp_path: Path
             eventually((tmp_path / "handled-1").exists)
 
 
-def test_what_an_earlier_process_left_is_handled_without_a_new_delivery(tmp_path: Path) -> None:
+def test_deliveries_of_an_earlier_process_are_handled_at_start(tmp_path: Path) -> None:
     options = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_HANDLERS": "note.py"}
     port = free_port()
     web, _ = commands_of_the_units(port)

@@ -158,7 +158,7 @@ def test_a_worker_is_in_the_table_of_workers_until_it_ends_in_order(every_shop):
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
-def test_a_handler_past_its_time_is_given_up_in_any_pool_and_its_siblings_go_on(shop, pool):
+def test_a_handler_past_its_time_out_is_abandoned_in_any_celery_pool(shop, pool):
     app = shop.app()
     with worker(shop, pool=pool):
         for number in range(3):
@@ -231,7 +231,7 @@ def test_fifty_messages_for_one_delivery_are_one_call_and_fifty_for_a_plain_task
     assert Counter(name for name, *_ in shop.calls()) == {"direct": 50, "note": 1}
 
 
-def test_what_has_no_message_is_found(every_shop):
+def test_deliveries_without_a_message_are_swept_up(every_shop):
     shop = every_shop
     app = shop.app()
     with worker(shop):
@@ -256,7 +256,7 @@ def test_a_web_process_republishes_deliveries_no_sweeper_found(shop):
     until(lambda: waiting() == 1, 30)
 
 
-def test_messages_with_anything_but_an_id_do_nothing_and_are_gone(shop):
+def test_messages_without_a_valid_id_are_rejected_and_removed(shop):
     app = shop.app()
     celery = app.extensions["celery"]
     for arguments in (["1"], [True], [None], [], [1, 2], [-1], [2**70], [{"id": 1}]):

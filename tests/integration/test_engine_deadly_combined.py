@@ -52,7 +52,7 @@ def test_five_handlers_that_kill_their_process_end_dead_alone(tmp_path, inbox_ur
         assert len(place.noted("ended")) == INNOCENTS
 
 
-def test_who_has_one_attempt_is_done_beside_one_that_ends_its_process(places):
+def test_a_run_with_one_attempt_survives_a_neighbour_that_kills_the_process(places):
     place = places(**schedule(1))
     place.put("exits")
     place.put_innocents()

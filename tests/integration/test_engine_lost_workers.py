@@ -50,7 +50,7 @@ def test_a_claim_that_was_only_queued_when_its_worker_died_is_no_attempt(inbox):
     assert sorted(one.attempt for one in again) == [1, 1, 2]  # only the first had been begun
 
 
-def test_a_lost_run_that_was_begun_counts_every_time(inbox):
+def test_every_loss_of_a_started_run_counts_as_an_attempt(inbox):
     planned(inbox, 1)
 
     attempts = [claim(inbox, at=NOON + n * LEASE, idle=1)[0].attempt for n in range(4)]

@@ -28,7 +28,7 @@ def test_without_a_notifier_polling_finds_everything(running, tmp_path):
     until(lambda: calls, seconds=4)
 
 
-def test_nothing_is_lost_while_the_inbox_is_away(running):
+def test_deliveries_are_handled_after_the_inbox_file_was_missing(running):
     handlers, gate, calls = Handlers(), threading.Event(), []
 
     @handlers.on(PingTest, name="h")

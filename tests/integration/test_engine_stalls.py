@@ -218,7 +218,7 @@ def test_a_handlers_time_out_wakes_a_sleeping_worker(running):
     assert max(seconds) < within(1.5)  # the slow look, and a renewal, come later
 
 
-def test_those_that_came_back_late_are_not_counted(app_with):
+def test_abandoned_threads_that_returned_are_not_counted(app_with):
     handlers = Handlers()
     handlers.on(PingTest, name="h", timeout_seconds=0.02, retry=[])(lambda event: time.sleep(0.3))
     app = app_with(handlers=[handlers], BILLHOOK_LEASE_SECONDS=30)
@@ -233,7 +233,7 @@ def test_those_that_came_back_late_are_not_counted(app_with):
         assert thread.is_alive()
 
 
-def test_a_thread_engine_that_was_stopped_is_begun_anew_by_start_and_by_no_delivery(app_with):
+def test_a_stopped_thread_engine_restarts_only_by_start(app_with):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(lambda event: calls.append(1))
     app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
@@ -336,7 +336,7 @@ def test_a_result_of_a_commit_without_an_answer_is_settled_once(line, app_with, 
     assert runs(app) == [("succeeded", 1)] * 3
 
 
-def test_doubt_is_followed_by_two_looks_and_no_more():
+def test_an_uncertain_commit_is_followed_by_two_orphan_checks():
     leases = LeaseTable(1, lease_seconds=0.3)
 
     assert not leases.orphan_check_due

@@ -350,7 +350,7 @@ def test_a_handler_past_its_time_while_stopping_is_settled_as_failed(running):
 # --- storage that fails in mid-worker ---------------------------------------------------------------
 
 
-def test_nothing_is_lost_while_the_inbox_fails(running):
+def test_no_run_is_lost_while_the_inbox_fails(running):
     handlers, gate, calls = Handlers(), threading.Event(), []
 
     @handlers.on(PingTest, name="h")
@@ -373,7 +373,7 @@ def test_nothing_is_lost_while_the_inbox_fails(running):
     assert {attempts for _, _, attempts in runs(app)} == {1}
 
 
-def test_nothing_is_lost_while_another_process_holds_the_lock(running):
+def test_no_run_is_lost_while_another_process_holds_the_lock(running):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(lambda event: calls.append(1))
     app = running(handlers, BILLHOOK_DEADLINE_SECONDS=0.3, BILLHOOK_LEASE_SECONDS=30, start_now=False)

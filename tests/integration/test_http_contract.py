@@ -160,7 +160,7 @@ def test_an_unauthenticated_delivery_is_401_with_any_type_header(server, event_t
     assert value(server.inbox, "SELECT count(*) FROM delivery") == before
 
 
-def test_one_that_came_without_its_type_does_not_take_the_place_of_the_genuine_one(server):
+def test_a_delivery_without_its_type_does_not_displace_the_genuine_one(server):
     headers = signed()
 
     replies = [server.post(b"{}", with_type(headers, kind)) for kind in (None, "PingTest", None, "9")]
@@ -170,7 +170,7 @@ def test_one_that_came_without_its_type_does_not_take_the_place_of_the_genuine_o
     assert rows(server.inbox, query, headers["webhook-id"]) == [("", "-", 1), ("PingTest", "", 0)]
 
 
-def test_a_delivery_that_came_first_under_another_type_does_not_hide_the_genuine_one(server):
+def test_a_first_delivery_of_another_type_does_not_hide_the_genuine_one(server):
     body = sample(PaymentFailed).to_json()
     headers = signed(body, "PaymentFailed")
 
@@ -317,7 +317,7 @@ def test_no_spelling_of_the_address_is_answered_with_a_redirect(server, path):
 # --- what is not said -----------------------------------------------------------------------------
 
 
-def test_neither_the_answer_nor_the_log_repeats_what_an_attacker_sent(server):
+def test_neither_response_nor_log_repeats_an_attackers_text(server):
     headers = {
         **signed(),
         "X-Webhook-Type": MARK,

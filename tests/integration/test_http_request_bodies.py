@@ -308,7 +308,7 @@ def test_the_rest_of_a_chunked_body_over_the_limit_is_not_read_as_the_next_reque
 
 
 @pytest.mark.parametrize("pause_seconds", [0.0, 0.05])
-def test_the_rest_of_a_body_that_came_too_slowly_is_not_read_as_the_next_request(server, pause_seconds):
+def test_the_rest_of_a_slow_body_is_not_read_as_the_next_request(server, pause_seconds):
     key, inner = _smuggled()
 
     with server.connect() as connection:

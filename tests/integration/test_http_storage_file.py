@@ -94,7 +94,7 @@ def test_an_inbox_file_of_another_version_is_503_until_it_is_restored(frail):
     assert_accepted(frail, "msg_version")
 
 
-def test_corrupt_pages_are_503_until_they_are_mended(frail):
+def test_corrupt_pages_are_503_until_they_are_repaired(frail):
     with moved_away(frail.inbox, copy=True):
         with frail.inbox.open("r+b") as stream:
             stream.seek(4096)

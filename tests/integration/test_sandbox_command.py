@@ -182,7 +182,7 @@ init, server._Worker.init_process = server._Worker.init_process, slow
 
 
 @pytest.mark.parametrize("moment", [WITHIN_A_FINALIZER, BEFORE_IT_HANDLES_SIGNALS])
-def test_ctrl_c_while_the_server_comes_up_makes_no_noise(tmp_path: Path, moment: str) -> None:
+def test_ctrl_c_during_start_prints_no_traceback(tmp_path: Path, moment: str) -> None:
     arguments = ["sandbox", "--bind", f"127.0.0.1:{free_port()}", "--database", "temporary"]
     with subprocess.Popen(
         [sys.executable, "-c", SLOW.format(moment), *arguments],
@@ -234,7 +234,7 @@ def test_a_second_sandbox_on_the_same_file_is_refused_in_a_line(tmp_path: Path) 
     assert "another sandbox is using this database: stop it" in refuses
 
 
-def test_it_ends_when_its_terminal_is_closed(tmp_path: Path) -> None:
+def test_the_sandbox_stops_when_its_terminal_is_closed(tmp_path: Path) -> None:
     """A gunicorn of its own would load itself anew: with the port and the database, and nobody to stop it."""
     bind = f"127.0.0.1:{free_port()}"
     process = subprocess.Popen(
@@ -310,7 +310,7 @@ def test_a_prefix_that_was_chosen_is_printed_though_it_be_none(tmp_path: Path) -
     assert "  export BILLHOOK_SIGNATURE_PREFIX=''\n" in said
 
 
-def test_of_a_private_key_that_was_given_the_public_half_is_printed(tmp_path: Path) -> None:
+def test_the_public_half_of_a_configured_private_key_is_printed(tmp_path: Path) -> None:
     private = "whsk_" + base64.b64encode(b"\x07" * 32).decode()
     (tmp_path / "secret").write_text(private)
 

@@ -60,7 +60,7 @@ def role(code, started=None, *, name="the worker", grace_seconds=10.0, vital=Fal
     return Role(name, partial(child, code, started), grace_seconds, vital, reload)
 
 
-def test_one_that_cannot_start_is_tried_later_each_time():
+def test_a_child_that_cannot_start_is_restarted_with_growing_pauses():
     told = []
 
     supervise([role("raise SystemExit(3)")], signals=[(5.5, signal.SIGTERM)], told=told)
@@ -177,7 +177,7 @@ def test_a_hangup_is_handed_to_the_web_server_and_the_workers_are_replaced_one_b
     assert [process.returncode for process in workers] == [-signal.SIGTERM] * 4
 
 
-def test_what_cannot_be_loaded_replaces_nothing(tmp_path):
+def test_a_failed_trial_replaces_no_process(tmp_path):
     web, workers, told = [], [], []
     driving = drive((lambda: workers and web, hang_up), (lambda: told, lambda: None))
 
@@ -205,7 +205,7 @@ def test_a_worker_that_does_not_make_room_within_its_grace_is_killed(monkeypatch
     assert told == ["reloading"]
 
 
-def test_a_terminal_that_goes_away_ends_all_even_where_a_hangup_reloads(monkeypatch):
+def test_a_closed_terminal_stops_all_also_where_sighup_reloads(monkeypatch):
     started, told = [], []
     there = [True]
     monkeypatch.setattr("billhook.cli.supervisor.has_terminal", lambda: there[0])
@@ -283,7 +283,7 @@ def test_the_stages_end_one_after_another():
     assert order == [None]
 
 
-def test_who_does_not_end_within_its_grace_is_killed():
+def test_a_child_that_outlasts_its_grace_period_is_killed():
     started = []
 
     _, seconds = supervise([role(PATIENT, started, grace_seconds=0.5)], signals=[(0.5, signal.SIGTERM)])
@@ -305,7 +305,7 @@ def test_a_second_signal_kills_all_of_them_at_once():
     assert seconds < within(5)
 
 
-def test_nothing_is_left_when_starting_one_fails():
+def test_no_child_is_left_when_starting_one_fails():
     started = []
 
     def fail():
@@ -328,7 +328,7 @@ def test_signals_mean_afterwards_what_they_meant_before():
     assert [signal.getsignal(n) for n in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)] == before
 
 
-def test_under_nohup_a_terminal_that_goes_away_ends_nothing():
+def test_under_nohup_a_closed_terminal_stops_nothing():
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         _, seconds = supervise(
@@ -341,7 +341,7 @@ def test_under_nohup_a_terminal_that_goes_away_ends_nothing():
     assert seconds >= 0.9
 
 
-def test_one_worker_is_the_worker_and_several_are_numbered():
+def test_several_workers_are_numbered_in_messages():
     def start(descriptor):
         raise AssertionError
 

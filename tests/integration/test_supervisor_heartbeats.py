@@ -131,7 +131,7 @@ def test_control_a_stopped_child_without_heartbeats_is_not_replaced(soon):
     assert (len(started), told) == (1, [])
 
 
-def test_one_that_runs_is_left_alone_and_so_is_one_that_has_not_come_up(soon):
+def test_a_running_or_starting_child_is_not_killed(soon):
     started, told = [], []
     driving = drive((lambda: len(started) == 2, lambda: time.sleep(2 * LIMIT_SECONDS)))
 
@@ -170,7 +170,7 @@ def test_another_one_starts_beside_one_that_not_even_sigkill_ends(soon, monkeypa
     assert told[-1] == "the worker does not exit after SIGKILL: starting another one beside it"
 
 
-def test_one_that_had_come_up_is_started_again_after_a_second_at_most():
+def test_a_child_that_had_started_is_restarted_within_a_second():
     """One that never comes up waits longer each time: test_cli_supervisor has that."""
     started, told = [], []
     driving = drive((lambda: len(told) == 4, lambda: None))
@@ -216,7 +216,7 @@ def test_only_silence_that_the_parent_observed_counts():
     os.close(writer)
 
 
-def test_silence_begins_with_the_first_heartbeat_and_anew_with_each_process():
+def test_silence_is_measured_from_each_processes_first_heartbeat():
     heartbeats = HeartbeatMonitor(1.0)
     writer = started_by(heartbeats)
     assert hangs_at(heartbeats, 100) is None

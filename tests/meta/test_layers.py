@@ -21,7 +21,7 @@ def lint(source: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=source, env=environ, capture_output=True, text=True, check=False)
 
 
-def test_imports_go_down_only():
+def test_imports_follow_the_layers():
     result = lint(ROOT / "src")
 
     assert result.returncode == 0, result.stdout
@@ -62,7 +62,7 @@ def test_imports_go_down_only():
         ),
     ],
 )
-def test_an_import_that_goes_up_is_noticed_even_inside_a_function(tmp_path, module, line, contract):
+def test_control_an_upward_import_inside_a_function_is_noticed(tmp_path, module, line, contract):
     shutil.copytree(
         ROOT / "src" / "billhook", tmp_path / "billhook", ignore=shutil.ignore_patterns("__pycache__")
     )

@@ -94,7 +94,7 @@ def names() -> list[str]:
 
 
 @pytest.mark.parametrize("name", names())
-def test_what_a_module_exports_is_sorted_and_there(name):
+def test_module_exports_are_sorted_and_exist(name):
     module = importlib.import_module(name)
 
     exported = getattr(module, "__all__", None)

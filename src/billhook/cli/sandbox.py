@@ -86,8 +86,7 @@ def sandbox(
         return
     from billhook.sandbox.gunicorn_server import serve
 
-    # Replay protection is the receiver's duty: a sender may use a scheme that signs no time.
-    settings = dataclasses.replace(load_settings(), replay_protection="dedupe-only")
+    settings = dataclasses.replace(load_settings(), replay_protection="dedupe-only")  # a receiver's duty
     with tempfile.TemporaryDirectory(prefix="billhook-sandbox-") as folder:
         options = _options(
             settings,
@@ -98,14 +97,9 @@ def sandbox(
             rate_limit=rate_limit,
             random_seed=random_seed,
         )
-        # After the errors that do not depend on the address, before a database is created.
-        check_bindable(bind)
+        check_bindable(bind)  # after the cheaper checks, and before a database is created
         credentials = _prepare(options, seed)
-        serve(
-            options,
-            bind,
-            lambda url: _print_with_token(url, credentials, options, new_token, settings, as_json),
-        )
+        serve(options, bind, lambda url: _announce(url, credentials, options, new_token, settings, as_json))
 
 
 @sandbox.command()
@@ -184,7 +178,7 @@ def _verification_keys(sandbox: Sandbox) -> tuple[str | None, str | None]:
     return (None, key) if sandbox.has_public_key else (key, None)
 
 
-def _print_with_token(
+def _announce(
     url: str,
     credentials: _Credentials,
     options: SandboxOptions,

@@ -81,7 +81,6 @@ def serve(
         require_all_handled(state.handlers)
     lines = _announcement(state, bind, workers * threads)
     check_bindable(bind)
-    # Before the children start: their output comes after it.
     click.echo("\n".join(lines))
     sys.stdout.flush()
     start_web = partial(spawn, web_command(bind, workers, threads), environ, pass_fds=_descriptors(bind))

@@ -127,7 +127,6 @@ class Handlers:
         ):
             raise ConfigError(f"timeout_seconds is {timeout_seconds!r}: it must be above 0 and at most 86400")
         schedule = None if retry is None else RetrySchedule.of(retry)
-        # Read once, outside: the decorator may be used for several functions, and an iterator is used up.
         named = tuple(sources)
 
         def register(function: F) -> F:

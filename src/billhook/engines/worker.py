@@ -248,7 +248,6 @@ class Worker:
             if checking_orphans:
                 transaction.release_orphaned(list(leases.runs), step.now)
             if step.renewing:
-                # The whole table, also runs that are only queued: their leases run as well.
                 ours = [lease for lease in leases.runs if lease not in settling]
                 renewed = transaction.renew(ours, step.leased_until)
             claims = self._claim(transaction, step, settling) if step.capacity else []

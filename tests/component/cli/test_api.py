@@ -134,7 +134,7 @@ LISTS = [
 
 
 @pytest.mark.parametrize(("arguments", "line", "body", "seen"), READS, ids=[row[1] for row in READS])
-def test_one_is_shown_by_its_fields_or_as_json(api, service, arguments, line, body, seen):
+def test_get_prints_a_table_of_fields_or_json(api, service, arguments, line, body, seen):
     service.always(line, answered(200, body))
 
     table = api(*arguments)
@@ -159,7 +159,7 @@ def test_a_list_is_a_table_or_json(api, service, arguments, line, key, model, se
     assert json.loads(document.stdout) == [wire(model)] * 2
 
 
-def test_filters_go_with_the_request(api, service):
+def test_list_filters_are_sent_to_the_service(api, service):
     service.always("GET /invoices", listed("invoices"))
 
     result = api("invoices", "list", "--customer-id", "cus_1", "--status", "Paid", "--until", "2026-02-01")
@@ -221,7 +221,7 @@ def test_amounts_are_printed_with_unchanged_digits(api, service):
     assert "1249.900000000000000000001" in api("invoices", "get", "1").stdout
 
 
-def test_what_comes_from_the_service_cannot_act_on_the_terminal(api, service):
+def test_text_of_the_service_is_escaped_for_the_terminal(api, service):
     evil = {**INVOICE, "name": "\x1b[31m\u202eevil", "note": '\x00"\x00'}
     service.always("GET /invoices/1", answered(200, {"invoice": evil}))
 

@@ -30,7 +30,7 @@ def test_a_fault_that_the_sandbox_injects_is_seen_and_not_repeated(service):
     assert service.lines() == ["GET /_sandbox/clock"]
 
 
-def test_a_proxy_of_the_environment_is_passed_by(service, monkeypatch):
+def test_a_proxy_of_the_environment_is_not_used(service, monkeypatch):
     for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:1")
     service.answer("GET /_sandbox/clock", answered(200, {"now": "2026-01-01T00:00:00Z"}))

@@ -209,7 +209,7 @@ def test_a_probe_cannot_be_sent_from_outside(shop):
     assert len(stored(app)) == 1
 
 
-def test_it_checks_what_would_be_served_standalone(run, tmp_path):
+def test_standalone_check_checks_the_app_of_the_environment(run, tmp_path):
     result = run("check", "--json", SECRETS=SECRET, ENGINE="thread")
 
     facts = json.loads(result.stdout)

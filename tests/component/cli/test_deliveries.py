@@ -80,7 +80,7 @@ def test_show_prints_the_result_of_each_handler(run, shop):
     assert "billhook/dispatch/call.py" in run("deliveries", "show", "2", "--json").stdout
 
 
-def test_nothing_from_outside_reaches_the_terminal_raw(run, shop):
+def test_text_of_a_delivery_is_escaped_for_the_terminal(run, shop):
     broken = run("deliveries", "show", "3").stdout
     failed = run("deliveries", "show", "2").stdout
 

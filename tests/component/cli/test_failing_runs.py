@@ -232,7 +232,7 @@ def test_discard_releases_the_next_run_of_an_order_key(run, busy):
     assert state(run, 5) == "retrying"
 
 
-def test_one_that_waits_and_one_that_runs_are_discarded_and_a_late_end_changes_nothing(run, busy):
+def test_discard_ends_waiting_and_running_runs_and_ignores_late_results(run, busy):
     inbox = get_state(busy).inbox
     now = get_state(busy).dispatcher.clock.now()
     with inbox.database.write() as connection:  # its retry is due now

@@ -60,7 +60,7 @@ def test_a_mistake_is_one_line_there_too(app):
     )
 
 
-def test_send_goes_through_the_app_itself(app):
+def test_send_without_a_url_posts_to_the_app_itself(app):
     result = run(app, "send", "InvoiceApproved")
 
     assert result.exit_code == 0, result.output
@@ -190,7 +190,7 @@ def test_standalone_send_refuses_a_source_of_a_flask_app(tmp_path, monkeypatch):
     assert "`flask --app … billhook send --source eu`" in result.stderr
 
 
-def test_without_a_url_it_goes_to_where_serve_listens(monkeypatch):
+def test_standalone_send_without_a_url_posts_to_serves_address(monkeypatch):
     from billhook.cli.posting import choose_target
 
     monkeypatch.setattr("billhook.cli.posting.user_app", lambda: None)

@@ -293,7 +293,7 @@ def test_an_unusable_bind_address_is_refused(bind):
     assert caught.value.exit_code == 2
 
 
-def test_a_file_in_the_place_of_a_socket_is_left_alone(tmp_path):
+def test_a_bind_path_that_is_a_file_is_refused(tmp_path):
     (tmp_path / "notes").touch()
 
     with pytest.raises(UsageConfigError, match="a file with this name exists"):

@@ -116,7 +116,7 @@ def test_prune_without_a_terminal_prunes_nothing(run, old, where):
     assert states(where) == before
 
 
-def test_only_the_states_that_are_named_go(run, old, where):
+def test_prune_by_state_deletes_only_those_states(run, old, where):
     run("deliveries", "prune", "--older-than", "1", "--state", "done", "--state", "quarantined", "--yes")
 
     assert states(where) == {2: "dead", 3: "pruned", 4: "done"}

@@ -50,14 +50,14 @@ def test_all_handlers_includes_those_that_succeeded(run, shop):
     assert shop.handle() == ["book", "send"]
 
 
-def test_a_named_handler_runs_again_however_it_ended(run, shop):
+def test_replay_by_handler_runs_it_again_after_any_result(run, shop):
     result = replayed(run("deliveries", "replay", "--handler", "book", "--json"))
 
     assert (result["selected"], result["runs"]) == (2, 2)
     assert shop.handle() == ["book", "book"]
 
 
-def test_a_quarantined_delivery_is_read_anew(run, shop, where):
+def test_replay_parses_a_quarantined_delivery_again(run, shop, where):
     result = run("deliveries", "replay", "--state", "quarantined", "--yes")
 
     assert "1 of 1 delivery replayed: 0 runs due again, 1 delivery parsed again" in result.stdout
@@ -85,7 +85,7 @@ def test_a_run_that_waits_for_its_next_attempt_need_not_wait(run, shop, tmp_path
     assert shop.handle() == ["send"]
 
 
-def test_a_run_that_is_running_is_left_alone(run, shop, where):
+def test_replay_leaves_a_running_run_alone(run, shop, where):
     with shop.assembly.inbox.database.write() as connection:
         connection.exec_driver_sql("UPDATE run SET state='running', due_at='2999-01-01' WHERE handler='send'")
         connection.exec_driver_sql("UPDATE delivery SET state='planned' WHERE id=2")

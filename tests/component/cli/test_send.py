@@ -102,7 +102,7 @@ def test_a_sample_is_sent_as_the_service_would(run, receiver):
 
 
 @pytest.mark.parametrize("signature", ["timestamped-hmac", "body-hmac"])
-def test_other_schemes_sign_too(run, receiver, secret_file, signature):
+def test_send_signs_with_other_schemes(run, receiver, secret_file, signature):
     path = secret_file(TEXT_SECRET)
 
     result = run("send", "PingTest", "--to", receiver.url, "--scheme", signature, "--secret-file", path)
@@ -195,7 +195,7 @@ def test_a_proxy_of_the_environment_is_ignored(run, receiver, monkeypatch):
     assert run("send", "PingTest", "--to", receiver.url, SECRETS=SECRET).exit_code == 0
 
 
-def test_what_a_hostile_receiver_answers_cannot_act_on_the_terminal(run, receiver):
+def test_a_receivers_answer_is_escaped_for_the_terminal(run, receiver):
     receiver.answers = [(200, b"\x1b]0;owned\x07")]
 
     result = run("send", "PingTest", "--to", receiver.url, SECRETS=SECRET)

@@ -110,7 +110,7 @@ def test_types_may_be_named_instead(subscribe, service):
     assert [each["eventType"] for each in sent(service)] == ["PingTest", "Overage"]
 
 
-def test_a_recurring_threshold_goes_with_its_type_with_and_without_a_first_one(subscribe, service):
+def test_a_recurring_threshold_is_sent_with_its_type(subscribe, service):
     both = "CommitmentUsageCrossed", "CreditPoolThresholdCrossed"
     options = [each for name in both for each in ("--type", name, "--recurring-threshold", f"{name}=25")]
     result = subscribe(*options, "--threshold", "CommitmentUsageCrossed=50", "--json")
@@ -120,7 +120,7 @@ def test_a_recurring_threshold_goes_with_its_type_with_and_without_a_first_one(s
     assert [row["recurring_threshold"] for row in json.loads(result.stdout)["subscriptions"]] == ["25", "25"]
 
 
-def test_a_threshold_goes_with_its_type(subscribe, service):
+def test_a_threshold_is_sent_with_its_type(subscribe, service):
     result = subscribe("handlers.py", "--threshold", "CommitmentUsageCrossed=80.5", "--json")
 
     by_type = {each["eventType"]: each.get("threshold") for each in sent(service)}
@@ -231,7 +231,7 @@ def test_an_interruption_prints_the_results_so_far(subscribe, service, tmp_path)
     assert b"Traceback" not in stderr
 
 
-def test_a_service_that_wants_fewer_requests_is_left_alone(subscribe, service):
+def test_a_rate_limit_stops_further_subscriptions(subscribe, service):
     service.always("POST /webhook", LIMITED)
 
     result = subscribe("handlers.py", "--json")

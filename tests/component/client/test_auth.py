@@ -51,7 +51,7 @@ def _plan(service):
     service.always("GET /plans/p", PLAN)
 
 
-def test_nothing_is_sent_before_the_first_call_and_one_login_serves_many(service, client):
+def test_the_first_call_logs_in_once_for_all_calls(service, client):
     assert service.taken == []
 
     for _ in range(3):

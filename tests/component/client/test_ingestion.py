@@ -112,7 +112,7 @@ def test_events_are_taken_as_they_are_needed(service, client):
     assert batches(service) == [1_000]
 
 
-def test_nothing_to_ingest_is_nothing_sent(service, client):
+def test_ingesting_no_events_sends_nothing(service, client):
     assert list(client.events.ingest([])) == []
     assert service.taken == []
 
@@ -159,7 +159,7 @@ def test_each_event_has_its_own_result(service, client):
     assert [result.stored for result in results] == [True, True, False]
 
 
-def test_of_two_with_one_ref_the_first_is_taken(service, client):
+def test_the_first_of_two_events_with_the_same_ref_is_accepted(service, client):
     results = list(client.events.ingest([event("same", n=1), event("other"), event("same", n=2)]))
 
     assert states(results) == [ACCEPTED, ACCEPTED, DUPLICATE]
@@ -386,7 +386,7 @@ def test_progress_is_reported_after_each_batch(service, client):
 
 @pytest.mark.parametrize("method", ["submit", "submit_v1", "dry_run"])
 @pytest.mark.parametrize("count", [0, 1_001])
-def test_one_batch_has_1_to_1000_events(service, client, method, count):
+def test_submit_accepts_1_to_1000_events(service, client, method, count):
     with pytest.raises(RuleBroken, match=r"a batch has 1 to 1000 events, and this one has (none|1001): "):
         getattr(client.events, method)(event(number) for number in range(count))
 
@@ -394,7 +394,7 @@ def test_one_batch_has_1_to_1000_events(service, client, method, count):
 
 
 @pytest.mark.parametrize("method", ["submit", "submit_v1", "dry_run"])
-def test_one_batch_is_256_kb_at_most(service, client, method):
+def test_submit_accepts_at_most_256_kb(service, client, method):
     with pytest.raises(RuleBroken, match=r"a batch \w+ at most 256 KB \(262144 bytes\)"):
         getattr(client.events, method)([of_size("a", 200_000), of_size("b", 100_000)])
 

@@ -53,7 +53,7 @@ def test_path_parameters_are_percent_encoded(service, client, given_id, segment)
 
 
 @pytest.mark.parametrize("value", ["", ".", "..", "\ud800"])
-def test_what_could_not_arrive_is_refused(service, client, value):
+def test_ids_that_a_url_cannot_carry_are_refused(service, client, value):
     with pytest.raises(ValueError, match=r"contractId is '.*': that cannot be a part of an address"):
         client.contracts.delete(value)
 
@@ -301,7 +301,7 @@ except Exception as error:
     )
 
 
-def test_what_else_is_missing_is_not_called_an_extra():
+def test_another_missing_module_is_not_reported_as_the_extra():
     program = """
 import sys
 sys.modules["billhook.resources"] = None

@@ -37,7 +37,7 @@ def listing(service: Service, items: list[dict[str, Any]], default: int = 10) ->
 
 
 @pytest.mark.parametrize("count", [0, 1, 10, 11, 35])
-def test_a_list_goes_over_all_pages(service, client, count):
+def test_a_list_iterates_over_all_pages(service, client, count):
     listing(service, invoices(count))
 
     found = [invoice.id for invoice in client.invoices.list()]
@@ -46,7 +46,7 @@ def test_a_list_goes_over_all_pages(service, client, count):
     assert len(service.lines()) == max(1, -(-count // 10))
 
 
-def test_the_filters_and_the_limit_go_with_every_page(service, client):
+def test_filters_and_limit_are_sent_with_every_page(service, client):
     listing(service, invoices(5))
 
     list(client.invoices.list(billing_status="Overdue", issued_after="2026-01-01T00:00:00Z", limit=2))

@@ -102,7 +102,7 @@ def test_a_path_outside_the_base_address_is_refused_before_sending(service, clie
 
 
 @pytest.mark.parametrize("method", ["get", "HEAD", "TRACE", "CONNECT", "GET /x HTTP/1.1\r\n", ""])
-def test_other_methods_are_refused_before_anything_is_sent(service, client, method):
+def test_an_unknown_method_is_refused_before_sending(service, client, method):
     with pytest.raises(ValueError, match="must be one of DELETE, GET, PATCH, POST, PUT"):
         client.request(method, "/refunds")
 

@@ -80,7 +80,7 @@ def test_a_failing_call_is_attempted_as_often_as_the_policy_allows(service, clie
 
 
 @pytest.mark.parametrize("status", [400, 404, 409])
-def test_what_would_fail_again_is_not_tried_again(service, client, status):
+def test_permanent_errors_are_not_retried(service, client, status):
     service.always("GET /plans/p", error(status, "invalid_request_error", "wrong"))
 
     with pytest.raises(Exception, match="wrong"):
@@ -170,7 +170,7 @@ def test_the_time_that_the_service_names_is_waited(service, client, moving, valu
 
 
 @pytest.mark.parametrize("value", ["60", "86400", "9" * 40, "Fri, 31 Dec 9999 23:59:59 GMT"])
-def test_a_wait_that_is_too_long_is_not_begun(service, client, moving, value):
+def test_a_retry_after_beyond_the_time_limit_is_not_waited_for(service, client, moving, value):
     service.always("GET /plans/p", limited(value))
 
     with pytest.raises(RateLimitExceeded) as caught:
@@ -215,7 +215,7 @@ def test_all_attempts_and_waits_together_are_bounded(service, client_of, moving)
     assert sum(moving.slept) < 30
 
 
-def test_without_the_bound_it_would_go_on(service, client_of, moving):
+def test_control_without_the_time_limit_retries_continue(service, client_of, moving):
     client = client_of(service.url, retries=RetryPolicy(attempts=12, total_seconds=10_000))
     service.always("GET /plans/p", BROKEN)
 

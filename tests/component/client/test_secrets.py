@@ -162,7 +162,7 @@ def test_an_error_of_the_client_constructor_shows_no_secret():
         assert REFRESH_TOKEN not in text
 
 
-def test_what_goes_well_is_logged_without_secrets_too(service, client, log):
+def test_successful_calls_are_logged_without_secrets(service, client, log):
     service.always(PLAN, answered(200, {}))
     with pytest.raises(BillhookError):
         client.plans.get("p")
@@ -191,7 +191,7 @@ def test_the_client_and_its_parts_show_no_secret(service, client):
     assert leaked(service, text, str(client), repr(client)) == []
 
 
-def test_the_library_alone_would_have_shown_them(service):
+def test_control_the_http_library_alone_shows_the_secrets(service):
     def careless() -> None:
         token = OPAQUE
         headers = {"x-api-key": CLIENT_ID, "Authorization": f"Bearer {token}"}
@@ -212,7 +212,7 @@ def test_the_search_of_the_log_would_have_found_one(log):
 # --- hiding -------------------------------------------------------------------------------------------
 
 
-def test_a_secret_is_hidden_wherever_it_stands_and_the_longest_first():
+def test_secrets_are_redacted_anywhere_and_the_longest_first():
     redactor = Redactor(SecretStr("token-1"), SecretStr("token-1-and-more"))
     redactor.learn(SecretStr("passing-1"))
 
@@ -242,7 +242,7 @@ def test_a_secret_is_redacted_in_every_encoding(spelling):
     assert "ken" in Redactor(SecretStr("another")).clean(text, 200)
 
 
-def test_what_looks_like_a_jwt_is_hidden_even_in_part():
+def test_text_like_a_jwt_is_redacted_also_in_part():
     token = a_token(None)
 
     for part in (token, token[:-3], token.rpartition(".")[0]):
@@ -287,7 +287,7 @@ def test_a_short_secret_is_redacted_unless_it_may_be_a_word(secret, hidden):
     assert told == ("it is [hidden]!" if hidden else f"it is {secret}!")
 
 
-def test_access_tokens_of_long_ago_are_forgotten():
+def test_old_access_tokens_are_dropped_from_the_redactor():
     redactor = Redactor()
     for number in range(100):
         redactor.learn(SecretStr(f"token-{number:03}"))

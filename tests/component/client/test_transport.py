@@ -199,7 +199,7 @@ def test_a_login_is_not_redirected_either(service, client):
         assert elsewhere.taken == []
 
 
-def test_a_client_that_follows_would_have_gone_there(service):
+def test_control_a_client_that_follows_redirects_sends_the_request(service):
     with a_server() as other:
         elsewhere = service_on(other)
         service.answer("POST /login", Response("", 307, {"Location": elsewhere.url + "/login"}))
@@ -258,7 +258,7 @@ def test_a_password_in_the_base_address_is_refused_and_not_repeated():
 
 
 @pytest.mark.parametrize("base", ["{}", "{}/", "{}/api", "{}/api/"])
-def test_paths_go_below_the_base_address(service, client_of, base):
+def test_paths_are_appended_to_the_base_address(service, client_of, base):
     below = "/api" if "api" in base else ""
     service.answer(f"POST {below}/login", service.log_in)
     service.answer(f"GET {below}/plans/p", answered(404, {}))

@@ -60,7 +60,7 @@ def test_the_celery_app_is_the_one_among_the_flask_apps_extensions(shop):
     assert TASK in celery.tasks
 
 
-def test_the_celery_app_that_is_named_comes_first_and_joins_the_extensions(tmp_path, monkeypatch):
+def test_the_configured_celery_app_overrides_the_extension(tmp_path, monkeypatch):
     (tmp_path / "myshop_tasks.py").write_text(
         "from celery import Celery\ncelery = Celery('named', broker='memory://', set_as_current=False)\n"
     )
@@ -183,7 +183,7 @@ def test_celery_apps_without_pickle_are_accepted(shop):
     assert TASK in with_other_safe_formats.tasks
 
 
-def test_the_users_own_set_up_comes_first(shop):
+def test_the_users_celery_configuration_is_applied_first(shop):
     celery, configured, finalized = celery_app(), [], []
 
     shop(celery)
@@ -330,7 +330,7 @@ def test_sweeping_starts_and_stops_with_the_apps_celery_worker(shop):
     assert not relay._thread.is_alive()
 
 
-def test_old_deliveries_go_while_a_worker_is_up(plain_app, clock, monkeypatch):
+def test_a_celery_worker_prunes_old_deliveries(plain_app, clock, monkeypatch):
     monkeypatch.setattr(maintenance, "FIRST_SECONDS", 0.0)
     celery = celery_app()
     app = plain_app(BILLHOOK_ENGINE="celery")
@@ -357,7 +357,7 @@ def test_a_worker_whose_configuration_takes_pickle_by_now_ends(shop):
         signals.worker_init.send(sender=Worker(celery))
 
 
-def test_the_workers_of_a_closed_app_are_left_alone(shop, caplog):
+def test_celery_worker_signals_of_a_closed_app_do_nothing(shop, caplog):
     celery = celery_app()
     shop(celery).extensions["billhook"].close()
     celery.conf.accept_content = ["pickle"]

@@ -127,7 +127,7 @@ def test_a_hung_handler_leaves_its_siblings_to_other_messages(shop):
     assert set(one.runs("state")) == {("succeeded",)}
 
 
-def test_a_retry_waits_for_its_time_and_comes_by_another_message(shop, clock):
+def test_a_retry_is_executed_by_a_later_message_when_due(shop, clock):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(noted(calls, "h", ValueError("no")))
     one = shop(handlers)
@@ -217,7 +217,7 @@ def test_ordered_runs_execute_in_order_of_receipt_for_any_message_order(shop):
     assert one.states() == ["done"] * 3
 
 
-def test_more_that_came_before_than_one_look_takes_is_planned_too(shop, monkeypatch):
+def test_all_earlier_deliveries_are_planned_beyond_one_batch(shop, monkeypatch):
     monkeypatch.setattr(executor, "PLAN_LIMIT", 2)
     handlers, calls = Handlers(), []
     handlers.on(InvoiceApproved, name="ordered", ordered_by="invoice_id")(lambda event: calls.append(1))
@@ -249,7 +249,7 @@ def test_a_content_duplicate_is_discarded_and_signalled(shop):
 # --- time-outs ------------------------------------------------------------------------------------
 
 
-def test_a_handler_past_its_time_is_given_up_and_its_siblings_go_on(shop):
+def test_a_handler_past_its_time_out_is_abandoned_and_its_siblings_run(shop):
     handlers, calls, gate = Handlers(), [], threading.Event()
     handlers.on(PingTest, name="slow", timeout_seconds=0.1, retry=[])(lambda event: gate.wait(20))
     handlers.on(PingTest, name="quick", timeout_seconds=10)(noted(calls, "quick"))
@@ -400,7 +400,7 @@ def test_the_heartbeat_recovers_after_a_storage_failure(shop, caplog):
     assert (others, one.runs()) == ([], [("h", "succeeded", 1)])
 
 
-def test_a_heartbeat_begins_anew_in_a_forked_child_and_sleeps_between(shop):
+def test_a_heartbeat_restarts_in_a_forked_child_and_sleeps_when_idle(shop):
     handlers = Handlers()
     handlers.on(PingTest, name="h")(lambda event: None)
     one = shop(handlers, clock=SystemClock(), lease_seconds=0.6)

@@ -299,7 +299,7 @@ def test_a_run_of_a_renamed_handler_is_its_alias_holders(shop, app_with, clock):
     assert runs(renamed) == [("old", "succeeded", 2)]
 
 
-def test_a_run_of_a_handler_that_is_gone_fails_and_dies_in_plain_sight(shop, clock):
+def test_a_run_of_an_unregistered_handler_fails_and_ends_dead(shop, clock):
     old = Handlers()
     old.on(PingTest, name="gone")(failing([]))
     deliver(shop(old))
@@ -335,7 +335,7 @@ def test_a_later_subscriber_with_a_taken_name_fails_only_its_own_run(shop, clock
     assert "due" in runs(app, "state")[-1]
 
 
-def test_a_handler_that_never_came_back_is_not_called_again_for_ever(shop, clock):
+def test_a_run_that_lost_every_worker_is_not_called_beyond_its_attempts(shop, clock):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(failing(calls))
     app = shop(handlers)

@@ -94,7 +94,7 @@ def test_a_run_waits_for_the_retries_of_an_earlier_one_with_its_order_key(shop, 
     assert rows(inbox_at(app), "SELECT DISTINCT state FROM delivery") == [("done",)]
 
 
-def test_without_an_order_who_comes_after_goes_ahead(shop, clock):
+def test_control_without_an_order_key_later_runs_overtake(shop, clock):
     handlers, calls = Handlers(), []
 
     @handlers.on(InvoicePaymentStatusChanged, name="h")

@@ -107,7 +107,7 @@ def test_a_process_that_has_a_few_left_cannot_open_its_inbox():
     assert found.exhausted
 
 
-def test_other_failures_say_nothing_of_descriptors():
+def test_other_failures_do_not_count_as_descriptor_exhaustion():
     found = DescriptorMonitor()
     for _ in range(20):
         found.record(ValueError())
@@ -191,7 +191,7 @@ def test_the_reloaders_parent_starts_nothing_and_its_child_does(plain_app, monke
     assert any(one.name == "billhook-engine" for one in threading.enumerate()) is begun
 
 
-def test_a_request_is_none_the_worse_when_no_thread_is_to_be_had(plain_app, monkeypatch, caplog):
+def test_a_request_succeeds_although_the_engine_cannot_start_a_thread(plain_app, monkeypatch, caplog):
     app, _ = shop_with(plain_app, [])
 
     def refuse():
@@ -272,7 +272,7 @@ def test_innocents_come_first_and_a_suspect_when_there_is_nothing_else():
     assert one.next_mode(set(), suspect_due=False, others_due=False) is ClaimMode.OTHERS
 
 
-def test_nothing_is_begun_beside_a_suspect_until_it_has_ended_or_for_a_lease():
+def test_no_run_starts_beside_a_suspect_for_at_most_a_lease_time():
     one, clock = suspects()
     one.next_mode(set(), suspect_due=True, others_due=False)
     one.started(A)
@@ -317,7 +317,7 @@ def test_a_handler_that_hangs_is_waited_for_a_lease_and_not_again():
     assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.A_SUSPECT
 
 
-def test_where_every_thread_hangs_no_suspect_is_waited_for():
+def test_no_suspect_is_waited_for_while_every_thread_hangs():
     one, clock = suspects(threads=1)
     one.next_mode({A}, suspect_due=True, others_due=True)
     clock.now += 10

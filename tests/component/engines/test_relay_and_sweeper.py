@@ -121,7 +121,7 @@ def test_the_sweeper_republishes_one_delivery_ever_more_seldom(watch):
     assert rings == [0, 30, 90, 210, 450, 930, 1890, 3810, 7410]  # at last every hour
 
 
-def test_the_sweeper_publishes_a_due_retry_however_long_the_queue_is(watch):
+def test_the_sweeper_publishes_a_due_retry_despite_a_long_queue(watch):
     delivery_id = watch.put("k")
     watch.plan(delivery_id, "h")
     watch.claim()

@@ -113,7 +113,7 @@ def test_under_load_the_backlog_is_counted_rarely(where):
 # --- how well -------------------------------------------------------------------------------------
 
 
-def test_what_this_process_commits_counts_at_once(where):
+def test_deliveries_of_this_process_count_at_once(where):
     inbox = open_inbox(where, backlog_limit=3)
     for key in ("k0", "k1", "k1", "k1", "k2"):  # a duplicate waits for nothing
         inbox.put(incoming(key))
@@ -179,7 +179,7 @@ def test_a_failed_count_raises_and_is_repeated():
 # --- what counts ----------------------------------------------------------------------------------
 
 
-def test_the_backlog_counts_deliveries_however_many_handlers_each_has(where):
+def test_the_backlog_counts_deliveries_and_not_runs(where):
     inbox = open_inbox(where, backlog_limit=4)
     ids = [inbox.put(incoming(f"k{number}")).delivery_id for number in range(4)]
     with inbox.transaction("planner") as transaction:

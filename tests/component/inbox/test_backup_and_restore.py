@@ -62,7 +62,7 @@ def beside(path):
 # --- backups ----------------------------------------------------------------------------------------
 
 
-def test_a_backup_is_of_one_moment_however_much_is_stored_meanwhile(inbox, tmp_path):
+def test_a_backup_is_a_snapshot_of_one_moment(inbox, tmp_path):
     other = open_inbox(inbox.database.path)
     other.put(incoming("first"))
     told = []

@@ -61,7 +61,7 @@ def test_a_repeated_conflict_is_a_duplicate_of_its_own_row(inbox):
     assert {receipt.stored_event_type for receipt in again} == {"InvoiceApproved"}
 
 
-def test_one_body_under_every_type_there_is_makes_a_bounded_number_of_rows(inbox, where):
+def test_a_key_has_a_bounded_number_of_rows_over_all_types(inbox, where):
     unknown = [f"Made.Up{number}" for number in range(30)]
 
     verdicts = put_all(inbox, *[sent(kind) for kind in ["PaymentFailed", *EVENT_TYPES, *unknown]])
@@ -72,7 +72,7 @@ def test_one_body_under_every_type_there_is_makes_a_bounded_number_of_rows(inbox
     assert put_all(inbox, sent(""), sent("")) == [C, D]
 
 
-def test_of_a_key_whose_first_type_is_unknown_there_is_one_row_more(inbox, where):
+def test_a_key_with_an_unknown_first_type_has_one_more_row(inbox, where):
     verdicts = put_all(
         inbox, *[sent(kind) for kind in ["Made.Up", *EVENT_TYPES, "Another", "Made.Up", "Third"]]
     )
@@ -94,7 +94,7 @@ def test_other_bytes_of_a_key_and_type_are_stored_once(inbox, where, kind):
     assert slots(where)[-1].endswith("#")
 
 
-def test_what_names_no_type_leaves_the_first_place_free(inbox, where):
+def test_an_untyped_delivery_does_not_take_the_first_slot(inbox, where):
     receipts = [
         inbox.put(sent(kind, body)) for kind, body in [("", b"{}"), ("", b"[]"), ("PaymentFailed", b"{}")]
     ]
@@ -119,7 +119,7 @@ def test_a_duplicate_of_a_pruned_delivery_is_recognised(inbox, where):
     assert put_all(inbox, sent(), sent(body=b"[]")) == [D, C]
 
 
-def test_of_a_row_that_was_pruned_before_digests_any_bytes_are_the_same(inbox, where):
+def test_any_bytes_are_duplicates_of_a_row_pruned_without_a_digest(inbox, where):
     inbox.put(sent())
     change(where, "UPDATE delivery SET digest = NULL")
 
@@ -162,7 +162,7 @@ def test_a_batch_of_deliveries_without_a_type_needs_no_first_one(inbox, where):
     assert slots(where) == ["-", "-"]
 
 
-def test_a_first_that_went_while_it_was_looked_up_makes_room_for_the_next(inbox, where):
+def test_a_first_row_deleted_during_the_lookup_is_replaced(inbox, where):
     first = inbox.put(sent())
 
     class Database:

@@ -60,7 +60,7 @@ def test_a_content_duplicate_is_stored_marked_and_not_handled(inbox, where):
 
 
 @pytest.mark.parametrize("state", ["succeeded", "dead", "discarded", "due", "running"])
-def test_a_content_duplicate_is_not_handled_however_the_original_ended(inbox, where, state):
+def test_a_content_duplicate_is_not_handled_after_any_result_of_the_original(inbox, where, state):
     first, _ = planned(inbox, "a")
     with inbox.database.write() as connection:
         connection.exec_driver_sql(f"UPDATE run SET state = '{state}'")
@@ -128,7 +128,7 @@ def test_a_delivery_planned_late_is_no_duplicate_of_one_stored_long_after(inbox)
     assert transaction.duplicates == []
 
 
-def test_of_two_deliveries_planned_together_the_second_is_the_duplicate(inbox, where):
+def test_the_second_of_two_deliveries_planned_together_is_the_duplicate(inbox, where):
     ids = [put(inbox, name, n) for n, name in enumerate("abcd")]
     digests = ["d", "e", "d", "d"]
 
@@ -238,7 +238,7 @@ def check_of_two_concurrent_plans_one_finds_the_content_duplicate(inbox, where):
     assert runs(where) == [(first, "due", None), (second, "discarded", first)]
 
 
-def test_of_two_concurrent_plans_one_finds_the_content_duplicate(inbox, where):
+def test_one_of_two_concurrent_plans_finds_the_content_duplicate(inbox, where):
     check_of_two_concurrent_plans_one_finds_the_content_duplicate(inbox, where)
 
 

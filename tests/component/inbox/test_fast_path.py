@@ -113,7 +113,7 @@ def test_the_fast_path_does_not_plan_a_delivery_twice(inbox, where):
     assert value(where, "SELECT count(*) FROM run") == 1
 
 
-def test_of_many_at_once_one_begins(inbox, where):
+def test_one_of_many_concurrent_fast_paths_claims(inbox, where):
     delivery_id = put(inbox)
 
     with ThreadPoolExecutor(8) as threads:

@@ -57,7 +57,7 @@ def test_a_slow_startup_check_is_logged_and_continues(gate, caplog):
     until(lambda: "the inbox here answers now" in caplog.text)
 
 
-def test_what_a_late_look_finds_wrong_is_an_error_in_the_log(gate, caplog):
+def test_an_error_of_a_late_startup_check_is_logged(gate, caplog):
     def look():
         gate.wait(LONG)
         raise SchemaMismatch("0001", "0002")

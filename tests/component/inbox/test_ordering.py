@@ -146,7 +146,7 @@ def test_a_stale_result_does_not_release_the_next_run(inbox, where):
     assert states(where) == ["running", "waiting"]
 
 
-def test_other_keys_other_handlers_and_who_has_no_key_flow_on(inbox, where):
+def test_other_keys_other_handlers_and_unordered_runs_do_not_wait(inbox, where):
     terms = {"x": RunOptions(order_key="k"), "y": RunOptions(order_key="k"), "free": RunOptions()}
     for name, key in (("a", "k"), ("b", "k"), ("c", "other")):
         plan = RunPlan(
@@ -178,7 +178,7 @@ def test_one_transaction_releases_runs_of_many_order_keys(inbox, where):
     assert sorted(released) == sorted(one.delivery.delivery_id for one in following)
 
 
-def test_the_order_is_that_of_arrival_however_late_a_delivery_is_planned(inbox, where):
+def test_the_order_is_that_of_receipt_and_not_of_planning(inbox, where):
     ids = [put(inbox, name) for name in "abcd"]
     for one in (ids[3], ids[1], ids[2], ids[0]):  # the first was read by somebody slow
         with inbox.transaction("planner") as transaction:
@@ -462,7 +462,7 @@ class Failure(Exception):
     pass
 
 
-def test_what_a_planner_that_failed_had_is_planned_by_the_other(inbox, where, meanwhile):
+def test_deliveries_of_a_failed_planner_are_planned_by_another(inbox, where, meanwhile):
     ids = [put(inbox, name) for name in "ab"]
     plans = [RunPlan(delivery_id, ("h",), options=ordered("k")) for delivery_id in ids]
     won = []
@@ -575,7 +575,7 @@ def fill(inbox, where):
     change(where, "ANALYZE")
 
 
-def test_the_next_of_a_key_is_found_by_the_index_however_many_wait(inbox, where):
+def test_the_next_run_of_an_order_key_is_found_by_index(inbox, where):
     fill(inbox, where)
 
     found = explained(where)

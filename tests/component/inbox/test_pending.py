@@ -59,7 +59,7 @@ def test_a_run_waits_since_it_was_due_and_a_later_one_is_foretold(inbox):
     assert look(inbox, 3) == ([PendingDelivery(delivery_id, at(3), fresh=True)], None)
 
 
-def test_a_run_whose_worker_is_gone_waits_since_its_lease_ended_and_is_fresh_no_more(inbox):
+def test_a_lost_run_is_pending_since_its_lease_expired_and_not_fresh(inbox):
     delivery_id = put(inbox, "a")
     plan(inbox, delivery_id, "h")
     claim(inbox)

@@ -169,7 +169,7 @@ def test_a_statement_whose_answer_takes_a_while_is_waited_for(url):
         assert connection.execute("SELECT 1 FROM pg_sleep(0.4)").fetchall() == [(1,)]
 
 
-def test_an_answer_that_came_while_this_process_slept_is_taken(url):
+def test_a_response_received_while_the_process_was_suspended_is_used(url):
     limit = with_options(url, "-cstatement_timeout=0")
     with connected(limit, 0.4) as connection:
         before = signal.signal(signal.SIGALRM, lambda *_: time.sleep(0.8))

@@ -231,7 +231,7 @@ def test_the_former_place_is_where_the_session_would_have_looked(database_url):
         ("-csearch_path=", "billhook"),
     ],
 )
-def test_one_schema_in_the_url_that_is_not_everybodys_is_the_inboxs(options, schema):
+def test_a_single_private_schema_in_the_url_is_the_inboxs_schema(options, schema):
     assert schema_from_options(options, "billhook") == schema
 
 

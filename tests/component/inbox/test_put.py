@@ -214,7 +214,7 @@ def test_the_time_that_is_left_is_the_time_that_is_waited(where):
 
 
 @pytest.mark.parametrize("left", [0.0, -1.0])
-def test_no_time_left_is_a_deadline_passed(inbox, where, left):
+def test_a_put_without_time_left_raises_deadline_passed(inbox, where, left):
     with Foreigner(where), pytest.raises(DeadlinePassed, match="no commit within"):
         inbox.put(incoming("k"), timeout_seconds=left)
 
@@ -298,7 +298,7 @@ def test_a_crowd_larger_than_a_batch_is_stored_in_several(inbox, where, batches)
     assert 2 < batches() < 150  # some 5 where nothing else runs, and never one each
 
 
-def test_whether_it_can_be_written_is_answered_within_the_deadline_to_all_who_ask(where):
+def test_check_writable_answers_all_callers_within_the_deadline(where):
     inbox = open_inbox(where, deadline_seconds=0.3)
     inbox.check_writable()
     with hung(where):
@@ -358,7 +358,7 @@ def test_a_put_right_after_a_failure_is_attempted():
     committer.close()
 
 
-def test_what_fails_after_a_commit_ends_neither_it_nor_the_committer(caplog):
+def test_a_failure_after_a_commit_stops_neither_it_nor_the_committer(caplog):
     def checkpoint():
         raise LookupError("tidying")
 

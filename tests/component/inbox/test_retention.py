@@ -83,7 +83,7 @@ def test_pruning_deletes_only_old_finished_deliveries_with_their_runs(inbox, whe
     assert value(where, "SELECT count(*) FROM failure") == 3
 
 
-def test_with_a_short_retention_the_key_stays_for_a_week_and_all_else_goes(inbox, where):
+def test_a_short_retention_keeps_only_keys_for_a_week(inbox, where):
     filled(inbox)
 
     went = prune_all(inbox, 1)
@@ -328,7 +328,7 @@ def test_a_pass_reads_each_row_once(inbox, where):
     assert looks(inbox, 1) == 6000 / BATCH_LIMIT + 1  # the last finds the end
 
 
-def test_where_nothing_is_old_one_look_is_enough_however_many_there_are(inbox, where):
+def test_one_query_finds_that_nothing_is_old(inbox, where):
     many(inbox, where, 5000, days=1)
 
     assert looks(inbox, 30) == 1

@@ -246,7 +246,7 @@ def test_an_attempt_lost_beside_others_is_excused_and_one_lost_alone_counts(inbo
     assert runs(where, "last_error") == [(LOST,)]
 
 
-def test_one_loss_alone_takes_back_one_excuse_and_not_those_of_orderly_stops(inbox):
+def test_a_loss_alone_revokes_one_excuse_but_none_of_orderly_stops(inbox):
     put(inbox, "a")
     (claimed,) = claim(inbox)
     for seconds in (0, 10, 20):
@@ -287,7 +287,7 @@ def test_a_joined_suspect_is_excused_and_claimed_last(inbox):
     assert [(one.delivery.key, one.attempt, one.excused) for one in found] == [("k1", 3, 0), ("k0", 3, 2)]
 
 
-def test_one_that_is_lost_time_after_time_although_it_was_joined_counts_in_the_end(inbox):
+def test_repeated_losses_of_a_joined_suspect_count_in_the_end(inbox):
     put(inbox, "a")
     claim(inbox)
     counted = []
@@ -324,7 +324,7 @@ def test_a_suspect_that_is_settled_is_no_longer_suspect(inbox, where):
     assert runs(where, "alone, excused") == [(0, 1)]
 
 
-def test_those_that_were_never_lost_alone_come_before_those_that_were(inbox):
+def test_suspects_never_lost_alone_are_claimed_first(inbox):
     for number in range(2):
         put(inbox, "a", key=f"k{number}")
     with inbox.transaction("dies") as transaction:

@@ -34,7 +34,7 @@ def _set_version(where, text):
     change(where, "UPDATE billhook_version SET version_num = ?", text)
 
 
-def test_a_newer_schema_is_refused_at_start_and_left_alone(where):
+def test_a_newer_schema_is_refused_at_start_and_unchanged(where):
     _set_version(where, "9999")
 
     with pytest.raises(

@@ -142,7 +142,7 @@ def test_after_an_upgrade_old_deliveries_are_the_first_of_their_keys(old):
 
 
 @pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
-def test_a_table_made_anew_with_foreign_keys_on_would_lose_what_refers_to_it(bare_url):
+def test_control_rebuilding_a_table_with_foreign_keys_on_loses_references(bare_url):
     """The control of the upgrade's connection: SQLite deletes a dropped table's rows, and what is of them."""
     inbox = Inbox(bare_url)
     inbox.upgrade()

@@ -39,7 +39,7 @@ def environ(stream, length=None, *, terminated=False):
     return found
 
 
-def test_a_body_of_a_declared_length_is_read_in_as_many_pieces_as_it_comes():
+def test_a_body_with_content_length_is_read_in_any_number_of_pieces():
     stream = Stream(b"ab", b"c", b"de")
 
     assert read_body(environ(stream, "5"), 10) == b"abcde"
@@ -241,7 +241,7 @@ def test_a_child_forked_during_a_thread_start_can_start_its_own(pair):
     assert said == [b"started"]
 
 
-def test_one_thread_watches_however_many_ask_for_it(pair):
+def test_one_thread_watches_all_readings(pair):
     watch = BodyDeadline(5)
 
     with watch.reading(pair[0]):

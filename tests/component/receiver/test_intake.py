@@ -255,7 +255,7 @@ def test_a_body_for_which_there_is_no_memory_is_no_broken_body(intake):
         intake.accept(found, headers, SOURCE)
 
 
-def test_where_openssl_has_no_memory_for_a_signature_nothing_is_wrong_with_it(intake, monkeypatch):
+def test_a_memory_error_in_openssl_is_not_a_wrong_signature(intake, monkeypatch):
     found, headers = environ()
 
     def no_memory_there(_):
@@ -300,7 +300,7 @@ def test_without_a_thread_that_commits_a_delivery_is_503_and_the_next_is_taken(i
     assert "resources: the thread billhook-committer cannot be started: can't start new thread" in caplog.text
 
 
-def test_threads_that_were_started_before_serve_when_no_more_can_be(intake, monkeypatch):
+def test_running_threads_serve_when_no_thread_can_be_started(intake, monkeypatch):
     ours, theirs = socket.socketpair()
     intake.start()
 

@@ -54,7 +54,7 @@ class Story:
         return next(number for number, row in enumerate(self.rows) if row.label.startswith(label))
 
 
-def test_the_plan_has_every_type_and_five_that_must_not_pass_for_them():
+def test_the_demo_sends_every_type_and_five_bad_deliveries():
     rows = planned()
 
     assert [row.event_type for row in rows[:23]] == list(EVENT_TYPES)
@@ -174,7 +174,7 @@ def test_several_deliveries_of_a_type_are_one_line_and_one_bad_one_spoils_it():
     ]
 
 
-def test_a_type_that_never_came_is_found():
+def test_a_type_that_was_never_sent_is_reported():
     verdicts = Story().verdicts()[1:23]
 
     found = group_by_type(verdicts)

@@ -205,7 +205,7 @@ def test_the_schedule_is_one_attempt_more_than_it_has_waits():
         (SystemExit(), 1, RetryDecision(retry_after_seconds=10)),
     ],
 )
-def test_what_follows_is_a_function_of_the_error_and_the_attempt(error, attempt_number, decision):
+def test_decide_depends_on_the_error_and_the_attempt(error, attempt_number, decision):
     assert decide(error, attempt_number, SCHEDULE) == decision
 
 

@@ -112,7 +112,7 @@ def test_anything_that_takes_an_event_or_an_event_and_a_delivery_is_a_handler(ki
         (None, "that cannot be read"),
     ],
 )
-def test_what_cannot_be_called_so_is_refused(function, signature):
+def test_a_function_with_another_signature_is_refused(function, signature):
     with pytest.raises(
         HandlerSignature, match=f"has the signature {signature}: it must take .event. or .event, d"
     ):
@@ -350,7 +350,7 @@ def test_only_handlers_of_named_types_have_an_order(register):
         getattr(Handlers(), register)(ordered_by="invoice_id")
 
 
-def test_of_two_subscribers_of_one_name_one_is_planned(sender):
+def test_one_of_two_subscribers_with_one_name_is_planned(sender):
     def make():
         def subscriber(sender, *, event, delivery): ...
 

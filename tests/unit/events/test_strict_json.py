@@ -200,6 +200,6 @@ def test_values_are_written_compactly_and_exactly(value: object, body: bytes):
         ({1: 2}, TypeError, "must be a string, not int"),
     ],
 )
-def test_what_has_no_json_form_is_not_written(value: object, error: type[Exception], told: str):
+def test_dumping_a_value_without_a_json_form_raises(value: object, error: type[Exception], told: str):
     with pytest.raises(error, match=told):
         dumps(value)

@@ -107,7 +107,7 @@ def test_unset_fields_are_omitted_and_none_is_sent_as_null():
     )
 
 
-def test_numbers_and_dates_go_out_as_they_should():
+def test_numbers_and_dates_are_serialised_correctly():
     measurement = sample(Measurement, value=Decimal("1.10"), created_at=datetime(2026, 1, 15, 9, 30))  # noqa: DTZ001
 
     body = measurement.to_json()
@@ -117,7 +117,7 @@ def test_numbers_and_dates_go_out_as_they_should():
     assert b'"usageDate":{"year":2026,"month":1,"day":15}' in body
 
 
-def test_extra_fields_go_out_in_every_form():
+def test_extra_fields_are_in_every_form():
     event = sample(UsageEvent, source="import", tags=[Decimal("1.10")])
 
     assert event.model_extra == {"source": "import", "tags": [Decimal("1.10")]}

@@ -31,7 +31,7 @@ def test_a_sample_is_changed_in_either_spelling_and_checked():
         sample(Customer, open_amount="much")
 
 
-def test_what_a_sample_leaves_out_may_be_given_instead():
+def test_a_sample_accepts_its_omitted_fields():
     planned = sample(NewContract, plan_id="pl_1", products=None, product_groups=None)
     asked = sample(ContractQuery, customer_id=None, customer_external_id="crm-1")
 

@@ -38,7 +38,7 @@ def added(model: type[Resource]) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("operation", GIVEN)
-def test_what_an_operation_of_the_specification_adds_is_marked(operation: str) -> None:
+def test_nonstandard_response_fields_are_marked(operation: str) -> None:
     assert [name for name, told in added(GIVEN[operation]) if SANDBOX_MARK not in told] == []
 
 

@@ -71,7 +71,7 @@ def test_per_unit_pricing_multiplies_the_usage() -> None:
 
 
 @pytest.mark.parametrize(("metered", "total"), [(True, 30), (False, 3)])
-def test_pricing_without_a_type_goes_by_the_unit_if_there_is_a_meter(metered: bool, total: int) -> None:
+def test_pricing_without_a_type_is_per_unit_for_a_metered_product(metered: bool, total: int) -> None:
     """Source: spec, "Resources and their fields": the types of pricing are not shown."""
     assert rated({"pricing": {"price": 3}}, 10, metered=metered).total == total
 
@@ -205,7 +205,7 @@ def test_a_currency_commitment_without_a_price_uses_its_units_as_money() -> None
 
 
 @given(st.lists(st.tuples(prices, amounts), min_size=1, max_size=4), amounts)
-def test_a_shared_commitment_includes_as_much_as_it_has_and_no_more(
+def test_a_shared_commitment_is_used_up_to_its_amount(
     sold: list[tuple[Decimal, Decimal]], promised: Decimal
 ) -> None:
     """Source: spec, "Resources and their fields", ProductGroup: shared settings (ERP, commitment)."""
@@ -409,7 +409,7 @@ def test_a_group_is_one_line_with_what_its_products_share() -> None:
     assert (made.units, made.subtotal, made.overage) == (110, 50 + 9 + 20, 20)
 
 
-def test_nothing_promised_includes_nothing() -> None:
+def test_an_empty_commitment_includes_no_usage() -> None:
     part = PricedUsage(terms=PriceTerms(unit_price=Decimal(1)), units=Decimal(5))
 
     assert apply_commitment([part], NO_COMMITMENT) == [part]

@@ -222,7 +222,7 @@ def test_no_change_of_a_token_is_taken(data):
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=60), st.binary(max_size=20), st.binary(max_size=60), st.binary(max_size=60))
-def test_nothing_but_a_signature_error_comes_out(text, body, header, payload):
+def test_any_text_verifies_or_raises_a_signature_error(text, body, header, payload):
     for each in (text, signed(header, payload), signed(ALG, payload)):
         with pytest.raises(SignatureError):
             judged(each, body=body)

@@ -130,7 +130,7 @@ def test_each_recipe_is_tested():
 
 
 @every_service
-def test_what_a_service_sends_is_verified(service):
+def test_each_services_signature_verifies(service):
     headers, body, secret, at = SENT[service]
 
     verdict = verify(recipes()[service], Delivery(headers, body), [secret], at=at)
@@ -165,7 +165,7 @@ def test_each_recipe_reproduces_the_services_signature(service):
 
 
 @pytest.mark.parametrize("service", ["bridge", "lago_jwt", "orb"])
-def test_what_we_sign_as_the_service_we_verify(service):
+def test_each_recipe_verifies_its_own_signature(service):
     private, public = rsa_pems("case")
     signing, verifying = (TEXT_SECRET, TEXT_SECRET) if service == "orb" else (private, public)
 

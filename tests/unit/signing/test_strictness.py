@@ -214,7 +214,7 @@ def test_sixteen_signatures_are_read_and_one_more_is_not():
 
 
 @pytest.mark.parametrize("count", [4, 5])
-def test_four_signatures_of_a_public_key_are_taken_and_no_more(count):
+def test_at_most_four_public_key_signatures_are_accepted(count):
     for label, header in (
         ("standard-webhooks-v1a", "webhook-signature"),
         ("template-milliseconds-rsa-digest", "X-Webhook-Signature"),

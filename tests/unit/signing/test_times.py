@@ -192,7 +192,7 @@ def test_separators_that_could_are_found_by_that_property_and_refused(one, separ
      ("{timestamp}:{body}", "http-date"), ("{body}-{timestamp}", "iso-8601"),
      ("{timestamp}:{body}", "unix"), ("{timestamp},{body}", "unix-ms")],
 )  # fmt: skip
-def test_what_no_time_can_be_confused_with_is_allowed(content, name):
+def test_a_template_without_ambiguity_with_its_time_format_is_allowed(content, name):
     scheme = SignatureTemplate(content=content, time_format=name)
     headers = scheme.sign(b"{}", TEXT_SECRET, event_type="PingTest", now=NOW)
 

@@ -155,7 +155,7 @@ def test_the_stripe_package_and_we_accept_each_other(body):
     ],
     ids=lambda value: getattr(value, "name", ""),
 )
-def test_what_openssl_computes_with_a_shared_secret_is_signed_and_verified(scheme, headers):
+def test_openssls_hmac_signatures_are_reproduced_and_verified(scheme, headers):
     signed = scheme.sign(BODY, TEXT_SECRET, event_type="PingTest", now=AT)
 
     verdict = verify(scheme, Delivery(headers, BODY), [TEXT_SECRET], at=AT)
@@ -164,7 +164,7 @@ def test_what_openssl_computes_with_a_shared_secret_is_signed_and_verified(schem
     assert verdict.key.startswith("sha256:")
 
 
-def test_what_openssl_signs_with_rsa_is_verified():
+def test_openssls_rsa_signatures_are_verified():
     headers = {"X-Webhook-Timestamp": "1614265330", "X-Webhook-Signature": OPENSSL_RSA_SIGNATURE}
 
     verdict = verify(TimestampedRSA(), Delivery(headers, BODY), [OPENSSL_PUBLIC_KEY], at=AT)

@@ -113,7 +113,7 @@ def in_itself() -> list[Any]:
     ],
     ids=lambda given: type(given).__name__,
 )
-def test_what_json_cannot_say_is_refused_at_once(given: Any):
+def test_a_value_that_json_cannot_represent_is_refused(given: Any):
     for field in ({"anything": given}, {"fields": {"inner": given}}):
         with pytest.raises(ValidationError, match=NO_JSON):
             Thing(**field)
