@@ -16,7 +16,7 @@ from sqlalchemy import update
 
 from billhook import Delivery, Handlers
 from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, PaymentFailed, PingTest
-from billhook.inbox import claims
+from billhook.inbox import transaction
 
 WAYS = {
     "exits": lambda: os._exit(137),
@@ -81,14 +81,14 @@ def sibling(event: InvoiceApproved, delivery: Delivery) -> None:
 
 def suspect_nobody() -> None:
     """The control: attempts that were lost count wherever they were, and are due again together."""
-    expire = claims._expire_leases
+    expire = transaction.expire_leases
 
     def expire_as_any_other(connection: Any, now: Any, **more: Any) -> None:
         expire(connection, now, **more)
-        lost = update(claims.run).where(claims.run.c.alone == 1, claims.run.c.state == "due")
+        lost = update(transaction.run).where(transaction.run.c.alone == 1, transaction.run.c.state == "due")
         connection.execute(lost.values(alone=0, excused=0, due_at=now))
 
-    claims._expire_leases = expire_as_any_other
+    transaction.expire_leases = expire_as_any_other
 
 
 if "SUSPECT_NOBODY" in os.environ:

@@ -24,6 +24,7 @@ from billhook.errors import (
 )
 from billhook.failpoints import reach
 from billhook.fork import reset_in_child
+from billhook.inbox.probe import StartupCheck
 from billhook.inbox.records import NewDelivery, PutStatus, Receipt
 from billhook.threads import start_thread
 
@@ -39,6 +40,8 @@ LOAD_ROWS = 4
 """A batch of this size or more counts as load; below it no request waits for others."""
 RECHECK_SECONDS = 0.05
 """How often a waiting request checks for itself whether it was committed, in case it is not woken."""
+STARTUP_WAIT_SECONDS = 0.5
+"""How long the first deliveries wait for a server that was silent at start: the start waited already."""
 LEAST_AGE_SECONDS = 0.25
 COST_FACTOR = 20
 """A backlog count is used for 20 times as long as it took: counting costs a twentieth of the time at most."""
@@ -109,6 +112,8 @@ class Committer:
         self._backlog = backlog
         self._on_failure = on_failure
         self._next_waiter = threading.local()
+        self.startup_check: StartupCheck | None = None
+        """The check of the database that was still running when this process had started."""
         self._reset()
         reset_in_child(self._reset)
 
@@ -121,9 +126,16 @@ class Committer:
         self._last_size = 0
         self._failing = False
 
-    def put(self, delivery: NewDelivery, timeout_seconds: float) -> Receipt:
-        """Return once the row is committed. Raises InboxUnavailable and its kinds: the sender must retry."""
-        end = time.monotonic() + timeout_seconds
+    def put(self, delivery: NewDelivery, timeout_seconds: float | None = None) -> Receipt:
+        """Return once the delivery is on stable storage, within the deadline or `timeout_seconds`.
+
+        Raises InboxUnavailable, or its kinds DeadlinePassed, BacklogFull and Draining: then nothing may be
+        acknowledged, and the sender has to retry.
+        """
+        timeout = self._deadline_seconds if timeout_seconds is None else timeout_seconds
+        end = time.monotonic() + timeout
+        if self.startup_check is not None:
+            self.startup_check.wait(min(STARTUP_WAIT_SECONDS, timeout))
         if self._thread is None or not self._thread.is_alive():
             self.start()
         if self._closed:
@@ -140,12 +152,14 @@ class Committer:
         entry = _QueueEntry(delivery)
         self._queue.put(entry)
         try:
-            while not entry.done.acquire(timeout=max(0.0, min(RECHECK_SECONDS, end - time.monotonic()))):
-                if entry.receipt is not None or entry.error is not None:
-                    break
+            while not (
+                entry.done.acquire(timeout=max(0.0, min(RECHECK_SECONDS, end - time.monotonic())))
+                or entry.receipt is not None
+                or entry.error is not None
+            ):
                 if time.monotonic() >= end:
                     entry.abandoned = True
-                    raise DeadlinePassed(f"no commit within {timeout_seconds:.1f} s")
+                    raise DeadlinePassed(f"no commit within {timeout:.1f} s")
         finally:
             self._next_waiter.entry = entry.next
         if entry.receipt is None:

@@ -118,7 +118,7 @@ class Database(Protocol):
         ...
 
     def checkpoint(self, *, at_once: bool = False) -> None:
-        """Do regular maintenance when it is due; `at_once`: now. Call between commits."""
+        """Do regular maintenance when it is due; `at_once`: now. Transactions of `write` do it themselves."""
         ...
 
     def close(self) -> None:

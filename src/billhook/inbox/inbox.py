@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 from functools import partial
@@ -17,16 +17,13 @@ from billhook.inbox.fast_path import FastPath
 from billhook.inbox.ingest import ingest
 from billhook.inbox.pending import NextTimes, PendingDelivery
 from billhook.inbox.probe import Probe, StartupCheck
-from billhook.inbox.records import NewDelivery, Receipt, StoredDelivery
+from billhook.inbox.records import StoredDelivery
 from billhook.inbox.retention import Cutoffs, PruneResult
 from billhook.inbox.schema import version
 from billhook.inbox.states import DeliveryState
 from billhook.inbox.transaction import InboxTransaction
 
 __all__ = ["Inbox"]
-
-STARTUP_WAIT_SECONDS = 0.5
-"""How long the first deliveries wait for a server that was silent at start: the start waited already."""
 
 
 class Inbox:
@@ -50,8 +47,11 @@ class Inbox:
         self.database = open_database(
             url, busy_seconds=deadline_seconds * 0.6, schema=schema, own_folder=own_folder
         )
+        self.notifier: Notifier = self.database.notifier
+        """Wakes every engine of this inbox, in any process; notified after each commit of deliveries."""
+        self.fast_path: FastPath = self.database.fast_path
+        """The single-delivery statements, for an engine that handles deliveries one by one."""
         self._probe = Probe(self._commit_nothing)
-        self._startup_check: StartupCheck | None = None
         self._committer = Committer(
             partial(ingest, self.database),
             self._after_commit,
@@ -59,18 +59,10 @@ class Inbox:
             backlog=None if backlog_limit is None else BacklogLimit(self._count_unfinished, backlog_limit),
             on_failure=self._probe.discard_answer,
         )
-        self.response_sent: Callable[[], None] = self._committer.response_sent
+        self.put = self._committer.put
+        """Return a Receipt once a delivery is on stable storage; see Committer.put."""
+        self.response_sent = self._committer.response_sent
         """Call when the response to this thread's last `put` is sent; see Committer.response_sent."""
-
-    @property
-    def notifier(self) -> Notifier:
-        """Wakes every engine of this inbox, in any process; notified after each commit of deliveries."""
-        return self.database.notifier
-
-    @property
-    def fast_path(self) -> FastPath:
-        """The single-delivery statements, for an engine that handles deliveries one by one."""
-        return self.database.fast_path
 
     def prepare(self, timeout_seconds: float | None = None) -> None:
         """At start: create or upgrade a SQLite file, refuse a database that this code does not fit.
@@ -83,8 +75,9 @@ class Inbox:
         if timeout_seconds is None or not self.database.is_remote:
             self.database.prepare()
         else:
-            self._startup_check = StartupCheck(self.database.prepare, self.database.display_url)
-            self._startup_check.result(timeout_seconds)
+            check = StartupCheck(self.database.prepare, self.database.display_url)
+            self._committer.startup_check = check
+            check.result(timeout_seconds)
 
     def upgrade(self) -> str | None:
         """Bring the schema to this code's revision; several processes may do so at once.
@@ -98,17 +91,6 @@ class Inbox:
             migrate.upgrade(connection)
         return moved_from
 
-    def put(self, delivery: NewDelivery, timeout_seconds: float | None = None) -> Receipt:
-        """Return once the delivery is on stable storage, within the deadline or `timeout_seconds`.
-
-        Raises InboxUnavailable, or its kinds DeadlinePassed, BacklogFull and Draining: then nothing may be
-        acknowledged, and the sender has to retry.
-        """
-        timeout = self._deadline_seconds if timeout_seconds is None else timeout_seconds
-        if self._startup_check is not None:
-            timeout -= self._startup_check.wait(min(STARTUP_WAIT_SECONDS, timeout))
-        return self._committer.put(delivery, timeout)
-
     def start(self) -> None:
         """Start the thread that commits, now rather than at the first `put`. Raises OutOfResources."""
         self._committer.start()
@@ -119,18 +101,22 @@ class Inbox:
 
     def _after_commit(self) -> None:
         # Once a batch, not once a delivery: a worker that wakes up polls for all of it.
-        self.database.notifier.notify()
+        self.notifier.notify()
         self.database.checkpoint()
 
     def received(self, limit: int, only: int | None = None) -> list[StoredDelivery]:
-        """Return deliveries that no engine has read yet, oldest first."""
+        """Return deliveries that no engine has read yet, oldest first; with `only` at most that one."""
+        statement = pending.RECEIVED if only is None else pending.RECEIVED_ONE
         with self.database.read() as connection:
-            return pending.received(connection, limit, only)
+            rows = connection.execute(statement, {"at_most": limit, "delivery_id": only})
+            return [StoredDelivery(*row) for row in rows]
 
     def poll(self, limit: int) -> tuple[list[StoredDelivery], NextTimes]:
         """Return what an engine has to do: unread deliveries, and when the next runs are due."""
         with self.database.read() as connection:
-            return pending.received(connection, limit), pending.next_times(connection)
+            rows = connection.execute(pending.RECEIVED, {"at_most": limit})
+            new_deliveries = [StoredDelivery(*row) for row in rows]
+            return new_deliveries, NextTimes(*connection.execute(pending.NEXT_TIMES).one())
 
     def suspect_due(self, delivery_id: int, now: datetime) -> bool:
         """Return whether a suspect of that delivery is due: a run that must run beside nothing else."""
@@ -157,7 +143,6 @@ class Inbox:
                 reach(f"in_{step}")
         for step in transaction.steps:
             reach(f"after_{step}")
-        self.database.checkpoint()
 
     def prune(
         self,
@@ -178,21 +163,17 @@ class Inbox:
         if dry_run or not batch.rows:
             return batch.counted(cutoffs)
         with self.database.write() as connection:
-            pruned = retention.prune(connection, batch, cutoffs)
-        self.database.checkpoint()
-        return pruned
+            return retention.prune(connection, batch, cutoffs)
 
     def record_worker(self, seen: workers.WorkerRecord, now: datetime) -> None:
         """Record that a worker of this inbox is alive."""
         with self.database.write() as connection:
             workers.record(connection, seen, now)
-        self.database.checkpoint()
 
     def remove_worker(self, owner: str) -> None:
         """Remove a worker that stopped in order."""
         with self.database.write() as connection:
             workers.remove(connection, owner)
-        self.database.checkpoint()
 
     def worker_seen_at(self) -> datetime | None:
         """Return when a worker that did not stop in order was last seen."""

@@ -6,30 +6,17 @@ whole file, and these functions do nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from sqlalchemy import ColumnElement, Connection, exists, func, select
 
-from billhook.inbox.records import RunPlan, RunResult
 from billhook.inbox.schema import delivery, run
 from billhook.inbox.sql import in_values
 
-__all__ = ["lock_conflicts", "lock_deliveries", "lock_for", "lock_order"]
+__all__ = ["lock_conflicts", "lock_deliveries", "lock_order"]
 
 _ORDER = 0x6F726472  # "ordr"
 _CONFLICTS = 0x636F6E66  # "conf"
-
-
-def lock_for(connection: Connection, outcomes: Sequence[RunResult], plans: Sequence[RunPlan]) -> None:
-    """Take the locks for settling these results and planning these deliveries."""
-    if connection.dialect.name != "postgresql" or not (outcomes or plans):
-        return
-    if any(plan.options for plan in plans):
-        lock_order(connection)
-    elif outcomes:
-        lock_order(connection, in_values(run.c.id, [outcome.run_id for outcome in outcomes]))
-    settled = {outcome.delivery_id for outcome in outcomes}
-    lock_deliveries(connection, settled | {plan.delivery_id for plan in plans})
 
 
 def lock_order(connection: Connection, runs: ColumnElement[bool] | None = None) -> None:

@@ -6,25 +6,36 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from sqlalchemy import Column, Connection, Integer, and_, bindparam, func, literal_column, or_, select
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Connection,
+    Integer,
+    and_,
+    bindparam,
+    func,
+    literal_column,
+    or_,
+    select,
+)
 
-from billhook.inbox.records import StoredDelivery
-from billhook.inbox.schema import UtcDateTime, delivery, run
-from billhook.inbox.sql import in_states
+from billhook.inbox.schema import delivery, run
+from billhook.inbox.sql import UtcDateTime, in_states
 from billhook.inbox.states import DeliveryState, RunState
 
 __all__ = [
     "CLAIMABLE",
+    "NEXT_TIMES",
     "NOT_SUSPECT",
+    "RECEIVED",
+    "RECEIVED_ONE",
     "STORED_COLUMNS",
     "SUSPECT",
     "NextTimes",
     "PendingDelivery",
     "count_unfinished",
     "next_due_at",
-    "next_times",
     "pending",
-    "received",
     "suspect_due",
 ]
 
@@ -82,14 +93,20 @@ _DUE = (
     .limit(_LIMIT)
 )
 _NEXT = select(run.c.due_at).where(CLAIMABLE, run.c.due_at > _BEFORE).order_by(run.c.due_at).limit(1)
-
-
-def received(connection: Connection, limit: int, only: int | None = None) -> list[StoredDelivery]:
-    """Return deliveries that wait to be planned, oldest first."""
-    query = select(*STORED_COLUMNS).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
-    if only is not None:
-        query = query.where(delivery.c.id == only)
-    return [StoredDelivery(*row) for row in connection.execute(query.order_by(delivery.c.id).limit(limit))]
+RECEIVED = (
+    select(*STORED_COLUMNS)
+    .where(in_states(delivery.c.state, DeliveryState.RECEIVED))
+    .order_by(delivery.c.id)
+    .limit(_LIMIT)
+)
+"""Up to `at_most` deliveries that wait to be planned, oldest first: the fields of StoredDelivery."""
+RECEIVED_ONE = RECEIVED.where(delivery.c.id == bindparam("delivery_id", type_=BigInteger))
+# Two look-ups of one index entry each: a minimum over both would read every due run.
+NEXT_TIMES = select(
+    select(run.c.due_at).where(CLAIMABLE, NOT_SUSPECT).order_by(run.c.due_at).limit(1).scalar_subquery(),
+    select(run.c.due_at).where(SUSPECT).order_by(run.c.due_at).limit(1).scalar_subquery(),
+)
+"""When a worker has to poll again: one row, the fields of NextTimes."""
 
 
 def pending(
@@ -112,14 +129,6 @@ def pending(
 def next_due_at(connection: Connection, after: datetime) -> datetime | None:
     """Return when the next run after that moment may be claimed; None when there is none."""
     return connection.execute(_NEXT, {"before": after}).scalar_one_or_none()
-
-
-def next_times(connection: Connection) -> NextTimes:
-    """Return when a worker has to poll again."""
-    due = select(run.c.due_at).where(CLAIMABLE, NOT_SUSPECT).order_by(run.c.due_at).limit(1)
-    suspect = select(run.c.due_at).where(SUSPECT).order_by(run.c.due_at).limit(1)
-    row = connection.execute(select(due.scalar_subquery(), suspect.scalar_subquery())).one()
-    return NextTimes(*row)
 
 
 def suspect_due(connection: Connection, delivery_id: int, now: datetime) -> bool:

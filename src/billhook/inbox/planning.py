@@ -1,26 +1,35 @@
-"""Plan deliveries: make the runs of their handlers, or quarantine them."""
+"""Plan deliveries: make the runs of their handlers, or quarantine them.
+
+A content duplicate is a delivery sent again under another key, by a sender whose retries have new ids. For a
+handler with an identity, its run is stored as discarded.
+"""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterable, Sequence
-from datetime import datetime
-from itertools import groupby
+from collections import defaultdict
+from collections.abc import Sequence
+from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, update
+from sqlalchemy import Connection, Text, bindparam, select, update
 
-from billhook.inbox.content_dedupe import duplicate_reason, find_duplicates
-from billhook.inbox.ordering import release_next
-from billhook.inbox.records import DuplicateRun, RunOptions, RunPlan
+from billhook.inbox.records import ContentKey, DuplicateRun, RunOptions, RunPlan
 from billhook.inbox.schema import delivery, run
-from billhook.inbox.settling import finish_deliveries
-from billhook.inbox.sql import in_states, in_values, insert_rows
-from billhook.inbox.states import DeliveryState, RunState, check
+from billhook.inbox.settling import finish_deliveries, release_next
+from billhook.inbox.sql import in_parameter, in_states, in_values, insert_rows
+from billhook.inbox.states import DeliveryState, RunState
 
-__all__ = ["make_runs", "plan"]
+__all__ = ["find_duplicates", "make_runs", "plan"]
 
 _PLAIN = RunOptions()
+# The state in the condition decides between two workers that read the same delivery: one of them plans it.
+_PLAN = (
+    update(delivery)
+    .where(in_parameter(delivery.c.id, "delivery_ids"), in_states(delivery.c.state, DeliveryState.RECEIVED))
+    .values(state=bindparam("new_state", type_=Text), error=bindparam("reason", type_=Text))
+    .returning(delivery.c.id)
+)
 
 
 def plan(
@@ -30,11 +39,16 @@ def plan(
 
     Returns the ids of those that no other worker planned meanwhile, and the content duplicates.
     """
+    alike: defaultdict[tuple[DeliveryState, str | None], list[int]] = defaultdict(list)
+    for planned in plans:
+        state = DeliveryState.PLANNED if planned.handlers else DeliveryState.DONE
+        if planned.error is not None:
+            state = DeliveryState.QUARANTINED
+        alike[state, planned.error].append(planned.delivery_id)
     won: set[int] = set()
-    for state, group in groupby(sorted(plans, key=_planned_state), key=_planned_state):
-        check(DeliveryState.RECEIVED, state)
-        for error, same in groupby(sorted(group, key=lambda p: p.error or ""), key=lambda p: p.error):
-            won.update(_claim_for_planning(connection, [p.delivery_id for p in same], state, error))
+    for (state, error), delivery_ids in alike.items():
+        values = {"delivery_ids": delivery_ids, "new_state": state.value, "reason": error}
+        won.update(connection.execute(_PLAN, values).scalars())
     mine = [planned for planned in plans if planned.delivery_id in won]
     return [planned.delivery_id for planned in mine], make_runs(connection, mine, now)
 
@@ -44,39 +58,37 @@ def make_runs(connection: Connection, plans: Sequence[RunPlan], now: datetime) -
 
     Returns the duplicates; a delivery that has no other runs is done.
     """
-    originals = find_duplicates(connection, plans)
+    originals = find_duplicates(connection, plans) if any(planned.options for planned in plans) else {}
     plain: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
     keys = []
     for planned in plans:
         for handler in planned.handlers:
+            row = {
+                "delivery_id": planned.delivery_id,
+                "handler": handler,
+                "state": RunState.DUE.value,
+                "attempts": 0,
+                "due_at": now,
+                # Random, not 0: a result from before the file was replaced must match no run of the new file.
+                "token": secrets.randbits(30),
+            }
             options = planned.options.get(handler, _PLAIN)
-            row = _row(planned.delivery_id, handler, now)
             if options is _PLAIN:
                 plain.append(row)
                 continue
             others.append(row | _options_row(options, originals.get((planned.delivery_id, handler)), now))
             if options.order_key is not None:
                 keys.append((handler, options.order_key))
+    # Two statements, as the rows of one must all have the same columns.
     insert_rows(connection, run, plain)
-    insert_rows(connection, run, others)
-    finish_deliveries(connection, {delivery_id for delivery_id, _ in originals})
-    release_next(connection, keys, now)
+    if others:
+        insert_rows(connection, run, others)
+        finish_deliveries(connection, {delivery_id for delivery_id, _ in originals})
+        release_next(connection, keys, now)
     return [
         DuplicateRun(delivery_id, handler, original) for (delivery_id, handler), original in originals.items()
     ]
-
-
-def _row(delivery_id: int, handler: str, now: datetime) -> dict[str, Any]:
-    return {
-        "delivery_id": delivery_id,
-        "handler": handler,
-        "state": RunState.DUE.value,
-        "attempts": 0,
-        "due_at": now,
-        # Random, not 0: a result from before the file was replaced must match no run of the new file.
-        "token": secrets.randbits(30),
-    }
 
 
 def _options_row(options: RunOptions, original: int | None, now: datetime) -> dict[str, Any]:
@@ -84,7 +96,8 @@ def _options_row(options: RunOptions, original: int | None, now: datetime) -> di
     state = RunState.DUE if options.order_key is None else RunState.WAITING
     error = None
     if original is not None and options.content_key is not None:
-        state, error = RunState.DISCARDED, duplicate_reason(original, options.content_key)
+        state = RunState.DISCARDED
+        error = f"twin of delivery {original}: same {', '.join(options.content_key.fields)}"
     return {
         "state": state.value,
         "order_key": options.order_key,
@@ -95,18 +108,59 @@ def _options_row(options: RunOptions, original: int | None, now: datetime) -> di
     }
 
 
-def _planned_state(planned: RunPlan) -> DeliveryState:
-    if planned.error is not None:
-        return DeliveryState.QUARANTINED
-    return DeliveryState.PLANNED if planned.handlers else DeliveryState.DONE
+# --- content duplicates -------------------------------------------------------------------------------
 
 
-def _claim_for_planning(
-    connection: Connection, delivery_ids: list[int], state: DeliveryState, error: str | None
-) -> Iterable[int]:
-    return connection.execute(
-        update(delivery)
-        .where(in_values(delivery.c.id, delivery_ids), in_states(delivery.c.state, DeliveryState.RECEIVED))
-        .values(state=state.value, error=error)
-        .returning(delivery.c.id)
-    ).scalars()
+def find_duplicates(connection: Connection, plans: Sequence[RunPlan]) -> dict[tuple[int, str], int]:
+    """Find the planned runs whose handler has had the same content, with the id of that first delivery.
+
+    Keys of the result are delivery ids and handlers' names. The first delivery is the earliest planned for
+    the handler with an equal content key that is no duplicate itself, received within the key's window before
+    this one (or after it: an unreadable delivery may be read late). Of two that are planned together the
+    second is the duplicate. On PostgreSQL only under billhook.inbox.locks.
+    """
+    wanted = [
+        (planned.delivery_id, handler, options.content_key)
+        for planned in plans
+        for handler, options in planned.options.items()
+        if options.content_key is not None
+    ]
+    if not wanted:
+        return {}
+    originals = _possible_originals(
+        connection, [(handler, content_key) for _, handler, content_key in wanted]
+    )
+    duplicates: dict[tuple[int, str], int] = {}
+    for delivery_id, handler, content_key in wanted:
+        earlier = originals[handler, content_key.digest]
+        window = timedelta(seconds=content_key.window_seconds)
+        for original, received_at in earlier:
+            if abs(content_key.received_at - received_at) <= window:
+                duplicates[delivery_id, handler] = original
+                break
+        else:
+            earlier.append((delivery_id, content_key.received_at))
+    return duplicates
+
+
+def _possible_originals(
+    connection: Connection, wanted: Sequence[tuple[str, ContentKey]]
+) -> defaultdict[tuple[str, str], list[tuple[int, datetime]]]:
+    """Return runs that may be the first, by handler and digest: delivery ids and times of receipt."""
+    since = min(each.received_at - timedelta(seconds=each.window_seconds) for _, each in wanted)
+    query = (
+        select(run.c.handler, run.c.identity, run.c.delivery_id, delivery.c.received_at)
+        .join(delivery, delivery.c.id == run.c.delivery_id)
+        .where(
+            in_values(run.c.handler, sorted({handler for handler, _ in wanted})),
+            in_values(run.c.identity, sorted({each.digest for _, each in wanted})),
+            run.c.identity.is_not(None),  # with the next line, so that the partial index applies
+            run.c.twin_of.is_(None),
+            delivery.c.received_at >= since,
+        )
+        .order_by(run.c.id)
+    )
+    originals: defaultdict[tuple[str, str], list[tuple[int, datetime]]] = defaultdict(list)
+    for handler, digest, delivery_id, received_at in connection.execute(query):
+        originals[handler, digest].append((delivery_id, received_at))
+    return originals

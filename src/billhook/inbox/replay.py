@@ -11,11 +11,11 @@ from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, selec
 
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.locks import lock_deliveries, lock_order
-from billhook.inbox.ordering import release_next
 from billhook.inbox.pending import STORED_COLUMNS
 from billhook.inbox.planning import make_runs
 from billhook.inbox.records import RunOptions, RunPlan, StoredDelivery
 from billhook.inbox.schema import delivery, run
+from billhook.inbox.settling import release_next
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 

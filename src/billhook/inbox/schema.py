@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from sqlalchemy import (
     BigInteger,
     Column,
-    DateTime,
-    Dialect,
     ForeignKey,
     Index,
     Integer,
@@ -17,30 +14,16 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
-    TypeDecorator,
     UniqueConstraint,
     text,
 )
 
-__all__ = ["REVISION", "UtcDateTime", "delivery", "failure", "metadata", "run", "version", "worker"]
+from billhook.inbox.sql import UtcDateTime
+
+__all__ = ["REVISION", "delivery", "failure", "metadata", "run", "version", "worker"]
 
 REVISION = "0005"
 """The migration that this code was written for; the app refuses any other."""
-
-
-class UtcDateTime(TypeDecorator[datetime]):
-    """Aware UTC datetimes on every database; SQLite stores them without a time zone."""
-
-    impl = DateTime(timezone=True)
-    cache_ok = True
-
-    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
-        return None if value is None else value.astimezone(UTC)
-
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
-        if value is None or value.tzinfo is not None:
-            return None if value is None else value.astimezone(UTC)
-        return value.replace(tzinfo=UTC)  # type: ignore[no-any-return]
 
 
 # SQLite gives only INTEGER PRIMARY KEY its row id; PostgreSQL wants the width.

@@ -1,112 +1,199 @@
-"""Settle runs: write their results, finish their deliveries, release the next run of each order."""
+"""Settle runs: write their results, finish their deliveries, release the next run of each order.
+
+Ordered runs: of the runs of one handler and one order key, one at a time is due, the earliest first. All
+others wait. A waiting run is in no index that a claim or a poll reads, so a key that is blocked for hours
+costs nothing. The transaction that finishes a run makes the next one due.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+import json
+from collections.abc import Collection, Sequence
+from datetime import datetime
+from functools import cache
+from typing import Any
 
-from sqlalchemy import Connection, case, exists, insert, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    FromClause,
+    Row,
+    Text,
+    Update,
+    bindparam,
+    case,
+    exists,
+    func,
+    insert,
+    literal_column,
+    select,
+    update,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
 
-from billhook.inbox.claims import is_held
-from billhook.inbox.ordering import release_next
+from billhook.inbox.leases import HELD
 from billhook.inbox.records import Lease, RunResult
 from billhook.inbox.schema import delivery, failure, run
-from billhook.inbox.sql import in_states, in_values
+from billhook.inbox.sql import in_parameter, in_states
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = ["finish_deliveries", "settle"]
+__all__ = ["OrderKey", "finish_deliveries", "release_next", "settle"]
+
+OrderKey = tuple[str, str]
+"""The handler's name and the order key."""
+_OWN_RUN = run.c.delivery_id == delivery.c.id
+_FINISH = (
+    update(delivery)
+    .where(
+        in_parameter(delivery.c.id, "delivery_ids"),
+        # Planned only: a delivery that another transaction finished, or an operator discarded, stays so.
+        delivery.c.state == DeliveryState.PLANNED.value,
+        ~exists().where(_OWN_RUN, in_states(run.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING)),
+    )
+    .values(
+        state=case(
+            (exists().where(_OWN_RUN, run.c.state == RunState.DEAD.value), DeliveryState.DEAD.value),
+            else_=DeliveryState.DONE.value,
+        )
+    )
+)
 
 
-class _SettledRun(NamedTuple):
-    run_id: int
-    token: int
-    handler: str
-    order_key: str | None
-
-    @property
-    def lease(self) -> Lease:
-        return Lease(self.run_id, self.token)
+# --- settle -------------------------------------------------------------------------------------------
 
 
-def settle(connection: Connection, outcomes: Sequence[RunResult]) -> tuple[set[Lease], list[int]]:
+def settle(connection: Connection, results: Sequence[RunResult]) -> tuple[set[Lease], list[int]]:
     """Write the results of runs; under billhook.inbox.locks.
 
     Returns the leases settled, and the deliveries of which a run became due because the one before it in its
     order finished. A result with an old fencing token changes nothing: another worker holds the lease.
     """
-    settled: list[_SettledRun] = []
-    succeeded = [outcome for outcome in outcomes if outcome.state is RunState.SUCCEEDED]
-    if succeeded:
-        settled.extend(_write_results(connection, succeeded, succeeded[-1]))
-    for outcome in outcomes:
-        check(RunState.RUNNING, outcome.state)
-        if outcome.state is not RunState.SUCCEEDED:
-            settled.extend(_write_results(connection, [outcome], outcome))
-    leases = {one.lease for one in settled}
-    ours = [outcome for outcome in outcomes if outcome.lease in leases]
-    _note_failures(connection, [o for o in ours if o.state in (RunState.DUE, RunState.DEAD)])
-    finished = {o.run_id: o.delivery_id for o in ours if o.state is not RunState.DUE}
-    finish_deliveries(connection, set(finished.values()))
-    keys = [(s.handler, s.order_key) for s in settled if s.order_key is not None and s.run_id in finished]
-    return leases, release_next(connection, keys, max(outcome.at for outcome in outcomes))
-
-
-def _write_results(
-    connection: Connection, outcomes: list[RunResult], like: RunResult
-) -> Iterable[_SettledRun]:
-    """Settle runs that all ended `like` one of them, where the lease still holds."""
-    values: dict[str, object] = {"state": like.state.value, "last_error": like.error, "lease_owner": None}
-    values["alone"] = 0  # it did not kill its worker, however it ended
-    if like.excused:
-        values["excused"] = run.c.excused + 1
-    if like.state is RunState.DUE:
-        values["due_at"] = like.due_at
-    else:
-        values["finished_at"] = like.at
-    held = [outcome.lease for outcome in outcomes]
-    return map(
-        _SettledRun._make,
-        connection.execute(
-            update(run)
-            .where(is_held(held))
-            .values(values)
-            .returning(run.c.id, run.c.token, run.c.handler, run.c.order_key)
-        ),
-    )
-
-
-def _note_failures(connection: Connection, failed: Sequence[RunResult]) -> None:
+    # All successes in one statement. The others are few, and each has values of its own.
+    succeeded = [result for result in results if result.state is RunState.SUCCEEDED]
+    rows = _write_results(connection, succeeded) if succeeded else []
+    for result in results:
+        if result.state is not RunState.SUCCEEDED:
+            check(RunState.RUNNING, result.state)
+            rows += _write_results(connection, [result])
+    leases = {Lease(row.id, row.token) for row in rows}
+    settled = [result for result in results if result.lease in leases]
+    failed = [result for result in settled if result.state in (RunState.DUE, RunState.DEAD)]
     if failed:
-        rows = [
-            {
-                "run_id": outcome.run_id,
-                "attempt": outcome.attempt,
-                "failed_at": outcome.at,
-                "error": outcome.error,
-                "traceback": outcome.traceback,
-            }
-            for outcome in failed
-        ]
-        connection.execute(insert(failure), rows)
+        _record_failures(connection, failed)
+    finished = {result.run_id: result.delivery_id for result in settled if result.state is not RunState.DUE}
+    finish_deliveries(connection, finished.values())
+    # A run that is due again keeps its place, so the next one in its order goes on waiting.
+    keys = [(row.handler, row.order_key) for row in rows if row.order_key is not None and row.id in finished]
+    released = release_next(connection, keys, max(result.at for result in results)) if keys else []
+    return leases, released
 
 
-def finish_deliveries(connection: Connection, delivery_ids: set[int]) -> None:
-    """Finish planned deliveries without an unfinished run: done, or dead if any run is dead."""
-    if not delivery_ids:
-        return
-    own = run.c.delivery_id == delivery.c.id
-    unfinished = in_states(run.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING)
-    connection.execute(
-        update(delivery)
-        .where(
-            in_values(delivery.c.id, delivery_ids),
-            delivery.c.state == DeliveryState.PLANNED.value,
-            ~exists().where(own, unfinished),
-        )
-        .values(
-            state=case(
-                (exists().where(own, run.c.state == RunState.DEAD.value), DeliveryState.DEAD.value),
-                else_=DeliveryState.DONE.value,
-            )
-        )
+def _write_results(connection: Connection, results: Sequence[RunResult]) -> list[Row[Any]]:
+    """Settle runs that all ended alike, where the lease still holds; returns the rows that it did."""
+    like = results[-1]
+    values = {
+        "run_ids": [result.run_id for result in results],
+        "leases": [f"{result.run_id}:{result.token}" for result in results],
+        "new_state": like.state.value,
+        "error": like.error,
+        "moment": like.due_at if like.state is RunState.DUE else like.at,
+    }
+    statement = _result_statement(due=like.state is RunState.DUE, excused=like.excused)
+    return list(connection.execute(statement, values))
+
+
+@cache
+def _result_statement(*, due: bool, excused: bool) -> Update:
+    values: dict[str, Any] = {
+        "state": bindparam("new_state", type_=Text),
+        "last_error": bindparam("error", type_=Text),
+        "lease_owner": None,
+        "alone": 0,  # however it ended, it did not kill its worker: it is no suspect any more
+        "due_at" if due else "finished_at": bindparam("moment", type_=run.c.due_at.type),
+    }
+    if excused:
+        values["excused"] = run.c.excused + 1
+    # The fencing: HELD compares the token in the same statement that writes, so that no claim comes between.
+    return (
+        update(run)
+        .where(HELD)
+        .values(values)
+        .returning(run.c.id, run.c.token, run.c.handler, run.c.order_key)
     )
+
+
+def _record_failures(connection: Connection, failed: Sequence[RunResult]) -> None:
+    rows = [
+        {
+            "run_id": result.run_id,
+            "attempt": result.attempt,
+            "failed_at": result.at,
+            "error": result.error,
+            "traceback": result.traceback,
+        }
+        for result in failed
+    ]
+    connection.execute(insert(failure), rows)
+
+
+def finish_deliveries(connection: Connection, delivery_ids: Collection[int]) -> None:
+    """Finish planned deliveries without an unfinished run: done, or dead if any run is dead."""
+    if delivery_ids:
+        connection.execute(_FINISH, {"delivery_ids": list(delivery_ids)})
+
+
+# --- ordered runs -------------------------------------------------------------------------------------
+
+
+def _release_next_statement(
+    keys: FromClause, handler: ColumnElement[str], order_key: ColumnElement[str]
+) -> Update:
+    """Build the update that makes the first run of each key due, by the index, if that run waits."""
+    own = run.alias("own")
+    first = (
+        select(own.c.id)
+        .where(
+            own.c.handler == handler,
+            own.c.order_key == order_key,
+            # In the words of the partial index, so that it applies.
+            in_states(own.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING),
+        )
+        # Alphabetical: due, running, waiting. A due or running one comes first, and then nothing is updated.
+        .order_by(own.c.state, own.c.delivery_id)
+        .limit(literal_column("1"))
+        .correlate(keys)
+        .scalar_subquery()
+    )
+    return (
+        update(run)
+        .where(run.c.id.in_(select(first).select_from(keys)), in_states(run.c.state, RunState.WAITING))
+        .values(state=RunState.DUE.value, due_at=bindparam("now", type_=run.c.due_at.type))
+        .returning(run.c.delivery_id)
+    )
+
+
+_ARRAYS = [bindparam(name, type_=ARRAY(Text)) for name in ("handlers", "order_keys")]
+_UNNESTED = func.unnest(*_ARRAYS).table_valued("handler", "order_key").render_derived(name="wanted")
+_PAIRS = func.json_each(bindparam("pairs", type_=Text)).table_valued("value", name="wanted")
+_PAIR = [func.json_extract(_PAIRS.c.value, literal_column(f"'$[{place}]'")) for place in (0, 1)]
+_ON_POSTGRES = _release_next_statement(_UNNESTED, _UNNESTED.c.handler, _UNNESTED.c.order_key)
+_ON_SQLITE = _release_next_statement(_PAIRS, *_PAIR)
+
+
+def release_next(connection: Connection, keys: Collection[OrderKey], now: datetime) -> list[int]:
+    """Make the first waiting run of each key due, where no run is due or running; returns their deliveries.
+
+    First is the delivery that was stored first, however late its run was planned. A run that waits for a
+    retry is due already: it keeps its place. On PostgreSQL only under billhook.inbox.locks.
+    """
+    if not keys:
+        return []
+    pairs = list(dict.fromkeys(keys))
+    values: dict[str, Any] = {"now": now}
+    if connection.dialect.name == "postgresql":
+        statement = _ON_POSTGRES
+        values |= {"handlers": [handler for handler, _ in pairs], "order_keys": [key for _, key in pairs]}
+    else:
+        statement = _ON_SQLITE
+        values["pairs"] = json.dumps(pairs)
+    return list(connection.execute(statement, values).scalars())

@@ -3,13 +3,16 @@
 A list of parameters makes a new statement for each length, which both sides then parse, and given a list of
 pairs SQLite walks the whole table: so a list of values is one parameter. States are inlined as literals: with
 a bound parameter the planner cannot prove that the partial index applies.
+
+Statements of every poll are built once, as constants with named parameters: building one with SQLAlchemy
+costs more CPU time than executing it.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
 from typing import Any
@@ -19,6 +22,7 @@ from sqlalchemy import (
     Boolean,
     ColumnElement,
     Connection,
+    DateTime,
     Dialect,
     Integer,
     Table,
@@ -37,7 +41,22 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeEngine
 
-__all__ = ["in_states", "in_values", "insert_rows"]
+__all__ = ["UtcDateTime", "in_parameter", "in_states", "in_values", "insert_rows"]
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """Aware UTC datetimes on every database; SQLite stores them without a time zone."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        if value is None or value.tzinfo is not None:
+            return None if value is None else value.astimezone(UTC)
+        return value.replace(tzinfo=UTC)  # type: ignore[no-any-return]
 
 
 class _Values(TypeDecorator[list[Any]]):
@@ -72,6 +91,11 @@ def in_values(column: ColumnElement[Any], values: Iterable[Any]) -> ColumnElemen
     """Return the condition that the column has one of these values: integers or texts, as the column has."""
     values_type = _Values(isinstance(column.type, Integer))
     return _Among(column, bindparam(None, list(values), values_type, unique=True))
+
+
+def in_parameter(column: ColumnElement[Any], name: str) -> ColumnElement[bool]:
+    """Return the condition that the column has one of the values of a parameter, given as a list."""
+    return _Among(column, bindparam(name, type_=_Values(isinstance(column.type, Integer))))
 
 
 def in_states(column: ColumnElement[Any], *states: StrEnum) -> ColumnElement[bool]:

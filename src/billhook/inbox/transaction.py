@@ -3,30 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
+from functools import cache
+from itertools import takewhile
+from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import BigInteger, Connection, Integer, Select, Text, bindparam, case, select, update
 
-from billhook.inbox.claims import RunClaims
-from billhook.inbox.locks import lock_for
-from billhook.inbox.pending import NextTimes, next_times
+from billhook.inbox import locks
+from billhook.inbox.leases import (
+    HELD,
+    JOINED,
+    LEASE_TEXT,
+    LOST_IN_QUEUE,
+    LOST_JOINED,
+    QUEUED,
+    expire_leases,
+    lease_parameters,
+)
+from billhook.inbox.pending import CLAIMABLE, NEXT_TIMES, NOT_SUSPECT, STORED_COLUMNS, SUSPECT, NextTimes
 from billhook.inbox.planning import plan
-from billhook.inbox.records import DuplicateRun, Lease, RunPlan, RunResult
+from billhook.inbox.records import Claim, DuplicateRun, Lease, RunPlan, RunResult, StoredDelivery
+from billhook.inbox.schema import delivery, run
 from billhook.inbox.settling import settle
+from billhook.inbox.sql import UtcDateTime, in_parameter, in_values
+from billhook.inbox.states import RunState
 
 __all__ = ["InboxTransaction"]
 
+_NOW = bindparam("now", type_=UtcDateTime)
+_CLAIMED = (
+    run.c.id.label("run_id"),
+    run.c.token,
+    run.c.handler,
+    run.c.attempts,
+    run.c.state,
+    run.c.lease_owner,
+    run.c.delivery_id,
+    run.c.due_at,
+    run.c.alone,
+    run.c.excused,
+)
+_START = (
+    update(run)
+    .where(in_parameter(run.c.id, "run_ids"))
+    .values(
+        state=RunState.RUNNING.value,
+        attempts=run.c.attempts + 1,
+        # The fencing token: from here on, the result of an earlier attempt matches no run.
+        token=run.c.token + 1,
+        due_at=bindparam("leased_until", type_=UtcDateTime),
+        lease_owner=bindparam("owner", type_=Text),
+    )
+)
+_RELEASED: dict[str, Any] = {
+    "state": RunState.DUE.value,
+    "due_at": _NOW,
+    "attempts": run.c.attempts - 1,
+    "lease_owner": None,
+}
 
-class InboxTransaction(RunClaims):
-    """What an engine does to the inbox in one transaction; see RunClaims for claim, renew and release.
+
+class InboxTransaction:
+    """What an engine does to the inbox in one transaction, with leases in the name of `owner`.
 
     `duplicates` are the runs that were planned and discarded at once; `released` the deliveries of which a
-    run became due because the run before it in its order finished.
+    run became due because the run before it in its order finished; `steps` what it did, for failpoints.
     """
 
     def __init__(self, connection: Connection, owner: str) -> None:
-        super().__init__(connection, owner)
+        self._connection = connection
+        self._owner = owner
         self._locked = False
+        self.steps: list[str] = []
         self.duplicates: list[DuplicateRun] = []
         self.released: list[int] = []
 
@@ -35,8 +84,19 @@ class InboxTransaction(RunClaims):
 
         For a transaction that does both: two that took their locks step by step could deadlock.
         """
-        lock_for(self._connection, results, plans)
         self._locked = True
+        # On SQLite the transaction holds the whole file from its first statement.
+        if self._connection.dialect.name == "postgresql":
+            self._take_locks(results, plans)
+
+    def _take_locks(self, results: Sequence[RunResult], plans: Sequence[RunPlan]) -> None:
+        if any(each.options for each in plans):
+            locks.lock_order(self._connection)
+        elif results:
+            locks.lock_order(self._connection, in_values(run.c.id, [each.run_id for each in results]))
+        delivery_ids = {each.delivery_id for each in results} | {each.delivery_id for each in plans}
+        if delivery_ids:
+            locks.lock_deliveries(self._connection, delivery_ids)
 
     def settle(self, results: Sequence[RunResult]) -> set[Lease]:
         """Write run results; returns the leases that were still held."""
@@ -44,7 +104,7 @@ class InboxTransaction(RunClaims):
             return set()
         self.steps.append("settle")
         if not self._locked:
-            lock_for(self._connection, results, ())
+            self._take_locks(results, ())
         settled, released = settle(self._connection, results)
         self.released += released
         return settled
@@ -55,11 +115,152 @@ class InboxTransaction(RunClaims):
             return []
         self.steps.append("plan")
         if not self._locked:
-            lock_for(self._connection, (), plans)
+            self._take_locks((), plans)
         won, duplicates = plan(self._connection, plans, now)
         self.duplicates += duplicates
         return won
 
     def next_times(self) -> NextTimes:
         """Return when the next run may be claimed, and the next suspect."""
-        return next_times(self._connection)
+        return NextTimes(*self._connection.execute(NEXT_TIMES).one())
+
+    # --- claim ----------------------------------------------------------------------------------------
+
+    def claim(
+        self,
+        limit: int,
+        now: datetime,
+        leased_until: datetime,
+        only: int | None = None,
+        idle: int | None = None,
+        *,
+        suspects: bool = True,
+        spread: timedelta = timedelta(0),
+    ) -> list[Claim]:
+        """Claim up to `limit` due runs, of one delivery if `only` names it; their attempt counts from now.
+
+        The first `idle` of them (default: all) start at once. The others are marked as queued: if their
+        worker dies, that is no attempt of theirs. Without `suspects`, suspects are left for
+        `claim_suspect`; those found just now become due within `spread`.
+        """
+        query = _due_runs(of_one=only is not None, suspects=suspects)
+        rows = self._lock_rows(query, limit, now, only)
+        # A row that is running and due has an expired lease. What to do with it is decided run by run, and
+        # some are due later then; so all are expired first, and the due ones read again.
+        while any(row.state == RunState.RUNNING for row in rows):
+            expire_leases(self._connection, now, only=only, spread=spread)
+            rows = self._lock_rows(query, limit, now, only)
+        starting = rows if idle is None else rows[:idle]
+        # A run that was lost in a queue starts at once or stays due: only a started run can be found out.
+        queued = list(takewhile(lambda row: row.lease_owner != LOST_IN_QUEUE, rows[len(starting) :]))
+        claims = self._mark_running(starting, self._owner, leased_until) if starting else []
+        if queued:
+            claims += self._mark_running(queued, self._owner + QUEUED, leased_until)
+        if claims:
+            self.steps.append("claim")
+        return claims
+
+    def claim_suspect(self, now: datetime, leased_until: datetime, only: int | None = None) -> Claim | None:
+        """Claim one due suspect, to be run beside nothing else.
+
+        First those with the fewest attempts that count; those that were joined when they were lost come last.
+        """
+        rows = self._lock_rows(_due_suspects(of_one=only is not None), 1, now, only)
+        if not rows:
+            return None
+        self.steps.append("claim")
+        return self._mark_running(rows, self._owner, leased_until)[0]
+
+    def _lock_rows(self, query: Select[Any], limit: int, now: datetime, delivery_id: int | None) -> list[Any]:
+        values = {"now": now, "at_most": limit, "of_delivery": delivery_id}
+        # Sorted here: the database would move the bodies about to sort the rows.
+        return sorted(self._connection.execute(query, values), key=lambda row: (row.due_at, row.run_id))
+
+    def _mark_running(self, rows: Sequence[Any], owner: str, leased_until: datetime) -> list[Claim]:
+        run_ids = [row.run_id for row in rows]
+        self._connection.execute(_START, {"run_ids": run_ids, "leased_until": leased_until, "owner": owner})
+        return [
+            Claim(
+                row.run_id,
+                row.token + 1,
+                row.handler,
+                row.attempts + 1,
+                leased_until,
+                StoredDelivery(*row[len(_CLAIMED) :]),
+                row.excused,
+                row.alone == 1,
+            )
+            for row in rows
+        ]
+
+    # --- held leases ----------------------------------------------------------------------------------
+
+    def mark_joined(self, held: Sequence[Lease]) -> None:
+        """Mark running suspects as joined: other runs are started beside them."""
+        if held:
+            joining = update(run).where(HELD, run.c.alone == 1, ~run.c.lease_owner.endswith(JOINED))
+            self._connection.execute(
+                joining.values(lease_owner=run.c.lease_owner + JOINED), lease_parameters(held)
+            )
+
+    def renew(self, held: Sequence[Lease], leased_until: datetime) -> set[Lease]:
+        """Extend leases; returns those that are still held."""
+        if not held:
+            return set()
+        extended = update(run).where(HELD).values(due_at=leased_until).returning(run.c.id, run.c.token)
+        return set(map(Lease._make, self._connection.execute(extended, lease_parameters(held))))
+
+    def release(self, held: Sequence[Lease], now: datetime) -> None:
+        """Release claimed runs that were never called: due at once, their attempt not counted."""
+        if held:
+            self._connection.execute(
+                update(run).where(HELD).values(_RELEASED), {**lease_parameters(held), "now": now}
+            )
+
+    def release_orphaned(self, held: Sequence[Lease], now: datetime) -> int:
+        """Release this owner's claims beside `held`; returns how many there were.
+
+        They come from a transaction whose COMMIT succeeded while its reply was lost: the worker took it for
+        failed, so nothing called these runs. Only for an owner whose name is unique to one worker and is no
+        prefix of another's.
+        """
+        orphaned = (
+            update(run)
+            .where(
+                CLAIMABLE,  # so that the partial index applies
+                run.c.state == RunState.RUNNING.value,
+                # A prefix: queued and joined runs have the owner's name with a suffix.
+                run.c.lease_owner.startswith(self._owner, autoescape=True),
+                ~in_parameter(LEASE_TEXT, "leases"),
+            )
+            .values(_RELEASED)
+        )
+        leases = lease_parameters(held)["leases"]
+        return self._connection.execute(orphaned, {"leases": leases, "now": now}).rowcount
+
+
+@cache
+def _due_runs(*, of_one: bool, suspects: bool) -> Select[Any]:
+    """Build the statement that locks due runs and reads them, of one delivery or of all."""
+    query = select(*_CLAIMED).where(CLAIMABLE, run.c.due_at <= _NOW)
+    if not suspects:
+        query = query.where(NOT_SUSPECT)
+    return _locking(query.order_by(run.c.due_at, run.c.id), of_one)
+
+
+@cache
+def _due_suspects(*, of_one: bool) -> Select[Any]:
+    joined = case((run.c.lease_owner == LOST_JOINED, 1), else_=0)
+    order = (joined, run.c.attempts - run.c.excused, run.c.due_at, run.c.id)
+    return _locking(select(*_CLAIMED).where(SUSPECT, run.c.due_at <= _NOW).order_by(*order), of_one)
+
+
+def _locking(query: Select[Any], of_one: bool) -> Select[Any]:
+    """Lock a few runs by the index alone, then read their deliveries: no body is read for a skipped row.
+
+    Rows that another worker is claiming are skipped, not waited for.
+    """
+    if of_one:
+        query = query.where(run.c.delivery_id == bindparam("of_delivery", type_=BigInteger))
+    few = query.limit(bindparam("at_most", type_=Integer)).with_for_update(skip_locked=True).cte("few")
+    return select(few, *STORED_COLUMNS).join(delivery, delivery.c.id == few.c.delivery_id)

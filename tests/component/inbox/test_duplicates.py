@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import event
 
 from billhook.inbox import ContentKey, DuplicateRun, RunOptions, RunPlan, admin, locks
-from billhook.inbox.content_dedupe import find_duplicates
+from billhook.inbox.planning import find_duplicates
 from billhook.inbox.replay import ReplayResult, replay
 from support.inbox_view import NOON, incoming, rows, value
 from support.races import Meanwhile, only_postgres

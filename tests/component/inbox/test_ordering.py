@@ -13,7 +13,7 @@ import pytest
 from sqlalchemy import text
 
 from billhook.errors import InboxUnavailable
-from billhook.inbox import RunOptions, RunPlan, RunResult, RunState, locks, ordering
+from billhook.inbox import InboxTransaction, RunOptions, RunPlan, RunResult, RunState, locks, settling
 from billhook.inbox.replay import ReplayResult, replay
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
 from support.races import Meanwhile, only_postgres
@@ -351,8 +351,6 @@ def test_order_holds_and_no_run_is_stuck_in_random_histories(inbox, where, seed)
 
 
 def test_control_a_settle_without_release_is_noticed(inbox, where, monkeypatch):
-    from billhook.inbox import settling
-
     monkeypatch.setattr(settling, "release_next", lambda *_: [])
     planned(inbox, "a", "b")
 
@@ -407,7 +405,7 @@ def check_a_run_replayed_while_the_one_before_it_ends_is_not_left_waiting(inbox,
         connection.execute(
             text("UPDATE run SET state = 'waiting', finished_at = NULL WHERE state = 'succeeded'")
         )
-        ordering.release_next(connection, [("h", "k")], at(2))
+        settling.release_next(connection, [("h", "k")], at(2))
 
     meanwhile(lambda transaction: transaction.settle([outcome(second)]), again)
 
@@ -539,7 +537,7 @@ def explained(where):
     inbox = open_inbox(where)
     keys = {"handlers": ["h", "h"], "order_keys": ["k1", "k2"], "pairs": '[["h", "k1"], ["h", "k2"]]'}
     with inbox.database.write() as connection:
-        statement = ordering._ON_POSTGRES if isinstance(where, str) else ordering._ON_SQLITE
+        statement = settling._ON_POSTGRES if isinstance(where, str) else settling._ON_SQLITE
         shown = statement.compile(dialect=connection.dialect)
         values = {**shown.params, **keys, "now": "2026-01-15 12:00:00"}
         if shown.positional:
@@ -597,7 +595,7 @@ def test_releasing_a_run_takes_the_same_time_with_thousands_waiting(inbox, where
         for _ in range(5):
             with inbox.database.write() as connection:
                 started = time.perf_counter()
-                ordering.release_next(connection, [("h", key)], NOON)
+                settling.release_next(connection, [("h", key)], NOON)
                 took.append(time.perf_counter() - started)
                 connection.execute(text("UPDATE run SET state = 'waiting' WHERE state = 'due'"))
         return min(took)
@@ -607,5 +605,5 @@ def test_releasing_a_run_takes_the_same_time_with_thousands_waiting(inbox, where
 
 def test_no_keys_are_no_work(inbox):
     with inbox.database.write() as connection:
-        assert ordering.release_next(connection, [], NOON) == []
-        locks.lock_for(connection, (), ())
+        assert settling.release_next(connection, [], NOON) == []
+        InboxTransaction(connection, "w").lock((), ())

@@ -8,7 +8,7 @@ import pytest
 
 from billhook.errors import IllegalTransition, InboxUnavailable
 from billhook.inbox import RunPlan, RunResult, RunState
-from billhook.inbox.claims import LOST
+from billhook.inbox.leases import LOST
 from support.inbox_view import NOON, change, incoming, rows, value
 
 LEASE = timedelta(seconds=30)

@@ -65,6 +65,7 @@ class PostgresDatabase:
         self._arguments = check_conninfo(url.get_dialect()().create_connect_args(url)[1])
         self.schema = schema_from_options(self._arguments.get("options", ""), schema)
         self._verify = verify
+        self.notifier = PostgresNotifier(partial(self._connect, NOTIFY_TIMEOUT_SECONDS, autocommit=True))
         self.fast_path = PostgresFastPath(self._connect_directly, self._storage_errors)
         self._parents_connections: list[object] = []
         self._fsync_checked = False
@@ -76,11 +77,10 @@ class PostgresDatabase:
         self._inserting = threading.Lock()
         self._engine: Engine | None = None
         self._inserter: DeadlineConnection | None = None
-        self.notifier = PostgresNotifier(partial(self._connect, NOTIFY_TIMEOUT_SECONDS, autocommit=True))
 
     def _reset_in_child(self) -> None:
         # Kept open: closing the copies here would end the parent's sessions.
-        self._parents_connections.append((self._engine, self._inserter, self.notifier))
+        self._parents_connections.append((self._engine, self._inserter))
         self._reset()
 
     @property

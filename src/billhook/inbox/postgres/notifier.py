@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
+from billhook.fork import reset_in_child
 from billhook.inbox.postgres.driver import reason
 
 __all__ = ["PostgresNotifier"]
@@ -76,8 +77,19 @@ class PostgresNotifier:
 
     def __init__(self, connect: Connect) -> None:
         """`connect` opens a connection with autocommit."""
-        self._notifying = ReconnectingConnection(connect, lambda _: None)
-        self._listening = ReconnectingConnection(connect, _subscribe)
+        self._connect = connect
+        self._parents_connections: list[ReconnectingConnection] = []
+        self._reset()
+        reset_in_child(self._reset_in_child)
+
+    def _reset(self) -> None:
+        self._notifying = ReconnectingConnection(self._connect, lambda _: None)
+        self._listening = ReconnectingConnection(self._connect, _subscribe)
+
+    def _reset_in_child(self) -> None:
+        # Kept open: closing the copies here would end the parent's sessions.
+        self._parents_connections += (self._notifying, self._listening)
+        self._reset()
 
     def notify(self) -> None:
         """Wake every listener; never raises."""

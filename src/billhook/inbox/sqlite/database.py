@@ -5,39 +5,47 @@ All that is particular to SQLite is here and in the modules that this one import
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from billhook.errors import InboxUnavailable
 from billhook.fork import reset_in_child
 from billhook.inbox.records import NewDelivery
 from billhook.inbox.sqlite.backup import Progress, back_up, restore
-from billhook.inbox.sqlite.connections import Connections
 from billhook.inbox.sqlite.driver import (
-    begin,
     checkpoint_passive,
     checkpoint_truncate,
-    execute_with_lock,
-    insert_statement,
+    connect,
+    execute_until_deadline,
+    insert,
     new_engine,
 )
 from billhook.inbox.sqlite.fast_path import SqliteFastPath
-from billhook.inbox.sqlite.file import SqliteFile, check_log_belongs, record_log_owner, refuse_foreign_file
-from billhook.inbox.sqlite.fork_guard import FORK_GUARD
+from billhook.inbox.sqlite.file import (
+    beside,
+    check_log_belongs,
+    create,
+    record_log_owner,
+    refuse_foreign_file,
+)
+from billhook.inbox.sqlite.locks import FORK_GUARD, WriteLock
 from billhook.inbox.sqlite.notifier import FifoNotifier
-from billhook.inbox.sqlite.write_lock import WriteLock
 
 __all__ = ["SqliteDatabase"]
 
 CHECKPOINT_COMMITS = 256
 """Commits of one process between two checkpoints: a log of some 16 MB."""
+CHECK_SECONDS = 0.1
+"""Under load, the time between two looks at which file is there."""
 _FAILURES = (DBAPIError, sqlite3.Error, OSError, MemoryError)
 
 
@@ -61,14 +69,14 @@ class SqliteDatabase:
 
         A missing folder is created only if it is billhook's own, not if the user named it.
         """
-        self.file = SqliteFile(Path(path).absolute())
-        self.path = self.file.path
+        self.path = Path(path).absolute()
         self._busy_seconds = busy_seconds
         self._verify = verify
         self._upgrade = upgrade
         self._own_folder = own_folder
-        self.fast_path = SqliteFastPath(self.read_raw, self.write_raw, self.checkpoint)
-        self._parents_connections: list[Connections] = []
+        self.notifier = FifoNotifier(beside(self.path, "-wake"))
+        self.fast_path = SqliteFastPath(self.read_raw, self.write_raw)
+        self._parents_connections: list[_Connections] = []
         self._reset()
         reset_in_child(self._reset_in_child)
         FORK_GUARD.before_fork(self._close_for_fork)
@@ -76,14 +84,14 @@ class SqliteDatabase:
     def _reset(self) -> None:
         self._mutex = threading.RLock()
         self._commits = 0
-        self._lock = WriteLock(self.file.beside("-lock"))
-        self._connections = Connections(self.path, self._busy_seconds, self._verify, self._lock)
-        self.notifier = FifoNotifier(self.file.beside("-wake"))
+        self._file_id: tuple[int, int] | None = None
+        self._checked_at = 0.0
+        self._lock = WriteLock(beside(self.path, "-lock"))
+        self._connections = _Connections(self.path, self._busy_seconds, self._verify, self._lock)
 
     def _reset_in_child(self) -> None:
-        self._parents_connections.append(
-            self._connections
-        )  # kept open: closing them drops the parent's locks
+        # Kept open: to close one file of the parent's would drop all of its locks on that file.
+        self._parents_connections.append(self._connections)
         self._lock.close()
         self._reset()
 
@@ -94,49 +102,49 @@ class SqliteDatabase:
 
     def prepare(self) -> None:
         """Create the file where it is missing, and bring its schema up to date."""
-        self.file.create(own_folder=self._own_folder)
+        create(self.path, own_folder=self._own_folder)
         with self.migration_transaction() as connection:
             self._upgrade(connection)
         self.close()
 
+    # --- transactions ---------------------------------------------------------------------------------
+    # The order of the locks is always: fork guard, this process's mutex, the lock between processes. The
+    # file is checked last: until the lock is held, `restore` may replace it.
+
     @contextmanager
     def write(self) -> Iterator[Connection]:
         """Open a transaction that holds the write lock from its start; committed when the block ends."""
-        with FORK_GUARD.at_work(), self._mutex, self._lock.held(), self._storage_errors():
-            self._check_file()
-            writer = self._connections.writer()
+        with FORK_GUARD.at_work(), self._mutex, self._lock.held(), self._checked():
+            writer = self._connections.writer or self._connections.open_writer()
             with writer.begin():
                 yield writer
             self._commits += 1
+        if self._commits >= CHECKPOINT_COMMITS:
+            self.checkpoint()
 
     def insert_new(self, rows: Sequence[NewDelivery]) -> Sequence[int]:
         """Commit the deliveries that are new, in one statement; see billhook.inbox.database.Database.
 
         Between the statements of a longer transaction the committer would have to win the interpreter's lock
-        from the request threads, with the file locked all the while. Tried first without waiting; when
-        another process writes, under the write lock.
+        from the request threads, with the file locked all the while.
         """
-        statement, values = insert_statement(rows)
         with FORK_GUARD.at_work(), self._mutex:
+            # Not by `_checked`: a context manager more is a measurable part of a single delivery's time.
             try:
-                if self.file.changed(busy=len(rows) > 2):
-                    self._reopen()
+                self._check_file(busy=len(rows) > 2)
                 inserter = self._connections.inserter or self._connections.open_inserter()
-                cursor = execute_with_lock(inserter, statement, values, self._lock, self._busy_seconds)
+                ids = insert(inserter, rows, self._lock, self._busy_seconds)
             except _FAILURES as error:
                 raise self._unavailable(error) from None
             self._commits += 1
-        # SQLite's write lock was held for the whole statement, so the new ids are consecutive.
-        last, count = cursor.lastrowid or 0, cursor.rowcount
-        return range(last - count + 1, last + 1)
+        return ids
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """Open a consistent snapshot, for reading only; takes no lock."""
-        with FORK_GUARD.at_work(), self._storage_errors():
-            self._check_file()
+        with FORK_GUARD.at_work(), self._checked():
             with self._mutex:
-                engine = self._connections.engine()
+                engine = self._connections.engine or self._connections.open_engine()
             with (
                 engine.connect().execution_options(billhook_read=True) as connection,
                 connection.begin(),
@@ -146,29 +154,28 @@ class SqliteDatabase:
     @contextmanager
     def read_raw(self) -> Iterator[sqlite3.Connection]:
         """Borrow a driver connection, for statements that each read by themselves; takes no lock."""
-        with FORK_GUARD.at_work(), self._storage_errors():
-            self._check_file(busy=True)
+        with FORK_GUARD.at_work(), self._checked(busy=True):
             with self._mutex:
-                engine = self._connections.engine()
+                engine = self._connections.engine or self._connections.open_engine()
             with closing(engine.raw_connection()) as pooled:
                 yield cast("sqlite3.Connection", pooled.driver_connection)
 
     @contextmanager
     def write_raw(self) -> Iterator[sqlite3.Connection]:
         """Open a transaction as `write` does, on the driver's own connection."""
-        with FORK_GUARD.at_work(), self._mutex, self._storage_errors():
-            self._check_file(busy=True)
+        with FORK_GUARD.at_work(), self._mutex, self._checked(busy=True):
             driver = self._connections.inserter or self._connections.open_inserter()
             with self._lock.held(), driver:  # `driver` commits, or rolls back
-                begin(driver, self._busy_seconds)
+                execute_until_deadline(driver, "BEGIN IMMEDIATE", (), self._busy_seconds)
                 yield driver
             self._commits += 1
+        if self._commits >= CHECKPOINT_COMMITS:
+            self.checkpoint()
 
     @contextmanager
     def migration_transaction(self) -> Iterator[Connection]:
         """Open a write transaction on a schema of any age."""
-        with FORK_GUARD.at_work(), self._mutex, self._lock.held(), self._storage_errors():
-            self._check_file()
+        with FORK_GUARD.at_work(), self._mutex, self._lock.held(), self._checked():
             refuse_foreign_file(self.path)
             engine = new_engine(self.path, self._busy_seconds, foreign_keys=False)
             try:
@@ -178,6 +185,8 @@ class SqliteDatabase:
             finally:
                 engine.dispose()
 
+    # --- maintenance ----------------------------------------------------------------------------------
+
     def former_schema(self) -> None:
         """Return None: SQLite has no schemas."""
 
@@ -186,8 +195,7 @@ class SqliteDatabase:
 
     def back_up(self, target: Path, progress: Progress) -> int:
         """See billhook.inbox.sqlite.backup.back_up."""
-        with FORK_GUARD.at_work(), self._mutex, self._storage_errors():
-            self._check_file()
+        with FORK_GUARD.at_work(), self._mutex, self._checked():
             refuse_foreign_file(self.path)
         return back_up(self.path, target, self._busy_seconds, progress)
 
@@ -207,7 +215,7 @@ class SqliteDatabase:
                 self._commits = 0
         elif self._commits >= CHECKPOINT_COMMITS:
             with suppress(InboxUnavailable), self.write():
-                self._commits = 0
+                self._commits = 0  # first: the end of this very transaction must not ask for another one
                 checkpoint_passive(self.path)
 
     def close(self) -> None:
@@ -217,36 +225,115 @@ class SqliteDatabase:
             self._lock.close()
             self.notifier.close()
 
+    # --- the file -------------------------------------------------------------------------------------
+
     @contextmanager
-    def _storage_errors(self) -> Iterator[None]:
+    def _checked(self, busy: bool = False) -> Iterator[None]:
+        """Use the file that is at the path now. Raises InboxUnavailable for any failure in the block."""
         try:
+            self._check_file(busy)
             yield
         except _FAILURES as error:
             raise self._unavailable(error) from None
 
-    def _unavailable(self, error: BaseException) -> InboxUnavailable:
-        # The next use opens new connections: a full disk, a lost file and a corrupt page are mended outside
-        # this process, and none of them should need a restart of it.
-        self._discard_connections()
-        cause = error.orig if isinstance(error, DBAPIError) else str(error) or type(error).__name__
-        return InboxUnavailable(f"the inbox {self.path} failed: {cause}")
-
     def _check_file(self, busy: bool = False) -> None:
-        if self.file.changed(busy):
-            self._reopen()
+        """Close the connections if another file has taken the path: SQLite would write into the old one.
 
-    def _reopen(self) -> None:
-        """Use new connections: another file has taken the path, and SQLite would write into the old one."""
-        self._discard_connections()
+        Under load one check in CHECK_SECONDS is enough: the call releases the interpreter's lock, which then
+        takes longer to get back than the commit itself. Raises OSError when there is no file, or another with
+        the log of the old one.
+        """
+        now = time.monotonic()
+        if busy and now - self._checked_at < CHECK_SECONDS:
+            return
+        self._checked_at = now
+        status = os.stat(self.path)  # noqa: PTH116 - half the cost of Path.stat, paid by every commit
+        before, self._file_id = self._file_id, (status.st_dev, status.st_ino)
+        if before == self._file_id:
+            return
+        with self._mutex:
+            self._connections.discard()
         try:
             check_log_belongs(self.path)
         except OSError:
-            self.file.forget()  # the next use checks again: the user may have removed the log
+            # The next use checks again: the user may have removed the log.
+            self._file_id, self._checked_at = None, 0.0
             raise
+
+    def _unavailable(self, error: BaseException) -> InboxUnavailable:
+        # The next use opens new connections: a full disk, a lost file and a corrupt page are mended outside
+        # this process, and none of them should need a restart of it.
+        with self._mutex:
+            self._connections.discard()
+        cause = error.orig if isinstance(error, DBAPIError) else str(error) or type(error).__name__
+        return InboxUnavailable(f"the inbox {self.path} failed: {cause}")
 
     def _close_for_fork(self) -> None:
         self._connections.close()
 
-    def _discard_connections(self) -> None:
-        with self._mutex:
-            self._connections.discard()
+
+class _Connections:
+    """The connections of one process, opened at first use, closed all together. The caller holds a lock."""
+
+    def __init__(
+        self, path: Path, busy_seconds: float, verify: Callable[[Connection], None], lock: WriteLock
+    ) -> None:
+        """`verify` is called in the first transaction and raises to refuse the file."""
+        self._path = path
+        self._busy_seconds = busy_seconds
+        self._verify = verify
+        self._lock = lock
+        self._log_is_ours = False
+        self.engine: Engine | None = None
+        self.writer: Connection | None = None
+        self.inserter: sqlite3.Connection | None = None
+
+    def open_engine(self) -> Engine:
+        """Open the engine, for reading."""
+        engine = new_engine(self._path, self._busy_seconds)
+        with engine.connect().execution_options(billhook_read=True) as connection:
+            self._verify(connection)
+        with suppress(OSError):  # a reader works without room on the disk
+            record_log_owner(self._path)
+        self.engine = engine
+        return engine
+
+    def open_writer(self) -> Connection:
+        """Open the connection for transactions; the caller must hold the write lock."""
+        self.writer = self._engine_to_write().connect()
+        return self.writer
+
+    def open_inserter(self) -> sqlite3.Connection:
+        """Open the driver's connection for single statements."""
+        with self._lock.held():
+            self._engine_to_write()
+        # No time to wait: when the file is locked, the write lock between processes is waited for instead.
+        self.inserter = connect(self._path, busy_seconds=0)
+        return self.inserter
+
+    def _engine_to_write(self) -> Engine:
+        engine = self.engine or self.open_engine()
+        # Write nothing behind what another process, or a failure, left in the log: see checkpoint_truncate.
+        if not self._log_is_ours:
+            checkpoint_truncate(self._path, self._busy_seconds)
+            record_log_owner(self._path)
+            self._log_is_ours = True
+        return engine
+
+    def discard(self) -> None:
+        """Close them all after a failure; the next use opens them again and empties the log first."""
+        self.close()
+        self._log_is_ours = False
+
+    def close(self) -> None:
+        """Close them all in order; the next use opens them again."""
+        with suppress(DBAPIError, sqlite3.Error):
+            if self.inserter is not None:
+                self.inserter.close()
+            if self.writer is not None:
+                self.writer.invalidate()
+                self.writer.close()
+        self.writer = self.inserter = None
+        if self.engine is not None:
+            self.engine.dispose()
+            self.engine = None

@@ -16,16 +16,15 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import QueuePool
 
 from billhook.inbox.records import NewDelivery
-from billhook.inbox.sqlite.write_lock import WriteLock
+from billhook.inbox.sqlite.locks import WriteLock
 
 __all__ = [
     "TIME_FORMAT",
-    "begin",
     "checkpoint_passive",
     "checkpoint_truncate",
     "connect",
-    "execute_with_lock",
-    "insert_statement",
+    "execute_until_deadline",
+    "insert",
     "new_engine",
 ]
 
@@ -97,23 +96,6 @@ def checkpoint_truncate(path: Path, busy_seconds: float) -> None:
         raise sqlite3.OperationalError("database is locked: another process reads or writes it for too long")
 
 
-def execute_with_lock(
-    connection: sqlite3.Connection, statement: str, values: list[object], lock: WriteLock, busy_seconds: float
-) -> sqlite3.Cursor:
-    """Execute at once or, when another connection has the file locked, under the lock of all processes."""
-    try:
-        return connection.execute(statement, values)
-    except sqlite3.OperationalError as error:
-        _raise_unless_busy(error)
-    with lock.held():  # the holder of SQLite's own lock can now only be another short insert
-        return _execute_until_deadline(connection, statement, values, busy_seconds)
-
-
-def _raise_unless_busy(error: sqlite3.OperationalError) -> None:
-    if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # extended codes have more bits
-        raise error
-
-
 _INSERT_NEW = (
     "INSERT INTO delivery (source, key, event_type, body, digest, headers, signed_at, received_at, state)"
     " VALUES "
@@ -122,15 +104,35 @@ _INSERT_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, 'received')"
 _UNLESS_STORED = " ON CONFLICT (source, key, slot) DO NOTHING"
 
 
-def insert_statement(rows: Sequence[NewDelivery]) -> tuple[str, list[object]]:
-    """Return one statement that inserts the rows not stored yet, and its values."""
+def insert(
+    connection: sqlite3.Connection, rows: Sequence[NewDelivery], lock: WriteLock, busy_seconds: float
+) -> range:
+    """Commit the rows that are new, in one statement; see billhook.inbox.database.Database.insert_new.
+
+    Tried at once, without the lock of all processes: taking it costs two system calls, and SQLite's own lock
+    is enough while no other process writes. When another connection has the file locked, `lock` decides.
+    """
     values: list[object] = []
     for row in rows:
         signed_at = None if row.signed_at is None else row.signed_at.astimezone(UTC).strftime(TIME_FORMAT)
         received_at = row.received_at.astimezone(UTC).strftime(TIME_FORMAT)
         values += (row.source, row.key, row.event_type, row.body, row.digest, row.headers)
         values += (signed_at, received_at)
-    return _INSERT_NEW + ",".join([_INSERT_ROW] * len(rows)) + _UNLESS_STORED, values
+    statement = _INSERT_NEW + ",".join([_INSERT_ROW] * len(rows)) + _UNLESS_STORED
+    try:
+        cursor = connection.execute(statement, values)
+    except sqlite3.OperationalError as error:
+        _raise_unless_busy(error)
+        with lock.held():  # the holder of SQLite's own lock can now only be another short insert
+            cursor = execute_until_deadline(connection, statement, values, busy_seconds)
+    # SQLite's write lock was held for the whole statement, so the new ids are consecutive.
+    last, count = cursor.lastrowid or 0, cursor.rowcount
+    return range(last - count + 1, last + 1)
+
+
+def _raise_unless_busy(error: sqlite3.OperationalError) -> None:
+    if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # extended codes have more bits
+        raise error
 
 
 def new_engine(path: Path, busy_seconds: float, *, foreign_keys: bool = True) -> Engine:
@@ -154,18 +156,16 @@ def _begin(busy_seconds: float, connection: Connection) -> None:
         connection.exec_driver_sql("BEGIN")
     else:
         driver: Any = connection.connection.driver_connection
-        begin(driver, busy_seconds)
+        execute_until_deadline(driver, "BEGIN IMMEDIATE", (), busy_seconds)
 
 
-def begin(connection: sqlite3.Connection, busy_seconds: float) -> None:
-    """Begin a transaction that writes; sqlite3.Error when the lock is not free in time."""
-    _execute_until_deadline(connection, "BEGIN IMMEDIATE", [], busy_seconds)
-
-
-def _execute_until_deadline(
-    connection: sqlite3.Connection, statement: str, values: list[object], busy_seconds: float
+def execute_until_deadline(
+    connection: sqlite3.Connection, statement: str, values: Sequence[object], busy_seconds: float
 ) -> sqlite3.Cursor:
-    """Execute, waiting for a lock in short steps: those of SQLite's own handler grow to 0.1 s."""
+    """Execute, waiting for SQLite's lock. Raises sqlite3.Error when it is not free in time.
+
+    In short steps: those of SQLite's own busy handler grow to 0.1 s.
+    """
     end = time.monotonic() + busy_seconds
     connection.execute("PRAGMA busy_timeout=0")
     while True:

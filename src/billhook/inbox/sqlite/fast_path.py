@@ -42,11 +42,10 @@ _CONCLUDE = """
 class SqliteFastPath:
     """See billhook.inbox.fast_path.FastPath."""
 
-    def __init__(self, read: Raw, write: Raw, after_commit: Callable[[], None]) -> None:
+    def __init__(self, read: Raw, write: Raw) -> None:
         """`read` and `write` open driver connections, `write` in a transaction."""
         self._read = read
         self._write = write
-        self._after_commit = after_commit
 
     @contextmanager
     def read(self, delivery_id: int, now: datetime) -> Iterator[DeliverySnapshot]:
@@ -81,7 +80,6 @@ class SqliteFastPath:
             reach("in_claim")
         reach("after_plan")
         reach("after_claim")
-        self._after_commit()
         return Claim(cast("int", run_id), token, first, 1, leased_until, stored)
 
     def settle(self, outcome: RunResult) -> bool:
@@ -92,7 +90,6 @@ class SqliteFastPath:
             driver.execute(_CONCLUDE, (outcome.delivery_id,))
             reach("in_settle")
         reach("after_settle")
-        self._after_commit()
         return True
 
 

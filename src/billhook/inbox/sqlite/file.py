@@ -1,4 +1,4 @@
-"""The SQLite file itself: created once, watched for replacement, and checked before it is used.
+"""The SQLite file itself: created once, and checked before it is opened.
 
 SQLite goes on writing into a file that was moved away, and pairs a file with its write-ahead log by their
 names alone. Given another file of the inbox's name, for example a backup, it would write the old file's log
@@ -12,7 +12,6 @@ import logging
 import os
 import shlex
 import sqlite3
-import time
 import urllib.parse
 from contextlib import closing, suppress
 from pathlib import Path
@@ -21,74 +20,53 @@ from billhook.errors import ConfigError
 from billhook.file_modes import access_by_others
 from billhook.inbox.schema import version
 
-__all__ = ["SqliteFile", "check_log_belongs", "record_log_owner", "refuse_foreign_file", "sync"]
-
+__all__ = ["beside", "check_log_belongs", "create", "record_log_owner", "refuse_foreign_file", "sync"]
 
 logger = logging.getLogger("billhook.inbox")
 
-CHECK_SECONDS = 0.1
+_NAMED = 5
+"""How many tables the error of a foreign file names."""
+_LOGS = ("-wal", "-shm")
+"""The write-ahead log and its index: SQLite pairs them with the file by their names."""
+_NO_FILE = "none"
 
 
-class SqliteFile:
-    """A path, and which file was there at the last check."""
+def create(path: Path, *, own_folder: bool) -> None:
+    """Create the file, readable by its owner only, where it is missing; and its folder, if `own_folder`.
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._identity: tuple[int, int] | None = None
-        self._checked_at = 0.0
+    Otherwise a missing folder is a ConfigError: a typing error in a path must not make an empty inbox.
+    """
+    if not (own_folder or path.parent.exists()):
+        folder = path.parent
+        raise ConfigError(
+            f"the inbox's folder {folder} does not exist: make it, or correct BILLHOOK_INBOX_URL"
+        )
+    try:
+        missing = [folder for folder in path.parents if not folder.exists()]
+        path.parent.mkdir(parents=True, exist_ok=True)
+        new = not path.exists()
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        if new:  # a file whose name is not on the disk is lost with all that is in it
+            for folder in (path.parent, *(one.parent for one in missing)):
+                sync(folder)
+    except OSError as error:
+        raise ConfigError(f"the inbox {path} cannot be opened: {error.strerror}") from None
+    _warn_of_access_by_others(path)
 
-    def beside(self, suffix: str) -> Path:
-        """Return the path of a helper file: the inbox's own name and a suffix."""
-        return self.path.with_name(self.path.name + suffix)
 
-    def create(self, *, own_folder: bool) -> None:
-        """Create the file, readable by its owner only, where it is missing; and its folder, if `own_folder`.
+def _warn_of_access_by_others(path: Path) -> None:
+    """Warn of loose file modes: the file holds customers' data, and what was received."""
+    files = [beside(path, suffix) for suffix in ("", *_LOGS)]
+    access = {str(each): may for each in files if (may := access_by_others(each)) is not None}
+    if access:
+        most = "write" if "write" in access.values() else "read"
+        command = shlex.join(["chmod", "600", *access])
+        logger.warning("others may %s the inbox %s; run: %s", most, path, command)
 
-        Otherwise a missing folder is a ConfigError: a typing error in a path must not make an empty inbox.
-        """
-        if not (own_folder or self.path.parent.exists()):
-            folder = self.path.parent
-            raise ConfigError(
-                f"the inbox's folder {folder} does not exist: make it, or correct BILLHOOK_INBOX_URL"
-            )
-        try:
-            missing = [folder for folder in self.path.parents if not folder.exists()]
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            new = not self.path.exists()
-            os.close(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o600))
-            if new:  # a file whose name is not on the disk is lost with all that is in it
-                for folder in (self.path.parent, *(one.parent for one in missing)):
-                    sync(folder)
-        except OSError as error:
-            raise ConfigError(f"the inbox {self.path} cannot be opened: {error.strerror}") from None
-        self._warn_of_others()
 
-    def _warn_of_others(self) -> None:
-        """Warn of loose file modes: the file holds customers' data, and what was received."""
-        files = [self.path, self.beside("-wal"), self.beside("-shm")]
-        found = {str(path): may for path in files if (may := access_by_others(path)) is not None}
-        if found:
-            most = "write" if "write" in found.values() else "read"
-            command = shlex.join(["chmod", "600", *found])
-            logger.warning("others may %s the inbox %s; run: %s", most, self.path, command)
-
-    def changed(self, busy: bool = False) -> bool:
-        """Return whether another file is there than at the last call; OSError when there is none.
-
-        Under load one check in CHECK_SECONDS is enough: the call releases the interpreter's lock, which then
-        takes longer to get back than the commit itself.
-        """
-        now = time.monotonic()
-        if busy and now - self._checked_at < CHECK_SECONDS:
-            return False
-        self._checked_at = now
-        status = os.stat(self.path)  # noqa: PTH116 - half the cost of Path.stat, paid by every commit
-        before, self._identity = self._identity, (status.st_dev, status.st_ino)
-        return before != self._identity
-
-    def forget(self) -> None:
-        """Treat the file at the next check as a new one."""
-        self._identity, self._checked_at = None, 0.0
+def beside(path: Path, suffix: str) -> Path:
+    """Return the path of a helper file: the inbox's own name and a suffix."""
+    return path.with_name(path.name + suffix)
 
 
 def sync(folder: Path) -> None:
@@ -98,10 +76,6 @@ def sync(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-_NAMED = 5
-"""How many tables the error names."""
 
 
 def refuse_foreign_file(path: Path) -> None:
@@ -120,14 +94,10 @@ def refuse_foreign_file(path: Path) -> None:
 
 def _tables(path: Path) -> list[str]:
     # Without a log no process has the file open: `immutable` then keeps SQLite from creating one to read it.
-    mode = "mode=ro" if path.with_name(path.name + "-wal").exists() else "immutable=1"
+    mode = "mode=ro" if beside(path, "-wal").exists() else "immutable=1"
     with closing(sqlite3.connect(f"file:{urllib.parse.quote(str(path))}?{mode}", uri=True)) as connection:
         query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1"
         return [name for (name,) in connection.execute(query)]
-
-
-_HELPERS = ("-wal", "-shm")
-_NONE = "none"
 
 
 def record_log_owner(path: Path) -> None:
@@ -152,8 +122,8 @@ def check_log_belongs(path: Path) -> None:
         return
     left = [
         f"{path.name}{suffix}"
-        for suffix, before, after in zip(_HELPERS, noted[1:], now[1:], strict=True)
-        if before == after != _NONE
+        for suffix, before, after in zip(_LOGS, noted[1:], now[1:], strict=True)
+        if before == after != _NO_FILE
     ]
     if left:
         there = "is" if len(left) == 1 else "are"
@@ -164,16 +134,16 @@ def check_log_belongs(path: Path) -> None:
 
 
 def _note(path: Path) -> Path:
-    return path.with_name(path.name + "-lock")
+    return beside(path, "-lock")
 
 
 def _numbers(path: Path) -> list[str]:
     """Return device and inode of the file, its log and the log's index, or that there is none."""
-    return [_number(path.with_name(path.name + suffix)) for suffix in ("", *_HELPERS)]
+    return [_number(beside(path, suffix)) for suffix in ("", *_LOGS)]
 
 
 def _number(path: Path) -> str:
     with suppress(FileNotFoundError):
         status = path.stat()
         return f"{status.st_dev} {status.st_ino}"
-    return _NONE
+    return _NO_FILE

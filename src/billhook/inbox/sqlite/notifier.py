@@ -14,8 +14,9 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["FifoNotifier"]
+from billhook.fork import reset_in_child
 
+__all__ = ["FifoNotifier"]
 
 NO_READER_SECONDS = 0.1
 """How long the pipe is taken to have no reader after it had none."""
@@ -26,6 +27,11 @@ class FifoNotifier:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._reset()
+        reset_in_child(self._reset)
+
+    def _reset(self) -> None:
+        # In a child, not closed: at the fork a thread may have been between closing one and noting it.
         self._notifying: int | None = None
         self._listening: int | None = None
         self._no_reader_until = 0.0

@@ -1,21 +1,58 @@
-"""No fork while SQLite is at work: a child of it might never be able to read or write the file.
+"""Two locks that SQLite has not: between processes that write, and between a fork and the work in progress.
 
-SQLite keeps the file locks of a process in its memory, by file, for all of its connections. A forked child
-gets a copy: what another thread of its parent was reading at that moment stays locked there for ever, for
-the connections that the child itself opens too. So a fork waits for the work in progress and closes the open
-connections; the next use opens them again.
+Writing: the kernel passes its lock on at once, where SQLite would sleep and retry.
+
+Forking: SQLite keeps the file locks of a process in its memory, by file, for all of its connections. A forked
+child gets a copy: what another thread of its parent was reading at that moment stays locked there for ever,
+for the connections that the child itself opens too. So a fork waits for the work in progress and closes the
+open connections; the next use opens them again.
 """
 
 from __future__ import annotations
 
+import fcntl
+import os
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from weakref import WeakMethod
 
+from billhook.errors import InboxUnavailable
 from billhook.fork import around_fork
 
-__all__ = ["FORK_GUARD", "ForkGuard"]
+__all__ = ["FORK_GUARD", "ForkGuard", "WriteLock"]
+
+
+class WriteLock:
+    """flock on a file beside the inbox; the kernel releases it when its process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the lock in the block. Raises InboxUnavailable when the lock file cannot be opened."""
+        try:
+            if self._descriptor is None:
+                self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            raise InboxUnavailable(f"the lock {self._path} failed: {error.strerror}") from None
+        try:
+            yield
+        finally:
+            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        """Close this process's descriptor. After a fork too: a child's copy would keep the lock held."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+# --- fork ---------------------------------------------------------------------------------------------
 
 _LONGEST_SECONDS = 3.0
 """Longer than any response may take: work that takes longer hangs, and a fork must not hang with it."""

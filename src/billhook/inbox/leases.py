@@ -1,0 +1,118 @@
+"""Leases: which runs are held under one, and what becomes of a run whose lease ran out.
+
+Such a run belonged to a worker that died or was silent for too long:
+
+- A run that was only queued there was never called. It is due again, and its attempt does not count.
+- A run that had been started becomes a suspect: it may have killed its worker, so it is claimed alone from
+  then on (see billhook.engines.suspects).
+- A suspect that was running alone was the cause: this attempt counts, and so does the one before it.
+- A suspect that was joined by other runs, because it took long, is excused again, up to a limit: it may be
+  the one that kills late.
+
+Runs that wait in their order have no lease: see billhook.inbox.settling.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+from datetime import datetime, timedelta
+from typing import Any
+
+from sqlalchemy import Connection, Text, and_, cast, insert, select, update
+
+from billhook.inbox.pending import CLAIMABLE
+from billhook.inbox.records import Lease
+from billhook.inbox.schema import failure, run
+from billhook.inbox.sql import in_parameter, in_values
+from billhook.inbox.states import RunState
+
+__all__ = [
+    "HELD",
+    "JOINED",
+    "LEASE_TEXT",
+    "LOST",
+    "LOST_IN_QUEUE",
+    "LOST_JOINED",
+    "QUEUED",
+    "expire_leases",
+    "lease_parameters",
+]
+
+LOST = "the worker died, or was silent for longer than its lease"
+QUEUED = " queued"
+"""Suffix of the lease owner: the claim waits in the worker's queue for a thread."""
+LOST_IN_QUEUE = "lost queued"
+"""Owner of a due run that was lost in a queue: it is not queued again, where it would never count."""
+JOINED = " joined"
+"""Suffix of the lease owner: a suspect that other runs were started beside, because it takes long."""
+LOST_JOINED = "lost joined"
+"""Owner of a due suspect that was joined: it is claimed after the others, which settle sooner."""
+_EXPIRE_LIMIT = 500
+_MOST_JOINED = 8
+"""A suspect that was excused this often is what those losses have in common."""
+
+# Id and token as one text: SQLite walks the whole table for a list of pairs (see billhook.inbox.sql).
+LEASE_TEXT = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
+HELD = and_(
+    in_parameter(run.c.id, "run_ids"),  # finds the rows by their index
+    in_parameter(LEASE_TEXT, "leases"),  # then compares the tokens
+    run.c.state == RunState.RUNNING.value,
+)
+"""The condition that a run is one of those in `lease_parameters`, and its lease still holds."""
+
+
+def lease_parameters(leases: Iterable[Lease]) -> dict[str, list[Any]]:
+    """Return the parameters of HELD for these leases."""
+    pairs = list(leases)
+    return {
+        "run_ids": [run_id for run_id, _ in pairs],
+        "leases": [f"{run_id}:{token}" for run_id, token in pairs],
+    }
+
+
+def expire_leases(connection: Connection, now: datetime, *, only: int | None, spread: timedelta) -> None:
+    """Make runs due whose lease ran out, a few hundred at a time, of one delivery if `only` names it.
+
+    Each suspect becomes due at a random moment within `spread`: runs that died together shall not meet again.
+    """
+    query = select(run.c.id, run.c.attempts, run.c.lease_owner, run.c.alone, run.c.excused).where(
+        CLAIMABLE,  # so that the partial index applies
+        run.c.state == RunState.RUNNING.value,
+        run.c.due_at <= now,
+    )
+    if only is not None:
+        query = query.where(run.c.delivery_id == only)
+    query = query.order_by(run.c.due_at, run.c.id).limit(_EXPIRE_LIMIT).with_for_update(skip_locked=True)
+    rows = connection.execute(query).all()
+    queued = [row.id for row in rows if (row.lease_owner or "").endswith(QUEUED)]
+    _make_due(connection, queued, now, {"attempts": run.c.attempts - 1, "lease_owner": LOST_IN_QUEUE})
+    started = [row for row in rows if row.id not in set(queued)]
+    for row in started:
+        due_at = now + spread * random.random()  # noqa: S311 - not for secrecy
+        joined = (row.lease_owner or "").endswith(JOINED)
+        values = {"alone": 1, "excused": _excused(row, joined), "last_error": LOST}
+        # The token stays: the next claim raises it, and a late result meets no row in state running.
+        _make_due(connection, [row.id], due_at, {**values, "lease_owner": LOST_JOINED if joined else None})
+    if started:
+        lost = [
+            {"run_id": row.id, "attempt": row.attempts, "failed_at": now, "error": LOST} for row in started
+        ]
+        connection.execute(insert(failure), lost)
+
+
+def _excused(row: Any, joined: bool) -> int:
+    """Return how many attempts of a run are excused after one that was lost."""
+    excused: int = row.excused
+    if not row.alone:
+        return excused + 1
+    if joined:
+        return max(excused, min(excused + 1, _MOST_JOINED))
+    # It ran alone and was lost: the attempt before it, excused until now, is its own doing too.
+    return max(0, excused - 1)
+
+
+def _make_due(connection: Connection, ids: list[int], due_at: datetime, values: dict[str, Any]) -> None:
+    if ids:
+        due = {"state": RunState.DUE.value, "due_at": due_at}
+        connection.execute(update(run).where(in_values(run.c.id, ids)).values({**due, **values}))
