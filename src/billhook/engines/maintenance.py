@@ -9,9 +9,8 @@ from collections.abc import Callable
 from datetime import datetime
 
 from billhook.errors import BillhookError
-from billhook.inbox import Inbox
+from billhook.inbox import Inbox, WorkerRecord
 from billhook.inbox.retention import Cutoffs
-from billhook.inbox.workers import WorkerRecord
 
 __all__ = ["REGISTRATION_SECONDS", "Maintenance", "WorkerRegistration"]
 

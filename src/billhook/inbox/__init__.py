@@ -14,6 +14,7 @@ from billhook.inbox.records import (
     RunPlan,
     RunResult,
     StoredDelivery,
+    WorkerRecord,
 )
 from billhook.inbox.states import DeliveryState, RunState
 from billhook.inbox.transaction import InboxTransaction
@@ -35,4 +36,5 @@ __all__ = [
     "RunResult",
     "RunState",
     "StoredDelivery",
+    "WorkerRecord",
 ]

@@ -28,8 +28,7 @@ from billhook.inbox import migrate
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import in_states, in_values
-from billhook.inbox.states import DeliveryState, RunState
-from billhook.inbox.status import DeliveryStatus, delivery_status, has_status
+from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState, delivery_status
 
 __all__ = [
     "BATCH",
@@ -82,6 +81,10 @@ _RUN = (
     run.c.order_key,
     run.c.twin_of,
 )
+# In the words of the partial index too, or the whole table is walked.
+_OPEN_RUN = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
+_RETRYING = and_(run.c.state == RunState.DUE.value, run.c.attempts > 0)
+_RUNNING = run.c.state == RunState.RUNNING.value
 _FAILURE = (failure.c.run_id, failure.c.attempt, failure.c.failed_at, failure.c.error, failure.c.traceback)
 
 
@@ -243,7 +246,7 @@ class DeliveryFilter:
         if self.event_type is not None:
             found.append(delivery.c.event_type == self.event_type)
         if self.state is not None:
-            found += has_status(self.state)
+            found += _has_status(self.state)
         if self.source is not None:
             found.append(delivery.c.source == self.source)
         if self.handler is not None:
@@ -259,6 +262,32 @@ class DeliveryFilter:
         if self.conflicts:
             found.append(delivery.c.conflict_of.is_not(None))
         return found + (_decided() if self.decided else [])
+
+
+def _has_status(name: str) -> list[ColumnElement[bool]]:
+    """Return SQL conditions for this status, or the state `planned`. ValueError for other names."""
+    if name not in (*DeliveryStatus, DeliveryState.PLANNED):
+        raise ValueError(name)
+    if name not in (
+        DeliveryState.PLANNED,
+        DeliveryStatus.WAITING,
+        DeliveryStatus.RUNNING,
+        DeliveryStatus.RETRYING,
+    ):
+        return [delivery.c.state == name]
+    planned = [
+        in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED),
+        delivery.c.state == DeliveryState.PLANNED.value,
+    ]
+    if name == DeliveryState.PLANNED:
+        return planned
+    own = run.c.delivery_id == delivery.c.id
+    if name == DeliveryStatus.WAITING:
+        return [*planned, ~exists().where(own, or_(_RETRYING, _RUNNING))]
+    # By the open runs, not by the deliveries: of a long queue few fail.
+    which = _RETRYING if name == DeliveryStatus.RETRYING else _RUNNING
+    selected = [*planned, delivery.c.id.in_(select(run.c.delivery_id).where(_OPEN_RUN, which))]
+    return selected if name == DeliveryStatus.RETRYING else [*selected, ~exists().where(own, _RETRYING)]
 
 
 def _decided() -> list[ColumnElement[bool]]:

@@ -1,6 +1,6 @@
 """What the inbox asks of a database, and which database a URL names.
 
-billhook.inbox.sqlite and billhook.inbox.postgres implement the two protocols.
+billhook.inbox.sqlite and billhook.inbox.postgres implement the protocols.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from datetime import datetime
 from pathlib import Path
 from typing import Protocol
 
@@ -17,11 +18,10 @@ from sqlalchemy.exc import ArgumentError
 
 from billhook.errors import ConfigError, MissingExtra
 from billhook.inbox import migrate
-from billhook.inbox.fast_path import FastPath
-from billhook.inbox.records import NewDelivery
+from billhook.inbox.records import DeliverySnapshot, NewDelivery, RunResult
 from billhook.inbox.sqlite import SqliteDatabase
 
-__all__ = ["Database", "Notifier", "open_database"]
+__all__ = ["Database", "FastPath", "Notifier", "open_database"]
 
 
 class Notifier(Protocol):
@@ -37,6 +37,24 @@ class Notifier(Protocol):
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until a notification or the end of the time; True for the former. Raises OSError."""
+        ...
+
+
+class FastPath(Protocol):
+    """The fast path of one delivery: read it, plan and claim its first run, settle its only one.
+
+    It writes what planning, claiming and settling write for many deliveries, in as few statements as
+    possible: for an engine that handles each delivery by itself. Deliveries with run options, failures and
+    siblings that may have ended too take the general path, billhook.inbox.transaction. The methods raise
+    InboxUnavailable when the storage fails.
+    """
+
+    def read(self, delivery_id: int, now: datetime) -> AbstractContextManager[DeliverySnapshot]:
+        """Read a delivery; the block may plan and claim it."""
+        ...
+
+    def settle(self, result: RunResult) -> bool:
+        """Settle the success of a delivery's only run; False when its lease was lost."""
         ...
 
 

@@ -4,26 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
-from sqlalchemy import update
+from sqlalchemy import delete, func, insert, select, update
 
 from billhook.failpoints import reach
-from billhook.inbox import migrate, pending, retention, workers
+from billhook.inbox import migrate, pending, retention
 from billhook.inbox.committer import BacklogLimit, Committer
-from billhook.inbox.database import Notifier, open_database
-from billhook.inbox.fast_path import FastPath
+from billhook.inbox.database import FastPath, Notifier, open_database
 from billhook.inbox.ingest import ingest
 from billhook.inbox.pending import NextTimes, PendingDelivery
 from billhook.inbox.probe import Probe, StartupCheck
-from billhook.inbox.records import StoredDelivery
+from billhook.inbox.records import StoredDelivery, WorkerRecord
 from billhook.inbox.retention import Cutoffs, PruneResult
-from billhook.inbox.schema import version
+from billhook.inbox.schema import version, worker
 from billhook.inbox.states import DeliveryState
 from billhook.inbox.transaction import InboxTransaction
 
-__all__ = ["Inbox"]
+__all__ = ["WORKER_KEPT_FOR", "Inbox"]
+
+WORKER_KEPT_FOR = timedelta(days=1)
+"""How long a worker's row is kept after the worker was killed, or its machine lost."""
 
 
 class Inbox:
@@ -165,20 +167,35 @@ class Inbox:
         with self.database.write() as connection:
             return retention.prune(connection, batch, cutoffs)
 
-    def record_worker(self, seen: workers.WorkerRecord, now: datetime) -> None:
-        """Record that a worker of this inbox is alive."""
+    # --- workers --------------------------------------------------------------------------------------
+    # The table of workers is for operators, who are warned when no worker runs. No claim and no lease
+    # depends on it.
+
+    def record_worker(self, seen: WorkerRecord, now: datetime) -> None:
+        """Record that a worker of this inbox is alive, and delete the rows of those not seen for long."""
+        values = {"handlers": seen.handlers, "seen_at": now}
         with self.database.write() as connection:
-            workers.record(connection, seen, now)
+            seen_again = update(worker).where(worker.c.owner == seen.owner).values(values)
+            if not connection.execute(seen_again).rowcount:
+                first = {"owner": seen.owner, "engine": seen.engine, "started_at": seen.started_at}
+                connection.execute(insert(worker).values(**first, **values))
+            # Skip rows that another worker is deleting or writing.
+            lost = select(worker.c.owner).where(worker.c.seen_at < now - WORKER_KEPT_FOR)
+            lost = lost.with_for_update(skip_locked=True)
+            connection.execute(delete(worker).where(worker.c.owner.in_(lost)))
 
     def remove_worker(self, owner: str) -> None:
         """Remove a worker that stopped in order."""
         with self.database.write() as connection:
-            workers.remove(connection, owner)
+            connection.execute(delete(worker).where(worker.c.owner == owner))
 
     def worker_seen_at(self) -> datetime | None:
-        """Return when a worker that did not stop in order was last seen."""
+        """Return when any worker was last seen; None if there is none, or all stopped in order."""
         with self.database.read() as connection:
-            return workers.last_seen_at(connection)
+            seen_at: datetime | None = connection.execute(select(func.max(worker.c.seen_at))).scalar_one()
+            return seen_at
+
+    # --- readiness ------------------------------------------------------------------------------------
 
     def check_writable(self, max_age_seconds: float = 0.0) -> None:
         """Raise InboxUnavailable unless a write can be committed now, within the deadline.

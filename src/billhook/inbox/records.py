@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -14,14 +14,17 @@ from billhook.inbox.states import RunState
 __all__ = [
     "Claim",
     "ContentKey",
+    "DeliverySnapshot",
     "DuplicateRun",
     "NewDelivery",
+    "PlanAndClaim",
     "PutStatus",
     "Receipt",
     "RunOptions",
     "RunPlan",
     "RunResult",
     "StoredDelivery",
+    "WorkerRecord",
 ]
 
 
@@ -128,6 +131,11 @@ class RunPlan:
     error: str | None = None
     options: Mapping[str, RunOptions] = field(default_factory=dict)
 
+    @property
+    def fits_fast_path(self) -> bool:
+        """True if it only has handlers to call, without options; see billhook.inbox.database.FastPath."""
+        return bool(self.handlers) and self.error is None and not self.options
+
 
 @dataclass(frozen=True, slots=True)
 class DuplicateRun:
@@ -190,3 +198,29 @@ class RunResult:
     def lease(self) -> Lease:
         """Run id and token."""
         return Lease(self.run_id, self.token)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerRecord:
+    """A process that claims runs. `owner` is its name in leases, `handlers` their number, if known."""
+
+    owner: str
+    engine: str
+    handlers: int | None
+    started_at: datetime
+
+
+PlanAndClaim = Callable[[RunPlan, str, datetime, datetime], Claim | None]
+"""Plan, owner, now, leased until. Makes the runs of a plan that fits, claims the first, and commits.
+
+Returns None when another worker has planned it meanwhile.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliverySnapshot:
+    """A delivery as it is now: `stored` while it is unplanned; else whether a run is `due`."""
+
+    stored: StoredDelivery | None
+    due: bool
+    plan_and_claim: PlanAndClaim

@@ -16,11 +16,20 @@ succeeded ──► discarded.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from billhook.errors import IllegalTransition
 
-__all__ = ["DELIVERY_STEPS", "RUN_STEPS", "DeliveryState", "RunState", "check"]
+__all__ = [
+    "DELIVERY_STEPS",
+    "RUN_STEPS",
+    "DeliveryState",
+    "DeliveryStatus",
+    "RunState",
+    "check",
+    "delivery_status",
+]
 
 
 class DeliveryState(StrEnum):
@@ -77,3 +86,33 @@ def check(before: DeliveryState | RunState, after: DeliveryState | RunState) -> 
         allowed, kind = False, "row"
     if not allowed:
         raise IllegalTransition(kind, before.value, after.value)
+
+
+# --- as operators see it ------------------------------------------------------------------------------
+
+
+class DeliveryStatus(StrEnum):
+    """The status of a delivery; `waiting`, `running` and `retrying` are stored as `planned`."""
+
+    RECEIVED = "received"  # stored, not yet read
+    WAITING = "waiting"  # its runs have not started, or wait in their order
+    RUNNING = "running"  # a handler is at work, and none has failed
+    RETRYING = "retrying"  # a handler failed and will be called again
+    DONE = "done"
+    DEAD = "dead"
+    QUARANTINED = "quarantined"
+    PRUNED = "pruned"
+
+
+def delivery_status(state: str, runs: Iterable[tuple[str, int]]) -> DeliveryStatus:
+    """Return the status of a delivery in this stored state, whose runs have these states and attempts."""
+    if state != DeliveryState.PLANNED:
+        return DeliveryStatus(state)
+    known = list(runs)
+    if any(of_run == RunState.DUE and attempts > 0 for of_run, attempts in known):
+        return DeliveryStatus.RETRYING
+    return (
+        DeliveryStatus.RUNNING
+        if any(of_run == RunState.RUNNING for of_run, _ in known)
+        else DeliveryStatus.WAITING
+    )

@@ -28,7 +28,7 @@ from billhook.errors import (
 from billhook.inbox import Inbox, NewDelivery, PutStatus, Receipt
 from billhook.printable import printable
 from billhook.receiver.body import BodyDeadline, close_connection, drain, read_body
-from billhook.receiver.probe import find_probe
+from billhook.receiver.probe import PROBE, find_probe
 from billhook.receiver.rejection_log import RejectionLog
 from billhook.receiver.responses import PROBE_RESPONSE, WebhookResponse, error_response, success_response
 from billhook.signals import (
@@ -104,7 +104,7 @@ class Intake:
                 now=now,
                 tolerance_seconds=source.tolerance_seconds,
             )
-            if find_probe(environ) is not None:
+            if PROBE in environ and find_probe(environ) is not None:
                 return PROBE_RESPONSE
             incoming = NewDelivery(
                 source.name,

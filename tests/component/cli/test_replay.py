@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from billhook.inbox import admin
+from billhook.inbox import WorkerRecord, admin
 from billhook.inbox.replay import replay
-from billhook.inbox.workers import WorkerRecord
 from support.apps import make_app
 from support.inbox_view import rows, value
 

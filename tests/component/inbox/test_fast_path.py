@@ -11,7 +11,6 @@ import pytest
 
 from billhook.errors import InboxUnavailable
 from billhook.inbox import Inbox, RunOptions, RunPlan, RunResult, RunState
-from billhook.inbox.fast_path import is_eligible
 from support.inbox_view import NOON, change, incoming, rows, value
 from support.processes import until
 
@@ -182,7 +181,7 @@ def test_a_delivery_that_got_another_run_meanwhile_is_not_done(inbox, where):
     ],
 )
 def test_only_handlers_without_terms_are_plain(planned, plain):
-    assert is_eligible(planned) is plain
+    assert planned.fits_fast_path is plain
 
 
 def test_a_storage_failure_in_the_fast_path_raises_and_does_no_harm(inbox, where):

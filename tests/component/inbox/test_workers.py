@@ -7,7 +7,8 @@ from datetime import timedelta
 import pytest
 
 from billhook.engines.maintenance import REGISTRATION_SECONDS, Maintenance, WorkerRegistration
-from billhook.inbox.workers import KEEP_FOR, WorkerRecord
+from billhook.inbox import WorkerRecord
+from billhook.inbox.inbox import WORKER_KEPT_FOR
 from support.inbox_view import NOON, rows
 
 SECOND = timedelta(seconds=1)
@@ -45,7 +46,7 @@ def test_a_worker_not_seen_for_a_day_is_removed_by_the_next_one(inbox, where):
     inbox.record_worker(WorkerRecord("older", "worker", 2, NOON), NOON)
     inbox.record_worker(WorkerRecord("old", "worker", 2, NOON), NOON + SECOND)
 
-    inbox.record_worker(WorkerRecord("new", "worker", 2, NOON), NOON + KEEP_FOR + SECOND)
+    inbox.record_worker(WorkerRecord("new", "worker", 2, NOON), NOON + WORKER_KEPT_FOR + SECOND)
 
     assert owners(where) == ["new", "old"]
 

@@ -70,8 +70,12 @@ def test_an_illegal_step_carries_its_facts():
 
 
 STEPS_OF_STATEMENTS = [
+    (DeliveryState.RECEIVED, DeliveryState.PLANNED),  # plan
+    (DeliveryState.RECEIVED, DeliveryState.DONE),
+    (DeliveryState.RECEIVED, DeliveryState.QUARANTINED),
     (RunState.DUE, RunState.RUNNING),  # claim
     (RunState.RUNNING, RunState.DUE),  # release, expire
+    (RunState.RUNNING, RunState.SUCCEEDED),  # settle
     (RunState.WAITING, RunState.DUE),  # release the next run of an order
     (DeliveryState.PLANNED, DeliveryState.DONE),  # finish
     (DeliveryState.PLANNED, DeliveryState.DEAD),

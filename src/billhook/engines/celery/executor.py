@@ -21,7 +21,6 @@ from billhook.errors import BillhookError, InboxUnavailable
 from billhook.events import Event, UnknownEvent
 from billhook.fork import reset_in_child
 from billhook.inbox import Claim, Inbox, Lease, RunResult, RunState
-from billhook.inbox.fast_path import is_eligible
 
 __all__ = ["DeliveryExecutor", "Heartbeat", "SharedLock"]
 
@@ -86,7 +85,7 @@ class DeliveryExecutor:
             if snapshot.stored is not None:
                 planned = self._dispatcher.plan([snapshot.stored])
                 plan = planned[0].plan
-                if is_eligible(plan):
+                if plan.fits_fast_path:
                     claim = snapshot.plan_and_claim(plan, process_owner(), now, now + self._lease_time)
         runs = len(planned[0].plan.handlers) if planned else 0
         if claim is not None:

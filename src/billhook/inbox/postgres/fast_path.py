@@ -13,9 +13,8 @@ import psycopg
 
 from billhook.failpoints import reach
 from billhook.fork import reset_in_child
-from billhook.inbox.fast_path import DeliverySnapshot
 from billhook.inbox.postgres.driver import DeadlineConnection, is_lost
-from billhook.inbox.records import Claim, RunPlan, RunResult, StoredDelivery
+from billhook.inbox.records import Claim, DeliverySnapshot, RunPlan, RunResult, StoredDelivery
 
 __all__ = ["PostgresFastPath"]
 
@@ -56,7 +55,7 @@ _FINISH = """
 
 
 class PostgresFastPath:
-    """See billhook.inbox.fast_path.FastPath. Threads take turns with each connection."""
+    """See billhook.inbox.database.FastPath. Threads take turns with each connection."""
 
     def __init__(
         self,
@@ -83,17 +82,17 @@ class PostgresFastPath:
             stored = None if row is None else _stored(row)
             yield DeliverySnapshot(stored, due, partial(_plan_and_claim, cursor, stored))
 
-    def settle(self, outcome: RunResult) -> bool:
+    def settle(self, result: RunResult) -> bool:
         """Settle the success of a delivery's only run; False when its lease was lost."""
         values = {
-            "run": outcome.run_id,
-            "token": outcome.token,
-            "delivery": outcome.delivery_id,
-            "at": outcome.at,
+            "run": result.run_id,
+            "token": result.token,
+            "delivery": result.delivery_id,
+            "at": result.at,
         }
         with self._cursor() as cursor:
             cursor.execute("BEGIN")
-            cursor.execute(_LOCK, (outcome.delivery_id,))
+            cursor.execute(_LOCK, (result.delivery_id,))
             finished = cursor.execute(_FINISH, values).fetchone() is not None
             reach("in_settle")
             cursor.execute("COMMIT")

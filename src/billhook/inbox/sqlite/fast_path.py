@@ -11,8 +11,7 @@ from functools import partial
 from typing import cast
 
 from billhook.failpoints import reach
-from billhook.inbox.fast_path import DeliverySnapshot
-from billhook.inbox.records import Claim, RunPlan, RunResult, StoredDelivery
+from billhook.inbox.records import Claim, DeliverySnapshot, RunPlan, RunResult, StoredDelivery
 from billhook.inbox.sqlite.driver import TIME_FORMAT
 
 __all__ = ["SqliteFastPath"]
@@ -40,7 +39,7 @@ _CONCLUDE = """
 
 
 class SqliteFastPath:
-    """See billhook.inbox.fast_path.FastPath."""
+    """See billhook.inbox.database.FastPath."""
 
     def __init__(self, read: Raw, write: Raw) -> None:
         """`read` and `write` open driver connections, `write` in a transaction."""
@@ -82,12 +81,12 @@ class SqliteFastPath:
         reach("after_claim")
         return Claim(cast("int", run_id), token, first, 1, leased_until, stored)
 
-    def settle(self, outcome: RunResult) -> bool:
+    def settle(self, result: RunResult) -> bool:
         """Settle the success of a delivery's only run; False when its lease was lost."""
         with self._write() as driver:
-            if not driver.execute(_FINISH, (_text(outcome.at), outcome.run_id, outcome.token)).rowcount:
+            if not driver.execute(_FINISH, (_text(result.at), result.run_id, result.token)).rowcount:
                 return False
-            driver.execute(_CONCLUDE, (outcome.delivery_id,))
+            driver.execute(_CONCLUDE, (result.delivery_id,))
             reach("in_settle")
         reach("after_settle")
         return True
