@@ -113,8 +113,8 @@ def with_runs(inbox: Inbox, summaries: Sequence[DeliverySummary]) -> list[Listed
 
 def handler_names(inbox: Inbox, newest: int = 50) -> list[str]:
     """Return the names of handlers that have runs of the `newest` deliveries."""
-    found = with_runs(inbox, page(inbox, DeliveryFilter(), newest))
-    return sorted({each.handler for one in found for each in one.runs})
+    listed = with_runs(inbox, page(inbox, DeliveryFilter(), newest))
+    return sorted({each.handler for one in listed for each in one.runs})
 
 
 def is_busy(inbox: Inbox, now: datetime) -> bool:
@@ -131,41 +131,43 @@ def count(inbox: Inbox, selection: DeliveryFilter) -> int:
     """Count the selected deliveries."""
     with inbox.database.read() as connection:
         query = select(func.count()).select_from(delivery).where(*selection.conditions())
-        found: int = connection.execute(query).scalar_one()
-        return found
+        number: int = connection.execute(query).scalar_one()
+        return number
 
 
 def counts(inbox: Inbox) -> dict[str, int]:
     """Count the deliveries in each state; every state is a key."""
     with inbox.database.read() as connection:
         rows = connection.execute(select(delivery.c.state, func.count()).group_by(delivery.c.state))
-        found: dict[str, int] = {state: int(number) for state, number in rows}
-    return {state.value: found.get(state.value, 0) for state in DeliveryState}
+        numbers: dict[str, int] = {state: int(number) for state, number in rows}
+    return {state.value: numbers.get(state.value, 0) for state in DeliveryState}
 
 
 def id_batches(inbox: Inbox, selection: DeliveryFilter, batch: int = BATCH) -> Iterator[list[int]]:
     """Yield the ids of the selected in batches, oldest first; deliveries stored meanwhile are left out."""
+    # The last id is taken once, or a receiver that stores faster than this reads would keep it going.
     with inbox.database.read() as connection:
         last = connection.execute(select(func.max(delivery.c.id))).scalar_one() or 0
     after = 0
     while True:
         query = _between(select(delivery.c.id).where(*selection.conditions()), after, last, batch)
         with inbox.database.read() as connection:
-            found = list(connection.execute(query).scalars())
-        if not found:
+            ids = list(connection.execute(query).scalars())
+        if not ids:
             return
-        yield found
-        after = found[-1]
+        yield ids
+        after = ids[-1]
 
 
 def details(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliveryDetails]:
     """Return these deliveries, oldest first; unknown ids are skipped."""
     with inbox.database.read() as connection:
         query = select(*_SUMMARY, delivery.c.body, delivery.c.headers, delivery.c.error)
+        # One snapshot for all three tables, so that a delivery, its runs and their failures agree.
         rows = connection.execute(query.where(delivery.c.id.in_(delivery_ids)).order_by(delivery.c.id))
-        found = list(rows.mappings())
+        details_rows = list(rows.mappings())
         runs = _runs(connection, delivery_ids, _failures(connection, delivery_ids))
-    return [_details(row, runs.get(row["id"], [])) for row in found]
+    return [_details(row, runs.get(row["id"], [])) for row in details_rows]
 
 
 def export(inbox: Inbox, selection: DeliveryFilter) -> Iterator[DeliveryDetails]:
@@ -194,24 +196,24 @@ def _failures(connection: Connection, delivery_ids: Sequence[int]) -> dict[int, 
     failures: dict[int, list[FailureDetails]] = {}
     query = select(*_FAILURE).join(run, run.c.id == failure.c.run_id)
     of_these = query.where(in_values(run.c.delivery_id, delivery_ids)).order_by(failure.c.id)
-    for run_id, *facts in connection.execute(of_these):
-        failures.setdefault(run_id, []).append(FailureDetails(*facts))
+    for run_id, *columns in connection.execute(of_these):
+        failures.setdefault(run_id, []).append(FailureDetails(*columns))
     return failures
 
 
 def _runs(
     connection: Connection, delivery_ids: Sequence[int], failures: Mapping[int, list[FailureDetails]]
 ) -> dict[int, list[RunDetails]]:
-    found: dict[int, list[RunDetails]] = {}
-    duties = (
+    by_delivery: dict[int, list[RunDetails]] = {}
+    query = (
         select(run.c.delivery_id, *_RUN).where(in_values(run.c.delivery_id, delivery_ids)).order_by(run.c.id)
     )
-    for row in connection.execute(duties).mappings():
+    for row in connection.execute(query).mappings():
         own = {column.name: row[column.name] for column in _RUN}
-        found.setdefault(row["delivery_id"], []).append(
+        by_delivery.setdefault(row["delivery_id"], []).append(
             RunDetails(**own, failures=failures.get(row["id"], []))
         )
-    return found
+    return by_delivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,26 +244,28 @@ class DeliveryFilter:
 
     def conditions(self) -> list[ColumnElement[bool]]:
         """Return the conditions as SQL, over `delivery`."""
-        found: list[ColumnElement[bool]] = []
+        conditions: list[ColumnElement[bool]] = []
         if self.event_type is not None:
-            found.append(delivery.c.event_type == self.event_type)
+            conditions.append(delivery.c.event_type == self.event_type)
         if self.state is not None:
-            found += _has_status(self.state)
+            conditions += _has_status(self.state)
         if self.source is not None:
-            found.append(delivery.c.source == self.source)
+            conditions.append(delivery.c.source == self.source)
         if self.handler is not None:
-            found.append(exists().where(run.c.delivery_id == delivery.c.id, run.c.handler == self.handler))
+            conditions.append(
+                exists().where(run.c.delivery_id == delivery.c.id, run.c.handler == self.handler)
+            )
         if self.since is not None:
-            found.append(delivery.c.received_at >= self.since)
+            conditions.append(delivery.c.received_at >= self.since)
         if self.until is not None:
-            found.append(delivery.c.received_at < self.until)
+            conditions.append(delivery.c.received_at < self.until)
         if self.twins:
-            found.append(exists().where(run.c.delivery_id == delivery.c.id, run.c.twin_of.is_not(None)))
+            conditions.append(exists().where(run.c.delivery_id == delivery.c.id, run.c.twin_of.is_not(None)))
         if self.error is not None:
-            found.append(_says(self.error))
+            conditions.append(_says(self.error))
         if self.conflicts:
-            found.append(delivery.c.conflict_of.is_not(None))
-        return found + (_decided() if self.decided else [])
+            conditions.append(delivery.c.conflict_of.is_not(None))
+        return conditions + (_decided() if self.decided else [])
 
 
 def _has_status(name: str) -> list[ColumnElement[bool]]:

@@ -158,6 +158,7 @@ class Committer:
                 or entry.error is not None
             ):
                 if time.monotonic() >= end:
+                    # If it is committed all the same, the sender's next attempt is a duplicate.
                     entry.abandoned = True
                     raise DeadlinePassed(f"no commit within {timeout:.1f} s")
         finally:

@@ -182,7 +182,7 @@ def open_database(url: str, *, busy_seconds: float, schema: str, own_folder: boo
             "BILLHOOK_INBOX_URL has an @ too many: in a password write %40 for @, %2F for / and %25 for %"
         )
     try:
-        from billhook.inbox.postgres import PostgresDatabase
+        from billhook.inbox.postgres import PostgresDatabase  # last: a wrong URL is no missing extra
     except ImportError:
         raise MissingExtra("an inbox in PostgreSQL", "postgres") from None
     try:

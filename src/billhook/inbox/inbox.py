@@ -102,6 +102,7 @@ class Inbox:
             return pending.count_unfinished(connection, limit)
 
     def _after_commit(self) -> None:
+        # After the responses are on their way: neither step is worth a sender's time.
         # Once a batch, not once a delivery: a worker that wakes up polls for all of it.
         self.notifier.notify()
         self.database.checkpoint()
@@ -130,10 +131,10 @@ class Inbox:
     ) -> tuple[list[PendingDelivery], datetime | None]:
         """Return deliveries that should be in progress by then, and when the next run after that is due."""
         with self.database.read() as connection:
-            found = pending.pending(
+            deliveries = pending.pending(
                 connection, received_before=received_before, due_before=due_before, limit=limit
             )
-            return found, pending.next_due_at(connection, due_before)
+            return deliveries, pending.next_due_at(connection, due_before)
 
     @contextmanager
     def transaction(self, owner: str) -> Iterator[InboxTransaction]:

@@ -65,7 +65,7 @@ OfKeys = defaultdict[Identity, dict[str, SlotEntry]]
 """What is stored of each key, by its slot."""
 
 _STORED = (PutStatus.DUPLICATE, PutStatus.SURPLUS)
-_KEPT = (
+_ENTRY = (
     delivery.c.key,
     delivery.c.slot,
     delivery.c.id,
@@ -80,109 +80,110 @@ def ingest(database: Database, batch: Sequence[NewDelivery]) -> list[Receipt]:
     The unique key decides, inside the database: two processes may store the same delivery at one time.
     """
     first: dict[Identity, NewDelivery] = {}
-    for incoming in batch:
-        if incoming.event_type:  # a delivery without a type is never the first: the genuine one may follow
-            first.setdefault((incoming.source, incoming.key), incoming)
+    for new in batch:
+        if new.event_type:  # a delivery without a type is never the first: the genuine one may follow
+            first.setdefault((new.source, new.key), new)
     ids = database.insert_new(list(first.values())) if first else ()
     if len(ids) == len(batch):  # all new: nothing to look up
         return [
-            Receipt(PutStatus.ACCEPTED, delivery_id, incoming.event_type)
-            for delivery_id, incoming in zip(ids, batch, strict=True)
+            Receipt(PutStatus.ACCEPTED, delivery_id, new.event_type)
+            for delivery_id, new in zip(ids, batch, strict=True)
         ]
+    # Without a lock: most of the others are duplicates, and nothing is written for those.
     with database.read() as connection:
         stored = _of_keys(connection, batch)
-    new = set(ids)
+    new_ids = set(ids)
     receipts: dict[int, Receipt] = {}
     others: dict[int, NewDelivery] = {}
-    for number, incoming in enumerate(batch):
-        of_key = stored[incoming.source, incoming.key]
-        found = choose_slot(of_key, incoming)
-        if first.get((incoming.source, incoming.key)) is incoming and _is_among(new, of_key):
-            receipts[number] = Receipt(PutStatus.ACCEPTED, of_key[FIRST].delivery_id, incoming.event_type)
-        elif found.status in _STORED:
-            receipts[number] = _receipt(of_key, found)
+    for number, new in enumerate(batch):
+        of_key = stored[new.source, new.key]
+        choice = choose_slot(of_key, new)
+        # By identity: of two equal deliveries in one batch, one is accepted and the other its duplicate.
+        is_first = first.get((new.source, new.key)) is new
+        if is_first and FIRST in of_key and of_key[FIRST].delivery_id in new_ids:
+            receipts[number] = Receipt(PutStatus.ACCEPTED, of_key[FIRST].delivery_id, new.event_type)
+        elif choice.status in _STORED:
+            receipts[number] = _receipt(of_key, choice)
         else:
-            others[number] = incoming
+            others[number] = new
     if others:
-        receipts |= _keep(database, others)
+        receipts |= _store_others(database, others)
     return [receipts[number] for number in range(len(batch))]
 
 
-def _keep(database: Database, others: dict[int, NewDelivery]) -> dict[int, Receipt]:
+def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[int, Receipt]:
     """Store deliveries that are not the first of their key and, as read without a lock, no duplicates."""
     receipts = {}
     with database.write() as connection:
         lock_conflicts(connection)
+        # Read again under the lock: another process may have filled a slot since.
         stored = _of_keys(connection, others.values())
-        for number, incoming in others.items():
-            of_key = stored[incoming.source, incoming.key]
-            found = choose_slot(of_key, incoming)
-            if found.status not in _STORED:
-                delivery_id = _insert(connection, incoming, found)
-                of_key[found.slot] = SlotEntry(delivery_id, incoming.event_type, incoming.digest)
-            receipts[number] = _receipt(of_key, found)
+        for number, new in others.items():
+            of_key = stored[new.source, new.key]
+            choice = choose_slot(of_key, new)
+            if choice.status not in _STORED:
+                delivery_id = _insert(connection, new, choice)
+                of_key[choice.slot] = SlotEntry(delivery_id, new.event_type, new.digest)
+            receipts[number] = _receipt(of_key, choice)
     return receipts
 
 
-def _insert(connection: Connection, incoming: NewDelivery, found: SlotChoice) -> int:
+def _insert(connection: Connection, new: NewDelivery, choice: SlotChoice) -> int:
     # ACCEPTED here: it was a duplicate when the batch was inserted, and its first was pruned since.
-    state = DeliveryState.RECEIVED if found.status is PutStatus.ACCEPTED else DeliveryState.QUARANTINED
+    state = DeliveryState.RECEIVED if choice.status is PutStatus.ACCEPTED else DeliveryState.QUARANTINED
     names = ("source", "key", "event_type", "body", "digest", "headers", "signed_at", "received_at")
-    values = {name: getattr(incoming, name) for name in names}
-    values |= {"slot": found.slot, "conflict_of": found.conflict_of, "error": found.error}
+    values = {name: getattr(new, name) for name in names}
+    values |= {"slot": choice.slot, "conflict_of": choice.conflict_of, "error": choice.error}
     row = insert(delivery).values(**values, state=state.value).returning(delivery.c.id)
     delivery_id: int = connection.execute(row).scalar_one()
     return delivery_id
 
 
-def _receipt(of_key: dict[str, SlotEntry], found: SlotChoice) -> Receipt:
-    here = of_key[found.slot]
+def _receipt(of_key: dict[str, SlotEntry], choice: SlotChoice) -> Receipt:
+    here = of_key[choice.slot]
     first = of_key.get(FIRST, here)
-    return Receipt(found.status, here.delivery_id, first.event_type, found.conflict_of, found.error)
-
-
-def _is_among(new: set[int], of_key: dict[str, SlotEntry]) -> bool:
-    return FIRST in of_key and of_key[FIRST].delivery_id in new
+    return Receipt(choice.status, here.delivery_id, first.event_type, choice.conflict_of, choice.error)
 
 
 def _of_keys(connection: Connection, batch: Iterable[NewDelivery]) -> OfKeys:
     keys: defaultdict[str, set[str]] = defaultdict(set)
-    for incoming in batch:
-        keys[incoming.source].add(incoming.key)
-    found: OfKeys = defaultdict(dict)
+    for new in batch:
+        keys[new.source].add(new.key)
+    stored: OfKeys = defaultdict(dict)
     for source, of_source in keys.items():
-        query = select(*_KEPT).where(
+        query = select(*_ENTRY).where(
             delivery.c.source == source, in_values(delivery.c.key, sorted(of_source))
         )
-        for key, slot, *facts in connection.execute(query):
-            found[source, key][slot] = SlotEntry(*facts)
-    return found
+        for key, slot, *entry in connection.execute(query):
+            stored[source, key][slot] = SlotEntry(*entry)
+    return stored
 
 
-def choose_slot(kept: Mapping[str, SlotEntry], incoming: NewDelivery) -> SlotChoice:
-    """Choose the slot of a delivery beside the stored ones of its key (`kept`, by slot)."""
-    first = kept.get(FIRST)
-    if not incoming.event_type:
+def choose_slot(stored: Mapping[str, SlotEntry], new: NewDelivery) -> SlotChoice:
+    """Choose the slot of a new delivery beside the stored ones of its key, by slot."""
+    first = stored.get(FIRST)
+    if not new.event_type:
         slot = UNTYPED
-    elif first is None or first.event_type == incoming.event_type:
+    elif first is None or first.event_type == new.event_type:
         slot = FIRST
     else:
-        slot = incoming.event_type if incoming.known else UNKNOWN
-    if slot not in kept:
-        return _new(slot, first)
-    if _is(kept[slot], incoming):
+        slot = new.event_type if new.known else UNKNOWN
+    if slot not in stored:
+        return _new_slot(slot, first)
+    # Compared by type and digest, not by bytes: the body of a pruned delivery is gone.
+    if _is_same(stored[slot], new):
         return SlotChoice(PutStatus.DUPLICATE, slot)
-    if kept[slot].event_type != incoming.event_type:  # a second type without a model
+    if stored[slot].event_type != new.event_type:  # a second type without a model
         return SlotChoice(PutStatus.SURPLUS, slot)
     other = slot + OTHER_BYTES
-    if other not in kept:
-        like = kept[slot].delivery_id
+    if other not in stored:
+        like = stored[slot].delivery_id
         conflict_of = like if first is None else first.delivery_id
         return SlotChoice(PutStatus.CONFLICT, other, f"content conflict with delivery {like}", conflict_of)
-    return SlotChoice(PutStatus.DUPLICATE if _is(kept[other], incoming) else PutStatus.SURPLUS, other)
+    return SlotChoice(PutStatus.DUPLICATE if _is_same(stored[other], new) else PutStatus.SURPLUS, other)
 
 
-def _new(slot: str, first: SlotEntry | None) -> SlotChoice:
+def _new_slot(slot: str, first: SlotEntry | None) -> SlotChoice:
     if slot == FIRST:
         return SlotChoice(PutStatus.ACCEPTED, slot)
     if first is None:
@@ -193,5 +194,5 @@ def _new(slot: str, first: SlotEntry | None) -> SlotChoice:
     return SlotChoice(PutStatus.CONFLICT, slot, error, first.delivery_id)
 
 
-def _is(kept: SlotEntry, incoming: NewDelivery) -> bool:
-    return kept.event_type == incoming.event_type and kept.digest in (None, incoming.digest)
+def _is_same(stored: SlotEntry, new: NewDelivery) -> bool:
+    return stored.event_type == new.event_type and stored.digest in (None, new.digest)

@@ -83,6 +83,7 @@ def expire_leases(connection: Connection, now: datetime, *, only: int | None, sp
     )
     if only is not None:
         query = query.where(run.c.delivery_id == only)
+    # Skipped: a row that is locked is being settled, renewed or expired by another worker.
     query = query.order_by(run.c.due_at, run.c.id).limit(_EXPIRE_LIMIT).with_for_update(skip_locked=True)
     rows = connection.execute(query).all()
     queued = [row.id for row in rows if (row.lease_owner or "").endswith(QUEUED)]

@@ -44,6 +44,7 @@ def lock_deliveries(connection: Connection, delivery_ids: Iterable[int]) -> None
     Of two transactions that settle the last two runs of a delivery, the second sees what the first wrote. And
     no later deliveries are planned before the earlier ones of another transaction are committed.
     """
+    # FOR UPDATE in the order of the ids: two transactions meet at the lowest id that both need.
     if connection.dialect.name == "postgresql":
         rows = select(delivery.c.id).where(in_values(delivery.c.id, sorted(delivery_ids)))
         connection.execute(rows.order_by(delivery.c.id).with_for_update())

@@ -25,18 +25,19 @@ def found_revision(connection: Connection) -> str | None:
 
 def verify(connection: Connection) -> None:
     """Raise SchemaMismatch unless the inbox is at the revision this code was written for."""
-    found = found_revision(connection)
-    if found != REVISION:
-        raise SchemaMismatch(found, REVISION)
+    revision = found_revision(connection)
+    if revision != REVISION:
+        raise SchemaMismatch(revision, REVISION)
 
 
 def upgrade(connection: Connection) -> None:
     """Bring the inbox to REVISION inside the caller's transaction; one that is newer is refused."""
-    found = found_revision(connection)
-    if found == REVISION:
+    revision = found_revision(connection)
+    if revision == REVISION:
         return
-    if found is not None and found > REVISION:
-        raise SchemaMismatch(found, REVISION)
+    # A newer release wrote it: this one would misread its rows.
+    if revision is not None and revision > REVISION:
+        raise SchemaMismatch(revision, REVISION)
     # Imported here: alembic takes 0.8 s, which only an upgrade should cost.
     from alembic import command
     from alembic.config import Config

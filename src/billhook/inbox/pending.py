@@ -80,6 +80,7 @@ class NextTimes(NamedTuple):
 
 _BEFORE = bindparam("before", type_=UtcDateTime)
 _LIMIT = bindparam("at_most", type_=Integer)
+# In the order of the partial indexes, so that a long backlog costs no more than a short one.
 _UNREAD = (
     select(delivery.c.id, delivery.c.received_at)
     .where(in_states(delivery.c.state, DeliveryState.RECEIVED), delivery.c.received_at <= _BEFORE)
@@ -118,12 +119,13 @@ def pending(
     waiting first. Each delivery is named once.
     """
     unread = connection.execute(_UNREAD, {"before": received_before, "at_most": limit})
-    found = {row.id: PendingDelivery(row.id, row.received_at, fresh=True) for row in unread}
+    by_id = {row.id: PendingDelivery(row.id, row.received_at, fresh=True) for row in unread}
     for delivery_id, since, attempts in connection.execute(_DUE, {"before": due_before, "at_most": limit}):
-        known = found.get(delivery_id)
-        if known is None or (known.fresh and attempts):
-            found[delivery_id] = PendingDelivery(delivery_id, since, fresh=not attempts)
-    return sorted(found.values(), key=lambda one: (one.since, one.delivery_id))[:limit]
+        listed = by_id.get(delivery_id)
+        # A started run of it counts more than its unstarted ones: then no worker has its message any more.
+        if listed is None or (listed.fresh and attempts):
+            by_id[delivery_id] = PendingDelivery(delivery_id, since, fresh=not attempts)
+    return sorted(by_id.values(), key=lambda one: (one.since, one.delivery_id))[:limit]
 
 
 def next_due_at(connection: Connection, after: datetime) -> datetime | None:
@@ -140,6 +142,7 @@ def suspect_due(connection: Connection, delivery_id: int, now: datetime) -> bool
 def count_unfinished(connection: Connection, limit: int) -> int:
     """Count deliveries that are not finished, up to `limit`: by their partial index, never by the table."""
     unfinished = in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED)
+    # LIMIT inside: beyond the limit the exact number is of no use, and counting costs.
     some = select(delivery.c.id).where(unfinished).limit(limit).subquery()
     counted: int = connection.execute(select(func.count()).select_from(some)).scalar_one()
     return counted

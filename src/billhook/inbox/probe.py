@@ -53,6 +53,7 @@ class Probe:
         A success up to `max_age_seconds` ago is used again; after a failure the write is tried again.
         """
         with self._lock:
+            # Shared by all callers: while a database hangs, probing it every second starts one thread.
             if self._check is None or not self._check.serves(self._monotonic() - max_age_seconds):
                 self._check = _Check()
                 start_thread(self._find_out, "billhook-probe", self._check)
@@ -64,6 +65,7 @@ class Probe:
 
     def discard_answer(self) -> None:
         """Forget an earlier success: another write has failed since."""
+        # No lock: the committer must not wait for a probe that is starting its thread.
         check = self._check
         if check is not None:
             check.committed_at = -math.inf
@@ -71,7 +73,7 @@ class Probe:
     def _find_out(self, check: _Check) -> None:
         try:
             self._write()
-        except BaseException as error:  # noqa: BLE001 - every caller gets it, whatever it is
+        except BaseException as error:  # noqa: BLE001 - every caller gets it, of any kind
             check.answer.set_exception(error)
         else:
             check.committed_at = self._monotonic()
@@ -134,7 +136,7 @@ class StartupCheck:
 def _run(check: Callable[[], None], result: Future[None]) -> None:
     try:
         check()
-    except BaseException as error:  # noqa: BLE001 - every caller gets it, whatever it is
+    except BaseException as error:  # noqa: BLE001 - every caller gets it, of any kind
         result.set_exception(error)
     else:
         result.set_result(None)

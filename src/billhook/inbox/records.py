@@ -33,6 +33,7 @@ class PutStatus(StrEnum):
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
+    # A sender is answered 200 for each of these: nothing that it repeats could change the result.
     CONFLICT = "conflict"  # quarantined: its key is stored under another type or with other bytes
     UNTYPED = "untyped"  # quarantined: it names no event type
     SURPLUS = "surplus"  # not stored: its key has as many conflicts as are kept
@@ -57,6 +58,7 @@ class NewDelivery:
     digest: bytes = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
+        # Here, in the request's thread: the only thread that commits would do it for one after another.
         object.__setattr__(self, "digest", sha256(self.body).digest())
 
 
@@ -129,6 +131,7 @@ class RunPlan:
     delivery_id: int
     handlers: tuple[str, ...] = ()
     error: str | None = None
+    # By name, not by handler: the inbox stores strings, and knows no handlers.
     options: Mapping[str, RunOptions] = field(default_factory=dict)
 
     @property

@@ -68,8 +68,8 @@ def replay(
     with inbox.database.read() if dry_run else inbox.database.write() as connection:
         if not dry_run:
             of_these = in_values(run.c.delivery_id, delivery_ids)
-            lock_order(connection, None if backfill else of_these)
-            lock_deliveries(connection, delivery_ids)
+            lock_order(connection, None if backfill else of_these)  # new runs may be ordered
+            lock_deliveries(connection, delivery_ids)  # before reading: a worker may be settling them
         states = _states(connection, delivery_ids, untyped=as_type is not None)
         if as_type is not None:
             return _read_as(connection, states, as_type, dry_run=dry_run)
@@ -156,6 +156,7 @@ def _backfill_plans(
 
 def _make_due(connection: Connection, again: Sequence[Any], now: datetime) -> None:
     """Make runs due at once or, where they are ordered, waiting for their place."""
+    # An ordered run waits for its place, unless it is due already: then it has its place.
     waiting = [row for row in again if row.order_key is not None and row.state != RunState.DUE.value]
     waiting_ids = {row.id for row in waiting}
     due = [row for row in again if row.id not in waiting_ids]

@@ -125,11 +125,12 @@ def find(
             return PruneBatch(chosen, chosen[-1].id, over=False)
         if row.state in states and row.action(limits) != "keep":
             chosen.append(row)
+    # Where the next search begins: behind the last old row, whether it was chosen or must stay.
     old = [row.id for row in seen if row.received_at < limits.empty_before]
     return PruneBatch(chosen, old[-1] if old else after, over=not old or len(seen) < BATCH_LIMIT)
 
 
-def prune(connection: Connection, found: PruneBatch, limits: Cutoffs) -> PruneResult:
+def prune(connection: Connection, batch: PruneBatch, limits: Cutoffs) -> PruneResult:
     """Prune those that are still finished; rows locked by another transaction are skipped."""
     # A finished delivery has no unfinished run. If one has, after a defect, it is kept.
     unfinished = exists().where(
@@ -137,10 +138,11 @@ def prune(connection: Connection, found: PruneBatch, limits: Cutoffs) -> PruneRe
         in_states(run.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING),
     )
     query = select(*_COLUMNS).where(
-        in_values(delivery.c.id, [row.id for row in found.rows]),
+        in_values(delivery.c.id, [row.id for row in batch.rows]),
         in_states(delivery.c.state, *PRUNABLE),
         ~unfinished,
     )
+    # Skipped, not waited for: another transaction replays or discards it, and the next pass comes anyway.
     locked = query.order_by(delivery.c.id).with_for_update(of=delivery, skip_locked=True)
     rows = list(map(_row, connection.execute(locked)))
     forget = [row.id for row in rows if row.action(limits) == "forget"]
@@ -151,6 +153,7 @@ def prune(connection: Connection, found: PruneBatch, limits: Cutoffs) -> PruneRe
         for state in {row.state for row in empty}:
             check(state, DeliveryState.PRUNED)
         ids = [row.id for row in empty]
+        # Failures go with their runs, by the foreign key.
         connection.execute(delete(run).where(in_values(run.c.delivery_id, ids)))
         nothing = {"body": b"", "headers": "{}", "error": None}
         connection.execute(
@@ -158,7 +161,7 @@ def prune(connection: Connection, found: PruneBatch, limits: Cutoffs) -> PruneRe
             .where(in_values(delivery.c.id, ids))
             .values(state=DeliveryState.PRUNED.value, **nothing)
         )
-    return _counted(rows, limits, found.after, over=found.over)
+    return _counted(rows, limits, batch.after, over=batch.over)
 
 
 def _row(row: Iterable[object]) -> _Candidate:
@@ -167,9 +170,9 @@ def _row(row: Iterable[object]) -> _Candidate:
 
 
 def _counted(rows: Iterable[_Candidate], limits: Cutoffs, after: int, *, over: bool) -> PruneResult:
-    went = PruneResult(after, over)
+    result = PruneResult(after, over)
     for row in rows:
-        counter = {"empty": went.emptied, "forget": went.deleted}.get(row.action(limits))
+        counter = {"empty": result.emptied, "forget": result.deleted}.get(row.action(limits))
         if counter is not None:
             counter[row.state.value] += 1
-    return went
+    return result

@@ -90,15 +90,15 @@ def settle(connection: Connection, results: Sequence[RunResult]) -> tuple[set[Le
 
 def _write_results(connection: Connection, results: Sequence[RunResult]) -> list[Row[Any]]:
     """Settle runs that all ended alike, where the lease still holds; returns the rows that it did."""
-    like = results[-1]
+    last = results[-1]
     values = {
         "run_ids": [result.run_id for result in results],
         "leases": [f"{result.run_id}:{result.token}" for result in results],
-        "new_state": like.state.value,
-        "error": like.error,
-        "moment": like.due_at if like.state is RunState.DUE else like.at,
+        "new_state": last.state.value,
+        "error": last.error,
+        "moment": last.due_at if last.state is RunState.DUE else last.at,
     }
-    statement = _result_statement(due=like.state is RunState.DUE, excused=like.excused)
+    statement = _result_statement(due=last.state is RunState.DUE, excused=last.excused)
     return list(connection.execute(statement, values))
 
 

@@ -207,6 +207,7 @@ class InboxTransaction:
         """Extend leases; returns those that are still held."""
         if not held:
             return set()
+        # A lease that ran out is renewed too while no other worker has claimed the run: the token decides.
         extended = update(run).where(HELD).values(due_at=leased_until).returning(run.c.id, run.c.token)
         return set(map(Lease._make, self._connection.execute(extended, lease_parameters(held))))
 

@@ -99,6 +99,8 @@ class PostgresDatabase:
 
     def insert_new(self, rows: Sequence[NewDelivery]) -> Sequence[int]:
         """Commit the deliveries that are new, in one statement and one round trip."""
+        # A failure may come after the COMMIT, with its answer lost. The connection is dropped, the sender
+        # sends again, and the unique key makes a duplicate of what was committed.
         with self._inserting, self._storage_errors():
             try:
                 return insert(self._ready_inserter(), rows)
@@ -143,6 +145,7 @@ class PostgresDatabase:
             engine = self._new_engine(timeout_seconds=None, schema=None)
             try:
                 with engine.begin() as connection:
+                    # Two deployments may upgrade at once: the second finds the work done.
                     connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATING})"))
                     use_schema(connection, self.schema)
                     yield connection
@@ -208,6 +211,7 @@ class PostgresDatabase:
             raise InboxUnavailable(f"the inbox {self.display_url} failed: {reason(cause)}") from None
 
     def _open(self) -> Engine:
+        # Under the mutex, or threads that start together would each open and verify an engine.
         with self._mutex:
             if self._engine is None:
                 self._engine = self._verified_engine()

@@ -59,6 +59,7 @@ class DeadlineConnection(psycopg.Connection[Any]):
 
         After the deadline one more step is taken: this process may have been suspended, the answer be there.
         """
+        # Closed, not cancelled: a server that does not answer does not answer a cancellation either.
         end, late = time.monotonic() + seconds, False
         try:
             step = next(gen)
@@ -73,11 +74,11 @@ class DeadlineConnection(psycopg.Connection[Any]):
             return answer
 
 
-def session_options(given: str, timeout_seconds: float | None, schema: str | None = None) -> str:
+def session_options(url_options: str, timeout_seconds: float | None, schema: str | None = None) -> str:
     """Return the session options: commits wait for the disk, and abandoned locks are released.
 
-    `given` comes from the URL. It may change the time-outs, but not whether a commit waits for the disk, nor
-    the schema, if `schema` names one.
+    `url_options` come from the URL. They may change the time-outs, but not whether a commit waits for the
+    disk, nor the schema, if `schema` names one.
     """
     milliseconds = str(int((timeout_seconds or 0) * 1000))  # 0: no limit, even if the role has one
     limits = {"statement_timeout": milliseconds, "idle_in_transaction_session_timeout": milliseconds}
@@ -91,7 +92,7 @@ def session_options(given: str, timeout_seconds: float | None, schema: str | Non
     before, after = (
         [f"-c {name}={value}" for name, value in settings.items()] for settings in (limits, fixed)
     )
-    return " ".join(filter(None, [*before, given, *after]))
+    return " ".join(filter(None, [*before, url_options, *after]))
 
 
 def check_conninfo(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -126,6 +127,7 @@ def connect(
     connection = DeadlineConnection.connect(**{**defaults, **arguments, "options": options}, autocommit=True)
     try:
         connection.timeout_seconds = timeout_seconds
+        # Asked of the server itself: a pooler in between may drop the options silently.
         ((durable, path),) = connection.execute(_SETTINGS).fetchall()
         if durable in WEAK:  # something between us and the server has its own way with options
             need = f"synchronous_commit is {durable!r}, need 'on'"
@@ -190,6 +192,7 @@ def insert(connection: psycopg.Connection[Any], rows: Sequence[NewDelivery]) -> 
 
     In the order of their keys, so that two processes with the same two deliveries cannot deadlock.
     """
+    # Sequential ids come in the order of the rows inserted, so sorting pairs them with their keys again.
     order = sorted(range(len(rows)), key=lambda number: (rows[number].source, rows[number].key))
     columns = [[getattr(rows[number], name) for number in order] for name in _COLUMNS]
     ids = sorted(row[0] for row in connection.execute(_INSERT_NEW, columns, binary=True))

@@ -118,7 +118,7 @@ class PostgresFastPath:
             except BaseException:
                 cursor.connection.close()  # its transaction may be open
                 raise
-            spare.append(cursor)
+            spare.append(cursor)  # only after success: a connection that failed is never used again
 
 
 def _plan_and_claim(
@@ -152,6 +152,6 @@ def _plan_and_claim(
 
 
 def _stored(row: tuple[Any, ...]) -> StoredDelivery:
-    *facts, signed_at, received_at, slot, sent_as = row
+    *columns, signed_at, received_at, slot, sent_as = row
     times = None if signed_at is None else signed_at.astimezone(UTC), received_at.astimezone(UTC)
-    return StoredDelivery(*(*facts, *times, slot, sent_as))
+    return StoredDelivery(*(*columns, *times, slot, sent_as))

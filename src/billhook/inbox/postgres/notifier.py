@@ -60,6 +60,7 @@ class ReconnectingConnection:
             if time.monotonic() < self._not_before:
                 raise OSError("it was tried just now")
             try:
+                # Under the lock, as two threads would open two connections.
                 self._connection = self._connect()
                 self._opened(self._connection)
             finally:
@@ -93,6 +94,7 @@ class PostgresNotifier:
 
     def notify(self) -> None:
         """Wake every listener; never raises."""
+        # A lost notification costs a poll interval; an error here would cost an accepted delivery its 200.
         with suppress(OSError), self._notifying.use() as connection:
             connection.execute(f"SELECT pg_notify({CHANNEL}, '')")
 
@@ -103,6 +105,7 @@ class PostgresNotifier:
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until a notification or the end of the time; True for the former. Raises OSError."""
+        # Polled outside the lock: a listener sleeps for long, and `fileno` must not wait for it.
         poll = select.poll()
         poll.register(self.fileno(), select.POLLIN)
         if not poll.poll(max(0.0, timeout_seconds) * 1000):

@@ -50,8 +50,8 @@ def parse_search_path(path: str) -> list[str]:
 
 def schema_from_options(options: str, default: str) -> str:
     """Return the one schema that a URL's session options name, if it is not a shared one; else `default`."""
-    given = _OPTION.findall(options)
-    names = parse_search_path(re.sub(r"\\(.)", r"\1", given[-1])) if given else []
+    paths = _OPTION.findall(options)
+    names = parse_search_path(re.sub(r"\\(.)", r"\1", paths[-1])) if paths else []
     return names[0] if len(names) == 1 and names[0] not in _SHARED else default
 
 
@@ -66,9 +66,10 @@ def former_schema(connection: Connection, schema: str) -> str | None:
     None if there is none but `schema`. The session must have been opened without a schema; the transaction
     then has the search_path of its URL and its role.
     """
+    # LOCAL: a pooled connection must not carry it into the next transaction.
     connection.execute(text("SET LOCAL search_path TO DEFAULT"))
-    found: str | None = connection.execute(_FORMER).scalar_one_or_none()
-    return None if found == schema else found
+    former: str | None = connection.execute(_FORMER).scalar_one_or_none()
+    return None if former == schema else former
 
 
 def create_or_move_schema(connection: Connection, schema: str) -> str | None:

@@ -53,6 +53,7 @@ def restore(path: Path, backup: Path, progress: Progress) -> int:
         made.unlink(
             missing_ok=True
         )  # of an interrupted restore; under the lock, or it may be one in progress
+        # Copied first, renamed then: whenever this is interrupted, the old or the new inbox is there, whole.
         with _new_file(made), _failures(f"the copy of {backup}"):
             with closing(sqlite3.connect(_uri(backup), uri=True)) as source:
                 deliveries = _copy(source, made, progress)

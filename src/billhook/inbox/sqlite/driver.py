@@ -58,11 +58,11 @@ def connect(path: Path, busy_seconds: float, *, foreign_keys: bool = True) -> sq
         keys = f"foreign_keys={'ON' if foreign_keys else 'OFF'}"
         for setting in (*_SETTINGS, keys):
             connection.execute(f"PRAGMA {setting}")
-        facts = tuple(
+        modes = tuple(
             connection.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")
         )
-        if facts != ("wal", 2):
-            need = f"journal_mode, synchronous are {facts}, need ('wal', 2)"
+        if modes != ("wal", 2):
+            need = f"journal_mode, synchronous are {modes}, need ('wal', 2)"
             raise sqlite3.OperationalError(need)  # noqa: TRY301 - closed below like any other failure
     except BaseException:
         # Closed now, not when it is collected: while one connection is open, SQLite keeps the file's
@@ -150,7 +150,7 @@ def new_engine(path: Path, busy_seconds: float, *, foreign_keys: bool = True) ->
 def _begin(busy_seconds: float, connection: Connection) -> None:
     """Begin a transaction; one that may write takes the lock now, and waits for it if it must.
 
-    A deferred one that reads and then writes fails at once, whatever the busy timeout.
+    A deferred one that reads and then writes fails at once, however long the busy timeout.
     """
     if connection.get_execution_options().get("billhook_read"):
         connection.exec_driver_sql("BEGIN")

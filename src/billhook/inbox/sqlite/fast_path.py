@@ -68,6 +68,7 @@ class SqliteFastPath:
         first, *others = planned.handlers
         token = secrets.randbits(30)
         with self._write() as driver:
+            # The condition on the state decides between two workers that read the same delivery.
             if not driver.execute(_PLAN, (stored.delivery_id,)).rowcount:
                 return None
             begun = (stored.delivery_id, first, "running", 1, _text(leased_until), token, owner)
@@ -84,6 +85,7 @@ class SqliteFastPath:
     def settle(self, result: RunResult) -> bool:
         """Settle the success of a delivery's only run; False when its lease was lost."""
         with self._write() as driver:
+            # The fencing: the token in the condition, so the result of an old claim changes nothing.
             if not driver.execute(_FINISH, (_text(result.at), result.run_id, result.token)).rowcount:
                 return False
             driver.execute(_CONCLUDE, (result.delivery_id,))

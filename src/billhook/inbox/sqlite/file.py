@@ -103,7 +103,7 @@ def _tables(path: Path) -> list[str]:
 def record_log_owner(path: Path) -> None:
     """Record the file and the log that it is opened with now. Raises OSError."""
     now = "\n".join(_numbers(path)).encode()
-    descriptor = os.open(_note(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    descriptor = os.open(_record(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
     try:
         if os.pread(descriptor, len(now) + 1, 0) != now:
             os.pwrite(descriptor, now, 0)
@@ -114,15 +114,16 @@ def record_log_owner(path: Path) -> None:
 
 def check_log_belongs(path: Path) -> None:
     """Raise OSError if the file is another than the one whose log lies beside it."""
-    noted = []
+    recorded = []
     with suppress(FileNotFoundError):
-        noted = _note(path).read_text(encoding="ascii", errors="replace").split("\n")
+        recorded = _record(path).read_text(encoding="ascii", errors="replace").split("\n")
     now = _numbers(path)
-    if len(noted) != len(now) or noted[0] == now[0]:
+    if len(recorded) != len(now) or recorded[0] == now[0]:
         return
+    # Only a log that is the same file as before is the old one's: a new one belongs to the new file.
     left = [
         f"{path.name}{suffix}"
-        for suffix, before, after in zip(_LOGS, noted[1:], now[1:], strict=True)
+        for suffix, before, after in zip(_LOGS, recorded[1:], now[1:], strict=True)
         if before == after != _NO_FILE
     ]
     if left:
@@ -133,7 +134,7 @@ def check_log_belongs(path: Path) -> None:
         )
 
 
-def _note(path: Path) -> Path:
+def _record(path: Path) -> Path:
     return beside(path, "-lock")
 
 

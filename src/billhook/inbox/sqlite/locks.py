@@ -36,7 +36,9 @@ class WriteLock:
         """Hold the lock in the block. Raises InboxUnavailable when the lock file cannot be opened."""
         try:
             if self._descriptor is None:
+                # O_NOFOLLOW: a link here would make this process create or lock any file of its user's.
                 self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+            # Without a time limit: its holder has SQLite's lock for one transaction, or dies and frees both.
             fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         except OSError as error:
             raise InboxUnavailable(f"the lock {self._path} failed: {error.strerror}") from None
@@ -95,6 +97,7 @@ class ForkGuard:
             yield
         finally:
             self._depth.value = depth
+            # By depth: the blocks of one thread may nest, and only the outermost one counts.
             if not depth:
                 with self._changed:
                     self._inside -= 1
@@ -102,6 +105,7 @@ class ForkGuard:
 
     def before(self) -> None:
         """Wait until no thread is at work, and keep it so. Called in the thread that forks."""
+        # A thread may fork in the middle of its own work: it must not wait for itself, and nothing is closed.
         own = int(self._depth.value > 0)
         with self._changed:
             self._forking = True

@@ -37,7 +37,10 @@ def _change() -> None:
 
 
 def _make_anew() -> None:
-    """SQLite lets go of no constraint; and the columns belong before the body, see billhook.inbox.schema."""
+    """Make the table again: SQLite drops no constraint.
+
+    And the new columns belong before the body, see billhook.inbox.schema.
+    """
     driver = cast("sqlite3.Connection", op.get_bind().connection.driver_connection)
     driver.create_function("sha256", 1, lambda body: hashlib.sha256(body).digest(), deterministic=True)
     op.create_table(
