@@ -119,16 +119,16 @@ def test_a_secret_that_is_not_of_its_scheme_is_refused_and_not_shown(tmp_path):
 def test_no_secret_is_in_any_text_of_a_running_app(tmp_path):
     secret = SECRET.removeprefix("whsec_")
     app = start(tmp_path, BILLHOOK_SECRETS=[SECRET])
-    assembly = app.extensions["billhook"]
+    app_state = app.extensions["billhook"]
     source = Source("default", secrets=[SECRET])
 
     texts = [
         repr(Settings.from_mapping(app.config)),
         repr(source),
         repr(source.keys),
-        repr(assembly),
-        repr(assembly.settings),
-        repr(assembly.inbox),
+        repr(app_state),
+        repr(app_state.settings),
+        repr(app_state.inbox),
     ]
 
     assert not [text for text in texts if secret in text]

@@ -91,30 +91,30 @@ def test_a_handler_that_does_not_call_needs_no_options(app_with, tmp_path):
 
 
 def test_all_handlers_and_threads_of_a_process_share_one(app_with, options):
-    assembly = get_state(app_with(**options))
+    app_state = get_state(app_with(**options))
 
-    clients = together(20, lambda _: assembly.client())
+    clients = together(20, lambda _: app_state.client())
 
     assert len({id(client) for client in clients}) == 1
-    assert assembly.client() is clients[0]
+    assert app_state.client() is clients[0]
 
 
 def test_a_forked_process_makes_its_own_client(app_with, service, options):
-    assembly = get_state(app_with(**options))
-    assembly.client().auth.login()
+    app_state = get_state(app_with(**options))
+    app_state.client().auth.login()
 
     def fetch(_: int) -> bytes:
-        return str(assembly.client().invoices.get("inv_1").amount).encode()
+        return str(app_state.client().invoices.get("inv_1").amount).encode()
 
     assert in_children(2, fetch) == [b"1249.9"] * 2
     assert service.logins == 3
 
 
 def test_the_client_is_closed_with_the_app(app_with, options):
-    assembly = get_state(app_with(**options))
-    client = assembly.client()
+    app_state = get_state(app_with(**options))
+    client = app_state.client()
 
-    assembly.close()
+    app_state.close()
 
     with pytest.raises(ConfigError, match="this BillingClient is closed"):
         client.auth.login()

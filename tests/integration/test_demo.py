@@ -64,9 +64,9 @@ def test_demo_handles_every_delivery_and_leaves_nothing(temporary, tmp_path):
     )  # fmt: skip
 
     assert done.returncode == 0, done.stdout + done.stderr
-    told = json.loads(done.stdout)
-    assert told["ok"] is True
-    assert len(told["rows"]) == 28
+    run_demo = json.loads(done.stdout)
+    assert run_demo["ok"] is True
+    assert len(run_demo["rows"]) == 28
     assert time.monotonic() - started < within(40)
     assert list(temporary.iterdir()) == []
     assert of_this_demo(temporary) == []
@@ -74,7 +74,7 @@ def test_demo_handles_every_delivery_and_leaves_nothing(temporary, tmp_path):
 
 
 def test_demo_prints_its_steps_within_80_columns(temporary):
-    lines = told(temporary).stdout.splitlines()
+    lines = run_demo(temporary).stdout.splitlines()
 
     assert "- sent 24 usage events" in lines
     assert "- moved the clock by 40 days" in lines
@@ -89,7 +89,7 @@ def test_demo_without_the_sandbox_extra_sends_samples(temporary, tmp_path):
     hidden.mkdir()
     (hidden / "limits.py").write_text("raise ModuleNotFoundError('not installed', name='limits')")
 
-    done = told(temporary, PYTHONPATH=str(hidden))
+    done = run_demo(temporary, PYTHONPATH=str(hidden))
 
     assert "28 of 28 as expected" in done.stdout
     assert "- signed a sample of each event type and posted it" in done.stdout
@@ -97,7 +97,7 @@ def test_demo_without_the_sandbox_extra_sends_samples(temporary, tmp_path):
     assert list(temporary.iterdir()) == []
 
 
-def told(temporary: Path, **more: str) -> subprocess.CompletedProcess[str]:
+def run_demo(temporary: Path, **more: str) -> subprocess.CompletedProcess[str]:
     """A demo that goes well."""
     done = subprocess.run(
         DEMO, env=environment(temporary, **more), capture_output=True, text=True, timeout=240, check=False
@@ -132,9 +132,9 @@ def test_handlers_that_are_sabotaged_are_found_out(temporary, tmp_path, monkeypa
     result = CliRunner().invoke(main, ["demo", "--json"])
 
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert told["ok"] is False
-    assert {row["type"]: row["wrong"] for row in told["rows"] if not row["ok"]} == {
+    run_demo = json.loads(result.stdout)
+    assert run_demo["ok"] is False
+    assert {row["type"]: row["wrong"] for row in run_demo["rows"] if not row["ok"]} == {
         "PaymentFailed": ["handled 0 times, not 1"],
         "Overage": ["the handler got other values than were sent"],
         "PingTest": ["handled 2 times, not 1"],

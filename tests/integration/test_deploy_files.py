@@ -70,14 +70,14 @@ def conf_settings() -> set[str]:
 
 def conf_value(name: str) -> str:
     """What a real gunicorn makes of a setting."""
-    output = gunicorn_says("--print-config")
+    output = gunicorn_output("--print-config")
     return next(
         line.split("=", 1)[1].strip() for line in output.splitlines() if line.split("=")[0].strip() == name
     )
 
 
 @functools.cache
-def gunicorn_says(flag: str) -> str:
+def gunicorn_output(flag: str) -> str:
     command = [sys.executable, "-m", "gunicorn", "-c", str(CONF), flag, "billhook.signals:emit"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=True, timeout=120)
     return done.stdout
@@ -290,7 +290,7 @@ def deliver(port: int) -> int:
 
 
 def test_gunicorn_finds_no_fault_with_the_configuration() -> None:
-    gunicorn_says("--check-config")
+    gunicorn_output("--check-config")
 
 
 def status(port: int, path: str, headers: dict[str, str]) -> int:

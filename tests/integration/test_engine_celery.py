@@ -244,9 +244,9 @@ def test_deliveries_without_a_message_are_swept_up(every_shop):
 
 def test_a_web_process_republishes_deliveries_no_sweeper_found(shop):
     app = shop.app()
-    assembly = get_state(app)
-    assembly.inbox.put(incoming("msg_lost"))
-    assembly.engine.start()
+    app_state = get_state(app)
+    app_state.inbox.put(incoming("msg_lost"))
+    app_state.engine.start()
 
     def waiting():
         with app.extensions["celery"].connection_for_read() as connection:

@@ -70,23 +70,23 @@ def test_a_queued_run_whose_lease_ran_out_is_not_called(app_with):
         gate.wait(10)
 
     app = app_with(handlers=[handlers], clock=clock, BILLHOOK_ENGINE="worker")
-    assembly = get_state(app)
+    app_state = get_state(app)
     for number in range(3):
-        assembly.inbox.put(incoming(f"k{number}"))
-    worker = assembly.worker(1)
+        app_state.inbox.put(incoming(f"k{number}"))
+    worker = app_state.worker(1)
     worker._leases.window = 3  # as after a run of quick handlers: two are claimed beyond the one thread
     thread = threading.Thread(target=worker.run, kwargs={"grace_seconds": 2})
     thread.start()
 
     until(lambda: calls == ["k0"])
     clock.advance(seconds=60)  # this process slept; in the meantime another has run everything
-    with assembly.inbox.transaction("another") as transaction:
+    with app_state.inbox.transaction("another") as transaction:
         others = transaction.claim(10, clock.now(), clock.now() + timedelta(hours=1))
     gate.set()
     time.sleep(0.3)
     worker.stop()
     thread.join()
-    assembly.close()
+    app_state.close()
 
     assert len(others) == 3
     assert calls == ["k0"]
@@ -120,11 +120,11 @@ def test_a_broken_kind_of_retry_is_retried_by_the_schedule(app_with, error):
         raise error
 
     app = app_with(handlers=[handlers], BILLHOOK_ENGINE="worker")
-    assembly = get_state(app)
-    assembly.inbox.put(incoming("k"))
+    app_state = get_state(app)
+    app_state.inbox.put(incoming("k"))
 
-    assembly.handle_due()
-    assembly.close()
+    app_state.handle_due()
+    app_state.close()
 
     assert calls == [1, 2, 3]
 
@@ -141,16 +141,16 @@ def test_an_observer_that_is_cancelled_stops_neither_the_engine_nor_the_answer(a
         raise asyncio.CancelledError
 
     app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
-    assembly = get_state(app)
+    app_state = get_state(app)
     with (
         signals.handler_succeeded.connected_to(cancelled, sender=app),
         signals.delivery_accepted.connected_to(cancelled, sender=app),
     ):
         for key in ("k1", "k2"):
-            receipt = assembly.inbox.put(incoming(key))
-            assembly.engine.wake(receipt.delivery_id)
+            receipt = app_state.inbox.put(incoming(key))
+            app_state.engine.wake(receipt.delivery_id)
             until(lambda key=key: key in calls)
-    assembly.close()
+    app_state.close()
 
     assert calls == ["k1", "k2"]
 
@@ -167,10 +167,10 @@ def test_on_any_handles_types_declared_later(app_with, monkeypatch):
 
     try:
         app = app_with(handlers=[handlers], BILLHOOK_ENGINE="worker")
-        assembly = get_state(app)
-        assembly.inbox.put(incoming("k", event_type="BrandNewThing"))
-        assembly.handle_due()
-        assembly.close()
+        app_state = get_state(app)
+        app_state.inbox.put(incoming("k", event_type="BrandNewThing"))
+        app_state.handle_due()
+        app_state.close()
     finally:
         import billhook.events.base as base
 

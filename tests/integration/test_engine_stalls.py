@@ -73,19 +73,19 @@ def statements_while_a_lost_run_waits(running):
             gate.wait(20)
 
     app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=60)
-    assembly = get_state(app)
-    now = assembly.dispatcher.clock.now()
-    lost = assembly.inbox.put(incoming("lost")).delivery_id
-    with assembly.inbox.transaction("who died") as transaction:
+    app_state = get_state(app)
+    now = app_state.dispatcher.clock.now()
+    lost = app_state.inbox.put(incoming("lost")).delivery_id
+    with app_state.inbox.transaction("who died") as transaction:
         transaction.plan([RunPlan(lost, ("h",))], now)
         transaction.claim(1, now, now + timedelta(seconds=1.5), only=lost)
-    assembly.inbox.put(incoming("busy"))
-    worker = assembly.worker(1)
+    app_state.inbox.put(incoming("busy"))
+    worker = app_state.worker(1)
     worker._leases.window = 16
     with in_a_thread(worker):
         until(lambda: runs(app) == [("running", 1)] * 2)
         time.sleep(2.0)  # the one is busy, the other due by now
-        with asked(assembly.inbox) as statements:
+        with asked(app_state.inbox) as statements:
             time.sleep(1.5)
         gate.set()
         until(lambda: states(app) == {"done": 2}, 20)  # the lost one is due again within a sixth of a lease

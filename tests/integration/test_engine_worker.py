@@ -103,11 +103,11 @@ def test_a_notification_from_another_process_wakes_a_sleeping_worker_at_once(run
     def child(_):
         from support.inbox_view import incoming
 
-        assembly = get_state(app)
-        assembly.inbox.put(incoming("from a child"))
+        app_state = get_state(app)
+        app_state.inbox.put(incoming("from a child"))
         started = time.monotonic()
-        assembly.engine.wake(0)
-        assembly.inbox.close()
+        app_state.engine.wake(0)
+        app_state.inbox.close()
         return repr(started).encode()
 
     (started,) = in_children(1, child)
@@ -120,11 +120,11 @@ def test_the_thread_engine_starts_with_the_first_delivery_or_explicitly(app_with
     handlers, calls = Handlers(), []
     handlers.on(PingTest)(calls.append)
     app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
-    assembly = get_state(app)
+    app_state = get_state(app)
 
     deliver(app)
     until(lambda: len(calls) == 1)
-    assembly.engine.start()
+    app_state.engine.start()
     deliver(app)
     until(lambda: len(calls) == 2)
 
@@ -238,13 +238,13 @@ def test_a_worker_that_died_leaves_its_run_to_another_when_the_lease_ends(runnin
     deliver(app)
 
     def dies(_):
-        assembly = get_state(app)
-        stored = assembly.inbox.received(1)
-        now = assembly.dispatcher.clock.now()
+        app_state = get_state(app)
+        stored = app_state.inbox.received(1)
+        now = app_state.dispatcher.clock.now()
         from datetime import timedelta
 
-        with assembly.inbox.transaction("dead") as transaction:
-            transaction.plan([one.plan for one in assembly.dispatcher.plan(stored)], now)
+        with app_state.inbox.transaction("dead") as transaction:
+            transaction.plan([one.plan for one in app_state.dispatcher.plan(stored)], now)
             transaction.claim(1, now, now + timedelta(seconds=0.5))
         os._exit(9)
 
@@ -261,12 +261,12 @@ def test_a_run_that_takes_every_worker_along_is_dead_without_another_call(runnin
     handlers.on(PingTest, name="h", retry=[0])(calls.append)
     app = running(handlers, start_now=False)
     deliver(app)
-    assembly = get_state(app)
-    now = assembly.dispatcher.clock.now()
-    with assembly.inbox.transaction("first") as transaction:
-        transaction.plan([one.plan for one in assembly.dispatcher.plan(assembly.inbox.received(1))], now)
+    app_state = get_state(app)
+    now = app_state.dispatcher.clock.now()
+    with app_state.inbox.transaction("first") as transaction:
+        transaction.plan([one.plan for one in app_state.dispatcher.plan(app_state.inbox.received(1))], now)
     for number in range(2):
-        with assembly.inbox.transaction(f"dies{number}") as transaction:
+        with app_state.inbox.transaction(f"dies{number}") as transaction:
             assert len(transaction.claim(1, now, now)) == 1
 
     running.start(app)

@@ -80,8 +80,8 @@ def all_others_are_through(diary):
 def work(folder, url, handlers, seconds=60.0):
     """A worker process's worker, until every delivery is finished."""
     app = make_app(folder, handlers=[handlers], BILLHOOK_INBOX_URL=url, BILLHOOK_LEASE_SECONDS=4)
-    assembly = get_state(app)
-    worker = assembly.worker(THREADS)
+    app_state = get_state(app)
+    worker = app_state.worker(THREADS)
     thread = threading.Thread(target=worker.run, args=(5.0,))
     thread.start()
     end = time.monotonic() + seconds
@@ -89,7 +89,7 @@ def work(folder, url, handlers, seconds=60.0):
         time.sleep(0.02)
     worker.stop()
     thread.join()
-    assembly.close()
+    app_state.close()
     return b"done"
 
 

@@ -184,12 +184,12 @@ class BindAddress(click.ParamType[str]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         text = str(value)
-        found = _TCP.fullmatch(text)
-        if found is None and self._tcp:
+        match = _TCP.fullmatch(text)
+        if match is None and self._tcp:
             self.fail(f"{text!r} is not HOST:PORT", param, ctx)
-        if found is None and not _OTHER.fullmatch(text):
+        if match is None and not _OTHER.fullmatch(text):
             self.fail(f"{text!r} is neither HOST:PORT nor unix:PATH", param, ctx)
-        if found is not None and not 1 <= int(found[2]) <= 65_535:
+        if match is not None and not 1 <= int(match[2]) <= 65_535:
             self.fail(f"{text!r} has a port that is not a number from 1 to 65535", param, ctx)
         return text
 
@@ -200,10 +200,10 @@ TCP_BIND = BindAddress(tcp=True)
 
 def check_bindable(bind: str) -> None:
     """Raise UsageConfigError if nothing can listen there: gunicorn reports that late and at length."""
-    found = _TCP.fullmatch(bind)
+    match = _TCP.fullmatch(bind)
     try:
-        if found is not None:
-            _try_port(found[1], int(found[2]))
+        if match is not None:
+            _try_port(match[1], int(match[2]))
         elif bind.startswith("fd://"):
             os.fstat(int(bind.removeprefix("fd://")))
         else:
@@ -219,10 +219,10 @@ def check_bindable(bind: str) -> None:
 
 def is_local(bind: str) -> bool:
     """Return whether only this machine can connect, as far as the address shows."""
-    found = _TCP.fullmatch(bind)
-    if found is None:
+    match = _TCP.fullmatch(bind)
+    if match is None:
         return True  # a socket file, or a descriptor that the parent has opened and is responsible for
-    host = found[1].strip("[]")
+    host = match[1].strip("[]")
     try:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -85,7 +85,7 @@ class Shop:
         self.app = make_app(
             folder, BILLHOOK_ENGINE="inline", BILLHOOK_INBOX_URL=inbox_url, handlers=[handlers]
         )
-        self.assembly = self.app.extensions["billhook"]
+        self.app_state = self.app.extensions["billhook"]
 
     def fill(self) -> None:
         """1: done; 2: dead by `send`; 3: quarantined; 4: nobody handles it."""
@@ -99,7 +99,7 @@ class Shop:
     def handle(self) -> list[str]:
         """Handle what is due; returns the handlers that ran."""
         self.calls.clear()
-        self.assembly.handle_due()
+        self.app_state.handle_due()
         return sorted(self.calls)
 
 
@@ -108,7 +108,7 @@ def shop(tmp_path, inbox_url) -> Iterator[Shop]:
     made = Shop(tmp_path, inbox_url)
     made.fill()
     yield made
-    made.assembly.close()
+    made.app_state.close()
 
 
 @pytest.fixture

@@ -182,7 +182,7 @@ def test_a_database_url_is_not_repeated(run):
 
 
 def test_counts_names_every_state(shop):
-    assert admin.counts(shop.assembly.inbox) == {
+    assert admin.counts(shop.app_state.inbox) == {
         "received": 0,
         "planned": 0,
         "done": 2,
@@ -217,7 +217,7 @@ def test_a_list_on_a_narrow_terminal_is_one_line_a_delivery(run, shop, monkeypat
 
 def test_list_has_a_source_column_only_for_several_sources(run, shop):
     before = run("deliveries", "list").stdout.splitlines()[0]
-    with shop.assembly.inbox.database.write() as connection:
+    with shop.app_state.inbox.database.write() as connection:
         connection.exec_driver_sql("UPDATE delivery SET source='other' WHERE id=1")
 
     assert "source" not in before
@@ -250,7 +250,7 @@ def test_show_prints_a_quarantine_reason_field_by_field(run, shop):
 
 
 def test_an_error_that_is_only_text_has_the_same_form(run, shop):
-    with shop.assembly.inbox.database.write() as connection:
+    with shop.app_state.inbox.database.write() as connection:
         connection.exec_driver_sql("UPDATE delivery SET error='out of words' WHERE id=3")
 
     assert "not readable: out of words" in run("deliveries", "show", "3").stdout

@@ -30,7 +30,7 @@ def test_a_dead_delivery_runs_its_failed_handler_again_and_no_other(run, shop, w
     query = "SELECT state, attempts, token > ? FROM run WHERE handler = 'send'"
     assert rows(where, query, token) == [("due", 0, 1)]
     assert shop.handle() == ["send"]
-    assert admin.counts(shop.assembly.inbox)["dead"] == 0
+    assert admin.counts(shop.app_state.inbox)["dead"] == 0
 
 
 def test_a_replay_that_fails_again_keeps_both_failures(run, shop):
@@ -73,7 +73,7 @@ def test_replay_of_a_delivery_without_runs_plans_it_again(run, shop, where):
 
 
 def test_a_run_that_waits_for_its_next_attempt_need_not_wait(run, shop, tmp_path):
-    with shop.assembly.inbox.database.write() as connection:
+    with shop.app_state.inbox.database.write() as connection:
         connection.exec_driver_sql(
             "UPDATE run SET state='due', due_at='2999-01-01 00:00:00' WHERE handler='send'"
         )
@@ -85,7 +85,7 @@ def test_a_run_that_waits_for_its_next_attempt_need_not_wait(run, shop, tmp_path
 
 
 def test_replay_leaves_a_running_run_alone(run, shop, where):
-    with shop.assembly.inbox.database.write() as connection:
+    with shop.app_state.inbox.database.write() as connection:
         connection.exec_driver_sql("UPDATE run SET state='running', due_at='2999-01-01' WHERE handler='send'")
         connection.exec_driver_sql("UPDATE delivery SET state='planned' WHERE id=2")
     before = rows(where, "SELECT * FROM run WHERE handler = 'send'")
@@ -108,7 +108,7 @@ def test_a_dry_run_counts_and_changes_nothing(run, shop, where):
 
 
 def test_many_are_replayed_in_batches(shop):
-    inbox = shop.assembly.inbox
+    inbox = shop.app_state.inbox
 
     batches = list(admin.id_batches(inbox, admin.DeliveryFilter(), batch=3))
 
@@ -146,7 +146,7 @@ def test_the_rate_decides_the_size_of_batches(monkeypatch, rate, sizes):
 
 
 def test_replay_notifies_workers_in_other_processes(run, shop):
-    bell = shop.assembly.inbox.notifier
+    bell = shop.app_state.inbox.notifier
     bell.fileno()
 
     run("deliveries", "replay", "2", "--yes")
@@ -224,7 +224,7 @@ def test_replay_leaves_an_unfinished_run_alone(run, shop):
 def seen(shop, **ago):
     """A worker was seen so long ago."""
     at = datetime.now(UTC) - timedelta(**ago)
-    shop.assembly.inbox.record_worker(WorkerRecord("host:1:a", "worker", 2, at), at)
+    shop.app_state.inbox.record_worker(WorkerRecord("host:1:a", "worker", 2, at), at)
 
 
 @pytest.mark.parametrize(

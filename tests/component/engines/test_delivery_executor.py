@@ -28,12 +28,12 @@ class Shop:
 
     def __init__(self, app, clock, lease_seconds=30.0):
         self.app, self.clock = app, clock
-        assembly = get_state(app)
-        self.inbox = assembly.inbox
+        app_state = get_state(app)
+        self.inbox = app_state.inbox
         self.published: list[int] = []
         self.executor = DeliveryExecutor(
-            assembly.inbox,
-            assembly.dispatcher,
+            app_state.inbox,
+            app_state.dispatcher,
             lease_seconds=lease_seconds,
             publish=lambda one: self.published.append(one),
         )

@@ -308,11 +308,11 @@ def test_replay_by_handler_handles_a_content_duplicate(known, clock):
     app, calls = known
     changed(app, message_id="m1")
     changed(app, message_id="m2")
-    assembly = get_state(app)
+    app_state = get_state(app)
     twin = value(inbox_at(app), "SELECT id FROM delivery WHERE key = 'm2'")
 
-    replay(assembly.inbox, [twin], clock.now(), handler="h")
-    assembly.handle_due()
+    replay(app_state.inbox, [twin], clock.now(), handler="h")
+    app_state.handle_due()
 
     assert calls == ["m1", "m2"]
     assert runs(app, "state, twin_of, last_error")[1] == ("succeeded", twin - 1, None)
@@ -352,20 +352,20 @@ def test_only_the_result_with_the_current_token_is_signalled(shop, clock, caplog
     handlers = Handlers()
     handlers.on(PingTest, name="h", retry=[])(lambda event: 1 / 0)
     app = shop(handlers)
-    assembly = get_state(app)
-    assembly.inbox.put(incoming("m1"))
+    app_state = get_state(app)
+    app_state.inbox.put(incoming("m1"))
     now = clock.now()
-    with assembly.inbox.transaction("w") as transaction:
-        transaction.plan([one.plan for one in assembly.dispatcher.plan(assembly.inbox.received(1))], now)
+    with app_state.inbox.transaction("w") as transaction:
+        transaction.plan([one.plan for one in app_state.dispatcher.plan(app_state.inbox.received(1))], now)
         (stale,) = transaction.claim(1, now, now)
         (fresh,) = transaction.claim(1, now, now + timedelta(seconds=30))
-    reports = [assembly.dispatcher.crashed(stale, OSError()), assembly.dispatcher.attempt(fresh)]
+    reports = [app_state.dispatcher.crashed(stale, OSError()), app_state.dispatcher.attempt(fresh)]
     dead, _kept = observe(app, "handler_dead")
     retrying, _also = observe(app, "handler_retrying")
 
-    with assembly.inbox.transaction("w") as transaction:
+    with app_state.inbox.transaction("w") as transaction:
         settled = transaction.settle([report.run_result for report in reports])
-    assembly.dispatcher.notify(attempts=reports, settled=settled)
+    app_state.dispatcher.notify(attempts=reports, settled=settled)
 
     assert settled == {(fresh.run_id, fresh.token)}
     assert ([facts["delivery"].attempt for facts in dead], retrying) == ([2], [])

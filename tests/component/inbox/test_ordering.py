@@ -291,7 +291,7 @@ def check_order(where):
         assert under_way == 1 or "waiting" not in found
 
 
-class Life:
+class RandomHistory:
     """Everything that can happen to runs, in any order."""
 
     def __init__(self, inbox, seed):
@@ -336,15 +336,15 @@ class Life:
 
 @pytest.mark.parametrize("seed", range(4))
 def test_order_holds_and_no_run_is_stuck_in_random_histories(inbox, where, seed):
-    life = Life(inbox, seed)
+    history = RandomHistory(inbox, seed)
 
     for _ in range(60):
-        life.step()
+        history.step()
         check_order(where)
-    while life.claims or rows(where, "SELECT 1 FROM run WHERE state IN ('due', 'waiting', 'running')"):
-        life.seconds += 1001
-        life.claim()
-        life.settle()
+    while history.claims or rows(where, "SELECT 1 FROM run WHERE state IN ('due', 'waiting', 'running')"):
+        history.seconds += 1001
+        history.claim()
+        history.settle()
         check_order(where)
 
     assert value(where, "SELECT count(*) FROM delivery WHERE state = 'planned'") == 0

@@ -30,22 +30,22 @@ def claim(inbox, seconds=0.0):
         return transaction.claim(1, at(seconds), at(seconds) + LEASE)
 
 
-def look(inbox, seconds, *, unread=None, limit=10):
+def pending_at(inbox, seconds, *, unread=None, limit=10):
     return inbox.pending(
         received_before=at(seconds if unread is None else unread), due_before=at(seconds), limit=limit
     )
 
 
 def test_an_empty_inbox_has_nothing_that_waits(inbox):
-    assert look(inbox, 100) == ([], None)
+    assert pending_at(inbox, 100) == ([], None)
 
 
 def test_unplanned_deliveries_are_pending_after_a_delay(inbox):
     first, second = put(inbox, "a"), put(inbox, "b", seconds=5)
 
-    assert look(inbox, -1)[0] == []
-    assert look(inbox, 4)[0] == [PendingDelivery(first, at(0), fresh=True)]
-    assert look(inbox, 5)[0] == [
+    assert pending_at(inbox, -1)[0] == []
+    assert pending_at(inbox, 4)[0] == [PendingDelivery(first, at(0), fresh=True)]
+    assert pending_at(inbox, 5)[0] == [
         PendingDelivery(first, at(0), fresh=True),
         PendingDelivery(second, at(5), fresh=True),
     ]
@@ -55,8 +55,8 @@ def test_a_run_waits_since_it_was_due_and_a_later_one_is_foretold(inbox):
     delivery_id = put(inbox, "a")
     plan(inbox, delivery_id, "h", seconds=3)
 
-    assert look(inbox, 2) == ([], at(3))
-    assert look(inbox, 3) == ([PendingDelivery(delivery_id, at(3), fresh=True)], None)
+    assert pending_at(inbox, 2) == ([], at(3))
+    assert pending_at(inbox, 3) == ([PendingDelivery(delivery_id, at(3), fresh=True)], None)
 
 
 def test_a_lost_run_is_pending_since_its_lease_expired_and_not_fresh(inbox):
@@ -64,8 +64,8 @@ def test_a_lost_run_is_pending_since_its_lease_expired_and_not_fresh(inbox):
     plan(inbox, delivery_id, "h")
     claim(inbox)
 
-    assert look(inbox, 29) == ([], at(30))
-    assert look(inbox, 30) == ([PendingDelivery(delivery_id, at(30), fresh=False)], None)
+    assert pending_at(inbox, 29) == ([], at(30))
+    assert pending_at(inbox, 30) == ([PendingDelivery(delivery_id, at(30), fresh=False)], None)
 
 
 def test_a_delivery_with_several_due_runs_is_pending_once(inbox):
@@ -73,16 +73,16 @@ def test_a_delivery_with_several_due_runs_is_pending_once(inbox):
     plan(inbox, delivery_id, "h1", "h2", "h3")
     claim(inbox)
 
-    assert look(inbox, 29)[0] == [PendingDelivery(delivery_id, at(0), fresh=True)]
-    assert look(inbox, 30)[0] == [PendingDelivery(delivery_id, at(30), fresh=False)]
+    assert pending_at(inbox, 29)[0] == [PendingDelivery(delivery_id, at(0), fresh=True)]
+    assert pending_at(inbox, 30)[0] == [PendingDelivery(delivery_id, at(30), fresh=False)]
 
 
 def test_pending_deliveries_are_the_longest_waiting_up_to_the_limit(inbox):
     late, run, early = put(inbox, "a", 9), put(inbox, "b"), put(inbox, "c", 1)
     plan(inbox, run, "h", seconds=5)
 
-    assert [one.delivery_id for one in look(inbox, 10)[0]] == [early, run, late]
-    assert [one.delivery_id for one in look(inbox, 10, limit=2)[0]] == [early, run]
+    assert [one.delivery_id for one in pending_at(inbox, 10)[0]] == [early, run, late]
+    assert [one.delivery_id for one in pending_at(inbox, 10, limit=2)[0]] == [early, run]
 
 
 def test_waiting_and_finished_runs_are_not_pending(inbox, where):
@@ -91,4 +91,4 @@ def test_waiting_and_finished_runs_are_not_pending(inbox, where):
         change(where, "UPDATE run SET state = ? WHERE handler = ?", state, f"h{number}")
 
     assert rows(where, "SELECT count(*) FROM run") == [(4,)]
-    assert look(inbox, 100) == ([], None)
+    assert pending_at(inbox, 100) == ([], None)

@@ -309,7 +309,7 @@ def test_no_batch_is_larger_than_five_hundred(inbox, where):
     assert (went.total, went.over) == (BATCH_LIMIT, False)
 
 
-def looks(inbox, days, after=0):
+def count_queries(inbox, days, after=0):
     """How many reads one pass takes."""
     with statements(inbox) as asked:
         while True:
@@ -324,14 +324,14 @@ def test_a_pass_reads_each_row_once(inbox, where):
     many(inbox, where, 3000, days=100, state="planned")  # old, and none of them may go
     many(inbox, where, 3000, days=5)
 
-    assert looks(inbox, 30) == 3000 / BATCH_LIMIT + 1
-    assert looks(inbox, 1) == 6000 / BATCH_LIMIT + 1  # the last finds the end
+    assert count_queries(inbox, 30) == 3000 / BATCH_LIMIT + 1
+    assert count_queries(inbox, 1) == 6000 / BATCH_LIMIT + 1  # the last finds the end
 
 
 def test_one_query_finds_that_nothing_is_old(inbox, where):
     many(inbox, where, 5000, days=1)
 
-    assert looks(inbox, 30) == 1
+    assert count_queries(inbox, 30) == 1
 
 
 def test_control_a_full_pass_reads_every_young_delivery(inbox, where):
@@ -339,7 +339,7 @@ def test_control_a_full_pass_reads_every_young_delivery(inbox, where):
     went = inbox.prune(Cutoffs.of(NOON, 30))
 
     assert went.after == 0  # nothing was old: what is young now is looked at again when it is not
-    assert looks(inbox, 3) == 3000 / BATCH_LIMIT + 1
+    assert count_queries(inbox, 3) == 3000 / BATCH_LIMIT + 1
 
 
 def test_a_delivery_from_the_future_does_not_stop_pruning(inbox, where):

@@ -31,7 +31,7 @@ def planned() -> list[Expectation]:
     return [*rows, *bad_deliveries(rows, SECRET, OTHER_SECRET, NOW)]
 
 
-class Story:
+class GoodRun:
     """What a good receiver would have done with every row, to be doctored."""
 
     def __init__(self) -> None:
@@ -44,11 +44,11 @@ class Story:
         ]
         self.states = {row.key: row.state for row in self.rows if row.state}
 
-    def verdicts(self) -> list[DemoResult]:
+    def results(self) -> list[DemoResult]:
         return compare(zip(self.rows, self.answers, strict=True), self.notes, self.states)
 
     def wrong(self) -> list[str]:
-        return [f"{verdict.row.label}: {wrong}" for verdict in self.verdicts() for wrong in verdict.wrong]
+        return [f"{verdict.row.label}: {wrong}" for verdict in self.results() for wrong in verdict.wrong]
 
     def at(self, label: str) -> int:
         return next(number for number, row in enumerate(self.rows) if row.label.startswith(label))
@@ -63,53 +63,53 @@ def test_the_demo_sends_every_type_and_five_bad_deliveries():
 
 
 def test_correct_results_pass(capsys):
-    story = Story()
+    good_run = GoodRun()
 
-    assert story.wrong() == []
-    assert report(story.verdicts(), 1.0, as_json=False)
+    assert good_run.wrong() == []
+    assert report(good_run.results(), 1.0, as_json=False)
     assert "28 of 28 as expected" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("label", ["forged", "stale"])
 def test_an_accepted_forgery_is_found(label):
-    story = Story()
-    number = story.at(label)
-    story.answers[number] = HttpReply(200, '{"status": "accepted"}', 0.01)
-    story.states[story.rows[number].key] = "done"
+    good_run = GoodRun()
+    number = good_run.at(label)
+    good_run.answers[number] = HttpReply(200, '{"status": "accepted"}', 0.01)
+    good_run.states[good_run.rows[number].key] = "done"
 
-    told = "\n".join(story.wrong())
+    told = "\n".join(good_run.wrong())
 
     assert "answered 200, not 401" in told
     assert "stored as done, not None" in told
 
 
 def test_a_duplicate_that_is_accepted_or_handled_twice_is_found():
-    story = Story()
-    number = story.at("duplicate")
-    story.answers[number] = HttpReply(200, '{"status": "accepted"}', 0.01)
-    story.notes.append(next(note for note in story.notes if note.key == story.rows[number].key))
+    good_run = GoodRun()
+    number = good_run.at("duplicate")
+    good_run.answers[number] = HttpReply(200, '{"status": "accepted"}', 0.01)
+    good_run.notes.append(next(note for note in good_run.notes if note.key == good_run.rows[number].key))
 
-    told = "\n".join(story.wrong())
+    told = "\n".join(good_run.wrong())
 
     assert """not '{"status": "duplicate"}'""" in told
     assert "InvoiceApproved: handled 2 times, not 1" in told
 
 
 def test_a_lost_delivery_is_found():
-    story = Story()
-    story.notes.pop(3)
-    story.states[story.rows[5].key] = "received"
+    good_run = GoodRun()
+    good_run.notes.pop(3)
+    good_run.states[good_run.rows[5].key] = "received"
 
-    assert len(story.wrong()) == 2
+    assert len(good_run.wrong()) == 2
 
 
 def test_another_event_and_other_values_are_found():
-    story = Story()
-    story.notes[0] = dataclasses.replace(story.notes[0], handled_as="PingTest")
-    story.notes[14] = dataclasses.replace(story.notes[14], body=b'{"date":"2020-01-01","reportId":"x"}')
-    story.notes[11] = dataclasses.replace(story.notes[11], body=b"[]")
+    good_run = GoodRun()
+    good_run.notes[0] = dataclasses.replace(good_run.notes[0], handled_as="PingTest")
+    good_run.notes[14] = dataclasses.replace(good_run.notes[14], body=b'{"date":"2020-01-01","reportId":"x"}')
+    good_run.notes[11] = dataclasses.replace(good_run.notes[11], body=b"[]")
 
-    assert [wrong.split(": ")[1] for wrong in story.wrong()] == [
+    assert [wrong.split(": ")[1] for wrong in good_run.wrong()] == [
         "the handler got PingTest, not AnonymousCustomer",
         "the handler got other values than were sent",
         "the handler got other values than were sent",
@@ -117,43 +117,43 @@ def test_another_event_and_other_values_are_found():
 
 
 def test_a_broken_body_that_reaches_a_handler_is_found():
-    story = Story()
-    row = story.rows[story.at("a body that is not JSON")]
-    story.notes.append(HandlerCall(row.key, row.event_type, "InvoiceApproved", 1, row.body))
+    good_run = GoodRun()
+    row = good_run.rows[good_run.at("a body that is not JSON")]
+    good_run.notes.append(HandlerCall(row.key, row.event_type, "InvoiceApproved", 1, row.body))
 
-    assert story.wrong() == ["a body that is not JSON: handled 1 times, not 0"]
+    assert good_run.wrong() == ["a body that is not JSON: handled 1 times, not 0"]
 
 
 def test_no_answer_is_found_and_shown(capsys):
-    story = Story()
-    story.answers[0] = HttpReply(None, "Connection refused", 0.0)
-    verdicts = story.verdicts()
+    good_run = GoodRun()
+    good_run.answers[0] = HttpReply(None, "Connection refused", 0.0)
+    results = good_run.results()
 
-    assert not report(verdicts, 1.0, as_json=False)
+    assert not report(results, 1.0, as_json=False)
     assert "AnonymousCustomer: no answer, expected 200" in capsys.readouterr().out
-    assert not report(verdicts, 1.0, as_json=True)
+    assert not report(results, 1.0, as_json=True)
     assert json.loads(capsys.readouterr().out)["ok"] is False
 
 
 def test_the_table_fits_a_terminal_with_every_name_whole(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    story = Story()
+    good_run = GoodRun()
 
-    report(story.verdicts(), 1.0, as_json=False)
+    report(good_run.results(), 1.0, as_json=False)
 
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].split() == ["sent", "answer", "handler", "got", "inbox", "result"]
     assert len(lines) == 2 + 28 + 1
     assert all(len(line) <= 80 for line in lines)
-    assert all(any(row.label in line for line in lines) for row in story.rows)
+    assert all(any(row.label in line for line in lines) for row in good_run.rows)
     assert sum(" same " in line for line in lines) == 24
 
 
 def test_a_row_that_went_wrong_is_never_the_same(capsys):
-    story = Story()
-    story.notes[14] = dataclasses.replace(story.notes[14], body=b'{"date":"2020-01-01","reportId":"x"}')
+    good_run = GoodRun()
+    good_run.notes[14] = dataclasses.replace(good_run.notes[14], body=b'{"date":"2020-01-01","reportId":"x"}')
 
-    assert not report(story.verdicts(), 1.0, as_json=False)
+    assert not report(good_run.results(), 1.0, as_json=False)
 
     out = capsys.readouterr().out
     assert "WRONG" in out
@@ -161,10 +161,10 @@ def test_a_row_that_went_wrong_is_never_the_same(capsys):
 
 
 def test_several_deliveries_of_a_type_are_one_line_and_one_bad_one_spoils_it():
-    story = Story()
-    twice = [*story.verdicts()[:23], story.verdicts()[3]]
-    story.notes.pop(3)
-    spoilt = [*twice[:23], story.verdicts()[3]]
+    good_run = GoodRun()
+    twice = [*good_run.results()[:23], good_run.results()[3]]
+    good_run.notes.pop(3)
+    spoilt = [*twice[:23], good_run.results()[3]]
 
     name = twice[3].row.event_type
     assert {verdict.row.label for verdict in group_by_type(twice)} == {*EVENT_TYPES, f"{name} x2"} - {name}
@@ -175,9 +175,9 @@ def test_several_deliveries_of_a_type_are_one_line_and_one_bad_one_spoils_it():
 
 
 def test_a_type_that_was_never_sent_is_reported():
-    verdicts = Story().verdicts()[1:23]
+    results = GoodRun().results()[1:23]
 
-    found = group_by_type(verdicts)
+    found = group_by_type(results)
 
     assert [(one.row.label, one.wrong) for one in found if one.wrong] == [
         ("AnonymousCustomer", ("it was never sent",))

@@ -447,7 +447,7 @@ def leaks(text: str, secret: str) -> bool:
     return any(secret[n : n + 8] in text for n in range(len(secret) - 7))
 
 
-def told_by(error: BaseException) -> str:
+def text_of_error(error: BaseException) -> str:
     """The traceback's text and everything that the exceptions in it carry."""
     text = "".join(traceback.format_exception(error))
     link: BaseException | None = error
@@ -478,11 +478,11 @@ def test_signature_errors_leak_neither_the_secret_nor_the_request(case):
     for name in good.headers:
         with pytest.raises(SignatureError, match=r" is not ASCII text$") as refused:
             case.verify(good._replace(headers=good.headers | {name: f"{sent}\u00e9"}))
-        assert not leaks(told_by(refused.value), sent)
+        assert not leaks(text_of_error(refused.value), sent)
     with pytest.raises(SignatureError, match="no signature in the request matches") as refused:
         case.verify(good._replace(body=sent.encode()))
-    assert not leaks(told_by(refused.value), sent)
-    assert not leaks(told_by(refused.value), str(case.verifying))
+    assert not leaks(text_of_error(refused.value), sent)
+    assert not leaks(text_of_error(refused.value), str(case.verifying))
 
 
 @every_scheme
@@ -506,7 +506,7 @@ def test_an_invalid_secret_is_not_in_the_error(scheme, secret):
         try:
             use()
         except ConfigError as refused:
-            refusals.append(told_by(refused))
+            refusals.append(text_of_error(refused))
 
     assert not any("hunter2" in told for told in refusals)
     assert refusals or scheme.name not in ("standard-webhooks", "timestamped-rsa")
@@ -516,4 +516,4 @@ def test_the_search_for_leaks_finds_one():
     with pytest.raises(UnicodeEncodeError, match="ordinal not in range") as careless:
         (TEXT_SECRET + "\u00e9").encode("ascii")
 
-    assert leaks(told_by(careless.value), TEXT_SECRET)
+    assert leaks(text_of_error(careless.value), TEXT_SECRET)

@@ -59,10 +59,10 @@ def list_invoices(
       billhook api invoices list --customer-id cus_1042 --since 30d --json
     """
     with open_client() as client:
-        found = client.invoices.list(
+        listed = client.invoices.list(
             customer_id=customer_id, billing_status=status, issued_after=since, issued_before=until
         )
-        print_items("invoices", found, limit, as_json)
+        print_items("invoices", listed, limit, as_json)
 
 
 @invoices.command("get")
@@ -131,14 +131,14 @@ def query(
       billhook api events query --since 7d --alias acme --json
     """
     with open_client() as client:
-        found = client.events.query(
+        matching = client.events.query(
             since,
             until or datetime.now(UTC),
             event_name=name,
             customer_alias=alias,
             limit=min(limit + 1, 1000),  # the size of a page: no more than needed, and what the API allows
         )
-        print_items("events", found, limit, as_json)
+        print_items("events", matching, limit, as_json)
 
 
 @events.command()
@@ -230,10 +230,10 @@ def consumptions(customer_id: str | None, alias: str | None, as_json: bool) -> N
         raise click.UsageError("give either CUSTOMER_ID or --alias")
     with open_client() as client:
         if alias is not None:
-            found = client.customers.products_consumptions_by_alias(alias)
+            products = client.customers.products_consumptions_by_alias(alias)
         else:
-            found = client.customers.products_consumptions(customer_id or "")
-    print_items("consumptions", iter(found), len(found), as_json)
+            products = client.customers.products_consumptions(customer_id or "")
+    print_items("consumptions", iter(products), len(products), as_json)
 
 
 @click.group()
@@ -261,8 +261,8 @@ def list_contracts(
       billhook api contracts list --customer-id cus_1042 --json
     """
     with open_client() as client:
-        found = client.contracts.list(customer_id=customer_id, customer_external_id=customer_external_id)
-        print_items("contracts", found, limit, as_json)
+        listed = client.contracts.list(customer_id=customer_id, customer_external_id=customer_external_id)
+        print_items("contracts", listed, limit, as_json)
 
 
 @click.group()

@@ -45,17 +45,17 @@ _COLUMNS = {
 def print_items(kind: str, items: Iterator[Resource], limit: int, as_json: bool) -> None:
     """Print the first `limit` items, and a note on stderr if there are more."""
     # One more than the limit tells whether there are others.
-    found: list[Resource] = []
+    fetched: list[Resource] = []
     with progress(f"fetching {kind.replace('_', ' ')}", None) as steps:
         for item in islice(items, limit + 1):
-            found.append(item)
+            fetched.append(item)
             steps.advance()
-    more, found = len(found) > limit, found[:limit]
+    more, fetched = len(fetched) > limit, fetched[:limit]
     if as_json:
-        print_wire(b"[" + b",".join(item.to_json() for item in found) + b"]")
-    elif found:
+        print_wire(b"[" + b",".join(item.to_json() for item in fetched) + b"]")
+    elif fetched:
         columns = _COLUMNS[kind]
-        rows = [[_cell(getattr(item, column)) for column in columns] for item in found]
+        rows = [[_cell(getattr(item, column)) for column in columns] for item in fetched]
         print_table("", [column.replace("_", " ") for column in columns], rows, whole=(columns[0],))
     else:
         click.echo("nothing found")
