@@ -81,7 +81,7 @@ class Running:
 
     def raised(self, event_type: str | None = None) -> list[tuple[str, dict[str, Any]]]:
         """Type and body of what was raised so far, oldest first."""
-        table = webhooks.raised
+        table = webhooks.raised_event
         with self.sandbox.service.transaction(writes=False) as tx:
             rows = tx.connection.execute(select(table.c.event_type, table.c.body).order_by(table.c.seq)).all()
         return [

@@ -1,4 +1,4 @@
-"""The billing service itself, for development and tests: `pip install 'billhook[sandbox]'`.
+"""The billing service's stand-in, for development and tests: `pip install 'billhook[sandbox]'`.
 
 It knows events, resources and signing, and nothing of the receiver: an independent witness.
 """
@@ -11,6 +11,7 @@ try:
     from billhook.sandbox.options import SandboxOptions
     from billhook.sandbox.sandbox import Sandbox
 except ModuleNotFoundError as error:
+    # Any other missing module is a mistake of the installation, which must not be hidden.
     if error.name not in ("flask_openapi", "jwt", "limits"):
         raise
     raise MissingExtra("billhook.sandbox", "sandbox") from None

@@ -25,6 +25,7 @@ class SandboxClock:
     def now(self) -> datetime:
         """Return the service's time. It stands still while the machine's clock is set back."""
         with self._lock:
+            # The latest time shown: jobs and tokens rely on a clock that never goes back.
             self._shown = max(self._shown, self.real.now() + self._ahead)
             return self._shown
 
@@ -35,7 +36,7 @@ class SandboxClock:
             return self._ahead
 
     def set_ahead(self, ahead: timedelta) -> None:
-        """Set the offset to the machine's time; a smaller one than the present is ignored."""
+        """Set the offset to the machine's time; a smaller one than the current is ignored."""
         with self._lock:
             self._ahead = max(self._ahead, ahead)
 

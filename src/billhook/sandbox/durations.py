@@ -13,6 +13,7 @@ MAX_TIME = datetime(9000, 1, 1, tzinfo=UTC)
 """The clock cannot be moved beyond; it leaves room for jobs scheduled later, before the year 9999."""
 
 _NUMBER = "([0-9]{1,9})"
+# The lookaheads refuse "P" and "T" with nothing after them.
 _ISO_8601 = re.compile(
     f"P(?=[0-9T])(?:{_NUMBER}Y)?(?:{_NUMBER}M)?(?:{_NUMBER}W)?(?:{_NUMBER}D)?"
     f"(?:T(?=[0-9])(?:{_NUMBER}H)?(?:{_NUMBER}M)?(?:([0-9]{{1,9}}(?:[.,][0-9]{{1,6}})?)S)?)?"
@@ -25,6 +26,7 @@ def add_months(moment: datetime, months: int) -> datetime:
     >>> add_months(datetime(2026, 1, 31), 1)
     datetime.datetime(2026, 2, 28, 0, 0)
     """
+    # Counted from January of the year 0, so that divmod yields a month of 0 to 11.
     year, month = divmod(moment.year * 12 + moment.month - 1 + months, 12)
     if not 1 <= year <= 9999:
         raise OverflowError(f"the year {year} is not on the calendar")
@@ -47,6 +49,7 @@ class CalendarDuration:
             raise ValueError("not an ISO 8601 duration, as P30D, P1M or PT36H")
         *whole, fine = found.groups(default="0")
         years, months, weeks, days, hours, minutes = map(int, whole)
+        # At most six decimals, so the float is exact to the microsecond.
         seconds = float(fine.replace(",", "."))
         try:
             time = timedelta(weeks=weeks, days=days, hours=hours, minutes=minutes, seconds=seconds)
@@ -56,6 +59,7 @@ class CalendarDuration:
 
     def after(self, moment: datetime) -> datetime:
         """Return `moment` plus this duration. OverflowError beyond the year 9999."""
+        # Months first: adding days first could change the month that they are counted from.
         return add_months(moment, self.months) + self.time
 
     def times(self, count: int) -> CalendarDuration:

@@ -28,6 +28,7 @@ def invalid_request(
     message: str, *params: str, code: str = "invalid_request", details: Sequence[WrongParam] = ()
 ) -> SandboxError:
     """Return 400 for a request that breaks a rule; `params` are the wrong fields, as on the wire."""
+    # Details have messages of their own; plain names share the main message.
     wrong = list(details) or [WrongParam(param=param, message=message) for param in params]
     fields: dict[str, Any] = {}
     if wrong:
@@ -50,7 +51,7 @@ def invalid_resource(error: InvalidResource | RuleBroken, prefix: str | None = N
 
 
 def not_found(noun: str) -> SandboxError:
-    """Return 404; `noun` names the kind of resource, never the id that was asked for."""
+    """Return 404; `noun` names the kind of resource, never the id in the request."""
     body = ErrorBody(type=_INVALID, code="resource_not_found", message=f"there is no such {noun}")
     return _error(404, body)
 
@@ -68,7 +69,7 @@ def not_authenticated(message: str) -> SandboxError:
 
 def rate_limited(retry_after_seconds: int) -> SandboxError:
     """Return 429 with a Retry-After header."""
-    message = f"too many requests: come again in {retry_after_seconds} s"
+    message = f"too many requests: retry in {retry_after_seconds} s"
     body = ErrorBody(type="rate_limit_error", code="rate_limit_exceeded", message=message)
     return _error(429, body, retry_after_seconds)
 

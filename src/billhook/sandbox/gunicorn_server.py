@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
+# POST /_sandbox/flush and a move of the clock occupy a thread while they wait.
 _THREADS = 16
 
 
@@ -62,6 +63,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
     def load_config(self) -> None:
         settings: dict[str, Any] = {
             "bind": self._bind,
+            # Several processes would each have a clock of their own, and send every webhook.
             "workers": 1,
             "worker_class": _Worker,
             "threads": _THREADS,
@@ -73,6 +75,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "proc_name": "billhook-sandbox",
             "when_ready": lambda arbiter: self._ready(_address(arbiter.LISTENERS)),
             "post_fork": lambda arbiter, worker: setattr(worker, "early", arbiter.SIG_QUEUE),
+            # Not in load(): the address is known only after the socket is bound, also for port 0.
             "post_worker_init": lambda worker: self._begin(_address(worker.sockets)),
             "worker_exit": lambda arbiter, worker: self._end(),
         }
@@ -108,4 +111,5 @@ def serve(options: SandboxOptions, bind: str, ready: Callable[[str], None]) -> N
 
     API tokens are up to `ready`: none is created here, and that of the options is ignored.
     """
+    # The API token is created by `ready`, in the master; the worker must not activate another one.
     _Server(replace(options, api_token=None), bind, ready).run()

@@ -49,6 +49,7 @@ def key_error(text: str) -> str | None:
         return "is empty"
     if len(text) > MAX_KEY:
         return f"has more than {MAX_KEY} characters"
+    # PostgreSQL cannot store it in a text.
     if "\0" in text:
         return "holds a NUL character"
     return None

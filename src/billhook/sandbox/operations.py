@@ -21,7 +21,9 @@ B = TypeVar("B")
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """What a few operations need beyond their transaction: other parts of the sandbox, as functions."""
+    """Functions of other parts of the sandbox, which a few operations need beyond their transaction."""
+
+    # Functions instead of objects: operations are below the sandbox, which puts the parts together.
 
     issue_access_token: Callable[[datetime], tuple[str, datetime]]
     """Returns an access token and its expiry, for the sandbox's time."""
@@ -30,15 +32,15 @@ class Services:
     flush: Callable[[float], int]
     """Waits that many seconds at most until no delivery is due; returns how many still are."""
     api_token_changed: Callable[[str | None], None]
-    """Takes the API token that is valid from now on; None if there is none."""
+    """Receives the API token that is valid from now on; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Call(Generic[B]):
-    """An authenticated, well-formed request, with the transaction in which it is answered."""
+    """An authenticated, well-formed request, with the transaction that its operation runs in."""
 
     tx: Transaction
-    given: B
+    request: B
     """The body, or the query where there is no body, as the operation's model `takes`."""
     path: Mapping[str, str]
     services: Services
@@ -78,6 +80,7 @@ class Operation:
         """True if a body must be sent. The control API reads none as {} where no field is required."""
         if self.takes is None or not self.has_body:
             return False
+        # Control operations are called by hand: a body that may be empty may be left out.
         has_required_field = any(field.is_required() for field in self.takes.model_fields.values())
         return has_required_field or not self.path.startswith(_CONTROL_PREFIX)
 
@@ -99,6 +102,7 @@ class OperationGroup:
 
         `fields` are the other fields of Operation; only GET does not write unless they say otherwise.
         """
+        # A transaction that writes waits for all others that write, so GET must not be one.
         fields.setdefault("writes", method != "GET")
 
         def register(function: Callable[[Call[Any]], Any]) -> Callable[[Call[Any]], Any]:

@@ -22,6 +22,7 @@ class SandboxOptions:
     """SQLAlchemy URL: `sqlite:///FILE`, `postgresql+psycopg://…`, or `sqlite://` for a temporary file."""
     client_id: str = "sandbox"
     """The required value of `x-api-key`: printable ASCII without spaces."""
+    # repr=False keeps the token, and the secrets below, out of logs and of pytest's output.
     api_token: str | None = field(default=None, repr=False)
     """The API token to activate; None: the one in the database is kept, else a random one is created."""
     scheme: Scheme = field(default_factory=StandardWebhooks)
@@ -51,10 +52,12 @@ class SandboxOptions:
 
     def __post_init__(self) -> None:
         """Raise ConfigError for a client id that no header can carry, and for an unknown seed."""
+        # Clients send it in a header: no request could match any other value.
         if not fits_header(self.client_id):
             raise ConfigError(f"the client id {HEADER_RULE}")
+        # bool is an int: True would be taken for the random seed 1.
         if isinstance(self.seed, bool) or not (self.seed in (None, "demo") or isinstance(self.seed, int)):
-            raise ConfigError(f"there is no seed {self.seed!r}: it is 'demo', or a number as random_seed is")
+            raise ConfigError(f"seed must be 'demo' or a whole number, not {self.seed!r}")
 
     @property
     def effective_random_seed(self) -> int | None:

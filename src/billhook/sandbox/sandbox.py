@@ -1,4 +1,4 @@
-"""The billing service, running locally: the only module that puts its parts together."""
+"""The sandbox as a whole: the only module that puts its parts together."""
 
 from __future__ import annotations
 
@@ -55,11 +55,13 @@ class Sandbox:
     def __init__(self, options: SandboxOptions | None = None, *, clock: Clock | None = None) -> None:
         """Open the database; ConfigError for options that cannot be used."""
         options = options or SandboxOptions()
+        # Before the database is opened: options that cannot be used must leave no file behind.
         rate_limit = _check(options)
         self.client_id = options.client_id
         self.service = Service(options, SandboxClock(clock or SystemClock()))
         self.sender = Sender(self.service)
         self.scheduler = Scheduler(self.service, JOB_HANDLERS)
+        # Callbacks, because the parts know only the service and not one another.
         self.service.on_reopened(self.scheduler.restore)
         self.service.after_commit(self._wake)
         self.service.on_lost(self._on_lost)
@@ -69,6 +71,7 @@ class Sandbox:
             if options.seed == "demo":
                 seed_demo_data(self.call, self.clock.now())
         except BaseException:
+            # The lock would otherwise last as long as the process.
             self.service.database.close()
             raise
 
@@ -93,6 +96,7 @@ class Sandbox:
     @cached_property
     def api_token(self) -> str | None:
         """The API token for POST /login, created on first access; None if the database had one already."""
+        # The database has only the digest of a token, so an existing one cannot be shown.
         with self.issue_api_token() as token:
             return token
 
@@ -132,6 +136,7 @@ class Sandbox:
 
         Raises SandboxError. For example `call("POST", "/_sandbox/clock", {"advance": "P40D"})`.
         """
+        # A new token for each call: moving the clock expires one that was kept.
         token, _ = tokens.access_token(self.client_id, self.jwt_key, self.clock.now())
         headers = {"x-api-key": self.client_id, "Authorization": f"Bearer {token}"}
         raw = None if body is None else strict_json.dumps(body)
@@ -157,10 +162,12 @@ class Sandbox:
         server = make_server(host, port, self.app(), threaded=True, request_handler=_QuietRequestHandler)
         url = f"http://{host}:{server.server_port}"
         self.set_base_url(url)
+        # How long the end of the block may wait for the server thread.
         poll_seconds = 0.05
         thread = threading.Thread(
             target=server.serve_forever, args=(poll_seconds,), name="sandbox-server", daemon=True
         )
+        # The server before the sender: a link in the first webhook must open.
         thread.start()
         self.start()
         try:
@@ -196,6 +203,7 @@ class Sandbox:
             self.scheduler.wake()
 
     def _stop(self) -> None:
+        # The scheduler first: its jobs raise events that the sender could still send.
         self.scheduler.stop()
         self.sender.stop()
 
@@ -218,7 +226,7 @@ def _check(options: SandboxOptions) -> RateLimitItem:
         raise ConfigError(
             f"the rate limit {options.rate_limit!r} cannot be read: write it as 1000/second"
         ) from None
-    signing_secrets.check_given(options)
+    signing_secrets.check_option_secrets(options)
     if not options.delivery_timeout_seconds > 0 or not all(wait >= 0 for wait in options.retry_seconds):
         raise ConfigError("delivery_timeout_seconds must be over 0, and no retry_seconds below 0")
     if options.keep_events < 1:

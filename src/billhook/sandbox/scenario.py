@@ -39,6 +39,7 @@ def run_scenario(call: SendRequest, callback_url: str, now: datetime) -> Iterato
     create_demo_data(call, now)
     yield "made products, meters, customers and contracts"
     yield f"sent {send_usage(call, now)} usage events"
+    # More than a month: the billing cycle and the calendar month end, and invoices are approved.
     call("POST", "/_sandbox/clock", {"advance": "P40D"})
     yield "moved the clock by 40 days"
     invoices = call("GET", "/invoices?billingStatus=PendingPayment", None)["invoices"]
@@ -57,10 +58,11 @@ def seed_demo_data(send: SendRequest, now: datetime, on_request: Callable[[], No
     """
 
     def counted(method: str, path: str, body: Any) -> Any:
-        answer = send(method, path, body)
+        response = send(method, path, body)
         on_request()
-        return answer
+        return response
 
+    # A second seed would create every customer again, under other ids.
     listed = send("GET", "/_sandbox/customers?limit=1000", None)["customers"]
     if any(customer.get("externalId") == DEMO_CUSTOMER for customer in listed):
         return False
@@ -75,7 +77,9 @@ def create_demo_data(call: SendRequest, now: datetime) -> None:
     credit = call("POST", "/_sandbox/creditProducts", {"name": "Tokens"})["creditProduct"]["id"]
     acme = _customer(call, "Acme Ltd", DEMO_CUSTOMER, "ada@acme.example")
     bounce = _customer(call, "Bounce GmbH", "bounce", "nobody@bounce.invalid")
+    # Without a contract: NewCustomerWithoutContract after a week.
     _customer(call, "Idle Inc", "idle", "ida@idle.example")
+    # The renewal notice comes 30 days before the end, so within the 40 days that the clock is moved.
     end = now + timedelta(days=60)
     call(
         "POST",
@@ -98,6 +102,7 @@ def create_demo_data(call: SendRequest, now: datetime) -> None:
             ],
         },
     )
+    # Not renewed, and over within 40 days: ContractExpired. Its mail bounces: InvoiceSendFailed.
     flat = {"displayName": "Support", "pricing": {"type": "Flat", "price": 250}}
     call(
         "POST",
@@ -115,6 +120,7 @@ def create_demo_data(call: SendRequest, now: datetime) -> None:
 
 def send_usage(call: SendRequest, now: datetime) -> int:
     """Send usage that crosses every limit of the demo, some of an unknown alias or of no meter."""
+    # In four steps, so that each limit is crossed by a batch of its own.
     sent = 0
     for step in range(4):
         events = [

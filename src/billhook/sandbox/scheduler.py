@@ -72,6 +72,7 @@ class Scheduler:
         job fails, its exception is raised, the job is removed so that it does not block later ones, and the
         clock stands at the last job before it.
         """
+        # Inside the lock, so that `target` is applied to the time that a previous move has reached.
         with self._move_lock:
             goal = target(self._service.clock.now())
             count = self._run_jobs(goal)
@@ -89,6 +90,7 @@ class Scheduler:
             with self._service.transaction(writes=True) as tx:
                 job = scheduled_jobs.pop_due(tx, goal)
                 if job is not None:
+                    # All changes of a job happen at its due time, also if it runs later.
                     tx.now = job.due_at
                     self._jobs[job.kind](tx, job.subject_id)
                 self._set(tx, goal if job is None else job.due_at)
@@ -97,6 +99,7 @@ class Scheduler:
             raise
         except Exception as error:
             if job is not None:
+                # Its transaction was rolled back, so it is still scheduled and would fail again.
                 error.add_note(f"the job {job.kind} of {job.subject_id!r}, due {job.due_at}, is removed")
                 with self._service.transaction(writes=True) as tx:
                     scheduled_jobs.discard(tx, job)
@@ -109,6 +112,7 @@ class Scheduler:
         if moment > clock.now():
             clock.set_to(moment)
         ahead = clock.ahead
+        # Most transactions do not move the clock: they write nothing here.
         if ahead != self._stored_offset:
             value = str(ahead // timedelta(microseconds=1))
             key_value.put(tx.connection, _OFFSET_KEY, value)
@@ -116,6 +120,7 @@ class Scheduler:
 
     def _run(self) -> None:
         while not self._stopped.is_set():
+            # Cleared before looking: a job that is scheduled meanwhile sets it again.
             self._wake_up.clear()
             try:
                 wait = self._run_due()
@@ -137,4 +142,5 @@ class Scheduler:
                 return 0
         if first is None:
             return _POLL_SECONDS
+        # Polled as well: the machine's clock may be set ahead.
         return min((first - clock.now()).total_seconds(), _POLL_SECONDS)

@@ -16,7 +16,7 @@ __all__ = ["Service"]
 
 
 class Service:
-    """What every part of the sandbox works on; it knows none of those parts.
+    """The database, clock and options that all parts of the sandbox share. It imports none of those parts.
 
     The parts register callbacks with `on_reopened`, `after_commit` and `on_lost`.
     """
@@ -52,8 +52,10 @@ class Service:
                 for reopened in self._on_reopened:
                     reopened(connection)
                 self._locks_seen = self.database.locks_taken
+            # The time is read inside the transaction: a job that ran before it may have moved the clock.
             tx = Transaction(connection, self.clock.now(), self.clock.real.now(), self.options)
             yield tx
+        # Not reached after a rollback: nothing was enqueued or scheduled then.
         for committed in self._after_commit:
             committed(tx)
 

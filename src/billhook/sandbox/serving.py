@@ -1,4 +1,7 @@
-"""Serving a sandbox from a thread of this process: `serving(sandbox)` is `sandbox.run()`."""
+"""Serve a sandbox from a thread of this process: `serving(sandbox)` is the same as `sandbox.run()`.
+
+A module of its own because it is a public import path.
+"""
 
 from __future__ import annotations
 

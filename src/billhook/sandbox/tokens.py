@@ -42,6 +42,7 @@ def jwt_key(tx: Transaction) -> bytes:
 def rotate(tx: Transaction, token: str | None = None) -> str:
     """Revoke the active API token and create another (or activate `token`). Only one can be active."""
     token = token or f"api_{secrets.token_urlsafe(32)}"
+    # A token of the options may be an earlier one, which its digest finds.
     revoke(tx)
     known = tx.connection.execute(select(api_token.c.seq).where(api_token.c.digest == _digest(token))).first()
     if known is not None:
@@ -78,10 +79,12 @@ def has_active(tx: Transaction) -> bool:
 
 def access_token(client_id: str, key: bytes, now: datetime) -> tuple[str, datetime]:
     """Return a JWT that is valid for an hour, and its expiry."""
+    # JWT counts whole seconds.
     ends_at = now.replace(microsecond=0) + timedelta(seconds=ACCESS_SECONDS)
     claims = {"sub": client_id, "iat": int(now.timestamp()), "exp": int(ends_at.timestamp())}
     return jwt.encode(claims, key, algorithm=JWT_ALGORITHM), ends_at
 
 
 def _digest(token: str) -> bytes:
+    # Without salt or stretching: a random token of 256 bits cannot be guessed from its digest.
     return hashlib.sha256(token.encode()).digest()

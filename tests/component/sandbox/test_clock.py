@@ -20,8 +20,8 @@ from billhook.sandbox import Sandbox, SandboxOptions
 from billhook.sandbox.billing import scheduled_jobs
 from billhook.sandbox.durations import CalendarDuration
 from billhook.sandbox.scheduler import Scheduler
-from billhook.sandbox.storage.tables.billing import agenda as agenda_table
-from billhook.sandbox.storage.tables.webhooks import raised
+from billhook.sandbox.storage.tables.billing import scheduled_job as scheduled_job_table
+from billhook.sandbox.storage.tables.webhooks import raised_event
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks.outbox import raise_event
 from support.sandbox import START, Running, running
@@ -44,7 +44,7 @@ def _settled(count: Callable[[], int], wanted: int) -> int:
 
 def _raised(sandbox: Sandbox) -> int:
     with sandbox.service.transaction(writes=False) as tx:
-        return tx.connection.execute(select(func.count()).select_from(raised)).scalar_one()
+        return tx.connection.execute(select(func.count()).select_from(raised_event)).scalar_one()
 
 
 def shown(sandbox: Running) -> Any:
@@ -334,7 +334,7 @@ def test_a_step_scheduled_for_the_past_is_due_now() -> None:
         with sandbox.service.transaction(writes=True) as tx:
             scheduled_jobs.schedule(tx, START - timedelta(days=9), "month_end", "late")
             due_at = tx.connection.execute(
-                select(agenda_table.c.due_at).where(agenda_table.c.subject_id == "late")
+                select(scheduled_job_table.c.due_at).where(scheduled_job_table.c.subject_id == "late")
             ).scalar_one()
 
     assert due_at == START
@@ -344,7 +344,9 @@ def test_dropping_takes_one_kind_or_all_of_a_subject_and_nothing_of_another() ->
     with running() as running_sandbox, running_sandbox.sandbox.service.transaction(writes=True) as tx:
         for kind, subject in (("a", "one"), ("b", "one"), ("a", "two")):
             scheduled_jobs.schedule(tx, START + timedelta(days=1), kind, subject)
-        rows = select(agenda_table.c.kind, agenda_table.c.subject_id).where(agenda_table.c.subject_id != "")
+        rows = select(scheduled_job_table.c.kind, scheduled_job_table.c.subject_id).where(
+            scheduled_job_table.c.subject_id != ""
+        )
 
         scheduled_jobs.cancel(tx, "one", "a")
         after_kind = tx.connection.execute(rows).all()

@@ -198,7 +198,7 @@ def test_a_nul_anywhere_in_a_body_is_refused_and_never_reaches_the_database(bare
     assert [answer.error() for answer in answers] == [INVALID] * len(NUL_BODIES)
     assert [answer.json.get("param") for answer in answers] == [param for *_, param in NUL_BODIES]
     assert {answer.json["message"] for answer in answers} == {
-        "a text in the body holds a NUL character: it cannot be kept"
+        "a text in the body holds a NUL character: it cannot be stored"
     }
     assert all(is_an_error_of_the_specification(answer) for answer in answers)
     assert escaped.json["catalogProduct"]["name"] == r"a \u0000 that is none"

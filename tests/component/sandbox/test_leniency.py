@@ -156,7 +156,7 @@ def test_a_body_beyond_what_an_operation_needs_is_refused_unread(
 
     assert fits.status in (200, 401)
     assert beyond.error() == (413, "invalid_request_error", "request_too_large")
-    assert beyond.json["message"] == f"the body is longer than what is taken here, {most} bytes"
+    assert beyond.json["message"] == f"the body is longer than the limit of {most} bytes"
 
 
 def test_control_a_batch_of_events_over_its_own_limit_is_refused() -> None:

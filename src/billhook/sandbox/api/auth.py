@@ -21,10 +21,11 @@ AUTH_GROUP = OperationGroup("auth")
 )
 def login(call: Call[LoginRequest]) -> LoginResponse:
     """Exchange the API token for an access token that is valid for one hour."""
-    if not is_active(call.tx, call.given.refresh_token):
+    if not is_active(call.tx, call.request.refresh_token):
         raise not_authenticated(
             "the refreshToken is not the API token that is active: it is another, or was revoked"
         )
+    # The sandbox's time: a moved clock expires access tokens, too.
     token, ends_at = call.services.issue_access_token(call.tx.now)
     return LoginResponse(
         access_token=token, expires_in=Decimal(ACCESS_SECONDS), expires_at=datetime_text(ends_at)

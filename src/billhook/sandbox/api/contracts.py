@@ -54,33 +54,36 @@ class SentContract(NewContract, register=False):
         return super().from_wire(data)
 
 
+# A planId replaces them: the service ignores them, so an invalid one must not be refused.
 _OF_NO_PLAN = ("products", "productGroups")
 
 
 @CONTRACTS_GROUP.operation("POST", "", name="create", takes=SentContract, gives=ContractResponse)
 def create_contract(call: Call[SentContract]) -> ContractResponse:
     """Create a contract from a plan or from products; with a planId, products are ignored."""
-    made = contract_lifecycle.create(call.tx, call.given)
+    made = contract_lifecycle.create(call.tx, call.request)
     return ContractResponse(contract=contracts.views(call.tx, [made])[0])
 
 
 @CONTRACTS_GROUP.operation("GET", "", name="list_all", takes=ContractQuery, gives=ContractPage)
 def list_contracts(call: Call[ContractQuery]) -> ContractPage:
     """List the contracts, oldest first, without deleted ones."""
-    given = call.given
+    request = call.request
+    # Deleted contracts remain in the table: invoices and late usage refer to them.
     where: list[ColumnElement[bool]] = [contract.c.deleted_at.is_(None)]
-    if given.customer_id is not None:
-        where.append(contract.c.customer_id == given.customer_id)
-    if given.customer_external_id is not None:
-        owner = customer.c.external_id == given.customer_external_id
+    if request.customer_id is not None:
+        where.append(contract.c.customer_id == request.customer_id)
+    if request.customer_external_id is not None:
+        # An unknown externalId gives null, so the page is empty, as for an unknown customerId.
+        owner = customer.c.external_id == request.customer_external_id
         where.append(contract.c.customer_id == select(customer.c.id).where(owner).scalar_subquery())
-    page = contracts.CONTRACTS.page(call.tx, page_limit(given), given.cursor, *where)
+    page = contracts.CONTRACTS.page(call.tx, page_limit(request), request.cursor, *where)
     return ContractPage(contracts=contracts.views(call.tx, page.items), **page.fields())
 
 
 @CONTRACTS_GROUP.operation("GET", "/{contractId}", name="get", gives=ContractResponse)
 def get_contract(call: Call[None]) -> ContractResponse:
-    """Get the contract with this id or externalId. The specification implies it without describing it."""
+    """Get the contract with this id or externalId. The specification mentions it without a description."""
     found = contracts.find(call.tx, call.path["contractId"])
     return ContractResponse(contract=contracts.views(call.tx, [found])[0])
 
@@ -103,18 +106,18 @@ def get_plan(call: Call[None]) -> PlanResponse:
 )
 def create_product(call: Call[NewCatalogProduct]) -> CatalogProductResponse:
     """Create a product."""
-    given = call.given
-    _check_product_name(given)
-    _check_external_id(call.tx, given.external_id)
-    data = request_document(given)
-    product = CATALOG_PRODUCTS.add(call.tx, data, external_id=given.external_id)
+    request = call.request
+    _check_product_name(request)
+    _check_external_id(call.tx, request.external_id)
+    data = request_document(request)
+    product = CATALOG_PRODUCTS.add(call.tx, data, external_id=request.external_id)
     return CatalogProductResponse(catalog_product=product)
 
 
 @CATALOG_PRODUCTS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=CatalogProductPage)
 def list_products(call: Call[PageQuery]) -> CatalogProductPage:
     """List the products, oldest first."""
-    page = CATALOG_PRODUCTS.page(call.tx, page_limit(call.given), call.given.cursor)
+    page = CATALOG_PRODUCTS.page(call.tx, page_limit(call.request), call.request.cursor)
     return CatalogProductPage(catalog_products=page.items, **page.fields())
 
 
@@ -132,19 +135,21 @@ def get_product(call: Call[None]) -> CatalogProductResponse:
 def update_product(call: Call[CatalogProductUpdate]) -> CatalogProductResponse:
     """Change the fields that are given; a null clears its field."""
     product = CATALOG_PRODUCTS.get(call.tx, call.path["catalogProductId"])
-    given = call.given
-    changes = request_document(given)
-    _check_product_name(given)
+    request = call.request
+    changes = request_document(request)
+    _check_product_name(request)
     columns = {}
-    if "external_id" in given.model_fields_set and given.external_id != product.external_id:
-        _check_external_id(call.tx, given.external_id)
-        columns["external_id"] = given.external_id
+    # An unchanged externalId is not checked: the product itself would have it already.
+    if "external_id" in request.model_fields_set and request.external_id != product.external_id:
+        _check_external_id(call.tx, request.external_id)
+        columns["external_id"] = request.external_id
     product = CATALOG_PRODUCTS.change(call.tx, product, changes, **columns)
     return CatalogProductResponse(catalog_product=product)
 
 
-def _check_product_name(given: CatalogProductUpdate) -> None:
-    if "name" in given.model_fields_set and not (given.name or "").strip():
+def _check_product_name(request: CatalogProductUpdate) -> None:
+    # In an update a name that is left out stays; one that is null or blank would be lost.
+    if "name" in request.model_fields_set and not (request.name or "").strip():
         raise invalid_request("a product has a name: give one that is not empty", "name")
 
 

@@ -30,27 +30,30 @@ CREDITS_GROUP = OperationGroup("credits", prefix="/credits")
 @CREDITS_GROUP.operation("GET", "", takes=CreditLedgerQuery, gives=LedgerPageView)
 def list_credits(call: Call[CreditLedgerQuery]) -> LedgerPageView:
     """List a customer's credit ledger, oldest first."""
-    given = call.given
-    check_customer_exists(call.tx, given.customer_id)
-    return credit_pools.ledger_page(call.tx, given.customer_id, page_limit(given), given.cursor)
+    request = call.request
+    # The ledger of an unknown customer would look like an empty one.
+    check_customer_exists(call.tx, request.customer_id)
+    return credit_pools.ledger_page(call.tx, request.customer_id, page_limit(request), request.cursor)
 
 
 @CREDITS_GROUP.operation("POST", "/deduct", takes=CreditDeduction)
 def deduct_credits(call: Call[CreditDeduction]) -> None:
     """Subtract credits from a customer's account."""
-    check_customer_exists(call.tx, call.given.customer_id)
-    deduct(call.tx, call.given.customer_id, call.given.credit_amount)
+    check_customer_exists(call.tx, call.request.customer_id)
+    deduct(call.tx, call.request.customer_id, call.request.credit_amount)
 
 
 @CREDITS_GROUP.operation("POST", "/top-up", takes=CreditTopUp, gives=CreditTopUpResponse)
 def top_up(call: Call[CreditTopUp]) -> CreditTopUpResponse:
     """Invoice a customer for credits, which are granted when the invoice is approved."""
-    customer_id, grant = call.given.customer_id, call.given.credit_grant
+    customer_id, grant = call.request.customer_id, call.request.credit_grant
     check_customer_exists(call.tx, customer_id)
     customers.check_active(customers.find(call.tx, customer_id))
+    # Checked now: the grant is made days later, where no request could be refused.
     check_grant(grant, "creditGrant")
+    # Credits are granted at approval: they would be expired by then.
     if grant.expiration_date is not None and grant.expiration_date <= call.tx.now:
-        raise invalid_request("expirationDate is over already", "creditGrant.expirationDate")
+        raise invalid_request("expirationDate must be in the future", "creditGrant.expirationDate")
     invoice_id = invoices.issue_top_up_invoice(call.tx, customer_id, grant)
     store_top_up(call.tx, invoice_id, customer_id, grant)
     return CreditTopUpResponse(invoice_id=invoice_id, customer_id=customer_id)

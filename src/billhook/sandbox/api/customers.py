@@ -32,7 +32,8 @@ CUSTOM_FIELDS_GROUP = OperationGroup("customers", prefix="/customFields", name="
 def update_customer(call: Call[CustomerUpdate]) -> CustomerResponse:
     """Change the fields that are given; a null clears its field."""
     stored = customers.find(call.tx, call.path["customerId"])
-    changed = anonymous_customers.update_customer(call.tx, stored, call.given)
+    # A new alias may be the name of an anonymous customer, which is merged then.
+    changed = anonymous_customers.update_customer(call.tx, stored, call.request)
     return CustomerResponse(customer=customer_views(call.tx, [changed])[0])
 
 
@@ -51,7 +52,7 @@ def consumption_by_id(call: Call[None]) -> ProductConsumptionsResponse:
 
 @CONSUMPTIONS_GROUP.operation("GET", "/alias/{alias}", name="by_alias", gives=ProductConsumptionsResponse)
 def consumption_by_alias(call: Call[None]) -> ProductConsumptionsResponse:
-    """Get the same by any alias of the customer."""
+    """Get the consumption of the customer with this alias in the current billing cycle."""
     return _consumption(call, customers.find_by_alias(call.tx, call.path["alias"]))
 
 
@@ -63,7 +64,7 @@ def _consumption(call: Call[None], customer: Customer) -> ProductConsumptionsRes
 @CUSTOM_FIELDS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=CustomFieldPage)
 def list_custom_fields(call: Call[PageQuery]) -> CustomFieldPage:
     """List the definitions, oldest first."""
-    page = DEFINITIONS.page(call.tx, page_limit(call.given), call.given.cursor)
+    page = DEFINITIONS.page(call.tx, page_limit(call.request), call.request.cursor)
     return CustomFieldPage(custom_fields=page.items, **page.fields())
 
 

@@ -31,11 +31,13 @@ EVENTS_GROUP = OperationGroup("events")
 @EVENTS_GROUP.operation("GET", "/events", takes=EventQuery, gives=EventPage)
 def query(call: Call[EventQuery]) -> bytes:
     """List stored events from startTime to before endTime, by timestamp."""
-    page = list_events(call.tx, call.given, page_limit(call.given))
+    page = list_events(call.tx, call.request, page_limit(call.request))
+    # Joined as text: the stored JSON of the events is neither parsed nor formatted again.
     more = {"total": page.total, "hasMore": page.next_cursor is not None, "nextCursor": page.next_cursor}
     return b'{"events":[%b],%b' % (",".join(page.items).encode(), strict_json.dumps(more)[1:])
 
 
+# reads_bytes=None: RawEventBatch refuses a longer body, with the specification's error.
 @EVENTS_GROUP.operation("PUT", "/events", takes=RawEventBatch, gives=IngestionResult, reads_bytes=None)
 def submit(call: Call[RawEventBatch]) -> bytes:
     """Ingest a batch of events. Invalid events are returned and do not affect the others."""
@@ -60,28 +62,30 @@ def submit_v2(call: Call[RawEventBatch]) -> bytes:
     "POST", "/events/dry-run", takes=RawEventBatch, gives=DryRunResult, writes=False, reads_bytes=None
 )
 def dry_run(call: Call[RawEventBatch]) -> bytes:
-    """Return how a batch would be ingested, without storing anything."""
-    sifted = validate_batch(call.tx, call.given.raw_events)
-    owners = customers.ids_by_alias(call.tx, {used.alias for used in sifted.accepted})
+    """Return how the service would ingest a batch, without storing anything."""
+    result = validate_batch(call.tx, call.request.raw_events)
+    owners = customers.ids_by_alias(call.tx, {used.alias for used in result.accepted})
     inactive = customers.inactive_customers(call.tx, set(owners.values()))
-    metered = compiled_meters(call.tx, sifted.accepted)
-    events = (_dry_run_entry(used, owners.get(used.alias), inactive, metered) for used in sifted.accepted)
-    return _batch_response("events", events, sifted.rejected)
+    # Compiled once for the batch: the events of one name share their meters.
+    metered = compiled_meters(call.tx, result.accepted)
+    events = (_dry_run_entry(used, owners.get(used.alias), inactive, metered) for used in result.accepted)
+    return _batch_response("events", events, result.rejected)
 
 
+# A POST that changes nothing: it needs no write lock, which would delay ingestion.
 @EVENTS_GROUP.operation(
     "POST", "/v2/events/aggregation", takes=AggregationRequest, gives=Aggregation, writes=False
 )
 def add_up(call: Call[AggregationRequest]) -> Aggregation:
     """Aggregate stored events by meter and group."""
-    given = call.given
-    points = aggregate(call.tx, given)
-    return Aggregation(data_points=points, period=given.period, group_by=given.group_by)
+    request = call.request
+    points = aggregate(call.tx, request)
+    return Aggregation(data_points=points, period=request.period, group_by=request.group_by)
 
 
 def _ingested(call: Call[RawEventBatch]) -> bytes:
-    sifted = ingest(call.tx, call.given.raw_events)
-    return _batch_response("validEvents", (used.text for used in sifted.accepted), sifted.rejected)
+    result = ingest(call.tx, call.request.raw_events)
+    return _batch_response("validEvents", (used.text for used in result.accepted), result.rejected)
 
 
 def _dry_run_entry(
@@ -91,7 +95,7 @@ def _dry_run_entry(
     metered: dict[str, list[CompiledMeter]],
 ) -> str:
     is_counted = customer_id not in inactive
-    told = {
+    entry = {
         "matchedCustomer": customer_id,
         "meterWithValues": [
             {
@@ -104,10 +108,10 @@ def _dry_run_entry(
             for metering, contribution in dry_run_contributions(metered, used, is_counted=is_counted)
         ],
     }
-    return f'{{"event":{used.text},{strict_json.dumps(told).decode()[1:]}'
+    return f'{{"event":{used.text},{strict_json.dumps(entry).decode()[1:]}'
 
 
 def _batch_response(name: str, events: Iterable[str], refused: Iterable[tuple[str, str]]) -> bytes:
-    """Return the response; it quotes each event in the JSON that it was sent as."""
+    """Return the response, with each event in the JSON in which it was sent."""
     entries = (f'{{"event":{text},"error":{strict_json.dumps(why).decode()}}}' for text, why in refused)
     return f'{{"{name}":[{",".join(events)}],"invalidEvents":[{",".join(entries)}]}}'.encode()

@@ -20,19 +20,20 @@ INVOICES_GROUP = OperationGroup("invoices", prefix="/invoices")
 @INVOICES_GROUP.operation("GET", "", takes=InvoiceQuery, gives=InvoicePageView)
 def list_all(call: Call[InvoiceQuery]) -> InvoicePageView:
     """List the invoices, oldest first; issuedAfter is inclusive, issuedBefore exclusive."""
-    given = call.given
+    request = call.request
     where: list[ColumnElement[bool]] = []
-    if given.customer_id is not None:
-        where.append(invoice.c.customer_id == given.customer_id)
-    if given.billing_status is not None:
-        if given.billing_status not in list(BillingStatus):
+    if request.customer_id is not None:
+        where.append(invoice.c.customer_id == request.customer_id)
+    if request.billing_status is not None:
+        # The model accepts any text, as future statuses of the service; here a typing error is more likely.
+        if request.billing_status not in list(BillingStatus):
             raise invalid_request(f"billingStatus is one of {', '.join(BillingStatus)}", "billingStatus")
-        where.append(invoice.c.billing_status == str(given.billing_status))
-    if given.issued_after is not None:
-        where.append(invoice.c.issued_at >= given.issued_after)
-    if given.issued_before is not None:
-        where.append(invoice.c.issued_at < given.issued_before)
-    page = invoices.INVOICES.page(call.tx, page_limit(given), given.cursor, *where)
+        where.append(invoice.c.billing_status == str(request.billing_status))
+    if request.issued_after is not None:
+        where.append(invoice.c.issued_at >= request.issued_after)
+    if request.issued_before is not None:
+        where.append(invoice.c.issued_at < request.issued_before)
+    page = invoices.INVOICES.page(call.tx, page_limit(request), request.cursor, *where)
     return InvoicePageView(invoices=list(page.items), **page.fields())
 
 

@@ -17,11 +17,11 @@ CLOUD_USAGE_GROUP = OperationGroup("meters", prefix="/cloudUsageSubmission", nam
     "POST", "/measurements", name="create", takes=NewMeasurement, gives=MeasurementResponse
 )
 def set_measurement_of_day(call: Call[NewMeasurement]) -> MeasurementResponse:
-    """Set a customer's usage of one day; it replaces the usage known for that day."""
-    return MeasurementResponse(measurement=set_measurement(call.tx, call.given))
+    """Set a customer's usage of one day; it replaces the usage of that day's events."""
+    return MeasurementResponse(measurement=set_measurement(call.tx, call.request))
 
 
 @CLOUD_USAGE_GROUP.operation("POST", "", name="submit", takes=CloudUsageSubmission)
 def submit_cloud_usage(call: Call[CloudUsageSubmission]) -> None:
     """Store results of usage submitted to a marketplace; a repeated idempotencyKey is dropped."""
-    cloud_usage.store(call.tx, call.given)
+    cloud_usage.store(call.tx, call.request)

@@ -26,24 +26,27 @@ class Subscribed(Resource, register=False):
 
 @WEBHOOKS_GROUP.operation("POST", "/webhook", takes=WebhookSubscription, gives=Subscribed)
 def subscribe(call: Call[WebhookSubscription]) -> Subscribed:
-    """Subscribe a URL to a type of event; repeated with the same thresholds, it is the same subscription.
+    """Subscribe a URL to a type of event. Repeating a request returns the same subscription.
 
-    Other thresholds make another subscription. A subscription to PingTest is sent one at once.
+    Other thresholds make another subscription. A new subscription to PingTest receives one at once.
     """
-    given = call.given
-    if given.event_type not in EVENT_TYPES:
+    request = call.request
+    if request.event_type not in EVENT_TYPES:
         raise invalid_request(f"eventType is not one of the {len(EVENT_TYPES)} types", "eventType")
+    # The sender checks the URL again before each attempt; here the caller learns of a mistake.
     try:
-        parse_callback_url(given.callback_url, allow_private=call.tx.options.allow_private)
+        parse_callback_url(request.callback_url, allow_private=call.tx.options.allow_private)
     except ValueError as error:
         raise invalid_request(str(error), "callbackUrl") from None
-    thresholds = {"threshold": given.threshold, "recurringThreshold": given.recurring_threshold}
+    thresholds = {"threshold": request.threshold, "recurringThreshold": request.recurring_threshold}
     for param, threshold in thresholds.items():
+        # Any usage would cross a threshold of zero.
         if threshold is not None and threshold <= 0:
             raise invalid_request(f"{param} is a percentage above zero", param)
     subscription_id = subscriptions.subscribe(
-        call.tx, given.callback_url, given.event_type, given.threshold, given.recurring_threshold
+        call.tx, request.callback_url, request.event_type, request.threshold, request.recurring_threshold
     )
-    if given.event_type == PingTest.type:
-        subscriptions.ping(call.tx, subscription_id, given.callback_url)
+    # Nothing else raises PingTest: its subscription would stay silent.
+    if request.event_type == PingTest.type:
+        subscriptions.ping(call.tx, subscription_id, request.callback_url)
     return Subscribed(id=subscription_id)

@@ -1,3 +1,3 @@
-"""The billing rules: what usage, contracts and the passing of time lead to. No HTTP."""
+"""The billing rules: how usage, contracts and time become invoices, credits and events. No HTTP."""
 
 __all__: list[str] = []

@@ -1,7 +1,7 @@
-"""Merge an anonymous customer into the customer that is given its name.
+"""Merge an anonymous customer into the customer that a request gives its name.
 
-Usage under an unknown alias creates an anonymous customer of that name. When a known customer is given the
-name, the usage was that customer's all along, so it takes the events over. Source: spec, "States and
+Usage under an unknown alias creates an anonymous customer of that name. When a request gives the name to
+a known customer, the usage was that customer's all along, so its events are moved. Source: spec, "States and
 transitions", "Customer absent"; what becomes of an anonymous customer is not shown.
 """
 
@@ -31,26 +31,26 @@ _USED_BY_ID = (contract, invoice, credit_pool, measurement)
 """Tables that have a customer only if a request named it by its id: such a customer is not merged."""
 
 
-def create_customer(tx: Transaction, given: CustomerUpdate) -> Customer:
+def create_customer(tx: Transaction, request: CustomerUpdate) -> Customer:
     """Create a customer, and merge the anonymous customers that have its names into it."""
     # First the names, then the customer: creating it would reject names that are still taken.
-    claimed = _release_names(tx, given, "")
-    created = customers.create(tx, given)
+    claimed = _release_names(tx, request, "")
+    created = customers.create(tx, request)
     _merge_into(tx, claimed, created.id)
     return created
 
 
-def update_customer(tx: Transaction, stored: Customer, given: CustomerUpdate) -> Customer:
+def update_customer(tx: Transaction, stored: Customer, request: CustomerUpdate) -> Customer:
     """Update a customer, and merge the anonymous customers that have its new names into it."""
-    claimed = _release_names(tx, given, stored.id)
-    changed = customers.update(tx, stored, given)
+    claimed = _release_names(tx, request, stored.id)
+    changed = customers.update(tx, stored, request)
     _merge_into(tx, claimed, changed.id)
     return changed
 
 
-def _release_names(tx: Transaction, given: CustomerUpdate, owner_id: str) -> list[str]:
-    """Delete the aliases of the anonymous customers whose names `given` claims, and return their ids."""
-    names = [*(given.aliases or []), *([] if given.external_id is None else [given.external_id])]
+def _release_names(tx: Transaction, request: CustomerUpdate, owner_id: str) -> list[str]:
+    """Delete the aliases of the anonymous customers whose names the request claims, and return their ids."""
+    names = [*(request.aliases or []), *([] if request.external_id is None else [request.external_id])]
     # A customer may give itself a name that it has already.
     owners = {owner for owner in customers.ids_by_alias(tx, names).values() if owner != owner_id}
     claimed = [owner for owner in sorted(owners) if _has_only_usage(tx, owner)]
@@ -110,5 +110,6 @@ def _count_events(tx: Transaction, rollups: UsageRollup, own: ColumnElement[bool
 
 
 def _event_data(body: str) -> Mapping[str, Any]:
+    # Parsed strictly, as at ingestion: a float would change the figures.
     sent: Any = strict_json.loads(body.encode())
     return sent.get("data") or {}

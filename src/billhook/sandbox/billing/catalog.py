@@ -38,6 +38,7 @@ def product_names(tx: Transaction, product_ids: Collection[str]) -> dict[str, st
 
 def plan_products(tx: Transaction, plan_ids: Sequence[str]) -> dict[str, list[ContractProduct]]:
     """Return the products of each of these plans, by the plan's id. At most 1000 plans."""
+    # Stored apart from the plan's document, which the API shows without products.
     rows = tx.connection.execute(select(plan.c.id, plan.c.products).where(plan.c.id.in_(plan_ids)))
     return {
         row.id: [

@@ -28,11 +28,11 @@ class CloudUsageRecord(StoredResource, CloudUsageResult, register=False):
 SUBMISSIONS = Repository(entities.cloud_usage, CloudUsageRecord, "cld")
 
 
-def store(tx: Transaction, given: CloudUsageSubmission) -> None:
-    """Store each result, unless its idempotencyKey is known, stored or from earlier in the request."""
-    if not given.product_code.strip():
+def store(tx: Transaction, request: CloudUsageSubmission) -> None:
+    """Store each result; skip one whose idempotencyKey is stored already or occurs earlier in the request."""
+    if not request.product_code.strip():
         raise invalid_request("productCode is empty: give one", "productCode")
-    for n, result in enumerate(given.results):
+    for n, result in enumerate(request.results):
         key = result.idempotency_key
         if key is not None:
             check_key(key, f"results.{n}.idempotencyKey")
@@ -40,4 +40,4 @@ def store(tx: Transaction, given: CloudUsageSubmission) -> None:
             if SUBMISSIONS.first(tx, entities.cloud_usage.c.idempotency_key == key):
                 continue
         data = request_document(result)
-        SUBMISSIONS.add(tx, {**data, "productCode": given.product_code}, idempotency_key=key)
+        SUBMISSIONS.add(tx, {**data, "productCode": request.product_code}, idempotency_key=key)

@@ -36,31 +36,31 @@ RENEWAL_NOTICE = timedelta(days=30)
 """How long before the end of a contract its renewal is announced."""
 
 
-def create(tx: Transaction, given: NewContract) -> ContractRecord:
+def create(tx: Transaction, request: NewContract) -> ContractRecord:
     """Create a contract, and activate it unless it is InReview. Emits ContractCreated."""
     # Before anything is written: a rejected contract leaves nothing behind.
-    offer = new_contracts.check_new_contract(tx, given)
-    customer = customers.find(tx, given.customer_id)
-    data = request_document(given)
+    offer = new_contracts.check_new_contract(tx, request)
+    customer = customers.find(tx, request.customer_id)
+    data = request_document(request)
     # A new contract cannot be deleted already; custom fields are stored as values of definitions.
     for name in ("customFields", "deletedAt"):
         data.pop(name, None)
-    values = custom_fields.set_values(tx, "Contract", [], given.custom_fields or [])
+    values = custom_fields.set_values(tx, "Contract", [], request.custom_fields or [])
     fields = {
-        **new_contracts.record_fields(given, offer),
-        "status": given.status or ContractStatus.ACTIVE.value,
-        "isTrial": given.is_trial is True,
+        **new_contracts.record_fields(request, offer),
+        "status": request.status or ContractStatus.ACTIVE.value,
+        "isTrial": request.is_trial is True,
         "customFieldValues": [to_document(value) for value in values] or None,
     }
     created = CONTRACTS.add(
         tx,
         {**data, **fields},
         customer_id=customer.id,
-        external_id=given.external_id,
+        external_id=request.external_id,
         status=fields["status"],
-        start_at=given.start_date,
+        start_at=request.start_date,
         end_at=fields["endDate"],
-        in_force_at=_in_force_from(tx, given) if fields["status"] == ContractStatus.ACTIVE else None,
+        in_force_at=_in_force_from(tx, request) if fields["status"] == ContractStatus.ACTIVE else None,
     )
     raise_event(
         tx,
@@ -99,13 +99,14 @@ def activate(tx: Transaction, contract: ContractRecord) -> ContractRecord:
 
 def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
     """Delete a contract: cancel its jobs and credit schedules. Its running cycle is not billed."""
+    # Otherwise its jobs would look for a contract that is not found any more.
     scheduled_jobs.cancel(tx, contract.id)
     credit_schedules.stop_schedules(tx, contract.id)
     return CONTRACTS.change(tx, contract, {"deletedAt": tx.now}, deleted_at=tx.now)
 
 
 def handle_contract_start(tx: Transaction, contract_id: str) -> None:
-    """Handle the job `contract_start`: process usage of the first day that arrived before the start."""
+    """Handle the job `contract_start`: apply usage of the first day that arrived before the start."""
     threshold_events.handle_cycle_started(tx, contracts.find(tx, contract_id))
 
 
@@ -137,7 +138,7 @@ def handle_renewal_notice(tx: Transaction, contract_id: str) -> None:
 
 
 def _in_force_from(tx: Transaction, contract: NewContract | Contract) -> datetime:
-    """Return the moment from which its usage is its own, ahead of contracts that come into force later."""
+    """Return when the contract comes into force: of two contracts, usage belongs to the earlier one."""
     return max(contract.start_date, tx.now)
 
 

@@ -78,21 +78,22 @@ def rates(tx: Transaction) -> dict[str, Decimal]:
     return {**DEFAULT_RATES, **{code: Decimal(rate) for code, rate in own.items()}}  # type: ignore[attr-defined]
 
 
-def set_rates(tx: Transaction, given: Mapping[str, Decimal]) -> dict[str, Decimal]:
+def set_rates(tx: Transaction, new_rates: Mapping[str, Decimal]) -> dict[str, Decimal]:
     """Change these rates, keep the others, and return all of them.
 
     Invoices keep the rate that was in force when they were issued.
     """
-    for code, rate in given.items():
+    for code, rate in new_rates.items():
         if not (len(code) == 3 and code.isascii() and code.isalpha() and code.isupper()):
             raise invalid_request("a currency must be a code of three capital letters, such as EUR", "rates")
         # Within these limits amount times rate stays writable on the wire.
         if not 1 / MAX_AMOUNT <= rate <= MAX_AMOUNT:
             raise invalid_request("a rate must be above zero: US dollars for one unit", "rates")
     # USD is the unit that all rates are given in.
-    if given.get(DEFAULT_CURRENCY, 1) != 1:
+    if new_rates.get(DEFAULT_CURRENCY, 1) != 1:
         raise invalid_request("the rate of USD is always 1", "rates")
-    changed = {**rates(tx), **given}
+    changed = {**rates(tx), **new_rates}
+    # As texts, so that no digit is lost.
     text = strict_json.dumps({code: str(rate) for code, rate in changed.items()}).decode()
     key_value.put(tx.connection, _RATES_KEY, text)
     return changed

@@ -60,15 +60,15 @@ def set_values(
     """
     known = definitions(tx, entity)
     found = {value.custom_field_definition_id: value for value in values}
-    for n, given in enumerate(inputs):
-        definition = _definition_of(given, known, f"customFields.{n}")
+    for n, field_input in enumerate(inputs):
+        definition = _definition_of(field_input, known, f"customFields.{n}")
         if definition is None:
-            definition = _create_definition(tx, entity, given, f"customFields.{n}")
+            definition = _create_definition(tx, entity, field_input, f"customFields.{n}")
             known.append(definition)
         # A null removes the value; any other value is set again below.
         found.pop(definition.id, None)
-        if given.value is not None:
-            text = value_text(definition, given.value, f"customFields.{n}.value")
+        if field_input.value is not None:
+            text = value_text(definition, field_input.value, f"customFields.{n}.value")
             found[definition.id] = _value(definition, text)
     return list(found.values())
 
@@ -109,17 +109,19 @@ def is_value_text(value_type: str, text: str) -> bool:
     return _CONVERTERS[value_type](value) == text
 
 
-def _definition_of(given: CustomFieldInput, known: Sequence[CustomField], param: str) -> CustomField | None:
-    if given.custom_field_name is None and given.field_path is None:
+def _definition_of(
+    field_input: CustomFieldInput, known: Sequence[CustomField], param: str
+) -> CustomField | None:
+    if field_input.custom_field_name is None and field_input.field_path is None:
         raise invalid_request(
             f"{param} names no field: give customFieldName or fieldPath", f"{param}.customFieldName"
         )
     fitting = [
         definition
         for definition in known
-        if all(getattr(given, name) in (None, getattr(definition, name)) for name in _IDENTIFYING)
+        if all(getattr(field_input, name) in (None, getattr(definition, name)) for name in _IDENTIFYING)
         and all(
-            None in (wanted := getattr(given, name), has := getattr(definition, name)) or wanted == has
+            None in (wanted := getattr(field_input, name), has := getattr(definition, name)) or wanted == has
             for name in _NARROWING
         )
     ]
@@ -131,14 +133,16 @@ def _definition_of(given: CustomFieldInput, known: Sequence[CustomField], param:
     if not fitting:
         return None
     # The type belongs to the definition: an input cannot change it.
-    if given.value_type not in (None, fitting[0].value_type):
+    if field_input.value_type not in (None, fitting[0].value_type):
         raise invalid_request(f"the definition's valueType is {fitting[0].value_type}", f"{param}.valueType")
     return fitting[0]
 
 
-def _create_definition(tx: Transaction, entity: str, given: CustomFieldInput, param: str) -> CustomField:
+def _create_definition(
+    tx: Transaction, entity: str, field_input: CustomFieldInput, param: str
+) -> CustomField:
     """Create the definition that an input describes. How the service creates one is not shown."""
-    name, kind = given.custom_field_name, given.value_type
+    name, kind = field_input.custom_field_name, field_input.value_type
     if name is None or kind is None:
         raise invalid_request(
             f"{param} fits no definition of a custom field (see GET /customFields): customFieldName and "
@@ -158,7 +162,7 @@ def _create_definition(tx: Transaction, entity: str, given: CustomFieldInput, pa
             param,
         )
     origin = (*_NARROWING, "field_path")
-    data = {str(CustomField.model_fields[each].alias): getattr(given, each) for each in origin}
+    data = {str(CustomField.model_fields[each].alias): getattr(field_input, each) for each in origin}
     data |= {"entity": entity, "customFieldName": name, "valueType": kind}
     return DEFINITIONS.add(tx, data, entity=entity, name=name)
 

@@ -78,7 +78,7 @@ def find_by_alias(tx: Transaction, name: str) -> Customer:
 
 
 def find_by_integration(tx: Transaction, provider: str, external_id: str) -> Customer:
-    """Return the customer linked to this entity of another provider; not_found without one."""
+    """Return the customer that is linked to this entity of another provider; not_found without one."""
     return find(tx, _id_by_integration(tx, provider, external_id) or "")
 
 
@@ -114,22 +114,22 @@ def check_active(stored: Customer) -> None:
         )
 
 
-def create(tx: Transaction, given: CustomerUpdate) -> Customer:
+def create(tx: Transaction, request: CustomerUpdate) -> Customer:
     """Create a customer.
 
     Emits CustomerCreated; and NewCustomerWithoutContract after a week, if it has no contract by then.
     """
-    if given.name is None:
+    if request.name is None:
         raise invalid_request("a customer needs a name: set name", "name")
-    check_fields(given)
-    if given.currency is not None:
-        currencies.check_currency(tx, given.currency, "currency")
-    _check_owner(tx, given, "")
-    changes = {"status": "Active", **_changes(tx, given, [])}
+    check_fields(request)
+    if request.currency is not None:
+        currencies.check_currency(tx, request.currency, "currency")
+    _check_owner(tx, request, "")
+    changes = {"status": "Active", **_changes(tx, request, [])}
     created = CUSTOMERS.add(
         tx,
         changes,
-        external_id=given.external_id,
+        external_id=request.external_id,
         anonymous=False,
         inactive=changes["status"] == INACTIVE,
     )
@@ -151,24 +151,24 @@ def make_anonymous(tx: Transaction, name: str) -> str:
     return created.id
 
 
-def update(tx: Transaction, stored: Customer, given: CustomerUpdate) -> Customer:
-    """Change the fields that are given; a null clears its field.
+def update(tx: Transaction, stored: Customer, request: CustomerUpdate) -> Customer:
+    """Change the fields that the request contains; a null clears its field.
 
     An anonymous customer becomes an ordinary one.
     """
-    if "name" in given.model_fields_set and given.name is None:
+    if "name" in request.model_fields_set and request.name is None:
         raise invalid_request("name cannot be null: give a name, or leave the field out", "name")
-    check_fields(given)
-    if given.currency is not None:
-        currencies.check_currency(tx, given.currency, "currency")
-    _check_owner(tx, given, stored.id)
-    changes = _changes(tx, given, stored.custom_field_values or [])
+    check_fields(request)
+    if request.currency is not None:
+        currencies.check_currency(tx, request.currency, "currency")
+    _check_owner(tx, request, stored.id)
+    changes = _changes(tx, request, stored.custom_field_values or [])
     # Any update by its id shows that the user knows this customer.
     columns: dict[str, Any] = {"anonymous": False}
     if "status" in changes:
         columns["inactive"] = changes["status"] == INACTIVE
-    if "external_id" in given.model_fields_set:
-        columns["external_id"] = given.external_id
+    if "external_id" in request.model_fields_set:
+        columns["external_id"] = request.external_id
     changed = CUSTOMERS.change(tx, stored, changes, **columns)
     _store_names(tx, changed)
     return changed
@@ -200,33 +200,33 @@ def _existing(found: Customer | None) -> Customer:
     return found
 
 
-def _changes(tx: Transaction, given: CustomerUpdate, values: Sequence[CustomFieldValue]) -> dict[str, Any]:
-    """Return the given fields as they are stored, by their names on the wire."""
-    changes = request_document(given)
-    if given.aliases is not None:
-        # An alias that is given twice is one alias.
-        changes["aliases"] = list(dict.fromkeys(given.aliases))
+def _changes(tx: Transaction, request: CustomerUpdate, values: Sequence[CustomFieldValue]) -> dict[str, Any]:
+    """Return the fields of the request as they are stored, by their names on the wire."""
+    changes = request_document(request)
+    if request.aliases is not None:
+        # A repeated alias is one alias.
+        changes["aliases"] = list(dict.fromkeys(request.aliases))
     if "status" in changes:
-        changes["status"] = given.status or "Active"
+        changes["status"] = request.status or "Active"
     if "customFields" in changes:
         del changes["customFields"]
         # A null for the whole list clears all values; a list changes only the fields that it names.
-        kept = [] if given.custom_fields is None else values
-        kept = custom_fields.set_values(tx, "Customer", kept, given.custom_fields or [])
+        kept = [] if request.custom_fields is None else values
+        kept = custom_fields.set_values(tx, "Customer", kept, request.custom_fields or [])
         changes["customFieldValues"] = [to_document(value) for value in kept]
     return changes
 
 
-def _check_owner(tx: Transaction, given: CustomerUpdate, owner_id: str) -> None:
+def _check_owner(tx: Transaction, request: CustomerUpdate, owner_id: str) -> None:
     """Reject aliases and integrations that belong to a customer other than `owner_id`."""
-    names = {name: f"aliases.{n}" for n, name in enumerate(given.aliases or [])}
-    if given.external_id is not None:
+    names = {name: f"aliases.{n}" for n, name in enumerate(request.aliases or [])}
+    if request.external_id is not None:
         # The external id is a name of its usage, too, so it must not be another customer's alias.
-        names.setdefault(given.external_id, "externalId")
+        names.setdefault(request.external_id, "externalId")
     taken = [names[name] for name, owner in ids_by_alias(tx, names).items() if owner != owner_id]
     if taken:
         raise invalid_request("another customer has this name", *taken, code="already_exists")
-    for n, each in enumerate(given.external_integration or []):
+    for n, each in enumerate(request.external_integration or []):
         owner = _id_by_integration(tx, str(each.type), str(each.id))
         if owner not in (None, owner_id):
             raise invalid_request(
@@ -258,21 +258,21 @@ def _id_by_integration(tx: Transaction, provider: str, external_id: str) -> str 
     ).scalar_one_or_none()
 
 
-def check_fields(given: CustomerUpdate) -> None:
+def check_fields(request: CustomerUpdate) -> None:
     """Reject values that could not be stored, or not be looked up by."""
-    if given.name is not None and not given.name.strip():
+    if request.name is not None and not request.name.strip():
         raise invalid_request("name is empty: give one", "name")
-    if given.currency is not None and not _CURRENCY.fullmatch(given.currency):
+    if request.currency is not None and not _CURRENCY.fullmatch(request.currency):
         raise invalid_request("currency must be a code of three capital letters, such as USD", "currency")
-    if given.due_days is not None and not _DAYS.fullmatch(given.due_days):
+    if request.due_days is not None and not _DAYS.fullmatch(request.due_days):
         raise invalid_request('dueDays must be a whole number as text, such as "30"', "dueDays")
-    if given.external_id is not None:
-        check_key(given.external_id, "externalId")
-    _check_count(given.aliases, "aliases")
-    for n, name in enumerate(given.aliases or []):
+    if request.external_id is not None:
+        check_key(request.external_id, "externalId")
+    _check_count(request.aliases, "aliases")
+    for n, name in enumerate(request.aliases or []):
         check_key(name, f"aliases.{n}")
-    _check_count(given.external_integration, "externalIntegration")
-    for n, each in enumerate(given.external_integration or []):
+    _check_count(request.external_integration, "externalIntegration")
+    for n, each in enumerate(request.external_integration or []):
         _check_type(each.type or "", f"externalIntegration.{n}.type")
         check_key(each.id or "", f"externalIntegration.{n}.id")
 
@@ -284,8 +284,8 @@ def _check_type(kind: str, param: str) -> None:
         raise invalid_request(f"{param} holds a slash: choose another", param)
 
 
-def _check_count(given: Sized | None, param: str) -> None:
-    if given is not None and len(given) > MAX_ALIASES:
+def _check_count(request: Sized | None, param: str) -> None:
+    if request is not None and len(request) > MAX_ALIASES:
         raise invalid_request(f"{param} has at most {MAX_ALIASES} entries", param)
 
 

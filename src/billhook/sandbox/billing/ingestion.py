@@ -56,20 +56,20 @@ class IngestResult:
 
 def validate_batch(tx: Transaction, batch: Sequence[RawEvent]) -> IngestResult:
     """Separate valid events from rejected ones. Of two events with one ref, the first is valid."""
-    outcomes = [validate_event(raw) for raw in batch]
+    checked = [validate_event(raw) for raw in batch]
     # One query for the whole batch.
-    stored = _stored_refs(tx, (outcome.ref for outcome in outcomes if isinstance(outcome, ValidEvent)))
+    stored = _stored_refs(tx, (valid.ref for valid in checked if isinstance(valid, ValidEvent)))
     result, refs = IngestResult(), set[str]()
-    for raw, outcome in zip(batch, outcomes, strict=True):
-        if isinstance(outcome, str):
-            result.rejected.append((raw.text, outcome))
-        elif outcome.ref in stored:
+    for raw, valid in zip(batch, checked, strict=True):
+        if isinstance(valid, str):
+            result.rejected.append((raw.text, valid))
+        elif valid.ref in stored:
             result.rejected.append((raw.text, "an event with this ref exists already"))
-        elif outcome.ref in refs:
+        elif valid.ref in refs:
             result.rejected.append((raw.text, "an event before it in this batch has this ref already"))
         else:
-            refs.add(outcome.ref)
-            result.accepted.append(outcome)
+            refs.add(valid.ref)
+            result.accepted.append(valid)
     return result
 
 
@@ -143,23 +143,23 @@ def _find_or_create_owners(tx: Transaction, aliases: Iterable[str]) -> dict[str,
     return owners | {name: customers.make_anonymous(tx, name) for name in names if name not in owners}
 
 
-def set_measurement(tx: Transaction, given: NewMeasurement) -> Measurement:
+def set_measurement(tx: Transaction, request: NewMeasurement) -> Measurement:
     """Set the usage of a customer's day. A second measurement of a day changes the first and keeps its id."""
-    owner = customers.CUSTOMERS.find(tx, given.customer_id)
+    owner = customers.CUSTOMERS.find(tx, request.customer_id)
     if owner is None:
         raise invalid_request("there is no such customer", "customerId")
     # Unlike events, which are stored uncounted, a measurement is nothing but a count.
     customers.check_active(owner)
-    meter = meters.find_by_id_or_product(tx, given.meter_id)
+    meter = meters.find_by_id_or_product(tx, request.meter_id)
     if meter is None:
         raise invalid_request("meterId matches no meter, and no product with a meter", "meterId")
-    if given.value < 0:
+    if request.value < 0:
         raise invalid_request("value is below 0: a day's usage is 0 or more", "value")
-    day = _checked_day(given.usage_date)
-    data = request_document(given)
-    key: dict[str, Any] = {"customer_id": given.customer_id, "meter_id": meter.id, "day": day}
+    day = _checked_day(request.usage_date)
+    data = request_document(request)
+    key: dict[str, Any] = {"customer_id": request.customer_id, "meter_id": meter.id, "day": day}
     # The first row of the day, also where cuts split the day: a measurement is of the whole day.
-    row = (given.customer_id, meter.id, day, day * MICROSECONDS_PER_DAY)
+    row = (request.customer_id, meter.id, day, day * MICROSECONDS_PER_DAY)
     columns = (measurement.c.customer_id, measurement.c.meter_id, measurement.c.day)
     there = MEASUREMENTS.first(
         tx, *(column == value for column, value in zip(columns, key.values(), strict=True))
@@ -170,9 +170,9 @@ def set_measurement(tx: Transaction, given: NewMeasurement) -> Measurement:
     return stored
 
 
-def _checked_day(given: UsageDate) -> int:
+def _checked_day(request: UsageDate) -> int:
     try:
-        return day_number(date(given.year, given.month, given.day))
+        return day_number(date(request.year, request.month, request.day))
     except (ValueError, OverflowError):
         raise invalid_request("usageDate is not a day of the calendar", "usageDate") from None
 
@@ -181,6 +181,7 @@ def _store_measured(tx: Transaction, row: UsageKey, stored: Measurement) -> None
     """Store the measured figure in the row with which the day begins."""
     key = {column.name: value for column, value in zip(usage_day.primary_key.columns, row, strict=True)}
     these = [column == value for column, value in zip(usage_day.primary_key.columns, row, strict=True)]
+    # Update first: events of the day may have created the row, whose figures stay.
     changed = tx.connection.execute(update(usage_day).where(*these).values(measured=stored.value))
     if changed.rowcount == 0:
         tx.connection.execute(insert(usage_day).values(**key, events=0, total=ZERO, measured=stored.value))
@@ -188,5 +189,6 @@ def _store_measured(tx: Transaction, row: UsageKey, stored: Measurement) -> None
 
 def apply_usage_changes(tx: Transaction, changed: Collection[UsageKey]) -> None:
     """Apply changed usage: emit threshold events and draw credits, then bill usage that came late."""
+    # In this order: credits are drawn first, so that late usage is charged only for the rest.
     threshold_events.handle_usage_changed(tx, changed)
     late_usage.handle_usage_changed(tx, changed)

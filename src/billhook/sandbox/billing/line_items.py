@@ -30,7 +30,7 @@ from billhook.sandbox.billing.rating import (
 )
 from billhook.sandbox.billing.usage import daily_usage
 from billhook.sandbox.billing.usage.daily_usage import TimeSpan, day_number, subtract_spans
-from billhook.sandbox.storage.tables.billing import cover
+from billhook.sandbox.storage.tables.billing import credit_cover
 from billhook.sandbox.storage.transaction import Transaction
 
 __all__ = ["ContractCycle", "ContractLine", "ProductUsage", "contract_lines", "draw_credits", "mark_invoiced"]
@@ -39,10 +39,10 @@ _FEE_SHARE_PRECISION = Decimal("1E-10")
 """The precision of a pro-rated fee: most shares have no last digit, and credits are drawn for them."""
 
 _COVER_COLUMNS = {
-    "covered_units": cover.c.units,
-    "covered_money": cover.c.money,
-    "invoiced_units": cover.c.invoiced_units,
-    "invoiced_money": cover.c.invoiced_money,
+    "covered_units": credit_cover.c.units,
+    "covered_money": credit_cover.c.money,
+    "invoiced_units": credit_cover.c.invoiced_units,
+    "invoiced_money": credit_cover.c.invoiced_money,
 }
 """The stored columns of a product's cover, by PricedUsage's field names."""
 
@@ -157,7 +157,7 @@ def draw_credits(tx: Transaction, cycle: ContractCycle, usage: ProductUsage) -> 
 
 
 def mark_invoiced(tx: Transaction, cycle: ContractCycle, usage: ProductUsage) -> None:
-    """Leave to an invoice what no credits were drawn for: credits granted later pay for other usage."""
+    """Mark usage without credits as invoiced, so that credits granted later pay for other usage."""
     priced = usage.priced.invoiced()
     if usage.sold.product.consumes_credit_product_ids and priced != usage.priced:
         _store_cover(tx, cycle, usage.key, priced)
@@ -293,13 +293,15 @@ def _pro_rated(cycle_usage: _CycleUsage, fee: Decimal) -> Decimal:
 def _stored_cover(tx: Transaction, cycle: ContractCycle, key: str) -> Mapping[str, Any]:
     """Return what credits and invoices have paid for, by PricedUsage's field names."""
     row = tx.connection.execute(
-        select(*_COVER_COLUMNS.values()).where(cover.c.subject == key, cover.c.cycle_start == cycle.start)
+        select(*_COVER_COLUMNS.values()).where(
+            credit_cover.c.subject == key, credit_cover.c.cycle_start == cycle.start
+        )
     ).first()
     return {} if row is None else dict(zip(_COVER_COLUMNS, row, strict=True))
 
 
 def _store_cover(tx: Transaction, cycle: ContractCycle, key: str, priced: PricedUsage) -> None:
-    this = (cover.c.subject == key) & (cover.c.cycle_start == cycle.start)
-    tx.connection.execute(delete(cover).where(this))
+    this = (credit_cover.c.subject == key) & (credit_cover.c.cycle_start == cycle.start)
+    tx.connection.execute(delete(credit_cover).where(this))
     values = {column.name: getattr(priced, name) for name, column in _COVER_COLUMNS.items()}
-    tx.connection.execute(insert(cover).values(subject=key, cycle_start=cycle.start, **values))
+    tx.connection.execute(insert(credit_cover).values(subject=key, cycle_start=cycle.start, **values))

@@ -1,4 +1,4 @@
-"""Metered items: the products, and the groups with a shared commitment, whose usage is watched.
+"""Metered items: products, and groups with a shared commitment, whose usage has thresholds.
 
 Source: spec, "Resources and their fields", Product consumption.
 """

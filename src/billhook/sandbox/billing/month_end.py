@@ -42,7 +42,7 @@ __all__ = [
 ]
 
 MAX_REPORT_ROWS = 1000
-"""A report lists the first of more pairs of customer and event name, or of more late usage."""
+"""The maximum number of rows that a report lists; the totals count all of them."""
 
 
 class BilledTotal(Resource, register=False):
@@ -112,9 +112,9 @@ class ReportResponse(Resource, register=False):
     report: Annotated[Report, Field(description="The report.")]
 
 
-def store_report(tx: Transaction, facts: Mapping[str, Any]) -> Report:
-    """Store a report with these facts, by Report's field names."""
-    stored = Report(id=new_id("rep"), **facts)
+def store_report(tx: Transaction, fields: Mapping[str, Any]) -> Report:
+    """Store a report with these values, by Report's field names."""
+    stored = Report(id=new_id("rep"), **fields)
     tx.connection.execute(insert(report).values(id=stored.id, body=stored.to_json().decode()))
     return stored
 
@@ -133,11 +133,11 @@ def handle_month_end(tx: Transaction, _: str) -> None:
     Emits MonthEndReport; and UnchargedEvents if no meter counted some of the month's events. Events that were
     counted, but only by meters of products not sold to their customer, are listed in the reports.
     """
-    # tx.now is the job's due time, the midnight of a first.
+    # tx.now is the job's due time: the first midnight of a month.
     start, end = add_months(tx.now, -1), tx.now
     scheduled_jobs.schedule(tx, scheduled_jobs.next_month_start(end), "month_end", "")
     count, uncharged, unsold = _count_events(tx, start, end)
-    facts: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "start_time": start,
         "end_time": end,
         "events": count,
@@ -148,7 +148,7 @@ def handle_month_end(tx: Transaction, _: str) -> None:
     stored = store_report(
         tx,
         {
-            **facts,
+            **fields,
             "type": "MonthEnd",
             "new_customers": _count_created(tx, customer, start, end),
             "new_contracts": _count_created(tx, contract, start, end),
@@ -157,10 +157,10 @@ def handle_month_end(tx: Transaction, _: str) -> None:
         },
     )
     raise_event(tx, MonthEndReport(date=tx.now, report_id=stored.id))
-    # An UnchargedEvents event without any would be a false alarm.
+    # An UnchargedEvents event would ask users to look for a missing meter.
     if uncharged:
         listed = uncharged[:MAX_REPORT_ROWS]
-        stored = store_report(tx, {**facts, "type": "UnchargedEvents", "uncharged": listed})
+        stored = store_report(tx, {**fields, "type": "UnchargedEvents", "uncharged": listed})
         raise_event(tx, UnchargedEvents(date=tx.now, report_id=stored.id))
 
 

@@ -75,61 +75,61 @@ class ContractOffer:
         return (self.plan and self.plan.billing_data) or BillingData()
 
 
-def check_new_contract(tx: Transaction, given: NewContract) -> ContractOffer:
+def check_new_contract(tx: Transaction, request: NewContract) -> ContractOffer:
     """Validate a new contract and return what it offers. Rejects what the sandbox could not bill."""
-    if customers.CUSTOMERS.find(tx, given.customer_id) is None:
+    if customers.CUSTOMERS.find(tx, request.customer_id) is None:
         raise invalid_request("there is no such customer", "customerId")
-    if given.status not in (None, *ContractStatus):
+    if request.status not in (None, *ContractStatus):
         raise invalid_request(
             "the status of a new contract is InReview or Active: it reaches the others by its lifecycle",
             "status",
         )
-    _check_dates(given)
-    if given.currency is not None and not _CURRENCY.fullmatch(given.currency):
+    _check_dates(request)
+    if request.currency is not None and not _CURRENCY.fullmatch(request.currency):
         raise invalid_request("currency must be a code of three capital letters, such as USD", "currency")
-    if given.currency is not None:
-        currencies.check_currency(tx, given.currency, "currency")
-    _check_external_id(tx, given.external_id)
-    for n, grant in enumerate(given.credit_grants or []):
+    if request.currency is not None:
+        currencies.check_currency(tx, request.currency, "currency")
+    _check_external_id(tx, request.external_id)
+    for n, grant in enumerate(request.credit_grants or []):
         check_grant(grant, f"creditGrants.{n}")
         pricing.check_one_of(grant.schedule, GRANT_SCHEDULES, f"creditGrants.{n}.schedule")
     # A contract of a plan sells the plan's products only.
-    if given.plan_id:
-        plan = catalog.PLANS.find(tx, given.plan_id)
+    if request.plan_id:
+        plan = catalog.PLANS.find(tx, request.plan_id)
         if plan is None:
             raise invalid_request("there is no such plan", "planId")
         period, products = plan_period(plan.billing_data), catalog.plan_products(tx, [plan.id])[plan.id]
     else:
-        plan, period = None, _check_products(tx, given)
-        products = [product for _, product, _ in inline_products(given)]
-    lines: Sequence[ContractProduct | ProductGroup] = [*(given.product_groups or []), *products]
+        plan, period = None, _check_products(tx, request)
+        products = [product for _, product, _ in inline_products(request)]
+    lines: Sequence[ContractProduct | ProductGroup] = [*(request.product_groups or []), *products]
     for line in lines:
         if commitment_cycles(line.commitment, period) == 0:
             raise invalid_request(
                 "a commitment must be for a whole number of the contract's billing cycles: choose another "
                 "commitment.scheduling.duration",
-                "planId" if given.plan_id else _duration_path(given, line),
+                "planId" if request.plan_id else _duration_path(request, line),
             )
     return ContractOffer(plan, products, period, any(line.is_calendar_aligned for line in lines))
 
 
-def _duration_path(given: NewContract, line: ContractProduct | ProductGroup) -> str:
+def _duration_path(request: NewContract, line: ContractProduct | ProductGroup) -> str:
     """Return the path of this line's commitment duration in the request."""
-    found = [where for where, product, _ in inline_products(given) if product is line]
-    found += [f"productGroups.{n}" for n, group in enumerate(given.product_groups or []) if group is line]
+    found = [where for where, product, _ in inline_products(request) if product is line]
+    found += [f"productGroups.{n}" for n, group in enumerate(request.product_groups or []) if group is line]
     return f"{found[0]}.commitment.scheduling.duration"
 
 
-def _check_dates(given: NewContract) -> None:
+def _check_dates(request: NewContract) -> None:
     """Reject a term shorter than a day or longer than a century.
 
     A shorter one would be renewed without end as the clock is moved.
     """
-    if not _EARLIEST <= given.start_date < MAX_TIME:
+    if not _EARLIEST <= request.start_date < MAX_TIME:
         raise invalid_request(
             f"startDate must be in the years {_EARLIEST.year} to {MAX_TIME.year - 1}", "startDate"
         )
-    if given.end_date is not None and not _DAY <= given.end_date - given.start_date <= _CENTURY:
+    if request.end_date is not None and not _DAY <= request.end_date - request.start_date <= _CENTURY:
         raise invalid_request("endDate must be a day to a century after startDate", "endDate")
 
 
@@ -145,8 +145,8 @@ def _check_external_id(tx: Transaction, external_id: str | None) -> None:
         )
 
 
-def _check_products(tx: Transaction, given: NewContract) -> CalendarDuration:
-    sold = [(where, product) for where, product, _ in inline_products(given)]
+def _check_products(tx: Transaction, request: NewContract) -> CalendarDuration:
+    sold = [(where, product) for where, product, _ in inline_products(request)]
     if len(sold) > MAX_PRODUCTS:
         raise invalid_request(f"a contract sells at most {MAX_PRODUCTS} products", "products")
     for where, product in sold:
@@ -154,28 +154,28 @@ def _check_products(tx: Transaction, given: NewContract) -> CalendarDuration:
         wanted = product.catalog_product_id
         if wanted is not None and catalog.CATALOG_PRODUCTS.find(tx, wanted) is None:
             raise invalid_request("there is no such catalog product", f"{where}.catalogProductId")
-    for n, group in enumerate(given.product_groups or []):
+    for n, group in enumerate(request.product_groups or []):
         pricing.check_commitment(group.commitment, f"productGroups.{n}")
     return products_period(sold)
 
 
-def record_fields(given: NewContract, offer: ContractOffer) -> dict[str, Any]:
+def record_fields(request: NewContract, offer: ContractOffer) -> dict[str, Any]:
     """Return the fields that the request leaves out, and the sandbox's own; by their names on the wire."""
     plan, billing, period = offer.plan, offer.billing, offer.period
-    end, anchor, day = given.end_date, None, 0
+    end, anchor, day = request.end_date, None, 0
     if end is None and billing.duration is not None:
-        end = add_months(given.start_date, int(billing.duration))
+        end = add_months(request.start_date, int(billing.duration))
     # Calendar alignment wins over a billing day; a billing day needs cycles of whole months.
     if offer.is_calendar_aligned:
-        anchor = calendar_anchor(given.start_date, period)
+        anchor = calendar_anchor(request.start_date, period)
     elif period.months and (day := _billing_day(offer)):
-        anchor = billing_day_anchor(given.start_date, day)
+        anchor = billing_day_anchor(request.start_date, day)
     # Not by its attribute: reading a deprecated field warns.
-    pro_rates = _first_given(vars(given)["should_pro_rate_invoices"], billing.pro_rated, False)
+    pro_rates = _first_given(vars(request)["should_pro_rate_invoices"], billing.pro_rated, False)
     return {
-        "name": given.name or (plan.name if plan else None),
+        "name": request.name or (plan.name if plan else None),
         "endDate": end,
-        "autoRenewContract": _first_given(given.auto_renew_contract, billing.auto_renewal, True),
+        "autoRenewContract": _first_given(request.auto_renew_contract, billing.auto_renewal, True),
         "cycleMonths": period.months,
         "cycleDays": period.time.days,
         "cycleAnchor": anchor,

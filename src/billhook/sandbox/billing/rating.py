@@ -1,4 +1,4 @@
-"""Rating: the price of usage. Pure arithmetic; amounts are exact until a line item is rounded."""
+"""Rating: calculate the price of usage. Pure arithmetic; amounts are exact until a line item is rounded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The scheduled jobs of the sandbox's clock: what is due next, stored in the database."""
+"""The scheduled jobs of the sandbox's clock, stored in the database: schedule, cancel, and take the next."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import datetime
 from sqlalchemy import delete, func, insert, select
 
 from billhook.sandbox.durations import add_months
-from billhook.sandbox.storage.tables.billing import agenda
+from billhook.sandbox.storage.tables.billing import scheduled_job
 from billhook.sandbox.storage.transaction import Transaction
 
 __all__ = [
@@ -40,23 +40,26 @@ def schedule(tx: Transaction, due_at: datetime, kind: str, subject_id: str) -> N
     """
     # A job runs with tx.now set to its due time: one in the past would turn the time back.
     due_at = max(due_at, tx.now)
-    tx.connection.execute(insert(agenda).values(due_at=due_at, kind=kind, subject_id=subject_id))
+    tx.connection.execute(insert(scheduled_job).values(due_at=due_at, kind=kind, subject_id=subject_id))
     # After the commit this wakes the scheduler, which may sleep until a later job.
     tx.scheduled = True
 
 
 def cancel(tx: Transaction, subject_id: str, kind: str | None = None) -> None:
     """Cancel the jobs of `subject_id`: all of them, or those of one kind."""
-    which = agenda.c.subject_id == subject_id
+    which = scheduled_job.c.subject_id == subject_id
     if kind is not None:
-        which &= agenda.c.kind == kind
-    tx.connection.execute(delete(agenda).where(which))
+        which &= scheduled_job.c.kind == kind
+    tx.connection.execute(delete(scheduled_job).where(which))
 
 
 def schedule_first_month_end(tx: Transaction) -> None:
     """Schedule the first end of a month, once for each database. Each end schedules the next one."""
     # A database that is opened again has it already.
-    if tx.connection.execute(select(agenda.c.seq).where(agenda.c.kind == "month_end")).first() is None:
+    if (
+        tx.connection.execute(select(scheduled_job.c.seq).where(scheduled_job.c.kind == "month_end")).first()
+        is None
+    ):
         schedule(tx, next_month_start(tx.now), "month_end", "")
 
 
@@ -67,7 +70,7 @@ def next_month_start(moment: datetime) -> datetime:
 
 def next_due_at(tx: Transaction) -> datetime | None:
     """Return when the next job is due, or None without one."""
-    due_at: datetime | None = tx.connection.execute(select(func.min(agenda.c.due_at))).scalar_one()
+    due_at: datetime | None = tx.connection.execute(select(func.min(scheduled_job.c.due_at))).scalar_one()
     return due_at
 
 
@@ -77,9 +80,9 @@ def pop_due(tx: Transaction, until: datetime) -> ScheduledJob | None:
     Jobs are taken in the order of their due times; of one moment, in the order in which they were scheduled.
     """
     # Month-end runs last of all jobs due at one moment: its report includes the billing cycles that end then.
-    order = (agenda.c.due_at, agenda.c.kind == "month_end", agenda.c.seq)
+    order = (scheduled_job.c.due_at, scheduled_job.c.kind == "month_end", scheduled_job.c.seq)
     row = tx.connection.execute(
-        select(agenda).where(agenda.c.due_at <= until).order_by(*order).limit(1)
+        select(scheduled_job).where(scheduled_job.c.due_at <= until).order_by(*order).limit(1)
     ).first()
     if row is None:
         return None
@@ -90,4 +93,4 @@ def pop_due(tx: Transaction, until: datetime) -> ScheduledJob | None:
 
 def discard(tx: Transaction, item: ScheduledJob) -> None:
     """Delete this job."""
-    tx.connection.execute(delete(agenda).where(agenda.c.seq == item.seq))
+    tx.connection.execute(delete(scheduled_job).where(scheduled_job.c.seq == item.seq))

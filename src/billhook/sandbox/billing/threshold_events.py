@@ -61,7 +61,7 @@ def handle_usage_changed(tx: Transaction, changed: Collection[UsageKey]) -> None
 
 
 def handle_cycle_started(tx: Transaction, contract: ContractRecord) -> None:
-    """Do the same for usage from before the contract, or from before its present cycle."""
+    """Emit the events and draw credits for usage from before the contract, or before its current cycle."""
     _update_contract(tx, contract, None)
 
 
@@ -81,11 +81,11 @@ def _update_contract(tx: Transaction, contract: ContractRecord, only_meters: Col
 def _raise_threshold_events(
     tx: Transaction, cycle: ContractCycle, customer: Customer, item: MeteredItem
 ) -> None:
-    """Emit what usage has crossed since its high-water mark in this cycle, in rising order."""
+    """Emit the events of all limits from the cycle's high-water mark to the usage, in rising order."""
     if not (item.tiers or item.commitment.exists):
         return
     units, money = high_water_mark(tx, item.key, item.since)
-    # Nothing new since the highest usage: a correction downwards crosses nothing.
+    # Not above the highest usage so far: a correction downwards crosses nothing.
     if item.units <= units and item.money <= money:
         return
     crossed = [

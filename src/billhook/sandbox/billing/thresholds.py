@@ -18,7 +18,7 @@ from sqlalchemy import delete, insert, select
 
 from billhook.sandbox.billing.contracts.pricing import Tier
 from billhook.sandbox.billing.decimals import EXACT, ZERO, clamp
-from billhook.sandbox.storage.tables.billing import reached
+from billhook.sandbox.storage.tables.billing import usage_peak
 from billhook.sandbox.storage.tables.webhooks import subscription
 from billhook.sandbox.storage.transaction import Transaction
 
@@ -116,8 +116,8 @@ def threshold_rules(tx: Transaction, event_type: str) -> list[ThresholdRule]:
 def high_water_mark(tx: Transaction, subject: str, cycle_start: datetime) -> tuple[Decimal, Decimal]:
     """Return the most units and the most money of `subject` so far in this cycle."""
     row = tx.connection.execute(
-        select(reached.c.units, reached.c.money).where(
-            reached.c.subject == subject, reached.c.cycle_start == cycle_start
+        select(usage_peak.c.units, usage_peak.c.money).where(
+            usage_peak.c.subject == subject, usage_peak.c.cycle_start == cycle_start
         )
     ).first()
     return (ZERO, ZERO) if row is None else (row.units, row.money)
@@ -128,9 +128,9 @@ def store_high_water_mark(
 ) -> None:
     """Store the high-water mark of this cycle, in place of an earlier cycle's."""
     # One row for each item: the mark of an earlier cycle is never read again.
-    tx.connection.execute(delete(reached).where(reached.c.subject == subject))
+    tx.connection.execute(delete(usage_peak).where(usage_peak.c.subject == subject))
     tx.connection.execute(
-        insert(reached).values(subject=subject, cycle_start=cycle_start, units=units, money=money)
+        insert(usage_peak).values(subject=subject, cycle_start=cycle_start, units=units, money=money)
     )
 
 
@@ -142,7 +142,7 @@ def _rule_thresholds(watch: ThresholdRule, was: Fraction, now: Fraction) -> list
     # The first threshold not reached before, and the last one reached now, counted in steps.
     lowest = max(math.floor((was - first) / step) + 1, 0)
     last = math.floor((now - first) / step)
-    # A tiny step would otherwise produce millions of events at once.
+    # A tiny step would otherwise emit millions of events at once.
     lowest = max(lowest, last - MAX_RECURRING_AT_ONCE + 1)
     with localcontext(EXACT):
         return [watch.threshold + (watch.recurring or ZERO) * n for n in range(lowest, last + 1)]

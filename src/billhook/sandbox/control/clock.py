@@ -34,8 +34,9 @@ class ClockMove(Resource, register=False):
         Field(description="Or the time to move it to, which must not be in the past.", examples=[]),
     ] = None
 
+    # Both together would leave open which of them counts.
     @model_validator(mode="after")
-    def _one_way(self) -> ClockMove:
+    def _one_goal(self) -> ClockMove:
         if self.advance is None and self.to is None:
             raise FieldMissing("give advance (an ISO 8601 duration) or to (a moment)", "advance")
         if self.advance is not None and self.to is not None:
@@ -64,6 +65,7 @@ class ClockShown(Resource, register=False):
 @CLOCK_GROUP.operation("GET", "", gives=ClockShown)
 def show(call: Call[None]) -> ClockShown:
     """Get the service's time."""
+    # The field is left out without a job: a field that is set to None is sent as null.
     first = scheduled_jobs.next_due_at(call.tx)
     return ClockShown(now=call.tx.now) if first is None else ClockShown(now=call.tx.now, next_due_at=first)
 
@@ -72,20 +74,22 @@ def show(call: Call[None]) -> ClockShown:
 @CLOCK_GROUP.operation("POST", "", takes=ClockMove, gives=ClockMoved, writes=False)
 def move(call: Call[ClockMove]) -> ClockMoved:
     """Move the clock ahead, running every scheduled job that falls due, in the order of time."""
-    now, steps = call.services.move_clock(lambda now: _target(call.given, now))
+    # A function instead of a moment: `advance` counts from the end of a move that is still running.
+    now, steps = call.services.move_clock(lambda now: _target(call.request, now))
     return ClockMoved(now=now, steps=steps)
 
 
-def _target(given: ClockMove, now: datetime) -> datetime:
-    if given.to is not None and given.to < now:
-        raise invalid_request("the clock never goes back: give a moment to come", "to")
+def _target(request: ClockMove, now: datetime) -> datetime:
+    # Jobs that have run cannot be undone, so the clock never goes back.
+    if request.to is not None and request.to < now:
+        raise invalid_request("the clock never goes back: give a time in the future", "to")
     try:
-        target = given.to or CalendarDuration.parse(given.advance or "").after(now)
+        target = request.to or CalendarDuration.parse(request.advance or "").after(now)
     except ValueError as error:
         raise invalid_request(f"advance is {error}: it has no sign and no space", "advance") from None
-    except OverflowError:
+    except OverflowError:  # beyond the calendar, so beyond MAX_TIME, too
         target = datetime.max.replace(tzinfo=UTC)
     if target > MAX_TIME:
-        name = "to" if given.advance is None else "advance"
+        name = "to" if request.advance is None else "advance"
         raise invalid_request(f"the clock goes up to the year {MAX_TIME.year}", name)
     return target

@@ -79,52 +79,57 @@ class FullPlanPage(CountedPage, register=False):
 @PLANS_GROUP.operation("POST", "", name="create", takes=NewPlan, gives=FullPlanResponse)
 def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
     """Create a plan."""
-    given = call.given
-    _check_plan(call.tx, given)
-    data = request_document(given)
+    request = call.request
+    _check_plan(call.tx, request)
+    data = request_document(request)
+    # A Plan has no products on the wire: they have a column of their own.
     data.pop("products", None)
+    # Stored with its default, so that clients see the interval of the plan's contracts.
     billing: dict[str, object] = data.get("billingData") or {}
     data["billingData"] = {**billing, "billingInterval": billing.get("billingInterval") or "Monthly"}
-    data["status"] = given.status or "Active"
+    data["status"] = request.status or "Active"
     made = catalog.PLANS.add(
-        call.tx, data, external_id=given.external_id, products=catalog.products_json(given.products or [])
+        call.tx, data, external_id=request.external_id, products=catalog.products_json(request.products or [])
     )
-    return FullPlanResponse(plan=_full_plan(made, given.products or []))
+    return FullPlanResponse(plan=_full_plan(made, request.products or []))
 
 
 @PLANS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=FullPlanPage)
 def list_plans(call: Call[PageQuery]) -> FullPlanPage:
     """List the plans with their products, oldest first."""
-    page = catalog.PLANS.page(call.tx, page_limit(call.given), call.given.cursor)
+    # One query for the products of all plans on the page.
+    page = catalog.PLANS.page(call.tx, page_limit(call.request), call.request.cursor)
     sold = catalog.plan_products(call.tx, [each.id for each in page.items])
     return FullPlanPage(plans=[_full_plan(each, sold[each.id]) for each in page.items], **page.fields())
 
 
 def _full_plan(stored: Plan, sold: list[ContractProduct]) -> FullPlan:
-    given = {name: getattr(stored, name) for name in stored.model_fields_set}
-    return FullPlan.model_validate({**given, **(stored.model_extra or {}), "products": sold}, by_name=True)
+    request = {name: getattr(stored, name) for name in stored.model_fields_set}
+    return FullPlan.model_validate({**request, **(stored.model_extra or {}), "products": sold}, by_name=True)
 
 
-def _check_plan(tx: Transaction, given: NewPlan) -> None:
-    if not given.name.strip():
+def _check_plan(tx: Transaction, request: NewPlan) -> None:
+    if not request.name.strip():
         raise invalid_request("name is empty: give one", "name")
-    if given.external_id is not None:
-        check_key(given.external_id, "externalId")
-        if catalog.PLANS.first(tx, plan.c.external_id == given.external_id):
+    if request.external_id is not None:
+        check_key(request.external_id, "externalId")
+        if catalog.PLANS.first(tx, plan.c.external_id == request.external_id):
             raise invalid_request("another plan has this externalId", "externalId", code="already_exists")
-    interval = given.billing_data and given.billing_data.billing_interval
+    interval = request.billing_data and request.billing_data.billing_interval
     if interval not in (None, *catalog.BILLING_INTERVALS):
         raise invalid_request(
             f"billingInterval is one of {', '.join(catalog.BILLING_INTERVALS)}", "billingData.billingInterval"
         )
-    if given.billing_data is not None:
-        check_plan_billing(given.billing_data, "billingData")
-    if len(given.products or []) > MAX_PRODUCTS:
+    if request.billing_data is not None:
+        check_plan_billing(request.billing_data, "billingData")
+    if len(request.products or []) > MAX_PRODUCTS:
         raise invalid_request(f"a plan sells at most {MAX_PRODUCTS} products", "products")
-    for n, product in enumerate(given.products or []):
+    # As for a contract: products that cannot be billed would fail each contract of this plan.
+    for n, product in enumerate(request.products or []):
         pricing.check_product(product, f"products.{n}")
         wanted = product.catalog_product_id
         if wanted is not None and CATALOG_PRODUCTS.find(tx, wanted) is None:
             raise invalid_request("there is no such catalog product", f"products.{n}.catalogProductId")
-    sold = [(f"products.{n}", product) for n, product in enumerate(given.products or [])]
-    products_period(sold, plan_period(given.billing_data))
+    sold = [(f"products.{n}", product) for n, product in enumerate(request.products or [])]
+    # Only for its errors: a plan's products must share one billing cycle.
+    products_period(sold, plan_period(request.billing_data))

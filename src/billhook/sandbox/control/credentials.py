@@ -21,6 +21,7 @@ SECRETS_GROUP = OperationGroup("_sandbox/secrets", prefix="/_sandbox/secrets")
 class NewToken(Resource, register=False):
     """A new API token. It is shown only here."""
 
+    # repr=False keeps the token out of logs and of pytest's output.
     refresh_token: Annotated[
         StrictStr, Field(description="What POST /login takes as refreshToken.", repr=False)
     ]
@@ -33,6 +34,7 @@ def rotate_api_token(call: Call[None]) -> NewToken:
     Access tokens issued for the previous one stay valid until their hour is over.
     """
     token = tokens.rotate(call.tx)
+    # Otherwise Sandbox.api_token would still return the revoked one.
     call.services.api_token_changed(token)
     return NewToken(refresh_token=token)
 
@@ -70,14 +72,16 @@ class Rotated(Resource, register=False):
 def rotate_signing_secret(call: Call[Rotation]) -> Rotated:
     """Sign with a new secret from now on; with `overlap` also with the previous one."""
     signer = signing_secrets.current_signer(call.tx)
-    if call.given.overlap and not signer.can_overlap:
+    # Signing with the new secret alone would break receivers that rely on the overlap.
+    if call.request.overlap and not signer.can_overlap:
         raise invalid_request(
             f"a delivery signed by {signer.scheme.name} has room for one signature: give the new secret to "
             "the receivers beside the old one, and rotate without overlap",
             "overlap",
         )
-    secret = signing_secrets.rotate(call.tx, overlap=call.given.overlap)
+    secret = signing_secrets.rotate(call.tx, overlap=call.request.overlap)
     if isinstance(secret, str):
         return Rotated(signing_secret=secret)
+    # A mapping has one entry: signing needs exactly one key.
     ((key_id, text),) = secret.items()
     return Rotated(signing_secret=text, key_id=key_id)

@@ -1,4 +1,4 @@
-"""Granting credits, and credit products: the specification names both and describes neither.
+"""Granting credits, and credit products: the specification names both without describing them.
 
 Source: spec, "Endpoints", Credits.
 """
@@ -64,18 +64,21 @@ class CreditProductPage(CountedPage, register=False):
 @CREDITS_GROUP.operation("POST", "/credits/grant", takes=DirectGrant, gives=LedgerEntryResponse)
 def grant_credits(call: Call[DirectGrant]) -> LedgerEntryResponse:
     """Grant credits directly to a customer."""
-    given = call.given
-    check_customer_exists(call.tx, given.customer_id)
-    check_amount(given.credit_amount, "creditAmount")
-    if given.expiration_date is not None and given.expiration_date <= call.tx.now:
-        raise invalid_request("expirationDate is over already", "expirationDate")
-    credit_products.check_kind(given.balance_kind, "balanceKind")
-    if given.credit_product_id is not None:
-        check_key(given.credit_product_id, "creditProductId")
+    request = call.request
+    check_customer_exists(call.tx, request.customer_id)
+    check_amount(request.credit_amount, "creditAmount")
+    # Such credits would expire in the transaction that grants them.
+    if request.expiration_date is not None and request.expiration_date <= call.tx.now:
+        raise invalid_request("expirationDate must be in the future", "expirationDate")
+    credit_products.check_kind(request.balance_kind, "balanceKind")
+    # An unknown id creates a credit product with this id, so it must be storable.
+    if request.credit_product_id is not None:
+        check_key(request.credit_product_id, "creditProductId")
+    # A null means the default, as if the field was left out.
     entry_id = grant(
-        call.tx, given.customer_id, given.credit_amount, credit_product_id=given.credit_product_id,
-        kind=given.balance_kind, expires_at=given.expiration_date,
-        automatic=given.apply_automatically is not False,
+        call.tx, request.customer_id, request.credit_amount, credit_product_id=request.credit_product_id,
+        kind=request.balance_kind, expires_at=request.expiration_date,
+        automatic=request.apply_automatically is not False,
     )  # fmt: skip
     return LedgerEntryResponse(entry=credit_pools.find_entry(call.tx, entry_id))
 
@@ -83,11 +86,11 @@ def grant_credits(call: Call[DirectGrant]) -> LedgerEntryResponse:
 @CREDITS_GROUP.operation("POST", "/creditProducts", takes=NewCreditProduct, gives=CreditProductResponse)
 def create(call: Call[NewCreditProduct]) -> CreditProductResponse:
     """Create a credit product."""
-    return CreditProductResponse(credit_product=credit_products.create(call.tx, call.given))
+    return CreditProductResponse(credit_product=credit_products.create(call.tx, call.request))
 
 
 @CREDITS_GROUP.operation("GET", "/creditProducts", takes=PageQuery, gives=CreditProductPage)
 def list_all(call: Call[PageQuery]) -> CreditProductPage:
     """List the credit products, oldest first."""
-    page = credit_products.CREDIT_PRODUCTS.page(call.tx, page_limit(call.given), call.given.cursor)
+    page = credit_products.CREDIT_PRODUCTS.page(call.tx, page_limit(call.request), call.request.cursor)
     return CreditProductPage(credit_products=page.items, **page.fields())

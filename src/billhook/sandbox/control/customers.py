@@ -53,18 +53,19 @@ def create_customer(call: Call[CustomerUpdate]) -> CustomerResponse:
 
     It may claim the name of an anonymous customer, whose usage then becomes its own.
     """
-    made = anonymous_customers.create_customer(call.tx, call.given)
+    made = anonymous_customers.create_customer(call.tx, call.request)
     return CustomerResponse(customer=customer_views(call.tx, [made])[0])
 
 
 @CUSTOMERS_GROUP.operation("GET", "", name="list_all", takes=CustomerQuery, gives=CustomerPage)
 def list_customers(call: Call[CustomerQuery]) -> CustomerPage:
     """List the customers, oldest first."""
-    wanted = call.given.anonymous
+    wanted = call.request.anonymous
+    # Parameters of a URL are texts, so the model cannot require a boolean.
     if wanted not in (None, "true", "false"):
         raise invalid_request("anonymous is true or false", "anonymous")
     where = () if wanted is None else (customer.c.anonymous.is_(wanted == "true"),)
-    page = customers.CUSTOMERS.page(call.tx, page_limit(call.given), call.given.cursor, *where)
+    page = customers.CUSTOMERS.page(call.tx, page_limit(call.request), call.request.cursor, *where)
     return CustomerPage(customers=customer_views(call.tx, page.items), **page.fields())
 
 
@@ -99,34 +100,36 @@ class NewCustomField(Resource, register=False):
 @CUSTOM_FIELDS_GROUP.operation("POST", "", name="create", takes=NewCustomField, gives=CustomFieldResponse)
 def create_custom_field(call: Call[NewCustomField]) -> CustomFieldResponse:
     """Define a custom field."""
-    given = call.given
-    _check_custom_field(call.tx, given)
-    data = request_document(given)
-    data = {**data, "entity": given.entity, "valueType": given.value_type}
-    made = custom_fields.DEFINITIONS.add(call.tx, data, entity=given.entity, name=given.custom_field_name)
+    request = call.request
+    _check_custom_field(call.tx, request)
+    data = request_document(request)
+    # Defaults are stored, too: the read model of a definition has none.
+    data = {**data, "entity": request.entity, "valueType": request.value_type}
+    made = custom_fields.DEFINITIONS.add(call.tx, data, entity=request.entity, name=request.custom_field_name)
     return CustomFieldResponse(custom_field=made)
 
 
-def _check_custom_field(tx: Transaction, given: NewCustomField) -> None:
-    check_key(given.custom_field_name, "customFieldName")
-    _check_choice(given.entity, custom_fields.ENTITIES, "entity")
-    _check_choice(given.value_type, custom_fields.VALUE_TYPES, "valueType")
-    same = custom_field.c.entity == given.entity, custom_field.c.name == given.custom_field_name
+def _check_custom_field(tx: Transaction, request: NewCustomField) -> None:
+    check_key(request.custom_field_name, "customFieldName")
+    _check_choice(request.entity, custom_fields.ENTITIES, "entity")
+    _check_choice(request.value_type, custom_fields.VALUE_TYPES, "valueType")
+    same = custom_field.c.entity == request.entity, custom_field.c.name == request.custom_field_name
     if custom_fields.DEFINITIONS.first(tx, *same):
         raise invalid_request(
             "this entity has a custom field of this name", "customFieldName", code="already_exists"
         )
-    allowed = given.allowed_values or []
+    # Values are compared as stored texts: an allowed value of another spelling would match nothing.
+    allowed = request.allowed_values or []
     for n, text in enumerate(allowed):
-        _check_text(given.value_type, text, f"allowedValues.{n}")
-    if given.default_value is not None:
-        _check_text(given.value_type, given.default_value, "defaultValue")
-        if allowed and given.default_value not in allowed:
+        _check_text(request.value_type, text, f"allowedValues.{n}")
+    if request.default_value is not None:
+        _check_text(request.value_type, request.default_value, "defaultValue")
+        if allowed and request.default_value not in allowed:
             raise invalid_request("defaultValue is not one of allowedValues", "defaultValue")
 
 
-def _check_choice(given: str, choices: tuple[str, ...], param: str) -> None:
-    if given not in choices:
+def _check_choice(request: str, choices: tuple[str, ...], param: str) -> None:
+    if request not in choices:
         raise invalid_request(f"{param} is one of {', '.join(choices)}", param)
 
 

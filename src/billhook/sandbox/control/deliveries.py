@@ -13,7 +13,7 @@ from billhook.resources.paging import CountedPage
 from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.storage.paging import page_limit
-from billhook.sandbox.storage.tables.webhooks import delivery, raised
+from billhook.sandbox.storage.tables.webhooks import delivery, raised_event
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks import delivery_log, subscriptions
 from billhook.wire.fields import ExactDecimal, Integer, ListOf, UtcDatetime
@@ -23,6 +23,7 @@ __all__ = ["DELIVERIES_GROUP"]
 DELIVERIES_GROUP = OperationGroup("_sandbox/deliveries", prefix="/_sandbox")
 
 
+# A waiting request occupies one of the few threads of the server.
 FLUSH_SECONDS = 10
 MAX_FLUSH_SECONDS = 60
 
@@ -109,17 +110,18 @@ class Flushed(Resource, register=False):
 @DELIVERIES_GROUP.operation("GET", "/deliveries", takes=DeliveryQuery, gives=DeliveryPage)
 def list_all(call: Call[DeliveryQuery]) -> DeliveryPage:
     """List the deliveries with their attempts, oldest first."""
-    given = call.given
-    if given.state not in (None, *delivery_log.STATES):
+    request = call.request
+    # A misspelled state would look like a log without such deliveries.
+    if request.state not in (None, *delivery_log.STATES):
         raise invalid_request(f"state is one of {', '.join(delivery_log.STATES)}", "state")
     columns: list[tuple[ColumnElement[Any], str | None]] = [
-        (delivery.c.state, given.state),
-        (raised.c.event_type, given.event_type),
-        (delivery.c.subscription_id, given.subscription_id),
-        (delivery.c.raised_id, given.raised_id),
+        (delivery.c.state, request.state),
+        (raised_event.c.event_type, request.event_type),
+        (delivery.c.subscription_id, request.subscription_id),
+        (delivery.c.raised_id, request.raised_id),
     ]
     where = [column == value for column, value in columns if value is not None]
-    page = delivery_log.deliveries(call.tx, page_limit(given), given.cursor, *where)
+    page = delivery_log.deliveries(call.tx, page_limit(request), request.cursor, *where)
     return DeliveryPage(deliveries=_shown(call.tx, page.items), **page.fields())
 
 
@@ -133,23 +135,25 @@ def get(call: Call[None]) -> DeliveryShown:
 def resend(call: Call[None]) -> DeliveryShown:
     """Send a delivery again at once, under the same id, with the whole schedule of retries."""
     found = _find(call)
+    # The sender selects by the URLs of subscriptions: without one it would never send the delivery.
     if subscriptions.find(call.tx, found.subscription_id) is None:
         raise invalid_request("its subscription was ended: subscribe again", code="subscription_ended")
     delivery_log.send_again(call.tx, found.id)
+    # Read again: `found` is from before the change.
     return _shown(call.tx, [_find(call)])[0]
 
 
 # writes=False: it waits for the sender's transactions, which a write lock held here would block.
 @DELIVERIES_GROUP.operation("POST", "/flush", takes=Flush, gives=Flushed, writes=False)
 def flush(call: Call[Flush]) -> Flushed:
-    """Wait until no delivery is due now; retries and delayed deliveries are not waited for."""
-    seconds = FLUSH_SECONDS if call.given.timeout_seconds is None else float(call.given.timeout_seconds)
+    """Wait until no delivery is due now. It does not wait for later retries and delayed deliveries."""
+    seconds = FLUSH_SECONDS if call.request.timeout_seconds is None else float(call.request.timeout_seconds)
     if not 0 <= seconds <= MAX_FLUSH_SECONDS:
         raise invalid_request(f"timeoutSeconds is 0 to {MAX_FLUSH_SECONDS}", "timeoutSeconds")
     due = call.services.flush(seconds)
     number, due_at = delivery_log.pending(call.tx)
-    told = {} if due_at is None else {"next_attempt_at": due_at}
-    return Flushed(due=due, pending=number, **told)
+    optional = {} if due_at is None else {"next_attempt_at": due_at}
+    return Flushed(due=due, pending=number, **optional)
 
 
 def _find(call: Call[Any]) -> Row[Any]:
@@ -160,10 +164,11 @@ def _find(call: Call[Any]) -> Row[Any]:
 
 
 def _shown(tx: Transaction, rows: Sequence[Row[Any]]) -> list[DeliveryShown]:
+    # One query for the attempts of all deliveries on the page.
     attempts = delivery_log.attempts_of(tx, [row.id for row in rows])
     return [
         DeliveryShown(
-            **_facts(row, "id", "raised_id", "event_type", "subscription_id", "url", "state", "held"),
+            **_columns(row, "id", "raised_id", "event_type", "subscription_id", "url", "state", "held"),
             **({} if row.due_at is None else {"next_attempt_at": row.due_at}),
             attempts=[_attempt(one) for one in attempts[row.id]],
         )
@@ -173,8 +178,9 @@ def _shown(tx: Transaction, rows: Sequence[Row[Any]]) -> list[DeliveryShown]:
 
 def _attempt(row: Row[Any]) -> DeliveryAttempt:
     names = ("number", "started_at", "milliseconds", "status", "error", "fault", "answer")
-    return DeliveryAttempt(**_facts(row, *names))
+    return DeliveryAttempt(**_columns(row, *names))
 
 
-def _facts(row: Row[Any], *names: str) -> dict[str, Any]:
+def _columns(row: Row[Any], *names: str) -> dict[str, Any]:
+    # Null columns are left out: a field that is set to None is sent as null.
     return {name: value for name in names if (value := getattr(row, name)) is not None}

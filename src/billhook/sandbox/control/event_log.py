@@ -14,7 +14,7 @@ from billhook.resources.paging import CountedPage
 from billhook.sandbox.errors import invalid_request, invalid_resource, not_found
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.storage.paging import page_limit
-from billhook.sandbox.storage.tables.webhooks import raised
+from billhook.sandbox.storage.tables.webhooks import raised_event
 from billhook.sandbox.webhooks import delivery_log
 from billhook.sandbox.webhooks.outbox import raise_event
 from billhook.wire import strict_json
@@ -51,11 +51,12 @@ class RaisedPage(CountedPage, register=False):
 @EVENT_LOG_GROUP.operation("GET", "", name="list_all", takes=RaisedQuery, gives=RaisedPage)
 def list_events(call: Call[RaisedQuery]) -> RaisedPage:
     """List the raised events, oldest first."""
-    given = call.given
-    if given.event_type is not None and given.event_type not in EVENT_TYPES:
+    request = call.request
+    # A misspelled type would look like an event that was never raised.
+    if request.event_type is not None and request.event_type not in EVENT_TYPES:
         raise invalid_request(f"eventType is not one of the {len(EVENT_TYPES)} types", "eventType")
-    where = () if given.event_type is None else (raised.c.event_type == given.event_type,)
-    page = delivery_log.raised_events(call.tx, page_limit(given), given.cursor, *where)
+    where = () if request.event_type is None else (raised_event.c.event_type == request.event_type,)
+    page = delivery_log.raised_events(call.tx, page_limit(request), request.cursor, *where)
     events = [
         RaisedEvent(
             id=row.id,
@@ -71,6 +72,8 @@ def list_events(call: Call[RaisedQuery]) -> RaisedPage:
 class Overrides(Resource, register=False):
     """Fields of the event that replace the sample's."""
 
+    # Without fields of its own: each event type has others, and extra fields are allowed.
+
 
 class Triggered(Resource, register=False):
     """The event that was raised."""
@@ -80,21 +83,23 @@ class Triggered(Resource, register=False):
 
 @TRIGGER_GROUP.operation("POST", "/{eventType}", name="trigger", takes=Overrides, gives=Triggered)
 def trigger_event(call: Call[Overrides]) -> Triggered:
-    """Raise an event of this type: a valid sample, dated now, with the given fields.
+    """Raise an event of this type: a valid sample, dated now, with the fields of the request.
 
-    Fields that depend on the given ones are adjusted: without a failure there is no errorMessage.
+    Fields that depend on those are adjusted: without a failure there is no errorMessage.
     """
     model = EVENT_TYPES.get(call.path["eventType"])
     if model is None:
         raise not_found("event type")
-    body, given = (
+    body, request = (
         require_object(strict_json.loads(text), InvalidResource)
-        for text in (sample(model).to_json(), call.given.to_json())
+        for text in (sample(model).to_json(), call.request.to_json())
     )
+    # The sample's date is fixed, so it would contradict the sandbox's clock.
     if "date" in model.model_fields:
         body["date"] = call.tx.now
+    # Read as receivers do: the sandbox must not send what a receiver is right to quarantine.
     try:
-        event = read(model, in_agreement(model.type, {**body, **given}, given), InvalidResource)
+        event = read(model, in_agreement(model.type, {**body, **request}, request), InvalidResource)
     except InvalidResource as error:
         raise invalid_resource(error) from None
     return Triggered(raised_id=raise_event(call.tx, event))

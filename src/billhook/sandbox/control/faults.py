@@ -76,20 +76,24 @@ class FaultList(Resource, register=False):
 @FAULTS_GROUP.operation("POST", "", takes=NewFault, gives=Fault)
 def add(call: Call[NewFault]) -> Fault:
     """Inject a fault from now on. Of several that match a delivery, the oldest strikes first."""
-    tx, given = call.tx, call.given
-    wrong = _wrong(tx, given)
+    tx, request = call.tx, call.request
+    wrong = _wrong(tx, request)
     if wrong is not None:
         raise wrong
-    kind = FaultKind(given.fault)
+    kind = FaultKind(request.fault)
+    # Stored, also a random one, so that GET shows how to repeat this run.
     seed = next(
-        one for one in (given.seed, tx.options.effective_random_seed, secrets.randbits(31)) if one is not None
+        one
+        for one in (request.seed, tx.options.effective_random_seed, secrets.randbits(31))
+        if one is not None
     )
     fault_id = new_id("flt")
     tx.connection.execute(
         insert(fault).values(
-            id=fault_id, kind=kind, event_type=given.event_type, subscription_id=given.subscription_id,
-            probability=Decimal(1) if given.probability is None else given.probability, times=given.times,
-            seconds=Decimal(TIMED[kind]) if kind in TIMED and given.seconds is None else given.seconds,
+            id=fault_id, kind=kind, event_type=request.event_type, subscription_id=request.subscription_id,
+            probability=Decimal(1) if request.probability is None else request.probability,
+            times=request.times,
+            seconds=Decimal(TIMED[kind]) if kind in TIMED and request.seconds is None else request.seconds,
             seed=str(seed), created_at=tx.now,
         )
     )  # fmt: skip
@@ -105,9 +109,10 @@ def list_all(call: Call[None]) -> FaultList:
 @FAULTS_GROUP.operation("DELETE", "", gives=FaultList)
 def clear(call: Call[None]) -> FaultList:
     """Remove all faults; held deliveries are sent at once. Responds with the removed faults."""
-    gone = _all(call.tx)
+    # Read before they are deleted: `struck` is the result of a test.
+    removed = _all(call.tx)
     faults.clear(call.tx)
-    return gone
+    return removed
 
 
 def _all(tx: Transaction) -> FaultList:
@@ -115,24 +120,27 @@ def _all(tx: Transaction) -> FaultList:
     return FaultList(faults=[_shown(row) for row in rows])
 
 
-def _wrong(tx: Transaction, given: NewFault) -> SandboxError | None:
-    if given.fault not in list(FaultKind):
+def _wrong(tx: Transaction, request: NewFault) -> SandboxError | None:
+    if request.fault not in list(FaultKind):
         return invalid_request(f"fault is one of {', '.join(FaultKind)}", "fault")
-    kind = FaultKind(given.fault)
-    if given.event_type not in (None, *EVENT_TYPES):
+    kind = FaultKind(request.fault)
+    if request.event_type not in (None, *EVENT_TYPES):
         return invalid_request(f"eventType is not one of the {len(EVENT_TYPES)} types", "eventType")
-    if given.subscription_id is not None and subscriptions.find(tx, given.subscription_id) is None:
+    # A fault for an unknown subscription would never strike.
+    if request.subscription_id is not None and subscriptions.find(tx, request.subscription_id) is None:
         return invalid_request("there is no such subscription", "subscriptionId")
-    if given.probability is not None and not 0 < given.probability <= 1:
+    if request.probability is not None and not 0 < request.probability <= 1:
         return invalid_request("probability is over 0, and 1 at most", "probability")
-    if given.times is not None and given.times > MAX_TIMES:
+    if request.times is not None and request.times > MAX_TIMES:
         return invalid_request(f"times is {MAX_TIMES} at most; leave it out to strike all", "times")
-    if given.seconds is not None and kind not in TIMED:
+    if request.seconds is not None and kind not in TIMED:
         return invalid_request(f"seconds are for {' and '.join(TIMED)} only: leave them out", "seconds")
-    if given.seconds is not None and not 0 < given.seconds <= MAX_SECONDS:
+    if request.seconds is not None and not 0 < request.seconds <= MAX_SECONDS:
         return invalid_request(f"seconds are over 0, and {MAX_SECONDS} at most", "seconds")
+    # Every delivery arrives in the end: a spoiled attempt needs one after it.
     if kind in SPOILING and not tx.options.retry_seconds:
         return invalid_request("nothing would come after it: the sandbox has no retries", "fault")
+    # Receivers can refuse an old delivery only by the signed time.
     if kind is FaultKind.STALE and not signing_secrets.current_signer(tx).signs_time:
         name = tx.options.scheme.name
         return invalid_request(f"{name} signs no time here: no delivery can be stale", "fault")
@@ -141,5 +149,5 @@ def _wrong(tx: Transaction, given: NewFault) -> SandboxError | None:
 
 def _shown(row: Row[Any]) -> Fault:
     names = ("id", "event_type", "subscription_id", "probability", "times", "seconds", "struck", "created_at")
-    facts = {name: value for name in names if (value := getattr(row, name)) is not None}
-    return Fault(fault=row.kind, seed=int(row.seed), **facts)
+    columns = {name: value for name in names if (value := getattr(row, name)) is not None}
+    return Fault(fault=row.kind, seed=int(row.seed), **columns)

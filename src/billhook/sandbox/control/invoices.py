@@ -58,6 +58,7 @@ def approve_invoice(call: Call[None]) -> InvoiceResponseView:
 def send_invoice(call: Call[None]) -> InvoiceResponseView:
     """Send an approved invoice once more."""
     invoice = invoices.INVOICES.get(call.tx, call.path["invoiceId"])
+    # Approval sends the invoice the first time: before it the due date is not known.
     if invoice.approved_at is None:
         raise invalid_request("the invoice is not approved yet: approve it first", code="not_approved")
     return InvoiceResponseView(invoice=approval.send_invoice(call.tx, invoice))
@@ -68,15 +69,16 @@ def send_invoice(call: Call[None]) -> InvoiceResponseView:
 )
 def pay_invoice(call: Call[Payment]) -> InvoiceResponseView:
     """Pay an invoice, or record a failed payment."""
-    given = call.given
+    request = call.request
     invoice = invoices.INVOICES.get(call.tx, call.path["invoiceId"])
-    if given.outcome is Outcome.PAID:
-        if given.failure_reason is not None:
+    if request.outcome is Outcome.PAID:
+        # Probably the outcome is wrong: ignoring the reason would hide the mistake.
+        if request.failure_reason is not None:
             raise invalid_request("a payment that is paid has no failureReason", "failureReason")
-        paid = payments.pay(call.tx, invoice, given.amount, given.payment_method)
+        paid = payments.pay(call.tx, invoice, request.amount, request.payment_method)
         return InvoiceResponseView(invoice=paid)
     failed = payments.record_failure(
-        call.tx, invoice, given.amount, given.payment_method, given.failure_reason
+        call.tx, invoice, request.amount, request.payment_method, request.failure_reason
     )
     return InvoiceResponseView(invoice=failed)
 
@@ -99,7 +101,7 @@ def show_exchange_rates(call: Call[None]) -> ExchangeRates:
 @EXCHANGE_RATES_GROUP.operation("PUT", "", name="change", takes=ExchangeRates, gives=ExchangeRates)
 def change_exchange_rates(call: Call[ExchangeRates]) -> ExchangeRates:
     """Change some exchange rates, for invoices that are issued from now on."""
-    return ExchangeRates(rates=currencies.set_rates(call.tx, call.given.rates))
+    return ExchangeRates(rates=currencies.set_rates(call.tx, call.request.rates))
 
 
 @REPORTS_GROUP.operation("GET", "/{reportId}", name="get", gives=ReportResponse)

@@ -34,14 +34,14 @@ class MeterPage(CountedPage, register=False):
 
 @METERS_GROUP.operation("POST", "", name="create", takes=NewMeter, gives=MeterResponse)
 def create_meter(call: Call[NewMeter]) -> MeterResponse:
-    """Create a meter. It counts the events that come from now on."""
-    return MeterResponse(meter=meters.create(call.tx, call.given))
+    """Create a meter. It counts the events that arrive from now on."""
+    return MeterResponse(meter=meters.create(call.tx, call.request))
 
 
 @METERS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=MeterPage)
 def list_meters(call: Call[PageQuery]) -> MeterPage:
     """List the meters, oldest first."""
-    page = meters.METERS.page(call.tx, page_limit(call.given), call.given.cursor)
+    page = meters.METERS.page(call.tx, page_limit(call.request), call.request.cursor)
     return MeterPage(meters=page.items, **page.fields())
 
 
@@ -51,6 +51,7 @@ def get_meter(call: Call[None]) -> MeterResponse:
     return MeterResponse(meter=meters.METERS.get(call.tx, call.path["meterId"]))
 
 
+# The specification has no operation that reads what was submitted; tests need one.
 class SubmittedUsagePage(CountedPage, register=False):
     """A page of results."""
 
@@ -60,5 +61,5 @@ class SubmittedUsagePage(CountedPage, register=False):
 @CLOUD_USAGE_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=SubmittedUsagePage)
 def list_submissions(call: Call[PageQuery]) -> SubmittedUsagePage:
     """List the results that were submitted, oldest first."""
-    page = SUBMISSIONS.page(call.tx, page_limit(call.given), call.given.cursor)
+    page = SUBMISSIONS.page(call.tx, page_limit(call.request), call.request.cursor)
     return SubmittedUsagePage(results=page.items, **page.fields())

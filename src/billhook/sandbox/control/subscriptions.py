@@ -53,7 +53,7 @@ class Pinged(Resource, register=False):
 @SUBSCRIPTIONS_GROUP.operation("GET", "", takes=PageQuery, gives=SubscriptionPage)
 def list_all(call: Call[PageQuery]) -> SubscriptionPage:
     """List the subscriptions, oldest first."""
-    page = subscriptions.page(call.tx, page_limit(call.given), call.given.cursor)
+    page = subscriptions.page(call.tx, page_limit(call.request), call.request.cursor)
     return SubscriptionPage(subscriptions=[_shown(row) for row in page.items], **page.fields())
 
 
@@ -62,6 +62,7 @@ def remove(call: Call[None]) -> Subscription:
     """Delete a subscription; its pending deliveries are cancelled."""
     found = _find(call)
     subscriptions.cancel(call.tx, found.id)
+    # The row as it was: there is no other way to see it any more.
     return _shown(found)
 
 
@@ -82,5 +83,6 @@ def _find(call: Call[Any]) -> Row[Any]:
 
 def _shown(row: Row[Any]) -> Subscription:
     names = ("id", "callback_url", "event_type", "threshold", "recurring_threshold", "created_at")
-    facts = {name: getattr(row, name) for name in names}
-    return Subscription(**{name: fact for name, fact in facts.items() if fact is not None})
+    # Null columns are left out: a field that is set to None is sent as null.
+    columns = {name: getattr(row, name) for name in names}
+    return Subscription(**{name: value for name, value in columns.items() if value is not None})

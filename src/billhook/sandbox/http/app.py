@@ -77,14 +77,16 @@ def create_app(
 
 def _handle(operation: Operation, path: dict[str, str]) -> Response:
     service, services, authenticator = current_app.extensions[_EXTENSION_KEY]
+    # Credentials first: an unknown client must not make the sandbox read a body or query the database.
     authenticator.check_client(request)
     if not operation.open:
         authenticator.check_access_token(request, service.clock.now())
-    given = _parse(operation)
+    # Before the transaction: a client that sends slowly must not hold the write lock.
+    parsed = _parse(operation)
     if any("\0" in part for part in path.values()):
         raise invalid_request("the address holds a NUL character: no id has one")
     with service.transaction(writes=operation.writes) as tx:
-        result = operation.function(Call(tx, given, path, services))
+        result = operation.function(Call(tx, parsed, path, services))
     return _response(result)
 
 
@@ -121,6 +123,7 @@ def _error_response(error: SandboxError) -> Response:
 
 def _http_error(error: HTTPException) -> Response:
     response = _plain_error(error.code or 500, error.name)
+    # Only `Allow`: the other headers describe the HTML page that is replaced here.
     for name, value in error.get_headers():
         if name == "Allow":
             response.headers[name] = value
@@ -128,6 +131,7 @@ def _http_error(error: HTTPException) -> Response:
 
 
 def _internal_error(error: Exception) -> Response:
+    # The response does not say what failed: the text of an exception may hold data of another request.
     logger.error("request failed with an unexpected error", exc_info=error)
     return _plain_error(500, "the sandbox failed: see its log")
 

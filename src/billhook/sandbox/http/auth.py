@@ -33,9 +33,11 @@ class Authenticator:
     def check_client(self, request: Request) -> None:
         """Check the header `x-api-key` and the rate of requests; 401 or 429."""
         # WSGI decodes a header's bytes as Latin-1 and joins repeated headers with a comma.
-        given = request.headers.get("x-api-key", "").encode("latin-1", "replace")
-        if not hmac.compare_digest(given, self._client_id):
+        client_id = request.headers.get("x-api-key", "").encode("latin-1", "replace")
+        # In constant time, and as bytes: compare_digest refuses texts that are not ASCII.
+        if not hmac.compare_digest(client_id, self._client_id):
             raise not_authenticated(_REFUSED)
+        # One limit for all requests, since there is one client id.
         if not self._limiter.hit(self._limit, "requests"):
             reset = self._limiter.get_window_stats(self._limit, "requests").reset_time
             raise rate_limited(max(1, math.ceil(reset - time.time())))

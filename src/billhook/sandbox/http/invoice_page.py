@@ -57,7 +57,7 @@ Status: {{ invoice.billing_status }}{% if invoice.is_trial %} (trial){% endif %}
 <tr><td>Paid</td><td></td><td class="n">{{ invoice.amount_paid | plain }}</td></tr>
 <tr><th>Due</th><th></th><th class="n">{{ invoice.amount_due | plain }}</th></tr>
 </table>
-<p>A sandbox's invoice: nobody owes anything.</p>
+<p>An invoice of a sandbox: no payment is due.</p>
 </body>
 </html>
 """
@@ -81,6 +81,7 @@ def serve_invoice_pages(app: Flask, service: Service) -> None:
 
 
 def _rendered(invoice: InvoiceRecord, customer: Customer) -> str:
+    # Templates from strings escape HTML, too: names of customers and products may hold markup.
     return render_template_string(_PAGE, invoice=invoice, customer=customer, address=_address(customer))
 
 

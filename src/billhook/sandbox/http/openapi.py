@@ -152,6 +152,7 @@ def _register(made: APIBlueprint, operation: Operation, handle: HandleRequest) -
     view.__delay_validate_request__ = True  # type: ignore[attr-defined]
     statuses = dict.fromkeys((*_ALWAYS, *operation.errors, *((404,) if names else ())), ErrorBody)
     responses: dict[int, Any] = {200: operation.gives or Nothing, **statuses}
+    # POST /login needs the client id only: it is where a token comes from.
     needed = ["clientId"] if operation.open else list(SECURITY_SCHEMES)
     security: list[dict[str, list[Any]]] = [{name: [] for name in needed}]
     method = operation.method.lower()

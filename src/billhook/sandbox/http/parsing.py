@@ -35,7 +35,7 @@ def read_body(request: Request, *, required: bool, max_bytes: int) -> bytes:
 def _read_limited(request: Request, max_bytes: int) -> bytes:
     # One byte more than allowed: Werkzeug truncates a chunked body at the limit instead of refusing it.
     request.max_content_length = max_bytes + 1
-    too_long = too_large(f"the body is longer than what is taken here, {max_bytes} bytes")
+    too_long = too_large(f"the body is longer than the limit of {max_bytes} bytes")
     try:
         body = request.get_data(cache=False)
     except RequestEntityTooLarge:
@@ -54,14 +54,14 @@ def parse_body(model: type[Resource], body: bytes) -> Resource:
     try:
         if issubclass(model, EventBatch):
             return model.from_json(body)  # its events are validated one by one, NUL included
-        given = strict_json.loads(body)
-        parsed = model.from_wire(_without_read_only(model, given))
+        data = strict_json.loads(body)
+        parsed = model.from_wire(_without_read_only(model, data))
     except InvalidJSON as error:
         raise invalid_request(str(error)) from None
     except (InvalidResource, RuleBroken) as error:
         raise invalid_resource(error) from None
     if _ESCAPED_NUL in body:
-        _refuse_nul(model, given)
+        _refuse_nul(model, data)
     return parsed
 
 
@@ -77,28 +77,28 @@ def parse_query(model: type[Resource], query: Mapping[str, str]) -> Resource:
         raise invalid_resource(error, "the parameters of the URL are not valid, because of") from None
 
 
-def _without_read_only(model: type[Resource], given: object) -> object:
+def _without_read_only(model: type[Resource], data: object) -> object:
     """Drop read-only fields: they are ignored, even with an invalid value.
 
     Source: spec, Customer, customFieldValues.
     """
-    if not isinstance(given, dict):
-        return given
+    if not isinstance(data, dict):
+        return data
     read_only = {field.alias for field in model.model_fields.values() if READ_ONLY in field.metadata}
-    return {name: value for name, value in given.items() if name not in read_only}
+    return {name: value for name, value in data.items() if name not in read_only}
 
 
-def _refuse_nul(model: type[Resource], given: object) -> None:
+def _refuse_nul(model: type[Resource], data: object) -> None:
     """Refuse a NUL in any string at any depth: PostgreSQL cannot store it. Names known fields only."""
     fields = {field.alias or name for name, field in model.model_fields.items()}
     wrong = []
-    for name, value in given.items() if isinstance(given, dict) else ():
+    for name, value in data.items() if isinstance(data, dict) else ():
         entries = enumerate(value) if isinstance(value, list) else ()
         places = [f"{name}.{n}" for n, entry in entries if _holds_nul(entry)]
         if name in fields and (places or _holds_nul(value)):
             wrong += places or [name]
-    if wrong or _holds_nul(given):
-        raise invalid_request("a text in the body holds a NUL character: it cannot be kept", *wrong)
+    if wrong or _holds_nul(data):
+        raise invalid_request("a text in the body holds a NUL character: it cannot be stored", *wrong)
 
 
 def _holds_nul(value: object) -> bool:

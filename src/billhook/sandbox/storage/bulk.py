@@ -1,6 +1,6 @@
 """Statements over many rows without a parameter for each, for batches of a thousand events.
 
-Values are given as the columns store them: times in microseconds, amounts as text.
+Values have the form in which columns store them: times in microseconds, amounts as text.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ __all__ = ["in_texts", "insert_rows", "select_by_keys"]
 
 def in_texts(connection: Connection, column: ColumnElement[str], texts: Iterable[str]) -> ColumnElement[bool]:
     """Return the condition that `column` is one of any number of texts."""
+    # One parameter for all texts: both databases limit the number of parameters of a statement.
     if connection.dialect.name == "postgresql":
         return column == any_(literal(list(texts), ARRAY(Text)))
     values = func.json_each(json.dumps(list(texts))).table_valued("value")
@@ -48,16 +49,16 @@ def select_by_keys(
             for n, column in enumerate(columns)
         ]
         source = f"unnest({', '.join(f':k{n}' for n in range(len(columns)))})"
-        given = f"{source} AS given ({', '.join(f'k{n}' for n in range(len(columns)))})"
-        equal = [f"there.{column.name} = given.k{n}" for n, column in enumerate(columns)]
+        wanted = f"{source} AS wanted ({', '.join(f'k{n}' for n in range(len(columns)))})"
+        equal = [f"there.{column.name} = wanted.k{n}" for n, column in enumerate(columns)]
     else:
         sent = [bindparam("keys", json.dumps(keys))]
-        given = "json_each(:keys) AS given"
+        wanted = "json_each(:keys) AS wanted"
         equal = [
-            f"there.{column.name} = json_extract(given.value, '$[{n}]')" for n, column in enumerate(columns)
+            f"there.{column.name} = json_extract(wanted.value, '$[{n}]')" for n, column in enumerate(columns)
         ]
     # The text holds names of our own tables only; the keys are bound parameters.
-    statement = f"SELECT {names} FROM {given} JOIN {table.name} AS there ON {' AND '.join(equal)}"  # noqa: S608
+    statement = f"SELECT {names} FROM {wanted} JOIN {table.name} AS there ON {' AND '.join(equal)}"  # noqa: S608
     return connection.execute(text(statement).bindparams(*sent)).all()
 
 
@@ -66,6 +67,7 @@ def insert_rows(
 ) -> None:
     """Insert `rows` with values for the columns `names`; `then` is appended to the statement."""
     if rows:
+        # The driver's own executemany: SQLAlchemy would convert each value of a thousand rows.
         place = "?" if connection.dialect.paramstyle == "qmark" else "%s"
         places = ", ".join([place] * len(names))
         statement = f"INSERT INTO {table.name} ({', '.join(names)}) VALUES ({places}) {then}"  # noqa: S608

@@ -1,4 +1,4 @@
-"""Column types that hold the same on SQLite and PostgreSQL, and what the tables share."""
+"""Column types that store the same on SQLite and PostgreSQL, and helpers that all tables share."""
 
 from __future__ import annotations
 
@@ -26,6 +26,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def to_microseconds(at: datetime) -> int:
     """Return microseconds since 1970 UTC, as stored in a UtcMicroseconds column."""
+    # In integers: a float of seconds would round microseconds.
     return (at - _EPOCH) // timedelta(microseconds=1)
 
 
@@ -65,6 +66,7 @@ metadata = MetaData()
 
 def serial(name: str = "seq") -> Column[int]:
     """Return a primary key that grows with each row, by which lists are ordered."""
+    # SQLite numbers rows by itself only in a column of exactly the type INTEGER.
     return Column(name, BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
 
 
@@ -79,5 +81,6 @@ def document(name: str, *columns: Any) -> Table:
         Column("created_at", UtcMicroseconds, nullable=False),
         Column("updated_at", UtcMicroseconds, nullable=False),
         Column("body", Text, nullable=False),
+        # A number is never used again, so that the cursor of a page keeps its place.
         sqlite_autoincrement=True,
     )

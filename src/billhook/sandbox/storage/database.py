@@ -48,6 +48,7 @@ def open_engine(url: str) -> Engine:
     if parsed.get_backend_name() == "sqlite":
         more["connect_args"] = {"timeout": 30, "check_same_thread": False}
     with opening():
+        # Checked on a connection without the listeners below, which would write beside the file.
         try:
             engine = create_engine(parsed, **more)
             if engine.dialect.name == "sqlite":

@@ -36,7 +36,7 @@ class FileLock:
         """Acquire it; ConfigError if another sandbox holds it, OSError if no lock file can be made."""
         self._descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
         try:
-            _insist(self._take)
+            _acquire(self._take)
         except BaseException:
             self.end()
             raise
@@ -61,23 +61,24 @@ def _take_schema(session: Any, _: object) -> None:
     # The search path may name no schema; creating the tables will report that.
     query = f"SELECT pg_try_advisory_lock({_NUMBER}, coalesce(hashtext(current_schema()), 0))"
     try:
-        _insist(lambda: bool(session.execute(query).fetchone()[0]))
+        _acquire(lambda: bool(session.execute(query).fetchone()[0]))
         session.commit()
     except BaseException:
         session.close()
         raise
 
 
-def _insist(take: Callable[[], bool]) -> None:
+def _acquire(take: Callable[[], bool]) -> None:
+    # Polled, because flock() has no time-out.
     ends_at = time.monotonic() + PATIENCE_SECONDS
-    told = False
+    has_warned = False
     while not take():
-        if not told:
+        if not has_warned:
             logger.warning(
                 "another sandbox is using this database: waiting for it to end, %g s at most",
                 PATIENCE_SECONDS,
             )
-            told = True
+            has_warned = True
         if time.monotonic() > ends_at:
             raise ConfigError(
                 "another sandbox is using this database: stop it, or give this one a database of its own"

@@ -17,6 +17,7 @@ def get(connection: Connection, name: str) -> str | None:
 
 def put(connection: Connection, name: str, value: str) -> None:
     """Store `value` under `name`, replacing another."""
+    # Not an upsert, which both databases write differently: only one transaction writes at a time.
     known = update(setting).where(setting.c.name == name).values(value=value)
     if connection.execute(known).rowcount == 0:
         connection.execute(insert(setting).values(name=name, value=value))

@@ -62,11 +62,13 @@ def fetch_page(
     `order` are integer columns, the last of them unique. The cursor holds the place of the last row, so pages
     neither repeat nor skip rows when others are added meanwhile.
     """
+    # Without the cursor: the total is the same on each page.
     counted = query.with_only_columns(func.count(), maintain_column_froms=True)
     total = connection.execute(counted).scalar_one()
     if cursor is not None:
         query = query.where(tuple_(*order) > tuple_(*_place(cursor, name, len(order))))
     places = [column.label(f"place_{number}") for number, column in enumerate(order)]
+    # One row more than shown: it tells whether there is another page.
     rows = connection.execute(query.add_columns(*places).order_by(*order).limit(limit + 1)).all()
     shown = list(rows[:limit])
     last = shown[-1][-len(order) :] if len(rows) > limit else None
@@ -89,15 +91,18 @@ def _place(cursor: str, name: str, count: int) -> list[int]:
     number = ":(-?[0-9]{1,19})" * (count - 1) + ":([0-9]{1,19})"
     found = re.fullmatch(re.escape(name) + number, text)
     place = [int(each) for each in found.groups()] if found else []
+    # Compared with its own spelling: base64 and numbers with leading zeros have several.
     if found is None or _cursor(name, place) != cursor:
         raise invalid_request(
             "the cursor is not one of this list: leave it out to start from the first page", "cursor"
         )
+    # A number beyond 64 bits would be an error in both databases.
     return [max(-_LARGEST, min(each, _LARGEST)) for each in place]
 
 
 def page_limit(query: PageQuery) -> int:
     """Return the number of rows on a page: 1 to 1000, 10 by default; 400 otherwise."""
+    # An explicit null is an error, not the default.
     if "limit" not in query.model_fields_set:
         return DEFAULT_PAGE
     limit = query.limit

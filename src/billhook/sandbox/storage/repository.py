@@ -21,9 +21,9 @@ def to_document(resource: Resource) -> dict[str, Any]:
     return cast("dict[str, Any]", strict_json.loads(resource.to_json()))
 
 
-def request_document(given: Resource) -> dict[str, Any]:
-    """Return the fields that a request gave, named as on the wire, without read-only ones."""
-    return cast("dict[str, Any]", strict_json.loads(given.to_request()))
+def request_document(request: Resource) -> dict[str, Any]:
+    """Return the fields of a request, named as on the wire, without read-only ones."""
+    return cast("dict[str, Any]", strict_json.loads(request.to_request()))
 
 
 R = TypeVar("R", bound=StoredResource)
@@ -47,6 +47,7 @@ class Repository(Generic[R]):
             "createdAt": tx.now,
             "updatedAt": tx.now,
         }
+        # Through JSON, so that the result equals the resource that is read back later.
         stored = self._model.from_wire(strict_json.loads(strict_json.dumps(body)))
         tx.connection.execute(
             insert(self.table).values(
@@ -63,6 +64,7 @@ class Repository(Generic[R]):
         """Return the resource with this id; 404 if there is none."""
         found = self.find(tx, resource_id)
         if found is None:
+            # Without the id: an error must not repeat what the request sent.
             raise not_found(self.table.name.replace("_", " "))
         return found
 
@@ -84,6 +86,7 @@ class Repository(Generic[R]):
         The id and the times in `changes` are ignored, so a client may send back the object that it got.
         """
         body = to_document(stored)
+        # After the changes, so that these win.
         kept = {"id": stored.id, "createdAt": stored.created_at, "updatedAt": tx.now}
         body = {**body, **changes, **kept}
         body = {name: value for name, value in body.items() if value is not None}

@@ -33,6 +33,7 @@ def is_empty(connection: Connection) -> bool:
         return True
     ours = entities.setting
     found = None
+    # Compared by its columns: another program may have a table of this name.
     if ours.name in tables and {one["name"] for one in inspector.get_columns(ours.name, schema)} == set(
         ours.columns.keys()
     ):
@@ -51,6 +52,7 @@ def is_empty(connection: Connection) -> bool:
 
 
 def _fingerprint(connection: Connection) -> str:
+    # The DDL itself: any change of a table or an index is another version.
     made = [str(CreateTable(table).compile(connection)) for table in metadata.sorted_tables]
     made += [
         str(CreateIndex(index).compile(connection))

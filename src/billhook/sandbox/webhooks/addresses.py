@@ -173,6 +173,7 @@ def resolve(
     addresses = [CheckedAddress(family, sockaddr) for family, _, _, _, sockaddr in found]
     if not addresses:
         raise _unknown()
+    # All addresses, not only the first: a name could resolve to a public and a private one.
     if not allow_private:
         for address in addresses:
             if not is_public(ipaddress.ip_address(address.sockaddr[0].partition("%")[0])):

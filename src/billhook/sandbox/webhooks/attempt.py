@@ -47,20 +47,22 @@ class Attempter:
         return made
 
     def _send(self, due: DueDelivery, signer: Signer, fault: FaultKind | None) -> AttemptRecord:
+        # The duration by the monotonic clock: the machine's time may be set during an attempt.
         started_at, began = self._clock.now(), time.monotonic()
         secrets = [self._unknown_secret(signer)] if fault is FaultKind.WRONG_SECRET else signer.secrets
         try:
+            # Signed again for each attempt: a retry after hours would otherwise be refused as stale.
             signed_at = started_at - STALE if fault is FaultKind.STALE else started_at
             headers = replace(signer, secrets=secrets).sign(
                 due.body, event_type=due.event_type, now=signed_at, message_id=due.id
             )
         except (ValueError, ConfigError):
-            outcome = PostResult(problem=FailureReason.NOT_SIGNED)
+            result = PostResult(problem=FailureReason.NOT_SIGNED)
         else:
-            outcome = self._post(due, headers, fault)
+            result = self._post(due, headers, fault)
         milliseconds = round((time.monotonic() - began) * 1000)
-        answer = _response_text(outcome.answer, signer.secrets)
-        return AttemptRecord(started_at, milliseconds, outcome.status, outcome.problem, fault, answer)
+        answer = _response_text(result.answer, signer.secrets)
+        return AttemptRecord(started_at, milliseconds, result.status, result.problem, fault, answer)
 
     def _post(self, due: DueDelivery, headers: dict[str, str], fault: FaultKind | None) -> PostResult:
         more = {
@@ -69,12 +71,12 @@ class Attempter:
             "X-Webhook-Type": due.event_type,
         }
         body = _flip_one_bit(due.body, due.seq) if fault is FaultKind.CORRUPT else due.body
-        outcome = self._poster.post(due.url, {**more, **headers}, body)
-        if fault in SPOILING and outcome.problem is None:
+        result = self._poster.post(due.url, {**more, **headers}, body)
+        if fault in SPOILING and result.problem is None:
             lost = fault is FaultKind.DROP
             problem = FailureReason.ANSWER_LOST if lost else FailureReason.SHOULD_HAVE_REFUSED
-            return replace(outcome, problem=problem)
-        return outcome
+            return replace(result, problem=problem)
+        return result
 
     def _unknown_secret(self, signer: Signer) -> Secret:
         with self._lock:
@@ -85,6 +87,7 @@ class Attempter:
 
 def _flip_one_bit(body: bytes, seed: int) -> bytes:
     changed = bytearray(body)
+    # Seeded by the delivery, so that a repeated run corrupts the same bit.
     changed[random.Random(seed).randrange(len(changed))] ^= 1  # noqa: S311
     return bytes(changed)
 

@@ -9,7 +9,7 @@ from typing import Any
 from sqlalchemy import ColumnElement, Row, Select, func, select, update
 
 from billhook.sandbox.storage.paging import ListPage, fetch_page
-from billhook.sandbox.storage.tables.webhooks import attempt, delivery, raised
+from billhook.sandbox.storage.tables.webhooks import attempt, delivery, raised_event
 from billhook.sandbox.storage.transaction import Transaction
 
 __all__ = [
@@ -49,8 +49,8 @@ def attempts_of(tx: Transaction, delivery_ids: Sequence[str]) -> dict[str, list[
 
 def raised_events(tx: Transaction, limit: int, cursor: str | None, *where: ColumnElement[bool]) -> Rows:
     """Return a page of events, oldest first."""
-    query = select(raised).where(*where)
-    return fetch_page(tx.connection, query, [raised.c.seq], limit, cursor, raised.name)
+    query = select(raised_event).where(*where)
+    return fetch_page(tx.connection, query, [raised_event.c.seq], limit, cursor, raised_event.name)
 
 
 def pending(tx: Transaction) -> tuple[int, datetime | None]:
@@ -65,10 +65,13 @@ def send_again(tx: Transaction, delivery_id: str) -> None:
     tx.connection.execute(
         update(delivery)
         .where(delivery.c.id == delivery_id)
+        # attempts=0 restarts the schedule; the log still numbers its attempts on.
         .values(state="pending", attempts=0, due_at=tx.real_now, held=False)
     )
     tx.enqueued = True
 
 
 def _deliveries() -> Select[Any]:
-    return select(delivery, raised.c.event_type).join(raised, raised.c.id == delivery.c.raised_id)
+    return select(delivery, raised_event.c.event_type).join(
+        raised_event, raised_event.c.id == delivery.c.raised_id
+    )

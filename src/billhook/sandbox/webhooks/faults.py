@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Row, case, delete, func, insert, select, update
 
-from billhook.sandbox.storage.tables.webhooks import delivery, fault, strike
+from billhook.sandbox.storage.tables.webhooks import applied_fault, delivery, fault
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks.outbox import DueDelivery
 from billhook.sandbox.webhooks.outcomes import SPOILING, TIMED, FaultKind
@@ -31,7 +31,7 @@ def clear(tx: Transaction) -> None:
     values = {"held": False, "due_at": tx.real_now}
     released = tx.connection.execute(update(delivery).where(delivery.c.held).values(**values)).rowcount
     tx.enqueued = tx.enqueued or released > 0
-    tx.connection.execute(delete(strike))
+    tx.connection.execute(delete(applied_fault))
     tx.connection.execute(delete(fault))
 
 
@@ -39,6 +39,7 @@ def decide(tx: Transaction, found: Sequence[DueDelivery]) -> list[tuple[DueDeliv
     """Return the deliveries to send now, each with its fault or None; others are delayed or held."""
     faults = tx.connection.execute(select(fault).order_by(fault.c.seq)).all()
     struck = _struck(tx, [due.id for due in found])
+    # Counted here as well: one call decides for several deliveries.
     left = {one.id: one.times - one.struck for one in faults if one.times is not None}
     now: list[tuple[DueDelivery, FaultKind | None]] = []
     for due in found:
@@ -55,7 +56,7 @@ def decide(tx: Transaction, found: Sequence[DueDelivery]) -> list[tuple[DueDeliv
 
 
 def _struck(tx: Transaction, ids: Collection[str]) -> set[tuple[str, str]]:
-    rows = tx.connection.execute(select(strike).where(strike.c.delivery_id.in_(ids)))
+    rows = tx.connection.execute(select(applied_fault).where(applied_fault.c.delivery_id.in_(ids)))
     return {(row.delivery_id, row.fault_id) for row in rows}
 
 
@@ -73,7 +74,7 @@ def _fits(tx: Transaction, one: Row[Any], due: DueDelivery) -> bool:
 
 def _struck_by(tx: Transaction, one: Row[Any], due: DueDelivery) -> FaultKind:
     kind = FaultKind(one.kind)
-    tx.connection.execute(insert(strike).values(delivery_id=due.id, fault_id=one.id))
+    tx.connection.execute(insert(applied_fault).values(delivery_id=due.id, fault_id=one.id))
     tx.connection.execute(update(fault).where(fault.c.id == one.id).values(struck=fault.c.struck + 1))
     if kind in TIMED:
         before = delivery.c.held_up_by

@@ -10,7 +10,13 @@ from datetime import datetime, timedelta
 from sqlalchemy import delete, func, insert, select, update
 
 from billhook.events import Event
-from billhook.sandbox.storage.tables.webhooks import attempt, delivery, raised, strike, subscription
+from billhook.sandbox.storage.tables.webhooks import (
+    applied_fault,
+    attempt,
+    delivery,
+    raised_event,
+    subscription,
+)
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.addresses import destination
 from billhook.sandbox.webhooks.outcomes import AttemptRecord
@@ -48,11 +54,12 @@ def raise_event(tx: Transaction, event: Event, *, only: Collection[str] | None =
     """
     event_id = new_id("evt")
     number = tx.connection.execute(
-        insert(raised)
+        insert(raised_event)
         .values(id=event_id, event_type=event.type, body=event.to_json(), raised_at=tx.now)
-        .returning(raised.c.seq)
+        .returning(raised_event.c.seq)
     ).scalar_one()
     _prune_events(tx, number)
+    # One delivery for each subscription, also of one URL: each has its own thresholds and state.
     subscribed = select(subscription.c.id, subscription.c.callback_url).where(
         subscription.c.event_type == event.type
     )
@@ -90,6 +97,7 @@ def find_due(
     urls = select(subscription.c.callback_url).where(waiting.exists()).distinct()
     for url in tx.connection.execute(urls).scalars():
         if busy.get(destination(url), 0) < most_each:
+            # Twice as many as can start: some of them may be in progress.
             found += _due_at(tx, url, 2 * most_each)
     chosen: list[DueDelivery] = []
     taken = dict(busy)
@@ -153,10 +161,11 @@ def settle(tx: Transaction, due: DueDelivery, made: Sequence[AttemptRecord]) -> 
 def _due_at(tx: Transaction, url: str, limit: int) -> list[DueDelivery]:
     rows = tx.connection.execute(
         select(
-            delivery.c.id, delivery.c.seq, delivery.c.subscription_id, delivery.c.url, raised.c.event_type,
-            raised.c.body, delivery.c.attempts, delivery.c.due_at, delivery.c.held_up_by,
+            delivery.c.id, delivery.c.seq, delivery.c.subscription_id, delivery.c.url,
+            raised_event.c.event_type,
+            raised_event.c.body, delivery.c.attempts, delivery.c.due_at, delivery.c.held_up_by,
         )
-        .join(raised, raised.c.id == delivery.c.raised_id)
+        .join(raised_event, raised_event.c.id == delivery.c.raised_id)
         .where(delivery.c.url == url, delivery.c.due_at <= tx.real_now)
         .order_by(delivery.c.due_at, delivery.c.seq)
         .limit(limit)
@@ -165,6 +174,7 @@ def _due_at(tx: Transaction, url: str, limit: int) -> list[DueDelivery]:
 
 
 def _jittered(seconds: float, due: DueDelivery, seed: int | None) -> timedelta:
+    # Jitter spreads the retries of deliveries that failed together.
     dice = random.Random(None if seed is None else f"{seed}:{due.seq}:{due.attempts}")  # noqa: S311
     return timedelta(seconds=seconds * dice.uniform(1 - JITTER, 1 + JITTER))
 
@@ -177,10 +187,13 @@ def _prune_events(tx: Transaction, newest: int) -> None:
     keep = tx.options.keep_events
     if newest % max(1, keep // 10) != 0:
         return
-    unsent = select(delivery.c.seq).where(delivery.c.raised_id == raised.c.id, delivery.c.due_at.is_not(None))
-    events = select(raised.c.id).where(raised.c.seq <= newest - keep, ~unsent.exists())
+    unsent = select(delivery.c.seq).where(
+        delivery.c.raised_id == raised_event.c.id, delivery.c.due_at.is_not(None)
+    )
+    events = select(raised_event.c.id).where(raised_event.c.seq <= newest - keep, ~unsent.exists())
     deliveries = select(delivery.c.id).where(delivery.c.raised_id.in_(events))
-    for table in (attempt, strike):
+    # Children first: their foreign keys refer to the deliveries.
+    for table in (attempt, applied_fault):
         tx.connection.execute(delete(table).where(table.c.delivery_id.in_(deliveries)))
     tx.connection.execute(delete(delivery).where(delivery.c.raised_id.in_(events)))
-    tx.connection.execute(delete(raised).where(raised.c.id.in_(events)))
+    tx.connection.execute(delete(raised_event).where(raised_event.c.id.in_(events)))

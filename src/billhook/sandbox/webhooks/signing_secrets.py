@@ -23,7 +23,7 @@ from billhook.wire import strict_json
 __all__ = [
     "Secret",
     "Signer",
-    "check_given",
+    "check_option_secrets",
     "check_secrets",
     "current_signer",
     "ensure_secret",
@@ -54,6 +54,7 @@ def for_receivers(scheme: Scheme, secret: Secret) -> Secret:
 
 def new_secret(scheme: Scheme) -> Secret:
     """Return a random secret in a form that the scheme can sign with; ConfigError if none is found."""
+    # Tried in turn: a custom scheme does not say which form its secrets have.
     for make in (_shared, _hexadecimal, _ed25519, _rsa):
         text = make()
         for secret in (text, {f"key-{secrets.token_hex(4)}": text}):
@@ -75,7 +76,7 @@ def check_secrets(scheme: Scheme, found: Sequence[Secret]) -> None:
 
 
 def is_public(scheme: Scheme, secret: Secret) -> bool:
-    """Is it what receivers alone can use: the public key of a pair?"""
+    """Return True if receivers alone can use `secret`: it is the public key of a pair."""
     try:
         check_secrets(scheme, [secret])
     except ConfigError:
@@ -121,9 +122,8 @@ def _public(secret: str) -> str:
 
 _MADE = "signing_secrets"
 _ROTATED = "rotated_secrets"
-_GIVEN = "given"
-"""Placeholder in the stored rotation for the newest secret of the options."""
-_THEN = datetime(2026, 1, 1, tzinfo=UTC)
+_FROM_OPTIONS = "given"
+"""Placeholder in the stored rotation for the newest secret of the options, which is never stored."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,7 @@ class Signer:
         return ",".join([values[0], *(value.partition(",")[2] for value in values[1:])])  # t=…,v1=…,v1=…
 
 
-def check_given(options: SandboxOptions) -> None:
+def check_option_secrets(options: SandboxOptions) -> None:
     """Raise ConfigError for a secret of the options that the scheme cannot sign with."""
     if options.secrets:
         check_secrets(options.scheme, options.secrets)
@@ -172,6 +172,7 @@ def check_given(options: SandboxOptions) -> None:
 def ensure_secret(tx: Transaction) -> None:
     """Make sure there is a secret: of the options, else the stored ones, else a new one."""
     scheme = tx.options.scheme
+    # A start with secrets begins anew with these, as the options say.
     if tx.options.secrets:
         key_value.delete(tx.connection, _ROTATED)
         return
@@ -203,17 +204,17 @@ def verification_secret(tx: Transaction) -> Secret:
 
 
 def _kept(tx: Transaction) -> list[Secret]:
-    given = list(tx.options.secrets)
-    name = _ROTATED if given else _MADE
+    from_options = list(tx.options.secrets)
+    name = _ROTATED if from_options else _MADE
     text = key_value.get(tx.connection, name)
     if text is None:
-        return [*given]
+        return [*from_options]
     found: Any = strict_json.loads(text.encode())
-    return [given[0] if one == _GIVEN else one for one in found]
+    return [from_options[0] if one == _FROM_OPTIONS else one for one in found]
 
 
 def _keep(tx: Transaction, found: Sequence[Secret]) -> None:
-    given = list(tx.options.secrets)
-    name = _ROTATED if given else _MADE
-    text = strict_json.dumps([_GIVEN if one in given else one for one in found]).decode()
+    from_options = list(tx.options.secrets)
+    name = _ROTATED if from_options else _MADE
+    text = strict_json.dumps([_FROM_OPTIONS if one in from_options else one for one in found]).decode()
     key_value.put(tx.connection, name, text)

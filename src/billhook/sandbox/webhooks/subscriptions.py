@@ -51,6 +51,7 @@ def page(tx: Transaction, limit: int, cursor: str | None) -> ListPage[Row[Any]]:
 
 def ping(tx: Transaction, subscription_id: str, url: str) -> tuple[str, str]:
     """Send a PingTest to the URL, for any subscribed type. Returns the ids of event and delivery."""
+    # only=(): the ping goes to this URL, not to the subscriptions to PingTest.
     raised_id = outbox.raise_event(tx, PingTest(), only=())
     return raised_id, outbox.enqueue(tx, raised_id, subscription_id, url)
 
@@ -58,6 +59,7 @@ def ping(tx: Transaction, subscription_id: str, url: str) -> tuple[str, str]:
 def cancel(tx: Transaction, subscription_id: str) -> None:
     """Delete the subscription and cancel its pending deliveries; the others stay in the log."""
     tx.connection.execute(delete(subscription).where(subscription.c.id == subscription_id))
+    # An attempt in progress ends as it will: `settle` leaves the state cancelled.
     tx.connection.execute(
         update(delivery)
         .where(delivery.c.subscription_id == subscription_id, delivery.c.state == "pending")

@@ -110,7 +110,7 @@ def counts_last_day(tx: Transaction, contract: ContractRecord, end: datetime) ->
     return tx.connection.execute(following.limit(1)).first() is None
 
 
-def older_contract_terms(tx: Transaction, given: ContractRecord) -> list[tuple[TimeSpan, frozenset[str]]]:
+def older_contract_terms(tx: Transaction, contract: ContractRecord) -> list[tuple[TimeSpan, frozenset[str]]]:
     """Return when older contracts of the same customer are in force, with the meters of their products.
 
     Usage belongs to the contract that came into force first: a contract that is created or activated late
@@ -119,9 +119,9 @@ def older_contract_terms(tx: Transaction, given: ContractRecord) -> list[tuple[T
     """
     columns = CONTRACTS.table.c
     order = (columns.in_force_at, columns.start_at, columns.seq)
-    own = [select(column).where(columns.id == given.id).scalar_subquery() for column in order]
+    own = [select(column).where(columns.id == contract.id).scalar_subquery() for column in order]
     # Compared as a row in SQL; contracts that were never in force have null, which is never smaller.
-    older = CONTRACTS.all(tx, columns.customer_id == given.customer_id, tuple_(*order) < tuple_(*own))
+    older = CONTRACTS.all(tx, columns.customer_id == contract.customer_id, tuple_(*order) < tuple_(*own))
     return [
         (_term(each), frozenset(sold.meter.id for sold in sold_products(tx, each) if sold.meter))
         for each in older
@@ -181,12 +181,12 @@ def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct
 
 
 def inline_products(
-    given: NewContract | Contract,
+    contract: NewContract | Contract,
 ) -> Iterator[tuple[str, ContractProduct, ProductGroup | None]]:
     """Yield the products that the contract itself defines, each with its path and its group."""
-    for n, product in enumerate(given.products or []):
+    for n, product in enumerate(contract.products or []):
         yield f"products.{n}", product, None
-    for m, group in enumerate(given.product_groups or []):
+    for m, group in enumerate(contract.product_groups or []):
         for n, product in enumerate(group.products or []):
             yield f"productGroups.{m}.products.{n}", product, group
 

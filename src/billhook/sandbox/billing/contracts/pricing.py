@@ -133,10 +133,10 @@ def check_commitment(commitment: Commitment | None, where: str) -> None:
         check_one_of(commitment.overage_strategy, OVERAGE_STRATEGIES, f"{where}.commitment.overageStrategy")
 
 
-def check_one_of(given: str | None, known: Sequence[str], param: str) -> None:
+def check_one_of(value: str | None, known: Sequence[str], param: str) -> None:
     """Reject an unknown value of a field that prices depend on; None means the default."""
     # An unknown value would be billed by a default that the user did not mean.
-    if given is not None and given not in known:
+    if value is not None and value not in known:
         raise invalid_request(f"{param.rpartition('.')[2]} must be one of {', '.join(known)}", param)
 
 
@@ -145,9 +145,9 @@ def _tiers(pricing: Pricing) -> tuple[Tier, ...] | None:
 
     The field is not in the specification, so no model validates it.
     """
-    given = (pricing.model_extra or {}).get("tiers")
+    value = (pricing.model_extra or {}).get("tiers")
     tiers: list[Tier] = []
-    for each in given if isinstance(given, list) else ():
+    for each in value if isinstance(value, list) else ():
         if not isinstance(each, Mapping):
             return None
         up_to, price = each.get("upTo"), each.get("price")

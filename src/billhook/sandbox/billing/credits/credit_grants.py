@@ -1,4 +1,4 @@
-"""Grant credits, deduct them, and let them expire.
+"""Grant, deduct and expire credits.
 
 Source: spec, "Endpoints", Credits; "Resources and their fields", CreditGrant.
 """
@@ -77,23 +77,24 @@ def grant(
 def grant_from(
     tx: Transaction,
     customer_id: str,
-    given: CreditGrant,
+    credit_grant: CreditGrant,
     *,
     contract_id: str | None = None,
     invoice_id: str | None = None,
 ) -> None:
     """Grant the credits of a contract's or a top-up's CreditGrant; none without an amount."""
-    if given.grant_amount is not None:
+    if credit_grant.grant_amount is not None:
         grant(
-            tx, customer_id, given.grant_amount, credit_product_id=given.credit_product_id,
-            kind=given.balance_kind, expires_at=given.expiration_date,
-            automatic=given.apply_automatically is not False,
+            tx, customer_id, credit_grant.grant_amount, credit_product_id=credit_grant.credit_product_id,
+            kind=credit_grant.balance_kind, expires_at=credit_grant.expiration_date,
+            automatic=credit_grant.apply_automatically is not False,
             contract_id=contract_id, invoice_id=invoice_id,
         )  # fmt: skip
 
 
 def check_customer_exists(tx: Transaction, customer_id: str) -> None:
     """Reject a request about the credits of an unknown customer."""
+    # 400 instead of 404: the id is a field of the request, not part of its path.
     if customers.CUSTOMERS.find(tx, customer_id) is None:
         raise invalid_request("there is no such customer", "customerId")
 
@@ -105,15 +106,15 @@ def check_amount(amount: Decimal, param: str) -> None:
         raise invalid_request(f"{name} must be above zero, with at most 100 digits before the point", param)
 
 
-def check_grant(given: CreditGrant, where: str) -> None:
+def check_grant(credit_grant: CreditGrant, where: str) -> None:
     """Reject an invalid grant; `where` is its path in the request."""
-    if given.grant_amount is not None:
-        check_amount(given.grant_amount, f"{where}.grantAmount")
-    if given.price is not None and (given.price < 0 or not is_in_range(given.price)):
+    if credit_grant.grant_amount is not None:
+        check_amount(credit_grant.grant_amount, f"{where}.grantAmount")
+    if credit_grant.price is not None and (credit_grant.price < 0 or not is_in_range(credit_grant.price)):
         raise invalid_request("price must be zero or more, with at most 100 digits", f"{where}.price")
-    check_kind(given.balance_kind, f"{where}.balanceKind")
-    if given.credit_product_id is not None:
-        check_key(given.credit_product_id, f"{where}.creditProductId")
+    check_kind(credit_grant.balance_kind, f"{where}.balanceKind")
+    if credit_grant.credit_product_id is not None:
+        check_key(credit_grant.credit_product_id, f"{where}.creditProductId")
 
 
 def deduct(tx: Transaction, customer_id: str, amount: Decimal) -> None:
@@ -136,15 +137,16 @@ def deduct(tx: Transaction, customer_id: str, amount: Decimal) -> None:
 
 
 def expire_lot(tx: Transaction, subject_id: str) -> None:
-    """Handle the job `credit_expiry`: what is left of a lot of credits expires."""
+    """Handle the job `credit_expiry`: expire the credits that are left of a lot."""
+    # Empty if they were used up: such a lot is deleted.
     lots = open_lots(tx, credit_lot.c.id == subject_id)
     for lot in lots:
         take_from_lots(tx, lots, lot.remaining, EXPIRY, LedgerReference())
 
 
-def store_top_up(tx: Transaction, invoice_id: str, customer_id: str, given: CreditGrant) -> None:
+def store_top_up(tx: Transaction, invoice_id: str, customer_id: str, credit_grant: CreditGrant) -> None:
     """Store the credits to grant when the invoice of a top-up is approved."""
-    body = given.to_json().decode()
+    body = credit_grant.to_json().decode()
     tx.connection.execute(insert(top_up).values(invoice_id=invoice_id, customer_id=customer_id, body=body))
 
 
@@ -158,5 +160,5 @@ def grant_top_up(tx: Transaction, invoice: Invoice) -> None:
     if row is not None:
         # Deleted first: an invoice grants its credits once.
         tx.connection.execute(delete(top_up).where(this))
-        given = CreditGrant.from_json(row.body.encode())
-        grant_from(tx, row.customer_id, given, invoice_id=invoice.id)
+        credit_grant = CreditGrant.from_json(row.body.encode())
+        grant_from(tx, row.customer_id, credit_grant, invoice_id=invoice.id)

@@ -44,7 +44,7 @@ __all__ = [
 EXPIRY = "Expiry"
 """The type of a ledger entry for credits that were not used in time."""
 _NOTED = ("Deduction", EXPIRY)
-"""Types of entries with a credit note: credits that were lost without usage."""
+"""Types of entries with a credit note: credits that were removed without usage."""
 _READ = select(ledger_entry, credit_pool.c.credit_product_id).join(
     credit_pool, credit_pool.c.id == ledger_entry.c.pool_id
 )
@@ -75,6 +75,7 @@ def customer_pools(
     tx: Transaction, customer_id: str, credit_product_ids: Collection[str]
 ) -> list[CreditPool]:
     """Return the customer's pools of these credit products, in the order of the products."""
+    # Most products consume no credits, and are rated often.
     if not credit_product_ids:
         return []
     rows = tx.connection.execute(
@@ -249,8 +250,8 @@ def _entry_view(row: Row[Any]) -> LedgerEntryView:
     }
     if row.type in _NOTED:
         details["credit_note_number"] = f"CN-{row.created_at.year}-{row.seq:04}"
-    given = {name: value for name, value in details.items() if value is not None}
-    return LedgerEntryView(**given, erp_id=None, integration_entities=[])  # no other system is connected
+    present = {name: value for name, value in details.items() if value is not None}
+    return LedgerEntryView(**present, erp_id=None, integration_entities=[])  # no other system is connected
 
 
 def _raise_increased(tx: Transaction, before: CreditPool, after: CreditPool, amount: Decimal) -> None:

@@ -1,4 +1,4 @@
-"""Credit products: what credits are for. The specification shows only their identifier.
+"""Credit products: the products that credits pay for. The specification shows only their identifier.
 
 Source: spec, "Endpoints", Credits; "States and transitions", Other resources.
 """
@@ -38,17 +38,17 @@ class CreditProduct(StoredResource, NewCreditProduct, register=False):
 CREDIT_PRODUCTS = Repository(credit_product, CreditProduct, "crp")
 
 
-def create(tx: Transaction, given: NewCreditProduct) -> CreditProduct:
+def create(tx: Transaction, request: NewCreditProduct) -> CreditProduct:
     """Create a credit product; of kind Monetary by default."""
-    check_kind(given.balance_kind, "balanceKind")
-    data = {"balanceKind": str(CreditKind.MONETARY), **_given(given)}
+    check_kind(request.balance_kind, "balanceKind")
+    data = {"balanceKind": str(CreditKind.MONETARY), **_present_fields(request)}
     return CREDIT_PRODUCTS.add(tx, data)
 
 
 def find_or_create(tx: Transaction, product_id: str | None, kind: str | None) -> CreditProduct:
     """Return the credit product with this id, created if necessary; without an id, the first of the kind."""
     if product_id is None:
-        # Any kind will do if the grant names none.
+        # A grant without a kind may use a product of either kind.
         found = (each for each in CREDIT_PRODUCTS.all(tx) if kind in (None, each.balance_kind))
         return next(found, None) or create(tx, NewCreditProduct(name="Credits", balance_kind=kind))
     # The id is the user's own, so it may be any text; the name starts out the same.
@@ -63,6 +63,7 @@ def check_kind(kind: str | None, param: str) -> None:
         raise invalid_request(f"{param} must be {' or '.join(CreditKind)}", param)
 
 
-def _given(given: NewCreditProduct) -> dict[str, object]:
-    data = request_document(given)
+def _present_fields(request: NewCreditProduct) -> dict[str, object]:
+    # A null means the default, which it would otherwise replace.
+    data = request_document(request)
     return {name: value for name, value in data.items() if value is not None}

@@ -38,19 +38,20 @@ def start_schedules(tx: Transaction, contract: ContractRecord) -> None:
     """
     # A contract that renews has no last grant.
     ends_at = None if renews(contract) else contract.end_date
-    for given in contract.credit_grants or []:
+    for credit_grant in contract.credit_grants or []:
         schedule_id = new_id("crs")
         tx.connection.execute(
             insert(credit_schedule).values(
                 id=schedule_id, contract_id=contract.id, customer_id=contract.customer_id,
-                body=given.to_json().decode(), starts_at=contract.start_date,
+                body=credit_grant.to_json().decode(), starts_at=contract.start_date,
             )
         )  # fmt: skip
         moment: datetime | None = contract.start_date
+        # All grants that are due already, each charged to the cycle that it belongs to.
         while moment is not None and moment <= tx.now and (ends_at is None or moment < ends_at):
-            _grant(tx, contract.customer_id, contract.id, given, moment)
-            moment = _next_grant_at(contract.start_date, _months(given), moment)
-        _schedule_next(tx, schedule_id, given, moment)
+            _grant(tx, contract.customer_id, contract.id, credit_grant, moment)
+            moment = _next_grant_at(contract.start_date, _months(credit_grant), moment)
+        _schedule_next(tx, schedule_id, credit_grant, moment)
 
 
 def stop_schedules(tx: Transaction, contract_id: str) -> None:
@@ -68,11 +69,12 @@ def handle_scheduled_grant(tx: Transaction, subject_id: str) -> None:
     """
     this = credit_schedule.c.id == subject_id
     row = tx.connection.execute(select(credit_schedule).where(this)).first()
+    # The schedule may have ended since the job was scheduled.
     if row is None:
         return
-    given = CreditGrant.from_json(row.body.encode())
-    _grant(tx, row.customer_id, row.contract_id, given, tx.now)
-    _schedule_next(tx, subject_id, given, _next_grant_at(row.starts_at, _months(given), tx.now))
+    credit_grant = CreditGrant.from_json(row.body.encode())
+    _grant(tx, row.customer_id, row.contract_id, credit_grant, tx.now)
+    _schedule_next(tx, subject_id, credit_grant, _next_grant_at(row.starts_at, _months(credit_grant), tx.now))
 
 
 def credit_charges(
@@ -91,41 +93,46 @@ def credit_charges(
     ]
 
 
-def _grant(tx: Transaction, customer_id: str, contract_id: str, given: CreditGrant, moment: datetime) -> None:
+def _grant(
+    tx: Transaction, customer_id: str, contract_id: str, credit_grant: CreditGrant, moment: datetime
+) -> None:
     """Grant now what was due at `moment`, and charge it to the cycle that contains `moment`."""
     # Credits that would expire at once are neither granted nor charged.
-    is_over = given.expiration_date is not None and given.expiration_date <= tx.now
+    is_over = credit_grant.expiration_date is not None and credit_grant.expiration_date <= tx.now
     if is_over or customers.inactive_customers(tx, [customer_id]):
         return
-    grant_from(tx, customer_id, given, contract_id=contract_id)
+    grant_from(tx, customer_id, credit_grant, contract_id=contract_id)
     # Charged on the invoice of the cycle, not now: a contract has one invoice for each cycle.
-    if given.price and given.grant_amount is not None:
-        name = given.name or "Credits"
+    if credit_grant.price and credit_grant.grant_amount is not None:
+        name = credit_grant.name or "Credits"
         tx.connection.execute(
             insert(credit_charge).values(
-                contract_id=contract_id, granted_at=moment, name=name, amount=given.grant_amount,
-                credit_product_id=given.credit_product_id or name, price=given.price,
+                contract_id=contract_id, granted_at=moment, name=name, amount=credit_grant.grant_amount,
+                credit_product_id=credit_grant.credit_product_id or name, price=credit_grant.price,
             )
         )  # fmt: skip
 
 
-def _schedule_next(tx: Transaction, schedule_id: str, given: CreditGrant, moment: datetime | None) -> None:
+def _schedule_next(
+    tx: Transaction, schedule_id: str, credit_grant: CreditGrant, moment: datetime | None
+) -> None:
     """Schedule the next grant at `moment`; end the schedule without one, or once the credits have expired."""
-    expires_at = given.expiration_date
+    expires_at = credit_grant.expiration_date
     if moment is None or (expires_at is not None and moment >= expires_at):
         tx.connection.execute(delete(credit_schedule).where(credit_schedule.c.id == schedule_id))
     else:
         scheduled_jobs.schedule(tx, moment, "credit_grant", schedule_id)
 
 
-def _months(given: CreditGrant) -> int:
-    return _MONTHS.get(given.schedule or "", 0)
+def _months(credit_grant: CreditGrant) -> int:
+    return _MONTHS.get(credit_grant.schedule or "", 0)
 
 
 def _next_grant_at(starts_at: datetime, months: int, now: datetime) -> datetime | None:
     """Return the first moment after `now` that is whole periods after `starts_at`, or None."""
     if months == 0:
         return None
+    # Counted from the start: a 31st comes back after a shorter month.
     passed = (now.year - starts_at.year) * 12 + now.month - starts_at.month
     count = passed // months
     try:

@@ -39,6 +39,7 @@ def approve(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
     days = (
         int(customer.due_days or DEFAULT_DUE_DAYS) if invoice.payment_days is None else invoice.payment_days
     )
+    # Counted from the approval: until then the invoice may still change.
     due_at = tx.now + timedelta(days=days)
     invoice = invoices.INVOICES.change(
         tx, invoice, {"approvedAt": tx.now, "dueDate": due_at}, approved_at=tx.now, due_at=due_at
@@ -60,15 +61,15 @@ def handle_approval_due(tx: Transaction, invoice_id: str) -> None:
 def send_invoice(tx: Transaction, invoice: InvoiceRecord) -> InvoiceRecord:
     """Email an approved invoice, with a link to the portal, to each address that receives invoices.
 
-    Emits CustomerPortalLinkSent for each address; and InvoiceSendFailed if none was reached, because there is
-    none or every mail bounced. An approved invoice is owed, whether it was delivered or not: it waits for
-    payment.
+    Emits CustomerPortalLinkSent for each address; and InvoiceSendFailed if no mail was delivered, because
+    there is no address or every mail bounced. An approved invoice is owed, whether it was delivered or not.
     """
     customer = customers.find(tx, str(invoice.customer_id))
     addresses = _recipients(customer)
-    reached = [_send_to(tx, customer.id, address) for address in addresses]
-    # One address that was reached is enough.
-    if not any(reached):
+    # Every address is tried: a mail that bounces must not keep the others from theirs.
+    delivered = [_send_to(tx, customer.id, address) for address in addresses]
+    # One delivered mail is enough.
+    if not any(delivered):
         raise_event(
             tx, InvoiceSendFailed(invoice_id=invoice.id, invoice_number=invoice.invoice_number, date=tx.now)
         )
@@ -90,7 +91,7 @@ def _send_to(tx: Transaction, customer_id: str, address: str) -> bool:
     if not at or not domain:
         fault = "the address is invalid: it needs an @ and a domain"
     elif domain.rstrip(".").rpartition(".")[2].lower() == BOUNCING_DOMAIN:
-        fault = "the mail came back: no such domain"
+        fault = "the mail bounced: the domain does not exist"
     details: dict[str, Any] = {} if fault is None else {"error_message": fault}
     raise_event(
         tx,

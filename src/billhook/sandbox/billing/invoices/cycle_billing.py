@@ -24,6 +24,7 @@ MAX_PAST = 400
 def handle_cycle_end(tx: Transaction, contract_id: str) -> None:
     """Handle the job `cycle_end`: bill the cycle that is over, and schedule the end of the next one."""
     contract = contracts.find(tx, contract_id)
+    # The last microsecond of the cycle: at tx.now itself the next one has begun.
     bill_cycle(tx, contract, cycles.cycle_at(contract, tx.now - timedelta(microseconds=1)))
     # A contract that is renewed ends at this moment, too, but goes on.
     ends = contract.end_date is not None and not cycles.renews(contract)

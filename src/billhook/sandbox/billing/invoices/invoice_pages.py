@@ -1,6 +1,7 @@
-"""Links to invoice pages for people: no credentials, but only the link opens its page.
+"""Links to invoice pages for people: a page needs no credentials, but only its link opens it.
 
-Source: spec, "Events", invoicePdfUrl of InvoicePaymentStatusChanged. What it links to is not shown.
+Source: spec, "Events", invoicePdfUrl of InvoicePaymentStatusChanged. The specification does not show
+what it links to.
 """
 
 from __future__ import annotations
@@ -27,9 +28,9 @@ def page_url(tx: Transaction, invoice_id: str) -> str | None:
     return f"{base_url.rstrip('/')}{PAGES_PATH}/{invoice_id}/{_proof(tx, invoice_id)}"
 
 
-def is_valid_proof(tx: Transaction, invoice_id: str, given: str) -> bool:
-    """Return whether `given` is the proof of a link from `page_url`. Compares in constant time."""
-    return hmac.compare_digest(_proof(tx, invoice_id).encode(), given.encode("utf-8", "surrogateescape"))
+def is_valid_proof(tx: Transaction, invoice_id: str, proof: str) -> bool:
+    """Return whether `proof` is that of a link from `page_url`. Compares in constant time."""
+    return hmac.compare_digest(_proof(tx, invoice_id).encode(), proof.encode("utf-8", "surrogateescape"))
 
 
 def _proof(tx: Transaction, invoice_id: str) -> str:

@@ -1,4 +1,4 @@
-"""The fields of an invoice that the specification does not show. All of them are the sandbox's own.
+"""The invoice as the sandbox stores and shows it, with fields that the specification does not list.
 
 Source: spec, "Resources and their fields", Invoice.
 """

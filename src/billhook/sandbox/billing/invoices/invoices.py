@@ -60,6 +60,7 @@ def issue_cycle_invoice(
     start, end = cycle
     currency = currencies.billing_currency(contract, customer)
     brought = bring_forward(tx, contract.id, currency)
+    # The amount was negative on the earlier invoice, so its line reduces this one.
     if brought:
         charges = [
             *charges,
@@ -108,7 +109,7 @@ def issue_top_up_invoice(tx: Transaction, customer_id: str, grant: CreditGrant) 
 
 def replace_lines(tx: Transaction, stored: InvoiceRecord, changed: Mapping[int, Charge]) -> InvoiceRecord:
     """Replace line items, by position, of an invoice that is not approved yet."""
-    # The customer has it: late usage goes on the next invoice.
+    # The customer has received it: late usage is charged on the next invoice.
     if stored.approved_at is not None:
         raise ValueError("an invoice that is approved stays as it is")
     smallest = currencies.smallest_unit(stored.currency)
@@ -155,6 +156,7 @@ def _issue(
     columns: Mapping[str, Any],
 ) -> InvoiceRecord:
     invoice_id = new_id("inv")
+    # The year of the sandbox's clock, which the number shows as well.
     number = _next_number(tx, tx.now.year)
     smallest = currencies.smallest_unit(data["currency"])
     lines = [_line(invoice_id, charge, smallest) for charge in charges]

@@ -2,8 +2,8 @@
 
 Until the cycle's invoice is approved, the invoice is rewritten. Afterwards the contract's next invoice
 charges the difference between what the cycle amounts to now and what was billed for it. If no invoice
-follows, the month-end report lists the difference. The specification does not say what becomes of late usage.
-What was billed for each line of a cycle is stored here, to take the difference from.
+follows, the month-end report lists the difference. The specification does not define late usage. The table
+`billed_line` stores what was billed for each line of a cycle, to calculate the difference.
 """
 
 from __future__ import annotations
@@ -109,6 +109,7 @@ def _differences(
         by_key = {each.key: each for each in billed}
         for item in rerated(tx, cycle, by_key, draws=draws):
             before = by_key[item.key]
+            # Stored also for a difference of zero: it clears the mark of late usage.
             _update_charge(tx, before, item.charge)
             difference = item.charge.minus(before.charge)
             if not difference.is_zero:
@@ -204,6 +205,7 @@ def _read_lines(tx: Transaction, *where: ColumnElement[bool]) -> list[tuple[Bill
 
 
 def _billed_line(row: Row[Any]) -> BilledLine:
+    # By the names of Charge: the columns have the same.
     figures = {name: getattr(row, name) for name in FIGURES}
     return BilledLine(
         key=row.key,

@@ -1,7 +1,7 @@
 """The payment status of an invoice: paid, rejected or overdue.
 
 Source: spec, "States and transitions", Invoice billingStatus; "Resources and their fields", Invoice,
-paymentInfo; "Events". The transitions are not shown: `_MOVES` are the sandbox's.
+paymentInfo; "Events". The specification does not show the transitions: `_MOVES` are the sandbox's.
 """
 
 from __future__ import annotations
@@ -66,6 +66,7 @@ def change_status(
     Emits InvoicePaymentStatusChanged if the status changes.
     """
     before = str(stored.billing_status)
+    # A bug of the sandbox, not of a request: each caller checks the status first.
     if status != before and status not in _MOVES[before]:
         raise ValueError(f"an invoice that is {before} does not become {status}")
     fields = {**(changes or {}), "billingStatus": status.value}
@@ -131,8 +132,8 @@ def record_failure(
 
 
 def open_for_payment(tx: Transaction, stored: InvoiceRecord) -> InvoiceRecord:
-    """Let an approved invoice wait for payment; without anything to pay it is Paid."""
-    # Sent again by the user: its status has already moved on.
+    """Set the status of an approved invoice to PendingPayment, or to Paid if nothing is due."""
+    # The invoice was sent again: a payment may have changed its status already.
     if stored.billing_status != BillingStatus.NONE:
         return stored
     return change_status(
@@ -171,7 +172,7 @@ def _checked_amount(stored: InvoiceRecord, amount: Decimal | None) -> Decimal:
 def _payment_info(
     tx: Transaction, stored: InvoiceRecord, amount: Decimal, method: str | None, status: str, note: str | None
 ) -> object:
-    given: dict[str, Any] = {} if note is None else {"note": note}
+    optional: dict[str, Any] = {} if note is None else {"note": note}
     info = PaymentInfo(
         transaction_id=new_id("txn"),
         date=datetime_text(tx.now),
@@ -182,7 +183,7 @@ def _payment_info(
         status=status,
         customer_id=stored.customer_id,
         deposit_to=_ACCOUNT,
-        **given,
+        **optional,
     )
     return to_document(info)
 

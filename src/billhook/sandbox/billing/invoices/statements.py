@@ -42,6 +42,7 @@ def statement(tx: Transaction, cycle: ContractCycle) -> list[StatementItem]:
     returns the same.
     """
     smallest = _smallest_unit(tx, cycle)
+    # Credits have their own price: they are charged beside the lines, whether used or not.
     granted = credit_schedules.credit_charges(tx, cycle.contract.id, cycle.start, cycle.end, smallest)
     return [*_items(tx, cycle, contract_lines(tx, cycle), draws=True), *map(StatementItem, granted)]
 

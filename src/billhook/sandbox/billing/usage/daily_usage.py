@@ -126,7 +126,7 @@ def _figure(
         case AggregationMethod.MAX:
             return max([*figures, *(row.highest for row in counted if row.highest is not None)], default=ZERO)
         case AggregationMethod.LAST:
-            # The begin of its row dates a measurement: later events of another day come after it.
+            # A measurement has the time of its row: events of a later day come after it.
             lasts = [(row.since, row.measured) for row in measured]
             lasts += [(row.since, row.last) for row in counted if row.last is not None]
             # By time, not by order of arrival: events may arrive late.
@@ -164,7 +164,7 @@ class UsageRollup:
     def add(self, key: UsageKey, contribution: Contribution, at: int) -> None:
         """Add a contribution at the microsecond `at`; of two at one time, the later call wins as `last`."""
         value = contribution.value
-        # No value: the event is stored, but changes no figure.
+        # Without a value the event is stored, but changes no figure.
         if value is None:
             return
         tally = self._tallies[key]

@@ -55,19 +55,19 @@ class RawEventBatch(EventBatch, register=False):
                 "events",
             )
         try:
-            given = _parse_batch(body.decode("utf-8"))
+            raw_events = _parse_batch(body.decode("utf-8"))
         except UnicodeDecodeError as error:
             raise InvalidResource(f"the body is not UTF-8 (byte {error.start})") from None
         except InvalidJSON as error:
             raise InvalidResource(str(error)) from None
-        if given is None:
+        if raw_events is None:
             mistake = {"loc": ("events",), "msg": "must be a list of events", "type": "list_type"}
             raise InvalidResource("the body is not a batch: events must be a list of events", [mistake])
-        if not 1 <= len(given) <= MAX_BATCH_EVENTS:
-            raise LimitBroken(wrong_count(len(given)), "events")
+        if not 1 <= len(raw_events) <= MAX_BATCH_EVENTS:
+            raise LimitBroken(wrong_count(len(raw_events)), "events")
         # Not validated here: `usage.event_validation` reports each invalid event by itself.
         batch = cls.model_construct(events=[])
-        batch._raw_events = given
+        batch._raw_events = raw_events
         return batch
 
 

@@ -51,33 +51,33 @@ def list_events(tx: Transaction, query: EventQuery, limit: int) -> ListPage[str]
     return found.of(lambda row: row.body)
 
 
-def aggregate(tx: Transaction, given: AggregationRequest) -> list[DataPoint]:
+def aggregate(tx: Transaction, request: AggregationRequest) -> list[DataPoint]:
     """Return the figures of each group, in the order of the groups; each has all keys, 0 without events."""
-    period = given.period
+    period = request.period
     if period.end_time < period.start_time:
         raise invalid_request("endTime is before startTime", "period.startTime", "period.endTime")
-    _check_keys(given)
-    groups = grouping(given.group_by, tx.connection.dialect.name)
-    customer_clause = _customer_clause(tx, given)
+    _check_keys(request)
+    groups = grouping(request.group_by, tx.connection.dialect.name)
+    customer_clause = _customer_clause(tx, request)
     figures: defaultdict[str, dict[str, Decimal]] = defaultdict(dict)
     # Counted while generating: a long period must not fill the memory before it is rejected.
-    if given.fill_dates:
+    if request.fill_dates:
         for count, name in enumerate(groups.all(period.start_time, period.end_time)):
             _check_count(count + 1)
             figures[name] = {}
-    for wanted in given.meters:
+    for wanted in request.meters:
         for group, value in _figures(tx, wanted, groups, customer_clause, period):
             figures[group][wanted.key] = value
             _check_count(len(figures))
-    keys = [wanted.key for wanted in given.meters]
+    keys = [wanted.key for wanted in request.meters]
     return [
         DataPoint(group=group, values={key: figures[group].get(key, ZERO) for key in keys})
         for group in sorted(figures)
     ]
 
 
-def _check_keys(given: AggregationRequest) -> None:
-    keys = [wanted.key for wanted in given.meters]
+def _check_keys(request: AggregationRequest) -> None:
+    keys = [wanted.key for wanted in request.meters]
     if not 1 <= len(keys) <= MAX_AGGREGATED_METERS:
         raise invalid_request(f"meters must have 1 to {MAX_AGGREGATED_METERS} entries", "meters")
     if len(set(keys)) < len(keys):
@@ -91,23 +91,23 @@ def _check_count(count: int) -> None:
         )
 
 
-def _customer_clause(tx: Transaction, given: AggregationRequest) -> ColumnElement[bool]:
+def _customer_clause(tx: Transaction, request: AggregationRequest) -> ColumnElement[bool]:
     """Return the condition for the customer's events, or for all customers that match the pattern."""
     # An unknown customer would otherwise look like one without usage.
-    if customers.CUSTOMERS.find(tx, given.customer_id) is None:
+    if customers.CUSTOMERS.find(tx, request.customer_id) is None:
         raise invalid_request("there is no such customer", "customerId")
-    if given.customer_id_pattern is None:
-        return event.c.customer_id == given.customer_id
+    if request.customer_id_pattern is None:
+        return event.c.customer_id == request.customer_id
     # GLOB instead of LIKE, which ignores case on SQLite. The pattern is matched against the few aliases of
     # each customer, never against events.
     if tx.connection.dialect.name == "postgresql":
         fits = alias.c.alias.like(
-            _escape_pattern(given.customer_id_pattern, r"\%_", "\\{}").replace("*", "%")
+            _escape_pattern(request.customer_id_pattern, r"\%_", "\\{}").replace("*", "%")
         )
     else:
-        fits = alias.c.alias.op("GLOB")(_escape_pattern(given.customer_id_pattern, "?[", "[{}]"))
+        fits = alias.c.alias.op("GLOB")(_escape_pattern(request.customer_id_pattern, "?[", "[{}]"))
     # A customer's id is one of its aliases.
-    customer_clause = select(alias.c.customer_id).where(or_(fits, alias.c.alias == given.customer_id))
+    customer_clause = select(alias.c.customer_id).where(or_(fits, alias.c.alias == request.customer_id))
     return event.c.customer_id.in_(customer_clause)
 
 

@@ -80,11 +80,11 @@ def _validate_fully(raw: RawEvent) -> ValidEvent | str:
             return f"{param} {fault}"
     if _NUL.search(raw.text):
         return "a NUL character (\\u0000) cannot be stored"
-    given: dict[str, Any] = raw.value  # type: ignore[assignment]
+    fields: dict[str, Any] = raw.value  # type: ignore[assignment]
     text = raw.text
-    if "\\" in text or not _IN_UTC.fullmatch(given["timestamp"]):
+    if "\\" in text or not _IN_UTC.fullmatch(fields["timestamp"]):
         # Re-serialized, keys have no escapes: the database looks keys up by their plain text.
-        text = strict_json.dumps({**given, "timestamp": event.timestamp}).decode()
+        text = strict_json.dumps({**fields, "timestamp": event.timestamp}).decode()
     return ValidEvent(
         event.ref, event.name, event.customer_alias, to_microseconds(event.timestamp), event.data or {}, text
     )

@@ -1,4 +1,4 @@
-"""What usage can be grouped by. The specification does not show the values of groupBy; these are ours.
+"""Groupings of usage in aggregations. The specification does not show the values of groupBy.
 
 Source: spec, "Endpoints", POST /v2/events/aggregation.
 """

@@ -1,4 +1,4 @@
-"""What one event contributes to a meter. `event_data` implements the same rules in SQL, for aggregations."""
+"""Calculate what one event adds to a meter. `event_data` implements the same rules in SQL."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ONE = Decimal(1)
 
 
 class Contribution(NamedTuple):
-    """What an event adds to a meter."""
+    """The contribution of one event to a meter."""
 
     value: Decimal | None
     """None if the meter's property has no value that it could add."""

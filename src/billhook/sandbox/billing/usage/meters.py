@@ -135,6 +135,7 @@ class Meter(StoredResource, NewMeter, register=False):
 
 
 def check_property(name: str, param: str) -> None:
+    """Reject a key that SQLite's JSON paths cannot express."""
     if not name or _NOT_IN_JSON_PATH.search(name):
         raise RuleBroken(
             f"{param} must be a key in the event's data without quotes, backslashes and control characters",
@@ -171,25 +172,25 @@ def _is_scalar(value: object) -> bool:
 METERS = Repository(meter, Meter, "mtr")
 
 
-def create(tx: Transaction, given: NewMeter) -> Meter:
+def create(tx: Transaction, request: NewMeter) -> Meter:
     """Create a meter. It counts events that arrive from now on."""
-    _check_filters(given)
+    _check_filters(request)
     for name in ("event_name", "key", "property", "catalog_product_id"):
-        if (text := getattr(given, name)) is not None:
+        if (text := getattr(request, name)) is not None:
             check_key(text, NewMeter.model_fields[name].alias or name)
     # Keys tell meters of one event apart in aggregations.
-    key = given.key or _free_key(tx, given.event_name)
-    if find_by_key(tx, given.event_name, key) is not None:
+    key = request.key or _free_key(tx, request.event_name)
+    if find_by_key(tx, request.event_name, key) is not None:
         raise invalid_request("another meter of this event has this key", "key", code="already_exists")
-    if given.catalog_product_id is not None:
-        _check_product(tx, given.catalog_product_id)
-    data = request_document(given)
+    if request.catalog_product_id is not None:
+        _check_product(tx, request.catalog_product_id)
+    data = request_document(request)
     return METERS.add(
         tx,
         {**data, "key": key, "filters": data.get("filters") or []},
-        event_name=given.event_name,
+        event_name=request.event_name,
         key=key,
-        catalog_product_id=given.catalog_product_id,
+        catalog_product_id=request.catalog_product_id,
     )
 
 
@@ -222,11 +223,11 @@ def by_event_name(tx: Transaction, names: Collection[str]) -> dict[str, list[Met
     return found
 
 
-def _check_filters(given: NewMeter) -> None:
+def _check_filters(request: NewMeter) -> None:
     """Reject too many filters or values: each is one more condition for every event that is aggregated."""
-    if len(given.filters) > MAX_CONDITIONS:
+    if len(request.filters) > MAX_CONDITIONS:
         raise invalid_request(f"a meter has at most {MAX_CONDITIONS} filters", "filters")
-    for n, one in enumerate(given.filters):
+    for n, one in enumerate(request.filters):
         if isinstance(one.value, list) and len(one.value) > MAX_CONDITIONS:
             raise invalid_request(f"a filter has at most {MAX_CONDITIONS} values", f"filters.{n}.value")
 

@@ -1,4 +1,7 @@
-"""Tables of contracts, invoices, credits and scheduled jobs."""
+"""Tables of contracts, invoices, credits and scheduled jobs.
+
+A resource is stored as JSON in `body`; other columns repeat what queries filter, order or add up by.
+"""
 
 from __future__ import annotations
 
@@ -7,27 +10,28 @@ from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, Table, Text,
 from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, document, metadata, serial
 
 __all__ = [
-    "agenda",
     "billed_line",
     "carried_forward",
     "contract",
-    "cover",
     "credit_charge",
+    "credit_cover",
     "credit_lot",
     "credit_pool",
     "credit_product",
     "credit_schedule",
     "invoice",
     "ledger_entry",
-    "reached",
     "report",
+    "scheduled_job",
     "top_up",
+    "usage_peak",
 ]
 
 
 contract = document(
     "contract",
     Column("customer_id", Text, nullable=False, index=True),
+    # Not unique: the external id of a deleted contract is free for another one.
     Column("external_id", Text, index=True),
     Column("status", Text, nullable=False),
     Column("start_at", UtcMicroseconds, nullable=False),
@@ -35,8 +39,8 @@ contract = document(
     Column("deleted_at", UtcMicroseconds),
     Column("in_force_at", UtcMicroseconds),
 )
-"""A deleted one stays, with `deleted_at`: its external id is free for another. `in_force_at`: its start, or
-when it was made or activated if that was later; null while it is in review."""
+"""Contracts. A deleted contract remains, with `deleted_at`: invoices still refer to it. `in_force_at` is its
+start, or its creation or activation if that was later; null while it is in review."""
 
 invoice = document(
     "invoice",
@@ -47,6 +51,7 @@ invoice = document(
     Column("currency", Text, nullable=False),
     Column("amount", DecimalText, nullable=False),
     Column("amount_paid", DecimalText, nullable=False),
+    # The rate at the time of issue: a later change must not revalue an issued invoice.
     Column("usd_rate", DecimalText, nullable=False),
     Column("issued_at", UtcMicroseconds, nullable=False),
     Column("approved_at", UtcMicroseconds),
@@ -56,11 +61,12 @@ invoice = document(
     Column("year", Integer, nullable=False),
     Column("number", Integer, nullable=False),
     UniqueConstraint("year", "number"),
+    # For the amounts of customers, which are added up by status.
     Index("invoice_customer", "customer_id", "billing_status"),
     Index("invoice_issued", "issued_at"),
 )
-"""`kind` is cycle (of a contract, from `cycle_start` to `cycle_end`) or topup (of credits). `number` counts
-the invoices of a `year`. `usd_rate`: US dollars for one unit of `currency` when it was issued."""
+"""Invoices. `kind` is cycle (of a contract, from `cycle_start` to `cycle_end`) or topup (of credits).
+`number` counts the invoices of a `year`. `usd_rate`: US dollars for one unit of `currency`."""
 
 billed_line = Table(
     "billed_line",
@@ -73,6 +79,7 @@ billed_line = Table(
     Column("contract_id", Text, nullable=False),
     Column("invoice_id", Text, nullable=False),
     Column("position", Integer, nullable=False),
+    # The figures of the charge: late usage is charged as the difference from them.
     Column("product_id", Text, nullable=False),
     Column("product_name", Text, nullable=False),
     Column("units", DecimalText, nullable=False),
@@ -83,12 +90,14 @@ billed_line = Table(
     Column("total", DecimalText, nullable=False),
     Column("exceeded", Boolean, nullable=False),
     Column("late", Boolean, nullable=False),
+    # Each change of usage looks for billed cycles of its customer that end after it.
     Index("billed_line_customer", "customer_id", "cycle_end"),
+    # Each invoice looks for late usage of its contract; most lines have none.
     Index("billed_line_late", "late", "contract_id"),
 )
-"""What was billed so far for the usage of a contract's line in a cycle, whose own charge is the line
-`position` of the invoice. `counted_from`: from when on usage decides about it; `late`: there was some since
-the invoice was approved, which is not billed yet."""
+"""The amounts billed so far for a contract's line in a cycle; its charge is the line `position` of the
+invoice. Usage counts for it from `counted_from`. `late` is true if usage arrived after the approval of the
+invoice and is not billed yet."""
 
 carried_forward = Table(
     "carried_forward",
@@ -97,7 +106,7 @@ carried_forward = Table(
     Column("currency", Text, primary_key=True),
     Column("amount", DecimalText, nullable=False),
 )
-"""What invoices below zero have left to the next one of their contract: it is that much less."""
+"""Negative totals of a contract's invoices, which reduce its next invoice."""
 
 report = Table(
     "report",
@@ -107,18 +116,20 @@ report = Table(
     Column("body", Text, nullable=False),
     sqlite_autoincrement=True,
 )
-"""What the end of a month found, as JSON."""
+"""Month-end reports, as JSON."""
 
-agenda = Table(
+scheduled_job = Table(
     "agenda",
     metadata,
     serial(),
     Column("due_at", UtcMicroseconds, nullable=False, index=True),
     Column("kind", Text, nullable=False),
+    # No foreign key: depending on `kind` it is a contract, an invoice, a lot of credits or none.
     Column("subject_id", Text, nullable=False, index=True),
     sqlite_autoincrement=True,
 )
-"""What happens when the clock gets there: in the order of `due_at`, then of `seq`. Done with, a row goes."""
+"""Scheduled jobs of the sandbox's clock, run in the order of `due_at`, then `seq`. A job that has run is
+deleted."""
 
 
 credit_product = document("credit_product")
@@ -133,11 +144,12 @@ credit_pool = Table(
     Column("kind", Text, nullable=False),
     Column("balance", DecimalText, nullable=False),
     Column("filled_to", DecimalText, nullable=False),
+    # Credits of one product and kind must not be spread over two pools.
     Index("credit_pool_of", "customer_id", "credit_product_id", "kind", unique=True),
     sqlite_autoincrement=True,
 )
-"""One for each customer, credit product and kind. `filled_to` is the balance after the last grant: what
-the used share is told of."""
+"""One credit pool for each customer, credit product and kind. `filled_to` is the balance after the last
+grant: the 100 % that the used share refers to."""
 
 credit_lot = Table(
     "credit_lot",
@@ -150,8 +162,8 @@ credit_lot = Table(
     Column("automatic", Boolean, nullable=False),
     sqlite_autoincrement=True,
 )
-"""What is left of each grant: used up, a row goes. A pool's balance is the sum of its lots.
-`automatic`: usage draws it by itself."""
+"""The credits left of each grant; a lot that is used up is deleted. The balance of a pool is the sum of its
+lots. `automatic` is true if usage draws from the lot without a request."""
 
 ledger_entry = Table(
     "ledger_entry",
@@ -166,10 +178,11 @@ ledger_entry = Table(
     Column("invoice_id", Text),
     Column("contract_id", Text),
     Column("created_at", UtcMicroseconds, nullable=False),
+    # The order in which a customer's ledger is listed.
     Index("ledger_entry_of", "customer_id", "seq"),
     sqlite_autoincrement=True,
 )
-"""Every change of a pool. `amount` is below zero where the balance falls."""
+"""Every change of a pool's balance; `amount` is negative if the balance falls."""
 
 credit_schedule = Table(
     "credit_schedule",
@@ -182,7 +195,7 @@ credit_schedule = Table(
     Column("starts_at", UtcMicroseconds, nullable=False),
     sqlite_autoincrement=True,
 )
-"""Grants of contracts that come again; `body` is the CreditGrant, in JSON."""
+"""Recurring grants of contracts; `body` is the CreditGrant, as JSON."""
 
 credit_charge = Table(
     "credit_charge",
@@ -196,7 +209,7 @@ credit_charge = Table(
     Column("price", DecimalText, nullable=False),
     sqlite_autoincrement=True,
 )
-"""What is charged for the grants of contracts: on the invoice of the cycle in which they were made."""
+"""Prices of credits that contracts granted, charged by the invoice of the cycle with `granted_at`."""
 
 top_up = Table(
     "top_up",
@@ -205,9 +218,9 @@ top_up = Table(
     Column("customer_id", Text, nullable=False),
     Column("body", Text, nullable=False),
 )
-"""Grants that wait for the approval of their invoice; granted, a row goes."""
+"""Credits to grant when their invoice is approved; the row is deleted then."""
 
-cover = Table(
+credit_cover = Table(
     "cover",
     metadata,
     Column("subject", Text, primary_key=True),
@@ -217,10 +230,10 @@ cover = Table(
     Column("invoiced_units", DecimalText, nullable=False),
     Column("invoiced_money", DecimalText, nullable=False),
 )
-"""Usage of a contract's product in a cycle that credits have paid for, and what was left of it to an invoice:
-credits that come afterwards are not drawn for that. None of it ever falls."""
+"""Usage of a contract's product in a cycle that credits paid for, and usage that was left to an invoice, for
+which later credits are not drawn. The figures never decrease."""
 
-reached = Table(
+usage_peak = Table(
     "reached",
     metadata,
     Column("subject", Text, primary_key=True),
@@ -228,4 +241,5 @@ reached = Table(
     Column("units", DecimalText, nullable=False),
     Column("money", DecimalText, nullable=False),
 )
-"""The most that usage stood at in its present cycle, or a pool's use since it was last filled."""
+"""The highest usage of a product or group in its current cycle: a threshold is crossed once, even if usage
+falls and rises again."""

@@ -25,16 +25,17 @@ customer = document(
     Column("anonymous", Boolean, nullable=False, default=False),
     Column("inactive", Boolean, nullable=False, default=False),
 )
-"""`anonymous`: made up for usage under a name that nobody had, and not changed since; `inactive`: its status
-is Inactive."""
+"""Customers. `anonymous` is true if usage under an unknown alias created the customer, and no request has
+changed it since. `inactive` is true if its status is Inactive."""
 
 alias = Table(
     "alias",
     metadata,
+    # The primary key: a name cannot belong to two customers, even if a request does not check it.
     Column("alias", Text, primary_key=True),
     Column("customer_id", Text, ForeignKey("customer.id"), nullable=False, index=True),
 )
-"""Names that usage may come under: each belongs to one customer; its id and external id are among them."""
+"""The names by which usage refers to customers, each of one customer: aliases, external id and id."""
 
 customer_integration = Table(
     "customer_integration",
@@ -43,10 +44,10 @@ customer_integration = Table(
     Column("external_id", Text, primary_key=True),
     Column("customer_id", Text, ForeignKey("customer.id"), nullable=False, index=True),
 )
-"""Counterparts at other providers: each is linked to one customer."""
+"""Entities of other providers, each linked to one customer."""
 
 plan = document("plan", Column("external_id", Text, unique=True), Column("products", Text, nullable=False))
-"""`products`: what the plan sells, as a contract's products, in JSON."""
+"""Plans. `products` are the products that the plan sells, as JSON; the API's Plan does not show them."""
 
 catalog_product = document("catalog_product", Column("external_id", Text, unique=True))
 
@@ -54,9 +55,10 @@ custom_field = document(
     "custom_field",
     Column("entity", Text, nullable=False),
     Column("name", Text, nullable=False),
+    # A customer and a contract may have fields of the same name.
     UniqueConstraint("entity", "name"),
 )
-"""Definitions; `name` is customFieldName."""
+"""Definitions of custom fields; `name` is customFieldName."""
 
 cloud_usage = document("cloud_usage", Column("idempotency_key", Text, unique=True))
 """Results of submissions to marketplaces."""
@@ -68,12 +70,13 @@ setting = Table(
     Column("name", Text, primary_key=True),
     Column("value", Text, nullable=False),
 )
-"""Facts about the sandbox itself: its tables' fingerprint, its clock, its keys."""
+"""Values of the sandbox itself: the fingerprint of its tables, the offset of its clock, its keys."""
 
 api_token = Table(
     "api_token",
     metadata,
     serial(),
+    # A copy of the database must not be enough to log in.
     Column("digest", LargeBinary, nullable=False, unique=True),
     Column("created_at", UtcMicroseconds, nullable=False),
     Column("revoked_at", UtcMicroseconds),

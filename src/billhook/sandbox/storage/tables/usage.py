@@ -15,22 +15,25 @@ event = Table(
     Column("ref", Text, nullable=False, unique=True),
     Column("name", Text, nullable=False),
     Column("alias", Text, nullable=False),
+    # No foreign key: the id is from the same transaction, and each check would cost a look-up per row.
     Column("customer_id", Text, nullable=False),
     Column("at", UtcMicroseconds, nullable=False),
     Column("meter_ids", Text, nullable=False),
     Column("body", Text, nullable=False),
+    # GET /events lists by time; `seq` orders the events of one moment.
     Index("event_at", "at", "seq"),
+    # Aggregations, and recounts of a day that is cut.
     Index("event_customer", "customer_id", "name", "at"),
     sqlite_autoincrement=True,
 )
-"""Events that were taken. `body`: the event's JSON as it was sent; `meter_ids`: the meters that counted it,
-sorted, with a space between. No foreign key: the ids come from the same transaction, and each would cost a
-look-up a row."""
+"""Accepted usage events. `body` is the event's JSON as sent; `meter_ids` are the ids of the meters that
+counted it, sorted and separated by spaces."""
 
 meter = document(
     "meter",
     Column("event_name", Text, nullable=False, index=True),
     Column("key", Text, nullable=False),
+    # Two meters of one product would bill its usage twice.
     Column("catalog_product_id", Text, unique=True),
     UniqueConstraint("event_name", "key"),
 )
@@ -48,11 +51,13 @@ usage_day = Table(
     Column("last", DecimalText),
     Column("last_at", UtcMicroseconds),
     Column("measured", DecimalText),
+    # Rows are found by their primary key alone: without a rowid SQLite stores them in its order.
     sqlite_with_rowid=False,
 )
-"""What a meter makes of a customer's day, kept as events come. `day`: days since 1970, in UTC; `since`: where
-the row begins, in microseconds: at midnight, or at a cut, where a cycle of the customer ends within the day;
-`measured`: the figure of a measurement, on the row of midnight, which stands for all others of the day."""
+"""A customer's usage of a meter on a day, updated as events arrive. `day` counts days since 1970 in UTC.
+`since` is where the row begins, in microseconds: midnight, or a cut, where a billing cycle of the customer
+ends within the day. `measured` is the value of a measurement: it is in the row of midnight and replaces the
+figures of the whole day."""
 
 usage_cut = Table(
     "usage_cut",
@@ -61,7 +66,7 @@ usage_cut = Table(
     Column("at", UtcMicroseconds, primary_key=True),
     sqlite_with_rowid=False,
 )
-"""Moments within a day at which what a customer uses begins to count for another cycle."""
+"""Moments within a day at which a billing cycle of the customer ends and the next one begins."""
 
 usage_instance = Table(
     "usage_instance",
@@ -73,7 +78,7 @@ usage_instance = Table(
     Column("instance", Text, primary_key=True),
     sqlite_with_rowid=False,
 )
-"""The same for meters that count instances: each one once a day. `instance`: its JSON."""
+"""Distinct values counted by a meter of the method `unique`, by day; `instance` is the value's JSON."""
 
 measurement = document(
     "measurement",
@@ -82,4 +87,4 @@ measurement = document(
     Column("day", BigInteger, nullable=False),
     UniqueConstraint("customer_id", "meter_id", "day"),
 )
-"""The last measurement of each day; `meter_id` is a meter's, whatever id it was sent under."""
+"""The latest measurement of each day; `meter_id` is a meter's id, also if the request had a product's."""

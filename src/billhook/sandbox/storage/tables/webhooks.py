@@ -17,9 +17,10 @@ from sqlalchemy import (
 
 from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, metadata, serial
 
-__all__ = ["attempt", "delivery", "fault", "raised", "strike", "subscription"]
+__all__ = ["applied_fault", "attempt", "delivery", "fault", "raised_event", "subscription"]
 
-_UNDONE = text("due_at IS NOT NULL")
+# Of all deliveries in the log only few are due: partial indexes stay small.
+_IS_DUE = text("due_at IS NOT NULL")
 
 subscription = Table(
     "subscription",
@@ -31,12 +32,14 @@ subscription = Table(
     Column("threshold", DecimalText),
     Column("recurring_threshold", DecimalText),
     Column("created_at", UtcMicroseconds, nullable=False),
+    # Not unique: the thresholds distinguish subscriptions, too, and null never equals null in a constraint.
     Index("subscription_of", "callback_url", "event_type"),
     sqlite_autoincrement=True,
 )
-"""One for each address, type and thresholds: who writes does so alone, and looks first."""
+"""One subscription for each URL, event type and pair of thresholds. Only one transaction writes at a time, so
+a query before the insert is enough."""
 
-raised = Table(
+raised_event = Table(
     "raised",
     metadata,
     serial(),
@@ -46,7 +49,7 @@ raised = Table(
     Column("raised_at", UtcMicroseconds, nullable=False),
     sqlite_autoincrement=True,
 )
-"""Every event, whether somebody had asked for it or not; `raised_at` is the sandbox's time."""
+"""Every event that was raised, with or without subscriptions; `raised_at` is the sandbox's time."""
 
 delivery = Table(
     "delivery",
@@ -54,6 +57,7 @@ delivery = Table(
     serial(),
     Column("id", Text, nullable=False, unique=True),
     Column("raised_id", Text, ForeignKey("raised.id"), nullable=False, index=True),
+    # No foreign key: deliveries remain in the log after their subscription was deleted.
     Column("subscription_id", Text, nullable=False, index=True),
     Column("url", Text, nullable=False),
     Column("state", Text, nullable=False, index=True),
@@ -61,15 +65,17 @@ delivery = Table(
     Column("due_at", UtcMicroseconds),
     Column("held", Boolean, nullable=False, default=False, server_default=false()),
     Column("held_up_by", Text),
-    Index("delivery_due", "url", "due_at", sqlite_where=_UNDONE, postgresql_where=_UNDONE),
-    Index("delivery_next", "due_at", sqlite_where=_UNDONE, postgresql_where=_UNDONE),
+    Index("delivery_due", "url", "due_at", sqlite_where=_IS_DUE, postgresql_where=_IS_DUE),
+    # The sender sleeps until the first of these moments.
+    Index("delivery_next", "due_at", sqlite_where=_IS_DUE, postgresql_where=_IS_DUE),
     Index("delivery_held", "url", sqlite_where=text("held = 1"), postgresql_where=text("held")),
     sqlite_autoincrement=True,
 )
-"""One event to one subscription. `state` is pending, delivered, failed or cancelled; `due_at` is the
-machine's time, and null when there is no more to do. What is being sent is still due: so it is sent again
-by whoever starts after a crash. `attempts` counts those of the present schedule; `held`: until a later
-one went; `held_up_by`: the faults that its next attempt waited for, to be shown with that."""
+"""The delivery of one event to one subscription. `state` is pending, delivered, failed or cancelled.
+`due_at` is the machine's time; null if there will be no further attempt. A delivery in progress is still due,
+so it is sent again after a crash. `attempts` counts those of the current schedule of retries. `held` is true
+while the fault `reorder` holds it for a later delivery; `held_up_by` names the faults that delayed its next
+attempt, comma-separated."""
 
 attempt = Table(
     "attempt",
@@ -85,7 +91,7 @@ attempt = Table(
     Column("answer", Text),
     sqlite_autoincrement=True,
 )
-"""Every try, in the order in which they ended; times are the machine's."""
+"""Every attempt of a delivery, in the order in which the attempts ended; times are the machine's."""
 
 fault = Table(
     "fault",
@@ -98,17 +104,18 @@ fault = Table(
     Column("probability", DecimalText, nullable=False),
     Column("times", Integer),
     Column("seconds", DecimalText),
+    # A text: a seed of the wire may have more than 64 bits.
     Column("seed", Text, nullable=False),
     Column("struck", Integer, nullable=False, default=0),
     Column("created_at", UtcMicroseconds, nullable=False),
     sqlite_autoincrement=True,
 )
-"""What is to go wrong on request, oldest first."""
+"""Active faults; of several that match a delivery the oldest strikes first."""
 
-strike = Table(
+applied_fault = Table(
     "strike",
     metadata,
     Column("delivery_id", Text, primary_key=True),
     Column("fault_id", Text, primary_key=True),
 )
-"""Which fault struck which delivery: none does it twice."""
+"""Which fault struck which delivery: a fault strikes each delivery once at most."""
