@@ -126,7 +126,7 @@ def metered(sandbox: Running, name: str = "call", **meter: Any) -> str:
 
 def sent_to(sandbox: Running, event_type: str) -> list[tuple[str, str]]:
     """Address and body's id of each delivery of this type, in the order in which they were raised."""
-    raised, delivery = webhooks.raised, webhooks.delivery
+    raised, delivery = webhooks.raised_event, webhooks.delivery
     with sandbox.sandbox.service.transaction(writes=False) as tx:
         rows = tx.connection.execute(
             select(delivery.c.url, raised.c.id)

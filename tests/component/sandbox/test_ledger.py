@@ -166,7 +166,7 @@ def _lot_balances(tx: Transaction, customer_id: str) -> dict[str, Decimal]:
 def _covered(tx: Transaction, contract: ContractRecord) -> tuple[Decimal, Decimal]:
     """Units and money that count as paid for by credits."""
     rows = tx.connection.execute(
-        select(billing.cover).where(billing.cover.c.subject == f"{contract.id}/1")
+        select(billing.credit_cover).where(billing.credit_cover.c.subject == f"{contract.id}/1")
     ).all()
     return sum((row.units for row in rows), Decimal(0)), sum((row.money for row in rows), Decimal(0))
 
