@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cached_property, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from limits import RateLimitItem
@@ -18,8 +19,9 @@ from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError, SandboxError
 from billhook.resources import ErrorBody
 from billhook.sandbox import api, control, tokens
-from billhook.sandbox.billing import scheduled_jobs
-from billhook.sandbox.billing.job_handlers import JOB_HANDLERS
+from billhook.sandbox.billing import contract_lifecycle, month_end, scheduled_jobs
+from billhook.sandbox.billing.credits import credit_grants, credit_schedules
+from billhook.sandbox.billing.invoices import cycle_billing, invoice_lifecycle
 from billhook.sandbox.clock import SandboxClock
 from billhook.sandbox.http.app import create_app
 from billhook.sandbox.http.auth import Authenticator
@@ -37,10 +39,26 @@ if TYPE_CHECKING:
     from flask import Flask
     from flask.testing import FlaskClient
 
-__all__ = ["GROUPS", "Sandbox"]
+__all__ = ["GROUPS", "JOB_HANDLERS", "Sandbox"]
 
 GROUPS = (*api.GROUPS, *control.GROUPS)
 """All operations, in the order of the OpenAPI document."""
+
+JOB_HANDLERS: Mapping[str, Callable[[Transaction, str], None]] = MappingProxyType(
+    {
+        "customer_without_contract": contract_lifecycle.handle_missing_contract,
+        "contract_start": contract_lifecycle.handle_contract_start,
+        "cycle_end": cycle_billing.handle_cycle_end,
+        "renewal_notice": contract_lifecycle.handle_renewal_notice,
+        "contract_end": contract_lifecycle.handle_contract_end,
+        "invoice_approval": invoice_lifecycle.handle_approval_due,
+        "invoice_due": invoice_lifecycle.handle_invoice_due,
+        "credit_grant": credit_schedules.handle_scheduled_grant,
+        "credit_expiry": credit_grants.expire_lot,
+        "month_end": month_end.handle_month_end,
+    }
+)
+"""What handles each kind of scheduled job: `tx.now` is its due time, the text is the id of its subject."""
 
 logger = logging.getLogger("billhook.sandbox")
 

@@ -15,11 +15,9 @@ from sqlalchemy import insert, select
 
 from billhook.errors import InvalidJSON, InvalidResource, LimitBroken
 from billhook.resources import UsageEvent
-from billhook.sandbox.billing.usage.event_batch import RawEvent, RawEventBatch
+from billhook.sandbox.billing.usage.event_batch import RawEvent, RawEventBatch, ValidEvent, validate_event
 from billhook.sandbox.billing.usage.event_data import event_data, filter_clause
-from billhook.sandbox.billing.usage.event_validation import ValidEvent, validate_event
-from billhook.sandbox.billing.usage.metering import CompiledMeter, value_identity
-from billhook.sandbox.billing.usage.meters import Meter, MeterFilter
+from billhook.sandbox.billing.usage.meters import CompiledMeter, Meter, MeterFilter, value_identity
 from billhook.sandbox.limits import key_error
 from billhook.sandbox.storage.columns import from_microseconds
 from billhook.sandbox.storage.database import SandboxDatabase

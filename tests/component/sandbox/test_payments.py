@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from billhook.sandbox.billing.invoices import invoices as kept_invoices
-from billhook.sandbox.billing.invoices.payments import change_status
+from billhook.sandbox.billing.invoices.invoice_lifecycle import change_status
 from billhook.wire.fields import BillingStatus
 from support.sandbox import Answer, Running, running
 from support.scenarios import STARTED, contract, customer, fee, invoices

@@ -2,11 +2,9 @@
 
 from billhook.sandbox.api.auth import AUTH_GROUP
 from billhook.sandbox.api.contracts import CATALOG_PRODUCTS_GROUP, CONTRACTS_GROUP, PLANS_GROUP
-from billhook.sandbox.api.credits import CREDITS_GROUP
 from billhook.sandbox.api.customers import CONSUMPTIONS_GROUP, CUSTOM_FIELDS_GROUP, CUSTOMERS_GROUP
-from billhook.sandbox.api.events import EVENTS_GROUP
-from billhook.sandbox.api.invoices import INVOICES_GROUP
-from billhook.sandbox.api.meters import CLOUD_USAGE_GROUP, MEASUREMENTS_GROUP
+from billhook.sandbox.api.invoices import CREDITS_GROUP, INVOICES_GROUP
+from billhook.sandbox.api.usage import CLOUD_USAGE_GROUP, EVENTS_GROUP, MEASUREMENTS_GROUP
 from billhook.sandbox.api.webhooks import WEBHOOKS_GROUP
 
 __all__ = ["GROUPS"]

@@ -1,10 +1,26 @@
-"""Invoices. Source: spec, "Endpoints", Invoices."""
+"""Invoices and credits. Source: spec, "Endpoints", Invoices; Credits."""
 
 from __future__ import annotations
 
 from sqlalchemy import ColumnElement
 
-from billhook.resources import BillingStatus, InvoiceQuery
+from billhook.resources import (
+    BillingStatus,
+    CreditDeduction,
+    CreditLedgerQuery,
+    CreditTopUp,
+    CreditTopUpResponse,
+    InvoiceQuery,
+)
+from billhook.sandbox.billing import customers
+from billhook.sandbox.billing.credits import credit_pools
+from billhook.sandbox.billing.credits.credit_grants import (
+    check_customer_exists,
+    check_grant,
+    deduct,
+    store_top_up,
+)
+from billhook.sandbox.billing.credits.credit_pools import LedgerPageView
 from billhook.sandbox.billing.invoices import invoices
 from billhook.sandbox.billing.invoices.invoice_records import InvoicePageView, InvoiceResponseView
 from billhook.sandbox.errors import invalid_request
@@ -12,7 +28,7 @@ from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.storage.paging import page_limit
 from billhook.sandbox.storage.tables.billing import invoice
 
-__all__ = ["INVOICES_GROUP"]
+__all__ = ["CREDITS_GROUP", "INVOICES_GROUP"]
 
 INVOICES_GROUP = OperationGroup("invoices", prefix="/invoices")
 
@@ -41,3 +57,38 @@ def list_all(call: Call[InvoiceQuery]) -> InvoicePageView:
 def get(call: Call[None]) -> InvoiceResponseView:
     """Get an invoice."""
     return InvoiceResponseView(invoice=invoices.INVOICES.get(call.tx, call.path["invoiceId"]))
+
+
+CREDITS_GROUP = OperationGroup("credits", prefix="/credits")
+
+
+@CREDITS_GROUP.operation("GET", "", takes=CreditLedgerQuery, gives=LedgerPageView)
+def list_credits(call: Call[CreditLedgerQuery]) -> LedgerPageView:
+    """List a customer's credit ledger, oldest first."""
+    request = call.request
+    # The ledger of an unknown customer would look like an empty one.
+    check_customer_exists(call.tx, request.customer_id)
+    return credit_pools.ledger_page(call.tx, request.customer_id, page_limit(request), request.cursor)
+
+
+@CREDITS_GROUP.operation("POST", "/deduct", takes=CreditDeduction)
+def deduct_credits(call: Call[CreditDeduction]) -> None:
+    """Subtract credits from a customer's account."""
+    check_customer_exists(call.tx, call.request.customer_id)
+    deduct(call.tx, call.request.customer_id, call.request.credit_amount)
+
+
+@CREDITS_GROUP.operation("POST", "/top-up", takes=CreditTopUp, gives=CreditTopUpResponse)
+def top_up(call: Call[CreditTopUp]) -> CreditTopUpResponse:
+    """Invoice a customer for credits, which are granted when the invoice is approved."""
+    customer_id, grant = call.request.customer_id, call.request.credit_grant
+    check_customer_exists(call.tx, customer_id)
+    customers.check_active(customers.find(call.tx, customer_id))
+    # Checked now: the grant is made days later, where no request could be refused.
+    check_grant(grant, "creditGrant")
+    # Credits are granted at approval: they would be expired by then.
+    if grant.expiration_date is not None and grant.expiration_date <= call.tx.now:
+        raise invalid_request("expirationDate must be in the future", "creditGrant.expirationDate")
+    invoice_id = invoices.issue_top_up_invoice(call.tx, customer_id, grant)
+    store_top_up(call.tx, invoice_id, customer_id, grant)
+    return CreditTopUpResponse(invoice_id=invoice_id, customer_id=customer_id)

@@ -16,7 +16,7 @@ from billhook.resources import Customer, CustomerUpdate
 from billhook.sandbox.billing import customers, ingestion
 from billhook.sandbox.billing.usage import daily_usage, meters
 from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, UsageRollup
-from billhook.sandbox.billing.usage.metering import CompiledMeter
+from billhook.sandbox.billing.usage.meters import CompiledMeter
 from billhook.sandbox.storage.bulk import in_texts
 from billhook.sandbox.storage.columns import to_microseconds
 from billhook.sandbox.storage.tables.billing import contract, credit_pool, invoice

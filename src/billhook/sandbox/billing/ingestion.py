@@ -19,9 +19,8 @@ from billhook.sandbox.billing.decimals import ZERO
 from billhook.sandbox.billing.invoices import late_usage
 from billhook.sandbox.billing.usage import daily_usage, meters
 from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, UsageKey, UsageRollup, day_number
-from billhook.sandbox.billing.usage.event_batch import RawEvent
-from billhook.sandbox.billing.usage.event_validation import ValidEvent, validate_event
-from billhook.sandbox.billing.usage.metering import CompiledMeter, Contribution
+from billhook.sandbox.billing.usage.event_batch import RawEvent, ValidEvent, validate_event
+from billhook.sandbox.billing.usage.meters import CompiledMeter, Contribution
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage.bulk import in_texts, insert_rows
 from billhook.sandbox.storage.repository import Repository, request_document

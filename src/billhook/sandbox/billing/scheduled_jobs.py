@@ -36,7 +36,7 @@ class ScheduledJob:
 def schedule(tx: Transaction, due_at: datetime, kind: str, subject_id: str) -> None:
     """Schedule the job `kind` for `subject_id` at `due_at`.
 
-    A moment that is past means now. The kinds are the keys of `job_handlers.JOB_HANDLERS`.
+    A moment that is past means now. The kinds are the keys of `sandbox.JOB_HANDLERS`.
     """
     # A job runs with tx.now set to its due time: one in the past would turn the time back.
     due_at = max(due_at, tx.now)

@@ -3,12 +3,16 @@
 from billhook.sandbox.control.clock import CLOCK_GROUP
 from billhook.sandbox.control.contracts import CONTRACTS_GROUP, PLANS_GROUP
 from billhook.sandbox.control.credentials import SECRETS_GROUP, TOKENS_GROUP
-from billhook.sandbox.control.credits import CREDITS_GROUP
 from billhook.sandbox.control.customers import CUSTOM_FIELDS_GROUP, CUSTOMERS_GROUP
 from billhook.sandbox.control.deliveries import DELIVERIES_GROUP
 from billhook.sandbox.control.event_log import EVENT_LOG_GROUP, TRIGGER_GROUP
 from billhook.sandbox.control.faults import FAULTS_GROUP
-from billhook.sandbox.control.invoices import EXCHANGE_RATES_GROUP, INVOICES_GROUP, REPORTS_GROUP
+from billhook.sandbox.control.invoices import (
+    CREDITS_GROUP,
+    EXCHANGE_RATES_GROUP,
+    INVOICES_GROUP,
+    REPORTS_GROUP,
+)
 from billhook.sandbox.control.meters import CLOUD_USAGE_GROUP, METERS_GROUP
 from billhook.sandbox.control.subscriptions import SUBSCRIPTIONS_GROUP
 

@@ -1,4 +1,8 @@
-"""Approving, sending and paying invoices; exchange rates and month-end reports."""
+"""Approving, sending and paying invoices; granting credits; exchange rates and month-end reports.
+
+The specification names credit products and grants without describing them.
+Source: spec, "Endpoints", Credits.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +10,30 @@ from decimal import Decimal
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, StrictStr
+from pydantic import Field, StrictBool, StrictStr
 
-from billhook.resources import Resource
+from billhook.resources import PageQuery, Resource
+from billhook.resources.paging import CountedPage
 from billhook.sandbox.billing import currencies, month_end
-from billhook.sandbox.billing.invoices import approval, invoices, payments
+from billhook.sandbox.billing.credits import credit_grants, credit_pools
+from billhook.sandbox.billing.credits.credit_grants import (
+    CreditProduct,
+    NewCreditProduct,
+    check_amount,
+    check_customer_exists,
+    grant,
+)
+from billhook.sandbox.billing.credits.credit_pools import LedgerEntryView
+from billhook.sandbox.billing.invoices import invoice_lifecycle, invoices
 from billhook.sandbox.billing.invoices.invoice_records import InvoiceResponseView
 from billhook.sandbox.billing.month_end import ReportResponse
 from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.limits import check_key
 from billhook.sandbox.operations import Call, OperationGroup
-from billhook.wire.fields import ExactDecimal
+from billhook.sandbox.storage.paging import page_limit
+from billhook.wire.fields import CustomerId, ExactDecimal, ListOf, UtcDatetime
 
-__all__ = ["EXCHANGE_RATES_GROUP", "INVOICES_GROUP", "REPORTS_GROUP"]
+__all__ = ["CREDITS_GROUP", "EXCHANGE_RATES_GROUP", "INVOICES_GROUP", "REPORTS_GROUP"]
 
 INVOICES_GROUP = OperationGroup("_sandbox/invoices", prefix="/_sandbox/invoices")
 EXCHANGE_RATES_GROUP = OperationGroup("_sandbox/exchangeRates", prefix="/_sandbox/exchangeRates")
@@ -51,7 +67,7 @@ class Payment(Resource, register=False):
 def approve_invoice(call: Call[None]) -> InvoiceResponseView:
     """Approve an invoice now, and send it."""
     invoice = invoices.INVOICES.get(call.tx, call.path["invoiceId"])
-    return InvoiceResponseView(invoice=approval.approve(call.tx, invoice))
+    return InvoiceResponseView(invoice=invoice_lifecycle.approve(call.tx, invoice))
 
 
 @INVOICES_GROUP.operation("POST", "/{invoiceId}/send", name="send", gives=InvoiceResponseView)
@@ -61,7 +77,7 @@ def send_invoice(call: Call[None]) -> InvoiceResponseView:
     # Approval sends the invoice the first time: before it the due date is not known.
     if invoice.approved_at is None:
         raise invalid_request("the invoice is not approved yet: approve it first", code="not_approved")
-    return InvoiceResponseView(invoice=approval.send_invoice(call.tx, invoice))
+    return InvoiceResponseView(invoice=invoice_lifecycle.send_invoice(call.tx, invoice))
 
 
 @INVOICES_GROUP.operation(
@@ -75,9 +91,9 @@ def pay_invoice(call: Call[Payment]) -> InvoiceResponseView:
         # Probably the outcome is wrong: ignoring the reason would hide the mistake.
         if request.failure_reason is not None:
             raise invalid_request("a payment that is paid has no failureReason", "failureReason")
-        paid = payments.pay(call.tx, invoice, request.amount, request.payment_method)
+        paid = invoice_lifecycle.pay(call.tx, invoice, request.amount, request.payment_method)
         return InvoiceResponseView(invoice=paid)
-    failed = payments.record_failure(
+    failed = invoice_lifecycle.record_failure(
         call.tx, invoice, request.amount, request.payment_method, request.failure_reason
     )
     return InvoiceResponseView(invoice=failed)
@@ -108,3 +124,78 @@ def change_exchange_rates(call: Call[ExchangeRates]) -> ExchangeRates:
 def get_report(call: Call[None]) -> ReportResponse:
     """Get a month-end report."""
     return ReportResponse(report=month_end.find_report(call.tx, call.path["reportId"]))
+
+
+CREDITS_GROUP = OperationGroup("_sandbox/credits", prefix="/_sandbox")
+
+
+class DirectGrant(Resource, register=False):
+    """Credits to grant to a customer, without an invoice."""
+
+    customer_id: CustomerId
+    credit_amount: Annotated[ExactDecimal, Field(description="Number of credits.")]
+    credit_product_id: Annotated[
+        StrictStr | None, Field(description="Id of the credit product; the oldest one by default.")
+    ] = None
+    balance_kind: Annotated[
+        StrictStr | None, Field(description="Monetary or Unit; that of the credit product by default.")
+    ] = None
+    expiration_date: Annotated[UtcDatetime | None, Field(description="When the credits expire.")] = None
+    apply_automatically: Annotated[
+        StrictBool | None, Field(description="True, the default, if usage draws them automatically.")
+    ] = None
+
+
+class LedgerEntryResponse(Resource, register=False):
+    """The ledger entry of a grant."""
+
+    entry: Annotated[LedgerEntryView, Field(description="The entry.")]
+
+
+class CreditProductResponse(Resource, register=False):
+    """A credit product."""
+
+    credit_product: Annotated[CreditProduct, Field(description="The credit product.")]
+
+
+class CreditProductPage(CountedPage, register=False):
+    """A page of credit products."""
+
+    credit_products: Annotated[ListOf[CreditProduct], Field(description="The credit products of this page.")]
+
+
+@CREDITS_GROUP.operation("POST", "/credits/grant", takes=DirectGrant, gives=LedgerEntryResponse)
+def grant_credits(call: Call[DirectGrant]) -> LedgerEntryResponse:
+    """Grant credits directly to a customer."""
+    request = call.request
+    check_customer_exists(call.tx, request.customer_id)
+    check_amount(request.credit_amount, "creditAmount")
+    # Such credits would expire in the transaction that grants them.
+    if request.expiration_date is not None and request.expiration_date <= call.tx.now:
+        raise invalid_request("expirationDate must be in the future", "expirationDate")
+    credit_grants.check_kind(request.balance_kind, "balanceKind")
+    # An unknown id creates a credit product with this id, so it must be storable.
+    if request.credit_product_id is not None:
+        check_key(request.credit_product_id, "creditProductId")
+    # A null means the default, as if the field was left out.
+    entry_id = grant(
+        call.tx, request.customer_id, request.credit_amount, credit_product_id=request.credit_product_id,
+        kind=request.balance_kind, expires_at=request.expiration_date,
+        automatic=request.apply_automatically is not False,
+    )  # fmt: skip
+    return LedgerEntryResponse(entry=credit_pools.find_entry(call.tx, entry_id))
+
+
+@CREDITS_GROUP.operation(
+    "POST", "/creditProducts", name="create", takes=NewCreditProduct, gives=CreditProductResponse
+)
+def create_credit_product(call: Call[NewCreditProduct]) -> CreditProductResponse:
+    """Create a credit product."""
+    return CreditProductResponse(credit_product=credit_grants.create_credit_product(call.tx, call.request))
+
+
+@CREDITS_GROUP.operation("GET", "/creditProducts", name="list_all", takes=PageQuery, gives=CreditProductPage)
+def list_credit_products(call: Call[PageQuery]) -> CreditProductPage:
+    """List the credit products, oldest first."""
+    page = credit_grants.CREDIT_PRODUCTS.page(call.tx, page_limit(call.request), call.request.cursor)
+    return CreditProductPage(credit_products=page.items, **page.fields())

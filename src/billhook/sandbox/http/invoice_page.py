@@ -13,8 +13,7 @@ from flask import Flask, Response, current_app, render_template_string
 
 from billhook.resources import Customer
 from billhook.sandbox.billing.customers import CUSTOMERS
-from billhook.sandbox.billing.invoices import invoice_pages
-from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord
+from billhook.sandbox.billing.invoices.invoice_records import PAGES_PATH, InvoiceRecord, is_valid_proof
 from billhook.sandbox.billing.invoices.invoices import INVOICES
 from billhook.sandbox.errors import not_found
 from billhook.sandbox.service import Service
@@ -69,15 +68,13 @@ def serve_invoice_pages(app: Flask, service: Service) -> None:
 
     def page(invoice_id: str, proof: str) -> Response:
         with service.transaction(writes=False) as tx:
-            if not invoice_pages.is_valid_proof(tx, invoice_id, proof):
+            if not is_valid_proof(tx, invoice_id, proof):
                 raise not_found("page")
             invoice = INVOICES.get(tx, invoice_id)
             customer = CUSTOMERS.get(tx, str(invoice.customer_id))
         return current_app.make_response((_rendered(invoice, customer), _HEADERS))
 
-    app.add_url_rule(
-        f"{invoice_pages.PAGES_PATH}/<invoice_id>/<proof>", "invoice_page", page, methods=["GET"]
-    )
+    app.add_url_rule(f"{PAGES_PATH}/<invoice_id>/<proof>", "invoice_page", page, methods=["GET"])
 
 
 def _rendered(invoice: InvoiceRecord, customer: Customer) -> str:

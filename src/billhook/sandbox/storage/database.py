@@ -1,7 +1,8 @@
-"""The sandbox's database: parsing its URL, locking it, and its two kinds of transaction."""
+"""The sandbox's database: its URL, its tables, its lock, and its two kinds of transaction."""
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -9,17 +10,25 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import Connection, Engine, NullPool, create_engine, event
+from sqlalchemy import Connection, Engine, NullPool, create_engine, event, inspect
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, SQLAlchemyError
+from sqlalchemy.schema import CreateIndex, CreateTable
 
 from billhook.errors import ConfigError, MissingExtra
 from billhook.sandbox.errors import unavailable
+from billhook.sandbox.storage import key_value
 from billhook.sandbox.storage.instance_lock import FileLock, lock_each_session
-from billhook.sandbox.storage.schema import is_empty, prepare
+from billhook.sandbox.storage.tables import entities, metadata
 
-__all__ = ["SandboxDatabase", "file_of", "open_engine", "opening", "parsed_url", "single_session"]
-
+__all__ = [
+    "SandboxDatabase",
+    "file_of",
+    "open_engine",
+    "opening",
+    "parsed_url",
+    "single_session",
+]
 
 _FORMS = "sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
 
@@ -54,7 +63,7 @@ def open_engine(url: str) -> Engine:
             if engine.dialect.name == "sqlite":
                 _make_private(file_of(parsed))
             with create_engine(parsed, poolclass=NullPool, **more).connect() as connection:
-                is_empty(connection)
+                _is_empty(connection)
         except ImportError:
             raise MissingExtra("a sandbox in PostgreSQL", "postgres") from None
         except (ArgumentError, TypeError, ValueError) as error:
@@ -145,7 +154,7 @@ class SandboxDatabase:
             with opening():
                 self._take()
                 with self.writing() as connection:
-                    prepare(connection)
+                    _prepare(connection)
         except BaseException:
             self.close()
             raise
@@ -205,3 +214,52 @@ class SandboxDatabase:
     def _refuse_if_lost(self) -> None:
         if self._is_lost:
             raise unavailable("another sandbox has taken the database of this one: stop one of them")
+
+
+_FINGERPRINT = "tables"
+
+
+def _prepare(connection: Connection) -> None:
+    """Create the tables in an empty database; ConfigError for tables of another version or program."""
+    if _is_empty(connection):
+        # A check would find tables of other schemas on PostgreSQL's search path.
+        metadata.create_all(connection, checkfirst=False)
+        key_value.put(connection, _FINGERPRINT, _fingerprint(connection))
+
+
+def _is_empty(connection: Connection) -> bool:
+    """Return True if there are no tables; ConfigError if they are not those of this version."""
+    inspector = inspect(connection)
+    schema = inspector.default_schema_name  # on PostgreSQL the first of the search path
+    tables = inspector.get_table_names(schema)
+    if not tables:
+        return True
+    ours = entities.setting
+    found = None
+    # Compared by its columns: another program may have a table of this name.
+    if ours.name in tables and {one["name"] for one in inspector.get_columns(ours.name, schema)} == set(
+        ours.columns.keys()
+    ):
+        found = key_value.get(connection, _FINGERPRINT)
+    if found is None:
+        raise ConfigError(
+            "the sandbox's database holds tables of something else: give the sandbox one of its own, "
+            "another file or database"
+        )
+    if found != _fingerprint(connection):
+        raise ConfigError(
+            "the sandbox's database was made by another version of billhook: give an empty one, "
+            "or delete the file"
+        )
+    return False
+
+
+def _fingerprint(connection: Connection) -> str:
+    # The DDL itself: any change of a table or an index is another version.
+    made = [str(CreateTable(table).compile(connection)) for table in metadata.sorted_tables]
+    made += [
+        str(CreateIndex(index).compile(connection))
+        for table in metadata.sorted_tables
+        for index in sorted(table.indexes, key=lambda index: str(index.name))
+    ]
+    return hashlib.sha256("\n".join(made).encode()).hexdigest()

@@ -1,16 +1,20 @@
-"""Grant, deduct and expire credits.
+"""Credit products, and the credits of them: grant, deduct and expire them.
 
-Source: spec, "Endpoints", Credits; "Resources and their fields", CreditGrant.
+The specification shows only the identifier of a credit product. Source: spec, "Endpoints", Credits;
+"Resources and their fields", CreditGrant; "States and transitions", Other resources.
 """
 
 from __future__ import annotations
 
 from datetime import datetime
 from decimal import Decimal, localcontext
+from typing import Annotated
 
+from pydantic import Field, StrictStr
 from sqlalchemy import delete, insert, select
 
-from billhook.resources import CreditGrant, Invoice
+from billhook.events import CreditKind
+from billhook.resources import CreditGrant, Invoice, Resource, StoredResource
 from billhook.sandbox.billing import customers, scheduled_jobs
 from billhook.sandbox.billing.credits.credit_pools import (
     EXPIRY,
@@ -19,17 +23,22 @@ from billhook.sandbox.billing.credits.credit_pools import (
     open_lots,
     take_from_lots,
 )
-from billhook.sandbox.billing.credits.credit_products import check_kind, find_or_create
 from billhook.sandbox.billing.decimals import EXACT, ZERO, is_in_range
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.limits import check_key
-from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, top_up
+from billhook.sandbox.storage.repository import Repository, request_document
+from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, credit_product, top_up
 from billhook.sandbox.storage.transaction import Transaction
 
 __all__ = [
+    "CREDIT_PRODUCTS",
+    "CreditProduct",
+    "NewCreditProduct",
     "check_amount",
     "check_customer_exists",
     "check_grant",
+    "check_kind",
+    "create_credit_product",
     "deduct",
     "expire_lot",
     "grant",
@@ -37,6 +46,57 @@ __all__ = [
     "grant_top_up",
     "store_top_up",
 ]
+
+_Kind = Annotated[
+    StrictStr | None, Field(description="Kind of the balance: Monetary or Unit.", examples=["Monetary"])
+]
+
+
+class NewCreditProduct(Resource, register=False):
+    """A credit product to create."""
+
+    name: Annotated[StrictStr, Field(description="Name of the credit product.", examples=["Starter credits"])]
+    balance_kind: _Kind = None
+
+
+class CreditProduct(StoredResource, NewCreditProduct, register=False):
+    """A credit product."""
+
+
+CREDIT_PRODUCTS = Repository(credit_product, CreditProduct, "crp")
+
+
+def create_credit_product(tx: Transaction, request: NewCreditProduct) -> CreditProduct:
+    """Create a credit product; of kind Monetary by default."""
+    check_kind(request.balance_kind, "balanceKind")
+    data = {"balanceKind": str(CreditKind.MONETARY), **_present_fields(request)}
+    return CREDIT_PRODUCTS.add(tx, data)
+
+
+def _find_or_create_product(tx: Transaction, product_id: str | None, kind: str | None) -> CreditProduct:
+    """Return the credit product with this id, created if necessary; without an id, the first of the kind."""
+    if product_id is None:
+        # A grant without a kind may use a product of either kind.
+        found = (each for each in CREDIT_PRODUCTS.all(tx) if kind in (None, each.balance_kind))
+        return next(found, None) or create_credit_product(
+            tx, NewCreditProduct(name="Credits", balance_kind=kind)
+        )
+    # The id is the user's own, so it may be any text; the name starts out the same.
+    check_key(product_id, "creditProductId")
+    data = {"name": product_id, "balanceKind": kind or str(CreditKind.MONETARY)}
+    return CREDIT_PRODUCTS.find(tx, product_id) or CREDIT_PRODUCTS.add(tx, data, resource_id=product_id)
+
+
+def check_kind(kind: str | None, param: str) -> None:
+    """Reject an unknown kind of credits. Source: spec, "Events", creditKind."""
+    if kind is not None and kind not in set(CreditKind):
+        raise invalid_request(f"{param} must be {' or '.join(CreditKind)}", param)
+
+
+def _present_fields(request: NewCreditProduct) -> dict[str, object]:
+    # A null means the default, which it would otherwise replace.
+    data = request_document(request)
+    return {name: value for name, value in data.items() if value is not None}
 
 
 def grant(
@@ -56,7 +116,7 @@ def grant(
     Without a `kind`, it is the credit product's. `automatic`: usage draws the credits by itself.
     """
     # A pool has one kind; its product's kind is only the default.
-    product = find_or_create(tx, credit_product_id, kind)
+    product = _find_or_create_product(tx, credit_product_id, kind)
     pool_key = (customer_id, product.id, kind or str(product.balance_kind))
     lot_id, entry_id = add_lot(
         tx,

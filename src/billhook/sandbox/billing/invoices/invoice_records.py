@@ -1,10 +1,13 @@
-"""The invoice as the sandbox stores and shows it, with fields that the specification does not list.
+"""The invoice as the sandbox stores and shows it, with fields and a page that are the sandbox's own.
 
-Source: spec, "Resources and their fields", Invoice.
+A page is for people: it needs no credentials, but only its link opens it. Source: spec, "Resources and their
+fields", Invoice; "Events", invoicePdfUrl of InvoicePaymentStatusChanged.
 """
 
 from __future__ import annotations
 
+import hashlib
+import hmac
 from decimal import Decimal, localcontext
 from typing import Annotated
 
@@ -13,11 +16,22 @@ from pydantic import Field, StrictStr
 from billhook.resources import Invoice, LineItem, Resource
 from billhook.resources.base import READ_ONLY, WRITE_ONLY
 from billhook.resources.paging import CountedPage
+from billhook.sandbox import tokens
 from billhook.sandbox.billing.decimals import EXACT, ZERO
 from billhook.sandbox.fields import sandbox_field
+from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire.fields import ExactDecimal, Integer, ListOf, MaybeListOf, UtcDatetime
 
-__all__ = ["InvoicePageView", "InvoiceRecord", "InvoiceResponseView", "InvoiceView", "LineItemView"]
+__all__ = [
+    "PAGES_PATH",
+    "InvoicePageView",
+    "InvoiceRecord",
+    "InvoiceResponseView",
+    "InvoiceView",
+    "LineItemView",
+    "is_valid_proof",
+    "page_url",
+]
 
 
 class LineItemView(LineItem, register=False):
@@ -75,3 +89,28 @@ class InvoicePageView(CountedPage, register=False):
     """A page of invoices."""
 
     invoices: Annotated[ListOf[InvoiceView], Field(description="The invoices of this page.")]
+
+
+PAGES_PATH = "/_sandbox/pages/invoices"
+"""The path under which the pages are."""
+
+_PROOF_CHARACTERS = 40  # 160 bits, in hexadecimal
+
+
+def page_url(tx: Transaction, invoice_id: str) -> str | None:
+    """Return the URL of an invoice's page; None if the sandbox's base URL is not configured."""
+    base_url = tx.options.base_url
+    if base_url is None:
+        return None
+    return f"{base_url.rstrip('/')}{PAGES_PATH}/{invoice_id}/{_proof(tx, invoice_id)}"
+
+
+def is_valid_proof(tx: Transaction, invoice_id: str, proof: str) -> bool:
+    """Return whether `proof` is that of a link from `page_url`. Compares in constant time."""
+    return hmac.compare_digest(_proof(tx, invoice_id).encode(), proof.encode("utf-8", "surrogateescape"))
+
+
+def _proof(tx: Transaction, invoice_id: str) -> str:
+    # The prefix keeps this use of the key apart from that for access tokens.
+    text = f"invoice page {invoice_id}".encode()
+    return hmac.new(tokens.jwt_key(tx), text, hashlib.sha256).hexdigest()[:_PROOF_CHARACTERS]

@@ -18,8 +18,13 @@ from sqlalchemy import delete, func, insert, select, update
 from billhook.resources import UsageEvent
 from billhook.sandbox.billing.decimals import ZERO, exact_sum
 from billhook.sandbox.billing.usage import meters
-from billhook.sandbox.billing.usage.metering import CompiledMeter, Contribution, value_identity
-from billhook.sandbox.billing.usage.meters import AggregationMethod, Meter
+from billhook.sandbox.billing.usage.meters import (
+    AggregationMethod,
+    CompiledMeter,
+    Contribution,
+    Meter,
+    value_identity,
+)
 from billhook.sandbox.storage.bulk import in_texts, insert_rows, select_by_keys
 from billhook.sandbox.storage.columns import from_microseconds, to_microseconds
 from billhook.sandbox.storage.tables.usage import event, usage_cut, usage_day, usage_instance

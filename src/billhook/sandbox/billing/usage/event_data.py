@@ -1,4 +1,4 @@
-"""SQL expressions over an event's data, for both databases. `metering` implements the same in Python.
+"""SQL expressions over an event's data, for both databases. `meters` implements the same in Python.
 
 SQLite stores numbers as 64-bit integers and doubles: numbers with more digits are rounded here, and only
 here.

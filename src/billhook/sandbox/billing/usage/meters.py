@@ -1,6 +1,7 @@
-"""Meters: which events count, and how they are added up. The specification shows none of their fields.
+"""Meters: which events they count, and what an event adds to them.
 
-Source: spec, "Endpoints", Meters; "Event (ingested)", on eventName; POST /events/dry-run.
+The specification shows none of their fields. `event_data` implements the filters in SQL as well. Source:
+spec, "Endpoints", Meters; "Event (ingested)", on eventName; POST /events/dry-run.
 """
 
 from __future__ import annotations
@@ -8,10 +9,10 @@ from __future__ import annotations
 import itertools
 import re
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Mapping
 from decimal import Decimal
 from enum import StrEnum
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field, StrictStr, model_validator
 from sqlalchemy import select
@@ -25,11 +26,14 @@ from billhook.sandbox.storage.repository import Repository, request_document
 from billhook.sandbox.storage.tables.entities import catalog_product
 from billhook.sandbox.storage.tables.usage import meter
 from billhook.sandbox.storage.transaction import Transaction
+from billhook.wire import strict_json
 from billhook.wire.fields import JsonValue, ListOf
 
 __all__ = [
     "METERS",
     "AggregationMethod",
+    "CompiledMeter",
+    "Contribution",
     "FilterOperator",
     "Meter",
     "MeterFilter",
@@ -41,6 +45,7 @@ __all__ = [
     "find_by_id_or_product",
     "find_by_key",
     "find_by_product",
+    "value_identity",
 ]
 
 # SQLite's JSON paths have no escape for these characters.
@@ -247,3 +252,81 @@ def _check_product(tx: Transaction, catalog_product_id: str) -> None:
         raise invalid_request(
             "another meter measures this product", "catalogProductId", code="already_exists"
         )
+
+
+ONE = Decimal(1)
+
+
+class Contribution(NamedTuple):
+    """The contribution of one event to a meter."""
+
+    value: Decimal | None
+    """None if the meter's property has no value that it could add."""
+    instance: Any = None
+    """The value to count once, as it was sent, for a meter of the method unique."""
+
+
+class CompiledMeter:
+    """A meter prepared to evaluate many events."""
+
+    def __init__(self, meter: Meter) -> None:
+        self.meter = meter
+        self.id = meter.id
+        self.method = meter.aggregation_method
+        self._property = meter.property or ""
+        self._holds = [_compile_filter(one) for one in meter.filters]
+
+    def contribution(self, data: Mapping[str, Any]) -> Contribution | None:
+        """Return what an event with this `data` adds; None if a filter rejects it."""
+        for holds in self._holds:
+            if not holds(data):
+                return None
+        # Counts events without reading their data.
+        if self.method is AggregationMethod.COUNT:
+            return _COUNTED
+        value = data.get(self._property)
+        if self.method is AggregationMethod.UNIQUE:
+            return Contribution(ONE, value) if value_identity(value) is not None else _NOTHING
+        if type(value) is int or type(value) is Decimal:
+            return Contribution(Decimal(value))
+        return _NOTHING
+
+
+_COUNTED = Contribution(ONE)
+_NOTHING = Contribution(None)
+
+
+def value_identity(value: object) -> str | None:
+    """Return JSON that is equal for equal values, as for 1 and 1.0; None for objects, lists and null."""
+    if type(value) is int or type(value) is Decimal:
+        sign, digits, exponent = Decimal(value).as_tuple()
+        text = "".join(map(str, digits)).lstrip("0")
+        # The shortest digits and their exponent: 1, 1.0 and 10e-1 have one spelling.
+        short = text.rstrip("0")
+        return f"{'-' if sign else ''}{short}e{int(exponent) + len(text) - len(short)}" if short else "0"
+    if type(value) is str or type(value) is bool:
+        return strict_json.dumps(value).decode()
+    return None
+
+
+def _compile_filter(one: MeterFilter) -> Callable[[Mapping[str, Any]], bool]:
+    name, wanted = one.property, one.value
+    if one.operator is FilterOperator.EXISTS:
+        # Evaluated once for each filter, not for each event.
+        there = wanted is not False
+        return lambda data: (data.get(name) is not None) is there
+    if one.operator in (FilterOperator.GREATER_THAN, FilterOperator.LESS_THAN):
+        above = one.operator is FilterOperator.GREATER_THAN
+
+        def compares(data: Mapping[str, Any]) -> bool:
+            value = data.get(name)
+            if type(value) is not int and type(value) is not Decimal:
+                return False
+            return bool(value > wanted if above else value < wanted)
+
+        return compares
+    # Compared by identity, because Python takes True and 1 for equal.
+    among = {value_identity(each) for each in (wanted if one.operator is FilterOperator.IN else [wanted])}
+    if one.operator is FilterOperator.NOT_EQUALS:
+        return lambda data: value_identity(data.get(name)) not in among
+    return lambda data: value_identity(data.get(name)) in among

@@ -1,4 +1,7 @@
-"""Usage events. Source: spec, "Endpoints", Events."""
+"""Usage: events, measurements and cloud usage.
+
+Source: spec, "Endpoints", Events; Measurements; Cloud usage submission.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +11,30 @@ from billhook.resources import (
     MAX_BATCH_BYTES,
     Aggregation,
     AggregationRequest,
+    CloudUsageSubmission,
     DryRunResult,
     EventPage,
     EventQuery,
     IngestionResult,
+    MeasurementResponse,
+    NewMeasurement,
 )
-from billhook.sandbox.billing import customers
-from billhook.sandbox.billing.ingestion import compiled_meters, dry_run_contributions, ingest, validate_batch
-from billhook.sandbox.billing.usage.event_batch import RawEventBatch
+from billhook.sandbox.billing import cloud_usage, customers
+from billhook.sandbox.billing.ingestion import (
+    compiled_meters,
+    dry_run_contributions,
+    ingest,
+    set_measurement,
+    validate_batch,
+)
+from billhook.sandbox.billing.usage.event_batch import RawEventBatch, ValidEvent
 from billhook.sandbox.billing.usage.event_query import aggregate, list_events
-from billhook.sandbox.billing.usage.event_validation import ValidEvent
-from billhook.sandbox.billing.usage.metering import CompiledMeter
+from billhook.sandbox.billing.usage.meters import CompiledMeter
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.storage.paging import page_limit
 from billhook.wire import strict_json
 
-__all__ = ["EVENTS_GROUP"]
+__all__ = ["CLOUD_USAGE_GROUP", "EVENTS_GROUP", "MEASUREMENTS_GROUP"]
 
 EVENTS_GROUP = OperationGroup("events")
 
@@ -115,3 +126,21 @@ def _batch_response(name: str, events: Iterable[str], refused: Iterable[tuple[st
     """Return the response, with each event in the JSON in which it was sent."""
     entries = (f'{{"event":{text},"error":{strict_json.dumps(why).decode()}}}' for text, why in refused)
     return f'{{"{name}":[{",".join(events)}],"invalidEvents":[{",".join(entries)}]}}'.encode()
+
+
+MEASUREMENTS_GROUP = OperationGroup("meters", name="measurements")
+CLOUD_USAGE_GROUP = OperationGroup("meters", prefix="/cloudUsageSubmission", name="cloudUsage")
+
+
+@MEASUREMENTS_GROUP.operation(
+    "POST", "/measurements", name="create", takes=NewMeasurement, gives=MeasurementResponse
+)
+def set_measurement_of_day(call: Call[NewMeasurement]) -> MeasurementResponse:
+    """Set a customer's usage of one day; it replaces the usage of that day's events."""
+    return MeasurementResponse(measurement=set_measurement(call.tx, call.request))
+
+
+@CLOUD_USAGE_GROUP.operation("POST", "", name="submit", takes=CloudUsageSubmission)
+def submit_cloud_usage(call: Call[CloudUsageSubmission]) -> None:
+    """Store results of usage submitted to a marketplace; a repeated idempotencyKey is dropped."""
+    cloud_usage.store(call.tx, call.request)
