@@ -67,7 +67,7 @@ def main() -> None:
 
 
 def variants(only: str | None) -> Iterator[tuple[str, str, str]]:
-    """Name, app in courier_apps, database."""
+    """Name, app in celery_apps, database."""
     yield "celery", "noop", ""
     for database in ("sqlite", "postgresql"):
         if only in (None, database) and (database == "sqlite" or "BILLHOOK_TEST_POSTGRES_URL" in os.environ):
@@ -87,7 +87,7 @@ def variant(app: str, database: str, total: int) -> Iterator[tuple[Tasks | Deliv
             "BENCH_DATABASE": url,
         }
         os.environ.update(environ)
-        apps = importlib.reload(importlib.import_module("courier_apps"))
+        apps = importlib.reload(importlib.import_module("celery_apps"))
         celery = apps.celery
         jobs = Deliveries(celery, Path(folder)) if app == "billhook" else Tasks(apps, Path(folder), total)
         try:
@@ -193,7 +193,7 @@ def _run(jobs: Tasks | Deliveries, count: int, patience: float = 120) -> float:
 @contextlib.contextmanager
 def _worker(environ: dict[str, str]) -> Iterator[int]:
     """A Celery worker with two processes; gives its pid when it is up."""
-    command = [sys.executable, "-m", "celery", "-A", "courier_apps:celery", "worker", "--concurrency", "2"]
+    command = [sys.executable, "-m", "celery", "-A", "celery_apps:celery", "worker", "--concurrency", "2"]
     command += ["--loglevel", "ERROR", "--without-gossip", "--without-mingle"]
     command += ["--hostname", f"{environ['BENCH_QUEUE']}@%h"]
     environ = {**environ, "PYTHONPATH": f"{HERE}{os.pathsep}{environ.get('PYTHONPATH', '')}"}

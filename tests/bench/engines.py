@@ -5,7 +5,7 @@
 Each round fills every queue with COUNT jobs and then starts one worker process with 8 threads (Celery also
 with one prefork child), in turn. The rate is COUNT by the time from the first job to the last; for billhook
 until the last run is settled in the database. Needs BILLHOOK_TEST_AMQP_URL for Celery and
-BILLHOOK_TEST_POSTGRES_URL for PostgreSQL; `pip install 'billhook[bench]'` brings the rivals.
+BILLHOOK_TEST_POSTGRES_URL for PostgreSQL; `pip install 'billhook[bench]'` installs the other queues.
 """
 
 from __future__ import annotations
@@ -188,7 +188,7 @@ def _celery(folder: Path, count: int, pool: str, concurrency: int) -> float:
     queue = f"billhook-bench-{os.getpid()}"
     environ = {"BENCH_RIVAL": "celery", "BENCH_QUEUE": queue, "BENCH_COUNT": str(count)}
     os.environ.update(environ)
-    from rivals import celery_app
+    from other_queues import celery_app
 
     app = celery_app()
     app.conf.task_default_queue = queue
@@ -201,7 +201,7 @@ def _celery(folder: Path, count: int, pool: str, concurrency: int) -> float:
         "-m",
         "celery",
         "-A",
-        "rivals:celery",
+        "other_queues:celery",
         "worker",
         "-P",
         pool,
@@ -219,7 +219,7 @@ def _celery(folder: Path, count: int, pool: str, concurrency: int) -> float:
 
 def _huey(folder: Path, count: int) -> float:
     os.environ.update(BENCH_FOLDER=str(folder), BENCH_COUNT=str(count))
-    from rivals import huey_app
+    from other_queues import huey_app
 
     queue = huey_app()
     for number in range(count):
@@ -229,7 +229,7 @@ def _huey(folder: Path, count: int) -> float:
         sys.executable,
         "-m",
         "huey.bin.huey_consumer",
-        "rivals.queue",
+        "other_queues.queue",
         "-w",
         str(THREADS),
         "-k",

@@ -27,6 +27,7 @@ __all__ = ["LOGIN", "AccessToken", "TokenProvider", "access_token"]
 LOGIN = ApiOperation("POST", "/login", repeatable=True)
 
 LIFETIME = timedelta(hours=1)
+# A token that expires between the check and the service would cost a second login and request.
 _MARGIN = timedelta(seconds=60)
 
 
@@ -42,15 +43,15 @@ class AccessToken:
 def access_token(token: SecretStr, lifetime_seconds: Decimal | None, now: datetime) -> AccessToken:
     """Return the token with its expiry: one hour, or earlier if the login response or the JWT says so.
 
-    A token that has ended already by our clock tells that one of two clocks is wrong: then the hour counts,
-    and the service's own 401 after it.
+    If the JWT has expired by this machine's clock, one of the two clocks is wrong. Then the hour counts,
+    and a 401 of the service may end it earlier.
     """
     ends = [now + LIFETIME]
     if lifetime_seconds is not None and 1 <= lifetime_seconds < LIFETIME.total_seconds():
         ends.append(now + timedelta(seconds=float(lifetime_seconds)))
-    told = _jwt_end(token.get_secret_value())
-    if told is not None and told >= now + timedelta(seconds=1):
-        ends.append(told)
+    jwt_end = _jwt_end(token.get_secret_value())
+    if jwt_end is not None and jwt_end >= now + timedelta(seconds=1):
+        ends.append(jwt_end)
     ends_at = min(ends)
     return AccessToken(token, ends_at, ends_at - min(_MARGIN, (ends_at - now) / 10))
 
@@ -58,6 +59,7 @@ def access_token(token: SecretStr, lifetime_seconds: Decimal | None, now: dateti
 def _jwt_end(token: str) -> datetime | None:
     """Return the `exp` of a JWT. It is not verified: only the service has to trust the token."""
     parts = token.split(".")
+    # Any other token is valid as well: the specification does not say that it is a JWT.
     if len(parts) != 3:
         return None
     try:
@@ -103,6 +105,7 @@ class TokenProvider:
                 pending, first = self._pending, self._pending is None
                 if pending is None:
                     pending = self._pending = Future()
+            # Outside the lock: threads with a valid token must not wait for the login.
             if first:
                 return self._fetch_once(pending, deadline)
             try:
@@ -120,6 +123,7 @@ class TokenProvider:
         except BaseException as error:
             with self._lock:
                 self._pending = None
+            # The deadline is this thread's: waiting threads may have time for an attempt of their own.
             if isinstance(error, ApiError) and deadline.remaining_seconds:
                 pending.set_exception(error)
             else:

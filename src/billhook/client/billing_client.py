@@ -46,9 +46,9 @@ class BillingClient:
     >>> with BillingClient("https://billing.example", client_id, token) as client:  # doctest: +SKIP
     ...     client.invoices.get("inv_3007").amount
 
-    Any number of threads may share one; make it after any fork. It logs in when the first call needs it.
-    Calls raise ApiError for what went wrong on the way and at the service; pydantic's ValidationError and
-    RuleBroken for what cannot be sent, before anything is.
+    Any number of threads may share a client; create it after a fork. It logs in at the first call. Calls
+    raise ApiError for failures of the network and of the service; pydantic's ValidationError and RuleBroken,
+    before anything is sent, for invalid parameters.
     """
 
     def __init__(
@@ -63,13 +63,15 @@ class BillingClient:
         sleep: Callable[[float], object] = time.sleep,
         transport: httpx2.BaseTransport | None = None,
     ) -> None:
-        """`timeout_seconds` is the longest that the service may be silent, a part of a second counting as a
-        whole one once it is connected; `retries` bounds a whole call.
+        """Create a client without connecting. Raises ConfigError.
 
-        `transport` replaces the network, for tests and for TLS settings of one's own:
-        `httpx2.HTTPTransport(verify=context)`. Raises ConfigError.
+        `timeout_seconds` is the longest silence of the service; once connected it is rounded up to whole
+        seconds. `retries` limits the duration of a whole call.
+
+        `transport` replaces the network, for tests and for custom TLS settings:
+        `httpx2.HTTPTransport(verify=context)`.
         """
-        # Not a text any more from here on: a traceback may be shown with its variables.
+        # SecretStr from here on: some tools show the variables of a traceback.
         client_id, refresh_token = _secret(client_id), _secret(refresh_token)
         _check(client_id, refresh_token)
         if not 0 < timeout_seconds <= 86_400:
@@ -96,13 +98,13 @@ class BillingClient:
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
-        """The client that the BILLHOOK_API_ options describe. Raises ConfigError, naming what is missing."""
-        return cls(*_given(settings))
+        """Create a client from the BILLHOOK_API_ options. Raises ConfigError, which names missing options."""
+        return cls(*_options(settings))
 
     @staticmethod
     def credentials(settings: Settings) -> tuple[str, SecretStr, SecretStr]:
-        """Base URL, client id and API token as the options have them. Raises as `from_settings` does."""
-        base_url, client_id, refresh_token = _given(settings)
+        """Return base URL, client id and API token from the options. Raises ConfigError."""
+        base_url, client_id, refresh_token = _options(settings)
         _check(client_id, refresh_token)
         return parse_base_url(base_url), client_id, refresh_token
 
@@ -122,6 +124,7 @@ class BillingClient:
         it is a GET, under any retry policy. Raises ValueError or TypeError, before anything is sent, for
         an absolute URL, a path without its slash, another method and a body that has no JSON form.
         """
+        # httpx would silently replace the one in the path.
         if query is not None and "?" in path:
             raise ValueError("the query is given twice: in path and as query")
         raw = None if body is None else strict_json.dumps(body)
@@ -157,17 +160,17 @@ def _check(client_id: SecretStr, refresh_token: SecretStr) -> None:
             raise ConfigError(f"{name} {HEADER_RULE}")
 
 
-def _given(settings: Settings) -> tuple[str, SecretStr, SecretStr]:
-    """Base URL, client id and API token, as they stand in the options."""
-    given = {
+def _options(settings: Settings) -> tuple[str, SecretStr, SecretStr]:
+    """Return base URL, client id and API token from the options, unchecked."""
+    is_set = {
         "BILLHOOK_API_URL": settings.api_url is not None,
         "BILLHOOK_API_CLIENT_ID": settings.api_client_id is not None,
         "BILLHOOK_API_REFRESH_TOKEN (or BILLHOOK_API_REFRESH_TOKEN_FILE)": (
             settings.api_refresh_token is not None or settings.api_refresh_token_file is not None
         ),
     }
-    if not all(given.values()):
-        missing = ", ".join(name for name, there in given.items() if not there)
+    if not all(is_set.values()):
+        missing = ", ".join(name for name, there in is_set.items() if not there)
         raise ConfigError(f"calls to the billing service's API need options: set {missing}")
     return str(settings.api_url), SecretStr(str(settings.api_client_id)), _token(settings)
 
@@ -177,6 +180,7 @@ def _token(settings: Settings) -> SecretStr:
     if path is None:
         return SecretStr(settings.api_refresh_token or "")
     check_secret_file("BILLHOOK_API_REFRESH_TOKEN_FILE", path)
+    # Read once, at start: a token that is rotated needs a new client.
     try:
         return SecretStr(Path(path).read_text(encoding="utf-8").strip())
     except (OSError, UnicodeDecodeError) as error:

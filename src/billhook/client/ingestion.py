@@ -71,8 +71,8 @@ class Progress:
 
 
 _HEAD, _BETWEEN, _TAIL = b'{"events":[', b",", b"]}"
-# The specification shows no code for it and no wording. What is not surely a duplicate counts as invalid.
-# One pattern of two words with anything between them would take the square of the time.
+# The specification shows neither a code nor a text for a duplicate. An error that is not surely one counts as
+# invalid. Single words, because a pattern with anything between two of them takes quadratic time.
 _DUPLICATE = re.compile(r"\bduplicat", re.IGNORECASE)
 _REF = re.compile(r"\bref(?:erence)?\b", re.IGNORECASE)
 _ALREADY = re.compile(r"\balready\b", re.IGNORECASE)
@@ -101,7 +101,7 @@ def ingest(
 ) -> Iterator[EventResult]:
     """Send `events` by `send`, which takes the body of one batch; yield results in the order of events.
 
-    `clean` makes what the service says of an event fit to be shown, before anything else looks at it.
+    `clean` redacts and shortens the service's error texts before they are used.
     """
     progress = Progress()
     for items in _batches((_item(given, max_bytes) for given in events), max_events, max_bytes):
@@ -172,6 +172,7 @@ class _Batch:
             try:
                 answer = self._send_part(part)
             except RequestTooLarge as error:
+                # A proxy may have a lower limit than the service; the halves keep the order.
                 if len(part) > 1:
                     half = len(part) // 2
                     parts.extendleft([part[half:], part[:half]])
@@ -199,22 +200,25 @@ def _results(
     part: list[_Item], answer: IngestionResult, clean: Callable[[str], str]
 ) -> Iterator[tuple[int, EventResult]]:
     """Return the result of each event; of two with the same ref, the first is the accepted one."""
-    said: defaultdict[str, deque[tuple[EventState, str | None]]] = defaultdict(deque)
+    # By ref, not by position: the response lists valid and invalid events apart.
+    by_ref: defaultdict[str, deque[tuple[EventState, str | None]]] = defaultdict(deque)
     for event in answer.valid_events:
-        said[event.ref].append((EventState.ACCEPTED, None))
+        by_ref[event.ref].append((EventState.ACCEPTED, None))
     for refused in answer.invalid_events:
-        whose = refused.event
-        ref = whose.get("ref") if isinstance(whose, dict) else getattr(whose, "ref", None)
+        # An event that is no event at all is returned as any JSON.
+        event_json = refused.event
+        ref = event_json.get("ref") if isinstance(event_json, dict) else getattr(event_json, "ref", None)
         error = clean(refused.error)
         state = EventState.DUPLICATE if _is_duplicate(error) else EventState.INVALID
-        said[str(ref)].append((state, error))
+        by_ref[str(ref)].append((state, error))
     for item in part:
-        outcomes = said[item.ref]
+        outcomes = by_ref[item.ref]
         unnamed = (EventState.UNCONFIRMED, "the answer does not name it")
         yield id(item), EventResult(item.given, *(outcomes.popleft() if outcomes else unnamed))
 
 
 def _is_duplicate(error: str) -> bool:
+    # "the ref must not be empty" or "does not exist" is no duplicate.
     if _DENIED.search(error):
         return False
     ref, already = _REF.search(error), _ALREADY.search(error)

@@ -21,8 +21,8 @@ _QUERY = re.compile(r"(?:[A-Za-z0-9._~!$&'()*+,;=:@/?-]|%[0-9A-Fa-f]{2})*")
 class ApiOperation:
     """One endpoint. Source: spec, "Endpoints".
 
-    `repeatable`: sent twice it is still done once, so it may be sent again when it is not known whether
-    the first one arrived.
+    `repeatable` is true if two requests have the effect of one. Then the client repeats a request without
+    knowing whether the first one arrived.
     """
 
     method: str
@@ -31,15 +31,14 @@ class ApiOperation:
 
     @property
     def name(self) -> str:
-        """Method and path as the specification has them."""
+        """The method and the path, as in the specification."""
         return f"{self.method} {self.path}"
 
     def address(self, values: Sequence[str]) -> str:
         """Return the path with its parameters filled in, in order, percent-encoded.
 
-        Raises ValueError for a value that could not come out as it went in: an empty one, `.` and `..`,
-        which servers read as a way through the path, and half a surrogate pair; TypeError for what is no
-        text.
+        Raises ValueError for a value that the service would not receive unchanged: an empty one, `.` and
+        `..`, which servers resolve as segments, and half a surrogate pair; TypeError for anything but text.
         """
         left = iter(values)
         return _PARAMETER.sub(lambda found: _segment(found[1], next(left)), self.path)
@@ -48,8 +47,8 @@ class ApiOperation:
 def custom_operation(method: str, path: str) -> tuple[ApiOperation, str]:
     """Return the operation of a request by its path, and the address with the path's query.
 
-    Only a safe method may be repeated: nothing is known about what the others do.
-    Raises ValueError, without repeating the path, which may hold a customer's data.
+    Only a safe method is repeatable, because the effect of the others is not known. Raises ValueError; its
+    text does not contain the path, which may hold a customer's data.
     """
     if method not in _METHODS:
         raise ValueError(f"method is {method!r}: it must be one of {', '.join(_METHODS)}")
@@ -71,6 +70,7 @@ def _segment(name: str, value: object) -> str:
         encoded = quote(value, safe="")
     except UnicodeEncodeError:
         encoded = ""
+    # quote() leaves dots as they are, and no spelling of them is safe from being resolved.
     if encoded in ("", ".", ".."):
         raise ValueError(f"{name} is {value!r}: that cannot be a part of an address")
     return encoded

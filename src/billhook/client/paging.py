@@ -13,6 +13,7 @@ __all__ = ["Listing", "ListingPage"]
 
 T = TypeVar("T")
 
+# A service that repeats empty pages for ever must not keep the caller for ever.
 _MOST_EMPTY_PAGES = 100
 _LONGEST_CURSOR = 8_192  # it goes into an address, and servers take little more there
 
@@ -28,7 +29,7 @@ class ListingPage(Generic[T]):
 
 
 class Listing(Iterator[T]):
-    """Iterates over the items of all pages; each page is fetched when its first item is asked for.
+    """Iterates over the items of all pages; each page is fetched when its first item is needed.
 
     After an error the iteration can continue: the next call fetches the same page again.
 
@@ -63,11 +64,13 @@ class Listing(Iterator[T]):
 
     def _next_page(self) -> ListingPage[T]:
         cursor = None if self._last is None else self._last.next_cursor or ""
+        # A cursor that comes again would repeat pages without end.
         if cursor == "" or cursor in self._seen:
             raise self._lost("it says that there is more and gives no new cursor to it")
         if cursor is not None and len(cursor) > _LONGEST_CURSOR:
             raise self._lost(f"its cursor has {len(cursor)} characters, and no address takes that")
         self._last = self._fetch(cursor)
+        # Only after a success: a fetch that failed may be repeated.
         if cursor is not None:
             self._seen.add(cursor)
         return self._last

@@ -34,7 +34,9 @@ class Redactor:
     def clean(self, text: str, limit: int) -> str:
         """Return `text` without secrets and control characters, cut to `limit` characters."""
         with self._lock:
+            # A copy, so that the slow part runs without the lock.
             secrets = [secret.get_secret_value() for secret in (*self._lasting, *self._passing)]
+        # The longest first: a secret may contain another one.
         for secret in sorted(secrets, key=len, reverse=True):
             if len(secret) >= (_LEAST_LETTERS if secret.isalpha() else _LEAST_CHARACTERS):
                 text = re.sub(_spellings(secret), HIDDEN, text)

@@ -30,6 +30,7 @@ __all__ = ["MESSAGE_CHARACTERS", "parse_error", "parse_json", "parse_object", "p
 
 R = TypeVar("R", bound=Resource)
 
+# Bounds for error texts: a service that is broken may send pages of HTML.
 _EXCERPT_CHARACTERS = 200
 MESSAGE_CHARACTERS = 1_000
 _MOST_PARAMS = 50
@@ -57,6 +58,7 @@ def parse_error(
     kind = None if isinstance(body, str) else _BY_TYPE.get(body.type)
     if isinstance(body, ErrorBody) and kind is not None:
         return _service_error(kind, operation, answer.status, body, redactor, wait_seconds)
+    # Not followed: the request would carry the tokens to an address that is not configured.
     if 300 <= answer.status < 400:
         problem = "it leads to another address, where tokens are not taken; check the base address"
     else:
@@ -138,6 +140,7 @@ def _service_error(
     def clean(text: str) -> str:
         return redactor.clean(text, MESSAGE_CHARACTERS)
 
+    # The code is more specific than the type; codes that are not listed keep the type's class.
     if kind is InvalidRequest:
         kind = _BY_CODE.get(body.code, kind)
     return kind(

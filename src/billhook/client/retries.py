@@ -35,10 +35,10 @@ _FOR_EVER_SECONDS = 1e9
 class RetryPolicy:
     """How often and for how long a call is retried.
 
-    `total_seconds` bounds a call with all that is in it: logging in, every attempt, the waits between them.
-    A wait begins at `first_wait_seconds` and doubles up to `longest_wait_seconds`, less up to half of it by
-    chance; where the service names a time (Retry-After), that is waited, and a little more by chance. A wait
-    that is longer than what is left of the time is not begun.
+    `total_seconds` limits a whole call: logging in, every attempt, and the waits between them. A wait begins
+    at `first_wait_seconds` and doubles up to `longest_wait_seconds`, less a random part of up to half of it.
+    If the service sends Retry-After, the client waits that long and a little longer. A wait that would exceed
+    the total is not begun.
     """
 
     attempts: int = 5
@@ -47,7 +47,7 @@ class RetryPolicy:
     longest_wait_seconds: float = 10.0
 
     def __post_init__(self) -> None:
-        """Raises ConfigError."""
+        """Raise ConfigError for a value outside its limits."""
         if not 1 <= self.attempts <= 100:
             raise ConfigError(f"attempts is {self.attempts!r}: it must be from 1 to 100")
         for name in ("total_seconds", "first_wait_seconds", "longest_wait_seconds"):
@@ -58,6 +58,7 @@ class RetryPolicy:
     def wait_seconds(self, attempt: int, asked_seconds: float | None) -> float:
         """Return the wait after attempt number `attempt` (from 1); `asked_seconds` is from Retry-After."""
         wait = min(self.longest_wait_seconds, self.first_wait_seconds * 2.0 ** (attempt - 1))
+        # Clients that failed together must not come back together.
         chance = random.random()  # noqa: S311 - spreads clients over time, keeps nothing secret
         if asked_seconds is None:
             return wait * (1 - chance / 2)
@@ -99,23 +100,26 @@ class Retrier:
                 if number >= self._policy.attempts or not _may_repeat(error, operation):
                     raise
                 wait_seconds = self._policy.wait_seconds(number, error.retry_after_seconds)
+                # Waiting without time for another attempt would only delay the error.
                 if wait_seconds >= deadline.remaining_seconds:
                     raise
                 number += 1
                 logger.info("%s; attempt %d in %.1f s", error, number, wait_seconds)
+            # Outside the except block, which would hold the error, and so its traceback, meanwhile.
             self._sleep(wait_seconds)
 
 
 def _may_repeat(error: ApiError, operation: ApiOperation) -> bool:
     """Return True if the error is temporary and the request can safely be sent again.
 
-    A login within a call has its own attempts: what comes out of it is not tried again.
+    A login within a call has its own attempts, so its errors are not retried here.
     """
     if error.operation != operation.name:
         return False
+    # A request that was not sent had no effect, so it can be repeated for any operation.
     if isinstance(error, ServiceUnavailable):
         return operation.repeatable or not error.sent
-    # The specification shows no status numbers beside those of POST /login, so either one will do.
+    # The specification shows statuses for POST /login only, so the type or the status is enough.
     status = getattr(error, "status", 0)
     passing = isinstance(error, RateLimitExceeded | InternalError) or status == 429 or status >= 500
     return passing and operation.repeatable
@@ -124,7 +128,7 @@ def _may_repeat(error: ApiError, operation: ApiOperation) -> bool:
 def retry_after_seconds(value: str | None, now: datetime) -> float | None:
     """Return the wait of a Retry-After header in seconds; it holds seconds, or an HTTP date.
 
-    None for one that is absent or cannot be read. At most some 30 years, which is as good as for ever.
+    None if it is absent or cannot be read. At most some 30 years, so that the sum with a time is valid.
     """
     text = (value or "").strip()
     if _SECONDS.fullmatch(text):

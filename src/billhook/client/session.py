@@ -65,11 +65,11 @@ class Session:
         return parse_response(operation, answer, model, self._redactor)
 
     def call_untyped(self, operation: ApiOperation, body: bytes) -> dict[str, Any]:
-        """As `call`, for a response that the specification does not show: plain values, {} if empty."""
+        """Call an operation with an unspecified response; return it as plain values, {} if it is empty."""
         return parse_object(operation, self._execute(operation, (), None, body), self._redactor)
 
     def custom(self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None) -> object:
-        """Call a path that no operation has; return the decoded JSON of the answer, None for an empty one."""
+        """Call a path without an operation; return the decoded JSON of the response, None if it is empty."""
         operation, address = custom_operation(method, path)
         return parse_json(operation, self._send(operation, address, query, body), self._redactor)
 
@@ -94,6 +94,7 @@ class Session:
     def _send(
         self, operation: ApiOperation, address: str, query: Mapping[str, str] | None, body: bytes | None
     ) -> ApiResponse:
+        # One deadline for the call: the login and each attempt share it.
         deadline = self._retrier.deadline()
         return self._retrier.run(
             operation,
@@ -113,10 +114,11 @@ class Session:
     ) -> ApiResponse:
         """Make one attempt, and a second one with a new token if the service rejects the current one.
 
-        That is no repetition: a request whose token was refused has done nothing.
+        This is safe for any operation: a request whose token was rejected had no effect.
         """
         grant = self._tokens.valid_token(deadline)
         result = attempt(grant.token)
+        # Tokens may end early: after a rotation of the API token, or when the service restarts.
         if _is_refused(result):
             result = attempt(self._tokens.renew(grant, deadline).token)
         if isinstance(result, ApiError):
@@ -140,6 +142,7 @@ class Session:
         answer = self._retrier.run(LOGIN, lambda: self._log_in_once(deadline), deadline)
         granted = parse_response(LOGIN, answer, LoginResponse, self._redactor)
         token = SecretStr(granted.access_token)
+        # Learned before anything can fail: a later error may quote the response.
         self._redactor.learn(token)
         del answer  # its body is the token
         if not fits_header(token.get_secret_value()):

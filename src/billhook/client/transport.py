@@ -25,7 +25,7 @@ __all__ = ["ApiResponse", "Transport", "open_client", "parse_base_url"]
 
 logger = logging.getLogger("billhook.client")
 
-_HOST = re.compile(rb"[0-9A-Za-z._:-]+")  # the library takes others, and asks for `a%20b`
+_HOST = re.compile(rb"[0-9A-Za-z._:-]+")  # the library accepts others, and would look up `a%20b`
 
 
 def open_client(transport: httpx2.BaseTransport | None) -> httpx2.Client:
@@ -72,6 +72,7 @@ def parse_base_url(base_url: str) -> str:
     return str(url).rstrip("/")
 
 
+# A page of 1000 events of a few KB each fits; anything beyond must not fill the memory.
 MAX_ANSWER_BYTES = 32 * 1024 * 1024
 _HEADERS = {
     "Accept": "application/json",
@@ -164,6 +165,7 @@ class Transport:
         """Send a request and read the response. Raises ServiceUnavailable and UnexpectedResponse."""
         if self._http.is_closed:
             raise ConfigError("this BillingClient is closed: make a new one")
+        # Not 0, which means no time-out to some platforms.
         timeout_seconds = max(min(self._timeout_seconds, deadline.remaining_seconds), 0.001)
         left = _RemainingTimeout(self._timeout_seconds, deadline)
         request.extensions["timeout"] = {
@@ -192,6 +194,7 @@ class Transport:
         parts: list[bytes] = []
         size = 0
         try:
+            # Counted after decompression: a small response may decompress to gigabytes.
             for part in response.iter_bytes():
                 parts.append(part)
                 size += len(part)
@@ -215,6 +218,7 @@ class Transport:
         )
 
     def _failure(self, operation: ApiOperation, error: httpx2.RequestError) -> ServiceUnavailable:
+        # The text of a time-out says only "timed out", or nothing at all.
         reason = "it took too long" if isinstance(error, httpx2.TimeoutException) else str(error)
         problem = f"{self.base_url}: {self._redactor.clean(reason, 200) or type(error).__name__}"
         return ServiceUnavailable(operation.name, problem, sent=not isinstance(error, _NOT_SENT))

@@ -1,7 +1,7 @@
-"""A JSON Web Token with a claim about the body, in a header of its own, as Lago sends it.
+"""BodyJWT: a JSON Web Token in a header, with a claim about the body, as Lago sends it.
 
-Source: RFC 7515, RFC 7519. What the token says is read here, strictly and once; PyJWT's algorithms judge and
-make its signature. The algorithm is configuration: a token that names another one is malformed.
+Source: RFC 7515, RFC 7519. This module parses the token strictly and once; PyJWT's algorithms verify and
+make its signature. The algorithm is configured: a token that names another one is malformed.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ ClaimHolds = Literal["sha256", "body"]
 class BodyJWT(Scheme):
     """A token whose `claim` is the hex SHA-256 of the body, or with `claim_holds="body"` the body's text.
 
-    It must say when it was issued (`iat`), or `replay_protection="dedupe-only"` be said; a token past its
-    `exp` is refused either way, and with `issuer` one of another `iss`. Secrets are PEM, text for HS256.
-    A header is 8 KB at most, and so is a body within one. Needs the extra `jwt`.
+    It must contain its time of issue (`iat`), unless `replay_protection` is "dedupe-only". A token after its
+    `exp` is always refused, and with `issuer` one with another `iss`. Secrets are PEM; text for HS256. A
+    header has at most 8 KB, and so has a body within it. Needs the extra `jwt`.
     """
 
     __slots__ = ("_algorithm", "_claim", "_holds", "_issuer", "_timed", "headers")
@@ -52,7 +52,8 @@ class BodyJWT(Scheme):
         issuer: str | None = None,
         replay_protection: Literal["dedupe-only"] | None = None,
     ) -> None:
-        """Raises ConfigError; MissingExtra without PyJWT."""
+        """Check the options; raise ConfigError, and MissingExtra without PyJWT."""
+        # The types of the options are not enforced: they may come from a configuration file.
         for option, value, allowed in (
             ("algorithm", algorithm, get_args(AlgorithmName)),
             ("claim_holds", claim_holds, get_args(ClaimHolds)),
@@ -78,12 +79,15 @@ class BodyJWT(Scheme):
         if len(parts) != 2:
             raise SignatureMalformed(f"{header} is not a token of three parts")
         stated, claims = (_object(_decoded(part, header), header) for part in parts)
+        # Never the token's choice: an RSA public key could otherwise be used as an HMAC secret. `crit` lists
+        # extensions that a reader must understand (RFC 7515, section 4.1.11), and none is understood here.
         if stated.get("alg") != self._algorithm.name or "crit" in stated:
             raise SignatureMalformed(f"{header} is a token of another kind than {self._algorithm.name}")
         signed_at = _moment(claims, "iat", header)
         if self._timed and signed_at is None:
             raise SignatureMalformed(f"{header} is a token without iat")
         raw = _decoded(signature, header)
+        # A token about another body is authentic and does not fit: no signature is offered, so it mismatches.
         about_this = self._is_about(body, claims.get(self._claim)) and self._is_issuer(claims.get("iss"))
         return SignedContent(
             content.encode(),
@@ -93,6 +97,7 @@ class BodyJWT(Scheme):
         )
 
     def _is_about(self, body: bytes, value: object) -> bool:
+        # In constant time, although the claim is signed: the signature is verified only afterwards.
         return isinstance(value, str) and hmac.compare_digest(value.encode(), self._held(body))
 
     def _is_issuer(self, value: object) -> bool:
@@ -104,7 +109,7 @@ class BodyJWT(Scheme):
     def sign(
         self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None
     ) -> dict[str, str]:
-        """The one header; this scheme signs neither type nor id. ValueError for a body that is no text."""
+        """Return the header, which signs neither type nor id. ValueError for a body that is not text."""
         _, key = single_secret(secret)
         claims: dict[str, object] = {self._claim: self._held(body).decode()}
         if self._issuer is not None:
@@ -118,7 +123,7 @@ class BodyJWT(Scheme):
 
 @final
 class _Algorithm:
-    """One of PyJWT's."""
+    """An algorithm of PyJWT."""
 
     __slots__ = ("_its", "name")
 
@@ -137,7 +142,7 @@ class _Algorithm:
         if "PRIVATE KEY" in secret:
             raise ConfigError("a private key was given to verify with: give the public key")
         if self.name == "RS256":
-            RsaSha256().load(secret)  # for what it refuses
+            RsaSha256().load(secret)  # refuses keys that are too weak, which PyJWT accepts
         elif self.name == "HS256":
             HmacSha256().load(secret)
         return _Key(self.name, self._its, self._prepared(secret))
@@ -158,13 +163,13 @@ class _Algorithm:
             return self._its.prepare_key(secret)
         except (InvalidKeyError, UnsupportedAlgorithm, ValueError, TypeError):
             raise ConfigError(
-                f"a key is none for {self.name}: a PEM of its kind, or text for HS256"
+                f"a key is not one for {self.name}: give a PEM of its kind, or text for HS256"
             ) from None
 
 
 @final
 class _Key:
-    """One key, as PyJWT prepared it."""
+    """A key in the form that PyJWT has prepared."""
 
     __slots__ = ("_its", "_key", "algorithm", "public")
 
@@ -175,6 +180,7 @@ class _Key:
         self._key = key
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
+        # All are verified, so that the time does not depend on which one matches.
         found = False
         for signature in signatures:
             found |= bool(self._its.verify(content, self._key, signature))
@@ -186,7 +192,8 @@ def _encoded(raw: bytes) -> str:
 
 
 def _decoded(text: str, header: str) -> bytes:
-    """What base64url spells without padding, by its one spelling."""
+    """Decode canonical base64url without padding; SignatureMalformed otherwise."""
+    # One spelling only: two tokens with the same content must not have different keys of deliveries.
     try:
         raw = base64.urlsafe_b64decode(text + "=" * (-len(text) % 4))
     except ValueError:
@@ -207,7 +214,7 @@ def _object(raw: bytes, header: str) -> dict[str, object]:
 
 
 def _moment(claims: Mapping[str, object], name: str, header: str) -> datetime | None:
-    """A time in whole seconds, or None where the token has none."""
+    """Return a claim that is a time in whole seconds; None if the token has none."""
     value = claims.get(name)
     if value is None:
         return None

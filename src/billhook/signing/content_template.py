@@ -1,14 +1,14 @@
-"""The bytes that are signed, as a template: "{timestamp}.{body}", split once and never formatted.
+"""Render the bytes that are signed from a template such as "{timestamp}.{body}", which is split once.
 
-str.format() is out of the question: bodies are full of braces, and bytes need not be text.
+str.format() cannot be used: a body contains braces, and need not be text.
 
-Two different messages must never render to the same bytes, or a captured signature would fit a message
-that its maker never saw: with "{timestamp}.{type}.{body}", what was signed for the type "A.B" and the body
-"x" would also stand for the type "A" and the body "B.x". So a field before the body may not contain the
-first character of the literal after it, and a field behind the body not the last character of the literal
-before it. A time is read by a closed grammar before it comes here, so it may contain that character (Orb's
-"v1:{timestamp}:{body}" with colons in the time) as long as no whole time goes on with it to be a longer
-one. Read from both ends, the bytes then have one meaning only.
+Two different messages must never render to the same bytes, or a captured signature would be valid for a
+message that the sender never signed: with "{timestamp}.{type}.{body}", what was signed for the type "A.B" and
+the body "x" would also stand for the type "A" and the body "B.x". So a field before the body may not contain
+the first character of the literal after it, and a field after the body not the last character of the literal
+before it. A time is parsed by a closed grammar first, so it may contain that character (Orb's
+"v1:{timestamp}:{body}" with colons in the time), unless a complete time followed by it can be the beginning
+of a longer time. Parsed from both ends, the bytes then have one meaning only.
 """
 
 from __future__ import annotations
@@ -33,12 +33,14 @@ class ContentTemplate:
     __slots__ = ("_guards", "_parts", "fields", "text")
 
     def __init__(self, text: str, time_format: TimeFormat = UNIX) -> None:
-        """Split `text`; ConfigError when it could be misread or a placeholder is not one of FIELDS."""
+        """Split `text`; ConfigError if it could be misread, or if a placeholder is not one of FIELDS."""
+        # The group puts literals and placeholders in turn, beginning and ending with a literal.
         pieces = re.split(r"\{([^{}]*)\}", text)
         literals, fields = pieces[0::2], pieces[1::2]
         _check(text, literals, fields)
         before, behind = _guards(literals, fields)
         for guards, own in ((before, time_format.follows), (behind, time_format.precedes)):
+            # A time is guarded by its grammar, not by the single character.
             guard = guards.pop("timestamp", None)
             if guard is not None and guard in own:
                 raise ConfigError(
@@ -53,16 +55,17 @@ class ContentTemplate:
         )
 
     def render(self, texts: Mapping[str, str], body: bytes) -> bytes | None:
-        """The bytes to sign; None when a field is no short printable text, or could be misread.
+        """Return the bytes to sign; None if a field is not a short printable text, or could be misread.
 
-        `texts` holds every field but the body, the time as its format reads it; what the template does not
-        name is left out.
+        `texts` contains the fields other than the body, with a time that its format has parsed. Fields that
+        the template does not name are ignored.
         """
         values = {"body": body, "": b""}
         for field, guard in self._guards:
             text = texts[field]
             if not (0 < len(text) <= MAX_FIELD_CHARACTERS and text.isascii() and text.isprintable()):
                 return None
+            # The field would end earlier for a reader than for the signer.
             if guard in text:
                 return None
             values[field] = text.encode()
@@ -82,12 +85,13 @@ def _check(text: str, literals: list[str], fields: list[str]) -> None:
         raise ConfigError(f"content {text!r} has no {{body}}: what is not signed cannot be trusted")
     if any("{" in literal or "}" in literal or not literal.isascii() for literal in literals):
         raise ConfigError(f"content {text!r} must be ASCII, with braces around placeholders only")
+    # The first and the last literal may be empty: there is no field beyond them.
     if not all(literals[1:-1]):
         raise ConfigError(f"content {text!r} has two fields side by side: put a character between them")
 
 
 def _guards(literals: list[str], fields: list[str]) -> tuple[dict[str, str], dict[str, str]]:
-    """For each field before the body and behind it, the separator's character that faces it."""
+    """Return the adjacent character of the separator, for each field before the body and after it."""
     body = fields.index("body")
     before = {field: literals[n + 1][0] for n, field in enumerate(fields) if n < body}
     behind = {field: literals[n][-1] for n, field in enumerate(fields) if n > body}

@@ -69,6 +69,7 @@ class Ed25519Key:
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
         from cryptography.exceptions import InvalidSignature
 
+        # All are verified, as for HMAC; there are at most four.
         found = False
         for signature in signatures:
             try:
@@ -83,6 +84,7 @@ def _private_key(secret: str) -> Ed25519PrivateKey:
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
     raw = _decode(secret, PRIVATE_PREFIX)
+    # libsodium and its ports store the seed together with the public key.
     if len(raw) not in (KEY_BYTES, 2 * KEY_BYTES):
         raise ConfigError(f"an ed25519 private key is {KEY_BYTES} or {2 * KEY_BYTES} bytes, got {len(raw)}")
     private = Ed25519PrivateKey.from_private_bytes(raw[:KEY_BYTES])

@@ -19,14 +19,15 @@ SecretEncoding = Literal["text", "base64", "hex"]
 
 
 def text_secret(secret: str) -> bytes:
-    """The secret's own characters, as UTF-8."""
+    """Return the secret's characters as UTF-8."""
+    # Usually a line break from a file, which would make every signature mismatch.
     if secret != secret.strip():
         raise ConfigError("a secret begins or ends with white space: remove it, it would be part of the key")
     return secret.encode()
 
 
 def base64_secret(secret: str) -> bytes:
-    """The bytes that the secret spells in standard base64; the padding may be left out, as senders do."""
+    """Decode standard base64; the padding may be missing, as some senders leave it out."""
     try:
         return base64.b64decode(secret + "=" * (-len(secret) % 4), validate=True)
     except ValueError:
@@ -34,7 +35,7 @@ def base64_secret(secret: str) -> bytes:
 
 
 def hex_secret(secret: str) -> bytes:
-    """The bytes that the secret spells in hexadecimal."""
+    """Decode hexadecimal."""
     try:
         return binascii.unhexlify(secret)
     except ValueError:
@@ -75,7 +76,7 @@ class HmacSha256:
 
 @final
 class HmacKey:
-    """A keyed context, copied for each message: a fifth faster than keying anew, and the key is not kept."""
+    """A keyed context, copied for each message: a fifth faster than a new one, without storing the key."""
 
     __slots__ = ("_context",)
 
@@ -90,11 +91,12 @@ class HmacKey:
             context = self._context.copy()
             context.update(content)
             return context.digest()
-        except ValueError:  # no argument of ours can be wrong: OpenSSL found no memory, and says no more
+        except ValueError:  # the arguments are valid, so OpenSSL is out of memory
             raise MemoryError from None
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
         expected = self.digest(content)
+        # No early return: the time must not depend on which signature matches.
         found = False
         for signature in signatures:
             found |= hmac.compare_digest(expected, signature)

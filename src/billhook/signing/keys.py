@@ -20,7 +20,7 @@ class Key(Protocol):
 
     @property
     def algorithm(self) -> str:
-        """The name under which a claim lists the signatures that this key can judge."""
+        """The name of the algorithm whose signatures this key can verify."""
         ...
 
     @property
@@ -29,24 +29,24 @@ class Key(Protocol):
         ...
 
     def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        """True when any of `signatures` was made over `content` with this key's secret."""
+        """Return True if any of `signatures` was made over `content` with this key's secret."""
         ...
 
 
 class Algorithm(Protocol):
-    """How one kind of signature is loaded, judged and made."""
+    """One kind of signature: loads its keys, and signs."""
 
     name: ClassVar[str]
     signature_bytes: ClassVar[int | None]
     most_signatures: ClassVar[int]
-    """How many are taken in one request."""
+    """The maximum number of signatures in one request."""
 
     def load(self, secret: str) -> Key:
-        """The key to verify with; ConfigError or WeakSecret when it is not fit."""
+        """Return the key to verify with; ConfigError or WeakSecret if it is unusable."""
         ...
 
     def sign(self, secret: str, content: bytes) -> bytes:
-        """The raw signature; `secret` is the private half where there are two."""
+        """Return the raw signature; `secret` is the private key of a pair."""
         ...
 
 
@@ -80,10 +80,10 @@ class Keys:
         *,
         public: bool = True,
     ) -> bool:
-        """True when a key (the one called `key_id`, if that is not None) made one of `signatures`.
+        """Return True if a key (the one with `key_id`, unless that is None) made one of `signatures`.
 
-        `public=False` leaves public keys out. Every candidate is judged, with no way out at the first that
-        fits: the time taken tells nothing.
+        `public=False` leaves public keys out. All candidates are verified even after a match, so that the
+        time taken reveals nothing.
         """
         found = False
         for own_id, key in self._keys:
@@ -101,16 +101,17 @@ class Keys:
 
 
 def secret_text(secret: object) -> str:
-    """`secret` if it is text; the error names its type and never its value."""
+    """Return `secret` if it is text; ConfigError otherwise, which never contains its value."""
     if not isinstance(secret, str):
         raise ConfigError(f"a secret must be a str, got {type(secret).__name__}")
+    # Half a surrogate pair cannot be encoded: the error would come at the first delivery.
     if any("\ud800" <= character <= "\udfff" for character in secret):
         raise ConfigError("a secret holds characters that are not valid Unicode text")
     return secret
 
 
 def single_secret(secret: Secret) -> tuple[str | None, str]:
-    """The one secret to sign with, and its key id when it comes as {key id: secret}."""
+    """Return the key id, or None, and the secret to sign with; ConfigError for several secrets."""
     if not isinstance(secret, Mapping):
         return None, secret_text(secret)
     if len(secret) != 1:
@@ -120,13 +121,14 @@ def single_secret(secret: Secret) -> tuple[str | None, str]:
 
 
 def _pairs(secrets: Secrets) -> list[tuple[str | None, object]]:
-    given: object = secrets
-    if isinstance(given, Mapping):
-        return [(_key_id(key_id), secret) for key_id, secret in given.items()]
-    if isinstance(given, str | bytes | bytearray) or not isinstance(given, Sequence):
-        raise ConfigError(f"secrets must be a list, newest first, got {type(given).__name__}")
+    value: object = secrets
+    if isinstance(value, Mapping):
+        return [(_key_id(key_id), secret) for key_id, secret in value.items()]
+    # A text is a sequence, too: each of its characters would become a secret.
+    if isinstance(value, str | bytes | bytearray) or not isinstance(value, Sequence):
+        raise ConfigError(f"secrets must be a list, newest first, got {type(value).__name__}")
     pairs: list[tuple[str | None, object]] = []
-    for secret in given:
+    for secret in value:
         pairs += _pairs(secret) if isinstance(secret, Mapping) else [(None, secret)]
     return pairs
 

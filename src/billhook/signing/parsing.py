@@ -35,6 +35,7 @@ __all__ = [
 
 Encoding = Literal["hex", "base64"]
 
+# Bounds for senders that are not verified yet; web servers accept headers of about this size.
 MAX_HEADER_BYTES: Final = 8_192
 MAX_SIGNATURES: Final = 16
 MAX_PUBLIC_KEY_SIGNATURES: Final = 4
@@ -45,7 +46,7 @@ LAST_TIMESTAMP: Final = 253_402_300_799  # 9999-12-31T23:59:59Z, the last second
 
 
 def read_header(headers: Mapping[str, str], name: str) -> str:
-    """The header as ASCII text of at most MAX_HEADER_BYTES."""
+    """Return a header as ASCII text of at most MAX_HEADER_BYTES."""
     value: object = headers.get(name)
     if value is None:
         raise SignatureMissing(f"the request has no {name} header")
@@ -57,14 +58,14 @@ def read_header(headers: Mapping[str, str], name: str) -> str:
 
 
 def split_entries(text: str, separator: str, most: int, header: str) -> list[str]:
-    """The parts of a list header; more than `most` of them are refused before they are split."""
+    """Split a list header; more than `most` entries are refused before the split."""
     if text.count(separator) >= most:
         raise SignatureMalformed(f"{header} has more than {most} entries")
     return text.split(separator)
 
 
 def read_timestamp(text: str, header: str) -> int:
-    """Unix seconds: 1 to 12 ASCII digits, no sign, no leading zero, no later than the year 9999."""
+    """Parse Unix seconds: 1 to 12 ASCII digits, no sign, no leading zero, up to the year 9999."""
     if not (text.isascii() and text.isdigit()) or len(text) > MAX_TIMESTAMP_DIGITS:
         raise SignatureMalformed(f"{header} holds no timestamp of 1 to {MAX_TIMESTAMP_DIGITS} ASCII digits")
     seconds = int(text)
@@ -74,7 +75,8 @@ def read_timestamp(text: str, header: str) -> int:
 
 
 def is_identifier(text: str) -> bool:
-    """True for 1 to 256 printable ASCII characters without "." (a separator) and "," (a joined header)."""
+    """Return True for 1 to 256 printable ASCII characters without "." and ","."""
+    # A dot separates the fields of signed contents, and a comma the headers that a proxy has joined.
     return (
         0 < len(text) <= MAX_ID_CHARACTERS
         and text.isascii()
@@ -85,7 +87,7 @@ def is_identifier(text: str) -> bool:
 
 
 def read_identifier(text: str, header: str) -> str:
-    """`text` itself when it is an identifier."""
+    """Return `text` if it is an identifier; SignatureMalformed otherwise."""
     if not is_identifier(text):
         raise SignatureMalformed(
             f"{header} is not an id of 1 to {MAX_ID_CHARACTERS} printable ASCII characters "
@@ -95,8 +97,9 @@ def read_identifier(text: str, header: str) -> str:
 
 
 def read_signature(text: str, encoding: Encoding, length_bytes: int | None, header: str) -> bytes:
-    """The decoded signature; `length_bytes` None leaves its length to the key (RSA)."""
+    """Decode a signature of `length_bytes`; None if the length depends on the key (RSA)."""
     try:
+        # Canonical base64 only: its unused last bits would give one signature several spellings.
         if encoding == "hex":
             raw = binascii.unhexlify(text)  # either case, no spaces; 64 characters are exactly 32 bytes
             canonical = True
@@ -113,11 +116,11 @@ def read_signature(text: str, encoding: Encoding, length_bytes: int | None, head
 
 
 def check_signatures(signatures: Sequence[object], most: int, header: str) -> None:
-    """Refuse more signatures of one algorithm than are verified."""
+    """Raise SignatureMalformed for more than `most` signatures of one algorithm."""
     if len(signatures) > most:
         raise SignatureMalformed(f"{header} has more than {most} signatures of one kind")
 
 
 def encode_signature(signature: bytes, encoding: Encoding) -> str:
-    """The text that read_signature() reads."""
+    """Return the text that read_signature() decodes."""
     return signature.hex() if encoding == "hex" else base64.b64encode(signature).decode()

@@ -13,7 +13,7 @@ __all__ = ["BodyHMAC", "TimestampedHMAC", "TimestampedRSA"]
 class TimestampedHMAC(SignatureTemplate):
     """Hex HMAC-SHA256 over `timestamp.body`; the secret's UTF-8 bytes are the key, prefix and all.
 
-    Exactly one `t`; entries that are neither `t` nor `v1` are passed over.
+    Exactly one `t`; entries other than `t` and `v1` are ignored.
     """
 
     __slots__ = ()
@@ -30,7 +30,7 @@ class TimestampedHMAC(SignatureTemplate):
 class TimestampedRSA(SignatureTemplate):
     """Base64 RSA-SHA256 (PKCS#1 v1.5) over `timestamp.body`, the time in a header of its own.
 
-    Secrets are public keys in PEM; with `key_id_header`, {key id: PEM}, and the sender says which.
+    Secrets are public keys in PEM; {key id: PEM} with `key_id_header`, where the sender names the key.
     """
 
     __slots__ = ()
@@ -57,8 +57,8 @@ class TimestampedRSA(SignatureTemplate):
 class BodyHMAC(SignatureTemplate):
     """Hex HMAC-SHA256 of the body, after `prefix`.
 
-    No time is signed, so a captured delivery verifies for ever, and only the inbox's memory of its key
-    stops it; `replay_protection="dedupe-only"` says that the user knows.
+    No time is signed, so a captured delivery stays valid, and only deduplication by the inbox stops a replay.
+    `replay_protection="dedupe-only"` confirms that this is accepted.
     """
 
     __slots__ = ()

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
 __all__ = ["MIN_KEY_BITS", "RsaSha256"]
 
+# A shorter key can be factored, and a smaller exponent makes padding errors exploitable.
 MIN_KEY_BITS: Final = 2_048
 MIN_EXPONENT: Final = 65_537  # Source: NIST SP 800-131A
 
@@ -20,6 +21,8 @@ MIN_EXPONENT: Final = 65_537  # Source: NIST SP 800-131A
 @final
 class RsaSha256:
     """The algorithm; keys are PEM text."""
+
+    # cryptography is imported on use: HMAC alone does not need it.
 
     __slots__ = ()
 
@@ -54,6 +57,7 @@ class RsaKey:
         from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
         from cryptography.hazmat.primitives.hashes import SHA256
 
+        # All are verified, as for HMAC; there are at most four.
         found = False
         for signature in signatures:
             try:

@@ -44,7 +44,7 @@ class SignedContent(NamedTuple):
     content: bytes
     """The bytes that must have been signed."""
     signatures: Mapping[str, Sequence[bytes]]
-    """Decoded, by the algorithm that may judge them: the sender cannot name one that is not configured."""
+    """The decoded signatures by algorithm. A sender cannot choose an algorithm that is not configured."""
     signed_at: datetime | None = None
     """Aware UTC."""
     message_id: str | None = None
@@ -74,9 +74,9 @@ class Scheme(ABC):
     def sign(
         self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None
     ) -> dict[str, str]:
-        """The headers that a sender adds, all but X-Webhook-Type.
+        """Return the headers that a sender adds, except X-Webhook-Type.
 
-        ValueError for an id, type or time unfit to be signed, ConfigError or WeakSecret for such a secret.
+        ValueError for an id, type or time that cannot be signed; ConfigError or WeakSecret for such a secret.
         """
 
     def verify(
@@ -97,16 +97,18 @@ class Scheme(ABC):
         age_seconds = (
             0.0 if signed.signed_at is None else (require_aware(now) - signed.signed_at).total_seconds()
         )
+        # Both directions: a signature from the future could be kept and sent when its time has come.
         fresh = abs(age_seconds) <= tolerance_seconds
         if not keys.accept(signed.content, signed.signatures, signed.key_id, public=fresh):
             why = "no signature in the request matches its content under any known key"
             if not fresh:
-                why += f"; public keys were not asked, for it states a time {abs(age_seconds):.1f} s from now"
+                why += f"; public keys were not tried, as its time is {abs(age_seconds):.1f} s from now"
             raise SignatureMismatch(why)
         if not fresh:
             raise _outside(age_seconds, tolerance_seconds)
         if signed.ends_at is not None and require_aware(now) >= signed.ends_at:
-            raise TimestampTooOld(f"what was signed ended at {signed.ends_at.isoformat()}")
+            raise TimestampTooOld(f"the signature expired at {signed.ends_at.isoformat()}")
+        # Only signed bytes identify a delivery: an unsigned header could be changed to repeat it.
         key = signed.message_id or "sha256:" + hashlib.sha256(signed.content).hexdigest()
         return Verified(key, signed.signed_at)
 
@@ -115,7 +117,7 @@ class Scheme(ABC):
 
 
 def outgoing_message_id(message_id: str | None) -> str:
-    """`message_id` itself when a receiver would take it; a new random one for None."""
+    """Return `message_id` if receivers accept it, ValueError otherwise; a new random one for None."""
     if message_id is None:
         return f"msg_{os.urandom(16).hex()}"
     if not is_identifier(message_id):
@@ -134,7 +136,7 @@ TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # Source: RFC 9110, s
 
 
 def check_header_names(names: Sequence[object]) -> None:
-    """Refuse what cannot be a header's name, and one header for two things."""
+    """Raise ConfigError for an invalid header name, and for one header with two meanings."""
     lowered: set[str] = set()
     for name in names:
         if not isinstance(name, str) or not TOKEN.fullmatch(name):

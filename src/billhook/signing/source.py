@@ -19,7 +19,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 @dataclass(frozen=True)
 class Source:
-    """A sender of deliveries, taken at `<url_prefix>/<name>`.
+    """A sender of deliveries, received at `<url_prefix>/<name>`.
 
     `secrets` are listed newest first; two of them overlap while they are rotated. `tolerance_seconds`
     bounds the time of signing on both sides of now. Raises ConfigError, MissingSecret or WeakSecret.
@@ -42,4 +42,5 @@ class Source:
             raise ConfigError(f"source {self.name!r} has a text for secrets: give a list, secrets=[...]")
         if not self.secrets:
             raise MissingSecret(self.name)
+        # Loaded once, at start: a wrong secret must not show up at the first delivery. The class is frozen.
         object.__setattr__(self, "keys", self.scheme.load(self.secrets))

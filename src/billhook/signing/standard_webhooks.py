@@ -38,8 +38,8 @@ VERSIONS: Final[Mapping[str, Algorithm]] = {"v1": HmacSha256(_shared_secret), "v
 class StandardWebhooks(Scheme):
     """`v1` (HMAC-SHA256, `whsec_…`) and `v1a` (ed25519, `whpk_…`) over `id.timestamp.body`.
 
-    Secrets of both kinds may stand in one list. A signature of another version is passed over, as the
-    specification asks; one of these two that cannot be decoded is malformed.
+    One list may contain secrets of both kinds. A signature of another version is ignored, as the
+    specification requires; one of these two versions that cannot be decoded is malformed.
     """
 
     __slots__ = ("_id_header", "_signature_header", "_timestamp_header", "headers")
@@ -67,6 +67,7 @@ class StandardWebhooks(Scheme):
         timestamp = read_header(headers, self._timestamp_header)
         signed_at = UNIX.read(timestamp, self._timestamp_header)
         signatures = self._signatures(read_header(headers, self._signature_header))
+        # Unambiguous: neither the id nor the timestamp can contain a dot.
         content = b"%b.%b.%b" % (message_id.encode(), timestamp.encode(), body)
         return SignedContent(content, signatures, signed_at, message_id)
 
@@ -88,7 +89,7 @@ class StandardWebhooks(Scheme):
     def sign(
         self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None
     ) -> dict[str, str]:
-        """The three headers. Each attempt of one delivery needs the same `message_id`; None is a new one."""
+        """Return the three headers. Each attempt of a delivery needs the same `message_id`; None: new."""
         _, text = single_secret(secret)
         version = _version(text)
         message_id = outgoing_message_id(message_id)

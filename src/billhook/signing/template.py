@@ -1,4 +1,4 @@
-"""SignatureTemplate: a configurable scheme; what is signed, how, and in which headers."""
+"""SignatureTemplate: a scheme that is configured by what is signed, how, and in which headers."""
 
 from __future__ import annotations
 
@@ -33,19 +33,20 @@ __all__ = ["AlgorithmName", "HeaderEntries", "ReplayProtection", "SignatureTempl
 
 
 _NAME: Final = re.compile(r"[A-Za-z0-9_-]{1,16}", re.ASCII)
+# Neither is a character of hex, base64 or an entry's name.
 _SEPARATORS: Final = (",", ";")
 
 
 @dataclass(frozen=True, slots=True)
 class HeaderEntries:
-    """Which entry is which. Entries of other names are passed over, as senders ask."""
+    """The names of the entries in a list header. Entries of other names are ignored, as senders require."""
 
     signature: str
     time: str | None
     separator: str
 
     def check(self, time_format: TimeFormat) -> None:
-        """Raise ConfigError for names that cannot be told apart, or a separator that a time may hold."""
+        """Raise ConfigError for equal or invalid names, or a separator that a time may contain."""
         for name in (self.signature, *(() if self.time is None else (self.time,))):
             if not _NAME.fullmatch(name):
                 raise ConfigError(f"{name!r} cannot name an entry: use 1 to 16 letters and digits")
@@ -57,7 +58,7 @@ class HeaderEntries:
             raise ConfigError(f"entry_separator {self.separator!r} may be within a time ({time_format.name})")
 
     def read(self, text: str, header: str) -> tuple[list[str], str | None]:
-        """The texts of the signatures, perhaps none, and of the one time. Raises SignatureMalformed."""
+        """Return the texts of the signatures, perhaps none, and of the time. Raises SignatureMalformed."""
         signatures: list[str] = []
         time: str | None = None
         for entry in split_entries(text, self.separator, MAX_SIGNATURES + 1, header):
@@ -67,6 +68,7 @@ class HeaderEntries:
             if name == self.signature:
                 signatures.append(value)
             elif name == self.time:
+                # Of two times one could be signed and the other checked.
                 if time is not None:
                     raise SignatureMalformed(f"{header} has more than one {name}")
                 time = value
@@ -75,7 +77,7 @@ class HeaderEntries:
         return signatures, time
 
     def write(self, signature: str, time: str | None) -> str:
-        """The header that `read` reads."""
+        """Return the header's text, which `read` parses."""
         timed = "" if self.time is None else f"{self.time}={time}{self.separator}"
         return f"{timed}{self.signature}={signature}"
 
@@ -89,13 +91,13 @@ DEFAULT_HEADERS: Final = {"timestamp": "X-Webhook-Timestamp", "id": "X-Webhook-I
 class SignatureTemplate(Scheme):
     """A signature over `content`, whose placeholders are {id} {timestamp} {type} {body}.
 
-    {body} must be there; {type} binds the event type; without {timestamp} an old delivery never goes
-    stale, so `replay_protection="dedupe-only"` must be said. Secrets are text (or `secret_encoding`) for
-    hmac-sha256, PEM for rsa-sha256, `whpk_<base64>` for ed25519; {key id: secret} with `key_id_header`.
+    {body} is required; {type} binds the event type; without {timestamp} an old delivery never becomes stale,
+    so `replay_protection="dedupe-only"` is required. Secrets are text (or `secret_encoding`) for hmac-sha256,
+    PEM for rsa-sha256, `whpk_<base64>` for ed25519; {key id: secret} with `key_id_header`.
 
     `time_format` is unix (seconds), unix-ms, iso-8601 or http-date. With `signature_entry="v1"` the header
-    is a list, `v1=…,v1=…`, and with `time_entry="t"` the time stands in it too: `t=…,v1=…`.
-    `sign_digest=True` is for senders that sign the SHA-256 of the content in its place, as Bridge does.
+    is a list, `v1=…,v1=…`; with `time_entry="t"` it contains the time as well: `t=…,v1=…`.
+    `sign_digest=True` is for senders that sign the SHA-256 of the content instead, as Bridge does.
     """
 
     __slots__ = (
@@ -131,7 +133,11 @@ class SignatureTemplate(Scheme):
         secret_encoding: SecretEncoding = "text",  # noqa: S107 - the name of an encoding, not a secret
         replay_protection: ReplayProtection | None = None,
     ) -> None:
-        """Headers left at None are X-Webhook-Timestamp and X-Webhook-Id, where the content has the field."""
+        """Check the options; raise ConfigError.
+
+        A header that is None is X-Webhook-Timestamp or X-Webhook-Id, if the content has the field.
+        """
+        # Everything is checked at start: read() may then raise for requests only.
         self._time_format: Final = the_time_format(time_format)
         self._content: Final = ContentTemplate(content, self._time_format)
         _check_replay_protection(self._content, replay_protection)
@@ -156,25 +162,27 @@ class SignatureTemplate(Scheme):
         return Keys.load(secrets, self._algorithm.load, need_ids="key_id" in self._names)
 
     def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> SignedContent:
-        given = {use: read_header(headers, name) for use, name in self._names.items()}
+        values = {use: read_header(headers, name) for use, name in self._names.items()}
         header = self._names["signature"]
-        texts, timestamp = [given["signature"]], given.get("timestamp")
+        texts, timestamp = [values["signature"]], values.get("timestamp")
         if self._entries is not None:
-            texts, entry = self._entries.read(given["signature"], header)
+            texts, entry = self._entries.read(values["signature"], header)
             timestamp = timestamp if entry is None else entry
         signed_at = message_id = None
         if timestamp is not None:
             signed_at = self._time_format.read(timestamp, self._names.get("timestamp", header))
-            given["timestamp"] = timestamp
-        if "id" in given:
-            message_id = read_identifier(given["id"], self._names["id"])
+            # As text: the sender signed this spelling of the time.
+            values["timestamp"] = timestamp
+        if "id" in values:
+            message_id = read_identifier(values["id"], self._names["id"])
+        # Before they are decoded: each costs time, and a sender without the secret chooses how many.
         check_signatures(texts, self._algorithm.most_signatures, header)
         signatures = [self._signature(text, header) for text in texts]
-        content = self._rendered(given, event_type, body)
+        content = self._rendered(values, event_type, body)
         if content is None:
             raise SignatureMalformed("the id or the event type could be misread where the content has it")
         return SignedContent(
-            content, {self._algorithm.name: signatures}, signed_at, message_id, given.get("key_id")
+            content, {self._algorithm.name: signatures}, signed_at, message_id, values.get("key_id")
         )
 
     def _rendered(self, texts: Mapping[str, str], event_type: str, body: bytes) -> bytes | None:
@@ -190,31 +198,33 @@ class SignatureTemplate(Scheme):
     def sign(
         self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None
     ) -> dict[str, str]:
-        """The scheme's headers; `secret` is the private half, as {key id: key} with `key_id_header`."""
+        """Return the headers. `secret` is the private key of a pair; {key id: key} with `key_id_header`."""
         key_id, text = single_secret(secret)
-        given: dict[str, str] = {}
+        values: dict[str, str] = {}
         if "timestamp" in self._content.fields:
-            given["timestamp"] = self._time_format.write(now)
+            values["timestamp"] = self._time_format.write(now)
         if "id" in self._names:
-            given["id"] = outgoing_message_id(message_id)
+            values["id"] = outgoing_message_id(message_id)
         if "key_id" in self._names:
             if key_id is None:
                 raise ConfigError("key_id_header needs the signing key as {key id: key}")
-            given["key_id"] = key_id
-        content = self._rendered(given, event_type, body)
+            values["key_id"] = key_id
+        content = self._rendered(values, event_type, body)
+        # A receiver would refuse it, so it is an error here already.
         if content is None:
             raise ValueError("message_id or event_type could be misread where the content has it")
         signature = self._prefix + encode_signature(self._algorithm.sign(text, content), self._encoding)
         if self._entries is not None:
-            signature = self._entries.write(signature, given.get("timestamp"))
-        given["signature"] = signature
-        return {name: given[use] for use, name in self._names.items()}
+            signature = self._entries.write(signature, values.get("timestamp"))
+        values["signature"] = signature
+        return {name: values[use] for use, name in self._names.items()}
 
 
 def _algorithm(name: str, secret_encoding: SecretEncoding) -> Algorithm:
     if secret_encoding not in SECRET_ENCODINGS:
         raise ConfigError(f"secret_encoding {secret_encoding!r} is not one of {', '.join(SECRET_ENCODINGS)}")
     decode = SECRET_ENCODINGS[secret_encoding]
+    # The secret's encoding concerns HMAC alone: PEM and whpk_ are encodings of their own.
     known: list[Algorithm] = [HmacSha256(decode), RsaSha256(), Ed25519()]
     for algorithm in known:
         if algorithm.name == name:
@@ -229,6 +239,7 @@ def _checked_encoding(encoding: Encoding) -> Encoding:
 
 
 def _checked_prefix(prefix: str) -> str:
+    # HTTP libraries strip white space at the beginning of a header.
     if not (prefix.isascii() and prefix.isprintable()) or prefix != prefix.lstrip():
         raise ConfigError(f"prefix {prefix!r} must be ASCII, and no header begins with white space")
     return prefix
@@ -246,18 +257,19 @@ def _entries(
     return None
 
 
-def _time_header(content: ContentTemplate, time_entry: str | None, given: str | None) -> str | None:
+def _time_header(content: ContentTemplate, time_entry: str | None, header: str | None) -> str | None:
     if time_entry is None:
-        return _field_header(content, "timestamp", given)
-    if given is not None:
+        return _field_header(content, "timestamp", header)
+    if header is not None:
         raise ConfigError("timestamp_header and time_entry are two places for one time: give one of them")
     return None
 
 
-def _field_header(content: ContentTemplate, field: str, given: str | None) -> str | None:
+def _field_header(content: ContentTemplate, field: str, header: str | None) -> str | None:
     if field in content.fields:
-        return DEFAULT_HEADERS[field] if given is None else given
-    if given is not None:
+        return DEFAULT_HEADERS[field] if header is None else header
+    # A header that is not signed proves nothing, so configuring it is a mistake.
+    if header is not None:
         raise ConfigError(f"{field}_header is given, but content {content.text!r} does not sign {{{field}}}")
     return None
 

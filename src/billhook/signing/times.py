@@ -39,22 +39,22 @@ _HTTP: Final = re.compile(
 class TimeFormat:
     """One way of writing a time.
 
-    `follows` are the characters with which a whole time may go on to be a longer one, `precedes` those with
-    which it may begin earlier: next to the time a separator must be none of them. `characters` may be in it.
+    A separator next to the time must not be in `follows`, characters that can extend a complete time to a
+    longer one, or in `precedes`, those that can extend it at its beginning. `characters` are all that occur.
     """
 
     name: TimeFormatName
     read: Callable[[str, str], datetime]
-    """Aware UTC, of the text and the name of its header; SignatureMalformed, and nothing else."""
+    """Parses a text to aware UTC, given the name of its header; raises SignatureMalformed only."""
     write: Callable[[datetime], str]
-    """What `read` reads, rounded down; ValueError for a naive time or one that cannot be written."""
+    """Returns the text that `read` parses, rounded down; ValueError for a naive or unwritable time."""
     follows: str
     precedes: str
     characters: str
 
 
 def require_aware(now: datetime) -> datetime:
-    """`now` itself. ValueError for a naive time: a mistake of the caller, never of the sender."""
+    """Return `now`; ValueError for a naive time, which is a mistake of the caller, not of the sender."""
     if now.tzinfo is None:
         raise ValueError(f"now must be an aware datetime, got the naive {now.isoformat()}")
     return now
@@ -73,6 +73,7 @@ def _read_milliseconds(text: str, header: str) -> datetime:
         raise SignatureMalformed(
             f"{header} holds no timestamp in milliseconds: 1 to 15 ASCII digits, no leading zero"
         )
+    # In integers: a float of milliseconds would be rounded.
     seconds, milliseconds = divmod(int(text), 1000)
     return datetime.fromtimestamp(seconds, UTC) + timedelta(milliseconds=milliseconds)
 
@@ -89,11 +90,12 @@ def _since_1970(now: datetime) -> int:
 
 
 def _read_iso(text: str, header: str) -> datetime:
-    """RFC 3339 with capital T and Z, 1 to 9 digits of a fraction; without a zone it is UTC, as Orb has it."""
+    """Parse RFC 3339 with capital T and Z and up to 9 decimals; without a zone it is UTC, as Orb sends it."""
     found = _ISO.fullmatch(text)
     if found is None:
         raise SignatureMalformed(f"{header} holds no time as 2026-01-15T09:30:00.000Z")
     *whole, fraction, sign, hours, minutes = found.groups()
+    # Digits beyond microseconds are cut off: datetime has no room for them.
     microsecond = int(f"{fraction or ''}000000"[:6])
     try:
         moment = datetime(*map(int, whole), microsecond=microsecond, tzinfo=UTC)  # type: ignore[misc,arg-type]
@@ -110,7 +112,7 @@ def _write_iso(now: datetime) -> str:
 
 
 def _read_http(text: str, header: str) -> datetime:
-    """IMF-fixdate, the day of the week included. Source: RFC 9110, section 5.6.7."""
+    """Parse an IMF-fixdate, and check its day of the week. Source: RFC 9110, section 5.6.7."""
     found = _HTTP.fullmatch(text)
     if found is None:
         raise SignatureMalformed(f"{header} holds no time as Thu, 15 Jan 2026 09:30:00 GMT")
@@ -144,7 +146,7 @@ TIME_FORMATS: Final = {
 
 
 def time_format(name: str) -> TimeFormat:
-    """The format of that name. Raises ConfigError."""
+    """Return the format of this name. Raises ConfigError."""
     found = {str(known): each for known, each in TIME_FORMATS.items()}.get(name)
     if found is None:
         raise ConfigError(f"time_format {name!r} is not one of {', '.join(TIME_FORMATS)}")

@@ -161,7 +161,7 @@ def test_the_public_key_as_a_shared_secret_opens_nothing():
 
     with pytest.raises(SignatureMismatch):
         judged(f"{content}.{b64(mac)}", RS256, secrets=[public])
-    with pytest.raises(ConfigError, match="a key is none for HS256"):
+    with pytest.raises(ConfigError, match="a key is not one for HS256"):
         HS256.load([public.strip()])
 
 
@@ -253,7 +253,7 @@ def test_an_old_token_is_stale_and_one_past_its_end_is_too():
         judged(token(), at=NOW + timedelta(seconds=301))
     for scheme in (HS256, UNTIMED):
         assert judged(token(ends_at), scheme, at=NOW + timedelta(seconds=59))
-        with pytest.raises(TimestampTooOld, match="what was signed ended at 2021-02-25T15:09:50"):
+        with pytest.raises(TimestampTooOld, match="the signature expired at 2021-02-25T15:09:50"):
             judged(token(ends_at), scheme, at=NOW + timedelta(seconds=60))
         with pytest.raises(SignatureMismatch):  # and only an authentic one is called that
             judged(token(ends_at, key=OTHER_TEXT_SECRET), scheme, at=NOW + timedelta(seconds=60))
@@ -270,9 +270,9 @@ def test_keys_are_judged_at_the_start():
         (RS256, private, "a private key was given to verify with"),
         (RS256, small, "an RSA key of 1024 bits is too short"),
         (RS256, pems(curve)[1], "a public key in PEM must be RSA"),
-        (BodyJWT(algorithm="ES256"), public, "a key is none for ES256"),
-        (BodyJWT(algorithm="ES256"), pems(curve)[1], "a key is none for ES256"),
-        (BodyJWT(algorithm="ES256"), "nonsense", "a key is none for ES256"),
+        (BodyJWT(algorithm="ES256"), public, "a key is not one for ES256"),
+        (BodyJWT(algorithm="ES256"), pems(curve)[1], "a key is not one for ES256"),
+        (BodyJWT(algorithm="ES256"), "nonsense", "a key is not one for ES256"),
     ):
         with pytest.raises(ConfigError, match=text):
             scheme.load([key])
@@ -309,5 +309,5 @@ def test_a_key_in_another_form_is_none():
     key = ec.generate_private_key(ec.SECP256R1()).public_key()
     der = key.public_bytes(serialization.Encoding.DER, serialization.PublicFormat.SubjectPublicKeyInfo)
 
-    with pytest.raises(ConfigError, match="a key is none for ES256: a PEM of its kind"):
+    with pytest.raises(ConfigError, match="a key is not one for ES256: give a PEM of its kind"):
         BodyJWT(algorithm="ES256").load([base64.b64encode(der).decode()])

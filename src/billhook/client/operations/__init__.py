@@ -58,4 +58,4 @@ OPERATIONS: Mapping[str, ApiOperation] = MappingProxyType(
 """Every operation by the method of BillingClient that calls it, in the specification's order."""
 
 IMPLIED: Mapping[str, ApiOperation] = MappingProxyType({"contracts.get": contracts.GET})
-"""The same of those that the specification implies, and shows no endpoint of."""
+"""Operations that the specification implies without showing an endpoint, by the same names."""

@@ -1,4 +1,4 @@
-"""Logging in. Source: spec, "Endpoints", Auth."""
+"""Log in. Source: spec, "Endpoints", Auth."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ __all__ = ["Auth"]
 
 
 class Auth(ApiGroup):
-    """The login, which every other operation does by itself when it is due."""
+    """The login. Every other operation logs in by itself when it needs a token."""
 
     def login(self) -> datetime:
-        """Fetch a new access token now, to see that the credentials are good; returns when it ends (UTC).
+        """Fetch a new access token now, to check the credentials; return when it expires (UTC).
 
-        The token stays in the client. POST /login. Raises AuthenticationFailed, and the other ApiErrors.
+        The token stays in the client. Calls POST /login. Raises AuthenticationFailed, or another ApiError.
         """
         return self._session.log_in()

@@ -19,6 +19,7 @@ from billhook.resources import (
 
 __all__ = ["CREATE", "GET", "LIST", "UPDATE", "CatalogProducts"]
 
+# Not repeatable: a second request would create a second product.
 CREATE = ApiOperation("POST", "/catalogProducts", repeatable=False)
 LIST = ApiOperation("GET", "/catalogProducts", repeatable=True)
 GET = ApiOperation("GET", "/catalogProducts/{catalogProductId}", repeatable=True)
@@ -26,27 +27,30 @@ UPDATE = ApiOperation("PUT", "/catalogProducts/{catalogProductId}", repeatable=T
 
 
 class CatalogProducts(ApiGroup):
-    """What there is to sell."""
+    """The products of the catalog, which contracts sell."""
 
     def create(self, product: NewCatalogProduct | Mapping[str, Any]) -> CatalogProduct:
-        """POST /catalogProducts."""
+        """Create a product. Calls POST /catalogProducts."""
         body = encode_body(NewCatalogProduct, product)
         return self._session.call(CREATE, CatalogProductResponse, body=body).catalog_product
 
     def list(self, *, limit: int | None = None) -> Listing[CatalogProduct]:
-        """GET /catalogProducts, all pages of `limit` each."""
+        """List the products, in pages of `limit`. Calls GET /catalogProducts."""
         return self._listing(
             LIST, CatalogProductPage, lambda page: page.catalog_products, PageQuery, limit=limit
         )
 
     def get(self, catalog_product_id: str) -> CatalogProduct:
-        """GET /catalogProducts/{catalogProductId}. Raises ResourceNotFound."""
+        """Get a product. Calls GET /catalogProducts/{catalogProductId}. Raises ResourceNotFound."""
         return self._session.call(GET, CatalogProductResponse, catalog_product_id).catalog_product
 
     def update(
         self, catalog_product_id: str, product: CatalogProductUpdate | Mapping[str, Any]
     ) -> CatalogProduct:
-        """PUT /catalogProducts/{catalogProductId}: what is given is changed. Raises ResourceNotFound."""
+        """Change the fields of a product that `product` contains; the others stay.
+
+        Calls PUT /catalogProducts/{catalogProductId}. Raises ResourceNotFound.
+        """
         body = encode_body(CatalogProductUpdate, product)
         return self._session.call(
             UPDATE, CatalogProductResponse, catalog_product_id, body=body

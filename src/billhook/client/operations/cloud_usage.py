@@ -11,13 +11,13 @@ from billhook.resources import CloudUsageSubmission
 
 __all__ = ["SUBMIT", "CloudUsage"]
 
-# Its results have idempotency keys, but what the service does with them is not shown.
+# Not repeatable: results have idempotency keys, but the specification does not show how they are used.
 SUBMIT = ApiOperation("POST", "/cloudUsageSubmission", repeatable=False)
 
 
 class CloudUsage(ApiGroup):
-    """What became of usage that was submitted to a cloud's marketplace."""
+    """The results of usage that was submitted to a cloud marketplace."""
 
     def submit(self, submission: CloudUsageSubmission | Mapping[str, Any]) -> None:
-        """POST /cloudUsageSubmission. The answer is an empty object."""
+        """Submit the results to the service. Calls POST /cloudUsageSubmission, whose response is empty."""
         self._session.call_untyped(SUBMIT, encode_body(CloudUsageSubmission, submission))

@@ -14,17 +14,20 @@ __all__ = ["CREATE", "DELETE", "GET", "LIST", "Contracts"]
 
 CREATE = ApiOperation("POST", "/contracts", repeatable=False)
 LIST = ApiOperation("GET", "/contracts", repeatable=True)
-# Implied by the specification, which shows neither its request nor its response: as those of the others.
+# Implied by the specification, which shows neither its request nor its response.
 GET = ApiOperation("GET", "/contracts/{contractId}", repeatable=True)
 # A second DELETE would be answered "no such contract", as if the first had done nothing.
 DELETE = ApiOperation("DELETE", "/contracts/{contractId}", repeatable=False)
 
 
 class Contracts(ApiGroup):
-    """What customers have agreed to."""
+    """Contracts of customers."""
 
     def create(self, contract: NewContract | Mapping[str, Any]) -> Contract:
-        """POST /contracts. Raises RuleBroken for planId beside products, and for neither plan nor name."""
+        """Create a contract. Calls POST /contracts.
+
+        Raises RuleBroken for a planId together with products, and for neither a plan nor a name.
+        """
         return self._session.call(CREATE, ContractResponse, body=encode_body(NewContract, contract)).contract
 
     def list(
@@ -34,7 +37,10 @@ class Contracts(ApiGroup):
         customer_external_id: str | None = None,
         limit: int | None = None,
     ) -> Listing[Contract]:
-        """GET /contracts, all pages of `limit` each. Raises RuleBroken for two customers."""
+        """List the contracts, of one customer or all, in pages of `limit`. Calls GET /contracts.
+
+        Raises RuleBroken if both a customer id and an external id are given.
+        """
         return self._listing(
             LIST,
             ContractPage,
@@ -46,13 +52,16 @@ class Contracts(ApiGroup):
         )
 
     def get(self, contract_id: str) -> Contract:
-        """GET /contracts/{contractId}, the service's id or your externalId. Raises ResourceNotFound.
+        """Get the contract with this id or externalId. Calls GET /contracts/{contractId}.
 
-        The specification implies it ("Fetching one contract") and does not show it: it is read as the other
-        operations on one contract are.
+        The specification implies the operation ("Fetching one contract") without showing it; the response is
+        parsed like those of the other operations on one contract. Raises ResourceNotFound.
         """
         return self._session.call(GET, ContractResponse, contract_id).contract
 
     def delete(self, contract_id: str) -> Contract:
-        """DELETE /contracts/{contractId}, the service's id or your externalId. Raises ResourceNotFound."""
+        """Delete the contract with this id or externalId. Calls DELETE /contracts/{contractId}.
+
+        Raises ResourceNotFound.
+        """
         return self._session.call(DELETE, ContractResponse, contract_id).contract

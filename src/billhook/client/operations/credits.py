@@ -1,4 +1,4 @@
-"""Credits. Source: spec, "Endpoints", Credits: granting directly, and credit products, are not shown."""
+"""Credits. Source: spec, "Endpoints", Credits, which shows neither direct grants nor credit products."""
 
 from __future__ import annotations
 
@@ -22,15 +22,16 @@ from billhook.resources import (
 __all__ = ["DEDUCT", "LIST", "TOP_UP", "Credits"]
 
 LIST = ApiOperation("GET", "/credits", repeatable=True)
+# Not repeatable: a request that is repeated would deduct, or bill, twice.
 DEDUCT = ApiOperation("POST", "/credits/deduct", repeatable=False)
 TOP_UP = ApiOperation("POST", "/credits/top-up", repeatable=False)
 
 
 class Credits(ApiGroup):
-    """The credit ledger."""
+    """The credits of customers, and their ledger."""
 
     def list(self, customer_id: str, *, limit: int | None = None) -> Listing[CreditLedgerEntry]:
-        """GET /credits, the customer's ledger, all pages of `limit` each."""
+        """List the customer's credit ledger, in pages of `limit`. Calls GET /credits."""
         return self._listing(
             LIST,
             CreditLedgerPage,
@@ -41,14 +42,17 @@ class Credits(ApiGroup):
         )
 
     def deduct(self, customer_id: str, credit_amount: Decimal | int | float) -> dict[str, Any]:
-        """POST /credits/deduct: subtract an amount from the customer's account.
+        """Subtract an amount from the customer's credits. Calls POST /credits/deduct.
 
-        The specification does not show the answer: it comes as plain values, {} if there is none.
+        Returns the response as plain values, {} if it is empty: the specification does not show it.
         """
         body = encode_body(CreditDeduction, {"customer_id": customer_id, "credit_amount": credit_amount})
         return self._session.call_untyped(DEDUCT, body)
 
     def top_up(self, customer_id: str, credit_grant: CreditGrant | Mapping[str, Any]) -> CreditTopUpResponse:
-        """POST /credits/top-up: an invoice for a grant; the credits are granted when it is approved."""
+        """Invoice a customer for credits, which are granted when the invoice is approved.
+
+        Calls POST /credits/top-up.
+        """
         body = encode_body(CreditTopUp, {"customer_id": customer_id, "credit_grant": credit_grant})
         return self._session.call(TOP_UP, CreditTopUpResponse, body=body)

@@ -14,12 +14,12 @@ GET = ApiOperation("GET", "/customFields/{customFieldId}", repeatable=True)
 
 
 class CustomFields(ApiGroup):
-    """The definitions of custom fields; their values are with the customers and contracts."""
+    """The definitions of custom fields. Customers and contracts contain the values."""
 
     def list(self, *, limit: int | None = None) -> Listing[CustomField]:
-        """GET /customFields, all pages of `limit` each."""
+        """List the definitions, in pages of `limit`. Calls GET /customFields."""
         return self._listing(LIST, CustomFieldPage, lambda page: page.custom_fields, PageQuery, limit=limit)
 
     def get(self, custom_field_id: str) -> CustomField:
-        """GET /customFields/{customFieldId}. Raises ResourceNotFound."""
+        """Get a definition. Calls GET /customFields/{customFieldId}. Raises ResourceNotFound."""
         return self._session.call(GET, CustomFieldResponse, custom_field_id).custom_field

@@ -1,4 +1,4 @@
-"""Customers. Source: spec, "Endpoints", Customers: creating, listing and deleting are not shown."""
+"""Customers. Source: spec, "Endpoints", Customers, which shows no creating, listing or deleting."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from billhook.resources import (
 
 __all__ = ["BY_INTEGRATION", "CONSUMPTIONS", "CONSUMPTIONS_BY_ALIAS", "UPDATE", "Customers"]
 
+# Repeatable: a PUT that arrives twice sets the same values again.
 UPDATE = ApiOperation("PUT", "/customers/{customerId}", repeatable=True)
 BY_INTEGRATION = ApiOperation(
     "GET", "/customers/integration/{integrationType}/{integrationId}", repeatable=True
@@ -26,25 +27,37 @@ CONSUMPTIONS_BY_ALIAS = ApiOperation("GET", "/customers/products-consumptions/al
 
 
 class Customers(ApiGroup):
-    """Customers, and how much of their products they have used."""
+    """Customers, and their consumption of products."""
 
     def update(self, customer_id: str, customer: CustomerUpdate | Mapping[str, Any]) -> Customer:
-        """PUT /customers/{customerId}: what is given is changed. Raises ResourceNotFound."""
+        """Change the fields of a customer that `customer` contains; the others stay.
+
+        Calls PUT /customers/{customerId}. Raises ResourceNotFound.
+        """
         body = encode_body(CustomerUpdate, customer)
         return self._session.call(UPDATE, CustomerResponse, customer_id, body=body).customer
 
     def get_by_integration(self, integration_type: str, integration_id: str) -> Customer:
-        """GET /customers/integration/{integrationType}/{integrationId}. Raises ResourceNotFound."""
+        """Get the customer that is linked to an entity of another provider.
+
+        Calls GET /customers/integration/{integrationType}/{integrationId}. Raises ResourceNotFound.
+        """
         return self._session.call(BY_INTEGRATION, CustomerResponse, integration_type, integration_id).customer
 
     def products_consumptions(self, customer_id: str) -> list[ProductConsumption]:
-        """GET /customers/products-consumptions/{customerId}. Raises ResourceNotFound."""
+        """Get a customer's consumption of each product in the current billing cycle.
+
+        Calls GET /customers/products-consumptions/{customerId}. Raises ResourceNotFound.
+        """
         return self._session.call(
             CONSUMPTIONS, ProductConsumptionsResponse, customer_id
         ).products_consumptions
 
     def products_consumptions_by_alias(self, alias: str) -> list[ProductConsumption]:
-        """GET /customers/products-consumptions/alias/{alias}. Raises ResourceNotFound."""
+        """Get the consumption of the customer with this alias, as `products_consumptions` does.
+
+        Calls GET /customers/products-consumptions/alias/{alias}. Raises ResourceNotFound.
+        """
         return self._session.call(
             CONSUMPTIONS_BY_ALIAS, ProductConsumptionsResponse, alias
         ).products_consumptions

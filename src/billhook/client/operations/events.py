@@ -23,17 +23,17 @@ from billhook.resources import (
 
 __all__ = ["AGGREGATE", "DRY_RUN", "QUERY", "SUBMIT", "SUBMIT_V1", "Events"]
 
-# Every event has a `ref`, under which it is taken once however often it comes.
+# Repeatable: the service stores an event once for each `ref`, however often it is sent.
 SUBMIT = ApiOperation("POST", "/v2/events", repeatable=True)
 SUBMIT_V1 = ApiOperation("PUT", "/events", repeatable=True)
 QUERY = ApiOperation("GET", "/events", repeatable=True)
-# These two change nothing.
+# Repeatable although they are POST: they change nothing.
 DRY_RUN = ApiOperation("POST", "/events/dry-run", repeatable=True)
 AGGREGATE = ApiOperation("POST", "/v2/events/aggregation", repeatable=True)
 
 
 class Events(ApiGroup):
-    """Usage events: sent in, asked for, added up. `ingest` takes any number of them."""
+    """Usage events: send, query and aggregate them. `ingest` sends any number of them."""
 
     def query(
         self,
@@ -44,7 +44,10 @@ class Events(ApiGroup):
         customer_alias: str | None = None,
         limit: int | None = None,
     ) -> Listing[UsageEvent]:
-        """GET /events, all pages of `limit` each, which is at most 1000. Raises RuleBroken over that."""
+        """List the events from `start_time` to before `end_time`, in pages of `limit`, at most 1000.
+
+        Calls GET /events. Raises RuleBroken for a larger limit.
+        """
         return self._listing(
             QUERY,
             EventPage,
@@ -58,15 +61,15 @@ class Events(ApiGroup):
         )
 
     def submit(self, events: Iterable[EventInput]) -> IngestionResult:
-        """POST /v2/events: one batch of 1 to 1000 events, 256 KB at most. Raises RuleBroken beyond that.
+        """Send one batch of 1 to 1000 events, at most 256 KB. Calls POST /v2/events.
 
-        The call may be repeated: an event that a first attempt stored then comes back as invalid, because
-        its ref exists.
+        The client may repeat the call: the response then lists events that the first attempt stored as
+        invalid, because their refs exist. Raises RuleBroken for a batch outside these limits.
         """
         return self._session.call(SUBMIT, IngestionResult, body=_batch(events))
 
     def submit_v1(self, events: Iterable[EventInput]) -> IngestionResult:
-        """PUT /events: as `submit`, in the older form."""
+        """Send one batch like `submit`, by the older endpoint. Calls PUT /events."""
         return self._session.call(SUBMIT_V1, IngestionResult, body=_batch(events))
 
     def ingest(
@@ -75,12 +78,12 @@ class Events(ApiGroup):
         *,
         on_progress: Callable[[Progress], object] | None = None,
     ) -> Iterator[EventResult]:
-        """Send any number of events, in batches by POST /v2/events, and tell what became of each, in order.
+        """Send any number of events in batches, and yield the result of each event, in order.
 
-        It goes on as its results are asked for: `for result in client.events.ingest(events)`. `on_progress`
-        is called after each batch. Raises ApiError when a batch cannot be sent, after the results of the
-        events in it, which are `unconfirmed`: to send them again does no harm. What `events` itself raises
-        comes out as it is; an event that had no result then was not sent.
+        It is lazy: iterate to send, `for result in client.events.ingest(events)`. `on_progress` is called
+        after each batch. Calls POST /v2/events. Raises ApiError if a batch cannot be sent, after it has
+        yielded the batch's results as `unconfirmed`: these events can safely be sent again. An exception of
+        `events` itself is passed on; events without a result were not sent then.
         """
 
         def send(body: bytes) -> IngestionResult:
@@ -89,11 +92,14 @@ class Events(ApiGroup):
         return ingest(events, send, on_progress, clean=self._session.displayable)
 
     def dry_run(self, events: Iterable[EventInput]) -> DryRunResult:
-        """POST /events/dry-run: what would become of a batch; nothing is stored. Limits as of `submit`."""
+        """Return how the service would ingest a batch, without storing it; limits as for `submit`.
+
+        Calls POST /events/dry-run.
+        """
         return self._session.call(DRY_RUN, DryRunResult, body=_batch(events))
 
     def aggregate(self, request: AggregationRequest | Mapping[str, Any]) -> Aggregation:
-        """POST /v2/events/aggregation."""
+        """Aggregate stored events by meter and group. Calls POST /v2/events/aggregation."""
         return self._session.call(AGGREGATE, Aggregation, body=encode_body(AggregationRequest, request))
 
 

@@ -1,4 +1,4 @@
-"""What the groups of operations have in common."""
+"""The base class of the operation groups, and the encoding of request bodies."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class ApiGroup:
-    """The operations of one chapter of the specification; an attribute of BillingClient."""
+    """The operations of one section of the specification; an attribute of BillingClient."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
@@ -31,18 +31,23 @@ class ApiGroup:
         query: type[PageQuery],
         **parameters: object,
     ) -> Listing[T]:
-        """The list that a query with these parameters asks for; None is none. Nothing is sent yet."""
-        given = {name: value for name, value in parameters.items() if value is not None}
-        asked = query.model_validate(given).to_query()
+        """Return the list for a query with these parameters, without sending a request yet.
+
+        Parameters that are None are left out.
+        """
+        # Validated now, so that a mistake is raised here and not at the first iteration.
+        present = {name: value for name, value in parameters.items() if value is not None}
+        asked = query.model_validate(present).to_query()
 
         def fetch(cursor: str | None) -> ListingPage[T]:
+            # The filters go with every page: the specification does not say that a cursor contains them.
             place = {} if cursor is None else {"cursor": cursor}
             answered = self._session.call(operation, model, query={**asked, **place})
             total = getattr(answered, "total", None)
             return ListingPage(
                 tuple(items(answered)),
                 None if total is None else int(total),
-                # Where a list is not said to tell hasMore, a cursor to more is word enough.
+                # The specification shows hasMore for some lists only; elsewhere a cursor means more.
                 answered.has_more if "has_more" in answered.model_fields_set else bool(answered.next_cursor),
                 answered.next_cursor,
             )
@@ -51,9 +56,9 @@ class ApiGroup:
 
 
 def encode_body(model: type[Resource], value: Resource | Mapping[str, Any]) -> bytes:
-    """The body of a request: `value`, or the `model` made of it.
+    """Return the body of a request: the JSON of `value`, validated as a `model`.
 
-    Raises RuleBroken, in the specification's words, and pydantic's ValidationError; nothing was sent then.
+    Raises RuleBroken or pydantic's ValidationError, before anything is sent.
     """
-    made = value if isinstance(value, model) else model.model_validate(value)
-    return made.to_request()
+    resource = value if isinstance(value, model) else model.model_validate(value)
+    return resource.to_request()

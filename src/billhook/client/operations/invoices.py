@@ -1,4 +1,4 @@
-"""Invoices. Source: spec, "Endpoints", Invoices: they are read here, and approved elsewhere."""
+"""Invoices. Source: spec, "Endpoints", Invoices, which shows reading only."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ from billhook.resources import Invoice, InvoicePage, InvoiceQuery, InvoiceRespon
 
 __all__ = ["GET", "LIST", "Invoices"]
 
+# Both are repeatable: GET changes nothing.
 LIST = ApiOperation("GET", "/invoices", repeatable=True)
 GET = ApiOperation("GET", "/invoices/{invoiceId}", repeatable=True)
 
 
 class Invoices(ApiGroup):
-    """Invoices."""
+    """Invoices, to read."""
 
     def list(
         self,
@@ -27,7 +28,7 @@ class Invoices(ApiGroup):
         issued_before: datetime | str | None = None,
         limit: int | None = None,
     ) -> Listing[Invoice]:
-        """GET /invoices, all pages of `limit` each."""
+        """List the invoices that match all filters, in pages of `limit`. Calls GET /invoices."""
         return self._listing(
             LIST,
             InvoicePage,
@@ -41,5 +42,5 @@ class Invoices(ApiGroup):
         )
 
     def get(self, invoice_id: str) -> Invoice:
-        """GET /invoices/{invoiceId}. Raises ResourceNotFound."""
+        """Get an invoice. Calls GET /invoices/{invoiceId}. Raises ResourceNotFound."""
         return self._session.call(GET, InvoiceResponse, invoice_id).invoice

@@ -11,13 +11,14 @@ from billhook.resources import Measurement, MeasurementResponse, NewMeasurement
 
 __all__ = ["CREATE", "Measurements"]
 
+# Not repeatable: the specification does not show what a second measurement of a day does.
 CREATE = ApiOperation("POST", "/measurements", repeatable=False)
 
 
 class Measurements(ApiGroup):
-    """The usage of a day, told as one figure."""
+    """Measurements: the usage of a day as one figure."""
 
     def create(self, measurement: NewMeasurement | Mapping[str, Any]) -> Measurement:
-        """POST /measurements."""
+        """Set a customer's usage of one day. Calls POST /measurements."""
         body = encode_body(NewMeasurement, measurement)
         return self._session.call(CREATE, MeasurementResponse, body=body).measurement

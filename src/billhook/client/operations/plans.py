@@ -15,5 +15,5 @@ class Plans(ApiGroup):
     """Plans that contracts may use."""
 
     def get(self, plan_id: str) -> Plan:
-        """GET /plans/{planId}. Raises ResourceNotFound."""
+        """Get a plan. Calls GET /plans/{planId}. Raises ResourceNotFound."""
         return self._session.call(GET, PlanResponse, plan_id).plan

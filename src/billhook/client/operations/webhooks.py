@@ -1,4 +1,4 @@
-"""Webhooks. Source: spec, "Endpoints", Webhooks: listing and removing subscriptions is not shown."""
+"""Webhooks. Source: spec, "Endpoints", Webhooks, which shows no listing or removing of subscriptions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from billhook.resources import WebhookSubscription
 
 __all__ = ["SUBSCRIBE", "Webhooks"]
 
-# Whether a second subscription is the same as the first, or sends everything twice, is not shown.
+# Not repeatable: the specification does not show whether a second request makes a second subscription.
 SUBSCRIBE = ApiOperation("POST", "/webhook", repeatable=False)
 
 
@@ -27,13 +27,14 @@ class Webhooks(ApiGroup):
         threshold: Decimal | int | float | None = None,
         recurring_threshold: Decimal | int | float | None = None,
     ) -> dict[str, Any]:
-        """POST /webhook: send events of one type, named or by its class of billhook.events, to an address.
+        """Subscribe a URL to one type of event: its name, or its class in billhook.events.
 
-        Raises RuleBroken for a threshold of a type that has none. The specification does not show the
-        answer: it comes as plain values, {} if there is none.
+        Calls POST /webhook. Returns the response as plain values, {} if it is empty: the specification does
+        not show it. Raises RuleBroken for a threshold of a type that has none.
         """
         name = event_type if isinstance(event_type, str) else event_type.type
+        # Null and absent may differ for the service: only given thresholds are sent.
         thresholds = {"threshold": threshold, "recurring_threshold": recurring_threshold}
-        wanted = {key: value for key, value in thresholds.items() if value is not None}
-        subscription = {"callback_url": callback_url, "event_type": name, **wanted}
+        present = {key: value for key, value in thresholds.items() if value is not None}
+        subscription = {"callback_url": callback_url, "event_type": name, **present}
         return self._session.call_untyped(SUBSCRIBE, encode_body(WebhookSubscription, subscription))

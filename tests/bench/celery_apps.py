@@ -108,5 +108,5 @@ def billhook() -> Celery:
     return celery
 
 
-if "BENCH_APP" in os.environ:  # `celery -A courier_apps:celery worker`
+if "BENCH_APP" in os.environ:  # `celery -A celery_apps:celery worker`
     celery = {"noop": noop, "commits": commits, "billhook": billhook}[os.environ["BENCH_APP"]]()
