@@ -65,10 +65,10 @@ def report(measured: dict[str, list[float]]) -> None:
         print(f"{name:24} {statistics.median(rates):7.0f}/s ({min(rates):.0f} to {max(rates):.0f})")
     ours = [name for name in measured if name.startswith("billhook")]
     for name in ours:
-        for rival in (name for name in measured if name not in ours):
-            ratios = [a / b for a, b in zip(measured[name], measured[rival], strict=True)]
+        for other in (name for name in measured if name not in ours):
+            ratios = [a / b for a, b in zip(measured[name], measured[other], strict=True)]
             spread = f"({min(ratios):.2f} to {max(ratios):.2f})"
-            print(f"{name} / {rival:16} {statistics.median(ratios):5.2f} {spread}")
+            print(f"{name} / {other:16} {statistics.median(ratios):5.2f} {spread}")
 
 
 def _measures() -> dict[str, Callable[[Path, int], float]]:

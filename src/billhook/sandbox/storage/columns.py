@@ -16,6 +16,7 @@ __all__ = [
     "document",
     "from_microseconds",
     "metadata",
+    "record",
     "serial",
     "to_microseconds",
 ]
@@ -70,17 +71,25 @@ def serial(name: str = "seq") -> Column[int]:
     return Column(name, BigInteger().with_variant(Integer, "sqlite"), primary_key=True, autoincrement=True)
 
 
-def document(name: str, *columns: Any) -> Table:
-    """Return a table of resources: the wire's JSON in `body`, and `columns` to query by."""
+def record(name: str, *columns: Any) -> Table:
+    """Return a table whose rows have a serial number, by which lists are ordered, and an id for the API."""
     return Table(
         name,
         metadata,
         serial(),
         Column("id", Text, nullable=False, unique=True),
         *columns,
+        # A number is never used again, so that the cursor of a page keeps its place.
+        sqlite_autoincrement=True,
+    )
+
+
+def document(name: str, *columns: Any) -> Table:
+    """Return a table of resources: the wire's JSON in `body`, and `columns` to query by."""
+    return record(
+        name,
+        *columns,
         Column("created_at", UtcMicroseconds, nullable=False),
         Column("updated_at", UtcMicroseconds, nullable=False),
         Column("body", Text, nullable=False),
-        # A number is never used again, so that the cursor of a page keeps its place.
-        sqlite_autoincrement=True,
     )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
 
-from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, document, metadata, serial
+from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, document, metadata, record, serial
 
 __all__ = [
     "billed_line",
@@ -108,13 +108,9 @@ carried_forward = Table(
 )
 """Negative totals of a contract's invoices, which reduce its next invoice."""
 
-report = Table(
+report = record(
     "report",
-    metadata,
-    serial(),
-    Column("id", Text, nullable=False, unique=True),
     Column("body", Text, nullable=False),
-    sqlite_autoincrement=True,
 )
 """Month-end reports, as JSON."""
 
@@ -134,11 +130,8 @@ deleted."""
 
 credit_product = document("credit_product")
 
-credit_pool = Table(
+credit_pool = record(
     "credit_pool",
-    metadata,
-    serial(),
-    Column("id", Text, nullable=False, unique=True),
     Column("customer_id", Text, nullable=False, index=True),
     Column("credit_product_id", Text, nullable=False),
     Column("kind", Text, nullable=False),
@@ -146,30 +139,22 @@ credit_pool = Table(
     Column("filled_to", DecimalText, nullable=False),
     # Credits of one product and kind must not be spread over two pools.
     Index("credit_pool_of", "customer_id", "credit_product_id", "kind", unique=True),
-    sqlite_autoincrement=True,
 )
 """One credit pool for each customer, credit product and kind. `filled_to` is the balance after the last
 grant: the 100 % that the used share refers to."""
 
-credit_lot = Table(
+credit_lot = record(
     "credit_lot",
-    metadata,
-    serial(),
-    Column("id", Text, nullable=False, unique=True),
     Column("pool_id", Text, ForeignKey("credit_pool.id"), nullable=False, index=True),
     Column("remaining", DecimalText, nullable=False),
     Column("expires_at", UtcMicroseconds),
     Column("automatic", Boolean, nullable=False),
-    sqlite_autoincrement=True,
 )
 """The credits left of each grant; a lot that is used up is deleted. The balance of a pool is the sum of its
 lots. `automatic` is true if usage draws from the lot without a request."""
 
-ledger_entry = Table(
+ledger_entry = record(
     "ledger_entry",
-    metadata,
-    serial(),
-    Column("id", Text, nullable=False, unique=True),
     Column("customer_id", Text, nullable=False),
     Column("pool_id", Text, ForeignKey("credit_pool.id"), nullable=False),
     Column("type", Text, nullable=False),
@@ -180,20 +165,15 @@ ledger_entry = Table(
     Column("created_at", UtcMicroseconds, nullable=False),
     # The order in which a customer's ledger is listed.
     Index("ledger_entry_of", "customer_id", "seq"),
-    sqlite_autoincrement=True,
 )
 """Every change of a pool's balance; `amount` is negative if the balance falls."""
 
-credit_schedule = Table(
+credit_schedule = record(
     "credit_schedule",
-    metadata,
-    serial(),
-    Column("id", Text, nullable=False, unique=True),
     Column("contract_id", Text, nullable=False, index=True),
     Column("customer_id", Text, nullable=False),
     Column("body", Text, nullable=False),
     Column("starts_at", UtcMicroseconds, nullable=False),
-    sqlite_autoincrement=True,
 )
 """Recurring grants of contracts; `body` is the CreditGrant, as JSON."""
 

@@ -15,18 +15,15 @@ from sqlalchemy import (
     text,
 )
 
-from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, metadata, serial
+from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, metadata, record, serial
 
 __all__ = ["applied_fault", "attempt", "delivery", "fault", "raised_event", "subscription"]
 
 # Of all deliveries in the log only few are due: partial indexes stay small.
 _IS_DUE = text("due_at IS NOT NULL")
 
-subscription = Table(
+subscription = record(
     "subscription",
-    metadata,
-    serial(),
-    Column("id", Text, nullable=False, unique=True),
     Column("callback_url", Text, nullable=False),
     Column("event_type", Text, nullable=False, index=True),
     Column("threshold", DecimalText),
@@ -34,28 +31,20 @@ subscription = Table(
     Column("created_at", UtcMicroseconds, nullable=False),
     # Not unique: the thresholds distinguish subscriptions, too, and null never equals null in a constraint.
     Index("subscription_of", "callback_url", "event_type"),
-    sqlite_autoincrement=True,
 )
 """One subscription for each URL, event type and pair of thresholds. Only one transaction writes at a time, so
 a query before the insert is enough."""
 
-raised_event = Table(
+raised_event = record(
     "raised",
-    metadata,
-    serial(),
-    Column("id", Text, nullable=False, unique=True),
     Column("event_type", Text, nullable=False, index=True),
     Column("body", LargeBinary, nullable=False),
     Column("raised_at", UtcMicroseconds, nullable=False),
-    sqlite_autoincrement=True,
 )
 """Every event that was raised, with or without subscriptions; `raised_at` is the sandbox's time."""
 
-delivery = Table(
+delivery = record(
     "delivery",
-    metadata,
-    serial(),
-    Column("id", Text, nullable=False, unique=True),
     Column("raised_id", Text, ForeignKey("raised.id"), nullable=False, index=True),
     # No foreign key: deliveries remain in the log after their subscription was deleted.
     Column("subscription_id", Text, nullable=False, index=True),
@@ -69,7 +58,6 @@ delivery = Table(
     # The sender sleeps until the first of these moments.
     Index("delivery_next", "due_at", sqlite_where=_IS_DUE, postgresql_where=_IS_DUE),
     Index("delivery_held", "url", sqlite_where=text("held = 1"), postgresql_where=text("held")),
-    sqlite_autoincrement=True,
 )
 """The delivery of one event to one subscription. `state` is pending, delivered, failed or cancelled.
 `due_at` is the machine's time; null if there will be no further attempt. A delivery in progress is still due,
@@ -93,11 +81,8 @@ attempt = Table(
 )
 """Every attempt of a delivery, in the order in which the attempts ended; times are the machine's."""
 
-fault = Table(
+fault = record(
     "fault",
-    metadata,
-    serial(),
-    Column("id", Text, nullable=False, unique=True),
     Column("kind", Text, nullable=False),
     Column("event_type", Text),
     Column("subscription_id", Text),
@@ -108,7 +93,6 @@ fault = Table(
     Column("seed", Text, nullable=False),
     Column("struck", Integer, nullable=False, default=0),
     Column("created_at", UtcMicroseconds, nullable=False),
-    sqlite_autoincrement=True,
 )
 """Active faults; of several that match a delivery the oldest strikes first."""
 
