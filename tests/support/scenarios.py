@@ -46,6 +46,17 @@ def invoices(sandbox: Running, **query: str) -> list[Any]:
     return listed
 
 
+def invoice_amounts(sandbox: Running) -> list[float]:
+    """The amounts of all invoices, oldest first."""
+    return [each["amount"] for each in invoices(sandbox)]
+
+
+def billed_cycles(sandbox: Running) -> list[tuple[str, str]]:
+    """Start and end of the billing cycle of each invoice, oldest first."""
+    billed = [each["billingCycle"] for each in invoices(sandbox)]
+    return [(each["startTime"], each["endTime"]) for each in billed]
+
+
 def dates(sandbox: Running, event_type: str) -> list[str]:
     """When each event of this type was raised."""
     return [str(body["date"]) for _, body in sandbox.raised(event_type)]

@@ -10,7 +10,7 @@ import pytest
 
 from billhook.sandbox.billing.contracts.cycles import ContractRecord, cycle_at, next_end_date
 from support.sandbox import Running, running
-from support.scenarios import STARTED, contract, customer, cycle, dates, fee, invoices
+from support.scenarios import STARTED, billed_cycles, contract, customer, cycle, dates, fee, invoices
 
 
 def kept(
@@ -29,8 +29,7 @@ def at(text: str) -> datetime:
 
 def cycles(sandbox: Running) -> list[tuple[str, str]]:
     """The days on which each cycle that was billed began and ended."""
-    billed = [each["billingCycle"] for each in invoices(sandbox)]
-    return [(each["startTime"][:10], each["endTime"][:10]) for each in billed]
+    return [(begin[:10], end[:10]) for begin, end in billed_cycles(sandbox)]
 
 
 # --- cycles ---------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from support.sandbox import Running, running
-from support.scenarios import STARTED, Customer, contract, cycle, fee, invoices, metered
+from support.scenarios import STARTED, Customer, billed_cycles, contract, cycle, fee, invoices, metered
 
 DAYS = (1, 15, 28, 29, 30, 31)
 MONTHS = (1, 2, 3, 12)
@@ -32,15 +32,9 @@ def on(day: int, **more: Any) -> dict[str, Any]:
     return fee(1, scheduling={"billingDay": day, **more})
 
 
-def cycles(sandbox: Running) -> list[tuple[str, str]]:
-    """When each cycle that was billed began and ended."""
-    billed = [each["billingCycle"] for each in invoices(sandbox)]
-    return [(each["startTime"], each["endTime"]) for each in billed]
-
-
 def borders(sandbox: Running) -> list[str]:
     """Where the first cycle began, and the day on which each one ended."""
-    found = cycles(sandbox)
+    found = billed_cycles(sandbox)
     return [found[0][0], *(end.removesuffix("T00:00:00Z") for _, end in found)]
 
 
@@ -48,7 +42,7 @@ def test_cycles_begin_at_midnight_on_the_first_billing_day_that_a_product_has(ba
     with running(database_url=bare_url) as sandbox:
         contract(sandbox, products=[fee(1), on(15), on(20)])
         sandbox.advance("P3M")
-        billed = cycles(sandbox)
+        billed = billed_cycles(sandbox)
 
     assert billed == [
         (STARTED, "2026-01-15T00:00:00Z"),
@@ -135,7 +129,7 @@ def test_a_billing_day_does_nothing_to_cycles_of_days_and_weeks(unit: str, end: 
     with running() as sandbox:
         contract(sandbox, products=[on(15, **cycle(unit, 1))])
         sandbox.advance("P8D")
-        first, *_ = cycles(sandbox)
+        first, *_ = billed_cycles(sandbox)
 
     assert first == (STARTED, end)
 
@@ -159,7 +153,7 @@ def test_a_plan_has_its_day_of_month_unless_a_product_of_it_has_a_billing_day() 
             plan_id = sandbox.ok("POST", "/_sandbox/plans", plan)["plan"]["id"]
             contract(sandbox, name=None, planId=plan_id)
         sandbox.advance("P2M")
-        ends = [end[:10] for _, end in cycles(sandbox)]
+        ends = [end[:10] for _, end in billed_cycles(sandbox)]
 
     assert ends == ["2026-01-20", "2026-01-31", "2026-02-20", "2026-02-28"]
 

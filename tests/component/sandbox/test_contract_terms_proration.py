@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.sandbox import Running, running
-from support.scenarios import Customer, contract, cycle, fee, invoices, metered
+from support.scenarios import Customer, contract, cycle, fee, invoice_amounts, invoices, metered
 
 MID_MONTH = "2026-01-10T12:00:00Z"
 """When contracts begin here: in January 22 days are left, that one and 21 more."""
@@ -23,15 +23,11 @@ def sold(sandbox: Running, **terms: Any) -> Any:
     return contract(sandbox, **{"shouldProRateInvoices": True, **terms})
 
 
-def amounts(sandbox: Running) -> list[float]:
-    return [each["amount"] for each in invoices(sandbox)]
-
-
 def test_a_first_cycle_that_is_short_costs_its_share_of_the_days(bare_url) -> None:
     with running(database_url=bare_url) as sandbox:
         sold(sandbox, products=[fee(100, isCalendarAligned=True)])
         sandbox.advance("P2M")
-        billed = amounts(sandbox)
+        billed = invoice_amounts(sandbox)
 
     assert billed == [70.97, 100]  # 22 of 31 days
 
@@ -42,7 +38,7 @@ def test_a_short_cycle_is_not_pro_rated_by_default(said: bool | None) -> None:
     with running() as sandbox:
         sold(sandbox, shouldProRateInvoices=said)
         sandbox.advance("P2M")
-        billed = amounts(sandbox)
+        billed = invoice_amounts(sandbox)
 
     assert billed == [31, 31]
 
@@ -62,7 +58,7 @@ def test_the_pro_rated_share_is_that_of_the_period(product: dict[str, Any], firs
     with running() as sandbox:
         sold(sandbox, products=[product])
         sandbox.advance("P12M")
-        billed = amounts(sandbox)
+        billed = invoice_amounts(sandbox)
 
     assert billed[0] == first
 
@@ -85,7 +81,7 @@ def test_a_last_cycle_that_is_cut_by_the_contracts_end_costs_its_share_of_the_da
     with running() as sandbox:
         sold(sandbox, endDate=end, autoRenewContract=False, products=[fee(310)])
         sandbox.advance("P1Y")
-        billed = amounts(sandbox)
+        billed = invoice_amounts(sandbox)
 
     assert billed == [310, 310, last]
 
@@ -94,7 +90,7 @@ def test_a_cycle_that_is_cut_on_both_sides_costs_the_days_between() -> None:
     with running() as sandbox:
         sold(sandbox, endDate="2026-01-20T12:00:00Z", autoRenewContract=False)
         sandbox.advance("P3M")
-        billed = amounts(sandbox)
+        billed = invoice_amounts(sandbox)
 
     assert billed == [11]
 
@@ -104,7 +100,7 @@ def test_an_end_at_which_a_contract_is_renewed_cuts_nothing() -> None:
     with running() as sandbox:
         sold(sandbox, endDate="2026-02-20T12:00:00Z")
         sandbox.advance("P3M")
-        billed = amounts(sandbox)
+        billed = invoice_amounts(sandbox)
 
     assert billed == [22, 31, 31]
 
@@ -117,7 +113,7 @@ def test_a_day_on_which_one_contract_follows_another_is_charged_once() -> None:
         sold(sandbox, customer_id=owner, endDate=border, autoRenewContract=False)
         sold(sandbox, customer_id=owner, startDate=border)
         sandbox.advance("P30D")
-        billed = amounts(sandbox)
+        billed = invoice_amounts(sandbox)
 
     assert billed == [10, 12]
 
@@ -141,7 +137,7 @@ def test_flat_prices_base_amounts_and_prices_of_commitments_are_pro_rated(terms:
     with running() as sandbox:
         sold(sandbox, products=terms.get("products", []), productGroups=groups)
         sandbox.advance("P2M")
-        billed = amounts(sandbox)
+        billed = invoice_amounts(sandbox)
 
     assert billed == [22, 31]
 
@@ -189,7 +185,7 @@ def test_a_discount_is_a_percentage_of_the_pro_rated_fee_or_a_full_amount(
     with running() as sandbox:
         sold(sandbox, products=[{"pricing": pricing, "isCalendarAligned": True}])
         sandbox.advance("P2M")
-        found = amounts(sandbox)
+        found = invoice_amounts(sandbox)
 
     assert found == billed
 
@@ -200,7 +196,7 @@ def test_credits_that_a_contract_grants_cost_what_they_cost() -> None:
     with running() as sandbox:
         sold(sandbox, creditGrants=[grant])
         sandbox.advance("P1M")
-        billed = amounts(sandbox)
+        billed = invoice_amounts(sandbox)
 
     assert billed == [22 + 31]
 
@@ -211,7 +207,7 @@ def test_shares_are_exact_until_their_line_is_rounded() -> None:
     with running() as sandbox:
         sold(sandbox, products=[], productGroups=[group])
         sandbox.advance("P1M")
-        billed = amounts(sandbox)
+        billed = invoice_amounts(sandbox)
 
     assert billed == [21.29]
 
@@ -236,7 +232,7 @@ def test_a_plans_pro_rated_applies_without_the_contracts_own(
         plan = sandbox.ok("POST", "/_sandbox/plans", wanted)["plan"]
         made = contract(sandbox, name=None, planId=plan["id"], shouldProRateInvoices=own)
         sandbox.advance("P2M")
-        billed = amounts(sandbox)
+        billed = invoice_amounts(sandbox)
 
     assert made["startDate"] == MID_MONTH
     assert billed == [first, 31]

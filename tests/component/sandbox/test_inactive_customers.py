@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.sandbox import Answer, Running, running
-from support.scenarios import Customer, fee, invoices, metered
+from support.scenarios import Customer, fee, invoice_amounts, invoices, metered
 
 TIERS = [{"upTo": 9, "price": 1}, {"upTo": None, "price": 1}]
 ANNOUNCED = {"TierCrossed", "CommitmentCrossed", "CommitmentUsageCrossed", "Overage"}
@@ -26,10 +26,6 @@ def sold(sandbox: Running) -> dict[str, Any]:
 
 def set_status(customer: Customer, status: str | None) -> None:
     customer.sandbox.ok("PUT", f"/customers/{customer.id}", {"status": status})
-
-
-def amounts(sandbox: Running) -> list[float]:
-    return [each["amount"] for each in invoices(sandbox)]
 
 
 def announced(sandbox: Running) -> list[str]:
@@ -85,14 +81,14 @@ def test_time_in_which_a_customer_was_inactive_stays_unbilled(sandbox: Running) 
     acme.use(30, at="2026-02-06T00:00:00Z")
     acme.use(30, at="2026-01-06T00:00:00Z")
     sandbox.advance("P30D")
-    unbilled = amounts(sandbox)
+    unbilled = invoice_amounts(sandbox)
     set_status(acme, "Active")
     acme.use(40, at="2026-02-07T00:00:00Z")
     acme.use(13, at="2026-03-12T00:00:00Z")
     sandbox.advance("P60D")
 
     assert unbilled == [8]
-    assert amounts(sandbox) == [8, 9, 6]
+    assert invoice_amounts(sandbox) == [8, 9, 6]
     assert [each["billingCycle"]["startTime"][:7] for each in invoices(sandbox)] == [
         "2026-01",
         "2026-03",
@@ -112,7 +108,7 @@ def test_late_usage_that_was_metered_before_is_charged_when_the_customer_is_acti
     set_status(acme, None)
     sandbox.advance("P30D")
 
-    assert amounts(sandbox) == [1, 4 - 1]
+    assert invoice_amounts(sandbox) == [1, 4 - 1]
 
 
 def test_a_contract_of_an_inactive_customer_bills_none_of_its_past(sandbox: Running) -> None:
@@ -120,12 +116,12 @@ def test_a_contract_of_an_inactive_customer_bills_none_of_its_past(sandbox: Runn
     grant = {"creditProductId": "crp", "balanceKind": "Monetary", "schedule": "Monthly", "grantAmount": 9}
     acme.buy(fee(5), startDate="2025-10-01T00:00:00Z", creditGrants=[grant])
     sandbox.advance("P30D")
-    none = amounts(sandbox), acme.changes()
+    none = invoice_amounts(sandbox), acme.changes()
     set_status(acme, "Active")
     sandbox.advance("P30D")
 
     assert none == ([], [])
-    assert (amounts(sandbox), acme.changes()) == ([5], [("Grant", 9, 9)])
+    assert (invoice_amounts(sandbox), acme.changes()) == ([5], [("Grant", 9, 9)])
 
 
 def top_up(acme: Customer) -> Answer:
@@ -167,7 +163,7 @@ def test_usage_that_an_inactive_customer_claims_is_not_counted_any_more(sandbox:
     set_status(acme, "Active")
     sandbox.advance("P30D")
 
-    assert (amounts(sandbox), announced(sandbox)) == ([1], [])
+    assert (invoice_amounts(sandbox), announced(sandbox)) == ([1], [])
 
 
 def test_usage_sent_in_advance_raises_no_events_for_an_inactive_customer(sandbox: Running) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from support.sandbox import START, Running, running
-from support.scenarios import STARTED, Customer, cycle, fee, invoices, metered
+from support.scenarios import STARTED, Customer, cycle, fee, invoice_amounts, invoices, metered
 
 TIERS = [{"upTo": 100, "price": 1}, {"upTo": None, "price": 0.5}]
 SEVEN_PERCENT = {"type": "Percentage", "amount": 7}
@@ -28,10 +28,6 @@ def sandbox() -> Any:
 
 def per_unit(product: str, price: float = 1, **more: Any) -> dict[str, Any]:
     return {"catalogProductId": product, "pricing": {"type": "PerUnit", "price": price}, **more}
-
-
-def amounts(sandbox: Running) -> list[float]:
-    return [each["amount"] for each in invoices(sandbox)]
 
 
 def lines(invoice: Any) -> list[tuple[str, float, float]]:
@@ -99,7 +95,7 @@ def test_control_usage_of_the_current_cycle_leaves_the_invoice_unchanged(sandbox
     sandbox.advance(ACROSS_FEBRUARY)
 
     assert after == before
-    assert amounts(sandbox) == [0, 7]
+    assert invoice_amounts(sandbox) == [0, 7]
 
 
 def test_a_day_with_a_cycle_border_is_split_between_both_cycles(sandbox: Running) -> None:
@@ -108,10 +104,10 @@ def test_a_day_with_a_cycle_border_is_split_between_both_cycles(sandbox: Running
     sandbox.advance("P21DT22H")
     acme.use(1, at="2026-02-01T08:59:59Z")
     acme.use(2, at="2026-02-01T09:00:00Z")
-    rewritten = amounts(sandbox)
+    rewritten = invoice_amounts(sandbox)
     sandbox.advance(ACROSS_FEBRUARY)
 
-    assert (rewritten, amounts(sandbox)) == ([1], [1, 2])
+    assert (rewritten, invoice_amounts(sandbox)) == ([1], [1, 2])
 
 
 def test_late_usage_of_a_separately_billed_product_rewrites_its_own_invoice(sandbox: Running) -> None:
@@ -122,13 +118,13 @@ def test_late_usage_of_a_separately_billed_product_rewrites_its_own_invoice(sand
     sandbox.advance(TO_FEBRUARY)
     acme.use(3, at=JANUARY)
     acme.use(5, name="mail", at=JANUARY)
-    rewritten = amounts(sandbox)
+    rewritten = invoice_amounts(sandbox)
     sandbox.advance("P2D")
     acme.use(1, at=JANUARY)
     sandbox.advance(ACROSS_FEBRUARY)
 
     assert rewritten == [10, 3]
-    assert amounts(sandbox) == [10, 3, 0, 1]
+    assert invoice_amounts(sandbox) == [10, 3, 0, 1]
 
 
 def test_a_corrected_measurement_rewrites_the_invoice(sandbox: Running) -> None:
@@ -137,12 +133,12 @@ def test_a_corrected_measurement_rewrites_the_invoice(sandbox: Running) -> None:
     acme.measure(calls, 30)
     sandbox.advance(TO_FEBRUARY)
     acme.measure(calls, 10)
-    rewritten = amounts(sandbox)
+    rewritten = invoice_amounts(sandbox)
     sandbox.advance("P2D")
     acme.measure(calls, 4)
     sandbox.advance(ACROSS_FEBRUARY)
 
-    assert (rewritten, amounts(sandbox)) == ([60], [60, 44])
+    assert (rewritten, invoice_amounts(sandbox)) == ([60], [60, 44])
 
 
 # --- after that ---------------------------------------------------------------------------------------
@@ -196,7 +192,7 @@ def test_late_usage_that_a_commitment_includes_costs_nothing(sandbox: Running) -
     acme.use(3, at=JANUARY)
     sandbox.advance("P30D")
 
-    assert amounts(sandbox) == [5, 5, 8]
+    assert invoice_amounts(sandbox) == [5, 5, 8]
 
 
 def test_a_commitment_for_several_cycles_is_reckoned_over_all_of_them(sandbox: Running) -> None:
@@ -247,7 +243,7 @@ def test_an_overage_by_late_usage_is_raised_once(sandbox: Running, waits: str, o
     told = [body for _, body in sandbox.raised("Overage")]
 
     assert [each["invoiceId"] for each in told] == [invoices(sandbox)[on]["id"]]
-    assert sum(amounts(sandbox)) == 5 * 3 + 4
+    assert sum(invoice_amounts(sandbox)) == 5 * 3 + 4
 
 
 @pytest.mark.parametrize("waits", ["PT1H", "P5D"])
@@ -267,7 +263,7 @@ def test_late_usage_draws_only_remaining_credits(sandbox: Running, waits: str) -
     acme.use(4, at=JANUARY)
     sandbox.advance("P60D")
 
-    assert sum(amounts(sandbox)) == 50 - 30
+    assert sum(invoice_amounts(sandbox)) == 50 - 30
     assert acme.changes()[-1][2] == 20 - 9
 
 
@@ -279,7 +275,7 @@ def test_usage_of_an_anonymous_customer_that_is_claimed_late_is_billed(sandbox: 
     sandbox.ok("PUT", f"/customers/{acme.id}", {"aliases": ["acme", "unknown"]})
     sandbox.advance("P30D")
 
-    assert amounts(sandbox) == [0, 9]
+    assert invoice_amounts(sandbox) == [0, 9]
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -318,7 +314,7 @@ def total(seed: int, *, is_late: bool) -> Decimal:
             set_clock(sandbox, START + timedelta(days=comes, hours=1))
             acme.use(units, name=name, at=(START + timedelta(days=day)).isoformat())
         set_clock(sandbox, START + timedelta(days=240))
-        return sum((Decimal(str(each)) for each in amounts(sandbox)), Decimal(0))
+        return sum((Decimal(str(each)) for each in invoice_amounts(sandbox)), Decimal(0))
 
 
 # --- where no invoice comes any more --------------------------------------------------------------------
@@ -334,7 +330,7 @@ def test_usage_that_no_invoice_charges_is_reported_at_month_end_once(bare_url: s
         acme.use(7, at=JANUARY)
         sandbox.advance("P60D")
         told = late_usage(sandbox)
-        billed = amounts(sandbox)
+        billed = invoice_amounts(sandbox)
 
     assert billed == [3]
     assert told == [
@@ -364,7 +360,7 @@ def test_control_late_usage_charged_by_the_next_invoice_is_not_reported(sandbox:
     acme.use(7, at=JANUARY)
     sandbox.advance("P60D")
 
-    assert (late_usage(sandbox), amounts(sandbox)) == ([None, None, None], [0, 7, 0])
+    assert (late_usage(sandbox), invoice_amounts(sandbox)) == ([None, None, None], [0, 7, 0])
 
 
 def test_a_deleted_contract_bills_late_usage_no_more_but_by_an_invoice_that_waits(sandbox: Running) -> None:
@@ -373,12 +369,12 @@ def test_a_deleted_contract_bills_late_usage_no_more_but_by_an_invoice_that_wait
     sandbox.advance(TO_FEBRUARY)
     sandbox.ok("DELETE", f"/contracts/{contract_id}")
     acme.use(7, at=JANUARY)
-    waiting = amounts(sandbox)
+    waiting = invoice_amounts(sandbox)
     sandbox.advance("P5D")
     acme.use(2, at=JANUARY)
     sandbox.advance("P30D")
 
-    assert (waiting, amounts(sandbox)) == ([7], [7])
+    assert (waiting, invoice_amounts(sandbox)) == ([7], [7])
     assert [each and [one["amount"] for one in each] for each in late_usage(sandbox)] == [None, [2]]
 
 
@@ -414,7 +410,7 @@ def test_a_lowered_measurements_refund_is_carried_forward(sandbox: Running) -> N
     acme.measure(calls, 10)
     sandbox.advance("P60D")
 
-    assert amounts(sandbox) == [30, 0, 40 - 15]
+    assert invoice_amounts(sandbox) == [30, 0, 40 - 15]
 
 
 def test_the_amount_carried_forward_follows_a_rewritten_invoice(sandbox: Running) -> None:
@@ -430,7 +426,7 @@ def test_the_amount_carried_forward_follows_a_rewritten_invoice(sandbox: Running
     sandbox.advance(ACROSS_FEBRUARY)
 
     assert seen == [(0, [2]), (0, [1]), (3, [])]
-    assert amounts(sandbox) == [3, 5]
+    assert invoice_amounts(sandbox) == [3, 5]
 
 
 def test_an_amount_already_carried_forward_is_corrected_by_the_next_invoice() -> None:
@@ -441,8 +437,8 @@ def test_an_amount_already_carried_forward_is_corrected_by_the_next_invoice() ->
         acme.use(10, at=FEBRUARY)
         acme.use(10, at="2026-03-20T10:00:00Z")
         sandbox.advance("P55D")
-        before = amounts(sandbox)
+        before = invoice_amounts(sandbox)
         acme.use(1, at=JANUARY)
         sandbox.advance("P30D")
 
-        assert (before, amounts(sandbox)) == ([0, 3], [0, 3, 6])
+        assert (before, invoice_amounts(sandbox)) == ([0, 3], [0, 3, 6])
