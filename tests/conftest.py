@@ -32,7 +32,7 @@ from support.postgres import (
     own_servers,
     required,
 )
-from support.server import Server, gunicorn
+from support.server import DOORS, Server, gunicorn
 
 # A property test that fails because the machine is slow says nothing.
 settings.register_profile("billhook", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -223,8 +223,8 @@ def plain_app(tmp_path) -> Iterator[Callable[..., Flask]]:
             app.extensions["billhook"].close()
 
 
-@pytest.fixture(scope="session")
-def server(tmp_path_factory) -> Iterator[Server]:
-    """One receiver for all tests of the HTTP contract; each test uses message ids of its own."""
-    with gunicorn(tmp_path_factory.mktemp("server")) as running:
+@pytest.fixture(scope="session", params=sorted(DOORS))
+def server(request, tmp_path_factory) -> Iterator[Server]:
+    """One receiver behind each door for all tests of the HTTP contract; each test has its own message ids."""
+    with gunicorn(tmp_path_factory.mktemp("server"), door=request.param) as running:
         yield running

@@ -23,6 +23,7 @@ from billhook.signing import BodyHMAC, Scheme, StandardWebhooks, TimestampedHMAC
 from billhook.signing.source import DEFAULT_SOURCE, Source
 
 if TYPE_CHECKING:
+    from billhook.asgi import AsgiApp
     from billhook.state import BillhookState
 
 __all__ = ["ENVIRON", "Billhook", "configured_scheme", "get_settings", "get_state"]
@@ -97,7 +98,7 @@ class Billhook:
         state.connect(self._handlers)
         blueprint = make_blueprint(
             f"billhook_{len(state.mounts) + 1}" if state.mounts else "billhook",
-            state.intake,
+            state.wsgi_receiver,
             sources,
             url_prefix,
         )
@@ -124,6 +125,17 @@ class Billhook:
         state = get_state(app)
         if not _may_only_watch():
             state.start()
+
+    def asgi_app(self, app: Flask) -> AsgiApp:
+        """Return an ASGI 3 application for `app`, which receives deliveries on the event loop.
+
+        Every other path goes to the Flask app, in a thread. The app's `before_request` hooks and WSGI
+        middleware do not see deliveries; their signature is what lets them in. Raises ConfigError for an app
+        without billhook.
+        """
+        from billhook.asgi import AsgiApp
+
+        return AsgiApp(app, get_state(app))
 
     def _all_sources(self, settings: Settings) -> Sequence[Source]:
         named = {source.name for source in self._sources}

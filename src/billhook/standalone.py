@@ -13,7 +13,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blinker import ANY
 from flask import Flask, Response
@@ -26,7 +26,10 @@ from billhook.printable import PrintableFormatter
 from billhook.settings import from_environ
 from billhook.signals import event_signal
 
-__all__ = ["create_app", "load_handlers"]
+if TYPE_CHECKING:
+    from billhook.asgi import AsgiApp
+
+__all__ = ["create_app", "create_asgi_app", "load_handlers"]
 
 _READY_SECONDS = 1.0
 """How long /readyz caches a good result: the inbox is written at most once in that time."""
@@ -65,6 +68,14 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
     app.add_url_rule("/healthz", "healthz", lambda: {"status": "up"})
     app.add_url_rule("/readyz", "readyz", lambda: _ready(app))
     return app
+
+
+def create_asgi_app(environ: Mapping[str, str] | None = None) -> AsgiApp:
+    """Return the same receiver as an ASGI 3 application, for an event loop. Raises ConfigError."""
+    from billhook.asgi import AsgiApp
+
+    app = create_app(environ)
+    return AsgiApp(app, get_state(app))
 
 
 def _ready(app: Flask) -> Response:

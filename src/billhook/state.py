@@ -18,7 +18,7 @@ from billhook.errors import ConfigError, InboxUnavailable, OutOfResources
 from billhook.events import EVENT_TYPES
 from billhook.fork import reset_in_child
 from billhook.inbox import Inbox
-from billhook.receiver import Intake
+from billhook.receiver import AsgiReceiver, Intake, WsgiReceiver
 from billhook.receiver.probe import find_probe
 from billhook.settings import Settings
 
@@ -43,21 +43,7 @@ class BillhookState:
         self.mounts: list[str] = []
         self.source_names: set[str] = set()
         self.handler_groups: list[Handlers] = []
-        self.inbox = Inbox(
-            settings.inbox_url or f"sqlite:///{Path(app.instance_path) / 'billhook.db'}",
-            deadline_seconds=settings.deadline_seconds,
-            backlog_limit=settings.backlog_limit,
-            schema=settings.inbox_schema,
-            own_folder=settings.inbox_url is None,
-        )
-        try:
-            self.inbox.prepare(START_SECONDS)
-        except InboxUnavailable as error:
-            if not self.inbox.database.is_remote:
-                raise ConfigError(str(error)) from None
-            # An exception here would stop gunicorn with all its workers. Instead, the schema is checked again
-            # at each use, and deliveries are answered 503 until the database is back.
-            logger.error("%s; until it can be used, deliveries are answered 503", error)  # noqa: TRY400
+        self.inbox = _open_inbox(app, settings)
         self.handlers = ConnectedHandlers(app)
         self.dispatcher = Dispatcher(
             self.handlers,
@@ -73,19 +59,21 @@ class BillhookState:
         reset_in_child(self._reset_in_child)
         self.engine = self._engine(settings.engine)
         self.intake = Intake(
-            self.inbox,
             clock,
             sender=app,
             wake=self.engine.wake,
+            known_types=EVENT_TYPES,
             max_body_bytes=settings.max_body_bytes,
             deadline_seconds=settings.deadline_seconds,
-            known_types=EVENT_TYPES,
+            wake_blocks=isinstance(self.engine, InlineEngine),
         )
+        self.wsgi_receiver = WsgiReceiver(self.intake, self.inbox)
+        self.asgi_receiver = AsgiReceiver(self.intake, self.inbox, app.app_context)
 
     def start(self) -> None:
         """Start this process's threads: first those of the receiver, then the engine."""
         try:
-            self.intake.start()
+            self.wsgi_receiver.start()
             self.engine.start()
         except (OutOfResources, RuntimeError, MemoryError) as error:
             # An exception here would stop gunicorn too; each thread is started again at its first use.
@@ -96,7 +84,12 @@ class BillhookState:
 
         A probe does not start it: the process that sends one exits right after, and must not call handlers.
         """
-        if isinstance(self.engine, ThreadEngine) and find_probe(request.environ) is None:
+        if find_probe(request.environ) is None:
+            self.ensure_engine()
+
+    def ensure_engine(self) -> None:
+        """Start the thread engine in this process if it does not run; other engines need no start."""
+        if isinstance(self.engine, ThreadEngine):
             try:
                 self.engine.ensure_started()
             except (RuntimeError, MemoryError, OSError) as error:  # the request itself can still succeed
@@ -183,3 +176,23 @@ class BillhookState:
                 key_days=key_days,
             )
         return ExternalEngine()
+
+
+def _open_inbox(app: Flask, settings: Settings) -> Inbox:
+    """Return the inbox with its schema checked. Raises ConfigError."""
+    inbox = Inbox(
+        settings.inbox_url or f"sqlite:///{Path(app.instance_path) / 'billhook.db'}",
+        deadline_seconds=settings.deadline_seconds,
+        backlog_limit=settings.backlog_limit,
+        schema=settings.inbox_schema,
+        own_folder=settings.inbox_url is None,
+    )
+    try:
+        inbox.prepare(START_SECONDS)
+    except InboxUnavailable as error:
+        if not inbox.database.is_remote:
+            raise ConfigError(str(error)) from None
+        # An exception here would stop gunicorn with all its workers. Instead, the schema is checked again
+        # at each use, and deliveries are answered 503 until the database is back.
+        logger.error("%s; until it can be used, deliveries are answered 503", error)  # noqa: TRY400
+    return inbox

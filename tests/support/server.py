@@ -53,7 +53,8 @@ class Server:
             for piece in pieces:
                 connection.sendall(piece)
             if half_close:
-                connection.shutdown(socket.SHUT_WR)
+                with contextlib.suppress(OSError):  # the server has answered and closed already
+                    connection.shutdown(socket.SHUT_WR)
             return read_reply(connection)
 
     def post(self, body: bytes = b"{}", headers: Mapping[str, str] | None = None, **more: Any) -> Reply:
@@ -117,7 +118,18 @@ def read_reply(connection: socket.socket, method: str = "POST") -> Reply:
         body = response.read()
     finally:
         response.close()
-    return Reply(response.status, dict(response.headers.items()), body, time.monotonic() - started)
+    return Reply(response.status, response.headers, body, time.monotonic() - started)
+
+
+WSGI = "billhook.standalone:create_app()"
+ASGI = "billhook.standalone:create_asgi_app()"
+_ASGI_WORKER = ["-k", "billhook.gunicorn_worker.AsgiWorker"]
+DOORS = {
+    "gthread": (["-k", "gthread", "--threads", "8"], WSGI),
+    "asgi": ([*_ASGI_WORKER, "--asgi-loop", "asyncio", "--http-parser", "python"], ASGI),
+    "asgi-fast": ([*_ASGI_WORKER, "--asgi-loop", "uvloop", "--http-parser", "fast"], ASGI),
+}
+"""Ways to serve the standalone receiver with gunicorn: flags and application."""
 
 
 @contextlib.contextmanager
@@ -125,7 +137,8 @@ def gunicorn(
     folder: Path,
     *flags: str,
     workers: int = 1,
-    app: str = "billhook.standalone:create_app()",
+    door: str = "gthread",
+    app: str | None = None,
     wait_for: str = "/healthz",
     **environment: str,
 ) -> Iterator[Server]:
@@ -145,8 +158,9 @@ def gunicorn(
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)
         port = listener.getsockname()[1]
-        command = [sys.executable, "-m", "gunicorn", "-k", "gthread", "-w", str(workers), "--threads", "8"]
-        command += ["-b", f"fd://{listener.fileno()}", "--no-control-socket", *flags, app]
+        served_by, standalone = DOORS[door]
+        command = [sys.executable, "-m", "gunicorn", *served_by, "-w", str(workers)]
+        command += ["-b", f"fd://{listener.fileno()}", "--no-control-socket", *flags, app or standalone]
         process = subprocess.Popen(
             command,
             env={**kept, **settings},

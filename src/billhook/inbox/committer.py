@@ -6,6 +6,7 @@ blocks only the committer.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 import time
@@ -48,18 +49,23 @@ COST_FACTOR = 20
 
 
 class _QueueEntry:
-    """One request's place in the queue. `done` is a lock, held until the result is there."""
+    """One request's place in the queue.
 
-    __slots__ = ("abandoned", "delivery", "done", "error", "next", "receipt")
+    A thread waits for `done`, a lock that is held until the result is there; a coroutine for `future`.
+    """
 
-    def __init__(self, delivery: NewDelivery) -> None:
+    __slots__ = ("abandoned", "delivery", "done", "error", "future", "next", "receipt")
+
+    def __init__(self, delivery: NewDelivery, future: asyncio.Future[Receipt] | None = None) -> None:
         self.delivery = delivery
         self.receipt: Receipt | None = None
         self.error: InboxUnavailable | None = None
         self.next: _QueueEntry | None = None
         self.abandoned = False
-        self.done = threading.Lock()
-        self.done.acquire()
+        self.future = future
+        if future is None:
+            self.done = threading.Lock()
+            self.done.acquire()
 
 
 class BacklogLimit:
@@ -136,17 +142,7 @@ class Committer:
         end = time.monotonic() + timeout
         if self.startup_check is not None:
             self.startup_check.wait(min(STARTUP_WAIT_SECONDS, timeout))
-        if self._thread is None or not self._thread.is_alive():
-            self.start()
-        if self._closed:
-            raise Draining("the receiver is shutting down")
-        busy_since = self._busy_since
-        if busy_since is not None and time.monotonic() - busy_since > self._deadline_seconds:
-            # A batch hangs already: waiting behind it would only occupy another request thread.
-            raise DeadlinePassed("the inbox does not answer")
-        if self._failing and busy_since is not None:
-            # Another request is finding out whether storage is back; this one would get the same answer.
-            raise InboxUnavailable("the inbox is failing")
+        self._check_usable()
         if getattr(self._next_waiter, "entry", None) is not None:
             self.response_sent()  # a thread that puts again has sent its last response
         entry = _QueueEntry(delivery)
@@ -166,6 +162,37 @@ class Committer:
         if entry.receipt is None:
             raise entry.error or InboxUnavailable("the commit gave no receipt")
         return entry.receipt
+
+    async def put_async(self, delivery: NewDelivery, timeout_seconds: float) -> Receipt:
+        """Return as `put` does, without blocking the event loop, which is woken once for a whole batch."""
+        loop = asyncio.get_running_loop()
+        end = loop.time() + timeout_seconds
+        if self.startup_check is not None and not self.startup_check.done:
+            await asyncio.to_thread(self.startup_check.wait, min(STARTUP_WAIT_SECONDS, timeout_seconds))
+        self._check_usable()
+        future: asyncio.Future[Receipt] = loop.create_future()
+        entry = _QueueEntry(delivery, future)
+        timer = loop.call_at(end, _give_up, entry, timeout_seconds)
+        self._queue.put(entry)
+        try:
+            return await future
+        finally:
+            timer.cancel()
+            entry.abandoned = True  # the client may have gone: what is not in a batch yet need not be stored
+
+    def _check_usable(self) -> None:
+        """Start the thread if it does not run. Raises what a delivery would wait for in vain."""
+        if self._thread is None or not self._thread.is_alive():
+            self.start()
+        if self._closed:
+            raise Draining("the receiver is shutting down")
+        busy_since = self._busy_since
+        if busy_since is not None and time.monotonic() - busy_since > self._deadline_seconds:
+            # A batch hangs already: waiting behind it would only occupy another request.
+            raise DeadlinePassed("the inbox does not answer")
+        if self._failing and busy_since is not None:
+            # Another request is finding out whether storage is back; this one would get the same answer.
+            raise InboxUnavailable("the inbox is failing")
 
     def response_sent(self) -> None:
         """Call when the response to this thread's last `put` is sent: wakes the next request of its batch.
@@ -223,12 +250,9 @@ class Committer:
                 entry.receipt = receipts[number]
             else:
                 entry.error = error
-        # Requests may wake one another, so each needs its result before the first is woken.
-        for entry, following in pairwise(batch):
-            entry.next = following
         if error is not None:
             self._busy_since = None  # a sender may retry at once: nothing is being tried any more
-        first.done.release()
+        _wake(batch)
 
     def _fill(self, batch: list[_QueueEntry]) -> None:
         """Add the requests that wait in the queue to the batch.
@@ -263,3 +287,38 @@ class Committer:
             return OutOfResources("there is no memory left")
         logger.error("the committer failed", exc_info=failure)
         return InboxUnavailable("the commit failed")
+
+
+def _wake(batch: list[_QueueEntry]) -> None:
+    """Wake each event loop once, and the first of the threads, which wakes the next."""
+    threads: list[_QueueEntry] = []
+    loops: dict[asyncio.AbstractEventLoop, list[_QueueEntry]] = {}
+    for entry in batch:
+        if entry.future is None:
+            threads.append(entry)
+        else:
+            loops.setdefault(entry.future.get_loop(), []).append(entry)
+    for loop, entries in loops.items():
+        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+            loop.call_soon_threadsafe(_resolve, entries)
+    # Threads wake one another, so each needs its result before the first is woken.
+    for entry, following in pairwise(threads):
+        entry.next = following
+    if threads:
+        threads[0].done.release()
+
+
+def _resolve(entries: list[_QueueEntry]) -> None:
+    """Give the coroutines of one event loop their results. Runs in that loop."""
+    for entry in entries:
+        if entry.future is not None and not entry.future.done():
+            if entry.receipt is not None:
+                entry.future.set_result(entry.receipt)
+            else:
+                entry.future.set_exception(entry.error or InboxUnavailable("the commit gave no receipt"))
+
+
+def _give_up(entry: _QueueEntry, timeout_seconds: float) -> None:
+    entry.abandoned = True
+    if entry.future is not None and not entry.future.done():
+        entry.future.set_exception(DeadlinePassed(f"no commit within {timeout_seconds:.1f} s"))

@@ -63,6 +63,8 @@ class Inbox:
         )
         self.put = self._committer.put
         """Return a Receipt once a delivery is on stable storage; see Committer.put."""
+        self.put_async = self._committer.put_async
+        """The same for a coroutine."""
         self.response_sent = self._committer.response_sent
         """Call when the response to this thread's last `put` is sent; see Committer.response_sent."""
 

@@ -98,6 +98,11 @@ class StartupCheck:
         self._result = Future()
         self._result.set_result(None)
 
+    @property
+    def done(self) -> bool:
+        """Whether the check is over, whatever its result."""
+        return self._result.done()
+
     def result(self, timeout_seconds: float) -> None:
         """Return when all is well. Raises what the check raised; InboxUnavailable if it takes longer."""
         if not wait([self._result], timeout_seconds).done:

@@ -1,6 +1,15 @@
 """The receiver: verify a webhook request, store it, and answer after the commit."""
 
-from billhook.receiver.blueprint import DeferredBlueprint, make_blueprint
+from billhook.receiver.asgi import AsgiReceiver
+from billhook.receiver.blueprint import DeferredBlueprint, make_blueprint, webhook_routes
 from billhook.receiver.intake import Intake
+from billhook.receiver.wsgi import WsgiReceiver
 
-__all__ = ["DeferredBlueprint", "Intake", "make_blueprint"]
+__all__ = [
+    "AsgiReceiver",
+    "DeferredBlueprint",
+    "Intake",
+    "WsgiReceiver",
+    "make_blueprint",
+    "webhook_routes",
+]

@@ -1,19 +1,19 @@
-"""The Flask blueprint: one view per source, which hands each request to the intake."""
+"""The Flask blueprint: one view per source, which hands each request to the WSGI receiver."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 from flask import Blueprint, Flask, Response, request
 from flask.typing import RouteCallable
 
 from billhook.errors import ConfigError
-from billhook.receiver.intake import Intake
 from billhook.receiver.probe import find_probe
 from billhook.receiver.responses import WebhookResponse, method_not_allowed
+from billhook.receiver.wsgi import WsgiReceiver
 from billhook.signing.source import DEFAULT_SOURCE, Source
 
 __all__ = ["SOURCE", "DeferredBlueprint", "WebhookRoute", "make_blueprint", "webhook_routes"]
@@ -67,7 +67,9 @@ def webhook_routes(app: Flask) -> list[WebhookRoute]:
 _METHODS = ("POST", "GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT")
 
 
-def make_blueprint(name: str, intake: Intake, sources: Sequence[Source], url_prefix: str) -> Blueprint:
+def make_blueprint(
+    name: str, receiver: WsgiReceiver, sources: Sequence[Source], url_prefix: str
+) -> Blueprint:
     """`POST <url_prefix>` for the default source, `POST <url_prefix>/<name>` for each other one."""
     if "<" in url_prefix:
         raise ConfigError(f"url_prefix {url_prefix!r} has a variable part: use named sources instead")
@@ -77,7 +79,7 @@ def make_blueprint(name: str, intake: Intake, sources: Sequence[Source], url_pre
         blueprint.add_url_rule(
             (prefix or "/") if source.name == DEFAULT_SOURCE else f"{prefix}/{source.name}",
             endpoint=source.name,
-            view_func=_view(intake, source),
+            view_func=_view(receiver, source),
             methods=_METHODS,
             provide_automatic_options=False,
             strict_slashes=False,
@@ -86,22 +88,21 @@ def make_blueprint(name: str, intake: Intake, sources: Sequence[Source], url_pre
     return blueprint
 
 
-def _view(intake: Intake, source: Source) -> RouteCallable:
+def _view(receiver: WsgiReceiver, source: Source) -> RouteCallable:
     def receive() -> Response:
         try:
-            return take()
+            return answer()
         except MemoryError:  # handled here, because the frames that held the body are released
-            return _response(intake.out_of_memory(source))
+            return _response(receiver.intake.out_of_memory(source))
 
-    def take() -> Response:
+    def answer() -> Response:
         if request.method != "POST":
             response = _response(method_not_allowed())
         else:
-            headers = cast("Mapping[str, str]", request.headers)  # all of it that is read is get()
-            response = _response(intake.accept(request.environ, headers, source, _cached_body))
-            response.call_on_close(intake.answered)
+            response = _response(receiver.accept(request.environ, source, _cached_body))
+            response.call_on_close(receiver.response_sent)
         if response.status_code in (405, 413):  # refused before the body was read
-            response.call_on_close(partial(intake.drain, request.environ))
+            response.call_on_close(partial(receiver.drain, request.environ))
         probe = find_probe(request.environ)
         if probe is not None:
             probe.status = response.status_code

@@ -19,30 +19,49 @@ from billhook.errors import BodyIncomplete, BodyTooLarge
 from billhook.fork import reset_in_child
 from billhook.threads import start_thread
 
-__all__ = ["BodyDeadline", "close_connection", "drain", "read_body"]
+__all__ = [
+    "DRAIN_BYTES",
+    "BodyDeadline",
+    "check_length",
+    "close_connection",
+    "declared_length",
+    "drain",
+    "read_body",
+]
 
 DRAIN_BYTES = 1024 * 1024
+"""How much of a rejected body is read at most, so that its sender reads the response."""
 
 
 def read_body(environ: Mapping[str, Any], limit_bytes: int) -> bytes:
     """The exact bytes of the body. Raises BodyTooLarge or BodyIncomplete, nothing else."""
-    declared = environ.get("CONTENT_LENGTH") or ""
-    if declared:
-        if not (declared.isascii() and declared.isdigit() and len(declared) <= 18):
-            raise BodyIncomplete("Content-Length is no number")
-        expected = int(declared)
-        if expected > limit_bytes:
-            raise BodyTooLarge(f"over {limit_bytes} bytes")
-    elif environ.get("wsgi.input_terminated"):
-        expected = limit_bytes + 1  # chunked: the server marks the end
-    else:
+    expected = declared_length(environ.get("CONTENT_LENGTH") or "", limit_bytes)
+    if expected is None and not environ.get("wsgi.input_terminated"):
         return b""  # no length and no end: there is no body (RFC 9112, section 6.3)
-    body = _read_exactly(environ["wsgi.input"], expected)
-    if declared and len(body) < expected:
-        raise BodyIncomplete(f"{len(body)} of {expected} bytes came")
-    if len(body) > limit_bytes:
-        raise BodyTooLarge(f"over {limit_bytes} bytes")
+    # Chunked: the server marks the end, and one byte more than the limit shows that the body is too large.
+    body = _read_exactly(environ["wsgi.input"], limit_bytes + 1 if expected is None else expected)
+    check_length(len(body), expected, limit_bytes)
     return body
+
+
+def declared_length(text: str, limit_bytes: int) -> int | None:
+    """Return what Content-Length says, None for "". Raises BodyIncomplete or BodyTooLarge."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise BodyIncomplete("Content-Length is no number")
+    length = int(text)
+    if length > limit_bytes:
+        raise BodyTooLarge(f"over {limit_bytes} bytes")
+    return length
+
+
+def check_length(length: int, expected: int | None, limit_bytes: int) -> None:
+    """Raise BodyIncomplete or BodyTooLarge unless a body that has ended has the length it should have."""
+    if expected is not None and length < expected:
+        raise BodyIncomplete(f"{length} of {expected} bytes came")
+    if length > limit_bytes:
+        raise BodyTooLarge(f"over {limit_bytes} bytes")
 
 
 def close_connection(environ: Mapping[str, Any]) -> None:

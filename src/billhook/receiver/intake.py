@@ -1,4 +1,4 @@
-"""Intake: take one delivery from request to response, without Flask: read, verify, store.
+"""Intake: what is checked of a delivery, in which order, and what is answered; without I/O.
 
 The body is not parsed here: a verified delivery is stored first and parsed later, and an unverified one is
 never parsed. The same holds for the type: a verified delivery without a type is stored, and an unverified one
@@ -7,30 +7,24 @@ is rejected as unverified, no matter what its type header says.
 
 from __future__ import annotations
 
-import json
 import logging
 import re
-import time
-from collections.abc import Callable, Container, Mapping
-from contextlib import nullcontext, suppress
-from typing import Any
+from collections.abc import Callable, Container
+from contextlib import suppress
 
 from billhook.clock import Clock
 from billhook.errors import (
-    BodyIncomplete,
-    BodyTooLarge,
     InboxUnavailable,
     OutOfResources,
     RequestError,
     SignatureError,
     UnsupportedEncoding,
 )
-from billhook.inbox import Inbox, NewDelivery, PutStatus, Receipt
+from billhook.inbox import NewDelivery, PutStatus, Receipt
 from billhook.printable import printable
-from billhook.receiver.body import BodyDeadline, close_connection, drain, read_body
-from billhook.receiver.probe import PROBE, find_probe
+from billhook.receiver.headers import RequestHeaders
 from billhook.receiver.rejection_log import RejectionLog
-from billhook.receiver.responses import PROBE_RESPONSE, WebhookResponse, error_response, success_response
+from billhook.receiver.responses import WebhookResponse, error_response, success_response
 from billhook.signals import (
     delivery_accepted,
     delivery_conflict,
@@ -47,132 +41,92 @@ logger = logging.getLogger("billhook.receiver")
 
 # The type header is one ASCII name. Two header lines arrive joined by a comma, so they fail.
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
-# Credentials that a proxy or a sender may add are not stored. Signatures are: they are valid for these bytes
-# only, and an operator needs them to settle a dispute with the sender.
-_CREDENTIAL = re.compile(r"AUTH|COOKIE|TOKEN|SECRET|PASSW|CREDENTIAL|SESSION|API_?KEY|ACCESS_?KEY|JWT")
+
+_SIGNALS = (
+    delivery_accepted,
+    delivery_conflict,
+    delivery_duplicate,
+    delivery_quarantined,
+    delivery_rejected,
+)
 
 
 class Intake:
-    """Accept deliveries of all sources of one app. `sender`, the Flask app, is the sender of its signals."""
+    """Verify and answer deliveries of all sources of one app. `sender`, the Flask app, sends its signals.
+
+    Does no I/O of its own: a receiver reads the body, calls `verify`, stores the delivery, and answers with
+    what `stored` or `rejected` returns. `billhook.receiver.wsgi` and `billhook.receiver.asgi` are the two.
+    """
 
     def __init__(
         self,
-        inbox: Inbox,
         clock: Clock,
         *,
         sender: object,
         wake: Callable[[int], None],
+        known_types: Container[str],
         max_body_bytes: int,
         deadline_seconds: float,
-        known_types: Container[str],
+        wake_blocks: bool = False,
     ) -> None:
         """`wake` is called with the id of each accepted delivery; the response does not depend on it.
 
+        `wake_blocks` says that it handles the delivery, rather than have a thread or process do so.
         `known_types` are the event types with a model. For a known key, at most one delivery of all other
         types together is stored as a conflict.
         """
-        self._inbox = inbox
         self._clock = clock
         self._sender = sender
         self._wake = wake
-        self._max_body_bytes = max_body_bytes
-        self._deadline_seconds = deadline_seconds
         self._known_types = known_types
-        # Reading may take most of the deadline; the rest is for the commit.
-        self._body_deadline = BodyDeadline(deadline_seconds * 0.7)
+        self._wake_blocks = wake_blocks
+        self.max_body_bytes = max_body_bytes
+        self.deadline_seconds = deadline_seconds
+        """The time from the head of a request to its response."""
+        self.body_seconds = deadline_seconds * 0.7
+        """The part of it in which the body has to arrive; the rest is for the commit."""
         self._rejections = RejectionLog()
 
-    def accept(
-        self,
-        environ: Mapping[str, Any],
-        headers: Mapping[str, str],
-        source: Source,
-        cached_body: Callable[[], bytes] = bytes,
-    ) -> WebhookResponse:
-        """Accept one POST. `cached_body` returns the body if a hook of the app has consumed it already."""
-        deadline = time.monotonic() + self._deadline_seconds
-        try:
-            # Read before any check: unread body bytes would be parsed as the connection's next request.
-            body = self._read_body(environ, cached_body)
-            event_type = _read_event_type(environ)
-            now = self._clock.now()
-            verified = source.scheme.verify(
-                headers,
-                body,
-                source.keys,
-                event_type=event_type,
-                now=now,
-                tolerance_seconds=source.tolerance_seconds,
-            )
-            if PROBE in environ and find_probe(environ) is not None:
-                return PROBE_RESPONSE
-            incoming = NewDelivery(
-                source.name,
-                verified.key,
-                event_type,
-                body,
-                _headers_to_store(environ),
-                verified.signed_at,
-                now,
-                event_type in self._known_types,
-            )
-            receipt = self._inbox.put(incoming, deadline - time.monotonic())
-        except (RequestError, SignatureError, InboxUnavailable) as error:
-            return self._reject(source, error)
+    @property
+    def may_block(self) -> bool:
+        """Whether `stored` and `rejected` may take their time: they call code of the app."""
+        return self._wake_blocks or any(signal.receivers for signal in _SIGNALS)
+
+    def verify(self, source: Source, headers: RequestHeaders, body: bytes) -> NewDelivery:
+        """Return the delivery to store. Raises UnsupportedEncoding and SignatureError."""
+        if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
+            raise UnsupportedEncoding  # the body is not the bytes that were signed
+        event_type = _read_event_type(headers)
+        now = self._clock.now()
+        verified = source.scheme.verify(
+            headers,
+            body,
+            source.keys,
+            event_type=event_type,
+            now=now,
+            tolerance_seconds=source.tolerance_seconds,
+        )
+        return NewDelivery(
+            source.name,
+            verified.key,
+            event_type,
+            body,
+            headers.stored(),
+            verified.signed_at,
+            now,
+            event_type in self._known_types,
+        )
+
+    def stored(self, delivery: NewDelivery, receipt: Receipt) -> WebhookResponse:
+        """Emit the signals of a committed delivery, wake the engine, and return the response."""
         self._rejections.flush()
-        self._emit_stored(incoming, receipt)
+        self._emit_stored(delivery, receipt)
         return success_response(receipt.status)
 
-    def start(self) -> None:
-        """Start the threads that `accept` needs, rather than at its first call. Raises OutOfResources."""
-        self._body_deadline.start()
-        self._inbox.start()
-
-    def out_of_memory(self, source: Source) -> WebhookResponse:
-        """Return the response when memory ran out during a delivery, which may have been stored anyway."""
-        error = OutOfResources("there is no memory left")
-        with suppress(MemoryError):
-            return self._reject(source, error)
-        return error_response(error)
-
-    def close(self) -> None:
-        """Log the rejections that were counted but not logged yet; call it when the process ends."""
-        self._rejections.flush(all_of_them=True)
-
-    def _read_body(self, environ: Mapping[str, Any], cached_body: Callable[[], bytes]) -> bytes:
-        connection = environ.get("gunicorn.socket")
-        with nullcontext() if connection is None else self._body_deadline.reading(connection):
-            try:
-                body = read_body(environ, self._max_body_bytes) or cached_body()
-            except BodyIncomplete:
-                body = cached_body()  # no longer than Content-Length, which is within the limit
-                if str(len(body)) != environ.get("CONTENT_LENGTH", "").lstrip("0"):
-                    close_connection(environ)
-                    raise
-        if len(body) > self._max_body_bytes:  # chunked, and read by something in the app
-            raise BodyTooLarge
-        if environ.get("HTTP_CONTENT_ENCODING", "identity").strip().lower() not in ("", "identity"):
-            raise UnsupportedEncoding  # the body is not the bytes that were signed
-        return body
-
-    def answered(self) -> None:
-        """Note that the response to this thread's delivery has been sent."""
-        self._inbox.response_sent()
-
-    def drain(self, environ: Mapping[str, Any]) -> None:
-        """Read the rest of a body that was rejected unread; call it after the response is sent."""
-        connection = environ.get("gunicorn.socket")
-        if connection is None:  # another server's own rules hold for its unread bodies
-            return
-        try:
-            with self._body_deadline.reading(connection):
-                drain(environ)
-        except OutOfResources:
-            close_connection(environ)
-
-    def _reject(
+    def rejected(
         self, source: Source, error: RequestError | SignatureError | InboxUnavailable
     ) -> WebhookResponse:
+        """Log a delivery that is not stored, emit its signal, and return the response."""
         answer = error_response(error)
         level = logging.ERROR if isinstance(error, InboxUnavailable) else logging.WARNING
         # The cause, never the request's content: an attacker must not write our log.
@@ -181,6 +135,17 @@ class Intake:
         self._rejections.record(source.name, error.cause, level, text)
         emit(delivery_rejected, self._sender, source=source.name, status=answer.status, cause=error.cause)
         return answer
+
+    def out_of_memory(self, source: Source) -> WebhookResponse:
+        """Return the response when memory ran out during a delivery, which may have been stored anyway."""
+        error = OutOfResources("there is no memory left")
+        with suppress(MemoryError):
+            return self.rejected(source, error)
+        return error_response(error)
+
+    def close(self) -> None:
+        """Log the rejections that were counted but not logged yet; call it when the process ends."""
+        self._rejections.flush(all_of_them=True)
 
     def _emit_stored(self, incoming: NewDelivery, receipt: Receipt) -> None:
         facts = {"source": incoming.source, "key": incoming.key, "event_type": incoming.event_type}
@@ -217,23 +182,11 @@ class Intake:
         )
 
 
-def _read_event_type(environ: Mapping[str, Any]) -> str:
+def _read_event_type(headers: RequestHeaders) -> str:
     """Return the event type of the request, or "" if it is missing, malformed or sent twice.
 
     A scheme that signs the type verifies no delivery with "": the signed type is unknown then, so the result
     is a 401 like any other mismatch. Source: spec, "Events", rule 1 (the type is in X-Webhook-Type only).
     """
-    event_type: str = environ.get("HTTP_X_WEBHOOK_TYPE", "")
+    event_type: str = headers.get("x-webhook-type", "")
     return event_type if _TYPE.fullmatch(event_type) else ""
-
-
-def _headers_to_store(environ: Mapping[str, Any]) -> str:
-    """Return the request's headers as JSON, without credentials, for `billhook deliveries show`."""
-    kept = {
-        name[5:]: value
-        for name, value in environ.items()
-        if name.startswith("HTTP_") and not _CREDENTIAL.search(name)
-    }
-    if "CONTENT_TYPE" in environ:
-        kept["CONTENT_TYPE"] = environ["CONTENT_TYPE"]
-    return json.dumps(kept)

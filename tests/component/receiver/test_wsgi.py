@@ -18,6 +18,7 @@ from billhook.errors import BacklogFull, DeadlinePassed, Draining, InboxUnavaila
 from billhook.events import EVENT_TYPES
 from billhook.receiver.intake import Intake
 from billhook.receiver.responses import error_response
+from billhook.receiver.wsgi import WsgiReceiver
 from billhook.signing import SignatureTemplate
 from support.inbox_view import rows
 from support.patience import within
@@ -34,16 +35,16 @@ def woken():
 
 
 @pytest.fixture
-def intake(inbox, clock, woken):
-    return Intake(
-        inbox,
+def receiver(inbox, clock, woken):
+    intake = Intake(
         clock,
         sender=App(),
         wake=woken.append,
+        known_types=EVENT_TYPES,
         max_body_bytes=100,
         deadline_seconds=1.0,
-        known_types=EVENT_TYPES,
     )
+    return WsgiReceiver(intake, inbox)
 
 
 SOURCE = Source("default", secrets=[SECRET])
@@ -57,31 +58,31 @@ def environ(body=b"{}", headers=None, **more):
     return {**found, **more}, headers
 
 
-def accept(intake, body=b"{}", headers=None, cached_body=bytes, **more):
-    found, headers = environ(body, headers, **more)
-    return intake.accept(found, headers, SOURCE, cached_body)
+def accept(receiver, body=b"{}", headers=None, cached_body=bytes, **more):
+    found, _ = environ(body, headers, **more)
+    return receiver.accept(found, SOURCE, cached_body)
 
 
-def test_a_good_delivery_is_stored_then_announced_then_answered(intake, where, woken):
-    answer = accept(intake, b'{"a": 1}')
+def test_a_good_delivery_is_stored_then_announced_then_answered(receiver, where, woken):
+    answer = accept(receiver, b'{"a": 1}')
 
     assert (answer.status, json.loads(answer.body)) == (200, {"status": "accepted"})
     assert rows(where, "SELECT id, body FROM delivery") == [(1, b'{"a": 1}')]
     assert woken == [1]
 
 
-def test_a_duplicate_does_not_wake_the_engine(intake, woken):
+def test_a_duplicate_does_not_wake_the_engine(receiver, woken):
     headers = signed()
 
-    answers = [accept(intake, headers=headers) for _ in range(2)]
+    answers = [accept(receiver, headers=headers) for _ in range(2)]
 
     assert [json.loads(answer.body)["status"] for answer in answers] == ["accepted", "duplicate"]
     assert woken == [1]
 
 
-def test_headers_are_stored_without_credentials(intake, where):
+def test_headers_are_stored_without_credentials(receiver, where):
     accept(
-        intake,
+        receiver,
         HTTP_COOKIE="session=1",
         HTTP_AUTHORIZATION="Basic x",
         HTTP_PROXY_AUTHORIZATION="Basic y",
@@ -97,30 +98,30 @@ def test_headers_are_stored_without_credentials(intake, where):
     assert not {"COOKIE", "AUTHORIZATION", "PROXY_AUTHORIZATION"} & set(kept)
 
 
-def test_a_request_without_a_content_type_is_as_good(intake, where):
-    found, headers = environ()
+def test_a_request_without_a_content_type_is_as_good(receiver, where):
+    found, _ = environ()
     del found["CONTENT_TYPE"]
 
-    assert intake.accept(found, headers, SOURCE).status == 200
+    assert receiver.accept(found, SOURCE).status == 200
     assert "CONTENT_TYPE" not in rows(where, "SELECT headers FROM delivery")[0][0]
 
 
-def test_the_time_of_receipt_is_the_clocks(intake, inbox, clock):
+def test_the_time_of_receipt_is_the_clocks(receiver, inbox, clock):
     clock.advance(seconds=-5)
     moment = clock.now()
 
-    accept(intake)
+    accept(receiver)
 
     assert inbox.received(1)[0].received_at == moment
 
 
-def test_the_moved_clock_makes_a_delivery_stale(intake, clock):
+def test_the_moved_clock_makes_a_delivery_stale(receiver, clock):
     headers = signed(at=clock.now())
     statuses = []
 
     for seconds in (300, 1, -602, 1):
         clock.advance(seconds=seconds)
-        statuses.append(accept(intake, headers=headers).status)
+        statuses.append(accept(receiver, headers=headers).status)
 
     assert statuses == [200, 401, 401, 200]
 
@@ -139,22 +140,24 @@ def test_the_moved_clock_makes_a_delivery_stale(intake, clock):
         ("101", b"", b"x" * 101, 413),
     ],
 )
-def test_a_body_read_by_the_app_is_used_if_its_length_is_the_declared_one(intake, length, body, read, status):
-    found, headers = environ(b"{}", CONTENT_LENGTH=length)
+def test_a_body_read_by_the_app_is_used_if_its_length_is_the_declared_one(
+    receiver, length, body, read, status
+):
+    found, _ = environ(b"{}", CONTENT_LENGTH=length)
     found["wsgi.input"] = io.BytesIO(body)
 
-    answer = intake.accept(found, headers, SOURCE, lambda: read)
+    answer = receiver.accept(found, SOURCE, lambda: read)
 
     assert answer.status == status
 
 
-def test_a_scheme_that_signs_the_type_refuses_what_names_none(intake, where):
+def test_a_scheme_that_signs_the_type_refuses_what_names_none(receiver, where):
     scheme = SignatureTemplate(content="{timestamp}.{type}.{body}")
     source = Source("default", scheme, secrets=["a text of sixteen or more"])
     good = scheme.sign(b"{}", "a text of sixteen or more", event_type="PingTest", now=datetime.now(UTC))
 
     statuses = [
-        intake.accept(*environ(headers={**good, "X-Webhook-Type": kind}), source).status
+        receiver.accept(environ(headers={**good, "X-Webhook-Type": kind})[0], source).status
         for kind in ("", "9", "PingTest,PingTest", "PingTest")
     ]
 
@@ -162,39 +165,39 @@ def test_a_scheme_that_signs_the_type_refuses_what_names_none(intake, where):
     assert rows(where, "SELECT event_type FROM delivery") == [("PingTest",)]
 
 
-def test_a_quarantined_delivery_does_not_wake_the_engine(intake, woken):
+def test_a_quarantined_delivery_does_not_wake_the_engine(receiver, woken):
     for event_type in ("", "PingTest", "InvoiceApproved"):
-        accept(intake, headers={**signed(message_id="msg_1"), "X-Webhook-Type": event_type})
+        accept(receiver, headers={**signed(message_id="msg_1"), "X-Webhook-Type": event_type})
 
     assert len(woken) == 1
 
 
-def test_refusals_are_logged_with_their_cause_and_without_request_data(intake, caplog):
+def test_refusals_are_logged_with_their_cause_and_without_request_data(receiver, caplog):
     caplog.set_level(logging.WARNING)
 
-    accept(intake, headers={**signed(), "webhook-id": "attacker.text"})
+    accept(receiver, headers={**signed(), "webhook-id": "attacker.text"})
 
     (record,) = caplog.records
     assert record.getMessage() == "delivery to source default refused with 401 (malformed)"
     assert record.levelname == "WARNING"
 
 
-def test_a_flood_of_refusals_is_one_line_and_a_number(intake, caplog):
+def test_a_flood_of_refusals_is_one_line_and_a_number(receiver, caplog):
     for _ in range(300):
-        accept(intake, headers={**signed(), "webhook-id": "attacker.text"})
+        accept(receiver, headers={**signed(), "webhook-id": "attacker.text"})
     assert len(caplog.records) == 1
 
-    intake.close()
+    receiver.intake.close()
 
     assert caplog.messages[1].startswith("delivery to source default refused with 401 (malformed); 299 times")
 
 
-def test_a_flood_of_refusals_leaves_the_counts_where_they_are(intake):
+def test_a_flood_of_refusals_leaves_the_counts_where_they_are(receiver):
     """Nothing that a stranger sends makes a new kind of refusal."""
     for number in range(50):
-        accept(intake, headers={**signed(), "webhook-id": f"attacker.{number}"})
+        accept(receiver, headers={**signed(), "webhook-id": f"attacker.{number}"})
 
-    assert len(intake._rejections._kinds) == 1
+    assert len(receiver.intake._rejections._kinds) == 1
 
 
 @pytest.mark.parametrize(
@@ -218,8 +221,8 @@ def test_a_flood_of_refusals_leaves_the_counts_where_they_are(intake):
         ("USER_AGENT", True),
     ],
 )
-def test_no_header_with_a_credentials_name_is_stored(intake, where, name, kept):
-    accept(intake, **{"HTTP_" + name: "canary-5577"} if name != "WEBHOOK_SIGNATURE" else {})
+def test_no_header_with_a_credentials_name_is_stored(receiver, where, name, kept):
+    accept(receiver, **{"HTTP_" + name: "canary-5577"} if name != "WEBHOOK_SIGNATURE" else {})
 
     ((text,),) = rows(where, "SELECT headers FROM delivery")
 
@@ -247,29 +250,29 @@ def no_thread(self):
     raise RuntimeError("can't start new thread")
 
 
-def test_a_body_for_which_there_is_no_memory_is_no_broken_body(intake):
-    found, headers = environ()
+def test_a_body_for_which_there_is_no_memory_is_no_broken_body(receiver):
+    found, _ = environ()
     found["wsgi.input"] = Greedy()
 
     with pytest.raises(MemoryError):
-        intake.accept(found, headers, SOURCE)
+        receiver.accept(found, SOURCE)
 
 
-def test_a_memory_error_in_openssl_is_not_a_wrong_signature(intake, monkeypatch):
-    found, headers = environ()
+def test_a_memory_error_in_openssl_is_not_a_wrong_signature(receiver, monkeypatch):
+    found, _ = environ()
 
     def no_memory_there(_):
         raise ValueError("no reason supplied")  # all that hmac tells of it
 
     monkeypatch.setattr("hmac.HMAC.copy", no_memory_there)
     with pytest.raises(MemoryError):
-        intake.accept(found, headers, SOURCE)
+        receiver.accept(found, SOURCE)
 
 
-def test_the_answer_without_memory_is_503_even_where_nothing_can_be_logged(intake, monkeypatch, caplog):
-    told = intake.out_of_memory(SOURCE)
-    monkeypatch.setattr(intake, "_reject", no_memory)
-    untold = intake.out_of_memory(SOURCE)
+def test_the_answer_without_memory_is_503_even_where_nothing_can_be_logged(receiver, monkeypatch, caplog):
+    told = receiver.intake.out_of_memory(SOURCE)
+    monkeypatch.setattr(receiver.intake, "rejected", no_memory)
+    untold = receiver.intake.out_of_memory(SOURCE)
 
     assert (told.status, untold.status) == (503, 503)
     assert "Retry-After" in dict(told.headers)
@@ -279,53 +282,53 @@ def test_the_answer_without_memory_is_503_even_where_nothing_can_be_logged(intak
     ]
 
 
-def test_without_a_thread_for_slow_bodies_a_delivery_is_503_and_the_next_is_taken(intake, monkeypatch):
+def test_without_a_thread_for_slow_bodies_a_delivery_is_503_and_the_next_is_taken(receiver, monkeypatch):
     ours, theirs = socket.socketpair()
     with ours, theirs, monkeypatch.context() as context:
         context.setattr(threading.Thread, "start", no_thread)
-        refused = accept(intake, **{"gunicorn.socket": ours})
+        refused = accept(receiver, **{"gunicorn.socket": ours})
     with ours, theirs:
-        taken = accept(intake)
+        taken = accept(receiver)
 
     assert (refused.status, taken.status) == (503, 200)
 
 
-def test_without_a_thread_that_commits_a_delivery_is_503_and_the_next_is_taken(intake, monkeypatch, caplog):
+def test_without_a_thread_that_commits_a_delivery_is_503_and_the_next_is_taken(receiver, monkeypatch, caplog):
     with monkeypatch.context() as context:
         context.setattr(threading.Thread, "start", no_thread)
-        refused = accept(intake)
-    taken = accept(intake)
+        refused = accept(receiver)
+    taken = accept(receiver)
 
     assert (refused.status, taken.status) == (503, 200)
     assert "resources: the thread billhook-committer cannot be started: can't start new thread" in caplog.text
 
 
-def test_running_threads_serve_when_no_thread_can_be_started(intake, monkeypatch):
+def test_running_threads_serve_when_no_thread_can_be_started(receiver, monkeypatch):
     ours, theirs = socket.socketpair()
-    intake.start()
+    receiver.start()
 
     monkeypatch.setattr(threading.Thread, "start", no_thread)
     with ours, theirs:
-        answer = accept(intake, **{"gunicorn.socket": ours})
+        answer = accept(receiver, **{"gunicorn.socket": ours})
 
     assert answer.status == 200
 
 
-def test_a_refused_body_that_cannot_be_watched_closes_the_connection(intake, monkeypatch):
+def test_a_refused_body_that_cannot_be_watched_closes_the_connection(receiver, monkeypatch):
     ours, theirs = socket.socketpair()
     stream = Greedy()
     with ours, theirs:
         monkeypatch.setattr(threading.Thread, "start", no_thread)
-        intake.drain({"wsgi.input": stream, "CONTENT_LENGTH": "4", "gunicorn.socket": ours})
+        receiver.drain({"wsgi.input": stream, "CONTENT_LENGTH": "4", "gunicorn.socket": ours})
 
     assert stream.failed
 
 
-def test_a_refused_body_for_which_there_is_no_memory_closes_the_connection(intake):
+def test_a_refused_body_for_which_there_is_no_memory_closes_the_connection(receiver):
     ours, theirs = socket.socketpair()
     stream = Greedy()
     with ours, theirs:
-        intake.drain({"wsgi.input": stream, "CONTENT_LENGTH": "4", "gunicorn.socket": ours})
+        receiver.drain({"wsgi.input": stream, "CONTENT_LENGTH": "4", "gunicorn.socket": ours})
 
     assert stream.failed
 
@@ -349,10 +352,10 @@ def test_a_delivery_without_memory_is_503_with_retry_after(app_with, monkeypatch
     assert answer.json["type"] == "api_error"
 
 
-def test_a_failure_of_storage_is_an_error_in_the_log_with_its_reason(intake, inbox, caplog):
+def test_a_failure_of_storage_is_an_error_in_the_log_with_its_reason(receiver, inbox, caplog):
     inbox.close()
 
-    answer = accept(intake)
+    answer = accept(receiver)
 
     (record,) = caplog.records
     assert record.levelname == "ERROR"
@@ -360,9 +363,9 @@ def test_a_failure_of_storage_is_an_error_in_the_log_with_its_reason(intake, inb
     assert answer.status == 503
 
 
-def test_a_conflict_is_in_the_log(intake, caplog):
+def test_a_conflict_is_in_the_log(receiver, caplog):
     for event_type in ("MonthEndReport", "UnchargedEvents", "Odd", "Even", ""):
-        accept(intake, headers=signed(b"{}", event_type, message_id="msg_1"))
+        accept(receiver, headers=signed(b"{}", event_type, message_id="msg_1"))
 
     logged = [re.sub("delivery [0-9]+", "delivery N", record.getMessage()) for record in caplog.records]
     assert logged == [
@@ -384,27 +387,27 @@ def test_retry_after_is_spread_from_five_seconds_to_a_minute():
     assert len(set(waits)) == 56
 
 
-def test_reading_takes_its_time_from_the_deadline(intake):
+def test_reading_takes_its_time_from_the_deadline(receiver):
     ours, theirs = socket.socketpair()
-    found, headers = environ(CONTENT_LENGTH="50")
+    found, _ = environ(CONTENT_LENGTH="50")
     found["wsgi.input"] = ours.makefile("rb", buffering=0)
     found["gunicorn.socket"] = ours
     started = time.monotonic()
 
     with ours, theirs, found["wsgi.input"]:
-        answer = intake.accept(found, headers, SOURCE)
+        answer = receiver.accept(found, SOURCE)
 
     assert answer.status == 400
     assert time.monotonic() - started < within(1)
 
 
-def test_the_rest_of_a_refused_body_is_read_where_the_server_is_gunicorn_and_left_alone_elsewhere(intake):
+def test_the_rest_of_a_refused_body_is_read_where_the_server_is_gunicorn_and_left_alone_elsewhere(receiver):
     ours, theirs = socket.socketpair()
     elsewhere, here = io.BytesIO(b"rest"), io.BytesIO(b"rest")
 
     with ours, theirs:
-        intake.drain({"wsgi.input": elsewhere, "CONTENT_LENGTH": "4"})
-        intake.drain({"wsgi.input": here, "CONTENT_LENGTH": "4", "gunicorn.socket": ours})
+        receiver.drain({"wsgi.input": elsewhere, "CONTENT_LENGTH": "4"})
+        receiver.drain({"wsgi.input": here, "CONTENT_LENGTH": "4", "gunicorn.socket": ours})
 
     assert (elsewhere.tell(), here.tell()) == (0, 4)
 
@@ -422,7 +425,7 @@ def test_the_rest_of_a_refused_body_is_read_where_the_server_is_gunicorn_and_lef
         (b"x" * (1024 * 1024 + 1), None, True, False),
     ],
 )
-def test_the_rest_of_a_refused_body_is_read_up_to_a_limit(intake, sent, length, chunked, kept_alive):
+def test_the_rest_of_a_refused_body_is_read_up_to_a_limit(receiver, sent, length, chunked, kept_alive):
     class Stream(io.BytesIO):
         failed = False
 
@@ -431,13 +434,13 @@ def test_the_rest_of_a_refused_body_is_read_up_to_a_limit(intake, sent, length, 
     if length is not None:
         environ["CONTENT_LENGTH"] = length
     with ours, theirs:
-        intake.drain(environ)
+        receiver.drain(environ)
 
     assert environ["wsgi.input"].failed is not kept_alive
     assert environ["wsgi.input"].tell() == min(len(sent), 1024 * 1024)
 
 
-def test_a_body_that_breaks_while_it_is_drained_closes_the_connection(intake):
+def test_a_body_that_breaks_while_it_is_drained_closes_the_connection(receiver):
     class Broken:
         failed = False
 
@@ -448,17 +451,17 @@ def test_a_body_that_breaks_while_it_is_drained_closes_the_connection(intake):
     environ = {"wsgi.input": Broken(), "gunicorn.socket": ours}
 
     with ours, theirs:
-        intake.drain(environ)
+        receiver.drain(environ)
 
     assert environ["wsgi.input"].failed
 
 
-def test_without_a_socket_to_watch_nothing_is_drained(intake):
+def test_without_a_socket_to_watch_nothing_is_drained(receiver):
     class Unread:
         def read(self, size):
             raise AssertionError("it was read")
 
-    intake.drain({"wsgi.input": Unread()})
+    receiver.drain({"wsgi.input": Unread()})
 
 
 def test_a_sent_response_releases_the_next_of_its_batch(app_with):
