@@ -299,7 +299,7 @@ def _wake(batch: list[_QueueEntry]) -> None:
         else:
             loops.setdefault(entry.future.get_loop(), []).append(entry)
     for loop, entries in loops.items():
-        with suppress(RuntimeError):  # the loop is closed, and nobody waits any more
+        with suppress(RuntimeError):  # the loop is closed: its requests have ended
             loop.call_soon_threadsafe(_resolve, entries)
     # Threads wake one another, so each needs its result before the first is woken.
     for entry, following in pairwise(threads):

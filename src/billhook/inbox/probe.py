@@ -100,7 +100,7 @@ class StartupCheck:
 
     @property
     def done(self) -> bool:
-        """Whether the check is over, whatever its result."""
+        """Whether the check is over, with any result."""
         return self._result.done()
 
     def result(self, timeout_seconds: float) -> None:

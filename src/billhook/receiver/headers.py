@@ -24,7 +24,7 @@ class RequestHeaders(dict[str, str]):
     __slots__ = ()
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the value of a header, whatever the case of `name`."""
+        """Return the value of a header; the case of `name` is ignored."""
         return dict.get(self, name.lower(), default)
 
     @classmethod
