@@ -29,7 +29,7 @@ def test_control_without_it_there_is_nothing() -> None:
 
 @pytest.mark.parametrize("seed", ["dmeo", "", True, 1.5, object()])
 def test_a_seed_that_there_is_not_is_a_mistake(seed: Any) -> None:
-    with pytest.raises(ConfigError, match="it is 'demo', or a number as random_seed is"):
+    with pytest.raises(ConfigError, match="seed must be 'demo' or a whole number, not "):
         SandboxOptions(seed=seed)
 
 
