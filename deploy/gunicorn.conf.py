@@ -32,6 +32,7 @@ errorlog = "-"
 
 def post_worker_init(worker: Any) -> None:
     """Start the process's threads and its engine before the first delivery."""
-    state = getattr(worker.wsgi, "extensions", {}).get("billhook")
+    app = getattr(worker, "wsgi", None)  # an ASGI application is started by its lifespan instead
+    state = getattr(app, "extensions", {}).get("billhook")
     if state is not None:
         state.start()

@@ -12,6 +12,8 @@ from typing import Any
 from gunicorn.asgi import protocol
 from gunicorn.workers import gasgi
 
+from billhook.engines import thread
+
 __all__ = ["AsgiWorker"]
 
 HEAD_SECONDS = 10.0
@@ -27,6 +29,12 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         """Connections that have sent no complete request head yet, oldest first."""
         self.idle_connections: dict[LimitedProtocol, None] = {}
         """Connections kept alive after a response, oldest first."""
+
+    def init_process(self) -> None:
+        """Begin to serve in this process. Called by gunicorn after the fork."""
+        # An event loop's signal handlers do not say whose they are, as those of gunicorn's other workers do.
+        thread.replaced_by_its_parent = True
+        super().init_process()
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:

@@ -26,13 +26,20 @@ __all__ = [
 _PR_SET_PDEATHSIG = 1
 
 
-def web_command(bind: str, workers: int, threads: int) -> list[str]:
-    """Return the command of gunicorn with the settings that the package ships."""
+def web_command(bind: str, workers: int, threads: int | None = None) -> list[str]:
+    """Return the command of gunicorn with the settings that the package ships.
+
+    Each of `threads` takes one request at a time; without it, an event loop takes them all.
+    """
     # The gunicorn of this interpreter, not one that PATH finds; -P keeps the current folder off sys.path,
     # where a file of the user's named gunicorn.py or flask.py would be imported instead.
     command = [sys.executable, "-P", "-m", "gunicorn", "--config", "python:billhook.gunicorn_conf"]
-    command += ["--bind", bind, "--workers", str(workers), "--threads", str(threads)]
-    return [*command, "billhook.standalone:create_app()"]
+    command += ["--bind", bind, "--workers", str(workers)]
+    if threads is not None:
+        command += ["--worker-class", "gthread", "--threads", str(threads)]
+        return [*command, "billhook.standalone:create_app()"]
+    command += ["--worker-class", "billhook.gunicorn_worker.AsgiWorker"]
+    return [*command, "billhook.standalone:create_asgi_app()"]
 
 
 def worker_command(threads: int, grace_seconds: float, *, flask: Sequence[str] | None = None) -> list[str]:

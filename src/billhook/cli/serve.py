@@ -39,7 +39,14 @@ _WEB_GRACE_SECONDS = 25.0
     type=click.IntRange(1, 256),
     default=16,
     show_default=True,
-    help="Threads of each web server process.",
+    help="With gthread: threads of each web server process.",
+)
+@click.option(
+    "--worker-class",
+    type=click.Choice(["asgi", "gthread"]),
+    default="asgi",
+    show_default=True,
+    help="How a web server process takes requests: on an event loop, or each in a thread.",
 )
 @click.option(
     "--worker-processes",
@@ -54,6 +61,7 @@ def serve(
     bind: str,
     workers: int,
     threads: int,
+    worker_class: str,
     worker_processes: int,
     require_all: bool,
 ) -> None:
@@ -79,11 +87,12 @@ def serve(
     state = get_state(load_app(environ))
     if require_all:
         require_all_handled(state.handlers)
-    lines = _announcement(state, bind, workers * threads)
+    lines = _announcement(state, bind, clients=None if worker_class == "asgi" else workers * threads)
     check_bindable(bind)
     click.echo("\n".join(lines))
     sys.stdout.flush()
-    start_web = partial(spawn, web_command(bind, workers, threads), environ, pass_fds=_descriptors(bind))
+    command = web_command(bind, workers, None if worker_class == "asgi" else threads)
+    start_web = partial(spawn, command, environ, pass_fds=_descriptors(bind))
     start_worker = partial(spawn_worker, worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS), environ)
     # The web server stops first, so that a worker still receives the wake-ups of its last deliveries.
     with Supervisor(
@@ -96,7 +105,8 @@ def serve(
     sys.exit(code)
 
 
-def _announcement(state: BillhookState, bind: str, clients: int) -> list[str]:
+def _announcement(state: BillhookState, bind: str, clients: int | None) -> list[str]:
+    """Return the lines to print at start. `clients` is how many slow ones block the server, if any number does."""
     handlers = handler_names(state.handlers)
     # The children open connections of their own; this process only watches them.
     state.inbox.close()
@@ -109,9 +119,11 @@ def _announcement(state: BillhookState, bind: str, clients: int) -> list[str]:
     if not handlers:
         lines.append("No handler is registered: deliveries are stored, but not handled.")
     if not is_local(bind):
+        risk = "deliveries are not encrypted"
+        if clients is not None:
+            risk += f", and {clients} clients that send their headers slowly block the server"
         lines.append(
-            f"Other machines can reach {bind}: put a proxy such as nginx in front (see deploy/). Without it, "
-            f"{clients} clients that send their headers slowly block the server."
+            f"Other machines can reach {bind}: put a proxy such as nginx in front (see deploy/). Without it, {risk}."
         )
     return lines
 

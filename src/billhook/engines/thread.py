@@ -20,6 +20,8 @@ GRACE_SECONDS = 5.0
 """How long a web process waits for running handlers when it stops."""
 LATE_SECONDS = 3.0
 """How much longer it waits for claims to be released: storage may be slow, or gone."""
+replaced_by_its_parent = False
+"""Set to True by a server that starts another process when this one ends by SIGTERM."""
 
 
 class ThreadEngine:
@@ -105,5 +107,7 @@ def _run(worker: Worker, grace_seconds: float) -> None:
 
 def _in_a_gunicorn_worker() -> bool:
     """Return whether SIGTERM is gunicorn's here. Another server would end by it and not be restarted."""
+    if replaced_by_its_parent:
+        return True
     owner = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
     return any(one.__module__.startswith("gunicorn.workers.") for one in type(owner).__mro__)

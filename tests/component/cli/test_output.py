@@ -336,17 +336,19 @@ def test_an_invalid_option_is_reported_before_a_taken_port(run, taken):
         ("fd://3", True),
     ],
 )
-def test_serve_warns_of_an_address_that_other_machines_can_reach(run, monkeypatch, bind, local):
+@pytest.mark.parametrize("worker_class", ["asgi", "gthread"])
+def test_serve_warns_of_an_address_that_other_machines_can_reach(run, monkeypatch, bind, local, worker_class):
     monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
     monkeypatch.setattr(sys.modules["billhook.cli.serve"], "check_bindable", lambda bind: None)
 
-    result = run("serve", "--bind", bind, "--workers", "3", "--threads", "5", SECRETS=SECRET)
+    flags = ["--bind", bind, "--workers", "3", "--threads", "5", "--worker-class", worker_class]
+    result = run("serve", *flags, SECRETS=SECRET)
 
-    told = (
-        f"Other machines can reach {bind}: put a proxy such as nginx in front (see deploy/). Without it, 15"
-    )
+    warning = f"Other machines can reach {bind}: put a proxy such as nginx in front (see deploy/)."
+    blocked = "15 clients that send their headers slowly block the server"
     assert result.exit_code == 0, result.output
-    assert (told in result.stdout) is not local
+    assert (warning in result.stdout) is not local
+    assert (blocked in result.stdout) is (not local and worker_class == "gthread")
     assert ("Other machines" in result.stdout) is not local
 
 

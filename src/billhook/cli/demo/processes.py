@@ -158,7 +158,7 @@ class DemoEnvironment:
                     pass_fds=[one.fileno() for one in sockets],
                 )  # fmt: skip
 
-            start("the web server", web_command(f"fd://{listener.fileno()}", 1, 8), listener)
+            start("the web server", web_command(f"fd://{listener.fileno()}", 1), listener)
             start("the worker", worker_command(4, 5))
         self._service = self._sandbox()  # last: it starts threads, and a fork must not happen beside them
 
