@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from http import HTTPStatus
 from typing import Any
 
@@ -32,6 +33,7 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
 
     def init_process(self) -> None:
         """Begin to serve in this process. Called by gunicorn after the fork."""
+        self.init_signals()  # its parent's handlers would lose a signal that ends this process
         # An event loop's signal handlers do not say whose they are, as those of gunicorn's other workers do.
         thread.replaced_by_its_parent = True
         super().init_process()
@@ -40,7 +42,15 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
     def check_config(cls, cfg: Any, log: Any) -> None:
         """Say nothing of `threads`, which the same configuration has for gthread. Called by gunicorn."""
 
+    def init_signals(self) -> None:
+        """Have signals end the process while the application loads: uvloop loses those before it runs."""
+        for number in self.SIGNALS:
+            signal.signal(number, signal.SIG_DFL)
+        for number in (signal.SIGUSR1, signal.SIGWINCH):  # they would end it too, and need not
+            signal.signal(number, signal.SIG_IGN)
+
     async def _serve(self) -> None:
+        super().init_signals()
         # gunicorn looks for its C parser once and keeps the result in the class that was asked, but reads it
         # from ASGIProtocol: asked of the subclass first, it would say that the parser is too old.
         protocol.ASGIProtocol._check_h1c_protocol_available()
@@ -90,6 +100,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         """Take bytes from the client. Called by asyncio."""
         if self in self.worker.idle_connections:  # the first bytes of its next request
             del self.worker.idle_connections[self]
+            self._cancel_keepalive_timer()
             self.worker.connections_without_head[self] = None
             self._head_timer = self.worker.loop.call_later(HEAD_SECONDS, self._head_timeout)
         super().data_received(data)
@@ -115,6 +126,8 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
 
     def close(self) -> None:
         """Close the connection and end its task."""
+        self._head_complete()  # now, not when asyncio reports the loss: make_room must not choose it again
+        self.worker.idle_connections.pop(self, None)
         self._close_transport()
         if self._request_ready is not None:
             self._request_ready.set()

@@ -75,7 +75,7 @@ class Cli:
     def serve(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Running, with both of its children up."""
         process = self.start("serve", *arguments, "--bind", f"127.0.0.1:{self.port}", "--workers", "1")
-        until(lambda: "Booting worker" in self.log() and "worker started with" in self.log(), 20)
+        until(lambda: "ASGI server listening" in self.log() and "worker started with" in self.log(), 20)
         return process
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -87,12 +87,10 @@ def serve(
     state = get_state(load_app(environ))
     if require_all:
         require_all_handled(state.handlers)
-    lines = _announcement(state, bind, clients=None if worker_class == "asgi" else workers * threads)
-    check_bindable(bind)
-    click.echo("\n".join(lines))
-    sys.stdout.flush()
-    command = web_command(bind, workers, None if worker_class == "asgi" else threads)
-    start_web = partial(spawn, command, environ, pass_fds=_descriptors(bind))
+    web_threads = threads if worker_class == "gthread" else None
+    _announce(state, bind, workers, web_threads)
+    web = web_command(bind, workers, web_threads)
+    start_web = partial(spawn, web, environ, pass_fds=_descriptors(bind))
     start_worker = partial(spawn_worker, worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS), environ)
     # The web server stops first, so that a worker still receives the wake-ups of its last deliveries.
     with Supervisor(
@@ -105,8 +103,8 @@ def serve(
     sys.exit(code)
 
 
-def _announcement(state: BillhookState, bind: str, clients: int | None) -> list[str]:
-    """Return the lines to print at start. `clients` is how many slow ones block the server, if any number does."""
+def _announce(state: BillhookState, bind: str, workers: int, web_threads: int | None) -> None:
+    """Print what is served where. Raises an error for an address that cannot be bound."""
     handlers = handler_names(state.handlers)
     # The children open connections of their own; this process only watches them.
     state.inbox.close()
@@ -120,12 +118,13 @@ def _announcement(state: BillhookState, bind: str, clients: int | None) -> list[
         lines.append("No handler is registered: deliveries are stored, but not handled.")
     if not is_local(bind):
         risk = "deliveries are not encrypted"
-        if clients is not None:
-            risk += f", and {clients} clients that send their headers slowly block the server"
-        lines.append(
-            f"Other machines can reach {bind}: put a proxy such as nginx in front (see deploy/). Without it, {risk}."
-        )
-    return lines
+        if web_threads is not None:
+            risk += f", and {workers * web_threads} clients that send their headers slowly block the server"
+        proxy = "put a proxy such as nginx in front (see deploy/)"
+        lines.append(f"Other machines can reach {bind}: {proxy}. Without it, {risk}.")
+    check_bindable(bind)
+    click.echo("\n".join(lines))
+    sys.stdout.flush()
 
 
 def _descriptors(bind: str) -> tuple[int, ...]:

@@ -1,0 +1,161 @@
+"""A Flask app as an ASGI application: deliveries on the loop, other paths in the app, and its lifespan."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+
+import pytest
+from flask import Flask, current_app, request
+
+from billhook import Billhook, signals
+from billhook.errors import ConfigError
+from billhook.extension import get_state
+from support.signing import PATH, signed
+
+
+async def ask(application, method="POST", path=PATH, headers=None, body=b"{}", root_path="", more=()):
+    """Send one request in pieces; return the status, the headers and the body of the response."""
+    pieces = [body, *more]
+    left = [{"body": piece, "more_body": n < len(pieces)} for n, piece in enumerate(pieces, 1)]
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", **left.pop(0)} if left else {"type": "http.disconnect"}
+
+    async def send(message):
+        sent.append(message)
+
+    names = [(name.lower().encode(), text.encode()) for name, text in (headers or {}).items()]
+    scope = {
+        "type": "http", "method": method, "path": path, "root_path": root_path, "headers": names,
+        "query_string": b"", "http_version": "1.1", "scheme": "http",
+    }  # fmt: skip
+    await application(scope, receive, send)
+    return sent[0]["status"], dict(sent[0]["headers"]), b"".join(each.get("body", b"") for each in sent)
+
+
+@pytest.fixture
+def flask_app(plain_app) -> Flask:
+    app = plain_app()
+    Billhook(app)
+    app.add_url_rule("/other", view_func=lambda: {"body": request.get_data(as_text=True)}, methods=["POST"])
+    return app
+
+
+@pytest.fixture
+def application(flask_app):
+    return Billhook().asgi_app(flask_app)
+
+
+@pytest.mark.parametrize(("path", "root_path"), [(PATH, ""), (PATH + "/", ""), ("/api" + PATH, "/api")])
+def test_a_delivery_is_stored_wherever_the_application_is_mounted(flask_app, application, path, root_path):
+    status, headers, body = asyncio.run(ask(application, path=path, root_path=root_path, headers=signed()))
+
+    assert (status, json.loads(body)) == (200, {"status": "accepted"})
+    assert headers[b"content-length"] == str(len(body)).encode()
+    (stored,) = get_state(flask_app).inbox.received(10)
+    assert stored.body == b"{}"
+
+
+def test_other_paths_go_to_the_flask_app_with_their_whole_body(application):
+    status, _, body = asyncio.run(ask(application, path="/other", body=b"one ", more=[b"two"]))
+
+    assert (status, json.loads(body)) == (200, {"body": "one two"})
+
+
+def test_a_forged_delivery_is_401_and_any_method_but_post_is_405(application):
+    async def both():
+        return [await ask(application, headers=signed(b"[]")), await ask(application, "GET", body=b"")]
+
+    forged, get = asyncio.run(both())
+
+    assert (forged[0], get[0], get[1][b"allow"]) == (401, 405, b"POST")
+
+
+def test_a_client_that_disconnects_within_its_body_is_400_and_nothing_is_stored(flask_app, application):
+    async def cut(scope, receive, send):
+        async def disconnects():
+            return {"type": "http.disconnect"}
+
+        await application(scope, disconnects, send)
+
+    status, _, body = asyncio.run(ask(cut, headers=signed()))
+
+    assert (status, json.loads(body)["code"]) == (400, "incomplete_body")
+    assert get_state(flask_app).inbox.received(10) == []
+
+
+def test_observers_of_signals_run_beside_the_loop_with_the_app_at_hand(flask_app, application):
+    seen = []
+
+    def observe(sender, **_):
+        seen.append((sender, current_app._get_current_object(), threading.current_thread()))
+
+    async def deliver():
+        return (await ask(application, headers=signed()))[0], threading.current_thread()
+
+    with signals.delivery_accepted.connected_to(observe, sender=flask_app):
+        status, loop_thread = asyncio.run(deliver())
+
+    ((sender, app, thread),) = seen
+    assert (status, sender, app) == (200, flask_app, flask_app)
+    assert thread is not loop_thread
+
+
+def test_a_hundred_concurrent_deliveries_are_stored_in_few_transactions(flask_app, application, monkeypatch):
+    committer = get_state(flask_app).inbox._committer
+    batches = []
+    insert = committer._insert_batch
+    monkeypatch.setattr(
+        committer, "_insert_batch", lambda batch: (batches.append(len(batch)), insert(batch))[1]
+    )
+
+    async def crowd():
+        return await asyncio.gather(
+            *(ask(application, headers=signed(message_id=f"m{n}")) for n in range(100))
+        )
+
+    replies = asyncio.run(crowd())
+
+    assert [status for status, _, _ in replies] == [200] * 100
+    assert sum(batches) == 100
+    assert len(batches) < 20
+
+
+def test_a_delivery_that_is_not_committed_in_time_is_503(flask_app, application, monkeypatch):
+    committer = get_state(flask_app).inbox._committer
+    go_on = threading.Event()
+    insert = committer._insert_batch
+    monkeypatch.setattr(committer, "_insert_batch", lambda batch: (go_on.wait(10), insert(batch))[1])
+    get_state(flask_app).intake.deadline_seconds = 0.3
+
+    status, headers, _ = asyncio.run(ask(application, headers=signed()))
+    go_on.set()
+
+    assert status == 503
+    assert b"retry-after" in headers
+
+
+def test_the_lifespan_starts_the_engine_and_stops_it(plain_app):
+    app = plain_app(BILLHOOK_ENGINE="thread")
+    Billhook(app)
+    state = get_state(app)
+    messages = iter(["lifespan.startup", "lifespan.shutdown"])
+    sent = []
+
+    async def receive():
+        return {"type": next(messages)}
+
+    async def send(message):
+        sent.append((message["type"], state.engine.running))
+
+    asyncio.run(Billhook().asgi_app(app)({"type": "lifespan"}, receive, send))
+
+    assert sent == [("lifespan.startup.complete", True), ("lifespan.shutdown.complete", False)]
+
+
+def test_an_app_without_billhook_has_no_asgi_application():
+    with pytest.raises(ConfigError, match="init_app"):
+        Billhook().asgi_app(Flask("empty"))

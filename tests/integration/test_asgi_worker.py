@@ -1,0 +1,135 @@
+"""gunicorn's asgi worker with our limits: slow heads, too many connections, half-closed connections."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import time
+
+import pytest
+
+from support.patience import within
+from support.processes import children, until
+from support.server import gunicorn, head, read_reply, request
+from support.signing import signed
+
+CONNECTIONS = 20
+PLAIN = ["--worker-class", "asgi"]
+"""gunicorn's own worker, which has none of these limits: the control of each test."""
+
+
+@pytest.fixture
+def crowded(tmp_path):
+    """A function that serves one process with few connections; `flags` come last and win."""
+    return lambda *flags: gunicorn(
+        tmp_path, "--worker-connections", str(CONNECTIONS), *flags, door="asgi", wait_for="/healthz"
+    )
+
+
+def closed(connection: socket.socket) -> bool:
+    """Whether the server has closed the connection."""
+    connection.setblocking(False)
+    try:
+        return connection.recv(1000, socket.MSG_PEEK) == b""
+    except BlockingIOError:
+        return False
+    except ConnectionError:
+        return True
+
+
+def test_a_new_delivery_is_accepted_when_idle_connections_have_reached_the_limit(crowded):
+    with crowded() as server, contextlib.ExitStack() as held:
+        idle = [held.enter_context(server.connect()) for _ in range(2 * CONNECTIONS)]
+
+        statuses = [server.post(b"{}", signed()).status for _ in range(3)]
+
+        assert statuses == [200] * 3
+        until(lambda: sum(closed(one) for one in idle) > CONNECTIONS, 10)
+        assert [closed(one) for one in idle[-10:]] == [False] * 10  # the oldest were closed
+
+
+def test_control_gunicorns_own_worker_keeps_every_idle_connection(crowded):
+    with crowded(*PLAIN) as server, contextlib.ExitStack() as held:
+        idle = [held.enter_context(server.connect()) for _ in range(2 * CONNECTIONS)]
+
+        assert server.post(b"{}", signed()).status == 200
+        assert not any(closed(one) for one in idle)
+
+
+def test_slow_heads_do_not_delay_a_delivery_and_end_after_their_time(crowded):
+    with crowded() as server, contextlib.ExitStack() as held:
+        slow = [held.enter_context(server.connect()) for _ in range(CONNECTIONS - 5)]
+        started = time.monotonic()
+        for connection in slow:
+            connection.sendall(b"POST /webhooks/billing HTTP/1.1\r\nHost: receiver\r\n")
+
+        reply = server.post(b"{}", signed())
+        replies = [read_reply(connection) for connection in slow]
+        seconds = time.monotonic() - started
+
+    assert (reply.status, reply.seconds < within(1)) == (200, True)
+    assert {each.status for each in replies} == {408}
+    assert 9 < seconds < within(15)
+
+
+def test_the_next_head_on_a_connection_has_the_same_time(crowded):
+    with crowded() as server, server.connect() as connection:
+        connection.sendall(request(b"{}", signed(), close=False))
+        first = read_reply(connection)
+        connection.sendall(b"POST /webhooks/billing HTTP/1.1\r\nHost: receiver\r\n")
+
+        second = read_reply(connection)
+
+    assert (first.status, second.status) == (200, 408)
+    assert second.seconds < within(15)
+
+
+def test_a_client_that_closes_its_side_after_the_request_gets_its_response(crowded):
+    headers = signed(b"{}")
+    with crowded() as server:
+        reply = server.ask(request(b"{}", headers, close=False), half_close=True)
+
+        assert reply.status == 200
+        assert server.stored(headers["webhook-id"]) == ("PingTest", b"{}")
+
+
+def test_control_gunicorns_own_worker_gives_no_response_to_a_half_closed_connection(crowded):
+    with crowded(*PLAIN) as server, pytest.raises(OSError):  # noqa: PT011 - reset or closed
+        server.ask(request(b"{}", signed(), close=False), half_close=True)
+
+
+def test_a_request_that_is_no_http_is_refused_without_its_text(crowded):
+    with crowded() as server:
+        reply = server.ask(
+            b"POST /webhooks/billing HTTP/1.1\r\nHost: a\r\nbad header echo-me-7391: 1\r\n\r\n"
+        )
+
+    assert reply.status == 400
+    assert b"7391" not in reply.body
+
+
+def test_idle_connections_do_not_delay_the_end_of_a_process(crowded):
+    with crowded() as server, contextlib.ExitStack() as held:
+        for _ in range(5):
+            held.enter_context(server.connect())
+        kept = held.enter_context(server.connect())
+        kept.sendall(request(b"{}", signed(), close=False))
+        assert read_reply(kept).status == 200
+        started = time.monotonic()
+
+        os.kill(server.pid, signal.SIGTERM)
+        until(lambda: not children(server.pid), 20)
+
+        assert time.monotonic() - started < within(5)
+
+
+def test_a_body_with_an_expectation_is_asked_for(crowded):
+    headers = {**signed(b"{}"), "Content-Length": "2", "Expect": "100-continue"}
+    with crowded() as server, server.connect() as connection:
+        connection.sendall(head(headers))
+        assert connection.recv(100).startswith(b"HTTP/1.1 100 ")
+        connection.sendall(b"{}")
+
+        assert read_reply(connection).status == 200
