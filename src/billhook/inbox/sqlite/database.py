@@ -28,6 +28,7 @@ from billhook.inbox.sqlite.driver import (
     execute_until_deadline,
     insert,
     new_engine,
+    take_over_log,
 )
 from billhook.inbox.sqlite.fast_path import SqliteFastPath
 from billhook.inbox.sqlite.file import (
@@ -177,6 +178,7 @@ class SqliteDatabase:
         """Open a write transaction on a schema of any age."""
         with FORK_GUARD.at_work(), self._mutex, self._lock.held(), self._checked():
             refuse_foreign_file(self.path)
+            take_over_log(self.path, self._busy_seconds)
             engine = new_engine(self.path, self._busy_seconds, foreign_keys=False)
             try:
                 with engine.begin() as connection:
@@ -211,7 +213,7 @@ class SqliteDatabase:
         if at_once:
             with suppress(sqlite3.Error, OSError), FORK_GUARD.at_work(), self._mutex, self._lock.held():
                 self._check_file()
-                checkpoint_truncate(self.path, busy_seconds=0)
+                checkpoint_truncate(self.path)
                 self._commits = 0
         elif self._commits >= CHECKPOINT_COMMITS:
             with suppress(InboxUnavailable), self.write():
@@ -221,7 +223,7 @@ class SqliteDatabase:
     def close(self) -> None:
         """Close every connection of this process; the next use opens them again. Call before a fork."""
         with FORK_GUARD.at_work(), self._mutex:
-            self._connections.discard()
+            self._connections.close()
             self._lock.close()
             self.notifier.close()
 
@@ -252,7 +254,7 @@ class SqliteDatabase:
         if before == self._file_id:
             return
         with self._mutex:
-            self._connections.discard()
+            self._connections.close()
         try:
             check_log_belongs(self.path)
         except OSError:
@@ -264,7 +266,7 @@ class SqliteDatabase:
         # The next use opens new connections: a full disk, a lost file and a corrupt page are mended outside
         # this process, and none of them should need a restart of it.
         with self._mutex:
-            self._connections.discard()
+            self._connections.close()
         cause = error.orig if isinstance(error, DBAPIError) else str(error) or type(error).__name__
         return InboxUnavailable(f"the inbox {self.path} failed: {cause}")
 
@@ -313,20 +315,17 @@ class _Connections:
 
     def _engine_to_write(self) -> Engine:
         engine = self.engine or self.open_engine()
-        # Write nothing behind what another process, or a failure, left in the log: see checkpoint_truncate.
+        # What another process, or a failure, left in the log may be in memory only: see take_over_log.
         if not self._log_is_ours:
-            checkpoint_truncate(self._path, self._busy_seconds)
+            take_over_log(self._path, self._busy_seconds)
             record_log_owner(self._path)
             self._log_is_ours = True
         return engine
 
-    def discard(self) -> None:
-        """Close them all after a failure; the next use opens them again and empties the log first."""
-        self.close()
-        self._log_is_ours = False
-
     def close(self) -> None:
-        """Close them all in order; the next use opens them again."""
+        """Close them all in order; the next use opens them again, and takes over the log first."""
+        # While they are closed another process may fail, and leave in the log what is not on the disk.
+        self._log_is_ours = False
         with suppress(DBAPIError, sqlite3.Error):
             if self.inserter is not None:
                 self.inserter.close()

@@ -16,6 +16,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import QueuePool
 
 from billhook.inbox.records import NewDelivery
+from billhook.inbox.sqlite.file import beside, rewrite, sync
 from billhook.inbox.sqlite.locks import WriteLock
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "execute_until_deadline",
     "insert",
     "new_engine",
+    "take_over_log",
 ]
 
 TIME_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
@@ -82,18 +84,35 @@ def checkpoint_passive(path: Path) -> None:
         connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
 
-def checkpoint_truncate(path: Path, busy_seconds: float) -> None:
-    """Move all of the log into the file and empty it; the caller must hold the write lock.
+def checkpoint_truncate(path: Path) -> None:
+    """Move the log into the file, and empty it unless a reader still needs it; waits for no other process.
 
-    After a failed fsync the log may hold pages that can be read but will never reach the disk: the system
-    took them for written. What SQLite recovers from such a log, and all that it adds behind it, is lost in a
-    power failure. So no process writes behind a log that another one began. Raises sqlite3.Error if another
-    process reads or writes for too long.
+    The caller must hold the write lock. Raises sqlite3.Error.
+    """
+    with closing(connect(path, busy_seconds=0)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def take_over_log(path: Path, busy_seconds: float) -> None:
+    """Bring all of the log onto the disk, then empty it; the caller must hold the write lock.
+
+    After a failed fsync the log holds pages that can be read but will never reach the disk: the kernel took
+    them for written, and a later fsync succeeds without them. SQLite reads such a log when it is opened, and
+    so the delivery that was refused is there again. It has to be written again before it counts as stored,
+    and before it is moved into the file: what the disk has of the log is older than that, and would be read
+    instead of it after a power failure. So no process writes, or takes a delivery for a duplicate of a stored
+    one, before it has called this. Raises sqlite3.Error or OSError.
     """
     with closing(connect(path, busy_seconds)) as connection:
-        ((busy, _, _),) = connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
-    if busy:
-        raise sqlite3.OperationalError("database is locked: another process reads or writes it for too long")
+        # SQLite's own lock: an insert of another process takes no other.
+        execute_until_deadline(connection, "BEGIN IMMEDIATE", (), busy_seconds)
+        # As SQLite names it: `path` may be a link, and the log is beside the file itself.
+        file = Path(connection.execute("PRAGMA database_list").fetchone()[2])
+        rewrite(beside(file, "-wal"))
+        # SQLite syncs the folder of a new log too, but ignores a failure of that.
+        sync(file.parent)
+        connection.execute("ROLLBACK")
+    checkpoint_truncate(path)
 
 
 _INSERT_NEW = (

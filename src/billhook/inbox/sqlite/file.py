@@ -20,7 +20,15 @@ from billhook.errors import ConfigError
 from billhook.file_modes import access_by_others
 from billhook.inbox.schema import version
 
-__all__ = ["beside", "check_log_belongs", "create", "record_log_owner", "refuse_foreign_file", "sync"]
+__all__ = [
+    "beside",
+    "check_log_belongs",
+    "create",
+    "record_log_owner",
+    "refuse_foreign_file",
+    "rewrite",
+    "sync",
+]
 
 logger = logging.getLogger("billhook.inbox")
 
@@ -29,6 +37,7 @@ _NAMED = 5
 _LOGS = ("-wal", "-shm")
 """The write-ahead log and its index: SQLite pairs them with the file by their names."""
 _NO_FILE = "none"
+_REWRITE_BYTES = 256 * 1024
 
 
 def create(path: Path, *, own_folder: bool) -> None:
@@ -73,6 +82,21 @@ def sync(folder: Path) -> None:
     """Write the names in a folder, or the bytes of a file, to the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def rewrite(path: Path) -> None:
+    """Write all bytes of a file again and sync them: fsync alone skips what an earlier one failed to write.
+
+    The caller makes sure that nothing else writes there. Raises OSError.
+    """
+    descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW)
+    try:
+        offset = 0
+        while data := os.pread(descriptor, _REWRITE_BYTES, offset):
+            offset += os.pwrite(descriptor, data, offset)
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
