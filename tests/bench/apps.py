@@ -40,6 +40,13 @@ def durable() -> Flask:
     return app
 
 
+def durable_asgi() -> Any:
+    """The same on an event loop, as the standalone receiver is."""
+    from billhook import Billhook
+
+    return Billhook().asgi_app(durable())
+
+
 def by_hand() -> Flask:
     """Flask, standardwebhooks, pydantic, and one SQLAlchemy insert and commit per request."""
     import standardwebhooks

@@ -1,10 +1,11 @@
 """Throughput and latency of a durable accept, beside a bare Flask view and a receiver written by hand.
 
-    python tests/bench/receiver.py [--rounds 5] [--seconds 6]
+    python tests/bench/receiver.py [--rounds 5] [--seconds 6] [--connections 32]
 
-Each round measures every receiver once, in turn: gunicorn gthread, 2 processes of 16 threads, and `wrk`
-(32 connections, at most 20 of them to one process) sending deliveries that are each signed and each new.
-With BILLHOOK_TEST_POSTGRES_URL set, billhook storing there is measured too.
+Each round measures every receiver once, in turn, under gunicorn with 2 processes: the bare view, the one by
+hand and billhook's blueprint in 16 threads each, its standalone receiver on an event loop, as installed
+and with the extra `fast`. `wrk` sends deliveries that are each signed and each new.
+With BILLHOOK_TEST_POSTGRES_URL set, the standalone receiver storing there is measured too.
 Printed are medians with their spread, and ratios taken within a round, so that a noisy machine spoils little.
 """
 
@@ -26,6 +27,7 @@ import time
 import urllib.request
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 
 from billhook.events import InvoiceApproved, sample
@@ -37,12 +39,19 @@ sys.path.insert(0, str(HERE))
 from apps import SECRET  # noqa: E402
 from engines import postgres  # noqa: E402
 
-RECEIVERS = {"bare view": "bare", "billhook": "durable", "by hand": "by_hand"}
+THREADS = ["-k", "gthread", "--threads", "16"]
+LOOP = ["-k", "billhook.gunicorn_worker.AsgiWorker", "--asgi-loop", "asyncio", "--http-parser", "python"]
+FAST_LOOP = ["-k", "billhook.gunicorn_worker.AsgiWorker", "--asgi-loop", "uvloop", "--http-parser", "fast"]
+RECEIVERS = {
+    "bare view": ("bare", THREADS),
+    "by hand": ("by_hand", THREADS),
+    "blueprint": ("durable", THREADS),
+    "standalone": ("durable_asgi", LOOP),
+    "standalone[fast]": ("durable_asgi", FAST_LOOP),
+}
+"""The factory of each and how gunicorn serves it."""
 ON_POSTGRESQL = "postgresql"
-CONNECTIONS = 32
 WRK_THREADS = 1
-# Both processes get connections: else the one whose threads wait most, and so accepts fastest, gets them all.
-BALANCED = ["--worker-connections", "20"]
 
 WRK_SCRIPT = """
 local file = io.open(os.getenv("BENCH_REQUESTS"), "r")
@@ -70,24 +79,28 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=6)
+    parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--json", action="store_true", help="print the raw figures instead of the table")
     options = parser.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("this benchmark loads with wrk: apt-get install wrk")
     receivers = dict(RECEIVERS)
     if "BILLHOOK_TEST_POSTGRES_URL" in os.environ:
-        receivers[ON_POSTGRESQL] = "durable"
+        receivers[ON_POSTGRESQL] = RECEIVERS["standalone"]
     results: dict[str, list[dict[str, float]]] = {name: [] for name in receivers}
     for number in range(options.rounds):
-        for name, factory in receivers.items():
-            figures = measure(factory, options.seconds, postgresql=name == ON_POSTGRESQL)
+        for name, served in receivers.items():
+            load = (options.connections, options.seconds)
+            figures = measure(*served, *load, postgresql=name == ON_POSTGRESQL)
             results[name].append(figures)
             if not options.json:
-                print(f"round {number + 1}: {name:10} {_line(figures)}", flush=True)
+                print(f"round {number + 1}: {name:16} {_line(figures)}", flush=True)
     print(json.dumps(results)) if options.json else report(results)
 
 
-def measure(factory: str, seconds: int, *, postgresql: bool = False) -> dict[str, float]:
+def measure(
+    factory: str, flags: list[str], connections: int, seconds: int, *, postgresql: bool = False
+) -> dict[str, float]:
     """One receiver under load for some seconds."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
@@ -99,11 +112,11 @@ def measure(factory: str, seconds: int, *, postgresql: bool = False) -> dict[str
             inbox.close()
         requests, script = folder / "requests", folder / "load.lua"
         script.write_text(WRK_SCRIPT)
-        _sign(requests, 12_000 * (seconds + 1))
-        with _gunicorn(factory, folder, more) as (url, master):
-            _wrk(url, script, requests, 1, skip=0)
+        _sign(requests, 20_000 * (seconds + 1))
+        with _gunicorn(factory, flags, folder, more) as (url, master):
+            _wrk(url, script, requests, connections, 1, skip=0)
             before = _cpu_seconds(master)
-            figures = _wrk(url, script, requests, seconds, skip=12_000)
+            figures = _wrk(url, script, requests, connections, seconds, skip=20_000)
             figures["cpu_us"] = (_cpu_seconds(master) - before) * 1e6 / figures["requests"]
         return figures
 
@@ -114,16 +127,16 @@ def report(results: dict[str, list[dict[str, float]]]) -> None:
     for name, figures in results.items():
         rates, p99s, cpu = ([one[key] for one in figures] for key in ("rate", "p99_ms", "cpu_us"))
         print(
-            f"{name:10} {statistics.median(rates):7.0f}/s ({min(rates):.0f} to {max(rates):.0f})   "
+            f"{name:16} {statistics.median(rates):7.0f}/s ({min(rates):.0f} to {max(rates):.0f})   "
             f"p99 {statistics.median(p99s):6.1f} ms ({min(p99s):.1f} to {max(p99s):.1f})   "
             f"CPU {statistics.median(cpu):4.0f} us a request"
         )
-    pairs = [("billhook", "bare view"), ("billhook", "by hand"), (ON_POSTGRESQL, "bare view")]
-    for ours, other in (pair for pair in pairs if pair[0] in results):
-        for key, label in (("rate", "throughput"), ("p99_ms", "p99")):
+    ours_of = [name for name in results if name not in ("bare view", "by hand")]
+    for ours, other in product(ours_of, ("bare view", "by hand")):
+        for key, label in (("rate", "throughput"), ("p99_ms", "p99"), ("cpu_us", "CPU")):
             ratios = [a[key] / b[key] for a, b in zip(results[ours], results[other], strict=True)]
             print(
-                f"{ours:10} / {other:9} {label:10} {statistics.median(ratios):5.2f} "
+                f"{ours:16} / {other:9} {label:10} {statistics.median(ratios):5.2f} "
                 f"({min(ratios):.2f} to {max(ratios):.2f})"
             )
 
@@ -147,16 +160,17 @@ def _sign(path: Path, count: int) -> None:
 
 
 @contextlib.contextmanager
-def _gunicorn(factory: str, folder: Path, more: dict[str, str]) -> Iterator[tuple[str, int]]:
+def _gunicorn(
+    factory: str, flags: list[str], folder: Path, more: dict[str, str]
+) -> Iterator[tuple[str, int]]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "gunicorn", "-k", "gthread", "-w", "2", "--threads", "16"]
+    command = [sys.executable, "-m", "gunicorn", "-w", "2", *flags]
     command += [
         "-b",
         f"127.0.0.1:{port}",
         "--no-control-socket",
-        *BALANCED,
         "--chdir",
         str(HERE),
         f"apps:{factory}()",
@@ -182,11 +196,13 @@ def _wait_for(port: int) -> None:
     sys.exit("the receiver did not start")
 
 
-def _wrk(url: str, script: Path, requests: Path, seconds: int, skip: int) -> dict[str, float]:
+def _wrk(
+    url: str, script: Path, requests: Path, connections: int, seconds: int, skip: int
+) -> dict[str, float]:
     lines = requests.read_text().splitlines()
     part = requests.with_suffix(".part")
     part.write_text("\n".join([lines[0], *lines[1 + skip :]]) + "\n")
-    command = ["wrk", "-t", str(WRK_THREADS), "-c", str(CONNECTIONS), "-d", f"{seconds}s", "-s", str(script)]
+    command = ["wrk", "-t", str(WRK_THREADS), "-c", str(connections), "-d", f"{seconds}s", "-s", str(script)]
     environ = {**os.environ, "BENCH_REQUESTS": str(part)}
     output = subprocess.run([*command, url], env=environ, capture_output=True, text=True, check=True).stdout
     found = re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+)", output)

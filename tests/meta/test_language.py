@@ -7,6 +7,7 @@ import io
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import billhook
@@ -47,6 +48,7 @@ def sentences(text: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.value
 
 
+@cache
 def retired(package: Path) -> list[str]:
     """Each use of a retired word, as `path:line: word`."""
     found = []
