@@ -24,6 +24,9 @@ from billhook.events import (
 )
 from billhook.signing import StandardWebhooks
 from support.examples import EXAMPLES, Server, environment, eventually, replay, running
+from support.signing import OTHER_SECRET
+
+ASGI_WORKER = "billhook.gunicorn_worker.AsgiWorker"
 
 
 @pytest.mark.parametrize(
@@ -45,6 +48,28 @@ def test_the_existing_app_example_handles_deliveries_beside_its_routes(tmp_path:
         assert server.request("GET", "/nowhere") == (404, {"shop_says": "Not Found"})
         assert server.request("POST", "/orders", b"x" * 100_000)[0] == 413
         assert server.request("GET", server.path)[1]["type"] == "invalid_request_error"
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("fastapi", "uvicorn main:app --port 8000"),
+        ("django", f"gunicorn -c ../../deploy/gunicorn.conf.py -k {ASGI_WORKER} -w 1 webshop:application"),
+    ],
+)
+def test_the_receiver_runs_on_the_event_loop_of_another_framework(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, command: str
+) -> None:
+    monkeypatch.setenv("DJANGO_SECRET_KEY", "for this test only")
+    with running(name, command, tmp_path, "/hooks/billing") as server:
+        replay(server)
+        event = sample(InvoiceApproved, invoice_id="inv_1")
+
+        assert server.deliver(event, key="msg_1") == (200, {"status": "accepted"})
+        assert server.deliver(event, key="msg_1") == (200, {"status": "duplicate"})
+        assert server.deliver(event, secret=OTHER_SECRET)[0] == 401
+        assert server.request("GET", server.path)[0] == 405
+        eventually(lambda: server.request("GET", "/invoices/inv_1")[1]["approved_at"] is not None)
 
 
 @pytest.mark.parametrize(
