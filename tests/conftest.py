@@ -32,7 +32,7 @@ from support.postgres import (
     own_servers,
     required,
 )
-from support.server import DOORS, Server, gunicorn
+from support.server import Server, gunicorn
 
 # A property test that fails because the machine is slow says nothing.
 settings.register_profile("billhook", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -223,7 +223,7 @@ def plain_app(tmp_path) -> Iterator[Callable[..., Flask]]:
             app.extensions["billhook"].close()
 
 
-@pytest.fixture(scope="session", params=sorted(DOORS))
+@pytest.fixture(scope="session", params=["asgi", "asgi-fast", "gthread"])
 def server(request, tmp_path_factory) -> Iterator[Server]:
     """One receiver behind each door for all tests of the HTTP contract; each test has its own message ids."""
     with gunicorn(tmp_path_factory.mktemp("server"), door=request.param) as running:

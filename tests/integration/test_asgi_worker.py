@@ -133,3 +133,19 @@ def test_a_body_with_an_expectation_is_asked_for(crowded):
         connection.sendall(b"{}")
 
         assert read_reply(connection).status == 200
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_signal_while_the_application_loads_ends_the_process_at_once(tmp_path, loop):
+    (tmp_path / "slow.py").write_text(
+        "import pathlib, time\npathlib.Path('loading').touch()\ntime.sleep(2)\napplication = None\n"
+    )
+    flags = ["--asgi-loop", loop, "--graceful-timeout", "30", "--pythonpath", str(tmp_path)]
+    with gunicorn(tmp_path, *flags, door="asgi", app="slow:application", wait_for="") as server:
+        until(lambda: (tmp_path / "loading").exists(), 20)
+        started = time.monotonic()
+
+        os.kill(server.pid, signal.SIGTERM)
+        until(lambda: not children(server.pid), 40)
+
+    assert time.monotonic() - started < within(15)

@@ -12,8 +12,10 @@ from billhook.events import PaymentFailed, sample
 from support.inbox_view import rows, value
 from support.patience import within
 from support.processes import together, until
-from support.server import head, read_reply, request
+from support.server import DOORS, head, read_reply, request
 from support.signing import APPROVED, OTHER_SECRET, PATH, signed
+
+pytestmark = pytest.mark.parametrize("server", sorted(DOORS), indirect=True, scope="session")
 
 ERROR_FIELDS = ["code", "message", "type"]
 MARK = "echo-me-not-7391"

@@ -121,6 +121,7 @@ def read_reply(connection: socket.socket, method: str = "POST") -> Reply:
     return Reply(response.status, response.headers, body, time.monotonic() - started)
 
 
+TESTS = Path(__file__).parents[1]
 WSGI = "billhook.standalone:create_app()"
 ASGI = "billhook.standalone:create_asgi_app()"
 _ASGI_WORKER = ["-k", "billhook.gunicorn_worker.AsgiWorker"]
@@ -128,8 +129,11 @@ DOORS = {
     "gthread": (["-k", "gthread", "--threads", "8"], WSGI),
     "asgi": ([*_ASGI_WORKER, "--asgi-loop", "asyncio", "--http-parser", "python"], ASGI),
     "asgi-fast": ([*_ASGI_WORKER, "--asgi-loop", "uvloop", "--http-parser", "fast"], ASGI),
+    "gevent": (["-k", "gevent"], WSGI),
+    "fastapi": (_ASGI_WORKER, "support.mounted:create_fastapi_app()"),
+    "uvicorn": (["--factory"], "billhook.standalone:create_asgi_app"),
 }
-"""Ways to serve the standalone receiver with gunicorn: flags and application."""
+"""Ways to serve the standalone receiver: flags and application, of gunicorn but for `uvicorn`."""
 
 
 @contextlib.contextmanager
@@ -159,11 +163,15 @@ def gunicorn(
         listener.listen(128)
         port = listener.getsockname()[1]
         served_by, standalone = DOORS[door]
-        command = [sys.executable, "-m", "gunicorn", *served_by, "-w", str(workers)]
-        command += ["-b", f"fd://{listener.fileno()}", "--no-control-socket", *flags, app or standalone]
+        if door == "uvicorn":
+            command = [sys.executable, "-m", "uvicorn", *served_by, "--fd", str(listener.fileno())]
+        else:
+            command = [sys.executable, "-m", "gunicorn", *served_by, "-w", str(workers)]
+            command += ["-b", f"fd://{listener.fileno()}", "--no-control-socket"]
+        command += [*flags, app or standalone]
         process = subprocess.Popen(
             command,
-            env={**kept, **settings},
+            env={**kept, "PYTHONPATH": os.pathsep.join([str(TESTS), kept.get("PYTHONPATH", "")]), **settings},
             cwd=folder,
             stdout=output,
             stderr=output,
