@@ -45,7 +45,9 @@ class AsgiReceiver:
             response = method_not_allowed()
         with suppress(OSError):  # the client has gone; what is stored stays stored
             await send(_head(response))
-            await send({"type": "http.response.body", "body": response.body})
+            # A server drops the body of a response to HEAD, but may log a line about each.
+            body = b"" if scope["method"] == "HEAD" else response.body
+            await send({"type": "http.response.body", "body": body})
         if response.status in (405, 413):  # refused before the body was read
             await self._drain(receive)
 
