@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import resource
 import signal
 from http import HTTPStatus
 from typing import Any
@@ -19,6 +20,8 @@ __all__ = ["AsgiWorker"]
 
 HEAD_SECONDS = 10.0
 """How long a client may take to send the line and headers of a request."""
+_OTHER_DESCRIPTORS = 512
+"""Descriptors beside those of connections: the inbox, the log, what handlers open."""
 
 
 class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
@@ -36,7 +39,16 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         self.init_signals()  # its parent's handlers would lose a signal that ends this process
         # An event loop's signal handlers do not say whose they are, as those of gunicorn's other workers do.
         thread.replaced_by_its_parent = True
+        self._allow_descriptors()
         super().init_process()
+
+    def _allow_descriptors(self) -> None:
+        """Raise the soft limit of open files, so that it is not reached before that of connections."""
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        wanted = self.worker_connections + _OTHER_DESCRIPTORS
+        if soft != resource.RLIM_INFINITY and soft < wanted:
+            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:

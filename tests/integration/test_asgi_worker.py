@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import signal
 import socket
 import time
+from pathlib import Path
 
 import pytest
 
@@ -149,3 +151,17 @@ def test_a_signal_while_the_application_loads_ends_the_process_at_once(tmp_path,
         until(lambda: not children(server.pid), 40)
 
     assert time.monotonic() - started < within(15)
+
+
+def test_the_limit_of_open_files_is_raised_above_that_of_connections(tmp_path):
+    soft = ["sh", "-c", 'ulimit -S -n 256 && exec "$@"', "sh"]
+    with gunicorn(tmp_path, "--worker-connections", "400", door="asgi", prefix=soft) as server:
+        (worker,) = children(server.pid)
+        limits = Path(f"/proc/{worker}/limits").read_text()
+        with contextlib.ExitStack() as held:
+            for _ in range(350):
+                held.enter_context(server.connect())
+
+            assert server.post(b"{}", signed()).status == 200
+
+    assert re.search(r"Max open files +912 ", limits)

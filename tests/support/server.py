@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from http.client import HTTPResponse
 from pathlib import Path
@@ -143,6 +143,7 @@ def gunicorn(
     workers: int = 1,
     door: str = "gthread",
     app: str | None = None,
+    prefix: Sequence[str] = (),
     wait_for: str = "/healthz",
     **environment: str,
 ) -> Iterator[Server]:
@@ -168,7 +169,7 @@ def gunicorn(
         else:
             command = [sys.executable, "-m", "gunicorn", *served_by, "-w", str(workers)]
             command += ["-b", f"fd://{listener.fileno()}", "--no-control-socket"]
-        command += [*flags, app or standalone]
+        command = [*prefix, *command, *flags, app or standalone]
         process = subprocess.Popen(
             command,
             env={**kept, "PYTHONPATH": os.pathsep.join([str(TESTS), kept.get("PYTHONPATH", "")]), **settings},
