@@ -10,8 +10,9 @@ import pytest
 from flask import Flask, current_app, request
 
 from billhook import Billhook, signals
-from billhook.errors import ConfigError
+from billhook.errors import ConfigError, InboxUnavailable
 from billhook.extension import get_state
+from billhook.inbox.probe import StartupCheck
 from support.signing import PATH, signed
 
 
@@ -124,18 +125,107 @@ def test_a_hundred_concurrent_deliveries_are_stored_in_few_transactions(flask_ap
     assert len(batches) < 20
 
 
-def test_a_delivery_that_is_not_committed_in_time_is_503(flask_app, application, monkeypatch):
-    committer = get_state(flask_app).inbox._committer
+def test_a_delivery_that_is_not_committed_in_time_is_503_and_may_be_stored(
+    flask_app, application, monkeypatch
+):
+    state = get_state(flask_app)
+    committer = state.inbox._committer
     go_on = threading.Event()
     insert = committer._insert_batch
     monkeypatch.setattr(committer, "_insert_batch", lambda batch: (go_on.wait(10), insert(batch))[1])
-    get_state(flask_app).intake.deadline_seconds = 0.3
+    state.intake.deadline_seconds = 0.3
 
-    status, headers, _ = asyncio.run(ask(application, headers=signed()))
-    go_on.set()
+    async def late():
+        response = await ask(application, headers=signed())
+        go_on.set()
+        while not state.inbox.received(10):  # its result comes to this loop, for a request that is answered
+            await asyncio.sleep(0.01)
+        await asyncio.sleep(0.05)
+        return response
+
+    status, headers, _ = asyncio.run(late())
 
     assert status == 503
     assert b"retry-after" in headers
+
+
+def test_a_commit_that_fails_is_503_for_every_request_that_waits_for_it(flask_app, application, monkeypatch):
+    def fail(batch):
+        raise InboxUnavailable("the disk is full")
+
+    monkeypatch.setattr(get_state(flask_app).inbox._committer, "_insert_batch", fail)
+
+    async def crowd():
+        return await asyncio.gather(*(ask(application, headers=signed()) for _ in range(5)))
+
+    assert {status for status, _, _ in asyncio.run(crowd())} == {503}
+
+
+def test_a_delivery_waits_for_the_check_of_a_database_that_was_slow_at_start(flask_app, application):
+    checked, go_on = threading.Event(), threading.Event()
+    committer = get_state(flask_app).inbox._committer
+    committer.startup_check = StartupCheck(lambda: (go_on.wait(10), checked.set())[1], "a database")
+
+    async def deliver():
+        asyncio.get_running_loop().call_later(0.1, go_on.set)
+        return await ask(application, headers=signed())
+
+    status, _, _ = asyncio.run(deliver())
+
+    assert (status, checked.is_set()) == (200, True)
+
+
+def test_a_body_over_the_limit_is_413_and_the_rest_of_it_is_read(flask_app, application):
+    get_state(flask_app).intake.max_body_bytes = 10
+    left = [b"x" * 6] * 4
+    taken = []
+
+    async def counted(scope, receive, send):
+        async def count():
+            message = await receive()
+            taken.append(message)
+            return message
+
+        await application(scope, count, send)
+
+    status, _, _ = asyncio.run(ask(counted, headers=signed(), body=left[0], more=left[1:]))
+
+    assert (status, len(taken)) == (413, 4)
+
+
+def test_an_endless_body_is_drained_up_to_a_limit(flask_app, application):
+    taken = []
+
+    async def endless(scope, receive, send):
+        async def more():
+            taken.append(1)
+            return {"type": "http.request", "body": b"x" * 300_000, "more_body": True}
+
+        await application(scope, more, send)
+
+    status, _, _ = asyncio.run(ask(endless, headers=signed()))
+
+    assert (status, len(taken)) == (413, 5)
+
+
+def test_a_body_that_does_not_arrive_in_time_is_400(flask_app, application):
+    get_state(flask_app).intake.body_seconds = 0.1
+
+    async def silent(scope, receive, send):
+        await application(scope, lambda: asyncio.sleep(60), send)
+
+    status, _, body = asyncio.run(ask(silent, headers=signed()))
+
+    assert (status, json.loads(body)["code"]) == (400, "incomplete_body")
+
+
+def test_without_memory_the_response_is_503(flask_app, application, monkeypatch):
+    def no_memory(*_):
+        raise MemoryError
+
+    monkeypatch.setattr(get_state(flask_app).intake, "verify", no_memory)
+
+    assert asyncio.run(ask(application, headers=signed()))[0] == 503
 
 
 def test_the_lifespan_starts_the_engine_and_stops_it(plain_app):
