@@ -170,6 +170,9 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
             self._body_is_broken = False  # gunicorn closes again after the application has answered
         else:
             super()._close_transport()
+            if self.transport is not None and not self.transport.is_closing():
+                # gunicorn shuts the sending side down first, and closes nothing if the client has gone.
+                self.transport.close()
 
     def _head_complete(self) -> None:
         self.worker.connections_without_head.pop(self, None)

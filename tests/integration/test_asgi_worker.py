@@ -165,3 +165,18 @@ def test_the_limit_of_open_files_is_raised_above_that_of_connections(tmp_path):
             assert server.post(b"{}", signed()).status == 200
 
     assert re.search(r"Max open files +912 ", limits)
+
+
+def test_connections_whose_clients_left_before_the_response_are_closed(crowded):
+    with crowded() as server:
+        for _ in range(50):
+            with server.connect() as connection:
+                connection.sendall(request(b"{}", signed(), close=False))
+        (worker,) = children(server.pid)
+        assert server.post(b"{}", signed()).status == 200
+        started = time.monotonic()
+
+        os.kill(server.pid, signal.SIGTERM)
+        until(lambda: worker not in children(server.pid), 20)
+
+        assert time.monotonic() - started < within(5)
