@@ -24,16 +24,18 @@ class RequestHeaders(dict[str, str]):
     __slots__ = ()
 
     def get(self, name: str, default: Any = None) -> Any:
-        """Return the value of a header; the case of `name` is ignored."""
-        return dict.get(self, name.lower(), default)
+        """Return the value of a header; case, and whether `name` has dashes or underscores, is ignored."""
+        key = name.lower()
+        if "_" in key and key not in self:
+            key = key.replace("_", "-")  # how a WSGI server spells it, and so perhaps a configuration
+        return dict.get(self, key, default)
 
     @classmethod
     def from_environ(cls, environ: Mapping[str, Any]) -> Self:
         """Return the headers in a WSGI environ."""
         headers = cls({_from_cgi(key): text for key, text in environ.items() if key.startswith("HTTP_")})
-        for key in ("CONTENT_TYPE", "CONTENT_LENGTH"):
-            if key in environ:
-                headers[_from_cgi("HTTP_" + key)] = environ[key]
+        if "CONTENT_TYPE" in environ:
+            headers["content-type"] = environ["CONTENT_TYPE"]
         return headers
 
     @classmethod
