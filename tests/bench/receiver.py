@@ -46,6 +46,7 @@ RECEIVERS = {
     "bare view": ("bare", THREADS),
     "by hand": ("by_hand", THREADS),
     "blueprint": ("durable", THREADS),
+    "blueprint, gevent": ("durable", ["-k", "gevent"]),
     "standalone": ("durable_asgi", LOOP),
     "standalone[fast]": ("durable_asgi", FAST_LOOP),
 }
@@ -80,6 +81,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=6)
     parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--only", help="the names of receivers to measure, separated by a semicolon")
     parser.add_argument("--json", action="store_true", help="print the raw figures instead of the table")
     options = parser.parse_args()
     if shutil.which("wrk") is None:
@@ -87,6 +89,8 @@ def main() -> None:
     receivers = dict(RECEIVERS)
     if "BILLHOOK_TEST_POSTGRES_URL" in os.environ:
         receivers[ON_POSTGRESQL] = RECEIVERS["standalone"]
+    if options.only:
+        receivers = {name: receivers[name] for name in options.only.split(";")}
     results: dict[str, list[dict[str, float]]] = {name: [] for name in receivers}
     for number in range(options.rounds):
         for name, served in receivers.items():

@@ -27,7 +27,7 @@ from billhook.failpoints import reach
 from billhook.fork import reset_in_child
 from billhook.inbox.probe import StartupCheck
 from billhook.inbox.records import NewDelivery, PutStatus, Receipt
-from billhook.threads import start_thread
+from billhook.threads import start_thread, threads_are_greenlets
 
 __all__ = ["BacklogLimit", "Committer"]
 
@@ -301,6 +301,10 @@ def _wake(batch: list[_QueueEntry]) -> None:
     for loop, entries in loops.items():
         with suppress(RuntimeError):  # the loop is closed: its requests have ended
             loop.call_soon_threadsafe(_resolve, entries)
+    if threads_are_greenlets():  # they run one after the other anyway
+        for entry in threads:
+            entry.done.release()
+        return
     # Threads wake one another, so each needs its result before the first is woken.
     for entry, following in pairwise(threads):
         entry.next = following

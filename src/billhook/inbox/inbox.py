@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from datetime import datetime, timedelta
 from functools import partial
+from typing import ParamSpec, TypeVar
 
 from sqlalchemy import delete, func, insert, select, update
 
@@ -21,8 +22,12 @@ from billhook.inbox.retention import Cutoffs, PruneResult
 from billhook.inbox.schema import version, worker
 from billhook.inbox.states import DeliveryState
 from billhook.inbox.transaction import InboxTransaction
+from billhook.threads import run_blocking
 
 __all__ = ["WORKER_KEPT_FOR", "Inbox"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 WORKER_KEPT_FOR = timedelta(days=1)
 """How long a worker's row is kept after the worker was killed, or its machine lost."""
@@ -53,12 +58,13 @@ class Inbox:
         """Wakes every engine of this inbox, in any process; notified after each commit of deliveries."""
         self.fast_path: FastPath = self.database.fast_path
         """The single-delivery statements, for an engine that handles deliveries one by one."""
-        self._probe = Probe(self._commit_nothing)
+        count = self._native(self._count_unfinished)
+        self._probe = Probe(self._native(self._commit_nothing))
         self._committer = Committer(
-            partial(ingest, self.database),
-            self._after_commit,
+            self._native(partial(ingest, self.database)),
+            self._native(self._after_commit),
             deadline_seconds,
-            backlog=None if backlog_limit is None else BacklogLimit(self._count_unfinished, backlog_limit),
+            backlog=None if backlog_limit is None else BacklogLimit(count, backlog_limit),
             on_failure=self._probe.discard_answer,
         )
         self.put = self._committer.put
@@ -67,6 +73,10 @@ class Inbox:
         """The same for a coroutine."""
         self.response_sent = self._committer.response_sent
         """Call when the response to this thread's last `put` is sent; see Committer.response_sent."""
+
+    def _native(self, work: Callable[P, T]) -> Callable[P, T]:
+        """Return `work` so that gevent's greenlets go on while the disk works, as they do with a server."""
+        return work if self.database.is_remote else partial(run_blocking, work)
 
     def prepare(self, timeout_seconds: float | None = None) -> None:
         """At start: create or upgrade a SQLite file, refuse a database that this code does not fit.
