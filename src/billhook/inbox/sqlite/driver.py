@@ -7,7 +7,7 @@ import time
 import urllib.parse
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import UTC
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,6 @@ from billhook.inbox.sqlite.file import beside, rewrite, sync
 from billhook.inbox.sqlite.locks import WriteLock
 
 __all__ = [
-    "TIME_FORMAT",
     "checkpoint_passive",
     "checkpoint_truncate",
     "connect",
@@ -28,10 +27,9 @@ __all__ = [
     "insert",
     "new_engine",
     "take_over_log",
+    "utc_text",
 ]
 
-TIME_FORMAT = "%Y-%m-%d %H:%M:%S.%f"
-"""UTC, as SQLAlchemy writes datetimes to SQLite."""
 _SETTINGS = (
     "journal_mode=WAL",
     "synchronous=FULL",
@@ -133,8 +131,8 @@ def insert(
     """
     values: list[object] = []
     for row in rows:
-        signed_at = None if row.signed_at is None else row.signed_at.astimezone(UTC).strftime(TIME_FORMAT)
-        received_at = row.received_at.astimezone(UTC).strftime(TIME_FORMAT)
+        signed_at = None if row.signed_at is None else utc_text(row.signed_at)
+        received_at = utc_text(row.received_at)
         values += (row.source, row.key, row.event_type, row.body, row.digest, row.headers)
         values += (signed_at, received_at)
     statement = _INSERT_NEW + ",".join([_INSERT_ROW] * len(rows)) + _UNLESS_STORED
@@ -147,6 +145,12 @@ def insert(
     # SQLite's write lock was held for the whole statement, so the new ids are consecutive.
     last, count = cursor.lastrowid or 0, cursor.rowcount
     return range(last - count + 1, last + 1)
+
+
+def utc_text(moment: datetime) -> str:
+    """Return a time as SQLAlchemy writes it to SQLite: UTC, `2026-01-31 23:59:59.000000`."""
+    # Not by strftime: that takes three times as long, twice for each delivery.
+    return moment.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
 
 
 def _raise_unless_busy(error: sqlite3.OperationalError) -> None:

@@ -12,7 +12,7 @@ from typing import cast
 
 from billhook.failpoints import reach
 from billhook.inbox.records import Claim, DeliverySnapshot, RunPlan, RunResult, StoredDelivery
-from billhook.inbox.sqlite.driver import TIME_FORMAT
+from billhook.inbox.sqlite.driver import utc_text
 
 __all__ = ["SqliteFastPath"]
 
@@ -51,7 +51,7 @@ class SqliteFastPath:
         """Read a delivery; `plan_and_claim` is a transaction of its own, so that reading locks nothing."""
         with self._read() as driver:
             row = driver.execute(_UNREAD, (delivery_id,)).fetchone()
-            due = row is None and driver.execute(_DUE, (delivery_id, _text(now))).fetchone() is not None
+            due = row is None and driver.execute(_DUE, (delivery_id, utc_text(now))).fetchone() is not None
         stored = None if row is None else _stored(row)
         yield DeliverySnapshot(stored, due, partial(self._plan_and_claim, stored))
 
@@ -71,10 +71,10 @@ class SqliteFastPath:
             # The condition on the state decides between two workers that read the same delivery.
             if not driver.execute(_PLAN, (stored.delivery_id,)).rowcount:
                 return None
-            begun = (stored.delivery_id, first, "running", 1, _text(leased_until), token, owner)
+            begun = (stored.delivery_id, first, "running", 1, utc_text(leased_until), token, owner)
             run_id = driver.execute(_RUN, begun).lastrowid
             for handler in others:
-                due = (stored.delivery_id, handler, "due", 0, _text(now), secrets.randbits(30), None)
+                due = (stored.delivery_id, handler, "due", 0, utc_text(now), secrets.randbits(30), None)
                 driver.execute(_RUN, due)
             reach("in_plan")
             reach("in_claim")
@@ -86,16 +86,12 @@ class SqliteFastPath:
         """Settle the success of a delivery's only run; False when its lease was lost."""
         with self._write() as driver:
             # The fencing: the token in the condition, so the result of an old claim changes nothing.
-            if not driver.execute(_FINISH, (_text(result.at), result.run_id, result.token)).rowcount:
+            if not driver.execute(_FINISH, (utc_text(result.at), result.run_id, result.token)).rowcount:
                 return False
             driver.execute(_CONCLUDE, (result.delivery_id,))
             reach("in_settle")
         reach("after_settle")
         return True
-
-
-def _text(moment: datetime) -> str:
-    return moment.astimezone(UTC).strftime(TIME_FORMAT)
 
 
 def _stored(row: tuple[int, str, str, str, bytes, str, str | None, str, str, str | None]) -> StoredDelivery:
