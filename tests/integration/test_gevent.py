@@ -78,7 +78,7 @@ def _beside_a_long_writer(file, how):
     )
     with process, closing(sqlite3.connect(file, isolation_level=None)) as writer:
         assert process.stdout.readline() == "ready\n", process.stderr.read()
-        with open(f"{file}-lock", "rb") as lock:
+        with file.with_name("inbox.db-lock").open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             writer.execute("BEGIN IMMEDIATE")
             process.stdin.write("\n")
