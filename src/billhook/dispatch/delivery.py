@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from billhook.errors import ConfigError
+
+if TYPE_CHECKING:
+    from billhook.client import BillingClient
 
 __all__ = ["Delivery", "Headers"]
 
@@ -54,7 +57,7 @@ class Delivery:
     body: bytes = field(repr=False)
     headers: Mapping[str, str] = field(repr=False)
     # A function, not the client: it needs options and the extra `client`, which most handlers do not use.
-    make_client: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
+    make_client: Callable[[], BillingClient] | None = field(default=None, repr=False, compare=False)
     slot: str = field(default="", repr=False)
 
     @property
@@ -66,8 +69,8 @@ class Delivery:
         return f"{self.source}:{self.key}" + (f",{self.slot}" if self.slot else "")
 
     @property
-    def client(self) -> Any:
-        """The `billhook.client.BillingClient` of this process, for calls to the service's API.
+    def client(self) -> BillingClient:
+        """The API client of this process, for calls to the billing service.
 
         Made from the BILLHOOK_API_ options at its first use, and shared by all handlers and threads.
         Raises ConfigError, which names the options that are not set, and MissingExtra.

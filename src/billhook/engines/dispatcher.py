@@ -11,6 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from billhook import signals
 from billhook.clock import Clock
@@ -39,6 +40,9 @@ from billhook.inbox import (
 )
 from billhook.inbox.replay import Backfill
 from billhook.printable import first_line
+
+if TYPE_CHECKING:
+    from billhook.client import BillingClient
 
 __all__ = ["AttemptResult", "Dispatcher", "PlannedDelivery", "backfill", "run_options"]
 
@@ -78,7 +82,7 @@ class Dispatcher:
         *,
         sender: object,
         context: Callable[[], AbstractContextManager[object]],
-        client: Callable[[], object] | None = None,
+        client: Callable[[], BillingClient] | None = None,
     ) -> None:
         """`sender` is the app, `context` enters its context, `client` makes `delivery.client` on demand."""
         self.clock = clock
@@ -349,7 +353,7 @@ def _state_after(decision: RetryDecision) -> RunState:
     return RunState.DEAD if decision.dead else RunState.DUE
 
 
-def _make_delivery(claim: Claim, client: Callable[[], object] | None = None) -> Delivery:
+def _make_delivery(claim: Claim, client: Callable[[], BillingClient] | None = None) -> Delivery:
     stored = claim.delivery
     headers = json.loads(stored.headers)  # stored as WSGI names them: webhook_id
     return Delivery(

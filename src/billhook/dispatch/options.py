@@ -1,0 +1,116 @@
+"""The options of `Handlers.on`, `on_any` and `on_unknown`: their types, and the checks of their values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
+from typing import Any, TypeAlias, TypedDict
+
+from pydantic.alias_generators import to_snake
+
+from billhook.dispatch.handler import IDENTITY_WINDOW_SECONDS
+from billhook.dispatch.retry import RetrySchedule
+from billhook.errors import ConfigError
+from billhook.events import Event
+
+__all__ = ["EventHandlerOptions", "HandlerOptions", "parse_options"]
+
+LONGEST_WINDOW_SECONDS = 7 * 86_400
+
+_Texts: TypeAlias = "list[str] | tuple[str, ...] | set[str] | frozenset[str]"
+"""Not Iterable[str]: a text is an iterable of its letters, and a type checker would let it pass."""
+
+
+class HandlerOptions(TypedDict, total=False):
+    """The options of every handler.
+
+    `name` (default `module.qualname`) is stored with every run, so keep it when the function moves, or list
+    the old one in `aliases`. `retry` is the waits between attempts, in seconds; `timeout_seconds` bounds one
+    attempt. `sources` are the names of the sources whose deliveries it handles; empty means all.
+    """
+
+    name: str | None
+    aliases: _Texts
+    retry: Iterable[float] | None
+    timeout_seconds: float | None
+    sources: _Texts
+
+
+class EventHandlerOptions(HandlerOptions, total=False):
+    """The options of a handler of certain event types.
+
+    `ordered_by` is a field of all the event types: deliveries of one source with the same value are
+    handled one at a time, in the order of arrival, across all processes; the value None orders nothing.
+    `identity` are fields by which content duplicates are recognised: a delivery with the same values as
+    another of the last `identity_window_seconds` (at most 7 days) is discarded without a call.
+    """
+
+    ordered_by: str | None
+    identity: _Texts
+    identity_window_seconds: float
+
+
+def parse_options(
+    call: str,
+    allowed: type[HandlerOptions],
+    options: Mapping[str, Any],
+    event_types: tuple[type[Event], ...] = (),
+) -> dict[str, Any]:
+    """Return the options of a call of `on` or its like as the arguments of Handler.
+
+    Raises ConfigError, and TypeError for an option that there is not, as Python does.
+    """
+    known: frozenset[str] = vars(allowed)["__optional_keys__"]  # with those that are inherited
+    for option in options:
+        if option not in known:
+            near = get_close_matches(option, known, n=1)
+            hint = f". Did you mean '{near[0]}'?" if near else ""
+            raise TypeError(f"Handlers.{call}() got an unexpected keyword argument '{option}'{hint}")
+    retry, timeout_seconds = options.get("retry"), options.get("timeout_seconds")
+    if isinstance(retry, str):
+        raise ConfigError(f"retry is the text {retry!r}: give the waits in seconds, retry=[10, 60]")
+    if timeout_seconds is not None and not (
+        isinstance(timeout_seconds, int | float) and 0 < timeout_seconds <= 86_400
+    ):
+        raise ConfigError(f"timeout_seconds is {timeout_seconds!r}: it must be above 0 and at most 86400")
+    ordered_by, identity = options.get("ordered_by"), _texts("identity", options)
+    for option, fields in (("ordered_by", (ordered_by,)), ("identity", identity)):
+        for field in fields:
+            if field is not None:
+                _check_field(option, field, event_types)
+    return {
+        "name": options.get("name"),
+        "aliases": _texts("aliases", options),
+        "retry": None if retry is None else RetrySchedule.of(retry),
+        "timeout_seconds": timeout_seconds,
+        "sources": _texts("sources", options),
+        "ordered_by": ordered_by,
+        "identity": identity,
+        "identity_window_seconds": _window(options.get("identity_window_seconds", IDENTITY_WINDOW_SECONDS)),
+    }
+
+
+def _texts(option: str, options: Mapping[str, Any]) -> tuple[str, ...]:
+    # A text is an iterable of its letters: it would otherwise be accepted, and mean nonsense.
+    value = options.get(option, ())
+    if isinstance(value, str):
+        raise ConfigError(f"{option} is the text {value!r}: give a tuple, {option}=({value!r},)")
+    return tuple(value)
+
+
+def _check_field(option: str, field: object, event_types: Iterable[type[Event]]) -> None:
+    for event_type in event_types:
+        known = event_type.model_fields
+        if field not in known:
+            near = get_close_matches(to_snake(str(field)), known, n=3)
+            hint = f"did you mean {', '.join(near)}?" if near else f"it has {', '.join(known) or 'none'}"
+            raise ConfigError(f"{option} names {field!r}, which is no field of {event_type.type}: {hint}")
+
+
+def _window(seconds: float) -> float:
+    if not (isinstance(seconds, int | float) and 0 < seconds <= LONGEST_WINDOW_SECONDS):
+        raise ConfigError(
+            f"identity_window_seconds is {seconds!r}: it must be above 0 and at most 604800 (7 days, "
+            "for so long every delivery is kept)"
+        )
+    return float(seconds)
