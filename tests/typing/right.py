@@ -1,15 +1,18 @@
-"""Handlers that a type checker takes, and the types that they have after the decorator."""
+"""Handlers that type checkers accept, and the types that the functions have after the decorator."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable
+from collections.abc import Callable
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import partial
+from typing import assert_type
 
-from typing_extensions import assert_type
-
-from billhook import Delivery, Discard, Handlers, Retry, signals
+from billhook import Billhook, Delivery, Discard, Handlers, Retry, signals
 from billhook.client import BillingClient
+from billhook.dispatch.options import EventHandlerOptions
 from billhook.events import (
+    EVENT_TYPES,
     CreditPoolIncreased,
     Event,
     InvoiceApproved,
@@ -23,6 +26,7 @@ from billhook.events import (
 )
 
 handlers = Handlers()
+hooks = Billhook(handlers=[handlers])
 APPROVED = sample(InvoiceApproved)
 
 
@@ -32,16 +36,15 @@ def with_event(event: InvoiceApproved) -> str:
 
 
 assert_type(with_event(APPROVED), str)
-with_event(event=APPROVED)
+assert_type(with_event(event=APPROVED), str)
 
 
 @handlers.on(InvoiceApproved)
 def with_delivery(event: InvoiceApproved, delivery: Delivery) -> None:
-    print(event.date, delivery.key)
+    print(event.date, delivery.key, delivery.attempt)
 
 
-def calls_it(delivery: Delivery) -> None:
-    with_delivery(APPROVED, delivery)
+def call_by_name(delivery: Delivery) -> None:
     with_delivery(event=APPROVED, delivery=delivery)
 
 
@@ -50,4 +53,144 @@ async def asynchronous(event: PaymentFailed) -> Decimal:
     return event.amount
 
 
-assert_type(await_it := asynchronous(sample(PaymentFailed)), Awaitable[Decimal])  # checker: mypy: Coroutine
+@handlers.on(PaymentFailed)
+async def asynchronous_with_delivery(event: PaymentFailed, delivery: Delivery) -> str:
+    assert_type(await asynchronous(event), Decimal)
+    return delivery.idempotency_key
+
+
+@handlers.on(InvoiceApproved)
+def with_a_default(event: InvoiceApproved, delivery: Delivery | None = None) -> None: ...
+
+
+@handlers.on(InvoiceApproved)
+def with_an_option(event: InvoiceApproved, delivery: Delivery, *, again: bool = False) -> bool:
+    return again
+
+
+def call_with_its_option(delivery: Delivery) -> None:
+    assert_type(with_an_option(APPROVED, delivery, again=True), bool)
+
+
+@handlers.on(InvoiceApproved)
+def of_any_event(event: Event) -> str:
+    return event.type
+
+
+of_any_event(sample(PingTest))
+
+
+@handlers.on(InvoiceApproved)
+def of_anything(*facts: object) -> None: ...
+
+
+@handlers.on(InvoiceApproved)
+def by_position(event: InvoiceApproved, delivery: Delivery, /) -> None: ...
+
+
+@handlers.on(InvoiceApproved, PaymentFailed)
+def of_two(event: InvoiceApproved | PaymentFailed) -> str:
+    return event.invoice_id
+
+
+@handlers.on(InvoiceApproved, PaymentFailed, InvoiceSendFailed)
+def of_three(event: InvoiceApproved | PaymentFailed | InvoiceSendFailed, delivery: Delivery) -> None: ...
+
+
+@handlers.on(InvoiceApproved, PaymentFailed, InvoiceSendFailed, PingTest)
+async def of_four(event: InvoiceApproved | PaymentFailed | InvoiceSendFailed | PingTest) -> None: ...
+
+
+@handlers.on(InvoiceApproved, PaymentFailed, InvoiceSendFailed, PingTest, TierCrossed)
+def of_five(event: InvoiceApproved | PaymentFailed | InvoiceSendFailed | PingTest | TierCrossed) -> None:
+    if isinstance(event, PaymentFailed):
+        assert_type(event.amount, Decimal)
+
+
+@handlers.on(InvoiceApproved, PaymentFailed, InvoiceSendFailed, PingTest, TierCrossed, CreditPoolIncreased)
+def of_six(event: Event) -> None: ...
+
+
+@handlers.on(*EVENT_TYPES.values())
+def of_a_sequence(event: Event, delivery: Delivery) -> None: ...
+
+
+@handlers.on_any(timeout_seconds=5)
+def of_every_type(event: Event | UnknownEvent) -> str:
+    return event.type
+
+
+@handlers.on_unknown(name="unknown")
+def of_unknown_types(event: UnknownEvent, delivery: Delivery) -> None: ...
+
+
+@handlers.on(
+    InvoicePaymentStatusChanged,
+    name="billing.follow",
+    aliases=("follow",),
+    retry=[1, 10, 60.5],
+    timeout_seconds=20,
+    sources=["eu"],
+    ordered_by="invoice_id",
+    identity=("invoice_id", "billing_status"),
+    identity_window_seconds=3600,
+)
+def with_every_option(event: InvoicePaymentStatusChanged) -> None:
+    if not event.paid_at:
+        raise Discard("not paid")
+    raise Retry("not yet", after_seconds=1)
+
+
+OPTIONS: EventHandlerOptions = {"retry": [1, 2], "ordered_by": "invoice_id"}
+
+
+@handlers.on(InvoiceApproved, **OPTIONS)
+def with_shared_options(event: InvoiceApproved) -> None: ...
+
+
+@handlers.on(InvoiceApproved)
+def ask(event: InvoiceApproved, delivery: Delivery) -> None:
+    assert_type(delivery.client, BillingClient)
+    assert_type(delivery.client.invoices.get(event.invoice_id).amount, Decimal | None)
+
+
+class Books:
+    """Handlers as methods, and an object that is one."""
+
+    def book(self, event: InvoiceApproved, delivery: Delivery) -> None: ...
+
+    def __call__(self, event: Event) -> None: ...
+
+    @staticmethod
+    @handlers.on(TierCrossed)
+    def count(event: TierCrossed) -> int:
+        return 1
+
+
+books = Books()
+handlers.on(InvoiceApproved)(books.book)
+handlers.on(InvoiceApproved)(books)
+handlers.on(InvoiceApproved)(partial(with_an_option, again=True))
+assert_type(Books.count(sample(TierCrossed)), int)
+
+seen: list[Event] = []
+handlers.on(InvoiceApproved, name="seen")(seen.append)
+
+
+@dataclass
+class Group:
+    """A factory of decorators of one's own."""
+
+    handlers: Handlers
+
+    def of_invoices(self, function: Callable[[InvoiceApproved], None]) -> Callable[[InvoiceApproved], None]:
+        return self.handlers.on(InvoiceApproved)(function)
+
+
+def subscriber(sender: object, *, event: InvoiceApproved, delivery: Delivery) -> None: ...
+
+
+signals.invoice_approved.connect(subscriber)
+signals.month_end_report.connect(subscriber)
+signals.handler_dead.connect(subscriber)
+signals.event_signal("of_my_own").connect(subscriber)

@@ -1,12 +1,15 @@
-"""The clocks, and how signals are emitted."""
+"""The clocks, and how signals are named and emitted."""
 
 from __future__ import annotations
 
+import ast
 from datetime import UTC, datetime, timedelta, timezone
+from pathlib import Path
 
 import pytest
 from blinker import Signal
 
+from billhook import events, signals
 from billhook.clock import FrozenClock, SystemClock
 from billhook.errors import MissingExtra
 from billhook.signals import emit
@@ -91,3 +94,13 @@ def test_a_missing_extra_names_the_install_command():
     assert str(MissingExtra("the celery engine", "celery")) == (
         "the celery engine needs an optional dependency: pip install 'billhook[celery]'"
     )
+
+
+def test_the_stub_has_the_names_of_the_module_and_of_every_event_type():
+    stub = ast.parse(Path(signals.__file__).with_suffix(".pyi").read_text())
+    declared = [node.target.id for node in stub.body if isinstance(node, ast.AnnAssign)]
+    functions = [node.name for node in stub.body if isinstance(node, ast.FunctionDef)]
+
+    own = {getattr(events, name).signal_name for name in events.__all__ if name in events.EVENT_TYPES}
+    assert sorted([*declared, *functions]) == sorted({*signals.__all__, *own})
+    assert len(own) == 23

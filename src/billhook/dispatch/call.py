@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 import os
 import traceback
@@ -59,6 +58,8 @@ def call(
             # Within the context to the end: a coroutine runs in it, too.
             result = handler(sender, event=event, delivery=delivery)
             if inspect.iscoroutine(result):
+                import asyncio  # here: it would be a twelfth of what `import billhook` costs
+
                 asyncio.run(result)  # a loop for each call: handler threads have none of their own
             elif inspect.isgenerator(result) or inspect.isasyncgen(result):
                 # A decorator can hide a generator from the check at registration. Taken for a success, it

@@ -350,6 +350,13 @@ def test_only_handlers_of_named_types_have_an_order(register):
         getattr(Handlers(), register)(ordered_by="invoice_id")
 
 
+def test_an_option_that_there_is_not_is_refused_with_the_nearest():
+    with pytest.raises(TypeError, match=r"argument 'timout_seconds'\. Did you mean 'timeout_seconds'\?"):
+        Handlers().on(PingTest, timout_seconds=1)
+    with pytest.raises(TypeError, match=r"Handlers\.on_any\(\) got an unexpected keyword argument 'colour'$"):
+        Handlers().on_any(colour="red")
+
+
 def test_one_of_two_subscribers_with_one_name_is_planned(sender):
     def make():
         def subscriber(sender, *, event, delivery): ...
