@@ -11,6 +11,7 @@ from billhook.errors import ConfigError
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
+    from billhook.effects import Transaction
 
 __all__ = ["Delivery", "Headers"]
 
@@ -39,12 +40,13 @@ class Headers(Mapping[str, str]):
 class Delivery:
     """One delivery, as passed to one handler for one attempt.
 
-    `idempotency_key` is the same at every attempt and every replay: use it to make effects idempotent, as a
-    handler runs at least once. `key` is the message id of the sender's signature, or a hash of the signed
-    content: unique among the deliveries of one source only. `attempt` counts from 1. Times are aware UTC;
-    `signed_at` is None for a scheme that signs no time. `body` is the exact bytes that were signed, `headers`
-    are those of the request, by name in any case. `slot` is "" except for conflicts: deliveries with the key
-    of another one but another type or other bytes.
+    A handler runs at least once: `once()` says whether its effect is still to be made. `idempotency_key` is
+    the same at every attempt and every replay, for calls of other services. `key` is the message id of the
+    sender's signature, or a hash of the signed content: unique among the deliveries of one source only.
+    `attempt` counts from 1. Times are aware UTC; `signed_at` is None for a scheme that signs no time. `body`
+    is the exact bytes that were signed, `headers` are those of the request, by name in any case. `slot` is ""
+    except for conflicts: deliveries with the key of another one but another type or other bytes. `handler` is
+    the name under which the run is stored, `replays` how often it was replayed after it was finished.
     """
 
     id: int
@@ -59,6 +61,8 @@ class Delivery:
     # A function, not the client: it needs options and the extra `client`, which most handlers do not use.
     make_client: Callable[[], BillingClient] | None = field(default=None, repr=False, compare=False)
     slot: str = field(default="", repr=False)
+    handler: str = ""
+    replays: int = 0
 
     @property
     def idempotency_key(self) -> str:
@@ -67,6 +71,27 @@ class Delivery:
         A conflict that an operator replayed is an event of its own: `source:key,slot`. No key has a comma.
         """
         return f"{self.source}:{self.key}" + (f",{self.slot}" if self.slot else "")
+
+    def once(self, transaction: Transaction) -> bool:
+        """Return True the first time that this handler has this delivery, and False ever after.
+
+        The answer is a row of the table `billhook_effect` in your own database, written in your own open
+        transaction: commit it together with the effect, and both have happened or neither. `transaction` is
+        a SQLAlchemy session (scoped ones too) or connection, or a DB-API connection to SQLite or PostgreSQL.
+        A replay of a finished run is asked for on purpose: it counts as a new time.
+
+        >>> if delivery.once(db.session):  # doctest: +SKIP
+        ...     db.session.add(Payment(event.invoice_id, event.amount))
+        ...     db.session.commit()
+
+        Another attempt at the same moment waits until this transaction ends. Raises ConfigError for a
+        connection that commits each statement by itself, and without the table (see billhook.effects).
+        """
+        if not self.handler:
+            raise ConfigError("this delivery was made by hand, without handler='the.name': once() needs it")
+        from billhook import effects  # imports SQLAlchemy, which `import billhook` alone must not
+
+        return effects.record(transaction, self.handler, self.idempotency_key, self.replays)
 
     @property
     def client(self) -> BillingClient:

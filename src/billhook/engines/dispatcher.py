@@ -368,4 +368,6 @@ def _make_delivery(claim: Claim, client: Callable[[], BillingClient] | None = No
         headers=Headers({name.replace("_", "-").title(): value for name, value in headers.items()}),
         make_client=client,
         slot=stored.slot,
+        handler=claim.handler,
+        replays=claim.replays,
     )

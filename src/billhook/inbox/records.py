@@ -161,7 +161,7 @@ class Claim:
     """A claimed run, leased until `leased_until` unless renewed; `token` is its fencing token.
 
     `excused` of its attempts, this one included, do not count. A `suspect` lost its last attempt with its
-    worker: it runs alone.
+    worker: it runs alone. `replays` is how often it was replayed after it was finished.
     """
 
     run_id: int
@@ -172,6 +172,7 @@ class Claim:
     delivery: StoredDelivery
     excused: int = 0
     suspect: bool = False
+    replays: int = 0
 
     @property
     def lease(self) -> Lease:

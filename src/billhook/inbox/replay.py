@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, case, exists, func, or_, select, update
 
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.locks import lock_deliveries, lock_order
@@ -173,6 +173,8 @@ def _make_due(connection: Connection, again: Sequence[Any], now: datetime) -> No
                 attempts=0,
                 alone=0,
                 excused=0,
+                # Not for a run that only waits for its retry: that is the same time, brought forward.
+                replays=run.c.replays + case((run.c.state == RunState.DUE.value, 0), else_=1),
                 due_at=now,
                 token=run.c.token + 1,
                 lease_owner=None,

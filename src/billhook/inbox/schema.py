@@ -22,7 +22,7 @@ from billhook.inbox.sql import UtcDateTime
 
 __all__ = ["REVISION", "delivery", "failure", "metadata", "run", "version", "worker"]
 
-REVISION = "0005"
+REVISION = "0006"
 """The migration that this code was written for; the app refuses any other."""
 
 
@@ -87,6 +87,8 @@ run = Table(
     Column("alone", Integer, nullable=False, server_default=text("0")),
     # Attempts that do not count: lost beside other runs, or interrupted by an orderly stop.
     Column("excused", Integer, nullable=False, server_default=text("0")),
+    # How often an operator had it run again after it was finished: see billhook.effects.
+    Column("replays", Integer, nullable=False, server_default=text("0")),
     UniqueConstraint("delivery_id", "handler"),
 )
 failure = Table(

@@ -43,6 +43,7 @@ _CLAIMED = (
     run.c.due_at,
     run.c.alone,
     run.c.excused,
+    run.c.replays,
 )
 _START = (
     update(run)
@@ -189,6 +190,7 @@ class InboxTransaction:
                 StoredDelivery(*row[len(_CLAIMED) :]),
                 row.excused,
                 row.alone == 1,
+                row.replays,
             )
             for row in rows
         ]
