@@ -83,7 +83,7 @@ _PLACEHOLDERS = {"qmark": "?", "format": "%s", "pyformat": "%({})s", "named": ":
 
 
 def create_all(target: Engine | Transaction) -> None:
-    """Create the table if it is missing: in the transaction of `target`, or in one of its own for an engine."""
+    """Create the table if it is missing: in the transaction of `target`, for an engine in one of its own."""
     if isinstance(target, Engine):
         with target.begin() as connection:
             create_all(connection)

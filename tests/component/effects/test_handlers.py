@@ -1,0 +1,185 @@
+"""`delivery.once` in handlers: the same on every engine, wherever the inbox is, and again after a replay."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+import pytest
+
+from billhook import Handlers, effects
+from billhook.engines.celery.executor import DeliveryExecutor
+from billhook.events import InvoiceApproved, PingTest, sample
+from billhook.extension import get_state
+from billhook.inbox.replay import replay
+from support.apps import deliver, inbox_at
+from support.inbox_view import rows
+from support.processes import until
+
+pytestmark = pytest.mark.usefixtures("inbox_url")
+
+
+class Books:
+    """A database of the user's, and a handler that books there once; its first attempts fail afterwards."""
+
+    def __init__(self, path):
+        self.path = path
+        self.attempts: list[tuple[int, int]] = []
+        self.failing = 2
+        with self.opened() as connection:
+            effects.create_all(connection)
+            connection.execute("CREATE TABLE payment (amount INTEGER)")
+
+    def opened(self):
+        return closing(sqlite3.connect(self.path, timeout=20))
+
+    def handlers(self):
+        handlers = Handlers()
+        handlers.on(PingTest, name="book", retry=[0.01, 0.01, 0.01])(self.book)
+        return handlers
+
+    def book(self, event, delivery):
+        with self.opened() as connection, connection:
+            if delivery.once(connection):
+                connection.execute("INSERT INTO payment VALUES (3)")
+        self.attempts.append((delivery.replays, delivery.attempt))
+        if delivery.attempt <= self.failing:
+            raise ConnectionError("after the effect")
+
+    def booked(self):
+        with self.opened() as connection:
+            return connection.execute("SELECT count(*) FROM payment").fetchone()[0]
+
+
+@pytest.fixture
+def books(tmp_path):
+    return Books(tmp_path / "own.db")
+
+
+def succeeded(app):
+    return rows(inbox_at(app), "SELECT state, attempts FROM run") == [("succeeded", 3)]
+
+
+# --- every engine ---------------------------------------------------------------------------------
+
+
+def inline(books, app_with, running, clock):
+    app = app_with(handlers=[books.handlers()], clock=clock, BILLHOOK_ENGINE="inline")
+    deliver(app)
+    while not succeeded(app):
+        clock.advance(seconds=1)
+        get_state(app).handle_due()
+
+
+def thread(books, app_with, running, clock):
+    app = app_with(handlers=[books.handlers()], BILLHOOK_ENGINE="thread")
+    deliver(app)
+    until(lambda: succeeded(app), 30)
+
+
+def worker(books, app_with, running, clock):
+    app = running(books.handlers(), count=2)
+    deliver(app)
+    until(lambda: succeeded(app), 30)
+
+
+def celery(books, app_with, running, clock):
+    app = app_with(handlers=[books.handlers()], clock=clock)
+    state = get_state(app)
+    executor = DeliveryExecutor(
+        state.inbox, state.dispatcher, lease_seconds=30, publish=lambda delivery_id: None
+    )
+    deliver(app)
+    while not succeeded(app):
+        clock.advance(seconds=1)
+        executor.execute(1)
+
+
+@pytest.mark.parametrize("engine", [inline, thread, worker, celery])
+def test_attempts_that_fail_after_the_effect_do_not_repeat_it(engine, books, app_with, running, clock):
+    engine(books, app_with, running, clock)
+
+    assert books.attempts == [(0, 1), (0, 2), (0, 3)]
+    assert books.booked() == 1
+
+
+def test_each_handler_of_a_delivery_has_its_own_effect(books, app_with, clock):
+    books.failing = 0
+    handlers = books.handlers()
+    handlers.on(PingTest, name="book too")(lambda event, delivery: books.book(event, delivery))
+    app = app_with(handlers=[handlers], clock=clock, BILLHOOK_ENGINE="inline")
+
+    deliver(app)
+
+    assert books.booked() == 2
+
+
+# --- replays --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def shop(books, app_with, clock):
+    """An app that has handled one delivery, with success if the test says so."""
+
+    def make(failing):
+        books.failing = failing
+        app = app_with(handlers=[books.handlers()], clock=clock, BILLHOOK_ENGINE="inline")
+        deliver(app)
+        return app
+
+    return make
+
+
+def replayed(app, clock, **how):
+    """Replay the delivery, and handle what is due then."""
+    done = replay(get_state(app).inbox, [1], clock.now(), **how)
+    get_state(app).handle_due()
+    return done.runs
+
+
+@pytest.mark.parametrize("how", [{"handler": "book"}, {"all_handlers": True}])
+def test_a_replay_of_a_finished_run_is_a_new_time(shop, books, clock, how):
+    app = shop(failing=0)
+
+    assert [replayed(app, clock, **how) for _ in range(2)] == [1, 1]
+
+    assert books.attempts == [(0, 1), (1, 1), (2, 1)]
+    assert books.booked() == 3
+
+
+def test_a_replay_of_a_dead_run_is_a_new_time(shop, books, clock):
+    app = shop(failing=99)
+    for _ in range(3):
+        clock.advance(seconds=1)
+        get_state(app).handle_due()
+    assert rows(inbox_at(app), "SELECT state FROM run") == [("dead",)]
+    assert books.booked() == 1
+
+    assert replayed(app, clock) == 1
+
+    assert books.booked() == 2
+    assert books.attempts[-1] == (1, 1)
+
+
+def test_a_retry_that_is_brought_forward_is_the_same_time(shop, books, clock):
+    app = shop(failing=1)
+    assert rows(inbox_at(app), "SELECT state FROM run") == [("due",)]
+
+    assert replayed(app, clock) == 1
+
+    assert books.attempts == [(0, 1), (0, 1)]
+    assert books.booked() == 1
+
+
+def test_replays_of_an_ordered_run_are_counted_too(books, app_with, clock):
+    books.failing = 0
+    handlers = Handlers()
+    handlers.on(InvoiceApproved, name="book", ordered_by="invoice_id")(books.book)
+    app = app_with(handlers=[handlers], clock=clock, BILLHOOK_ENGINE="inline")
+    event = sample(InvoiceApproved)
+    deliver(app, event.to_json(), event.type)
+
+    replayed(app, clock, handler="book")
+
+    assert books.attempts == [(0, 1), (1, 1)]
+    assert books.booked() == 2

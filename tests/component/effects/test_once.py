@@ -1,0 +1,416 @@
+"""`delivery.once` on the user's own SQLite and PostgreSQL: True in one transaction that is committed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import threading
+import types
+from contextlib import closing
+
+import psycopg
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import NullPool
+
+from billhook import effects
+from billhook.errors import ConfigError
+from support.inbox_view import place_of, rows, value
+from support.own_database import OPENED, connect, is_first, make_delivery, once
+from support.postgres import libpq
+from support.processes import until
+
+
+@pytest.fixture(params=OPENED)
+def opened(request):
+    """A way to open a transaction."""
+    return OPENED[request.param]
+
+
+# --- the first time -------------------------------------------------------------------------------
+
+
+def test_it_is_true_once_for_each_handler_delivery_and_replay(url, opened):
+    different = [
+        make_delivery(),
+        make_delivery(handler="shop.tell"),
+        make_delivery("msg_2"),
+        make_delivery("MSG_1"),
+        make_delivery(source="partner"),
+        make_delivery(slot="PaymentFailed"),
+        make_delivery(replays=1),
+    ]
+
+    assert [once(opened, url, each) for each in different] == [True] * 7
+    assert [once(opened, url, each) for each in different] == [False] * 7
+    assert once(opened, url, make_delivery(id=9, attempt=4)) is False
+
+
+def test_what_was_rolled_back_did_not_happen(url, opened):
+    with opened(url) as transaction:
+        assert is_first(transaction)
+        assert not is_first(transaction)
+        transaction.rollback()
+
+    assert once(opened, url, make_delivery()) is True
+    assert once(opened, url, make_delivery()) is False
+
+
+def test_the_transaction_goes_on_after_either_answer(url, opened):
+    with opened(url) as transaction:
+        assert [is_first(transaction, key) for key in ("a", "a", "b", "b")] == [True, False, True, False]
+        transaction.commit()
+
+    assert rows(place_of(url), "SELECT idempotency_key FROM billhook_effect ORDER BY 1") == [
+        ("default:a",),
+        ("default:b",),
+    ]
+
+
+def test_the_row_says_whose_effect_it_is_and_when_it_was_made(url, opened):
+    once(opened, url, make_delivery(replays=2))
+
+    ((*facts, done_at),) = rows(
+        place_of(url), "SELECT handler, idempotency_key, replays, done_at FROM billhook_effect"
+    )
+    assert facts == ["shop.book", "default:msg_1", 2]
+    assert done_at[:2] == "20"
+
+
+def test_on_another_database_a_savepoint_keeps_the_transaction_usable(url, monkeypatch):
+    monkeypatch.setattr(effects, "_INSERTS", {})
+
+    with create_engine(url, poolclass=NullPool).connect() as connection:
+        assert [is_first(connection, key) for key in ("a", "a", "b")] == [True, False, True]
+        connection.commit()
+
+    assert value(place_of(url), "SELECT count(*) FROM billhook_effect") == 2
+
+
+# --- two at once ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("end", "second_is_first"), [("commit", False), ("rollback", True)])
+def test_of_two_attempts_at_once_the_second_waits_for_the_first(url, opened, end, second_is_first):
+    answers: list[object] = []
+
+    def second():
+        try:
+            answers.append(once(opened, url, make_delivery()))
+        except Exception as error:  # noqa: BLE001 - shown by the comparison
+            answers.append(error)
+
+    with opened(url) as transaction:
+        assert is_first(transaction)
+        thread = threading.Thread(target=second)
+        thread.start()
+        until(lambda: waits(url, thread), 20)
+        assert answers == []
+        getattr(transaction, end)()
+        thread.join(20)
+
+    assert answers == [second_is_first]
+
+
+def waits(url, thread):
+    """Whether the thread waits for a row; on SQLite for the file, which nobody can see from outside."""
+    if url.startswith("sqlite"):
+        thread.join(0.3)
+        return True
+    locked = "wait_event_type = 'Lock' AND query LIKE '%billhook_effect%'"
+    return value(url, f"SELECT count(*) FROM pg_stat_activity WHERE {locked}") == 1
+
+
+def test_an_attempt_that_waits_too_long_fails_and_changes_nothing(url):
+    patience = {"timeout": 0.01} if url.startswith("sqlite") else {"options": "-clock_timeout=50"}
+    given = patience
+    if "options" in patience:
+        given = {"options": f"{libpq(url)['options']} {patience['options']}"}
+    with closing(connect(url)) as first, closing(connect(url, **given)) as second:
+        assert is_first(first)
+        with pytest.raises((sqlite3.OperationalError, psycopg.errors.LockNotAvailable), match="lock"):
+            is_first(second)
+        first.commit()
+        second.rollback()
+
+        assert not is_first(second)
+
+
+# --- connections that cannot be used --------------------------------------------------------------
+
+
+def test_a_connection_that_commits_each_statement_is_refused(url):
+    autocommit = {"isolation_level": None} if url.startswith("sqlite") else {"autocommit": True}
+    with closing(connect(url, **autocommit)) as connection:
+        with pytest.raises(
+            ConfigError, match=r"commits each statement by itself .autocommit., so the effect"
+        ):
+            is_first(connection)
+        connection.execute("BEGIN")
+        assert is_first(connection)
+        connection.execute("ROLLBACK")
+    option = {"isolation_level": "AUTOCOMMIT"}
+    for connected in (
+        create_engine(url, poolclass=NullPool).connect().execution_options(**option),
+        create_engine(url, poolclass=NullPool, **option).connect(),
+    ):
+        with connected, pytest.raises(ConfigError, match="commits each statement by itself"):
+            is_first(connected)
+
+    assert value(place_of(url), "SELECT count(*) FROM billhook_effect") == 0
+
+
+class AutocommitConnection(sqlite3.Connection):
+    """As Python 3.12 and later make them with `autocommit=True`, whatever their isolation level."""
+
+    autocommit = True
+
+
+def test_the_autocommit_of_newer_pythons_is_refused_too(tmp_path):
+    with closing(sqlite3.connect(tmp_path / "own.db", factory=AutocommitConnection)) as connection:
+        assert connection.isolation_level is not None
+        with pytest.raises(ConfigError, match="commits each statement by itself"):
+            is_first(connection)
+
+
+def test_a_psycopg_transaction_block_is_a_transaction(postgres_url):
+    with closing(connect(postgres_url, autocommit=True)) as connection:
+        effects.create_all(connection)
+        with connection.transaction():
+            assert is_first(connection)
+        with connection.transaction():
+            assert not is_first(connection)
+
+
+def test_a_database_without_the_table_says_how_to_get_it(bare_url, opened):
+    message = r"has no table billhook_effect .* billhook\.effects\.create_all"
+    with opened(bare_url) as transaction, pytest.raises(ConfigError, match=message):
+        is_first(transaction)
+
+
+def test_another_error_of_the_database_is_left_as_it_is(url):
+    with closing(connect(url)) as connection:
+        connection.close()
+        with pytest.raises((sqlite3.ProgrammingError, psycopg.OperationalError), match="closed"):
+            is_first(connection)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (
+            create_engine("sqlite://"),
+            r"once\(\) got sqlalchemy.engine.base.Engine: it takes a SQLAlchemy sess",
+        ),
+        ("shop.db", r"once\(\) got builtins.str: it takes"),
+        (None, r"once\(\) got builtins.NoneType: it takes"),
+        (AsyncSession(), r"AsyncSession is asynchronous: say `await session.run_sync\(delivery.once\)`"),
+    ],
+)
+def test_anything_without_a_transaction_of_its_own_is_refused(target, message):
+    with pytest.raises(ConfigError, match=message):
+        is_first(target)
+
+
+def test_a_delivery_made_by_hand_needs_a_handlers_name(url):
+    message = r"made by hand, without handler='the.name': once\(\) needs it"
+    with closing(connect(url)) as connection, pytest.raises(ConfigError, match=message):
+        make_delivery(handler="").once(connection)
+
+
+# --- other drivers --------------------------------------------------------------------------------
+
+
+class Numbered(sqlite3.Cursor):
+    """`:1` is a number in PEP 249, and a name to sqlite3."""
+
+    def execute(self, statement, parameters=()):
+        return super().execute(statement.replace(":", "?"), parameters)
+
+
+class NamedConnection(sqlite3.Connection):
+    """A connection of a module whose paramstyle is `named`."""
+
+
+class NumericConnection(sqlite3.Connection):
+    def cursor(self):
+        return super().cursor(Numbered)
+
+
+class FormatConnection(psycopg.Connection):
+    """A connection of a module whose paramstyle is `format`."""
+
+
+class UnknownConnection:
+    def cursor(self): ...
+    def commit(self): ...
+
+
+@pytest.fixture
+def acme(monkeypatch):
+    """A DB-API module `acme`, in whose submodule the connections are."""
+
+    def make(paramstyle, *kinds):
+        module = types.ModuleType("acme")
+        module.paramstyle = paramstyle
+        monkeypatch.setitem(sys.modules, "acme", module)
+        for kind in kinds:
+            monkeypatch.setattr(kind, "__module__", "acme.connections")
+
+    return make
+
+
+@pytest.mark.parametrize(("paramstyle", "kind"), [("named", NamedConnection), ("numeric", NumericConnection)])
+def test_each_paramstyle_is_spoken_on_sqlite(tmp_path, acme, paramstyle, kind):
+    acme(paramstyle, kind)
+    with closing(sqlite3.connect(tmp_path / "own.db", factory=kind)) as connection:
+        effects.create_all(connection)
+
+        assert [is_first(connection, key) for key in ("a", "a", "b")] == [True, False, True]
+
+
+def test_the_paramstyle_format_is_spoken_on_postgresql(postgres_url, acme):
+    acme("format", FormatConnection)
+    with FormatConnection.connect(**libpq(postgres_url)) as connection:
+        effects.create_all(connection)
+
+        assert [is_first(connection, key) for key in ("a", "a", "b")] == [True, False, True]
+
+
+def test_a_subclass_has_the_paramstyle_of_its_base(url):
+    if url.startswith("sqlite"):
+        with closing(sqlite3.connect(place_of(url), factory=NamedConnection)) as connection:
+            assert is_first(connection)
+    else:
+        with FormatConnection.connect(**libpq(url)) as connection:
+            assert is_first(connection)
+
+
+def test_a_connection_of_no_dbapi_module_is_refused():
+    with pytest.raises(
+        ConfigError, match="UnknownConnection, which is of no DB-API module with a paramstyle"
+    ):
+        is_first(UnknownConnection())
+
+
+def test_an_asynchronous_session_calls_it_by_run_sync(postgres_url):
+    async def handle():
+        engine = create_async_engine(postgres_url, poolclass=NullPool)
+        async with AsyncSession(engine) as session:
+            await session.run_sync(effects.create_all)
+            first = await session.run_sync(make_delivery().once)
+            await session.commit()
+        async with AsyncSession(engine) as session:
+            return first, await session.run_sync(make_delivery().once)
+
+    assert asyncio.run(handle()) == (True, False)
+
+
+def test_an_asynchronous_connection_is_refused(postgres_url):
+    async def handle():
+        async with await psycopg.AsyncConnection.connect(**libpq(postgres_url)) as connection:
+            is_first(connection)
+
+    with pytest.raises(
+        ConfigError, match=r"AsyncConnection is asynchronous: once\(\) takes a session or a con"
+    ):
+        asyncio.run(handle())
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def test_creating_the_table_twice_changes_nothing(bare_url, opened):
+    for _ in range(2):
+        with opened(bare_url) as transaction:
+            effects.create_all(transaction)
+            is_first(transaction)
+            transaction.commit()
+
+    assert value(place_of(bare_url), "SELECT count(*) FROM billhook_effect") == 1
+
+
+def test_processes_that_start_at_once_all_find_the_table(bare_url):
+    barrier, failed = threading.Barrier(6), []
+
+    def start():
+        engine = create_engine(bare_url, poolclass=NullPool)
+        barrier.wait()
+        try:
+            effects.create_all(engine)
+        except Exception as error:  # noqa: BLE001 - shown by the comparison
+            failed.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert failed == []
+    assert value(place_of(bare_url), "SELECT count(*) FROM billhook_effect") == 0
+
+
+def test_the_table_goes_into_the_projects_own_metadata(tmp_path):
+    from flask import Flask
+    from flask_sqlalchemy import SQLAlchemy
+
+    app, db = Flask("shop", instance_path=str(tmp_path)), SQLAlchemy()
+    app.config["SQLALCHEMY_DATABASE_URI"] = "sqlite:///own.db"
+    effects.effect.to_metadata(db.metadata)
+    db.init_app(app)
+    with app.app_context():
+        db.create_all()
+        answers = []
+        for _ in range(2):
+            answers.append(make_delivery().once(db.session))
+            db.session.commit()
+        made = db.session.execute(text("SELECT handler FROM billhook_effect")).all()
+        db.engine.dispose()
+
+    assert (answers, made) == ([True, False], [("shop.book",)])
+
+
+def test_a_session_flushes_and_commits_with_the_row(url):
+    engine = create_engine(url, poolclass=NullPool)
+    with Session(engine) as session, session.begin():
+        assert is_first(session)
+    with Session(engine) as session, session.begin():
+        assert not is_first(session)
+
+
+DJANGO = """
+from django.conf import settings
+settings.configure(DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "own.db"}})
+import django
+django.setup()
+from django.db import connection, transaction
+from billhook import effects
+from support.own_database import is_first
+with transaction.atomic():
+    effects.create_all(connection)
+    print(is_first(connection))
+with transaction.atomic():
+    print(is_first(connection))
+try:
+    is_first(connection)
+except Exception as error:
+    print(type(error).__name__, error)
+"""
+
+
+def test_djangos_connection_is_used_within_atomic(tmp_path):
+    environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-c", DJANGO]
+    ran = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+
+    assert ran.stdout.splitlines() == [
+        "True",
+        "False",
+        "ConfigError once() needs an open transaction: call it within transaction.atomic()",
+    ], ran.stderr
