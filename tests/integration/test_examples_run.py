@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 import shutil
 import sqlite3
@@ -108,13 +109,13 @@ def test_handlers_in_modules_retry_discard_and_happen_once(tmp_path: Path) -> No
         server.deliver(UnknownEvent(type="MoonPhaseChanged", data={"phase": "full"}))
         assert server.deliver(sample(CreditPoolIncreased)) == (200, {"status": "accepted"})
 
-        eventually(lambda: len(server.rows("ledger.db", "SELECT key FROM journal")) == 7)
+        eventually(lambda: len(server.rows("billing.db", "SELECT key FROM journal")) == 7)
         eventually(
             lambda: not server.rows("billhook.db", "SELECT 1 FROM run WHERE state IN ('due', 'running')")
         )
-        assert server.rows("ledger.db", "SELECT id, paid_at IS NOT NULL FROM invoice") == [("inv_1", 1)]
-        assert server.rows("ledger.db", "SELECT * FROM credit") == [("pool_12", "1000.00")]
-        assert {text for (text,) in server.rows("ledger.db", "SELECT text FROM notice")} == {
+        assert server.rows("billing.db", "SELECT id, paid_at IS NOT NULL FROM invoice") == [("inv_1", 1)]
+        assert server.rows("billing.db", "SELECT * FROM credit") == [("pool_12", "1000.00")]
+        assert {text for (text,) in server.rows("billing.db", "SELECT text FROM notice")} == {
             "cus_1042: 1249.90 USD did not arrive (card_declined)",
             "unknown type MoonPhaseChanged",
         }
@@ -127,7 +128,7 @@ def attempts(server: Server, handler: str, inbox: str = "billhook.db") -> list[t
     return server.rows(inbox, f"SELECT state, attempts FROM run WHERE handler LIKE '%{handler}' ORDER BY id")
 
 
-def test_an_effect_under_the_deliverys_key_happens_once_though_its_handler_runs_twice(
+def test_an_effect_of_the_example_happens_once_though_its_handler_runs_twice(
     tmp_path: Path,
 ) -> None:
     program = (
@@ -137,13 +138,15 @@ def test_an_effect_under_the_deliverys_key_happens_once_though_its_handler_runs_
         "from billing.credits import add_credit\n"
         "for key in ('a', 'a', 'b'):\n"
         "    now = datetime.now(UTC)\n"
-        "    delivery = Delivery(1, key, 'default', 'CreditPoolIncreased', 1, now, None, b'', {})\n"
+        "    given = (1, key, 'default', 'CreditPoolIncreased', 1, now, None, b'', {})\n"
+        "    delivery = Delivery(*given, handler='add')\n"
         "    add_credit(sample(CreditPoolIncreased), delivery)\n"
     )
-    environ = {**environment(), "PYTHONPATH": str(EXAMPLES / "handler_modules")}
+    path = [str(EXAMPLES / "handler_modules"), *filter(None, [environment().get("PYTHONPATH")])]
+    environ = {**environment(), "PYTHONPATH": os.pathsep.join(path)}
     subprocess.run([sys.executable, "-c", program], cwd=tmp_path, env=environ, check=True, timeout=30)
 
-    with contextlib.closing(sqlite3.connect(tmp_path / "ledger.db")) as connection:
+    with contextlib.closing(sqlite3.connect(tmp_path / "billing.db")) as connection:
         assert connection.execute("SELECT * FROM credit").fetchall() == [("pool_12", "1000.00")]
 
 

@@ -6,16 +6,19 @@ from decimal import Decimal
 
 from billhook import Delivery, Handlers
 from billhook.events import CreditPoolIncreased
-from billing.ledger import first_time, transaction
+from billing.database import transaction
 
 handlers = Handlers()
 
 
 @handlers.on(CreditPoolIncreased)
 def add_credit(event: CreditPoolIncreased, delivery: Delivery) -> None:
-    """Adding is not idempotent; adding under the delivery's key, in one transaction, is."""
+    """Adding twice is wrong, and a handler may run twice: `once` is True the first time only.
+
+    Its note and the new balance are one transaction: both are kept, or neither.
+    """
     with transaction() as connection:
-        if not first_time(connection, "add_credit", delivery):
+        if not delivery.once(connection):
             return
         row = connection.execute(
             "SELECT balance FROM credit WHERE pool = ?", (event.credit_pool_id,)

@@ -6,7 +6,7 @@ import logging
 
 from billhook import Delivery, Handlers
 from billhook.events import Event, UnknownEvent
-from billing.ledger import transaction
+from billing.database import transaction
 
 handlers = Handlers()
 logger = logging.getLogger(__name__)
@@ -14,12 +14,10 @@ logger = logging.getLogger(__name__)
 
 @handlers.on_any()
 def keep_journal(event: Event | UnknownEvent, delivery: Delivery) -> None:
-    """The row's key is the delivery's, so that it cannot be written twice."""
+    """Write a line for each delivery."""
     with transaction() as connection:
-        connection.execute(
-            "INSERT INTO journal VALUES (?, ?) ON CONFLICT DO NOTHING",
-            (delivery.idempotency_key, event.type),
-        )
+        if delivery.once(connection):
+            connection.execute("INSERT INTO journal (key, type) VALUES (?, ?)", (delivery.key, event.type))
 
 
 @handlers.on_unknown()

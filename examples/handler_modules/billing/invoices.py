@@ -6,7 +6,7 @@ import asyncio
 
 from billhook import Delivery, Discard, Handlers, Retry
 from billhook.events import BillingStatus, InvoiceApproved, InvoicePaymentStatusChanged, PaymentFailed
-from billing.ledger import first_time, transaction
+from billing.database import transaction
 
 handlers = Handlers()
 
@@ -38,11 +38,12 @@ def book_payment(event: InvoicePaymentStatusChanged) -> None:
 async def tell_customer(event: PaymentFailed, delivery: Delivery) -> None:
     """The name is stored with every run, so one that is given survives a move of the function.
 
-    Where the effect is a call to somebody else's system, give it `delivery.idempotency_key`.
+    An effect in another system cannot be in our transaction: that system is told by the idempotency key
+    that it has had this call before.
     """
     text = await _written_by_a_service(event, idempotency_key=delivery.idempotency_key)
     with transaction() as connection:
-        if first_time(connection, "dunning", delivery):
+        if delivery.once(connection):
             connection.execute("INSERT INTO notice (text) VALUES (?)", (text,))
 
 
