@@ -38,6 +38,7 @@ def test_imports_follow_the_layers():
         ("errors/receiving.py", "import billhook.clock", "Imports go down"),
         ("client/session.py", "import billhook.dispatch", "The client knows the service"),
         ("dispatch/delivery.py", "import billhook.engines", "Imports go down"),
+        ("effects.py", "import billhook.inbox", "Imports go down"),
         ("dispatch/call.py", "import sqlalchemy", "Only the inbox speaks SQL"),
         ("engines/dispatcher.py", "import sqlite3", "Only the inbox speaks SQL"),
         ("dispatch/call.py", "from flask import current_app", "Only the receiver and the top level"),
