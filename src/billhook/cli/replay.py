@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 __all__ = ["replay"]
 
 
-@click.command()
+@click.command(
+    epilog="For delivery.once() a replayed run is a new time, so its effect is made again; a run that only "
+    "waited for a retry is the same time."
+)
 @click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
 @delivery_filters
 @click.option(
@@ -71,11 +74,10 @@ def replay(
 ) -> None:
     """Handle deliveries again: those given by ID, or those that the options select.
 
-    Handlers that failed or wait for a retry run again with all their attempts; one that succeeded only with
-    --handler or --all-handlers. Effects behind delivery.once() are made again, except by a run that waited for
-    a retry. A quarantined delivery is parsed again, as is one without runs. To give deliveries to a newer
-    handler, name its module too (BILLHOOK_HANDLERS). A delivery in conflict is selected only by its id,
-    --conflicts or --as; one without a type only by --as.
+    Handlers that failed or wait for a retry run again with all their attempts; one that succeeded runs again
+    only with --handler or --all-handlers. A quarantined delivery is parsed again, as is one without runs. To
+    give deliveries to a handler that is newer than they are, name its module too (BILLHOOK_HANDLERS). A
+    delivery in conflict is selected only by its id, --conflicts or --as; one without a type only by --as.
 
     \b
     Examples:
