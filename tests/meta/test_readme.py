@@ -37,6 +37,7 @@ RUN_BY = {
     "file: subscribers.py": "test_the_readmes_mounted_app_and_subscriber_handle_deliveries",
     "file: test_billing.py": "test_the_test_of_the_sandboxs_page_passes",
     "file: test_handlers.py": "test_the_tests_of_the_handlers_page_pass",
+    "run: once": "test_the_effect_of_the_handlers_page_happens_once",
     "run: own_scheme": "test_the_scheme_of_the_signatures_page_signs_and_verifies",
 }
 """Which test runs a marked block, on whichever page it is."""
@@ -236,6 +237,30 @@ def test_the_scheme_of_the_signatures_page_signs_and_verifies(folder, environmen
         run([sys.executable, "-c", code.replace('headers, b"{}"', 'headers, b"[]"')], folder, environment)
 
 
+TWO_ATTEMPTS = """
+import sqlite3
+from support.own_database import make_delivery
+from billhook.events import sample
+with sqlite3.connect("shop.db") as connection:
+    connection.execute("CREATE TABLE letter (invoice TEXT)")
+for attempt in (1, 2):
+    print_letter(sample(InvoiceApproved, invoice_id="inv_1"), make_delivery(attempt=attempt))
+print(connection.execute("SELECT invoice FROM letter").fetchall())
+"""
+
+
+def test_the_effect_of_the_handlers_page_happens_once(folder, environment):
+    code = block("run: once") + TWO_ATTEMPTS
+    path = os.pathsep.join([str(ROOT / "tests"), *filter(None, [environment.get("PYTHONPATH")])])
+
+    told = run([sys.executable, "-c", code], folder, {**environment, "PYTHONPATH": path})
+
+    assert told == "[('inv_1',)]\n"
+    (folder / "shop.db").unlink()
+    always = code.replace("if delivery.once(session):", "if True:")
+    assert run([sys.executable, "-c", always], folder, {**environment, "PYTHONPATH": path}) != told
+
+
 def test_its_pytest_command_works_in_the_checkout_with_pytest_alone(folder, environment):
     """The checkout's pyproject.toml is the rootdir's there, and the plugins of our own tests are not."""
     shutil.copy(ROOT / "pyproject.toml", folder)
@@ -256,7 +281,7 @@ def test_every_block_of_python_is_typed_as_a_careful_user_has_it(folder, environ
     pytest.importorskip("mypy")
     chapters = "\n".join(text for page, text in PAGES.items() if not page.startswith("examples/"))
     snippets = re.findall(r"(?<!-->\n)```python\n(.*?)```", chapters, re.DOTALL)
-    snippets += [block("run: own_scheme")]
+    snippets += [block("run: own_scheme"), block("run: once")]
     for number, snippet in enumerate(snippets):
         (folder / f"snippet_{number}.py").write_text(snippet)
     files = sorted(path.name for path in folder.glob("*.py"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
-from typing import Any
 
 import pytest
 
@@ -15,8 +14,6 @@ from billhook.extension import get_state
 from billhook.inbox.replay import replay
 from support.apps import deliver, inbox_at
 from support.inbox_view import rows
-from support.own_database import make_delivery
-from support.pages import block
 from support.processes import until
 
 pytestmark = pytest.mark.usefixtures("inbox_url")
@@ -186,21 +183,3 @@ def test_replays_of_an_ordered_run_are_counted_too(books, app_with, clock):
 
     assert books.attempts == [(0, 1), (1, 1)]
     assert books.booked() == 2
-
-
-# --- the page about handlers ----------------------------------------------------------------------
-
-
-def test_the_example_of_the_handlers_page_prints_one_letter(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    module: dict[str, Any] = {"__name__": "shop"}
-    exec(block("run: once"), module)
-    with closing(sqlite3.connect("shop.db")) as connection, connection:
-        connection.execute("CREATE TABLE letter (invoice TEXT)")
-
-    for attempt in (1, 2):
-        module["print_letter"](sample(InvoiceApproved, invoice_id="inv_1"), make_delivery(attempt=attempt))
-    module["engine"].dispose()
-
-    with closing(sqlite3.connect("shop.db")) as connection:
-        assert connection.execute("SELECT invoice FROM letter").fetchall() == [("inv_1",)]
