@@ -2,11 +2,14 @@
 
 from billhook.dispatch.call import HandlerFailure, call
 from billhook.dispatch.delivery import Delivery, Headers
+from billhook.dispatch.event_loop import CANCEL_SECONDS, EVENT_LOOPS
 from billhook.dispatch.handler import ConnectedHandlers, Handler, connect
 from billhook.dispatch.registry import Handlers
 from billhook.dispatch.retry import RetryDecision, RetrySchedule, decide
 
 __all__ = [
+    "CANCEL_SECONDS",
+    "EVENT_LOOPS",
     "ConnectedHandlers",
     "Delivery",
     "Handler",

@@ -10,6 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 
 from billhook.dispatch.delivery import Delivery
+from billhook.dispatch.event_loop import EVENT_LOOPS
 from billhook.dispatch.handler import Handler
 from billhook.events import Event, UnknownEvent
 from billhook.failpoints import reach
@@ -58,9 +59,7 @@ def call(
             # Within the context to the end: a coroutine runs in it, too.
             result = handler(sender, event=event, delivery=delivery)
             if inspect.iscoroutine(result):
-                import asyncio  # here: it would be a twelfth of what `import billhook` costs
-
-                asyncio.run(result)  # a loop for each call: handler threads have none of their own
+                EVENT_LOOPS.run(result, handler.timeout_seconds)
             elif inspect.isgenerator(result) or inspect.isasyncgen(result):
                 # A decorator can hide a generator from the check at registration. Taken for a success, it
                 # would be a handler that never does anything, and that no error shows.

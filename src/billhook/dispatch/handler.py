@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from inspect import iscoroutinefunction
 from typing import Any
 
 from billhook.dispatch.delivery import Delivery
@@ -27,10 +28,11 @@ class Handler:
     """A function, its name and its options, called as `handler(sender, event=…, delivery=…)`.
 
     `aliases` are former names: runs stored under them still belong to it. `retry` overrides the app's
-    schedule. `timeout_seconds` bounds one attempt; a thread cannot be stopped, so a handler past its
-    time-out may still be running when it is tried again. `ordered_by` is the event field whose value is the
-    order key of its runs; `identity` are the fields by which content duplicates are recognised for
-    `identity_window_seconds`. `sources` are the sources whose deliveries it handles; empty means all.
+    schedule. `timeout_seconds` bounds one attempt: an async handler is cancelled then, but a thread cannot
+    be stopped, so another one may still be running when it is tried again. `ordered_by` is the event field
+    whose value is the order key of its runs; `identity` are the fields by which content duplicates are
+    recognised for `identity_window_seconds`. `sources` are the sources whose deliveries it handles; empty
+    means all.
     """
 
     def __init__(
@@ -75,6 +77,12 @@ class Handler:
     def handles(self, source: str) -> bool:
         """Return whether it handles deliveries of that source."""
         return not self.sources or source in self.sources
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it is cancelled at its time-out, as an async function is."""
+        function = self.function
+        return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
 
     @property
     def has_run_options(self) -> bool:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from queue import Empty, SimpleQueue
 
-from billhook.dispatch import Handler
+from billhook.dispatch import CANCEL_SECONDS, EVENT_LOOPS, Handler
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.leases import ClaimedRun
 
@@ -37,7 +37,8 @@ class _HandlerThread:
 class HandlerPool:
     """A fixed number of daemon threads.
 
-    Python cannot stop a thread: one whose handler is past its time-out is abandoned and replaced.
+    Python cannot stop a thread: one whose handler is past its time-out is abandoned and replaced. An async
+    handler is cancelled first, and keeps its thread if that ends it.
     """
 
     def __init__(
@@ -160,6 +161,8 @@ class HandlerPool:
                 self._expired.append(one.run)
             with suppress(Exception):
                 self._notify()
+        finally:
+            EVENT_LOOPS.close()
 
     def _execute(self, one: _HandlerThread, run: ClaimedRun) -> None:
         if self._dispatcher.clock.now() >= run.leased_until:
@@ -179,10 +182,12 @@ class HandlerPool:
         try:
             handler = self._dispatcher.find_handler(run.claim)
             seconds = handler.timeout_seconds if handler else None
-            if seconds is not None:
+            if handler is not None and seconds is not None:
                 with self._lock:
                     one.handler, one.timeout_seconds = handler, seconds
-                    one.timeout_at = time.monotonic() + seconds
+                    # An async handler is cancelled; it is abandoned if that does not end it.
+                    grace = CANCEL_SECONDS if handler.is_async else 0.0
+                    one.timeout_at = time.monotonic() + seconds + grace
                     earlier = one.timeout_at < self._announced_deadline
                 if earlier:
                     self._on_earlier_deadline()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
@@ -50,6 +51,11 @@ class DeliveryExecutor:
         self._isolation = SharedLock(lease_seconds)
         self._suspects: set[Lease] = set()
         self._heartbeat = Heartbeat(inbox, dispatcher.clock, lease_seconds=lease_seconds)
+        self._reset()
+        reset_in_child(self._reset)
+
+    def _reset(self) -> None:
+        self._idle_threads: deque[_TimedThread] = deque()
 
     def execute(self, delivery_id: int) -> None:
         """Call the handlers of one delivery until none is due. Raises InboxUnavailable.
@@ -158,17 +164,14 @@ class DeliveryExecutor:
         handler = self._dispatcher.find_handler(claim)
         if handler is None or handler.timeout_seconds is None:
             return self._dispatcher.attempt(claim, event, handler)
-        # In a thread of its own, in any of Celery's pools: past its time-out it is abandoned.
-        done = threading.Event()
-        pool = HandlerPool(self._dispatcher, 1, done.set)
-        pool.submit(ClaimedRun(claim, event, claim.leased_until, claim.lease))
+        run = ClaimedRun(claim, event, claim.leased_until, claim.lease)
         try:
-            while not (attempts := pool.finished()) and not pool.expired():
-                pause = pool.seconds_to_timeout()
-                done.wait(0.05 if pause is None else pause + 0.001)
-            return attempts[0] if attempts else None
-        finally:
-            pool.close()
+            thread = self._idle_threads.pop()
+        except IndexError:
+            thread = _TimedThread(self._dispatcher)
+        attempt = thread.attempt(run)
+        self._idle_threads.append(thread)
+        return attempt
 
     def _settle(self, attempt: AttemptResult, is_only_run: bool, claim_next: bool = True) -> Claim | None:
         """Write the result of an attempt, and claim the delivery's next run, if there may be one."""
@@ -207,6 +210,26 @@ class DeliveryExecutor:
         for delivery_id in transaction.released:
             self._publish(delivery_id)
         return settled_leases, claims[0] if claims else None
+
+
+class _TimedThread:
+    """A thread beside Celery's, in which handlers with a time-out are called one after the other.
+
+    In any of Celery's pools it is abandoned when a handler hangs, and replaced.
+    """
+
+    def __init__(self, dispatcher: Dispatcher) -> None:
+        self._done = threading.Event()
+        self._pool = HandlerPool(dispatcher, 1, self._done.set)
+
+    def attempt(self, run: ClaimedRun) -> AttemptResult | None:
+        """Call the handler of a run; return None if its lease had expired before it started."""
+        self._pool.submit(run)
+        while not (attempts := self._pool.finished()) and not self._pool.expired():
+            pause = self._pool.seconds_to_timeout()
+            self._done.wait(0.05 if pause is None else pause + 0.001)
+        self._done.clear()
+        return attempts[0] if attempts else None
 
 
 class Heartbeat:

@@ -1,0 +1,111 @@
+"""Run async handlers: one event loop for each thread that calls them, and cancellation at their time-out."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections.abc import Coroutine
+from contextvars import copy_context
+from typing import TYPE_CHECKING, Any
+
+from billhook.fork import reset_in_child
+
+if TYPE_CHECKING:
+    import asyncio
+
+__all__ = ["CANCEL_SECONDS", "EVENT_LOOPS", "EventLoops"]
+
+CANCEL_SECONDS = 1.0
+"""How long a cancelled handler may take to clean up, before it counts as one that hangs."""
+
+
+class EventLoops:
+    """The event loop of each thread: made for its first async handler, and closed as the thread ends.
+
+    What a handler opens on it, such as a client with its connections, is there at the next attempt too.
+    """
+
+    def __init__(self) -> None:
+        self._local = threading.local()
+        self._open: set[asyncio.Runner] = set()
+        reset_in_child(self._reset)
+        atexit.register(self.close)  # that of the main thread, while asyncio is still there
+
+    def _reset(self) -> None:
+        # `_open` stays: a loop that is closed, or collected, in the child unregisters its descriptors with
+        # the kernel, which it shares with the parent's loop.
+        self._local = threading.local()
+
+    def run(self, coroutine: Coroutine[Any, Any, object], timeout_seconds: float | None) -> object:
+        """Run a coroutine to its end in this thread, and return its result.
+
+        It is cancelled when its time is over: raises TimeoutError then, or what it raises itself.
+        """
+        import asyncio  # here: it would be a twelfth of what `import billhook` costs
+
+        limited = _limit(coroutine, timeout_seconds)
+        # The context of the caller, in which the app's context is.
+        context = copy_context()
+        if asyncio._get_running_loop() is not None:  # an async test that delivers to the engine `inline`
+            return _in_a_thread(context.run, asyncio.run, limited)
+        end = getattr(self._local, "end", None)
+        if end is None:
+            end = self._local.end = _ThreadEnd(asyncio.Runner(), self._open)
+        try:
+            return end.runner.run(limited, context=context)
+        except Exception:
+            raise
+        except BaseException:  # SystemExit and its kin leave the loop in the middle of its work
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Close the event loop of this thread, if it has one."""
+        end = getattr(self._local, "end", None)
+        if end is not None:
+            self._local.end = None
+            end.close()
+
+
+class _ThreadEnd:
+    """Closes the event loop of a thread when the thread's local data are dropped."""
+
+    def __init__(self, runner: asyncio.Runner, open_runners: set[asyncio.Runner]) -> None:
+        self.runner = runner
+        self._open = open_runners
+        self._pid = os.getpid()
+        open_runners.add(runner)
+
+    def close(self) -> None:
+        """Close the loop, unless this is a forked child, which drops the data of all other threads."""
+        if self.runner in self._open and os.getpid() == self._pid:
+            self._open.remove(self.runner)
+            self.runner.close()
+
+    __del__ = close
+
+
+async def _limit(coroutine: Coroutine[Any, Any, object], seconds: float | None) -> object:
+    import asyncio
+
+    if seconds is None:
+        return await coroutine
+    try:
+        async with asyncio.timeout(seconds) as limit:
+            return await coroutine
+    except TimeoutError as error:
+        if not limit.expired():
+            raise
+        # Chained: its cause shows the line at which the handler waited.
+        raise TimeoutError(f"the handler did not return within {seconds:g} s, and was cancelled") from error
+
+
+def _in_a_thread(function: Any, *arguments: Any) -> object:
+    from concurrent.futures import ThreadPoolExecutor
+
+    with ThreadPoolExecutor(1, "billhook-handler") as executor:
+        return executor.submit(function, *arguments).result()
+
+
+EVENT_LOOPS = EventLoops()

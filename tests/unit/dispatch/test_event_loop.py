@@ -1,0 +1,199 @@
+"""Async handlers: one event loop for each thread, and cancellation at the time-out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from contextvars import ContextVar
+
+import pytest
+
+from billhook.dispatch.event_loop import EventLoops
+
+LONG = 60.0
+
+
+@pytest.fixture
+def loops():
+    loops = EventLoops()
+    yield loops
+    loops.close()
+
+
+async def running_loop():
+    return asyncio.get_running_loop()
+
+
+def in_a_thread(function):
+    """Call a function in a thread of its own and return its result."""
+    results = []
+    thread = threading.Thread(target=lambda: results.append(function()))
+    thread.start()
+    thread.join()
+    return results[0]
+
+
+def test_a_thread_keeps_its_loop(loops):
+    assert loops.run(running_loop(), None) is loops.run(running_loop(), None)
+
+
+def test_each_thread_has_a_loop_of_its_own(loops):
+    assert in_a_thread(lambda: loops.run(running_loop(), None)) is not loops.run(running_loop(), None)
+
+
+def test_the_loop_is_closed_with_its_thread(loops):
+    assert in_a_thread(lambda: loops.run(running_loop(), None)).is_closed()
+
+
+def test_a_closed_loop_is_replaced(loops):
+    first = loops.run(running_loop(), None)
+    loops.close()
+
+    assert first.is_closed()
+    assert not loops.run(running_loop(), None).is_closed()
+
+
+def test_what_a_handler_opened_is_there_at_the_next_attempt(loops):
+    async def connect():
+        questions, answers = asyncio.Queue(), asyncio.Queue()
+
+        async def answer():
+            while question := await questions.get():
+                answers.put_nowait(question.upper())
+
+        return questions, answers, asyncio.create_task(answer())
+
+    async def ask(question):
+        questions.put_nowait(question)
+        return await answers.get()
+
+    questions, answers, _task = loops.run(connect(), None)
+
+    assert [loops.run(ask(question), LONG) for question in ("a", "b")] == ["A", "B"]
+
+
+def test_a_coroutine_runs_in_the_callers_context(loops):
+    name = ContextVar("name")
+
+    async def read():
+        return name.get()
+
+    seen = []
+    for value in ("first", "second"):  # not only in that of the call that made the loop
+        name.set(value)
+        seen.append(loops.run(read(), None))
+
+    assert seen == ["first", "second"]
+
+
+def test_a_coroutine_is_cancelled_at_its_time_out(loops):
+    cancelled = []
+
+    async def hang():
+        try:
+            await asyncio.sleep(LONG)
+        finally:
+            cancelled.append(True)
+
+    started = time.monotonic()
+    with pytest.raises(TimeoutError, match=r"^the handler did not return within 0\.05 s, and was cancelled$"):
+        loops.run(hang(), 0.05)
+
+    assert cancelled == [True]
+    assert time.monotonic() - started < LONG / 2
+
+
+def test_the_line_at_which_a_cancelled_coroutine_waited_is_in_the_traceback(loops):
+    async def wait_for_the_bank():
+        await asyncio.sleep(LONG)
+
+    with pytest.raises(TimeoutError) as raised:
+        loops.run(wait_for_the_bank(), 0.05)
+
+    frames = []
+    error = raised.value
+    while error is not None:
+        traceback = error.__traceback__
+        while traceback:
+            frames.append(traceback.tb_frame.f_code.co_name)
+            traceback = traceback.tb_next
+        error = error.__cause__ or error.__context__
+    assert "wait_for_the_bank" in frames
+
+
+def test_a_time_out_of_the_coroutines_own_is_passed_on(loops):
+    async def fail():
+        raise TimeoutError("the bank is asleep")
+
+    with pytest.raises(TimeoutError, match=r"^the bank is asleep$"):
+        loops.run(fail(), LONG)
+
+
+def test_without_a_time_out_a_coroutine_is_not_cancelled(loops):
+    assert loops.run(asyncio.sleep(0.05, "awake"), None) == "awake"
+
+
+def test_the_loop_can_be_used_after_a_cancellation(loops):
+    with pytest.raises(TimeoutError):
+        loops.run(asyncio.sleep(LONG), 0.01)
+
+    assert loops.run(asyncio.sleep(0, "awake"), LONG) == "awake"
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt()])
+def test_an_exit_in_a_coroutine_is_raised_and_the_loop_replaced(loops, error):
+    async def leave():
+        raise error
+
+    first = loops.run(running_loop(), None)
+    with pytest.raises(type(error)):
+        loops.run(leave(), None)
+
+    assert first.is_closed()
+    assert loops.run(running_loop(), None) is not first
+
+
+def test_in_a_thread_with_a_running_loop_a_coroutine_runs_in_another_thread(loops):
+    async def main():
+        return loops.run(threaded(), LONG)
+
+    async def threaded():
+        return threading.current_thread()
+
+    assert asyncio.run(main()) is not threading.current_thread()
+
+
+def test_a_forked_child_leaves_its_parents_loops_alone(loops):
+    """The kernel's list of descriptors is shared with the child: closing a copy would empty the parent's."""
+    begun, ended, results = threading.Event(), threading.Event(), []
+
+    async def wake_up_from_another_thread():
+        return await asyncio.get_running_loop().run_in_executor(None, lambda: "awake")
+
+    def other_thread():
+        loops.run(running_loop(), None)
+        begun.set()
+        ended.wait(LONG)
+        results.append(loops.run(wake_up_from_another_thread(), 5))
+
+    thread = threading.Thread(target=other_thread)
+    thread.start()
+    begun.wait(LONG)
+    own = loops.run(running_loop(), None)
+    child = os.fork()
+    if child == 0:  # in which the other thread, and with it its local data, has ceased to exist
+        code = 1
+        try:
+            theirs = loops.run(running_loop(), None)
+            code = int(theirs is own)
+        finally:
+            os._exit(code)
+    _, status = os.waitpid(child, 0)
+    ended.set()
+    thread.join()
+
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert results == ["awake"]
+    assert loops.run(wake_up_from_another_thread(), 5) == "awake"
