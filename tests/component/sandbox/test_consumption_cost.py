@@ -75,3 +75,16 @@ def test_usage_of_one_product_reads_that_of_no_other() -> None:
         of_twelve = statements_for(sandbox, {(all_of_them.id, calls)})
 
     assert len(of_one) == len(of_twelve)
+
+
+def test_another_contract_of_a_customer_costs_each_of_the_others_nothing() -> None:
+    with running() as sandbox:
+        product = metered(sandbox)
+        acme = Customer.of(sandbox)
+        changed = {(acme.id, meter_of(sandbox, product))}
+        costs = []
+        for _ in range(4):
+            acme.buy({"catalogProductId": product, "commitment": {"units": 10}})
+            costs.append(len(statements_for(sandbox, changed)))
+
+    assert costs[3] - costs[2] == costs[2] - costs[1] > 0

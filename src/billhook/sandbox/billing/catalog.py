@@ -32,14 +32,19 @@ PLANS = Repository(plan, Plan, "pln")
 
 def product_names(tx: Transaction, product_ids: Collection[str]) -> dict[str, str]:
     """Return the names of these products by id, with one query. Unknown ids are left out."""
+    if not product_ids:
+        return {}
     which = in_texts(tx.connection, catalog_product.c.id, product_ids)
     return {product.id: product.name for product in CATALOG_PRODUCTS.all(tx, which)}
 
 
-def plan_products(tx: Transaction, plan_ids: Sequence[str]) -> dict[str, list[ContractProduct]]:
-    """Return the products of each of these plans, by the plan's id. At most 1000 plans."""
+def plan_products(tx: Transaction, plan_ids: Collection[str]) -> dict[str, list[ContractProduct]]:
+    """Return the products of each of these plans, by the plan's id, with one query."""
+    if not plan_ids:
+        return {}
     # Stored apart from the plan's document, which the API shows without products.
-    rows = tx.connection.execute(select(plan.c.id, plan.c.products).where(plan.c.id.in_(plan_ids)))
+    which = in_texts(tx.connection, plan.c.id, plan_ids)
+    rows = tx.connection.execute(select(plan.c.id, plan.c.products).where(which))
     return {
         row.id: [
             ContractProduct.from_wire(each)

@@ -120,10 +120,12 @@ def contract_lines(
             if any(each.meter and each.meter.id in only_meters for each in members.values())
         ]
     is_last = contracts.counts_last_day(tx, cycle.contract, cycle.end)
+    # Without a meter there is no usage that could be an older contract's. A customer may have many of these.
+    is_metered = any(each.meter for _, _, members in grouped for each in members.values())
     cycle_usage = _CycleUsage(
         tx,
         cycle,
-        contracts.older_contract_terms(tx, cycle.contract),
+        contracts.older_contract_terms(tx, cycle.contract) if is_metered else (),
         day_number(cycle.end) if is_last else None,
     )
     return [

@@ -206,9 +206,7 @@ def _sold_meters(tx: Transaction, customer_id: str, start: datetime, end: dateti
         contract.c.start_at < end,
         contract.c.end_at.is_(None) | (contract.c.end_at > start),
     )
-    return frozenset(
-        product.meter.id for each in sold for product in contracts.sold_products(tx, each) if product.meter
-    )
+    return frozenset().union(*contracts.sold_meters(tx, sold))
 
 
 def _count_created(tx: Transaction, table: Table, start: datetime, end: datetime) -> int:

@@ -3,28 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from flask import Response, current_app, request
-from flask_openapi.openapi import OpenAPI
+from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException
+from werkzeug.routing import BaseConverter
 
 from billhook.errors import SandboxError
 from billhook.resources import ErrorBody, Resource
 from billhook.sandbox.errors import invalid_request, too_large
 from billhook.sandbox.http.auth import Authenticator
 from billhook.sandbox.http.invoice_page import serve_invoice_pages
-from billhook.sandbox.http.openapi import (
-    INFO,
-    OPENAPI_VERSION,
-    SECURITY_SCHEMES,
-    SWAGGER_CONFIG,
-    ForeignIdConverter,
-    create_blueprint,
-    event_schemas,
-    webhooks,
-)
+from billhook.sandbox.http.openapi import with_description
 from billhook.sandbox.http.parsing import parse_body, parse_query, read_body
 from billhook.sandbox.operations import Call, Operation, OperationGroup, Services
 from billhook.sandbox.service import Service
@@ -46,33 +38,66 @@ class _State(NamedTuple):
     authenticator: Authenticator
 
 
+class _ForeignIdConverter(BaseConverter):
+    """Any text, with slashes and line breaks; Flask's `path` refuses a slash as the first character."""
+
+    part_isolating = False
+    regex = "(?s:.+?)"
+    weight = 200  # as `path` has: rules with plain ids are tried first
+
+
+_PARAMETER = re.compile(r"\{([A-Za-z]+)\}")
+# The last parameter of these is an external id, which may hold slashes. Ids of the sandbox hold none, so no
+# other path of the same method matches.
+_FOREIGN = (
+    ("GET", "/contracts/{contractId}"),
+    ("DELETE", "/contracts/{contractId}"),
+    ("GET", "/_sandbox/contracts/{contractId}"),
+    ("POST", "/_sandbox/contracts/{contractId}/activate"),
+    ("GET", "/customers/integration/{integrationType}/{integrationId}"),
+    ("GET", "/customers/products-consumptions/alias/{alias}"),
+)
+
+
 def create_app(
-    service: Service, services: Services, authenticator: Authenticator, groups: Iterable[OperationGroup]
-) -> OpenAPI:
+    service: Service, services: Services, authenticator: Authenticator, groups: Sequence[OperationGroup]
+) -> Flask:
     """Return an app with the operations of `groups`; its description is at /openapi/openapi.json."""
-    app = OpenAPI(
-        "billhook.sandbox",
-        info=INFO,
-        security_schemes=SECURITY_SCHEMES,
-        validation_error_status=400,
-        validation_error_model=ErrorBody,
-        openapi_extensions={"webhooks": webhooks(service.options.scheme)},
-    )
-    app.openapi_version = OPENAPI_VERSION
+    app = Flask("billhook.sandbox", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
-    app.config["SWAGGER_CONFIG"] = SWAGGER_CONFIG
     app.extensions[_EXTENSION_KEY] = _State(service, services, authenticator)
-    app.url_map.converters["foreign"] = ForeignIdConverter
+    app.url_map.converters["foreign"] = _ForeignIdConverter
     # Merging would redirect /contracts//a to the contract "a"; an externalId may begin with a slash.
     app.url_map.merge_slashes = False
     for group in groups:
-        app.register_api(create_blueprint(group, _handle))
+        for operation in group.operations:
+            _add_route(app, operation)
     serve_invoice_pages(app, service)
-    app.components_schemas.update(event_schemas())
+    _register_error_handlers(app)
+    # As Flask has it: around `wsgi_app`, so that `app` stays a Flask app with its test client.
+    described = with_description(app.wsgi_app, groups, service.options.scheme, _register_error_handlers)
+    app.wsgi_app = described  # type: ignore[assignment, method-assign]
+    return app
+
+
+def _add_route(app: Flask, operation: Operation) -> None:
+    names = _PARAMETER.findall(operation.path)
+    rule = operation.path
+    for name in names:
+        kind = "foreign:" if (operation.method, operation.path) in _FOREIGN and name == names[-1] else ""
+        rule = rule.replace(f"{{{name}}}", f"<{kind}{name}>")
+
+    def view(**path: str) -> Response:
+        return _handle(operation, path)
+
+    endpoint = f"{operation.method} {operation.path}"
+    app.add_url_rule(rule, endpoint, view, methods=[operation.method])
+
+
+def _register_error_handlers(app: Flask) -> None:
     app.register_error_handler(SandboxError, _error_response)
     app.register_error_handler(HTTPException, _http_error)
     app.register_error_handler(Exception, _internal_error)
-    return app
 
 
 def _handle(operation: Operation, path: dict[str, str]) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -222,8 +222,8 @@ _FINGERPRINT = "tables"
 def _prepare(connection: Connection) -> None:
     """Create the tables in an empty database; ConfigError for tables of another version or program."""
     if _is_empty(connection):
-        # A check would find tables of other schemas on PostgreSQL's search path.
-        metadata.create_all(connection, checkfirst=False)
+        for statement in _ddl(connection):
+            connection.exec_driver_sql(statement)
         key_value.put(connection, _FINGERPRINT, _fingerprint(connection))
 
 
@@ -256,10 +256,22 @@ def _is_empty(connection: Connection) -> bool:
 
 def _fingerprint(connection: Connection) -> str:
     # The DDL itself: any change of a table or an index is another version.
-    made = [str(CreateTable(table).compile(connection)) for table in metadata.sorted_tables]
-    made += [
-        str(CreateIndex(index).compile(connection))
-        for table in metadata.sorted_tables
-        for index in sorted(table.indexes, key=lambda index: str(index.name))
-    ]
-    return hashlib.sha256("\n".join(made).encode()).hexdigest()
+    return hashlib.sha256("\n".join(_ddl(connection)).encode()).hexdigest()
+
+
+_compiled: dict[str, Sequence[str]] = {}
+"""The statements of `_ddl` by dialect: compiling them takes longer than executing them."""
+
+
+def _ddl(connection: Connection) -> Sequence[str]:
+    """Return the statements that create the tables, then those that create their indexes."""
+    dialect = connection.dialect
+    if dialect.name not in _compiled:
+        tables = [str(CreateTable(table).compile(dialect=dialect)) for table in metadata.sorted_tables]
+        indexes = [
+            str(CreateIndex(index).compile(dialect=dialect))
+            for table in metadata.sorted_tables
+            for index in sorted(table.indexes, key=lambda index: str(index.name))
+        ]
+        _compiled[dialect.name] = (*tables, *indexes)
+    return _compiled[dialect.name]

@@ -5,7 +5,7 @@ Source: spec, "Resources and their fields", Contract; "Endpoints", Contracts.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -34,6 +34,7 @@ __all__ = [
     "in_force",
     "inline_products",
     "older_contract_terms",
+    "sold_meters",
     "sold_products",
     "views",
 ]
@@ -122,10 +123,7 @@ def older_contract_terms(tx: Transaction, contract: ContractRecord) -> list[tupl
     own = [select(column).where(columns.id == contract.id).scalar_subquery() for column in order]
     # Compared as a row in SQL; contracts that were never in force have null, which is never smaller.
     older = CONTRACTS.all(tx, columns.customer_id == contract.customer_id, tuple_(*order) < tuple_(*own))
-    return [
-        (_term(each), frozenset(sold.meter.id for sold in sold_products(tx, each) if sold.meter))
-        for each in older
-    ]
+    return list(zip(map(_term, older), sold_meters(tx, older), strict=True))
 
 
 def _term(contract: ContractRecord) -> TimeSpan:
@@ -157,13 +155,21 @@ def display_name(contract: Contract) -> str:
     return contract.name or contract.id
 
 
+def sold_meters(tx: Transaction, sellers: Sequence[ContractRecord]) -> list[frozenset[str]]:
+    """Return the ids of the meters of each contract's products, with two queries for all contracts."""
+    plans = catalog.plan_products(tx, {each.plan_id for each in sellers if each.plan_id})
+    catalog_ids = [
+        {product.catalog_product_id for product, _ in _products(each, plans) if product.catalog_product_id}
+        for each in sellers
+    ]
+    measured_by = meters.by_product(tx, set().union(*catalog_ids))
+    return [frozenset(measured_by[each].id for each in ids if each in measured_by) for ids in catalog_ids]
+
+
 def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct]:
     """Return the products of the contract's plan; or its own products, then those of its groups."""
-    if contract.plan_id:
-        of_plan = catalog.plan_products(tx, [contract.plan_id])[contract.plan_id]
-        sold: list[tuple[ContractProduct, ProductGroup | None]] = [(product, None) for product in of_plan]
-    else:
-        sold = [(product, group) for _, product, group in inline_products(contract)]
+    plans = catalog.plan_products(tx, [contract.plan_id] if contract.plan_id else [])
+    sold = _products(contract, plans)
     wanted = {product.catalog_product_id for product, _ in sold if product.catalog_product_id is not None}
     names = catalog.product_names(tx, wanted)
     measured_by = meters.by_product(tx, wanted)
@@ -178,6 +184,14 @@ def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct
         meter = measured_by.get(catalog_id)
         found.append(SoldProduct(product_id, name, product, meter, contract, group, counts))
     return found
+
+
+def _products(
+    contract: ContractRecord, plans: Mapping[str, list[ContractProduct]]
+) -> list[tuple[ContractProduct, ProductGroup | None]]:
+    if contract.plan_id:
+        return [(product, None) for product in plans[contract.plan_id]]
+    return [(product, group) for _, product, group in inline_products(contract)]
 
 
 def inline_products(
