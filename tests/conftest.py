@@ -22,7 +22,7 @@ from billhook.engines import Worker
 from billhook.extension import get_state
 from billhook.inbox import Inbox
 from support.apps import bare_app, make_app
-from support.inbox_view import hang_up, open_inbox, place_of, upgraded
+from support.inbox_view import hang_up, open_inbox, place_of
 from support.postgres import (
     BOTH,
     OwnServer,
@@ -33,6 +33,7 @@ from support.postgres import (
     required,
 )
 from support.server import Server, gunicorn
+from support.templates import new_inbox
 
 # A property test that fails because the machine is slow says nothing.
 settings.register_profile("billhook", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -121,7 +122,7 @@ def frail_server() -> Iterator[OwnServer]:
 def frail_url(frail_server) -> Iterator[str]:
     """The URL of a new inbox on the frail server."""
     with fresh_schema(frail_server.url) as url:
-        yield upgraded(url)
+        yield new_inbox(url)
         hang_up(url)
 
 
@@ -155,7 +156,7 @@ def bare_url(request, tmp_path) -> str:
 @pytest.fixture
 def inbox_url(bare_url) -> str:
     """The URL of a new inbox on each kind of database, its schema made as users make it."""
-    return upgraded(bare_url)
+    return new_inbox(bare_url)
 
 
 @pytest.fixture

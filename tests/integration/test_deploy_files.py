@@ -29,9 +29,10 @@ from billhook.engines import ThreadEngine
 from billhook.events import InvoiceApproved, sample
 from billhook.settings import OPTIONS
 from billhook.signing import StandardWebhooks
-from support.inbox_view import upgraded, value
+from support.inbox_view import value
 from support.patience import within
 from support.postgres import with_options
+from support.templates import new_inbox
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CONF = DEPLOY / "gunicorn.conf.py"
@@ -396,7 +397,7 @@ def test_a_process_holds_no_more_postgresql_connections_than_documented(
 ) -> None:
     page = (DEPLOY / "README.md").read_text(encoding="utf-8")
     allowed = int(re.findall(r"Count on (\d+) connections\s+for each web process and each worker", page)[0])
-    url = with_options(upgraded(postgres_url), "", application_name=f"deploy-{os.getpid()}")
+    url = with_options(new_inbox(postgres_url), "", application_name=f"deploy-{os.getpid()}")
     options = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_HANDLERS": "note.py", "BILLHOOK_INBOX_URL": url}
     port = free_port()
     web, worker = commands_of_the_units(port)

@@ -13,12 +13,13 @@ from pathlib import Path
 import pytest
 
 from billhook.inbox.schema import REVISION
-from support.inbox_view import Foreigner, change, hang_up, rows, upgraded
+from support.inbox_view import Foreigner, change, hang_up, rows
 from support.patience import within
 from support.postgres import BOTH, fresh_schema
 from support.processes import together, until
 from support.server import Server, assert_unavailable, gunicorn, head, read_reply, request
 from support.signing import signed
+from support.templates import new_inbox
 
 DEADLINE = 1.0
 
@@ -31,7 +32,7 @@ def frail(request, postgres_server, tmp_path_factory):
         if request.param == "postgresql":
             url = held.enter_context(fresh_schema(postgres_server.url))
             held.callback(hang_up, url)
-            options["BILLHOOK_INBOX_URL"] = upgraded(url)
+            options["BILLHOOK_INBOX_URL"] = new_inbox(url)
         yield held.enter_context(gunicorn(tmp_path_factory.mktemp("frail"), **options))
 
 

@@ -30,6 +30,7 @@ from support.processes import in_children, together, until
 from support.proxy import proxied
 from support.server import gunicorn, head
 from support.signing import SECRET, signed
+from support.templates import new_inbox
 
 TESTS = Path(__file__).parents[1]
 
@@ -344,7 +345,10 @@ def test_a_server_with_fsync_off_is_warned_of_at_start(frail_server, frail_url, 
 
 
 def test_a_commit_whose_answer_is_lost_is_503_and_a_duplicate_when_sent_again(postgres_url, tmp_path):
-    with proxied(upgraded(postgres_url)) as proxy, gunicorn(tmp_path, BILLHOOK_INBOX_URL=proxy.url) as server:
+    with (
+        proxied(new_inbox(postgres_url)) as proxy,
+        gunicorn(tmp_path, BILLHOOK_INBOX_URL=proxy.url) as server,
+    ):
         accepted(server, "msg_before")
         proxy.fatal = b"msg_ambiguous"
         first = post(server, "msg_ambiguous")
@@ -359,7 +363,10 @@ def test_a_commit_whose_answer_is_lost_is_503_and_a_duplicate_when_sent_again(po
 
 
 def test_an_insert_that_never_arrived_is_503_and_accepted_when_sent_again(postgres_url, tmp_path):
-    with proxied(upgraded(postgres_url)) as proxy, gunicorn(tmp_path, BILLHOOK_INBOX_URL=proxy.url) as server:
+    with (
+        proxied(new_inbox(postgres_url)) as proxy,
+        gunicorn(tmp_path, BILLHOOK_INBOX_URL=proxy.url) as server,
+    ):
         accepted(server, "msg_before")
         proxy.fatal, proxy.heard = b"msg_unheard", False
         first = post(server, "msg_unheard")
@@ -373,7 +380,10 @@ def test_an_insert_that_never_arrived_is_503_and_accepted_when_sent_again(postgr
 
 
 def test_a_silent_connection_is_503_in_time_until_it_is_replaced(postgres_url, tmp_path):
-    with proxied(upgraded(postgres_url)) as proxy, gunicorn(tmp_path, BILLHOOK_INBOX_URL=proxy.url) as server:
+    with (
+        proxied(new_inbox(postgres_url)) as proxy,
+        gunicorn(tmp_path, BILLHOOK_INBOX_URL=proxy.url) as server,
+    ):
         accepted(server, "msg_before")
         proxy.hold()
         silent = [post(server, f"msg_{number}") for number in range(2)]
@@ -404,7 +414,7 @@ def check_each_process_has_its_own(parents, children):
 
 
 def test_no_process_uses_the_sessions_of_another_and_a_fork_breaks_none(postgres_url):
-    inbox = open_inbox(upgraded(postgres_url))
+    inbox = open_inbox(new_inbox(postgres_url))
     before = sessions(inbox)
 
     def child(_):
@@ -435,7 +445,7 @@ def test_preloaded_workers_have_sessions_of_their_own_although_the_master_had_so
         "app = create_app()\n"
         "get_state(app).inbox.put(incoming('before the fork'))\n"
     )
-    url = with_options(upgraded(postgres_url), "", application_name=f"preloaded-{os.getpid()}")
+    url = with_options(new_inbox(postgres_url), "", application_name=f"preloaded-{os.getpid()}")
     with gunicorn(
         tmp_path,
         "--preload",
@@ -619,7 +629,7 @@ def latencies(app, shop, count, name):
 def test_a_worker_is_notified_also_after_a_lost_connection(running, postgres_url):
     name = f"woken-{os.getpid()}"
     shop = Shop()
-    url = with_options(upgraded(postgres_url), "", application_name=name)
+    url = with_options(new_inbox(postgres_url), "", application_name=name)
     app = running(shop.handlers, BILLHOOK_INBOX_URL=url, BILLHOOK_LEASE_SECONDS=30)
     latencies(app, shop, 3, "warm")
 
@@ -641,7 +651,7 @@ def test_a_worker_is_notified_also_after_a_lost_connection(running, postgres_url
 
 def test_control_a_worker_without_notifications_is_slow(running, postgres_url):
     shop = Shop()
-    with proxied(upgraded(postgres_url)) as proxy:
+    with proxied(new_inbox(postgres_url)) as proxy:
         proxy.altered = b"LISTEN ", b"LISTFN "
         app = running(shop.handlers, BILLHOOK_INBOX_URL=proxy.url, BILLHOOK_LEASE_SECONDS=30)
         time.sleep(0.3)
@@ -692,7 +702,7 @@ def frozen_worker(postgres_url):
 
 
 def test_a_worker_frozen_in_a_transaction_blocks_others_briefly(postgres_url, frozen_worker):
-    inbox = open_inbox(upgraded(postgres_url))
+    inbox = open_inbox(new_inbox(postgres_url))
     delivery_id = inbox.put(incoming("k")).delivery_id
     worker = frozen_worker(
         with_options(postgres_url, "-cidle_in_transaction_session_timeout=700"), delivery_id
@@ -712,7 +722,7 @@ def test_a_worker_frozen_in_a_transaction_blocks_others_briefly(postgres_url, fr
 
 
 def test_control_a_frozen_transaction_without_a_time_out_blocks_others(postgres_url, frozen_worker):
-    inbox = open_inbox(with_options(upgraded(postgres_url), "-cstatement_timeout=1500"))
+    inbox = open_inbox(with_options(new_inbox(postgres_url), "-cstatement_timeout=1500"))
     delivery_id = inbox.put(incoming("k")).delivery_id
     frozen_worker(with_options(postgres_url, "-cidle_in_transaction_session_timeout=0"), delivery_id)
 

@@ -19,6 +19,7 @@ from typing import Any
 from support.inbox_view import place_of, rows
 from support.patience import within
 from support.signing import PATH, SECRET, signed
+from support.templates import new_inbox
 
 
 @dataclass
@@ -158,6 +159,8 @@ def gunicorn(
     inbox = place_of(settings["BILLHOOK_INBOX_URL"])
     if isinstance(inbox, Path):
         inbox.parent.mkdir(exist_ok=True)
+        if "BILLHOOK_INBOX_URL" not in environment and not inbox.exists():
+            new_inbox(settings["BILLHOOK_INBOX_URL"])
     kept = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
     with socket.socket() as listener, log.open("wb") as output:
         listener.bind(("127.0.0.1", 0))

@@ -23,16 +23,17 @@ from billhook.inbox.postgres import database as module
 from billhook.inbox.postgres import driver
 from billhook.inbox.schema import REVISION
 from support.apps import deliver, make_app
-from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, upgraded, value
+from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, value
 from support.patience import within
 from support.postgres import with_options
 from support.processes import in_children, until
 from support.proxy import proxied
+from support.templates import new_inbox
 
 
 @pytest.fixture
 def url(postgres_url):
-    return upgraded(postgres_url)
+    return new_inbox(postgres_url)
 
 
 @pytest.fixture

@@ -13,18 +13,19 @@ import pytest
 from billhook.engines.wakeup import Wakeup
 from billhook.inbox.postgres import database
 from billhook.inbox.postgres import notifier as module
-from support.inbox_view import change, hang_up, open_inbox, rows, upgraded
+from support.inbox_view import change, hang_up, open_inbox, rows
 from support.patience import within
 from support.postgres import fresh_schema, with_options
 from support.processes import until
 from support.proxy import proxied
+from support.templates import new_inbox
 
 NAME = f"notifiers-{os.getpid()}"
 
 
 @pytest.fixture
 def url(postgres_url):
-    return with_options(upgraded(postgres_url), "", application_name=NAME)
+    return with_options(new_inbox(postgres_url), "", application_name=NAME)
 
 
 @pytest.fixture
@@ -75,7 +76,7 @@ def test_an_inbox_notifies_only_its_own_workers_in_a_shared_database(notifiers, 
     notifiers[0].fileno()
 
     with fresh_schema(postgres_server.url) as elsewhere:
-        other = open_inbox(upgraded(elsewhere))
+        other = open_inbox(new_inbox(elsewhere))
         other.notifier.fileno()
         other.notifier.notify()
         heard_there = other.notifier.wait(5)

@@ -299,9 +299,9 @@ def test_a_client_id_that_no_header_can_hold_is_refused(client_id: str) -> None:
 # --- API tokens -----------------------------------------------------------------------------------
 
 
-def test_a_new_api_token_revokes_the_previous_one(bare_url) -> None:
+def test_a_new_api_token_revokes_the_previous_one(sandbox_url) -> None:
     """Source: spec, "Authentication", rules 2 and 3."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         made = sandbox.ok("POST", "/_sandbox/tokens")["refreshToken"]
         old = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
         new = sandbox.send("POST", "/login", {"refreshToken": made}, {})
@@ -319,9 +319,9 @@ def logs_in(sandbox: Sandbox, token: str | None) -> bool:
     return answer.status_code == 200
 
 
-def test_an_api_token_is_issued_on_request_and_shown_once(bare_url) -> None:
+def test_an_api_token_is_issued_on_request_and_shown_once(sandbox_url) -> None:
     """Source: spec, "Authentication", rule 2."""
-    options = SandboxOptions(database_url=bare_url)
+    options = SandboxOptions(database_url=sandbox_url)
     Sandbox(options).close()  # nobody asked
     with closing(Sandbox(options)) as first:
         token = first.api_token
@@ -333,9 +333,9 @@ def test_an_api_token_is_issued_on_request_and_shown_once(bare_url) -> None:
 
 
 @pytest.mark.parametrize("new", [False, True])
-def test_an_api_token_that_could_not_be_shown_is_not_stored(bare_url, *, new: bool) -> None:
+def test_an_api_token_that_could_not_be_shown_is_not_stored(sandbox_url, *, new: bool) -> None:
     """Source: spec, "Authentication", rule 2."""
-    options = SandboxOptions(database_url=bare_url)
+    options = SandboxOptions(database_url=sandbox_url)
     shown: list[str | None] = []
     with closing(Sandbox(options)) as sandbox:
         if new:
@@ -364,9 +364,9 @@ def test_an_access_token_outlives_the_api_token_that_gave_it_until_its_hour_is_o
     assert after.error() == REFUSED
 
 
-def test_a_revoked_api_token_logs_in_no_more_and_there_is_none_to_revoke_twice(bare_url) -> None:
+def test_a_revoked_api_token_logs_in_no_more_and_there_is_none_to_revoke_twice(sandbox_url) -> None:
     """Source: spec, "Authentication", rule 3."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         revoked = sandbox.call("DELETE", "/_sandbox/tokens")
         login = sandbox.send("POST", "/login", {"refreshToken": API_TOKEN}, {})
         again = sandbox.call("DELETE", "/_sandbox/tokens")

@@ -109,10 +109,10 @@ def by_hand(events: list[dict[str, Any]], group_by: str) -> dict[str, dict[str, 
     return found
 
 
-def test_aggregation_equals_a_calculation_in_python(bare_url: str) -> None:
+def test_aggregation_equals_a_calculation_in_python(sandbox_url: str) -> None:
     """Source: spec, "Endpoints", POST /v2/events/aggregation; each method, each groupBy, each database."""
     events = many(700)
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         ids = {alias: customer(sandbox, alias) for alias in ("acme", "zeta")}
         for method in METHODS:
             meter(sandbox, method, filters=IN_EUROPE)
@@ -128,7 +128,7 @@ def test_aggregation_equals_a_calculation_in_python(bare_url: str) -> None:
         assert len(by_hand(events, "week")) == 7
 
 
-def test_aggregation_is_of_the_customer_or_also_of_those_that_fit_the_pattern(bare_url: str) -> None:
+def test_aggregation_is_of_the_customer_or_also_of_those_that_fit_the_pattern(sandbox_url: str) -> None:
     """Source: spec, "Endpoints", POST /v2/events/aggregation, customerId and customerIdPattern."""
     patterns = {
         None: {"a-eu": 1},
@@ -142,7 +142,7 @@ def test_aggregation_is_of_the_customer_or_also_of_those_that_fit_the_pattern(ba
         "*": {"a-eu": 1, "a-us": 2, "b-eu": 4, "[ab]-x": 8, "100%": 16, "\\*": 32},
         "\\*": {"a-eu": 1, "\\*": 32},
     }
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         ids = {alias: customer(sandbox, alias) for alias in ("a-eu", "a-us", "b-eu", "[ab]-x", "100%", "\\*")}
         events = [
             event(n, FIRST + timedelta(days=9), alias)
@@ -198,11 +198,11 @@ def test_aggregation_without_any_meter_the_events_are_counted() -> None:
         assert points(sandbox, asked(acme, "month", "calls")) == {"2026-01": {"calls": 3}}
 
 
-def test_aggregation_filters_distinguish_values_and_types(bare_url: str) -> None:
+def test_aggregation_filters_distinguish_values_and_types(sandbox_url: str) -> None:
     """As the meter itself does when events come in: numbers by their value, and no text for a number."""
     wanted = ["eu", "1", 2, 3.5, True, 1e300, -7, "ü'\"", *(f"v{n}" for n in range(90))]
     given = ["eu", "us", "1", 1, 2, "2", 2.0, 3.5, "3.5", True, "true", False, None, 1e300, -7, "ü'\"", "v89"]
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         acme = customer(sandbox, "acme")
         held = {"property": "tag", "operator": "in", "value": wanted}
         meter(sandbox, "count", filters=[held] * 100)
@@ -252,12 +252,12 @@ def test_aggregation_filled_dates_have_zeros(group_by: str, count: int, first: s
     assert {group: values for group, values in filled.items() if values != {"calls": 0}} == plain
 
 
-def test_aggregation_groups_events_before_1970(bare_url: str) -> None:
+def test_aggregation_groups_events_before_1970(sandbox_url: str) -> None:
     """Source: spec, "Resources and their fields", Event (ingested), timestamp: no bounds are stated."""
     at = datetime(1969, 12, 31, 23, 30, tzinfo=UTC)
     groups = {"hour": "1969-12-31T23:00:00Z", "day": "1969-12-31", "week": "1969-12-29", "month": "1969-12"}
     period = {"startTime": "0001-01-01", "endTime": "9999-12-31"}
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         acme = customer(sandbox, "acme")
         sandbox.ok("PUT", "/events", {"events": [event(1, at, "acme")]})
 
@@ -293,9 +293,9 @@ def test_aggregation_what_cannot_be_added_up_is_refused() -> None:
     assert (answer.status, answer.json["message"]) == (400, "endTime is before startTime")
 
 
-def test_aggregation_sums_what_is_too_large_for_the_databases_integers(bare_url: str) -> None:
+def test_aggregation_sums_what_is_too_large_for_the_databases_integers(sandbox_url: str) -> None:
     """SQLite's integers end at 2 ** 63: beyond, and with fractions finer than a billionth, it rounds."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         acme = customer(sandbox, "acme")
         meter(sandbox, "sum")
         meter(sandbox, "max")

@@ -47,8 +47,8 @@ def named(sandbox: Running, alias: str) -> str:
 
 
 @pytest.mark.parametrize("field", ["aliases", "externalId"])
-def test_a_new_customer_may_have_a_name_that_usage_came_under_before(field: str, bare_url: str) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_a_new_customer_may_have_a_name_that_usage_came_under_before(field: str, sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         meters(sandbox)
         use(sandbox, "late", 3, 5, 5)
         body = {"name": "Late Ltd", field: ["late"] if field == "aliases" else "late"}
@@ -62,8 +62,8 @@ def test_a_new_customer_may_have_a_name_that_usage_came_under_before(field: str,
         assert kinds.count("AnonymousCustomer") == kinds.count("CustomerCreated") == 1
 
 
-def test_an_existing_customer_takes_over_events_of_a_claimed_alias(bare_url: str) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_an_existing_customer_takes_over_events_of_a_claimed_alias(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         meters(sandbox)
         use(sandbox, "late", 3, 9)
         acme = Customer.of(sandbox)

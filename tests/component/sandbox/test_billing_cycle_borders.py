@@ -23,7 +23,7 @@ def announced(sandbox: Any) -> list[str]:
 
 
 def test_three_cycles_with_tiers_discount_commitment_and_credits_are_billed_correctly(
-    bare_url,
+    sandbox_url,
 ) -> None:
     """Source: spec, "Resources and their fields", ContractProduct, CreditGrant and Invoice.
 
@@ -32,7 +32,7 @@ def test_three_cycles_with_tiers_discount_commitment_and_credits_are_billed_corr
     included, so 40 + 75.25 = 115.25, less 11.525, less 30. Second, to 30 March, 310 units: 100 + 50 + 11 less
     50, so 40 + 111 = 151, less 15.10. Third: nothing but the commitment, and no discount.
     """
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
         sold = {
             "catalogProductId": calls,

@@ -32,9 +32,9 @@ def pay(sandbox: Running, invoice: Any, **payment: Any) -> Any:
 # --- currencies -----------------------------------------------------------------------------------
 
 
-def test_amounts_of_a_customer_are_in_dollars_at_the_rate_of_the_issue(bare_url: str) -> None:
+def test_amounts_of_a_customer_are_in_dollars_at_the_rate_of_the_issue(sandbox_url: str) -> None:
     """Source: spec, "Resources and their fields", Customer, totalOutstandingAmount."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         owner = customer(sandbox)
         rates = sandbox.ok("PUT", "/_sandbox/exchangeRates", {"rates": {"EUR": 1.5, "JPY": 0.01}})["rates"]
         contract(sandbox, owner, currency="EUR", products=[fee(100)])
@@ -347,9 +347,9 @@ def test_a_contract_always_has_should_pro_rate_invoices(sandbox: Running) -> Non
     assert told == [False, True, False]
 
 
-def test_the_month_end_report_has_the_cycles_ending_with_the_month(bare_url: str) -> None:
+def test_the_month_end_report_has_the_cycles_ending_with_the_month(sandbox_url: str) -> None:
     """Source: spec, "Events", MonthEndReport."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         acme = Customer.of(sandbox)
         acme.buy(fee(7))
         sandbox.advance("P2M")

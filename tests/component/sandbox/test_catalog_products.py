@@ -24,9 +24,9 @@ def made(sandbox: Running, **fields: Any) -> Any:
     return sandbox.ok("POST", "/catalogProducts", {"name": "API calls", **fields})["catalogProduct"]
 
 
-def test_every_field_of_a_product_is_stored(bare_url) -> None:
+def test_every_field_of_a_product_is_stored(sandbox_url) -> None:
     """Source: spec, "Endpoints", Catalog products: create and get."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         product = made(sandbox, **WHOLE)
         read = sandbox.ok("GET", f"/catalogProducts/{product['id']}")["catalogProduct"]
 
@@ -83,9 +83,9 @@ def test_an_id_and_times_that_are_sent_are_not_taken() -> None:
     assert changed == product
 
 
-def test_an_external_id_is_unique_until_it_is_removed(bare_url) -> None:
+def test_an_external_id_is_unique_until_it_is_removed(sandbox_url) -> None:
     """A choice of ours."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         first = made(sandbox, externalId="sku-1")
         second = made(sandbox)
         path = f"/catalogProducts/{second['id']}"

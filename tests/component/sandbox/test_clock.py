@@ -180,8 +180,8 @@ def test_a_running_clock_executes_due_steps() -> None:
     assert when == ["2026-02-01T00:00:00Z"]
 
 
-def test_one_moved_clock_is_enough_for_five_years_of_monthly_contracts(bare_url) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_one_moved_clock_is_enough_for_five_years_of_monthly_contracts(sandbox_url) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         owner = customer(sandbox)
         ids = [contract(sandbox, owner)["id"] for _ in range(3)]
 
@@ -226,8 +226,8 @@ def test_other_requests_are_served_while_the_clock_moves() -> None:
 # --- once, and none left out ----------------------------------------------------------------------
 
 
-def test_two_moves_at_once_follow_each_other_and_do_each_step_once(bare_url) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_two_moves_at_once_follow_each_other_and_do_each_step_once(sandbox_url) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         contract(sandbox)
         keeper = sandbox.sandbox.scheduler
         movers = [threading.Thread(target=keeper.move, args=(CalendarDuration(12).after,)) for _ in range(4)]
@@ -246,10 +246,10 @@ def test_two_moves_at_once_follow_each_other_and_do_each_step_once(bare_url) -> 
     assert len(months) == len(set(months)) == 48
 
 
-def test_the_clock_and_due_steps_survive_a_restart(bare_url) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_the_clock_and_due_steps_survive_a_restart(sandbox_url) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         sandbox.advance("P40D")
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         before = shown(sandbox)
         sandbox.advance("P30D")
         months = dates(sandbox, "MonthEndReport")

@@ -31,9 +31,9 @@ def kept(sandbox: Running) -> list[Any]:
     return results
 
 
-def test_a_cloud_usage_submission_is_stored_and_answered_with_an_empty_object(bare_url) -> None:
+def test_a_cloud_usage_submission_is_stored_and_answered_with_an_empty_object(sandbox_url) -> None:
     """Source: spec, "Endpoints", POST /cloudUsageSubmission."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         answer = submitted(sandbox, RESULT)
         [result] = kept(sandbox)
 
@@ -42,9 +42,9 @@ def test_a_cloud_usage_submission_is_stored_and_answered_with_an_empty_object(ba
     assert result["createdAt"] == "2026-01-10T12:00:00Z"
 
 
-def test_an_idempotency_key_is_taken_once_in_one_submission_and_over_several(bare_url) -> None:
+def test_an_idempotency_key_is_taken_once_in_one_submission_and_over_several(sandbox_url) -> None:
     """A choice of ours: the specification gives the field its name, and no more."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         first = {"idempotencyKey": "a", "acceptedQuantity": 1}
         submitted(sandbox, first, {**first, "acceptedQuantity": 2}, {"idempotencyKey": "b"})
         submitted(sandbox, {**first, "acceptedQuantity": 3}, {"idempotencyKey": "c"}, code="API-2")

@@ -15,9 +15,11 @@ def billed(sandbox: Any, contract_id: str) -> list[float]:
     return [each["amount"] for each in invoices(sandbox) if each.get("contractId") == contract_id]
 
 
-def test_a_yearly_commitment_is_charged_once_and_its_units_are_counted_over_the_year(bare_url: str) -> None:
+def test_a_yearly_commitment_is_charged_once_and_its_units_are_counted_over_the_year(
+    sandbox_url: str,
+) -> None:
     """Source: spec, "Resources and their fields", Commitment, scheduling."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         acme = Customer.of(sandbox)
         commitment = {"units": 10, "price": 120, "scheduling": cycle("Months", 3)}
         pricing = {"type": "PerUnit", "price": 2}
@@ -59,9 +61,9 @@ def test_a_commitment_that_is_for_no_whole_number_of_cycles_is_refused() -> None
     assert [(each.status, each.json.get("param")) for each in answers] == [(400, param)] * 3
 
 
-def test_usage_counts_from_the_moment_at_which_a_contract_begins_to_that_of_its_end(bare_url: str) -> None:
+def test_usage_counts_from_the_moment_at_which_a_contract_begins_to_that_of_its_end(sandbox_url: str) -> None:
     """Source: spec, "Resources and their fields", Event, timestamp; Contract, startDate and endDate."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         acme = Customer.of(sandbox)
         product = metered(sandbox)
         acme.use(1, at="2026-01-12T01:00:00Z")  # on the day of the start, and before it
@@ -99,9 +101,9 @@ def test_a_day_that_a_cycle_cuts_is_counted_apart_by_every_method(method: str, e
 
 
 @pytest.mark.parametrize("status", ["InReview", "Active"])
-def test_a_contract_that_comes_into_force_late_bills_nothing_again(status: str, bare_url: str) -> None:
+def test_a_contract_that_comes_into_force_late_bills_nothing_again(status: str, sandbox_url: str) -> None:
     """One that begins before another, and is activated or made when that has billed its usage."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
         sold = {"catalogProductId": calls, "pricing": {"type": "PerUnit", "price": 1}}
         early = {"startDate": "2025-12-01T00:00:00Z", "status": status}
@@ -163,9 +165,9 @@ def test_what_a_contract_sells_twice_is_counted_once() -> None:
     assert [each["revenueBreakdown"]["total"] for each in invoice["lineItems"]] == [12, 7]
 
 
-def test_cycles_that_are_over_when_a_contract_is_made_are_billed_at_once(bare_url: str) -> None:
+def test_cycles_that_are_over_when_a_contract_is_made_are_billed_at_once(sandbox_url: str) -> None:
     """Source: spec, "Resources and their fields", Contract, startDate."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         acme = Customer.of(sandbox)
         product = metered(sandbox)
         acme.use(3, at="2025-12-05T00:00:00Z")

@@ -12,9 +12,9 @@ from support.scenarios import Customer, metered
 
 
 @pytest.fixture
-def sandbox(bare_url) -> Iterator[Running]:
+def sandbox(sandbox_url) -> Iterator[Running]:
     """A sandbox on each kind of database."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         yield sandbox
 
 

@@ -38,8 +38,8 @@ def borders(sandbox: Running) -> list[str]:
     return [found[0][0], *(end.removesuffix("T00:00:00Z") for _, end in found)]
 
 
-def test_cycles_begin_at_midnight_on_the_first_billing_day_that_a_product_has(bare_url) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_cycles_begin_at_midnight_on_the_first_billing_day_that_a_product_has(sandbox_url) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         contract(sandbox, products=[fee(1), on(15), on(20)])
         sandbox.advance("P3M")
         billed = billed_cycles(sandbox)

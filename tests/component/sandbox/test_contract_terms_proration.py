@@ -23,8 +23,8 @@ def sold(sandbox: Running, **terms: Any) -> Any:
     return contract(sandbox, **{"shouldProRateInvoices": True, **terms})
 
 
-def test_a_first_cycle_that_is_short_costs_its_share_of_the_days(bare_url) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_a_first_cycle_that_is_short_costs_its_share_of_the_days(sandbox_url) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         sold(sandbox, products=[fee(100, isCalendarAligned=True)])
         sandbox.advance("P2M")
         billed = invoice_amounts(sandbox)

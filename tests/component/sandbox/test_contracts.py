@@ -32,7 +32,7 @@ def params(answer: Any) -> list[str]:
 # --- POST /contracts ------------------------------------------------------------------------------
 
 
-def test_a_contract_is_created_with_an_id_and_timestamps(bare_url) -> None:
+def test_a_contract_is_created_with_an_id_and_timestamps(sandbox_url) -> None:
     """Source: spec, "Endpoints", POST /contracts."""
     whole = {
         "startDate": "2026-02-01T00:00:00Z",
@@ -53,7 +53,7 @@ def test_a_contract_is_created_with_an_id_and_timestamps(bare_url) -> None:
         "externalId": "agr-77",
         "notInTheSpecification": {"kept": True},
     }
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         owner = customer(sandbox)
         made = contract(sandbox, owner, **whole)
         read = sandbox.ok("GET", f"/_sandbox/contracts/{made['id']}")["contract"]
@@ -290,9 +290,9 @@ def test_contract_created_has_the_contract_and_its_customer() -> None:
 # --- GET /contracts -------------------------------------------------------------------------------
 
 
-def test_contracts_are_listed_in_pages(bare_url) -> None:
+def test_contracts_are_listed_in_pages(sandbox_url) -> None:
     """Source: spec, "Endpoints", the pagination shape."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         owner = customer(sandbox)
         ids = [contract(sandbox, owner)["id"] for _ in range(3)]
         first = sandbox.ok("GET", "/contracts?limit=2")
@@ -304,9 +304,9 @@ def test_contracts_are_listed_in_pages(bare_url) -> None:
     assert rest["nextCursor"] is None
 
 
-def test_contracts_are_those_of_a_customer_by_either_id(bare_url) -> None:
+def test_contracts_are_those_of_a_customer_by_either_id(sandbox_url) -> None:
     """Source: spec, "Endpoints", GET /contracts."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         acme, other = customer(sandbox, externalId="crm-1"), customer(sandbox, name="Other")
         ours, theirs = contract(sandbox, acme)["id"], contract(sandbox, other)["id"]
 

@@ -14,9 +14,9 @@ PREPAID = {"pricing": {"type": "PerUnit", "price": 2}, "consumesCreditProductIds
 
 
 @pytest.fixture
-def sandbox(bare_url) -> Iterator[Running]:
+def sandbox(sandbox_url) -> Iterator[Running]:
     """A sandbox on each kind of database."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         yield sandbox
 
 
@@ -340,9 +340,9 @@ def test_usage_draws_unit_credits_by_the_unit(sandbox: Running) -> None:
     assert (breakdown["subtotal"], breakdown["creditsUsed"], breakdown["total"]) == (60, 50, 10)
 
 
-def test_usage_draws_of_as_many_credit_products_as_a_contract_names(bare_url) -> None:
+def test_usage_draws_of_as_many_credit_products_as_a_contract_names(sandbox_url) -> None:
     """PostgreSQL takes 65,535 parameters with a statement, and no more."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
         for name in ("crp-69999", "crp-3"):
             given = {"customerId": acme.id, "creditAmount": 5, "creditProductId": name}

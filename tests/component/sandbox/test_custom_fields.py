@@ -39,9 +39,9 @@ def values(answer: Answer) -> dict[str, str]:
 # --- definitions ----------------------------------------------------------------------------------
 
 
-def test_a_custom_field_definition_is_stored_listed_and_read(bare_url) -> None:
+def test_a_custom_field_definition_is_stored_listed_and_read(sandbox_url) -> None:
     """Source: spec, "Endpoints", GET /customFields and GET /customFields/{customFieldId}."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         made = defined(sandbox, **REGION, entity="Customer", valueType="String", defaultValue="EMEA")
         read = sandbox.ok("GET", f"/customFields/{made['id']}")["customField"]
         listed = sandbox.ok("GET", "/customFields")
@@ -64,9 +64,9 @@ def test_a_definition_that_is_not_there_gets_404() -> None:
     assert answer.error() == (404, "invalid_request_error", "resource_not_found")
 
 
-def test_a_name_is_defined_once_for_each_entity(bare_url) -> None:
+def test_a_name_is_defined_once_for_each_entity(sandbox_url) -> None:
     """A choice of ours."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         defined(sandbox, customFieldName="region")
         twice = sandbox.call("POST", "/_sandbox/customFields", {"customFieldName": "region"})
         other = defined(sandbox, customFieldName="region", entity="Contract")
@@ -292,9 +292,9 @@ SIZE = {
 }
 
 
-def test_an_input_with_a_name_and_a_type_makes_its_definition(bare_url: str) -> None:
+def test_an_input_with_a_name_and_a_type_makes_its_definition(sandbox_url: str) -> None:
     """So that a program can set a value that knows the specification alone, which shows none being made."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         first = given(sandbox, {**SIZE, "value": 5})
         again = given(sandbox, {"customFieldName": "size", "value": 6})
         wrong = given(sandbox, {"customFieldName": "size", "value": "six"})

@@ -34,8 +34,8 @@ def billed(sandbox: Running, customer_id: str, price: float) -> str:
     return str(sandbox.ok("POST", "/credits/top-up", body)["invoiceId"])
 
 
-def test_a_customers_amounts_are_those_of_its_invoices_by_their_status(bare_url) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_a_customers_amounts_are_those_of_its_invoices_by_their_status(sandbox_url) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         first, other = (
             sandbox.ok(
                 "POST",

@@ -28,9 +28,9 @@ def made_up(sandbox: Running, names: Iterable[str]) -> list[str]:
         return [customers.make_anonymous(tx, name) for name in names]
 
 
-def test_usage_is_matched_by_alias_external_id_and_id(bare_url) -> None:
+def test_usage_is_matched_by_alias_external_id_and_id(sandbox_url) -> None:
     """Source: spec, "Resources and their fields", Event, customerAlias: external id or alias."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         first = made(sandbox, aliases=["a", "b"], externalId="x")
         second = made(sandbox, aliases=["c"])
         found = match(sandbox, "a", "b", "x", "c", first, second, "nobody", "A", "", "\0", "z" * 9999)
@@ -38,9 +38,9 @@ def test_usage_is_matched_by_alias_external_id_and_id(bare_url) -> None:
     assert found == {"a": first, "b": first, "x": first, "c": second, first: first, second: second}
 
 
-def test_a_thousand_names_are_matched_at_once(bare_url) -> None:
+def test_a_thousand_names_are_matched_at_once(sandbox_url) -> None:
     """Source: spec, "Limits", events per batch."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         first = made(sandbox, aliases=["a999"])
         found = match(sandbox, *(f"a{n}" for n in range(1000)))
 
@@ -59,9 +59,9 @@ def test_a_name_that_was_taken_away_matches_no_more_and_another_customer_may_hav
     assert taken_over == {"a": second, "b": first, "x": second}
 
 
-def test_a_name_belongs_to_one_customer_be_it_an_alias_an_external_id_or_an_id(bare_url) -> None:
+def test_a_name_belongs_to_one_customer_be_it_an_alias_an_external_id_or_an_id(sandbox_url) -> None:
     """A choice of ours: usage under a name is one customer's."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         first = made(sandbox, aliases=["a"], externalId="x")
         second = made(sandbox, aliases=["b"])
         refused = {
@@ -83,8 +83,8 @@ def test_a_name_belongs_to_one_customer_be_it_an_alias_an_external_id_or_an_id(b
     assert found == {"a": first, "x": first, "b": second}
 
 
-def test_of_many_that_want_a_name_at_once_one_gets_it(bare_url) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_of_many_that_want_a_name_at_once_one_gets_it(sandbox_url) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         sandbox.ok("GET", "/_sandbox/customers")
 
         def create(n: int) -> int:

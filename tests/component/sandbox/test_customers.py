@@ -49,9 +49,9 @@ def put(sandbox: Running, customer: Any, **fields: Any) -> Any:
 # --- PUT /customers/{customerId} ------------------------------------------------------------------
 
 
-def test_every_field_of_a_customer_is_stored_and_returned(bare_url) -> None:
+def test_every_field_of_a_customer_is_stored_and_returned(sandbox_url) -> None:
     """Source: spec, "Resources and their fields", Customer."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         changed = put(sandbox, made(sandbox), **WHOLE, status="Suspended")
         read = sandbox.ok("GET", f"/_sandbox/customers/{changed['id']}")["customer"]
 
@@ -192,8 +192,8 @@ def test_an_invalid_customer_field_is_refused_by_name(method: str) -> None:
     assert listed == [customer]
 
 
-def test_a_name_of_255_letters_beyond_ascii_is_found_again(bare_url) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_a_name_of_255_letters_beyond_ascii_is_found_again(sandbox_url) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         name = "🐙" * 255
         customer = made(sandbox, externalId=name, externalIntegration=[{"type": "ü" * 255, "id": name}])
         with sandbox.sandbox.service.transaction(writes=False) as tx:
@@ -205,11 +205,11 @@ def test_a_name_of_255_letters_beyond_ascii_is_found_again(bare_url) -> None:
 # --- GET /customers/integration -------------------------------------------------------------------
 
 
-def test_a_customer_is_found_by_its_counterpart_at_another_provider(bare_url) -> None:
+def test_a_customer_is_found_by_its_counterpart_at_another_provider(sandbox_url) -> None:
     """Source: spec, "Endpoints", GET /customers/integration/{integrationType}/{integrationId}."""
     entries = [{"type": "Salesforce", "id": "a/b c"}, {"type": "NetSuite", "id": "4711"}]
     entries.append({"type": "Odd", "id": "/a"})
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         made(sandbox)
         customer = made(sandbox, externalIntegration=entries)
         found = [

@@ -46,9 +46,9 @@ def waits(one: dict[str, Any]) -> float:
     return (datetime.fromisoformat(one["nextAttemptAt"]) - last) / timedelta(seconds=1)
 
 
-def test_events_a_delivery_is_a_post_of_json_with_its_type_in_a_header(bare_url: str) -> None:
+def test_events_a_delivery_is_a_post_of_json_with_its_type_in_a_header(sandbox_url: str) -> None:
     """Source: spec, "Events", rule 1."""
-    with receiving() as receiver, running(database_url=bare_url) as sandbox:
+    with receiving() as receiver, running(database_url=sandbox_url) as sandbox:
         subscribe(sandbox, "MonthEndReport", f"{receiver.url}?shop=1")
         trigger(sandbox, "MonthEndReport", reportId="rep_1")
         flush(sandbox)
@@ -140,8 +140,8 @@ def test_control_every_2xx_is_a_success(status: int) -> None:
         assert delivery(sandbox)["state"] == "delivered"
 
 
-def test_a_refused_delivery_is_sent_again_by_the_schedule_with_the_same_id(bare_url: str) -> None:
-    options = {"database_url": bare_url, "retry_seconds": SCHEDULE}
+def test_a_refused_delivery_is_sent_again_by_the_schedule_with_the_same_id(sandbox_url: str) -> None:
+    options = {"database_url": sandbox_url, "retry_seconds": SCHEDULE}
     with receiving(500, 503, 404) as receiver, running(**options) as sandbox:
         subscribe(sandbox, "PingTest", receiver.url)
         flush(sandbox)
@@ -212,8 +212,8 @@ def test_jitter_is_the_same_with_the_same_seed() -> None:
     assert len(set(seven)) == 4
 
 
-def test_the_log_is_filtered_and_paged(bare_url: str) -> None:
-    with receiving(500) as receiver, running(database_url=bare_url) as sandbox:
+def test_the_log_is_filtered_and_paged(sandbox_url: str) -> None:
+    with receiving(500) as receiver, running(database_url=sandbox_url) as sandbox:
         approved = subscribe(sandbox, "InvoiceApproved", receiver.url)
         subscribe(sandbox, "PaymentFailed", receiver.url)
         flush(sandbox)
@@ -281,14 +281,14 @@ def test_a_flush_that_times_out_reports_how_many_are_due() -> None:
     assert wrong.json["param"] == "timeoutSeconds"
 
 
-def test_deliveries_in_progress_at_close_are_sent_after_a_restart(bare_url: str) -> None:
-    with hostile(hang) as slow, running(database_url=bare_url, delivery_timeout_seconds=60) as sandbox:
+def test_deliveries_in_progress_at_close_are_sent_after_a_restart(sandbox_url: str) -> None:
+    with hostile(hang) as slow, running(database_url=sandbox_url, delivery_timeout_seconds=60) as sandbox:
         subscribe(sandbox, "PingTest", slow.url)
         until(lambda: slow.connected, 30)
         began = time.monotonic()
     assert time.monotonic() - began < within(30)  # it is broken off, not waited for
 
-    with hostile(hang) as _, running(database_url=bare_url, delivery_timeout_seconds=0.3) as again:
+    with hostile(hang) as _, running(database_url=sandbox_url, delivery_timeout_seconds=0.3) as again:
         found = until(lambda: [one for one in deliveries(again) if one["attempts"]], 30)[0]
 
     assert errors(found)[:1] == ["not_connected"]  # nobody is there any more: but it was tried

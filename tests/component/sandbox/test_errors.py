@@ -131,10 +131,10 @@ def test_an_unexpected_exception_is_an_internal_error_without_details(
 
 
 @pytest.mark.parametrize("path", READ_BY_ID)
-def test_impossible_ids_are_404_without_an_internal_error(path: str, bare_url) -> None:
+def test_impossible_ids_are_404_without_an_internal_error(path: str, sandbox_url) -> None:
     """Source: spec, "Errors", resource_not_found."""
     hostile = ("none", "a/b", "%FF", "%F0%9F%90%99", "'", "%25", "..%2f", "x" * 5000, "%20")
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         answers = {name: sandbox.call("GET", path.format(name)).error() for name in hostile}
         nul = sandbox.call("GET", path.format("%00"))
 
@@ -143,9 +143,9 @@ def test_impossible_ids_are_404_without_an_internal_error(path: str, bare_url) -
     assert nul.json["message"] == "the address holds a NUL character: no id has one"
 
 
-def test_a_nul_in_a_parameter_of_the_url_is_refused_by_its_name(bare_url) -> None:
+def test_a_nul_in_a_parameter_of_the_url_is_refused_by_its_name(sandbox_url) -> None:
     """PostgreSQL keeps no NUL in its texts."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         answers = {
             param: sandbox.call("GET", f"{path}?{param}=%00")
             for path, param in (
@@ -188,9 +188,9 @@ NUL_BODIES: list[tuple[str, str, Any, str | None]] = [
 ]
 
 
-def test_a_nul_anywhere_in_a_body_is_refused_and_never_reaches_the_database(bare_url) -> None:
+def test_a_nul_anywhere_in_a_body_is_refused_and_never_reaches_the_database(sandbox_url) -> None:
     """PostgreSQL keeps no NUL in its texts; so that both databases take the same, SQLite gets none either."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         answers = [sandbox.call(method, path, body) for method, path, body, _ in NUL_BODIES]
         escaped = sandbox.call("POST", "/catalogProducts", {"name": r"a \u0000 that is none"})
         raised = sandbox.raised()

@@ -158,9 +158,9 @@ def test_an_event_is_judged_as_its_model_judges_it(value: Any, ascii_only: bool)
 
 
 @pytest.fixture
-def database(bare_url: str) -> Iterator[SandboxDatabase]:
+def database(sandbox_url: str) -> Iterator[SandboxDatabase]:
     """An empty one, of each kind."""
-    opened = SandboxDatabase(bare_url)
+    opened = SandboxDatabase(sandbox_url)
     yield opened
     opened.close()
 

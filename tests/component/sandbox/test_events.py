@@ -291,9 +291,9 @@ def test_events_far_in_the_past_and_in_the_future_are_taken() -> None:
     assert first["events"] + rest["events"] == events
 
 
-def test_events_are_stored_and_listed_on_each_database(bare_url: str) -> None:
+def test_events_are_stored_and_listed_on_each_database(sandbox_url: str) -> None:
     """Source: spec, "Endpoints", PUT /events: available immediately."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         meter = {"name": "u", "eventName": "api_call", "aggregationMethod": "sum", "property": "units"}
         sandbox.ok("POST", "/_sandbox/meters", meter)
         events = [event(f"r-{n}", data={"units": n, "zoë": "\\"}) for n in range(5)]
@@ -307,10 +307,10 @@ def test_events_are_stored_and_listed_on_each_database(bare_url: str) -> None:
     assert Decimal(str(page["events"][5]["data"]["units"])) == Decimal("0.25")
 
 
-def test_events_sent_by_several_at_once_are_each_taken_once(bare_url: str) -> None:
+def test_events_sent_by_several_at_once_are_each_taken_once(sandbox_url: str) -> None:
     """Source: spec, "Resources and their fields", Event (ingested), ref: for idempotency."""
     batches = [{"events": [event(f"r-{n}") for n in range(start, start + 40)]} for start in (0, 20, 40, 20)]
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         meter = {"name": "u", "eventName": "api_call", "aggregationMethod": "sum", "property": "units"}
         meter_id = sandbox.ok("POST", "/_sandbox/meters", meter)["meter"]["id"]
         with ThreadPoolExecutor(4) as pool:

@@ -36,10 +36,10 @@ def struck(sandbox: Running) -> list[int]:
 
 @pytest.mark.parametrize("kind", REFUSED)
 def test_what_a_fault_spoils_is_refused_and_then_comes_again_good(
-    kind: str, tmp_path: Path, bare_url: str
+    kind: str, tmp_path: Path, sandbox_url: str
 ) -> None:
     with (
-        running(secrets=[WHSEC], database_url=bare_url) as sandbox,
+        running(secrets=[WHSEC], database_url=sandbox_url) as sandbox,
         billhook_receiver(tmp_path, StandardWebhooks(), [WHSEC], sandbox.real) as receiver,
     ):
         fault(sandbox, kind)
@@ -108,9 +108,9 @@ def test_drop_loses_the_answer_so_that_the_receiver_gets_it_twice(tmp_path: Path
     assert errors(found) == ["answer_lost", None]
 
 
-def test_duplicate_sends_twice_with_one_id(tmp_path: Path, bare_url: str) -> None:
+def test_duplicate_sends_twice_with_one_id(tmp_path: Path, sandbox_url: str) -> None:
     with (
-        running(secrets=[WHSEC], database_url=bare_url) as sandbox,
+        running(secrets=[WHSEC], database_url=sandbox_url) as sandbox,
         billhook_receiver(tmp_path, StandardWebhooks(), [WHSEC], sandbox.real) as receiver,
     ):
         fault(sandbox, "duplicate")
@@ -137,8 +137,8 @@ def test_delay_sends_the_given_seconds_later() -> None:
         assert (early, len(receiver.got), delivery(sandbox)["state"]) == (0, 1, "delivered")
 
 
-def test_reorder_holds_one_until_a_later_one_went(bare_url: str) -> None:
-    with running(database_url=bare_url) as sandbox, receiving() as receiver:
+def test_reorder_holds_one_until_a_later_one_went(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox, receiving() as receiver:
         fault(sandbox, "reorder")
         subscribe(sandbox, "MonthEndReport", receiver.url)
         for number in range(4):
@@ -174,8 +174,10 @@ def faults_of(one: dict[str, Any]) -> list[str | None]:
         ("reorder", ["reorder", "reorder", None]),  # one that is held already is not held once more
     ],
 )
-def test_only_attempts_affected_by_a_fault_show_it(kind: str, shown: list[str | None], bare_url: str) -> None:
-    with running(database_url=bare_url) as sandbox, receiving(500, 500) as receiver:
+def test_only_attempts_affected_by_a_fault_show_it(
+    kind: str, shown: list[str | None], sandbox_url: str
+) -> None:
+    with running(database_url=sandbox_url) as sandbox, receiving(500, 500) as receiver:
         fault(sandbox, kind, seconds=90)
         fault(sandbox, kind, seconds=90)
         subscribe(sandbox, "PingTest", receiver.url)
@@ -203,14 +205,14 @@ def test_what_holds_an_attempt_up_is_shown_beside_what_spoils_it() -> None:
 
 @pytest.mark.parametrize("kind", ["delay", "reorder"])
 def test_what_held_a_delivery_up_is_shown_after_a_restart_and_without_the_fault(
-    kind: str, bare_url: str
+    kind: str, sandbox_url: str
 ) -> None:
     with receiving() as receiver:
-        with running(database_url=bare_url) as sandbox:
+        with running(database_url=sandbox_url) as sandbox:
             fault(sandbox, kind, seconds=90)
             subscribe(sandbox, "PingTest", receiver.url)
             flush(sandbox)
-        with running(database_url=bare_url) as sandbox:
+        with running(database_url=sandbox_url) as sandbox:
             sandbox.ok("DELETE", "/_sandbox/faults")
             later(sandbox, 91)
             found = delivery(sandbox)

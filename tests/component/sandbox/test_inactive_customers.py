@@ -32,8 +32,8 @@ def announced(sandbox: Running) -> list[str]:
     return [kind for kind, _ in sandbox.raised() if kind in ANNOUNCED]
 
 
-def test_events_of_an_inactive_customer_are_stored_and_not_metered(bare_url: str) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_events_of_an_inactive_customer_are_stored_and_not_metered(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         acme, busy = Customer.of(sandbox), Customer.of(sandbox, "busy")
         product = sold(sandbox)
         acme.buy(product)

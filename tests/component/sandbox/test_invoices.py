@@ -39,9 +39,9 @@ def statuses(sandbox: Running) -> list[str]:
 # --- issuing --------------------------------------------------------------------------------------
 
 
-def test_an_invoice_bills_the_cycle_with_a_line_for_each_product(bare_url) -> None:
+def test_an_invoice_bills_the_cycle_with_a_line_for_each_product(sandbox_url) -> None:
     """Source: spec, "Resources and their fields", Invoice."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         owner = customer(sandbox, currency="EUR")
         invoice = issued(sandbox, owner, products=[fee(100), fee(0.125)])
         read = sandbox.ok("GET", f"/invoices/{invoice['id']}")["invoice"]
@@ -157,9 +157,9 @@ def test_usage_beyond_the_commitment_is_an_overage_of_its_invoice() -> None:
 # --- GET /invoices --------------------------------------------------------------------------------
 
 
-def test_invoices_are_listed_by_page_and_filter(bare_url) -> None:
+def test_invoices_are_listed_by_page_and_filter(sandbox_url) -> None:
     """Source: spec, "Endpoints", GET /invoices."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         acme, other = customer(sandbox), customer(sandbox, name="Other")
         contract(sandbox, acme, products=[fee(10)])
         contract(sandbox, other, products=[fee(20)])

@@ -52,8 +52,8 @@ def set_clock(sandbox: Running, moment: datetime) -> None:
 # --- before the invoice is approved -----------------------------------------------------------------
 
 
-def test_late_usage_rewrites_an_unapproved_invoice(bare_url: str) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_late_usage_rewrites_an_unapproved_invoice(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         acme = Customer.of(sandbox)
         acme.buy(per_unit(metered(sandbox), displayName="Calls"), fee(5))
         acme.use(3)
@@ -144,9 +144,9 @@ def test_a_corrected_measurement_rewrites_the_invoice(sandbox: Running) -> None:
 # --- after that ---------------------------------------------------------------------------------------
 
 
-def test_what_comes_after_the_approval_is_charged_by_the_next_invoice_once(bare_url: str) -> None:
+def test_what_comes_after_the_approval_is_charged_by_the_next_invoice_once(sandbox_url: str) -> None:
     """By the prices of its own cycle: 90 units at 1.00, then 10 at 1.00 and 20 at 0.50."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
         pricing = {"type": "Tiered", "tiers": TIERS}
         acme.buy({"catalogProductId": calls, "displayName": "Calls", "pricing": pricing})
@@ -320,8 +320,8 @@ def total(seed: int, *, is_late: bool) -> Decimal:
 # --- where no invoice comes any more --------------------------------------------------------------------
 
 
-def test_usage_that_no_invoice_charges_is_reported_at_month_end_once(bare_url: str) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_usage_that_no_invoice_charges_is_reported_at_month_end_once(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
         sold = per_unit(calls, displayName="Calls")
         contract_id = acme.buy(sold, endDate="2026-02-01T00:00:00Z", autoRenewContract=False)
@@ -384,8 +384,8 @@ CARRIED = "Carried forward to the next invoice"
 BROUGHT = "Carried forward from an earlier invoice"
 
 
-def test_an_invoice_below_zero_is_for_nothing_and_makes_the_next_one_less(bare_url: str) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_an_invoice_below_zero_is_for_nothing_and_makes_the_next_one_less(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         acme = Customer.of(sandbox)
         acme.buy(per_unit(metered(sandbox), displayName="Calls"), fee(-5))
         acme.use(3)

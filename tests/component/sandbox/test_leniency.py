@@ -191,8 +191,8 @@ def _with(sandbox: Running, token: str) -> Any:
 
 
 @pytest.mark.parametrize("times", [2**31, 2**63, 10**40])
-def test_the_times_of_a_fault_are_limited_to_31_bits(times: int, bare_url: str) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_the_times_of_a_fault_are_limited_to_31_bits(times: int, sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         wrong = sandbox.call("POST", "/_sandbox/faults", {"fault": "duplicate", "times": times})
         control = sandbox.ok("POST", "/_sandbox/faults", {"fault": "duplicate", "times": 2**31 - 1})
 

@@ -39,9 +39,9 @@ def cursor_of(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def test_a_list_is_read_page_by_page_in_the_order_in_which_its_things_came(bare_url) -> None:
+def test_a_list_is_read_page_by_page_in_the_order_in_which_its_things_came(sandbox_url) -> None:
     """Source: spec, "Endpoints", the pagination shape."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         add(sandbox, *"abcde")
         first = page(sandbox, 2)
         second = page(sandbox, 2, first["nextCursor"])
@@ -65,9 +65,9 @@ def test_an_empty_list_has_one_empty_page() -> None:
         }
 
 
-def test_pages_neither_repeat_nor_leave_out_anything_while_rows_come_and_go(bare_url) -> None:
+def test_pages_neither_repeat_nor_leave_out_anything_while_rows_come_and_go(sandbox_url) -> None:
     """Source: spec, "Endpoints", the pagination shape."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         add(sandbox, *"abcdef")
         first = page(sandbox, 2)
         remove(sandbox, "a", "b", "c")
@@ -83,8 +83,8 @@ def test_pages_neither_repeat_nor_leave_out_anything_while_rows_come_and_go(bare
     assert names(first) + left[2:4] == "abg"
 
 
-def test_a_row_that_is_removed_last_does_not_give_its_number_to_the_next(bare_url) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_a_row_that_is_removed_last_does_not_give_its_number_to_the_next(sandbox_url) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         add(sandbox, *"abc")
         first = page(sandbox, 2)
         remove(sandbox, *"abc")
@@ -139,8 +139,8 @@ def test_an_invalid_cursor_is_refused() -> None:
     assert control.status == 200
 
 
-def test_a_cursor_far_beyond_the_end_gives_an_empty_page(bare_url) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_a_cursor_far_beyond_the_end_gives_an_empty_page(sandbox_url) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         add(sandbox, "a")
         beyond = page(sandbox, 2, cursor_of("catalog_product:" + "9" * 19))
         control = page(sandbox, 2, cursor_of("catalog_product:0"))

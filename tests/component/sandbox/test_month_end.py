@@ -36,8 +36,8 @@ def reports(sandbox: Running, event_type: str) -> list[Any]:
     return [sandbox.ok("GET", f"/_sandbox/reports/{each}")["report"] for each in ids]
 
 
-def test_the_month_end_report_has_the_months_totals(bare_url) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_the_month_end_report_has_the_months_totals(sandbox_url) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         owner = customer(sandbox)
         contract(sandbox, owner, products=[fee(10)])
         contract(sandbox, owner, products=[fee(2.5)], currency="EUR")
@@ -68,9 +68,9 @@ def test_the_month_end_report_has_the_months_totals(bare_url) -> None:
     ]
 
 
-def test_uncharged_events_lists_unmetered_and_unsold_usage(bare_url) -> None:
+def test_uncharged_events_lists_unmetered_and_unsold_usage(sandbox_url) -> None:
     """Source: spec, "Events", UnchargedEvents."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         sold, unsold = product(sandbox, "call"), product(sandbox, "storage")
         acme = customer(sandbox, aliases=["acme"])
         other = customer(sandbox, name="Other", aliases=["other"])

@@ -242,9 +242,9 @@ def test_what_has_been_paid_does_not_become_anything_else() -> None:
             change_status(tx, kept_invoices.INVOICES.get(tx, invoice["id"]), BillingStatus.OVERDUE)
 
 
-def test_a_customers_amounts_follow_its_invoices(bare_url) -> None:
+def test_a_customers_amounts_follow_its_invoices(sandbox_url) -> None:
     """Source: spec, "Resources and their fields", Customer, the amounts."""
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         invoice = approved(sandbox)
         path = f"/_sandbox/customers/{invoice['customerId']}"
         pending = sandbox.ok("GET", path)["customer"]

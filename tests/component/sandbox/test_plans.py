@@ -10,7 +10,7 @@ from support.scenarios import cycle
 INVALID = (400, "invalid_request_error", "invalid_request")
 
 
-def test_a_plan_is_read_as_it_was_made_without_its_products(bare_url) -> None:
+def test_a_plan_is_read_as_it_was_made_without_its_products(sandbox_url) -> None:
     """Source: spec, "Endpoints", GET /plans/{planId}; plan product content: not shown."""
     billing = {
         "billingInterval": "Quarterly",
@@ -20,7 +20,7 @@ def test_a_plan_is_read_as_it_was_made_without_its_products(bare_url) -> None:
         "proRated": False,
         "billingDate": {"anchor": "StartOfMonth", "dayOfMonth": 1},
     }
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         product = sandbox.ok("POST", "/catalogProducts", {"name": "API calls"})["catalogProduct"]
         sold = [{"catalogProductId": product["id"], "pricing": {"type": "PerUnit", "price": 0.0125}}]
         made = sandbox.ok(

@@ -117,10 +117,10 @@ def test_deliveries_are_signed_by_the_machines_time_and_not_the_sandboxs(tmp_pat
 
 
 @pytest.mark.parametrize("scheme", [*OVERLAPPING, *SINGLE], ids=repr)
-def test_without_a_secret_one_is_made_that_fits_the_scheme_and_stays(scheme: Any, bare_url: str) -> None:
+def test_without_a_secret_one_is_made_that_fits_the_scheme_and_stays(scheme: Any, sandbox_url: str) -> None:
     told = []
     for _ in range(2):
-        sandbox = Sandbox(SandboxOptions(scheme=scheme, database_url=bare_url))
+        sandbox = Sandbox(SandboxOptions(scheme=scheme, database_url=sandbox_url))
         told.append(sandbox.signing_secret)
         sandbox.close()
 

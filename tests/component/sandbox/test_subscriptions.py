@@ -61,8 +61,8 @@ def test_webhooks_thresholds_apply_to_three_types_only() -> None:
     assert answer.json["param"] == "threshold"
 
 
-def test_webhooks_url_type_and_thresholds_together_are_a_subscription(bare_url: str) -> None:
-    with running(database_url=bare_url) as sandbox:
+def test_webhooks_url_type_and_thresholds_together_are_a_subscription(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
         first = subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80, recurringThreshold=5)
         others = [
             subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80),

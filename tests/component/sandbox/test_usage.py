@@ -64,7 +64,7 @@ class Used:
         return self.sandbox.call("POST", "/measurements", {**given, "value": units, **changes})
 
 
-def test_usage_each_method_adds_up_exactly_over_batches(bare_url: str) -> None:
+def test_usage_each_method_adds_up_exactly_over_batches(sandbox_url: str) -> None:
     """Source: spec, "Resources and their fields", Event (ingested), data: used by aggregations."""
     chance = random.Random(7)
     values = [
@@ -74,7 +74,7 @@ def test_usage_each_method_adds_up_exactly_over_batches(bare_url: str) -> None:
         )
         for _ in range(400)
     ]
-    with running(database_url=bare_url) as sandbox:
+    with running(database_url=sandbox_url) as sandbox:
         used = Used(sandbox)
         for start in range(0, len(values), 37):
             used.send(*values[start : start + 37])
