@@ -25,7 +25,9 @@ def bare() -> Flask:
 
 
 def durable() -> Flask:
-    """billhook, storing in SQLite with synchronous=FULL unless told where; handlers run elsewhere."""
+    """billhook, storing in SQLite with synchronous=FULL unless told where; see BENCH_ENGINE."""
+    from noop import handlers
+
     from billhook import Billhook
 
     sqlite = f"sqlite:///{Path(os.environ['BENCH_FOLDER']) / 'inbox.db'}"
@@ -36,7 +38,7 @@ def durable() -> Flask:
         BILLHOOK_ENGINE=os.environ.get("BENCH_ENGINE", "worker"),
         BILLHOOK_INBOX_URL=os.environ.get("BENCH_INBOX_URL", sqlite),
     )
-    Billhook(app)
+    Billhook(app, handlers=[handlers] if app.config["BILLHOOK_ENGINE"] == "thread" else [])
     return app
 
 

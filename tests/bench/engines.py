@@ -154,7 +154,8 @@ def _worker(folder: Path, command: list[str], **environment: str) -> Iterator[No
             process.wait()
 
 
-def _billhook_worker(folder: Path, url: str, **more: str) -> contextlib.AbstractContextManager[None]:
+def worker_beside(folder: Path, url: str, **more: str) -> contextlib.AbstractContextManager[None]:
+    """Run `billhook worker` with a handler that does nothing."""
     command = [sys.executable, "-m", "billhook", "worker", "noop.py", "--threads", str(THREADS)]
     settings = {"BILLHOOK_INBOX_URL": url, "BILLHOOK_SECRETS": SECRET, "BILLHOOK_ENGINE": "worker", **more}
     return _worker(folder, command, **settings)
@@ -168,7 +169,7 @@ def _billhook(
         inbox = Inbox(inbox_url)
         inbox.upgrade() if inbox_url.startswith("postgres") else inbox.prepare()
         fill(inbox, count)
-        with _billhook_worker(folder, inbox_url):
+        with worker_beside(folder, inbox_url):
             first = last = None
             while last is None:
                 with inbox.database.read() as connection:
@@ -256,7 +257,7 @@ def latency(folder: Path, url: str, count: int) -> str:
     inbox = Inbox(url)
     inbox.upgrade() if url.startswith("postgres") else inbox.prepare()
     out = folder / "latencies"
-    with _billhook_worker(folder, url, BENCH_LATENCIES=str(out)):
+    with worker_beside(folder, url, BENCH_LATENCIES=str(out)):
         for number in range(count + 1):
             now = datetime.now(UTC)
             inbox.put(NewDelivery("default", f"late-{number}", "InvoiceApproved", BODY, "{}", now, now))

@@ -1,11 +1,12 @@
 """Throughput and latency of a durable accept, beside a bare Flask view and a receiver written by hand.
 
-    python tests/bench/receiver.py [--rounds 5] [--seconds 6] [--connections 32]
+    python tests/bench/receiver.py [--rounds 5] [--seconds 6] [--connections 32 512] [--json FILE]
 
-Each round measures every receiver once, in turn, under gunicorn with 2 processes: the bare view, the one by
-hand and billhook's blueprint in 16 threads each, its standalone receiver on an event loop, as installed
-and with the extra `fast`. `wrk` sends deliveries that are each signed and each new.
-With BILLHOOK_TEST_POSTGRES_URL set, the standalone receiver storing there is measured too.
+Each round measures every receiver once, in turn, under gunicorn with 2 processes and its defaults: the bare
+view, the one by hand and billhook's blueprint in 16 threads each, the blueprint under gevent, and billhook's
+standalone receiver on an event loop, as installed and with the extra `fast`; that one also beside handlers
+that do nothing. `wrk` sends deliveries that are each signed and each new. SQLite, and PostgreSQL when
+BILLHOOK_TEST_POSTGRES_URL is set.
 Printed are medians with their spread, and ratios taken within a round, so that a noisy machine spoils little.
 """
 
@@ -15,64 +16,48 @@ import argparse
 import contextlib
 import json
 import os
-import re
 import shutil
-import signal
-import socket
 import statistics
-import subprocess
 import sys
 import tempfile
-import time
-import urllib.request
-from collections.abc import Iterator
-from datetime import UTC, datetime
-from itertools import product
 from pathlib import Path
+from typing import NamedTuple
 
-from billhook.events import InvoiceApproved, sample
+from engines import postgres, worker_beside
+from load import Requests, cpu_seconds, gunicorn
+from sqlalchemy import func, select
+
 from billhook.inbox import Inbox
-from billhook.signing import StandardWebhooks
+from billhook.inbox.schema import run
 
-HERE = Path(__file__).parent
-sys.path.insert(0, str(HERE))
-from apps import SECRET  # noqa: E402
-from engines import postgres  # noqa: E402
+THREADS = ("-k", "gthread", "--threads", "16")
+LOOP = ("-k", "billhook.gunicorn_worker.AsgiWorker", "--asgi-loop", "asyncio", "--http-parser", "python")
+FAST_LOOP = ("-k", "billhook.gunicorn_worker.AsgiWorker", "--asgi-loop", "uvloop", "--http-parser", "fast")
+BARE, BY_HAND = "bare view", "by hand"
+Figures = dict[str, float]
 
-THREADS = ["-k", "gthread", "--threads", "16"]
-LOOP = ["-k", "billhook.gunicorn_worker.AsgiWorker", "--asgi-loop", "asyncio", "--http-parser", "python"]
-FAST_LOOP = ["-k", "billhook.gunicorn_worker.AsgiWorker", "--asgi-loop", "uvloop", "--http-parser", "fast"]
+
+class Receiver(NamedTuple):
+    """A factory of apps.py, how gunicorn serves it, what handles its deliveries, and where they are stored."""
+
+    factory: str
+    flags: tuple[str, ...]
+    handled_by: str = ""
+    postgresql: bool = False
+
+
 RECEIVERS = {
-    "bare view": ("bare", THREADS),
-    "by hand": ("by_hand", THREADS),
-    "blueprint": ("durable", THREADS),
-    "blueprint, gevent": ("durable", ["-k", "gevent"]),
-    "standalone": ("durable_asgi", LOOP),
-    "standalone[fast]": ("durable_asgi", FAST_LOOP),
+    BARE: Receiver("bare", THREADS),
+    BY_HAND: Receiver("by_hand", THREADS),
+    "blueprint": Receiver("durable", THREADS),
+    "blueprint, gevent": Receiver("durable", ("-k", "gevent")),
+    "standalone": Receiver("durable_asgi", LOOP),
+    "standalone[fast]": Receiver("durable_asgi", FAST_LOOP),
+    "with engine thread": Receiver("durable_asgi", FAST_LOOP, handled_by="thread"),
+    "with engine worker": Receiver("durable_asgi", FAST_LOOP, handled_by="worker"),
+    "standalone, PostgreSQL": Receiver("durable_asgi", LOOP, postgresql=True),
+    "standalone[fast], PostgreSQL": Receiver("durable_asgi", FAST_LOOP, postgresql=True),
 }
-"""The factory of each and how gunicorn serves it."""
-ON_POSTGRESQL = "postgresql"
-WRK_THREADS = 1
-
-WRK_SCRIPT = """
-local file = io.open(os.getenv("BENCH_REQUESTS"), "r")
-local body = file:read("*l")
-local next_line = file:lines()
-wrk.method = "POST"
-wrk.path = "/webhooks/billing"
-wrk.body = body
-request = function()
-  local id, timestamp, signature = string.match(next_line() or error("out of requests"), "(%S+) (%S+) (%S+)")
-  return wrk.format(nil, nil, {
-    ["Content-Type"] = "application/json", ["X-Webhook-Type"] = "InvoiceApproved",
-    ["webhook-id"] = id, ["webhook-timestamp"] = timestamp, ["webhook-signature"] = signature,
-  })
-end
-done = function(summary, latency)
-  io.write(string.format("RESULT %d %d %d %d %d\\n", summary.requests, summary.duration,
-    latency:percentile(50), latency:percentile(99), summary.errors.status + summary.errors.timeout))
-end
-"""
 
 
 def main() -> None:
@@ -80,156 +65,101 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=6)
-    parser.add_argument("--connections", type=int, default=32)
-    parser.add_argument("--only", help="the names of receivers to measure, separated by a semicolon")
-    parser.add_argument("--json", action="store_true", help="print the raw figures instead of the table")
+    parser.add_argument("--connections", type=int, nargs="+", default=[32])
+    parser.add_argument("--only", nargs="+", choices=RECEIVERS, metavar="NAME", help="measure these alone")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write each measurement there")
     options = parser.parse_args()
     if shutil.which("wrk") is None:
         sys.exit("this benchmark loads with wrk: apt-get install wrk")
-    receivers = dict(RECEIVERS)
-    if "BILLHOOK_TEST_POSTGRES_URL" in os.environ:
-        receivers[ON_POSTGRESQL] = RECEIVERS["standalone"]
-    if options.only:
-        receivers = {name: receivers[name] for name in options.only.split(";")}
-    results: dict[str, list[dict[str, float]]] = {name: [] for name in receivers}
+    names = options.only or RECEIVERS
+    on_postgresql = "BILLHOOK_TEST_POSTGRES_URL" in os.environ
+    chosen = {
+        name: one for name, one in RECEIVERS.items() if name in names and on_postgresql >= one.postgresql
+    }
+    results: dict[int, dict[str, list[Figures]]] = {}
     for number in range(options.rounds):
-        for name, served in receivers.items():
-            load = (options.connections, options.seconds)
-            figures = measure(*served, *load, postgresql=name == ON_POSTGRESQL)
-            results[name].append(figures)
-            if not options.json:
-                print(f"round {number + 1}: {name:16} {_line(figures)}", flush=True)
-    print(json.dumps(results)) if options.json else report(results)
+        for connections in options.connections:
+            for name, receiver in chosen.items():
+                figures = measure(receiver, connections, options.seconds)
+                results.setdefault(connections, {}).setdefault(name, []).append(figures)
+                print(
+                    f"round {number + 1}, {connections} connections: {name:28} {_line(figures)}", flush=True
+                )
+                if options.json:
+                    options.json.write_text(json.dumps(results, indent=1) + "\n")
+    for connections, measured in results.items():
+        print(f"\n{connections} connections\n")
+        report(measured)
 
 
-def measure(
-    factory: str, flags: list[str], connections: int, seconds: int, *, postgresql: bool = False
-) -> dict[str, float]:
-    """One receiver under load for some seconds."""
+def measure(receiver: Receiver, connections: int, seconds: int) -> Figures:
+    """Load one receiver for some seconds."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        more = {}
-        if postgresql:
-            more["BENCH_INBOX_URL"] = stack.enter_context(postgres(folder))
-            inbox = Inbox(more["BENCH_INBOX_URL"])
-            inbox.upgrade()
-            inbox.close()
-        requests, script = folder / "requests", folder / "load.lua"
-        script.write_text(WRK_SCRIPT)
-        _sign(requests, 20_000 * (seconds + 1))
-        with _gunicorn(factory, flags, folder, more) as (url, master):
-            _wrk(url, script, requests, connections, 1, skip=0)
-            before = _cpu_seconds(master)
-            figures = _wrk(url, script, requests, connections, seconds, skip=20_000)
-            figures["cpu_us"] = (_cpu_seconds(master) - before) * 1e6 / figures["requests"]
+        url = f"sqlite:///{folder / 'inbox.db'}"
+        if receiver.postgresql:
+            url = stack.enter_context(postgres(folder))
+        inbox = Inbox(url)
+        inbox.upgrade() if receiver.postgresql else inbox.prepare()
+        environment = {"BENCH_FOLDER": str(folder), "BENCH_INBOX_URL": url}
+        if receiver.handled_by == "worker":
+            stack.enter_context(worker_beside(folder, url))
+        elif receiver.handled_by:
+            environment["BENCH_ENGINE"] = receiver.handled_by
+        requests = Requests(folder, 20_000 * (seconds + 1))
+        with gunicorn(receiver.factory, receiver.flags, environment) as (address, master):
+            requests.send(address, connections, 1, skip=0)
+            before, handled = cpu_seconds(master), _handled(inbox)
+            figures = requests.send(address, connections, seconds, skip=20_000)
+            figures["cpu_us"] = (cpu_seconds(master) - before) * 1e6 / figures["requests"]
+            figures["handled"] = (_handled(inbox) - handled) / figures["requests"]
+        inbox.close()
         return figures
 
 
-def report(results: dict[str, list[dict[str, float]]]) -> None:
-    """The table, and the ratios that billhook promises."""
+def _handled(inbox: Inbox) -> int:
+    with inbox.database.read() as connection:
+        found = connection.execute(select(func.count()).select_from(run).where(run.c.state == "succeeded"))
+        return int(found.scalar_one())
+
+
+def report(measured: dict[str, list[Figures]]) -> None:
+    """Print the table in Markdown: medians and spreads, and ratios within a round to the bare view."""
+    print("| receiver | deliveries/s | of bare | p99, ms | of bare | CPU, µs | of bare |")
+    print("|---|---|---|---|---|---|---|")
+    for name, rounds in measured.items():
+        cells = []
+        for key, places in (("rate", 0), ("p99_ms", 1), ("cpu_us", 0)):
+            cells.append(_spread([one[key] for one in rounds], places))
+            cells.append(_ratio(measured, name, BARE, key) if BARE in measured and name != BARE else "")
+        print(f"| {name} | {' | '.join(cells)} |")
     print()
-    for name, figures in results.items():
-        rates, p99s, cpu = ([one[key] for one in figures] for key in ("rate", "p99_ms", "cpu_us"))
-        print(
-            f"{name:16} {statistics.median(rates):7.0f}/s ({min(rates):.0f} to {max(rates):.0f})   "
-            f"p99 {statistics.median(p99s):6.1f} ms ({min(p99s):.1f} to {max(p99s):.1f})   "
-            f"CPU {statistics.median(cpu):4.0f} us a request"
-        )
-    ours_of = [name for name in results if name not in ("bare view", "by hand")]
-    for ours, other in product(ours_of, ("bare view", "by hand")):
-        for key, label in (("rate", "throughput"), ("p99_ms", "p99"), ("cpu_us", "CPU")):
-            ratios = [a[key] / b[key] for a, b in zip(results[ours], results[other], strict=True)]
+    for name, rounds in measured.items():
+        if BY_HAND in measured and name not in (BARE, BY_HAND):
+            rate, p99 = (_ratio(measured, name, BY_HAND, key) for key in ("rate", "p99_ms"))
+            print(f"{name} beside the one by hand: {rate} of its throughput, {p99} of its p99")
+        if RECEIVERS[name].handled_by:
+            share = _spread([one["handled"] for one in rounds], 2)
+            alone = _ratio(measured, name, "standalone[fast]", "rate")
             print(
-                f"{ours:16} / {other:9} {label:10} {statistics.median(ratios):5.2f} "
-                f"({min(ratios):.2f} to {max(ratios):.2f})"
+                f"{name}: {alone} of standalone[fast] alone; handled by the end: {share} of what was accepted"
             )
 
 
-def _line(figures: dict[str, float]) -> str:
+def _ratio(measured: dict[str, list[Figures]], ours: str, other: str, key: str) -> str:
+    return _spread([a[key] / b[key] for a, b in zip(measured[ours], measured[other], strict=True)], 2)
+
+
+def _spread(figures: list[float], places: int) -> str:
+    middle, least, most = statistics.median(figures), min(figures), max(figures)
+    return f"{middle:,.{places}f} ({least:,.{places}f} to {most:,.{places}f})"
+
+
+def _line(figures: Figures) -> str:
     return (
         f"{figures['rate']:7.0f}/s  p50 {figures['p50_ms']:6.1f} ms  p99 {figures['p99_ms']:6.1f} ms  "
-        f"CPU {figures['cpu_us']:4.0f} us  errors {figures['errors']:.0f}"
+        f"CPU {figures['cpu_us']:4.0f} us  errors {figures['errors']:.0f}  handled {figures['handled']:.2f}"
     )
-
-
-def _sign(path: Path, count: int) -> None:
-    scheme, now = StandardWebhooks(), datetime.now(UTC)
-    body = sample(InvoiceApproved).to_json()
-    with path.open("w") as out:
-        out.write(body.decode() + "\n")
-        for _ in range(count):
-            headers = scheme.sign(body, SECRET, event_type="InvoiceApproved", now=now)
-            signature = headers["webhook-signature"]
-            out.write(f"{headers['webhook-id']} {headers['webhook-timestamp']} {signature}\n")
-
-
-@contextlib.contextmanager
-def _gunicorn(
-    factory: str, flags: list[str], folder: Path, more: dict[str, str]
-) -> Iterator[tuple[str, int]]:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    command = [sys.executable, "-m", "gunicorn", "-w", "2", *flags]
-    command += [
-        "-b",
-        f"127.0.0.1:{port}",
-        "--no-control-socket",
-        "--chdir",
-        str(HERE),
-        f"apps:{factory}()",
-    ]
-    environ = {**os.environ, "BENCH_FOLDER": str(folder), **more}
-    server = subprocess.Popen(command, env=environ, stderr=subprocess.DEVNULL)
-    try:
-        _wait_for(port)
-        yield f"http://127.0.0.1:{port}", server.pid
-    finally:
-        server.send_signal(signal.SIGTERM)
-        server.wait(15)
-
-
-def _wait_for(port: int) -> None:
-    for _ in range(100):
-        with contextlib.suppress(OSError):
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=1)
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            time.sleep(0.5)
-            return
-        time.sleep(0.1)
-    sys.exit("the receiver did not start")
-
-
-def _wrk(
-    url: str, script: Path, requests: Path, connections: int, seconds: int, skip: int
-) -> dict[str, float]:
-    lines = requests.read_text().splitlines()
-    part = requests.with_suffix(".part")
-    part.write_text("\n".join([lines[0], *lines[1 + skip :]]) + "\n")
-    command = ["wrk", "-t", str(WRK_THREADS), "-c", str(connections), "-d", f"{seconds}s", "-s", str(script)]
-    environ = {**os.environ, "BENCH_REQUESTS": str(part)}
-    output = subprocess.run([*command, url], env=environ, capture_output=True, text=True, check=True).stdout
-    found = re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+)", output)
-    if found is None:
-        sys.exit(output)
-    count, duration_us, p50, p99, errors = map(int, found.groups())
-    return {
-        "requests": count,
-        "rate": count / duration_us * 1e6,
-        "p50_ms": p50 / 1000,
-        "p99_ms": p99 / 1000,
-        "errors": errors,
-    }
-
-
-def _cpu_seconds(master: int) -> float:
-    """User and system time of the master's children so far."""
-    children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
-    ticks = 0
-    for child in children:
-        fields = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 if __name__ == "__main__":

@@ -168,7 +168,7 @@ def test_the_limit_of_open_files_is_raised_above_that_of_connections(tmp_path):
 
 
 def test_connections_whose_clients_left_before_the_response_are_closed(crowded):
-    with crowded() as server:
+    with crowded("--worker-connections", "100") as server:  # more than are in use at one time
         for _ in range(50):
             with server.connect() as connection:
                 connection.sendall(request(b"{}", signed(), close=False))

@@ -1,0 +1,119 @@
+"""Serve a receiver with gunicorn, load it with wrk, and read what it cost."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from apps import SECRET
+
+from billhook.events import InvoiceApproved, sample
+from billhook.signing import StandardWebhooks
+
+HERE = Path(__file__).parent
+WRK_THREADS = 1
+PROCESSES = 2
+
+WRK_SCRIPT = """
+local file = io.open(os.getenv("BENCH_REQUESTS"), "r")
+local body = file:read("*l")
+local next_line = file:lines()
+wrk.method = "POST"
+wrk.path = "/webhooks/billing"
+wrk.body = body
+request = function()
+  local id, timestamp, signature = string.match(next_line() or error("out of requests"), "(%S+) (%S+) (%S+)")
+  return wrk.format(nil, nil, {
+    ["Content-Type"] = "application/json", ["X-Webhook-Type"] = "InvoiceApproved",
+    ["webhook-id"] = id, ["webhook-timestamp"] = timestamp, ["webhook-signature"] = signature,
+  })
+end
+done = function(summary, latency)
+  io.write(string.format("RESULT %d %d %d %d %d\\n", summary.requests, summary.duration,
+    latency:percentile(50), latency:percentile(99), summary.errors.status + summary.errors.timeout))
+end
+"""
+
+
+class Requests:
+    """Signed deliveries in a file, each of them sent once."""
+
+    def __init__(self, folder: Path, count: int) -> None:
+        self._part = folder / "requests"
+        self._script = folder / "load.lua"
+        self._script.write_text(WRK_SCRIPT)
+        scheme, now = StandardWebhooks(), datetime.now(UTC)
+        body = sample(InvoiceApproved).to_json()
+        self._body = body.decode()
+        self._lines = []
+        for _ in range(count):
+            headers = scheme.sign(body, SECRET, event_type="InvoiceApproved", now=now)
+            signature = headers["webhook-signature"]
+            self._lines.append(f"{headers['webhook-id']} {headers['webhook-timestamp']} {signature}")
+
+    def send(self, url: str, connections: int, seconds: int, *, skip: int) -> dict[str, float]:
+        """Send deliveries as fast as they are answered, but not the first `skip`; returns the figures."""
+        self._part.write_text("\n".join([self._body, *self._lines[skip:]]) + "\n")
+        command = ["wrk", "-t", str(WRK_THREADS), "-c", str(connections), "-d", f"{seconds}s"]
+        command += ["-s", str(self._script), url]
+        environ = {**os.environ, "BENCH_REQUESTS": str(self._part)}
+        output = subprocess.run(command, env=environ, capture_output=True, text=True, check=True).stdout
+        found = re.search(r"RESULT (\d+) (\d+) (\d+) (\d+) (\d+)", output)
+        if found is None:
+            sys.exit(output)
+        count, duration_us, p50, p99, errors = map(int, found.groups())
+        return {
+            "requests": count,
+            "rate": count / duration_us * 1e6,
+            "p50_ms": p50 / 1000,
+            "p99_ms": p99 / 1000,
+            "errors": errors,
+        }
+
+
+@contextlib.contextmanager
+def gunicorn(factory: str, flags: Sequence[str], environment: Mapping[str, str]) -> Iterator[tuple[str, int]]:
+    """Serve a factory of apps.py with gunicorn's defaults; yields the URL and the master's id."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    command = [sys.executable, "-m", "gunicorn", "-w", str(PROCESSES), *flags, "--no-control-socket"]
+    command += ["-b", f"127.0.0.1:{port}", "--chdir", str(HERE), f"apps:{factory}()"]
+    server = subprocess.Popen(command, env={**os.environ, **environment}, stderr=subprocess.DEVNULL)
+    try:
+        _wait_for(port)
+        yield f"http://127.0.0.1:{port}", server.pid
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(15)
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(100):
+        with contextlib.suppress(OSError):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=1)
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
+            time.sleep(0.5)
+            return
+        time.sleep(0.1)
+    sys.exit("the receiver did not start")
+
+
+def cpu_seconds(master: int) -> float:
+    """User and system time of the master's children so far."""
+    children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
+    ticks = 0
+    for child in children:
+        fields = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
