@@ -38,7 +38,7 @@ Figures = dict[str, float]
 
 
 class Receiver(NamedTuple):
-    """A factory of apps.py, how gunicorn serves it, what handles its deliveries, and where they are stored."""
+    """A factory of apps.py, how gunicorn serves it, what handles its deliveries, where they are stored."""
 
     factory: str
     flags: tuple[str, ...]
