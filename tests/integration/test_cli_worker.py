@@ -21,7 +21,7 @@ from support.processes import alive, children, until
 from support.signing import SECRET
 
 WORST = """
-import asyncio, os, re, signal, time
+import asyncio, ctypes, os, signal, time
 from billhook import Handlers
 from billhook.events import InvoiceApproved, MonthEndReport, PaymentFailed, PingTest
 
@@ -58,8 +58,16 @@ def hangs(event, delivery):
 @handlers.on(MonthEndReport, name="greedy", timeout_seconds=0.3, retry=[])
 def greedy(event, delivery):
     note("begun", delivery)
-    re.match(r"(a|a)+$", "a" * 60 + "b")  # for years, and lets no other thread run
+    ctypes.PyDLL(None).sleep(10_000)  # with the GIL, so that no other thread runs
 """
+
+SOON = """
+from billhook.cli import heartbeats, main
+
+heartbeats._MIN_SILENCE_SECONDS /= 5
+main()
+"""
+"""`billhook`, whose children may be silent for three seconds: test_cli_serve waits for the shipped limit."""
 
 SHOP = """
 from flask import Flask
@@ -304,7 +312,8 @@ def test_a_killed_child_is_replaced_and_the_others_continue(crew):
 
 
 def test_stopped_children_are_replaced_and_new_deliveries_handled(crew):
-    worker = crew.work(processes=2)
+    (crew.folder / "soon.py").write_text(SOON)
+    worker = crew.work(processes=2, program=("soon",))
     stopped = children(worker.pid)
     until(lambda: len(workers(crew)) == 2, 20)
     time.sleep(1)  # whoever is stopped while it writes to a file keeps all others from it

@@ -196,8 +196,9 @@ def pytest_of(folder: Path) -> subprocess.CompletedProcess[str]:
         "no:cacheprovider",
         "test_ledger.py",
     ]
+    alone = {**environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # as a reader has pytest
     return subprocess.run(
-        command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=240, check=False
+        command, cwd=folder, env=alone, capture_output=True, text=True, timeout=240, check=False
     )
 
 

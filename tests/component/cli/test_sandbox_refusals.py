@@ -1,0 +1,79 @@
+"""`billhook sandbox` with arguments that it cannot work with: a line says so, and nothing is left behind."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+
+def refused(run, *arguments: str, **options: str) -> str:
+    """What is said to a command that cannot work."""
+    done = run("sandbox", *arguments, **options)
+    assert done.exit_code == 2, done.output
+    assert isinstance(done.exception, SystemExit)
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+FORMS = "sqlite:///FILE or postgresql+psycopg://USER:PASSWORD@HOST/NAME"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--database", "sqlite:////nowhere/at/all.db"), "cannot be opened: No such file or directory"),
+        (("--database", "mysql://me@localhost/x"), f"is SQLite or PostgreSQL: write {FORMS}"),
+        (("--database", "no url"), f"cannot be read: write {FORMS}"),
+        (("--rate-limit", "many"), "write it as 1000/second"),
+        (("--bind", "unix:/tmp/x"), "'unix:/tmp/x' is not HOST:PORT"),
+        (("--bind", "foo"), "'foo' is not HOST:PORT"),
+        (("--client-id", ""), "the client id must be printable ASCII without spaces, and not empty"),
+        (("--seed", "nothing"), "'nothing' is not 'demo'"),
+    ],
+)
+def test_invalid_arguments_are_reported_in_one_line(run, arguments: tuple[str, ...], said: str) -> None:
+    assert said in refused(run, *arguments)
+
+
+def test_a_password_in_the_databases_url_is_not_repeated(run) -> None:
+    told = refused(run, "--database", "postgresql+psycopg://me:tell-nobody@127.0.0.1:1/x")
+
+    assert "cannot be opened" in told
+    assert "tell-nobody" not in told
+
+
+@pytest.mark.parametrize(
+    ("url", "client_id", "said"),
+    [
+        ("nonsense", "sandbox", "(BILLHOOK_API_URL) must be such as https://billing.example"),
+        ("ftp://127.0.0.1:8310", "sandbox", "(BILLHOOK_API_URL) must be such as https://billing.example"),
+        ("http://127.0.0.1:1", "a\nb", "(BILLHOOK_API_CLIENT_ID) must be printable ASCII without spaces"),
+    ],
+)
+def test_a_call_with_options_that_cannot_be_used_is_refused_as_the_client_does(
+    run, url: str, client_id: str, said: str
+) -> None:
+    options = {"API_URL": url, "API_CLIENT_ID": client_id, "API_REFRESH_TOKEN": "t"}
+
+    assert said in refused(run, "call", "GET", "/invoices", **options)
+
+
+def test_the_receivers_database_is_refused_and_unchanged(run, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "billhook.db")) as inbox:
+        inbox.execute("CREATE TABLE delivery (id INTEGER)")
+    before = (tmp_path / "billhook.db").read_bytes()
+
+    said = refused(run, "--database", "sqlite:///billhook.db")
+
+    assert said == (
+        "Error: the sandbox's database holds tables of something else: give the sandbox one of its own, "
+        "another file or database\n"
+    )
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("billhook.db", before)]
+
+
+def test_a_sandbox_call_without_credentials_names_the_options(run) -> None:
+    assert "set BILLHOOK_API_URL, BILLHOOK_API_CLIENT_ID" in refused(run, "call", "GET", "/invoices")
