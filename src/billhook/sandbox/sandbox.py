@@ -181,7 +181,7 @@ class Sandbox:
         url = f"http://{host}:{server.server_port}"
         self.set_base_url(url)
         # How long the end of the block may wait for the server thread.
-        poll_seconds = 0.05
+        poll_seconds = 0.01
         thread = threading.Thread(
             target=server.serve_forever, args=(poll_seconds,), name="sandbox-server", daemon=True
         )

@@ -5,21 +5,25 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import cache
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flask import Flask, Response, current_app, request
 from werkzeug.exceptions import HTTPException
-from werkzeug.routing import BaseConverter
+from werkzeug.routing import BaseConverter, Map
 
 from billhook.errors import SandboxError
 from billhook.resources import ErrorBody, Resource
 from billhook.sandbox.errors import invalid_request, too_large
 from billhook.sandbox.http.auth import Authenticator
-from billhook.sandbox.http.invoice_page import serve_invoice_pages
+from billhook.sandbox.http.invoice_page import INVOICE_PAGE_RULE, invoice_page
 from billhook.sandbox.http.openapi import with_description
 from billhook.sandbox.http.parsing import parse_body, parse_query, read_body
 from billhook.sandbox.operations import Call, Operation, OperationGroup, Services
 from billhook.sandbox.service import Service
+
+if TYPE_CHECKING:
+    from flask.typing import RouteCallable
 
 __all__ = ["MAX_BODY_BYTES", "create_app"]
 
@@ -66,18 +70,32 @@ def create_app(
     app = Flask("billhook.sandbox", static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MAX_BODY_BYTES
     app.extensions[_EXTENSION_KEY] = _State(service, services, authenticator)
+    app.url_map, views = _routes(tuple(groups))
+    app.view_functions.update(views)
+    _register_error_handlers(app)
+    # As Flask has it: around `wsgi_app`, so that `app` stays a Flask app with its test client.
+    described = with_description(app.wsgi_app, groups, service.options.scheme, _register_error_handlers)
+    app.wsgi_app = described  # type: ignore[assignment, method-assign]
+    return app
+
+
+@cache  # compiling the rules takes longer than all else, and all sandboxes of a process share them
+def _routes(groups: Sequence[OperationGroup]) -> tuple[Map, dict[str, RouteCallable]]:
+    """Return the addresses of the operations of `groups` and of invoices' pages, and their views."""
+    app = Flask("billhook.sandbox", static_folder=None)
     app.url_map.converters["foreign"] = _ForeignIdConverter
     # Merging would redirect /contracts//a to the contract "a"; an externalId may begin with a slash.
     app.url_map.merge_slashes = False
     for group in groups:
         for operation in group.operations:
             _add_route(app, operation)
-    serve_invoice_pages(app, service)
-    _register_error_handlers(app)
-    # As Flask has it: around `wsgi_app`, so that `app` stays a Flask app with its test client.
-    described = with_description(app.wsgi_app, groups, service.options.scheme, _register_error_handlers)
-    app.wsgi_app = described  # type: ignore[assignment, method-assign]
-    return app
+    app.add_url_rule(INVOICE_PAGE_RULE, "invoice_page", _invoice_page, methods=["GET"])
+    return app.url_map, app.view_functions
+
+
+def _invoice_page(invoice_id: str, proof: str) -> Response:
+    service, _, _ = current_app.extensions[_EXTENSION_KEY]
+    return invoice_page(service, invoice_id, proof)
 
 
 def _add_route(app: Flask, operation: Operation) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import datetime
 from decimal import Decimal
 
-from flask import Flask, Response, current_app, render_template_string
+from flask import Response, current_app, render_template_string
 
 from billhook.resources import Customer
 from billhook.sandbox.billing.customers import CUSTOMERS
@@ -18,7 +18,7 @@ from billhook.sandbox.billing.invoices.invoices import INVOICES
 from billhook.sandbox.errors import not_found
 from billhook.sandbox.service import Service
 
-__all__ = ["serve_invoice_pages"]
+__all__ = ["INVOICE_PAGE_RULE", "invoice_page"]
 
 _HEADERS = {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
@@ -44,17 +44,17 @@ th, td { text-align: left; padding: .3em .5em; border-bottom: 1px solid #ccc; }
 <p>{{ customer.legal_name or customer.name or customer.id }}
 {%- if customer.address %}<br>{{ address }}{% endif %}</p>
 <p>{{ invoice.name }}<br>
-Issued {{ invoice.issued_at | day }}{% if invoice.due_date %}, due {{ invoice.due_date | day }}{% endif %}<br>
+Issued {{ day(invoice.issued_at) }}{% if invoice.due_date %}, due {{ day(invoice.due_date) }}{% endif %}<br>
 Status: {{ invoice.billing_status }}{% if invoice.is_trial %} (trial){% endif %}</p>
 <table>
 <tr><th>Product</th><th class="n">Units</th><th class="n">{{ invoice.currency }}</th></tr>
 {% for line in invoice.line_items or [] -%}
-<tr><td>{{ line.product_name }}</td><td class="n">{{ line.units | plain }}</td>
-<td class="n">{{ line.revenue_breakdown.total | plain }}</td></tr>
+<tr><td>{{ line.product_name }}</td><td class="n">{{ plain(line.units) }}</td>
+<td class="n">{{ plain(line.revenue_breakdown.total) }}</td></tr>
 {% endfor -%}
-<tr><th>Total</th><th></th><th class="n">{{ invoice.amount | plain }}</th></tr>
-<tr><td>Paid</td><td></td><td class="n">{{ invoice.amount_paid | plain }}</td></tr>
-<tr><th>Due</th><th></th><th class="n">{{ invoice.amount_due | plain }}</th></tr>
+<tr><th>Total</th><th></th><th class="n">{{ plain(invoice.amount) }}</th></tr>
+<tr><td>Paid</td><td></td><td class="n">{{ plain(invoice.amount_paid) }}</td></tr>
+<tr><th>Due</th><th></th><th class="n">{{ plain(invoice.amount_due) }}</th></tr>
 </table>
 <p>An invoice of a sandbox: no payment is due.</p>
 </body>
@@ -62,24 +62,24 @@ Status: {{ invoice.billing_status }}{% if invoice.is_trial %} (trial){% endif %}
 """
 
 
-def serve_invoice_pages(app: Flask, service: Service) -> None:
-    """Serve a page for each invoice under its unguessable link; 404 for any other address."""
-    app.jinja_env.filters |= {"day": _day, "plain": _plain}
+INVOICE_PAGE_RULE = f"{PAGES_PATH}/<invoice_id>/<proof>"
 
-    def page(invoice_id: str, proof: str) -> Response:
-        with service.transaction(writes=False) as tx:
-            if not is_valid_proof(tx, invoice_id, proof):
-                raise not_found("page")
-            invoice = INVOICES.get(tx, invoice_id)
-            customer = CUSTOMERS.get(tx, str(invoice.customer_id))
-        return current_app.make_response((_rendered(invoice, customer), _HEADERS))
 
-    app.add_url_rule(f"{PAGES_PATH}/<invoice_id>/<proof>", "invoice_page", page, methods=["GET"])
+def invoice_page(service: Service, invoice_id: str, proof: str) -> Response:
+    """Return the page of an invoice at its unguessable address; 404 for any other address."""
+    with service.transaction(writes=False) as tx:
+        if not is_valid_proof(tx, invoice_id, proof):
+            raise not_found("page")
+        invoice = INVOICES.get(tx, invoice_id)
+        customer = CUSTOMERS.get(tx, str(invoice.customer_id))
+    return current_app.make_response((_rendered(invoice, customer), _HEADERS))
 
 
 def _rendered(invoice: InvoiceRecord, customer: Customer) -> str:
     # Templates from strings escape HTML, too: names of customers and products may hold markup.
-    return render_template_string(_PAGE, invoice=invoice, customer=customer, address=_address(customer))
+    return render_template_string(
+        _PAGE, invoice=invoice, customer=customer, address=_address(customer), day=_day, plain=_plain
+    )
 
 
 def _address(customer: Customer) -> str:
