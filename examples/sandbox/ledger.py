@@ -14,10 +14,9 @@ def book(event: InvoiceApproved, delivery: Delivery) -> None:
     current_app.extensions["books"][event.invoice_id] = delivery.client.invoices.get(event.invoice_id).amount
 
 
-def create_app(**options: object) -> Flask:
-    """The app; `options` are billhook's, as BILLHOOK_SECRETS."""
+def create_app() -> Flask:
+    """The app; billhook's options come from the environment."""
     app = Flask(__name__)
-    app.config.from_mapping(options)
     app.extensions["books"] = {}  # a database in real life
     Billhook(handlers=[handlers]).init_app(app, url_prefix="/webhooks/billing")
     return app

@@ -127,6 +127,10 @@ class BillhookState:
         self._client = None
         self._making_client = threading.Lock()
 
+    def use_clock(self, clock: Clock) -> None:
+        """Use another clock from now on: for tests, with the engines `worker` and `inline` alone."""
+        self.dispatcher.clock = self.intake.clock = clock
+
     def worker(self, threads: int) -> Worker:
         """The worker of a worker process."""
         return Worker(

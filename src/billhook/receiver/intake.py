@@ -75,7 +75,7 @@ class Intake:
         `known_types` are the event types with a model. For a known key, at most one delivery of all other
         types together is stored as a conflict.
         """
-        self._clock = clock
+        self.clock = clock
         self._sender = sender
         self._wake = wake
         self._known_types = known_types
@@ -97,7 +97,7 @@ class Intake:
         if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             raise UnsupportedEncoding  # the body is not the bytes that were signed
         event_type = _read_event_type(headers)
-        now = self._clock.now()
+        now = self.clock.now()
         verified = source.scheme.verify(
             headers,
             body,

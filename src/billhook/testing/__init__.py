@@ -1,0 +1,42 @@
+"""Helpers for tests of handlers and of the apps that they are in; with pytest they are fixtures too.
+
+An app under test has an inbox of its own, a clock that stands still, and no engine: `deliver` signs an
+event and posts it through the app's own receiver, and `settle` runs the handlers.
+"""
+
+from collections.abc import Callable
+from typing import TypeAlias
+
+from billhook.events import Event, UnknownEvent
+from billhook.testing.apps import make_app, options, prepare
+from billhook.testing.results import DeadRun, dead, handled, refused, settle
+from billhook.testing.sending import Answer, deliver, delivery_of
+from billhook.testing.services import RunningSandbox, running_sandbox
+
+__all__ = [
+    "Answer",
+    "Dead",
+    "DeadRun",
+    "Deliver",
+    "Handled",
+    "Refused",
+    "RunningSandbox",
+    "Settle",
+    "dead",
+    "deliver",
+    "delivery_of",
+    "handled",
+    "make_app",
+    "options",
+    "prepare",
+    "refused",
+    "running_sandbox",
+    "settle",
+]
+
+# The types of the fixtures, which are these functions with the app already given.
+Deliver: TypeAlias = Callable[..., Answer]
+Settle: TypeAlias = Callable[..., int]
+Handled: TypeAlias = Callable[..., list[Event | UnknownEvent]]
+Dead: TypeAlias = Callable[[], list[DeadRun]]
+Refused: TypeAlias = Callable[[], list[str]]

@@ -1,0 +1,105 @@
+"""Run the handlers of an app under test, and see what became of its deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from flask import Flask
+
+from billhook.errors import ConfigError
+from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
+from billhook.inbox import RunState
+from billhook.inbox.admin import DeliveryDetails, DeliveryFilter, RunDetails, export
+from billhook.inbox.pending import next_due_at
+from billhook.state import BillhookState
+from billhook.testing.apps import preparation
+
+__all__ = ["DeadRun", "dead", "handled", "refused", "settle"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRun:
+    """A run whose attempts are used up; `error` is the last one."""
+
+    handler: str
+    event: Event | UnknownEvent
+    attempts: int
+    error: str
+
+
+def settle(app: Flask, advance: timedelta | float | None = None) -> int:
+    """Run what is due, move the clock to the next retry, and so on, until nothing is left to do.
+
+    With `advance`, a time or a number of seconds, the clock moves so far and no further; 0 runs what is due
+    now. Returns the number of attempts.
+    """
+    known = preparation(app)
+    if advance is not None and not isinstance(advance, timedelta):
+        advance = timedelta(seconds=advance)
+    until = None if advance is None else known.clock.now() + advance
+    attempts = 0
+    while True:
+        attempts += known.state.handle_due()
+        with known.state.inbox.database.read() as connection:
+            due_at = next_due_at(connection, known.clock.now())
+        if due_at is None or (until is not None and due_at > until):
+            break
+        known.clock.advance(seconds=(due_at - known.clock.now()).total_seconds())
+    if until is not None:
+        known.clock.advance(seconds=(until - known.clock.now()).total_seconds())
+    return attempts
+
+
+def handled(app: Flask, handler: Callable[..., Any] | str) -> list[Event | UnknownEvent]:
+    """Return the events that a handler, or the one of a name, has handled with success, oldest first.
+
+    Raises ConfigError for one that the app does not have.
+    """
+    state = preparation(app).state
+    names = _names(state, handler)
+    return [
+        _event(one)
+        for one, run in _runs(state)
+        if run.handler in names and run.state == RunState.SUCCEEDED.value
+    ]
+
+
+def dead(app: Flask) -> list[DeadRun]:
+    """Return the runs that failed for good, those of the oldest delivery first."""
+    return [
+        DeadRun(run.handler, _event(one), run.attempts, run.last_error or "")
+        for one, run in _runs(preparation(app).state)
+        if run.state == RunState.DEAD.value
+    ]
+
+
+def refused(app: Flask) -> list[str]:
+    """Return the causes of the deliveries that were not taken, in order: `mismatch`, `stale` and so on."""
+    return list(preparation(app).refusals)
+
+
+def _runs(state: BillhookState) -> Iterator[tuple[DeliveryDetails, RunDetails]]:
+    for one in export(state.inbox, DeliveryFilter()):
+        for run in one.runs:
+            yield one, run
+
+
+def _event(one: DeliveryDetails) -> Event | UnknownEvent:
+    return parse_event(one.summary.event_type, one.body, as_named=one.summary.sent_as is not None)
+
+
+def _names(state: BillhookState, handler: Callable[..., Any] | str) -> set[str]:
+    known = {
+        each.name: each
+        for event_type in (*EVENT_TYPES, UnknownEvent.signal_name)
+        for each in state.handlers.for_event_type(event_type)
+    }
+    for name, each in known.items():
+        if handler in (name, each.function, *each.aliases):
+            return {name, *each.aliases}
+    raise ConfigError(
+        f"{handler!r} is no handler of this app, which has {', '.join(sorted(known)) or 'none'}"
+    )

@@ -1,0 +1,146 @@
+"""pytest fixtures of billhook; see billhook.testing.
+
+Every pytest in an environment that has billhook imports this module. So it is no part of the package, which
+would be imported with it: that costs time, and is too early for a measurement of coverage.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from flask import Flask
+
+    from billhook.clock import FrozenClock
+    from billhook.dispatch import Delivery
+    from billhook.testing import Dead, Deliver, Handled, Refused, RunningSandbox, Settle
+
+APP_HELP = "the app under test, `module:app`, or `module:create_app` for a function that returns it"
+HANDLERS_HELP = "modules with handlers, for an app that billhook makes: `billing` or `billing.py`"
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the two settings, one of which a suite has."""
+    parser.addini("billhook_app", APP_HELP, default="")
+    parser.addini("billhook_handlers", HANDLERS_HELP, type="args", default=[])
+
+
+@pytest.fixture
+def billhook_app(
+    request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> Iterator[Flask]:
+    """The app under test, on a temporary inbox: the setting `billhook_app`, or one of `billhook_handlers`.
+
+    Override it to make the app yourself, with `billhook.testing.options(tmp_path)` in its config.
+    """
+    from billhook.testing import make_app, options, prepare
+
+    chosen = request.config.getini("billhook_app")
+    if chosen:
+        wanted = options(tmp_path)
+        for name, value in wanted.items():
+            monkeypatch.setenv(name, ",".join(value) if isinstance(value, list) else value)
+        app = _load(chosen)
+        _check_inbox(app, wanted["BILLHOOK_INBOX_URL"])
+        prepare(app)
+    else:
+        from billhook.standalone import load_handlers
+
+        app = make_app(tmp_path, *load_handlers(request.config.getini("billhook_handlers")))
+    yield app
+    app.extensions["billhook"].close()
+
+
+@pytest.fixture
+def billhook_clock(billhook_app: Flask) -> FrozenClock:
+    """The clock of the app under test, which stands still until it is moved."""
+    from billhook.testing import prepare
+
+    return prepare(billhook_app)
+
+
+@pytest.fixture
+def deliver(billhook_app: Flask) -> Deliver:
+    """`deliver(event_or_type, signed=True, **overrides)`: sign it and post it to the app."""
+    from billhook import testing
+
+    return partial(testing.deliver, billhook_app)
+
+
+@pytest.fixture
+def settle(billhook_app: Flask) -> Settle:
+    """`settle(advance=None)`: run the handlers until nothing is left to do, over all retries."""
+    from billhook import testing
+
+    return partial(testing.settle, billhook_app)
+
+
+@pytest.fixture
+def handled(billhook_app: Flask) -> Handled:
+    """`handled(handler)`: the events that it handled with success."""
+    from billhook import testing
+
+    return partial(testing.handled, billhook_app)
+
+
+@pytest.fixture
+def dead(billhook_app: Flask) -> Dead:
+    """`dead()`: the runs that failed for good."""
+    from billhook import testing
+
+    return partial(testing.dead, billhook_app)
+
+
+@pytest.fixture
+def refused(billhook_app: Flask) -> Refused:
+    """`refused()`: the causes of the deliveries that were not taken."""
+    from billhook import testing
+
+    return partial(testing.refused, billhook_app)
+
+
+@pytest.fixture
+def delivery_of() -> Callable[..., Delivery]:
+    """`delivery_of(event)`: a delivery, to call a handler as a plain function."""
+    from billhook import testing
+
+    return testing.delivery_of
+
+
+@pytest.fixture
+def sandbox(billhook_app: Flask) -> Iterator[RunningSandbox]:
+    """The billing service in this process, with the app subscribed to all its events."""
+    from billhook.testing import running_sandbox
+
+    with running_sandbox(billhook_app) as running:
+        yield running
+
+
+def _load(chosen: str) -> Flask:
+    """Return the app that `module:attribute` names. Raises UsageError."""
+    module, _, attribute = chosen.partition(":")
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ModuleNotFoundError, AttributeError, ValueError) as error:
+        raise pytest.UsageError(f"billhook_app = {chosen}: {error}; it is {APP_HELP}") from error
+    app: Flask = found() if not hasattr(found, "extensions") else found
+    return app
+
+
+def _check_inbox(app: Flask, url: str) -> None:
+    """Raise UsageError for an app whose own config names an inbox: a test must not use that one."""
+    from billhook.extension import get_settings
+
+    if get_settings(app).inbox_url != url:
+        raise pytest.UsageError(
+            "the app has an inbox of its own, which tests must not use: leave BILLHOOK_INBOX_URL, _SECRETS "
+            "and _ENGINE to the environment, or override the fixture billhook_app with an app that has "
+            "billhook.testing.options(tmp_path) in its config"
+        )

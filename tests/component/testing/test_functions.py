@@ -1,0 +1,306 @@
+"""billhook.testing as plain functions: deliveries through the real receiver, and retries without waiting."""
+
+from __future__ import annotations
+
+import sqlite3
+import unittest
+from contextlib import closing
+from datetime import timedelta
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from flask import Flask
+
+from billhook import Billhook, Delivery, Discard, Handlers, Retry, Source, effects, signals
+from billhook.errors import ConfigError
+from billhook.events import InvoiceApproved, PaymentFailed, PingTest, UnknownEvent, sample
+from billhook.extension import get_state
+from billhook.signing import TimestampedHMAC, TimestampedRSA
+from billhook.testing import (
+    Answer,
+    DeadRun,
+    dead,
+    deliver,
+    delivery_of,
+    handled,
+    make_app,
+    options,
+    prepare,
+    refused,
+    settle,
+)
+
+ACCEPTED = Answer(200, {"status": "accepted"})
+
+
+class Shop:
+    """Handlers that fail as often as a test wants, and what they were called with."""
+
+    def __init__(self, failures=0, error=RuntimeError):
+        self.handlers = Handlers()
+        self.calls = []
+        self.failures = failures
+        self.error = error
+        self.handlers.on(InvoiceApproved, name="send", aliases=("mail",), retry=[60, 600])(self.send)
+
+    def send(self, event: InvoiceApproved, delivery: Delivery) -> None:
+        self.calls.append((event.invoice_id, delivery.attempt))
+        if delivery.attempt <= self.failures:
+            raise self.error("not yet")
+
+
+# --- deliver --------------------------------------------------------------------------------------
+
+
+def test_a_delivery_is_stored_and_handled_when_the_test_says_so(app_of):
+    shop = Shop()
+    app = app_of(shop.handlers)
+
+    assert deliver(app, InvoiceApproved, invoice_id="inv_1") == ACCEPTED
+    assert shop.calls == []
+    assert settle(app) == 1
+
+    assert shop.calls == [("inv_1", 1)]
+    assert handled(app, shop.send) == [sample(InvoiceApproved, invoice_id="inv_1")]
+
+
+@pytest.mark.parametrize(
+    ("given", "stored"),
+    [
+        (InvoiceApproved, sample(InvoiceApproved, invoice_id="inv_1")),
+        ("InvoiceApproved", sample(InvoiceApproved, invoice_id="inv_1")),
+        (sample(InvoiceApproved, invoice_id="inv_2"), sample(InvoiceApproved, invoice_id="inv_1")),
+        ("MoonPhase", UnknownEvent(type="MoonPhase", data={"invoice_id": "inv_1"})),
+        (
+            UnknownEvent(type="MoonPhase", data={}),
+            UnknownEvent(type="MoonPhase", data={"invoice_id": "inv_1"}),
+        ),
+    ],
+)
+def test_an_event_is_named_by_its_class_its_type_or_an_instance(app_of, given, stored):
+    handlers, seen = Handlers(), []
+    handlers.on_any(name="seen")(seen.append)
+    app = app_of(handlers)
+
+    assert deliver(app, given, invoice_id="inv_1") == ACCEPTED
+    settle(app)
+
+    assert seen == handled(app, "seen") == [stored]
+
+
+def test_an_event_is_sent_as_it_is(app_of):
+    handlers, seen = Handlers(), []
+    handlers.on(PaymentFailed, name="seen")(seen.append)
+    app, event = app_of(handlers), sample(PaymentFailed, amount=3)
+
+    deliver(app, event)
+    settle(app)
+
+    assert seen == [event]
+
+
+def test_a_key_that_came_before_is_a_duplicate(app_of):
+    app = app_of(Shop().handlers)
+
+    answers = [deliver(app, InvoiceApproved, key="msg_1").json for _ in range(2)]
+
+    assert answers == [{"status": "accepted"}, {"status": "duplicate"}]
+
+
+def test_what_is_refused_is_told_with_its_cause(app_of):
+    app = app_of(Shop().handlers)
+    wrong = "whsec_bm90IHRoZSBzZWNyZXQgYXQgYWxsISE="
+
+    answers = [
+        deliver(app, InvoiceApproved, signed=False),
+        deliver(app, InvoiceApproved, signed=wrong),
+        deliver(app, InvoiceApproved, age_seconds=301),
+        deliver(app, InvoiceApproved, age_seconds=-301),
+    ]
+
+    assert [answer.status for answer in answers] == [401] * 4
+    assert refused(app) == ["missing", "mismatch", "stale", "future"]
+    assert deliver(app, InvoiceApproved, age_seconds=299) == ACCEPTED
+
+
+def test_each_source_signs_in_its_own_way(app_of):
+    eu = Source("eu", TimestampedHMAC(), ["a secret of some length"])
+    shop = Shop()
+    app = app_of(shop.handlers, sources=[eu])
+
+    assert deliver(app, InvoiceApproved, source="eu") == ACCEPTED
+    assert deliver(app, InvoiceApproved) == ACCEPTED
+    with pytest.raises(ConfigError, match="the app has no source 'us': give source=, of default, eu"):
+        deliver(app, InvoiceApproved, source="us")
+
+
+def test_the_only_source_is_meant_where_there_is_no_default(tmp_path):
+    public = rsa.generate_private_key(65537, 2048).public_key()
+    pem = public.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+    eu = Source("eu", TimestampedRSA(key_id_header="X-Key"), [{"first": pem}])
+    app = make_app(tmp_path, sources=[eu], BILLHOOK_SECRETS=None)
+
+    with pytest.raises(
+        ConfigError, match="source 'eu' has only public keys: give the private key, signed=KEY"
+    ):
+        deliver(app, PingTest)
+    get_state(app).close()
+
+
+# --- settle ---------------------------------------------------------------------------------------
+
+
+def test_settle_moves_the_clock_over_all_retries(app_of):
+    shop = Shop(failures=2)
+    app = app_of(shop.handlers)
+    started = prepare(app).now()
+    deliver(app, InvoiceApproved, invoice_id="inv_1")
+
+    assert settle(app) == 3
+
+    assert shop.calls == [("inv_1", 1), ("inv_1", 2), ("inv_1", 3)]
+    assert dead(app) == []
+    passed = (prepare(app).now() - started).total_seconds()
+    assert 500 < passed < 900
+
+
+def test_settle_stops_at_the_time_that_it_is_given(app_of):
+    shop = Shop(failures=2)
+    app = app_of(shop.handlers)
+    started = prepare(app).now()
+    deliver(app, InvoiceApproved)
+
+    attempts = [settle(app, 0), settle(app, 90), settle(app, timedelta(seconds=1))]
+
+    assert attempts == [1, 1, 0]
+    assert prepare(app).now() - started == timedelta(seconds=91)
+    assert (handled(app, "send"), dead(app)) == ([], [])
+
+
+def test_a_run_that_failed_for_good_is_dead(app_of):
+    shop = Shop(failures=9)
+    app = app_of(shop.handlers)
+    deliver(app, InvoiceApproved, invoice_id="inv_1")
+
+    settle(app)
+
+    event = sample(InvoiceApproved, invoice_id="inv_1")
+    assert dead(app) == [DeadRun("send", event, 3, "RuntimeError: not yet")]
+    assert handled(app, shop.send) == []
+
+
+def test_a_discarded_run_is_neither_handled_nor_dead(app_of):
+    shop = Shop(failures=1, error=Discard)
+    app = app_of(shop.handlers)
+    deliver(app, InvoiceApproved)
+
+    assert settle(app) == 1
+    assert (handled(app, "mail"), dead(app)) == ([], [])
+
+
+def test_a_retry_that_a_handler_asks_for_is_waited_for(app_of):
+    handlers, attempts = Handlers(), []
+
+    @handlers.on(PingTest, name="wait")
+    def wait(event, delivery):
+        attempts.append(delivery.attempt)
+        if delivery.attempt == 1:
+            raise Retry("later", after_seconds=86_400)
+
+    app = app_of(handlers)
+    deliver(app, PingTest)
+
+    assert settle(app, 86_399) == 1
+    assert settle(app, 1) == 1
+
+
+def test_a_plain_subscriber_is_found_like_a_handler(app_of):
+    def subscriber(sender, *, event, delivery): ...
+
+    app = app_of()
+    signals.ping_test.connect(subscriber, sender=app)
+    deliver(app, PingTest)
+    settle(app)
+
+    assert handled(app, subscriber) == [sample(PingTest)]
+
+
+def test_a_function_that_handles_nothing_is_refused(app_of):
+    app = app_of(Shop().handlers)
+
+    with pytest.raises(ConfigError, match=r"is no handler of this app, which has send$"):
+        handled(app, print)
+
+
+# --- one's own app --------------------------------------------------------------------------------
+
+
+def test_an_app_of_ones_own_is_prepared_by_its_first_use(tmp_path):
+    shop, app = Shop(), Flask("own", instance_path=str(tmp_path))
+    app.config.update(options(tmp_path))
+    Billhook(app, handlers=[shop.handlers])
+
+    assert deliver(app, InvoiceApproved) == ACCEPTED
+    assert settle(app) == 1
+    assert prepare(app) is prepare(app)
+    assert get_state(app).inbox.database.path == tmp_path / "billhook-test.db"
+    get_state(app).close()
+
+
+def test_an_app_whose_engine_runs_by_itself_is_refused(tmp_path):
+    app = Flask("own", instance_path=str(tmp_path))
+    app.config.update({**options(tmp_path), "BILLHOOK_ENGINE": "thread"})
+    Billhook(app)
+
+    with pytest.raises(
+        ConfigError, match="BILLHOOK_ENGINE is 'thread', whose handlers run by themselves: bef"
+    ):
+        deliver(app, PingTest)
+    get_state(app).close()
+
+
+# --- a handler as a plain function ----------------------------------------------------------------
+
+
+def test_a_handler_is_called_as_a_plain_function_with_a_delivery():
+    shop, event = Shop(), sample(InvoiceApproved, invoice_id="inv_1")
+
+    shop.send(event, delivery_of(event))
+    with pytest.raises(RuntimeError, match="not yet"):
+        Shop(failures=2).send(event, delivery_of(event, attempt=2))
+
+    assert shop.calls == [("inv_1", 1)]
+    assert delivery_of(event).body == event.to_json()
+    with pytest.raises(ConfigError, match="made by hand and not by an app, so it has no client"):
+        delivery_of(event).client  # noqa: B018 - the property raises
+
+
+def test_a_client_of_the_tests_own_is_the_deliverys():
+    client = object()
+
+    assert delivery_of(sample(PingTest), client=client).client is client
+
+
+def test_each_delivery_is_another_one_unless_it_has_a_key():
+    event = sample(PingTest)
+    with closing(sqlite3.connect(":memory:")) as connection:
+        effects.create_all(connection)
+        same = [delivery_of(event, key="msg_1", handler="h").once(connection) for _ in range(2)]
+        other = [delivery_of(event).once(connection) for _ in range(2)]
+
+    assert (same, other) == ([True, False], [True, True])
+
+
+class TestWithUnittest(unittest.TestCase):
+    def test_the_functions_need_no_pytest(self):
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            shop = Shop()
+            app = make_app(folder, shop.handlers)
+            deliver(app, InvoiceApproved, invoice_id="inv_9")
+            settle(app)
+            get_state(app).close()
+
+        assert shop.calls == [("inv_9", 1)]
