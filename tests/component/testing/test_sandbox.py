@@ -40,13 +40,13 @@ def test_a_handler_asks_the_service_that_runs_beside_it(app_of):
 
     @handlers.on(CustomerCreated, name="ask")
     def ask(event: CustomerCreated, delivery: Delivery) -> None:
-        asked.append(delivery.client.request("GET", "/webhooks"))
+        asked.append(delivery.client.request("GET", "/invoices"))
 
     app = app_of(handlers)
     with running_sandbox(app, [CustomerCreated]) as sandbox:
         sandbox.call("POST", "/_sandbox/customers", {"name": "Acme", "externalId": "acme"})
         sandbox.flush()
-        expected = sandbox.client.request("GET", "/webhooks")
+        expected = sandbox.client.request("GET", "/invoices")
 
     assert asked == [expected]
 
