@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import resource
 import signal
 from http import HTTPStatus
@@ -14,41 +15,56 @@ from typing import Any
 from gunicorn.asgi import protocol
 from gunicorn.workers import gasgi
 
+from billhook.connection_limits import ConnectionLimits
 from billhook.engines import thread
 
 __all__ = ["AsgiWorker"]
 
-HEAD_SECONDS = 10.0
-"""How long a client may take to send the line and headers of a request."""
 _OTHER_DESCRIPTORS = 512
 """Descriptors beside those of connections: the inbox, the log, what handlers open."""
+_HEAD_BYTES = 65_536
+"""The most that a head may have; gunicorn's own limits add up to more than ten times this."""
+_BUFFERED_HEAD_BYTES = 8_192
+"""Of an incomplete head so much is kept before gunicorn parses it."""
+_SWEEP_SECONDS = 0.5
+_SWEEP_AT_MOST = 25
+"""Connections that one sweep ends: many that were opened at once must not be ended at once."""
+_NEXT_SWEEP_SECONDS = 0.01
+_GARBAGE_THRESHOLDS = (10_000, 10, 20)
+_LAST_REQUESTS_SECONDS = 1.0
+"""How long a process that ends waits for requests that are on their way on open connections."""
 
 
 class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
     """Serves an ASGI application; closes the connections that wait longest when there are too many."""
-
-    def __init__(self, *arguments: Any, **more: Any) -> None:
-        super().__init__(*arguments, **more)
-        self.connections_without_head: dict[LimitedProtocol, None] = {}
-        """Connections that have sent no complete request head yet, oldest first."""
-        self.idle_connections: dict[LimitedProtocol, None] = {}
-        """Connections kept alive after a response, oldest first."""
 
     def init_process(self) -> None:
         """Begin to serve in this process. Called by gunicorn after the fork."""
         self.init_signals()  # its parent's handlers would lose a signal that ends this process
         # An event loop's signal handlers do not say whose they are, as those of gunicorn's other workers do.
         thread.replaced_by_its_parent = True
-        self._allow_descriptors()
+        self.limits: ConnectionLimits[LimitedProtocol] = ConnectionLimits(
+            self._allow_descriptors(), self.cfg.keepalive
+        )
+        self._listening = False
         super().init_process()
 
-    def _allow_descriptors(self) -> None:
-        """Raise the soft limit of open files, so that it is not reached before that of connections."""
+    def _allow_descriptors(self) -> int:
+        """Raise the soft limit of open files; return how many connections it allows, at most those wanted."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = self.worker_connections + _OTHER_DESCRIPTORS
+        wanted = int(self.worker_connections) + _OTHER_DESCRIPTORS
         if soft != resource.RLIM_INFINITY and soft < wanted:
             most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+            try:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, most), hard))
+            except (OSError, ValueError):  # a sandbox may forbid the call
+                most = soft
+            if most < wanted:
+                # Accepting beyond the limit of files fails, and the loop then accepts nothing for a second.
+                allowed = max(most - _OTHER_DESCRIPTORS, most // 2)
+                self.log.warning("The limit of %d open files allows %d connections.", most, allowed)
+                return allowed
+        return int(self.worker_connections)
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
@@ -61,61 +77,111 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         for number in (signal.SIGUSR1, signal.SIGWINCH):  # they would end it too, and need not
             signal.signal(number, signal.SIG_IGN)
 
+    def notify(self) -> None:
+        """Tell the parent that this process lives. Called by gunicorn every second while it serves."""
+        super().notify()
+        if not self._listening:
+            # The loop has set the queue of new connections to 100, and a client that finds it full tries
+            # again a second later.
+            for listener in self.sockets:
+                listener.sock.listen(self.cfg.backlog)
+            self._listening = True
+
     async def _serve(self) -> None:
         super().init_signals()
         # gunicorn looks for its C parser once and keeps the result in the class that was asked, but reads it
         # from ASGIProtocol: asked of the subclass first, it would say that the parser is too old.
         protocol.ASGIProtocol._check_h1c_protocol_available()
         gasgi.ASGIProtocol = LimitedProtocol  # the one name by which gunicorn's worker finds it
+        self._sweep()
+        _tune_garbage_collection()
         await super()._serve()
 
+    def _sweep(self) -> None:
+        more = self.limits.end_overdue(_SWEEP_AT_MOST)
+        self.loop.call_later(_NEXT_SWEEP_SECONDS if more else _SWEEP_SECONDS, self._sweep)
+
     async def _shutdown(self) -> None:
-        """Close the connections without a request at once: gunicorn would wait for its graceful_timeout."""
+        """Close the connections without a request: gunicorn would wait for its graceful_timeout."""
         for server in self.servers:
             server.close()
-        for waiting in (*self.connections_without_head, *self.idle_connections):
-            waiting.close()
+        # A request that is on its way is answered, with `Connection: close`.
+        end = self.loop.time() + _LAST_REQUESTS_SECONDS
+        while self.limits.open and self.loop.time() < end and not self._quick_shutdown:
+            await asyncio.sleep(0.05)
+        for waiting in (self.limits.without_head, self.limits.idle):
+            for connection in waiting:
+                connection.close()
         await super()._shutdown()
 
-    def make_room(self) -> bool:
-        """Close the connection that is missed least; False if every connection has a request.
 
-        First those that never sent a whole head: a sender that works has sent its own long before.
-        """
-        for waiting in (self.connections_without_head, self.idle_connections):
-            if waiting:
-                next(iter(waiting)).close()
-                return True
-        return False
+def _tune_garbage_collection() -> None:
+    """Make full collections rare: each stops the process, for longer with every connection."""
+    gc.collect()
+    gc.freeze()  # the application is here to stay
+    gc.set_threshold(*_GARBAGE_THRESHOLDS)
 
 
 class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
-    """One connection, with a time limit for each request's head."""
+    """One connection, which tells the worker's limits what it waits for.
+
+    gunicorn's part of it begins with the first whole head: until then a connection costs no task, no parser
+    and little memory.
+    """
 
     worker: AsgiWorker
-    _head_timer: asyncio.TimerHandle | None = None
+    _begun = False
+    _early = b""
+    """What came before gunicorn's part began."""
+    _head_bytes = 0
     _client_has_ended = False
     _body_is_broken = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin a connection, or refuse it if there are too many and all are in use. Called by asyncio."""
-        if self.worker.nr_conns >= self.worker.worker_connections and not self.worker.make_room():
-            self.worker.nr_conns += 1  # connection_lost takes it off again
-            self.transport = transport
+        self.transport = transport
+        limits = self.worker.limits
+        if not limits.has_room():
+            limits.open += 1  # connection_lost takes it off again
             transport.abort()
             return
-        self.worker.connections_without_head[self] = None
-        self._head_timer = self.worker.loop.call_later(HEAD_SECONDS, self._head_timeout)
-        super().connection_made(transport)
+        limits.open += 1
+        limits.without_head.add(self)
+        if self._uses_uwsgi or transport.get_extra_info("ssl_object") is not None:
+            self._begin()  # they may speak something else than HTTP/1
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client. Called by asyncio."""
-        if self in self.worker.idle_connections:  # the first bytes of its next request
-            del self.worker.idle_connections[self]
-            self._cancel_keepalive_timer()
-            self.worker.connections_without_head[self] = None
-            self._head_timer = self.worker.loop.call_later(HEAD_SECONDS, self._head_timeout)
+        limits = self.worker.limits
+        if not self._begun:
+            data = self._early + data
+            if len(data) < _BUFFERED_HEAD_BYTES and b"\n\r\n" not in data and b"\n\n" not in data:
+                self._early = data
+                return
+            self._early = b""
+            self._begin()
+        elif self in limits.idle:  # the first bytes of its next request
+            limits.idle.discard(self)
+            limits.without_head.add(self)
+            self._head_bytes = 0
         super().data_received(data)
+        if self in limits.without_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > _HEAD_BYTES:
+                self._send_error_response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "")
+                self.close()
+
+    def _begin(self) -> None:
+        self._begun = True
+        super().connection_made(self.transport)
+
+    async def _handle_connection(self) -> None:
+        try:
+            await super()._handle_connection()
+        finally:
+            # Both refer to this object: without this, only the garbage collector would free any of the three.
+            self._callback_parser = None
+            self._body_receiver = None
 
     def eof_received(self) -> bool:
         """Keep a connection open whose client sends no more, until its request is answered.
@@ -128,32 +194,65 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
             return False
         if not receiver._complete:
             receiver.signal_disconnect()  # the rest of the body will not arrive
+        self.worker.limits.ended.add(self)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """End the connection. Called by asyncio."""
-        self._head_complete()
-        self.worker.idle_connections.pop(self, None)
-        super().connection_lost(exc)
+        limits = self.worker.limits
+        limits.open -= 1
+        limits.discard(self)
+        if self._begun:
+            super().connection_lost(exc)
+        # asyncio's transport has a method of its own as an attribute, which is a cycle as well.
+        getattr(self.transport, "__dict__", {}).pop("_read_ready_cb", None)
+        self._closed = True
+
+    def pause_writing(self) -> None:
+        """Note that the client does not read. Called by asyncio."""
+        self.worker.limits.unread.add(self)
+        super().pause_writing()
+
+    def resume_writing(self) -> None:
+        """Note that the client reads again. Called by asyncio."""
+        self.worker.limits.unread.discard(self)
+        super().resume_writing()
+
+    def refuse_head(self) -> None:
+        """Answer that the head took too long, unless none was begun, and close the connection."""
+        if self._early or self._begun:
+            self._send_error_response(HTTPStatus.REQUEST_TIMEOUT, "")
+        self.close()
 
     def close(self) -> None:
         """Close the connection and end its task."""
-        self._head_complete()  # now, not when asyncio reports the loss: make_room must not choose it again
-        self.worker.idle_connections.pop(self, None)
         self._close_transport()
         if self._request_ready is not None:
             self._request_ready.set()
 
+    def abort(self) -> None:
+        """Close the connection, whatever has been written to it."""
+        self.close()
+        self.transport.abort()
+
     def _on_headers_complete(self) -> bool:
-        self._head_complete()
+        limits = self.worker.limits
+        limits.without_head.discard(self)
+        limits.without_body.add(self)
         return bool(super()._on_headers_complete())
+
+    def _on_message_complete(self) -> None:
+        self.worker.limits.without_body.discard(self)
+        super()._on_message_complete()
 
     def _arm_keepalive_timer(self) -> None:
         if self._client_has_ended:
             self.close()
-            return
-        self.worker.idle_connections[self] = None
-        super()._arm_keepalive_timer()
+        elif self._keepalive > 0:
+            self.worker.limits.idle.add(self)
+
+    def _cancel_keepalive_timer(self) -> None:
+        self.worker.limits.idle.discard(self)
 
     def _send_error_response(self, status: int, message: str, extra_headers: Any = ()) -> None:
         """Answer a request that is no HTTP, without gunicorn's `message`, which may quote it."""
@@ -168,18 +267,11 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     def _close_transport(self) -> None:
         if self._body_is_broken and not self._closed:
             self._body_is_broken = False  # gunicorn closes again after the application has answered
-        else:
-            super()._close_transport()
-            if self.transport is not None and not self.transport.is_closing():
-                # gunicorn shuts the sending side down first, and closes nothing if the client has gone.
-                self.transport.close()
-
-    def _head_complete(self) -> None:
-        self.worker.connections_without_head.pop(self, None)
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
-
-    def _head_timeout(self) -> None:
-        self._send_error_response(HTTPStatus.REQUEST_TIMEOUT, "")
-        self.close()
+            return
+        if not self._closed:  # now, not when asyncio reports the loss
+            self.worker.limits.discard(self)
+            self.worker.limits.closing.add(self)
+        super()._close_transport()
+        if self.transport is not None and not self.transport.is_closing():
+            # gunicorn shuts the sending side down first, and closes nothing if the client has gone.
+            self.transport.close()

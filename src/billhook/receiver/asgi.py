@@ -14,6 +14,7 @@ from billhook.receiver.body import DRAIN_BYTES, check_length, declared_length
 from billhook.receiver.headers import RequestHeaders
 from billhook.receiver.intake import Intake
 from billhook.receiver.responses import WebhookResponse, method_not_allowed
+from billhook.receiver.time_limit import TimeLimit
 from billhook.signing.source import Source
 
 __all__ = ["AsgiReceiver", "Receive", "Scope", "Send"]
@@ -33,6 +34,7 @@ class AsgiReceiver:
         self._intake = intake
         self._inbox = inbox
         self._context = context
+        self._body_limit = TimeLimit(intake.body_seconds)
 
     async def receive(self, source: Source, scope: Scope, receive: Receive, send: Send) -> None:
         """Accept one request to the path of a source and send its response."""
@@ -70,7 +72,7 @@ class AsgiReceiver:
         pieces: list[bytes] = []
         length = 0
         try:
-            async with asyncio.timeout(self._intake.body_seconds):
+            with self._body_limit.of(asyncio.current_task()):  # type: ignore[arg-type]  # within a task
                 while True:
                     message = await receive()
                     if message["type"] != "http.request":

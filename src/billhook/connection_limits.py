@@ -1,0 +1,147 @@
+"""ConnectionLimits: how long a connection may wait, and which one is closed when there are too many.
+
+No I/O and no gunicorn here: a connection is told to end itself.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from typing import Generic, Protocol, TypeVar
+
+__all__ = ["Connection", "ConnectionLimits", "Waiting"]
+
+HEAD_SECONDS = 10.0
+"""How long a client may take to send the line and headers of a request."""
+READ_SECONDS = 30.0
+"""How long a client may leave a response unread that no longer fits into the buffers."""
+CLOSE_SECONDS = 10.0
+"""How long a connection that is being closed may wait for its client to read the rest."""
+PATIENCE_SECONDS = 1.0
+"""How long a connection may wait for its head or body before another one takes its place.
+
+An honest client has sent both by then, and its connection is not the first to go when many are opened.
+"""
+
+
+class Connection(Protocol):
+    """What ends a connection."""
+
+    def refuse_head(self) -> None:
+        """Say that the head took too long, and close."""
+
+    def close(self) -> None:
+        """Close the connection after what has been written to it."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+
+C = TypeVar("C", bound=Connection)
+
+
+class Waiting(Generic[C]):
+    """Connections that wait for the same thing, those that have waited longest first."""
+
+    def __init__(self, seconds: float, end: Callable[[C], None], clock: Callable[[], float]) -> None:
+        """`end` ends a connection; it is called for those that have waited `seconds`."""
+        self._seconds = seconds
+        self._end = end
+        self._clock = clock
+        self._since: dict[C, float] = {}  # in this order, because `add` puts each at the end
+
+    def __contains__(self, connection: C) -> bool:
+        return connection in self._since
+
+    def __len__(self) -> int:
+        return len(self._since)
+
+    def __iter__(self) -> Iterator[C]:
+        return iter(list(self._since))
+
+    def add(self, connection: C) -> None:
+        """Have a connection wait from now on."""
+        self._since.pop(connection, None)
+        self._since[connection] = self._clock()
+
+    def discard(self, connection: C) -> None:
+        """Forget a connection, if it waits."""
+        self._since.pop(connection, None)
+
+    def end_longest(self, seconds: float = 0.0) -> bool:
+        """End the connection that has waited longest; False if none has waited so long."""
+        for connection, since in self._since.items():
+            if self._clock() - since < seconds:
+                break
+            del self._since[connection]
+            self._end(connection)
+            return True
+        return False
+
+    def end_overdue(self, at_most: int) -> int:
+        """End connections whose time is over; return how many."""
+        count = 0
+        while count < at_most and self.end_longest(self._seconds):
+            count += 1
+        return count
+
+
+class ConnectionLimits(Generic[C]):
+    """The connections of one process, by what they wait for."""
+
+    def __init__(self, most: int, idle_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """`most` connections may be open, and each be idle for so long between two requests."""
+        self.most = most
+        self.open = 0
+
+        def waiting(seconds: float, end: Callable[[C], None]) -> Waiting[C]:
+            return Waiting(seconds, end, clock)
+
+        self.without_head = waiting(HEAD_SECONDS, lambda connection: connection.refuse_head())
+        """Those that have begun no request, or have sent a part of its head."""
+        self.without_body = waiting(math.inf, lambda connection: connection.close())
+        """Those that have sent a part of the body; the application says how long it waits for the rest."""
+        self.idle = waiting(idle_seconds, lambda connection: connection.close())
+        """Those kept alive after a response."""
+        self.unread = waiting(READ_SECONDS, lambda connection: connection.abort())
+        """Those whose client does not read the response."""
+        self.closing = waiting(CLOSE_SECONDS, lambda connection: connection.abort())
+        """Those that are closed when their client has read the rest."""
+        self.ended = waiting(math.inf, lambda connection: connection.abort())
+        """Those that are being answered, and whose client sends no more: most such clients have left."""
+        self._all = (
+            self.closing,
+            self.unread,
+            self.without_head,
+            self.without_body,
+            self.idle,
+            self.ended,
+        )
+
+    def end_overdue(self, at_most: int) -> bool:
+        """End some connections whose time is over; True if there may be more of them."""
+        for waiting in self._all:
+            at_most -= waiting.end_overdue(at_most)
+        return at_most == 0
+
+    def has_room(self) -> bool:
+        """Return whether one more may be opened, after closing the one that is missed least if need be.
+
+        False if every connection has a whole request that is being answered.
+        """
+        if self.open < self.most:
+            return True
+        slow = (self.closing, self.unread, self.without_head, self.without_body)
+        return (
+            any(waiting.end_longest(PATIENCE_SECONDS) for waiting in slow)
+            or self.idle.end_longest()
+            or self.without_head.end_longest()
+            or self.without_body.end_longest()
+            or self.ended.end_longest()
+        )
+
+    def discard(self, connection: C) -> None:
+        """Forget a connection."""
+        for waiting in self._all:
+            waiting.discard(connection)

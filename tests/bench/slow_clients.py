@@ -1,0 +1,255 @@
+"""What an honest sender sees while thousands of clients hold slow and idle connections to the same receiver.
+
+    python tests/bench/slow_clients.py [--connections 2000] [--seconds 30] [--door asgi] [--kinds all]
+
+The receiver is gunicorn as `billhook serve` runs it. The slow clients, in a process of their own, are idle,
+send their head at one byte a second, or their body; those that the server closes connect again at once.
+The sender makes RATE deliveries a second by the clock, each new and signed, every other one over a new
+connection; a time runs from when the delivery was due. A refusal is anything but 200. Linux only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import os
+import resource
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from billhook.cli.processes import web_command
+from billhook.events import InvoiceApproved, sample
+from billhook.signing import StandardWebhooks
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from support.slow_clients import KINDS, slow_clients
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+BODY = sample(InvoiceApproved).to_json()
+SCENARIOS = {"none": (), **{kind: (kind,) for kind in KINDS}, "all": KINDS}
+DOORS = {
+    "asgi": ["--asgi-loop", "asyncio", "--http-parser", "python"],
+    "asgi[fast]": ["--asgi-loop", "uvloop", "--http-parser", "fast"],
+    "gthread": [],
+}
+TIMEOUT_SECONDS = 10.0
+SETTLING_SECONDS = 3.0
+
+
+def main() -> None:
+    """Measure and print."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--connections", type=int, default=2_000, help="slow clients of each kind")
+    parser.add_argument("--seconds", type=float, default=30)
+    parser.add_argument("--rate", type=float, default=100, help="honest deliveries a second")
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--door", nargs="+", choices=DOORS, default=list(DOORS))
+    parser.add_argument("--kinds", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
+    parser.add_argument("--worker-connections", type=int, help="gunicorn's limit for each process")
+    options = parser.parse_args()
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the children inherit it
+    print("door        workers kinds  sent refused   p50 ms   p99 ms   max ms  KB/conn.  server CPU   held")
+    for door in options.door:
+        for workers in options.workers:
+            for kinds in options.kinds:
+                counts = dict.fromkeys(SCENARIOS[kinds], options.connections)
+                figures = measure(door, workers, counts, options)
+                print(f"{door:11} {workers:7} {kinds:5} {figures}", flush=True)
+
+
+@dataclass
+class Figures:
+    """What the sender saw, and what it cost the receiver."""
+
+    seconds: list[float] = field(default_factory=list)
+    """The time of each delivery that was answered 200."""
+    refusals: Counter[str] = field(default_factory=Counter)
+    kilobytes: float = 0.0
+    """Memory that the web processes gained, for each slow connection open at the time."""
+    cpu: float = 0.0
+    """Cores that the web processes used."""
+    held: str = ""
+    """The least number of slow connections that were open, and what became of those that were closed."""
+
+    def __str__(self) -> str:
+        times = sorted(self.seconds) or [float("nan")]
+        p50, p99, largest = (times[int(len(times) * part) - (part == 1)] * 1000 for part in (0.5, 0.99, 1))
+        refused = self.refusals.total()
+        text = f"{len(self.seconds) + refused:5} {refused:7} {p50:8.1f} {p99:8.1f} {largest:8.1f} "
+        text += f"{self.kilobytes:9.1f} {self.cpu:9.2f}   {self.held}"
+        return f"{text} {dict(self.refusals)}" if refused else text
+
+
+def measure(door: str, workers: int, counts: dict[str, int], options: argparse.Namespace) -> Figures:
+    """One receiver with some slow clients for some seconds."""
+    figures = Figures()
+    flags = list(DOORS[door])
+    if options.worker_connections:
+        flags += ["--worker-connections", str(options.worker_connections)]
+    with contextlib.ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        port, pid = stack.enter_context(_receiver(folder, workers, 16 if door == "gthread" else None, flags))
+        asyncio.run(_Sender(port, Figures()).run(options.rate, 1.0))  # warm
+        before = _memory_kb(pid)
+        reports: list[dict[str, int]] = []
+        if counts:
+            process = stack.enter_context(slow_clients(port, **counts))
+            threading.Thread(target=_collect, args=(process, reports), daemon=True).start()
+            _wait_until_open(reports, sum(counts.values()))
+        del reports[:-1]
+        cpu = _cpu_seconds(pid)
+        asyncio.run(_Sender(port, figures).run(options.rate, options.seconds))
+        figures.cpu = (_cpu_seconds(pid) - cpu) / options.seconds
+        if counts:
+            held = [sum(one.get(kind, 0) for kind in KINDS) for one in reports]
+            figures.kilobytes = (_memory_kb(pid) - before) / max(held)
+            rest = {name: count for name, count in reports[-1].items() if name not in KINDS}
+            figures.held = f"{min(held)} {rest}"
+    return figures
+
+
+class _Sender:
+    """Sends deliveries by the clock, whether or not earlier ones have been answered."""
+
+    def __init__(self, port: int, figures: Figures) -> None:
+        self._port = port
+        self._figures = figures
+        self._idle: list[tuple[asyncio.StreamReader, asyncio.StreamWriter]] = []
+
+    async def run(self, rate: float, seconds: float) -> None:
+        """Send for some seconds, and wait for the answers."""
+        loop = asyncio.get_running_loop()
+        started = loop.time()
+        async with asyncio.TaskGroup() as group:
+            for number in range(int(rate * seconds)):
+                due = started + number / rate
+                await asyncio.sleep(max(0.0, due - loop.time()))
+                group.create_task(self._deliver(due, keep_alive=number % 2 == 0))
+        for _, writer in self._idle:
+            writer.close()
+
+    async def _deliver(self, due: float, keep_alive: bool) -> None:
+        try:
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                status = await self._send(keep_alive)
+        except (OSError, EOFError, TimeoutError) as error:
+            self._figures.refusals[type(error).__name__] += 1
+            return
+        if status == 200:
+            self._figures.seconds.append(asyncio.get_running_loop().time() - due)
+        else:
+            self._figures.refusals[str(status)] += 1
+
+    async def _send(self, keep_alive: bool) -> int:
+        if keep_alive and self._idle:
+            reader, writer = self._idle.pop()
+        else:
+            reader, writer = await asyncio.open_connection("127.0.0.1", self._port)
+        signed = StandardWebhooks().sign(BODY, SECRET, event_type="InvoiceApproved", now=datetime.now(UTC))
+        headers = {"X-Webhook-Type": "InvoiceApproved", "Content-Length": len(BODY), **signed}
+        lines = ["POST /webhooks/billing HTTP/1.1", "Host: receiver"]
+        lines += [f"{name}: {value}" for name, value in headers.items()]
+        if not keep_alive:
+            lines.append("Connection: close")
+        try:
+            writer.write("\r\n".join(lines).encode() + b"\r\n\r\n" + BODY)
+            head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            length = head.partition(b"content-length: ")[2].partition(b"\r\n")[0]
+            await reader.readexactly(int(length or 0))
+        except BaseException:
+            writer.close()
+            raise
+        if keep_alive and b"connection: close" not in head:
+            self._idle.append((reader, writer))
+        else:
+            writer.close()
+        return int(head.split(b" ", 2)[1])
+
+
+@contextlib.contextmanager
+def _receiver(folder: Path, workers: int, threads: int | None, flags: list[str]) -> Iterator[tuple[int, int]]:
+    """Serve the standalone receiver; gives its port and the process that the web processes belong to."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    environ = {
+        **os.environ,
+        "BILLHOOK_SECRETS": SECRET,
+        "BILLHOOK_ENGINE": "worker",
+        "BILLHOOK_INBOX_URL": f"sqlite:///{folder / 'inbox.db'}",
+    }
+    *command, app = web_command(f"127.0.0.1:{port}", workers, threads)
+    with (folder / "log").open("wb") as log:
+        server = subprocess.Popen([*command, *flags, app], env=environ, stdout=log, stderr=log)
+    try:
+        _wait_for(port)
+        yield port, server.pid
+    finally:
+        server.send_signal(signal.SIGTERM)
+        try:
+            server.wait(30)
+        except subprocess.TimeoutExpired:
+            server.kill()
+
+
+def _wait_for(port: int) -> None:
+    for _ in range(200):
+        time.sleep(0.1)
+        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1) as connection:
+            connection.sendall(b"GET /healthz HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            connection.settimeout(5)
+            if connection.recv(100).startswith(b"HTTP/1.1 200"):
+                time.sleep(1.0)  # the second process
+                return
+    sys.exit("the receiver did not start")
+
+
+def _collect(process: subprocess.Popen[str], reports: list[dict[str, int]]) -> None:
+    assert process.stdout is not None
+    reports.extend(json.loads(line) for line in process.stdout)
+
+
+def _wait_until_open(reports: list[dict[str, int]], count: int) -> None:
+    """Wait until the slow clients were all open, and their first ones have been closed or not."""
+    end = time.monotonic() + 60
+    while time.monotonic() < end:
+        if reports and sum(reports[-1].get(kind, 0) for kind in KINDS) >= count * 0.95:
+            time.sleep(SETTLING_SECONDS)
+            return
+        time.sleep(0.1)
+    print("the slow clients could not connect all", file=sys.stderr)
+
+
+def _web_processes(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def _memory_kb(pid: int) -> float:
+    """Resident memory of the web processes."""
+    pages = sum(int(Path(f"/proc/{child}/statm").read_text().split()[1]) for child in _web_processes(pid))
+    return pages * os.sysconf("SC_PAGESIZE") / 1024
+
+
+def _cpu_seconds(pid: int) -> float:
+    ticks = 0
+    for child in _web_processes(pid):
+        fields = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()
+        ticks += int(fields[11]) + int(fields[12])
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+if __name__ == "__main__":
+    main()
