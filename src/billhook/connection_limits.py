@@ -132,14 +132,12 @@ class ConnectionLimits(Generic[C]):
         """
         if self.open < self.most:
             return True
-        slow = (self.closing, self.unread, self.without_head, self.without_body)
-        return (
-            any(waiting.end_longest(PATIENCE_SECONDS) for waiting in slow)
-            or self.idle.end_longest()
-            or self.without_head.end_longest()
-            or self.without_body.end_longest()
-            or self.ended.end_longest()
-        )
+        missed_least = (self.closing, self.unread, self.without_head, self.without_body, self.idle)
+        if any(waiting.end_longest(PATIENCE_SECONDS) for waiting in missed_least):
+            return True
+        # So many are opened in a second that all are new. One that is in use is never idle for long.
+        others = (self.without_head, self.without_body, self.idle, self.ended)
+        return any(waiting.end_longest() for waiting in others)
 
     def discard(self, connection: C) -> None:
         """Forget a connection."""

@@ -1,0 +1,91 @@
+"""Slow and idle clients in front of an honest sender, without a proxy: no delivery is refused."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+import pytest
+
+from support.acceptance.senders import Line, body_of
+from support.processes import until
+from support.server import Server, gunicorn
+from support.signing import signed
+from support.slow_clients import KINDS, slow_clients
+
+OF_EACH_KIND = 300
+SECONDS = 4.0
+ROOM_FOR_ALL = ["--worker-connections", "2000"]
+ROOM_FOR_A_THIRD = ["--worker-connections", str(OF_EACH_KIND)]
+
+
+class SlowCrowd:
+    """The slow clients of a test, by their latest report."""
+
+    def __init__(self, process) -> None:
+        self._reports: list[dict[str, int]] = [{}]
+        threading.Thread(target=self._read, args=(process.stdout,), daemon=True).start()
+
+    def _read(self, lines: Iterator[str]) -> None:
+        self._reports.extend(json.loads(line) for line in lines)
+
+    @property
+    def report(self) -> dict[str, int]:
+        return self._reports[-1]
+
+    @property
+    def open(self) -> int:
+        return sum(self.report.get(kind, 0) for kind in KINDS)
+
+
+def answers(server: Server, seconds: float, timeout_seconds: float = 30.0) -> Counter[str]:
+    """What a sender gets: every other delivery over a kept connection, the others over a new one each."""
+    found: Counter[str] = Counter()
+    kept = Line(server.port, timeout_seconds)
+    end = time.monotonic() + seconds
+    number = 0
+    while time.monotonic() < end:
+        number += 1
+        line = kept if number % 2 else Line(server.port, timeout_seconds)
+        try:
+            answer = line.post(f"msg_slow_{number}", body_of(number))
+            found[f"{answer.status} {answer.body.decode()}"] += 1
+        except OSError as error:
+            found[type(error).__name__] += 1
+        if line is not kept:
+            line.close()
+        time.sleep(0.02)
+    kept.close()
+    return found
+
+
+@pytest.mark.parametrize("door", ["asgi", "asgi-fast"])
+@pytest.mark.parametrize("room", [ROOM_FOR_ALL, ROOM_FOR_A_THIRD], ids=["within the limit", "beyond it"])
+def test_slow_clients_cost_an_honest_sender_no_delivery(tmp_path, door, room):
+    counts = dict.fromkeys(KINDS, OF_EACH_KIND)
+    with gunicorn(tmp_path, *room, door=door) as server, slow_clients(server.port, **counts) as process:
+        crowd = SlowCrowd(process)
+        until(lambda: crowd.report.get("opened", 0) >= len(KINDS) * OF_EACH_KIND, 20)
+
+        found = answers(server, SECONDS)
+
+        assert crowd.open > OF_EACH_KIND / 2  # they were there, and kept coming
+        assert crowd.report["closed"] > OF_EACH_KIND
+    assert found.keys() == {'200 {"status": "accepted"}'}
+    assert found.total() > 10
+
+
+def test_control_with_a_thread_for_each_request_they_stop_it(tmp_path):
+    counts = dict.fromkeys(KINDS, OF_EACH_KIND)
+    with gunicorn(tmp_path, door="gthread") as server:
+        assert server.post(b"{}", signed()).status == 200
+        with slow_clients(server.port, **counts) as process:
+            crowd = SlowCrowd(process)
+            until(lambda: crowd.report.get("opened", 0) >= len(KINDS) * OF_EACH_KIND, 20)
+
+            found = answers(server, SECONDS, timeout_seconds=1.0)
+
+    assert found.total() > found['200 {"status": "accepted"}']
