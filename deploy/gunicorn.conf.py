@@ -1,7 +1,8 @@
 """How gunicorn runs the receiver; `billhook serve` uses the same file.
 
-Use it as `gunicorn -c gunicorn.conf.py 'billhook.standalone:create_app()'`, or with an app of your own that
-has billhook in it. deploy/README.md says why each setting is as it is.
+Use it as `gunicorn -c gunicorn.conf.py 'billhook.standalone:create_asgi_app()'`. A Flask app of your own with
+billhook in it is served with `-k gthread --worker-connections 1000` before its name, or as
+`hooks.asgi_app(app)` without. deploy/README.md says why each setting is as it is.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 bind = "127.0.0.1:8000"
-worker_class = "gthread"
+worker_class = "billhook.gunicorn_worker.AsgiWorker"
 workers = int(os.environ.get("WEB_CONCURRENCY", "2"))
-threads = 16
+worker_connections = 10_000
+threads = 16  # with gthread
 preload_app = False
 
 timeout = 30
@@ -31,7 +33,7 @@ errorlog = "-"
 
 
 def post_worker_init(worker: Any) -> None:
-    """Start the process's threads and its engine before the first delivery."""
+    """With gthread: start the process's threads and its engine before the first delivery."""
     app = getattr(worker, "wsgi", None)  # an ASGI application is started by its lifespan instead
     state = getattr(app, "extensions", {}).get("billhook")
     if state is not None:

@@ -13,6 +13,7 @@ from http import HTTPStatus
 from typing import Any
 
 from gunicorn.asgi import protocol
+from gunicorn.errors import AppImportError
 from gunicorn.workers import gasgi
 
 from billhook.connection_limits import ConnectionLimits
@@ -52,7 +53,9 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
     def _allow_descriptors(self) -> int:
         """Raise the soft limit of open files; return how many connections it allows, at most those wanted."""
         soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-        wanted = int(self.worker_connections) + _OTHER_DESCRIPTORS
+        # A loop may accept as many as wait in the queue before it closes any to make room.
+        others = _OTHER_DESCRIPTORS + int(self.cfg.backlog)
+        wanted = int(self.worker_connections) + others
         if soft != resource.RLIM_INFINITY and soft < wanted:
             most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
             try:
@@ -61,10 +64,20 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
                 most = soft
             if most < wanted:
                 # Accepting beyond the limit of files fails, and the loop then accepts nothing for a second.
-                allowed = max(most - _OTHER_DESCRIPTORS, most // 2)
+                allowed = max(most - others, most // 4)
                 self.log.warning("The limit of %d open files allows %d connections.", most, allowed)
                 return allowed
         return int(self.worker_connections)
+
+    def load_wsgi(self) -> None:
+        """Load the application. Called by gunicorn."""
+        super().load_wsgi()
+        if hasattr(self.asgi, "wsgi_app"):  # a Flask app, which would answer every request with an error
+            raise AppImportError(
+                "Error: this is a Flask app, and an event loop serves ASGI applications. Name "
+                "billhook.standalone:create_asgi_app(), or hooks.asgi_app(app) for an app of your own; "
+                "or have threads serve it: -k gthread --worker-connections 1000"
+            )
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
@@ -244,6 +257,12 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     def _on_message_complete(self) -> None:
         self.worker.limits.without_body.discard(self)
         super()._on_message_complete()
+
+    def _resume_reading(self) -> None:
+        # gunicorn calls this after each request, and would read more of a client that sends requests
+        # faster than they are answered, without end.
+        if not self._is_buffer_full():
+            super()._resume_reading()
 
     def _arm_keepalive_timer(self) -> None:
         if self._client_has_ended:

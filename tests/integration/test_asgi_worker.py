@@ -14,7 +14,7 @@ import pytest
 
 from support.patience import within
 from support.processes import children, until
-from support.server import gunicorn, head, read_reply, request
+from support.server import Server, gunicorn, head, read_reply, request
 from support.signing import signed
 
 CONNECTIONS = 20
@@ -25,9 +25,8 @@ PLAIN = ["--worker-class", "asgi"]
 @pytest.fixture
 def crowded(tmp_path):
     """A function that serves one process with few connections; `flags` come last and win."""
-    return lambda *flags: gunicorn(
-        tmp_path, "--worker-connections", str(CONNECTIONS), *flags, door="asgi", wait_for="/healthz"
-    )
+    few = ["--worker-connections", str(CONNECTIONS)]
+    return lambda *flags, **settings: gunicorn(tmp_path, *few, *flags, door="asgi", **settings)
 
 
 def closed(connection: socket.socket) -> bool:
@@ -74,6 +73,76 @@ def test_slow_heads_do_not_delay_a_delivery_and_end_after_their_time(crowded):
     assert (reply.status, reply.seconds < within(1)) == (200, True)
     assert {each.status for each in replies} == {408}
     assert 9 < seconds < within(15)
+
+
+def test_a_connection_without_any_byte_is_closed_without_an_answer(crowded):
+    with crowded() as server, server.connect() as silent:
+        assert silent.recv(1_000) == b""  # whoever opens connections in advance would take it for its answer
+
+
+def test_a_head_without_end_is_refused(crowded):
+    with crowded() as server, server.connect() as connection:
+        connection.sendall(b"POST /webhooks/billing HTTP/1.1\r\nHost: receiver\r\n")
+        for number in range(20):
+            connection.sendall(b"X-%d: %s\r\n" % (number, b"a" * 4_000))
+
+        assert read_reply(connection).status == 431
+
+
+def test_control_gunicorns_own_worker_takes_such_a_head(crowded):
+    with crowded(*PLAIN) as server:
+        headers = {f"X-{number}": "a" * 4_000 for number in range(20)}
+        assert server.post(b"{}", {**signed(b"{}"), **headers}).status == 200
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+def test_a_client_that_reads_no_response_does_not_keep_its_connection(crowded, loop):
+    """Its connection cannot be closed in order, because what was written to it never leaves."""
+    many = request(b"", {}, method="PUT", close=False) * 200
+    with crowded("--asgi-loop", loop, "--worker-connections", "1") as server, socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        deaf.connect(("127.0.0.1", server.port))
+        deaf.settimeout(1.0)
+        with pytest.raises(TimeoutError):  # the server keeps no more of what we send until we read
+            flood(deaf, many)
+
+        until(lambda: accepted(server), 10)
+
+        assert hung_up(deaf)
+
+
+def flood(connection: socket.socket, message: bytes, most_bytes: int = 50_000_000) -> None:
+    """Send a message again and again; raises TimeoutError when no more goes in for a while."""
+    for _ in range(most_bytes // len(message)):
+        connection.sendall(message)
+
+
+def accepted(server: Server) -> bool:
+    """Whether a delivery is accepted now."""
+    try:
+        return server.post(b"{}", signed()).status == 200
+    except OSError:
+        return False
+
+
+def hung_up(connection: socket.socket) -> bool:
+    """Whether the server has reset the connection, which it sees when it sends."""
+    try:
+        connection.send(b"x")
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def test_bodies_that_do_not_come_make_room_for_a_delivery(crowded):
+    unfinished = head({"Content-Length": "100"}, close=False)
+    with crowded(BILLHOOK_DEADLINE_SECONDS="60") as server, contextlib.ExitStack() as held:
+        for _ in range(2 * CONNECTIONS):
+            held.enter_context(server.connect()).sendall(unfinished)
+
+        assert [server.post(b"{}", signed()).status for _ in range(3)] == [200] * 3
 
 
 def test_the_next_head_on_a_connection_has_the_same_time(crowded):
@@ -164,7 +233,19 @@ def test_the_limit_of_open_files_is_raised_above_that_of_connections(tmp_path):
 
             assert server.post(b"{}", signed()).status == 200
 
-    assert re.search(r"Max open files +912 ", limits)
+    assert re.search(r"Max open files +2960 ", limits)
+
+
+def test_a_process_that_may_open_few_files_allows_fewer_connections(tmp_path):
+    hard = ["sh", "-c", 'ulimit -n 1024 && exec "$@"', "sh"]
+    with gunicorn(tmp_path, "--worker-connections", "5000", door="asgi", prefix=hard) as server:
+        assert "The limit of 1024 open files allows 256 connections." in server.log.read_text()
+        with contextlib.ExitStack() as held:
+            for _ in range(1_200):
+                held.enter_context(server.connect())
+
+            assert [server.post(b"{}", signed()).status for _ in range(3)] == [200] * 3
+    assert "out of system resource" not in server.log.read_text()
 
 
 def test_connections_whose_clients_left_before_the_response_are_closed(crowded):

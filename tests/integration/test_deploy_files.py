@@ -41,6 +41,8 @@ CELERY_UNIT = DEPLOY / "billhook-celery.service"
 POSTGRES = DEPLOY / "billhook-postgresql.conf"
 SITE = DEPLOY / "nginx.conf"
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+ASGI, WSGI = "billhook.standalone:create_asgi_app()", "billhook.standalone:create_app()"
+THREADS = ("-k", "gthread", "--worker-connections", "1000")
 HANDLERS = """
 from pathlib import Path
 from billhook import Delivery, Handlers
@@ -162,7 +164,7 @@ def test_the_units_differ_only_in_what_they_run() -> None:
     different = {key for key in web.keys() | worker.keys() if web.get(key) != worker.get(key)}
     assert different == {
         *("Description", "Wants", "Type", "NotifyAccess", "ExecStart", "ExecReload"),
-        *("TimeoutStartSec", "TimeoutStopSec"),
+        *("TimeoutStartSec", "TimeoutStopSec", "LimitNOFILE"),
         *("IPAddressDeny", "IPAddressAllow"),
     }
 
@@ -183,6 +185,10 @@ def test_the_units_stop_timeouts_exceed_the_grace_periods() -> None:
     assert worker > worker_grace
 
 
+def test_a_web_process_may_open_more_files_than_connections() -> None:
+    assert int(unit_settings(UNITS[0])["LimitNOFILE"]) > int(conf_value("worker_connections")) + 1_000
+
+
 def test_nginx_and_gunicorn_agree() -> None:
     site = nginx_settings()
     largest = int(default_of("BILLHOOK_MAX_BODY_BYTES"))
@@ -191,7 +197,7 @@ def test_nginx_and_gunicorn_agree() -> None:
     assert size_bytes(site["client_body_buffer_size"]) >= size_bytes(site["client_max_body_size"])
     assert seconds(site["keepalive_timeout"]) < int(conf_value("keepalive"))
     assert seconds(site["proxy_read_timeout"]) > default_of("BILLHOOK_DEADLINE_SECONDS")
-    assert int(site["keepalive"]) == int(conf_value("workers")) * int(conf_value("threads"))
+    assert int(site["keepalive"]) < int(conf_value("worker_connections"))
     upstream = re.search(r"upstream billhook \{\s+server ([^;]+);", SITE.read_text(encoding="utf-8"))
     assert upstream is not None
     assert conf_value("bind") == f"['{upstream[1]}']"
@@ -303,20 +309,21 @@ def status(port: int, path: str, headers: dict[str, str]) -> int:
 @pytest.mark.parametrize(
     ("flags", "statuses"),
     [
-        (("--config", str(CONF)), {"healthz": 404, "zzz": 200, "ssl": 200}),
+        (("--config", str(CONF), ASGI), {"healthz": 404, "zzz": 200, "ssl": 200}),
+        (("--config", str(CONF), *THREADS, WSGI), {"healthz": 404, "zzz": 200, "ssl": 200}),
         # The control: gunicorn's own settings believe whoever comes over loopback.
-        ((), {"healthz": 200, "zzz": 500, "ssl": 400}),
+        ((WSGI,), {"healthz": 200, "zzz": 500, "ssl": 400}),
     ],
-    ids=["with our settings", "with gunicorn's own"],
+    ids=["with our settings", "with our settings and threads", "with gunicorn's own"],
 )
 def test_a_clients_header_names_no_path_and_no_scheme(
     tmp_path: Path, flags: tuple[str, ...], statuses: dict[str, int]
 ) -> None:
     port = free_port()
-    command = [sys.executable, "-m", "gunicorn", *flags, "-b", f"127.0.0.1:{port}", "--no-control-socket"]
+    command = [sys.executable, "-m", "gunicorn", "-b", f"127.0.0.1:{port}", "--no-control-socket", *flags]
     options = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_ENGINE": "worker"}
 
-    with running([*command, "billhook.standalone:create_app()"], tmp_path, **options):
+    with running(command, tmp_path, **options):
         eventually(lambda: ready(port))
         found = {
             "healthz": status(port, "/zzz/healthz", {"SCRIPT_NAME": "/zzz"}),
@@ -343,6 +350,44 @@ def test_the_units_commands_accept_and_handle_a_delivery_and_stop(tmp_path: Path
         assert deliver(port) == 200
         with running(worker, tmp_path, **options):
             eventually((tmp_path / "handled-1").exists)
+
+
+def test_the_pages_command_with_threads_accepts_a_delivery(tmp_path: Path) -> None:
+    page = (DEPLOY / "README.md").read_text(encoding="utf-8")
+    command = ours(next(re.finditer(r"(?m)^ExecStart=(.* -k gthread .*)$", page))[1])
+    port = free_port()
+    command[1:1] = ["--bind", f"127.0.0.1:{port}"]
+
+    with running(command, tmp_path, BILLHOOK_SECRETS=SECRET, BILLHOOK_ENGINE="worker"):
+        eventually(lambda: ready(port))
+        assert deliver(port) == 200
+
+
+def test_a_flask_app_on_the_event_loop_is_refused_with_what_to_do_instead(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "gunicorn",
+        "--config",
+        str(CONF),
+        "-b",
+        f"127.0.0.1:{free_port()}",
+        WSGI,
+    ]
+    done = subprocess.run(
+        command,
+        cwd=tmp_path,
+        env=environment(BILLHOOK_SECRETS=SECRET),
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+    assert done.returncode != 0
+    assert "create_asgi_app()" in done.stderr
+    assert "-k gthread" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_deliveries_of_an_earlier_process_are_handled_at_start(tmp_path: Path) -> None:

@@ -27,12 +27,13 @@ from billhook.signing import StandardWebhooks
 from support.examples import EXAMPLES, Server, environment, eventually, replay, running
 from support.signing import OTHER_SECRET
 
-ASGI_WORKER = "billhook.gunicorn_worker.AsgiWorker"
-
 
 @pytest.mark.parametrize(
     "command",
-    ["flask --app shop run --port 8000", "gunicorn -c ../../deploy/gunicorn.conf.py 'shop:create_app()'"],
+    [
+        "flask --app shop run --port 8000",
+        "gunicorn -c ../../deploy/gunicorn.conf.py -k gthread --worker-connections 1000 'shop:create_app()'",
+    ],
     ids=["flask", "gunicorn"],
 )
 def test_the_existing_app_example_handles_deliveries_beside_its_routes(tmp_path: Path, command: str) -> None:
@@ -55,7 +56,7 @@ def test_the_existing_app_example_handles_deliveries_beside_its_routes(tmp_path:
     ("name", "command"),
     [
         ("fastapi", "uvicorn main:app --port 8000"),
-        ("django", f"gunicorn -c ../../deploy/gunicorn.conf.py -k {ASGI_WORKER} -w 1 webshop:application"),
+        ("django", "gunicorn -c ../../deploy/gunicorn.conf.py -w 1 webshop:application"),
     ],
 )
 def test_the_receiver_runs_on_the_event_loop_of_another_framework(
@@ -79,7 +80,7 @@ def test_the_receiver_runs_on_the_event_loop_of_another_framework(
         "billhook serve handlers.py --bind 127.0.0.1:8000",
         (
             "BILLHOOK_HANDLERS=handlers.py gunicorn -c python:billhook.gunicorn_conf "
-            "'billhook.standalone:create_app()'"
+            "'billhook.standalone:create_asgi_app()'"
         ),
     ],
     ids=["serve", "gunicorn"],

@@ -36,9 +36,9 @@ def web_command(bind: str, workers: int, threads: int | None = None) -> list[str
     command = [sys.executable, "-P", "-m", "gunicorn", "--config", "python:billhook.gunicorn_conf"]
     command += ["--bind", bind, "--workers", str(workers)]
     if threads is not None:
-        command += ["--worker-class", "gthread", "--threads", str(threads)]
+        # Fewer connections than the configuration allows: gthread ends a process that runs out of files.
+        command += ["--worker-class", "gthread", "--threads", str(threads), "--worker-connections", "1000"]
         return [*command, "billhook.standalone:create_app()"]
-    command += ["--worker-class", "billhook.gunicorn_worker.AsgiWorker"]
     return [*command, "billhook.standalone:create_asgi_app()"]
 
 
