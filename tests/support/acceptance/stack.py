@@ -16,7 +16,7 @@ from typing import Any
 
 from support.inbox_view import place_of, rows, value
 from support.processes import until
-from support.server import head, read_reply
+from support.server import DOORS, head, read_reply
 from support.signing import SECRET
 
 HERE = Path(__file__).parent
@@ -108,8 +108,9 @@ class Stack:
 
     def start_web(
         self,
-        app: str = STANDALONE,
+        app: str | None = None,
         *,
+        door: str = "gthread",
         workers: int = 2,
         threads: int = 8,
         wrap: Sequence[str] = (),
@@ -118,9 +119,16 @@ class Stack:
         **environment: str,
     ) -> Process:
         """gunicorn with `workers` processes; `wrap` stands before its command (strace, unshare)."""
-        command = [sys.executable, "-m", "gunicorn", "-k", "gthread", "--no-control-socket"]
-        command += ["-w", str(workers), "--threads", str(threads), "--pythonpath", str(HERE)]
-        command += ["-b", f"fd://{self._listener.fileno()}", *flags, app]
+        served_by, standalone = DOORS[door]
+        if (
+            door == "uvicorn"
+        ):  # one process: its supervisor of several has neither gunicorn's signals nor its order
+            command = [sys.executable, "-m", "uvicorn", *served_by, "--fd", str(self._listener.fileno())]
+        else:
+            command = [sys.executable, "-m", "gunicorn", *served_by, "--no-control-socket"]
+            command += ["-w", str(workers), "--threads", str(threads), "--pythonpath", str(HERE)]
+            command += ["-b", f"fd://{self._listener.fileno()}"]
+        command += [*flags, app or standalone]
         web = self._start("web", [*wrap, *command], environment)
         if wait:
             self._wait_for(web)
