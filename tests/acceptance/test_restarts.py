@@ -40,7 +40,9 @@ class RestartLoad(Load):
 @pytest.fixture
 def stack(tmp_path):
     """Processes over a new inbox in SQLite, none of them started yet."""
-    with stack_on(tmp_path, upgraded(f"sqlite:///{tmp_path / 'inbox.db'}")) as made:
+    path = tmp_path / "inbox.db"
+    path.touch(0o600)
+    with stack_on(tmp_path, upgraded(f"sqlite:///{path}")) as made:
         yield made
 
 
