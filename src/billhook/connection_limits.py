@@ -70,7 +70,7 @@ class Waiting(Generic[C]):
         self._since.pop(connection, None)
 
     def end_longest(self, seconds: float = 0.0) -> bool:
-        """End the connection that has waited longest; False if none has waited so long."""
+        """End the connection that has waited longest; False if none has waited `seconds`."""
         for connection, since in self._since.items():
             if self._clock() - since < seconds:
                 break
@@ -91,7 +91,7 @@ class ConnectionLimits(Generic[C]):
     """The connections of one process, by what they wait for."""
 
     def __init__(self, most: int, idle_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`most` connections may be open, and each be idle for so long between two requests."""
+        """`most` connections may be open, and each be idle for `idle_seconds` between requests."""
         self.most = most
         self.open = 0
 
@@ -135,7 +135,7 @@ class ConnectionLimits(Generic[C]):
         missed_least = (self.closing, self.unread, self.without_head, self.without_body, self.idle)
         if any(waiting.end_longest(PATIENCE_SECONDS) for waiting in missed_least):
             return True
-        # So many are opened in a second that all are new. One that is in use is never idle for long.
+        # Connections are opened so fast that all are new. One that is in use is never idle for long.
         others = (self.without_head, self.without_body, self.idle, self.ended)
         return any(waiting.end_longest() for waiting in others)
 

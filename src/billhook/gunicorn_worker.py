@@ -26,7 +26,7 @@ _OTHER_DESCRIPTORS = 512
 _HEAD_BYTES = 65_536
 """The most that a head may have; gunicorn's own limits add up to more than ten times this."""
 _BUFFERED_HEAD_BYTES = 8_192
-"""Of an incomplete head so much is kept before gunicorn parses it."""
+"""The size from which on gunicorn parses an incomplete head."""
 _SWEEP_SECONDS = 0.5
 _SWEEP_AT_MOST = 25
 """Connections that one sweep ends: many that were opened at once must not be ended at once."""

@@ -88,6 +88,6 @@ class _Limited:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._waiting.discard(self)
-        # Somebody else may have cancelled the task as well, and that must not be lost.
+        # Another may have cancelled the task as well, and that must not be lost.
         if self._over and self._task.uncancel() == 0 and kind is asyncio.CancelledError:
             raise TimeoutError from error
