@@ -1,6 +1,6 @@
 """ConnectionLimits: how long a connection may wait, and which one is closed when there are too many.
 
-No I/O and no gunicorn here: a connection is told to end itself.
+No I/O and no gunicorn here: each connection has methods that end it.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     worker: AsgiWorker
     _begun = False
     _early = b""
-    """What came before gunicorn's part began."""
+    """The bytes received before gunicorn's part began."""
     _head_bytes = 0
     _client_has_ended = False
     _body_is_broken = False
@@ -244,7 +244,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
             self._request_ready.set()
 
     def abort(self) -> None:
-        """Close the connection, whatever has been written to it."""
+        """Close the connection, and drop what the client has not read."""
         self.close()
         self.transport.abort()
 
