@@ -52,6 +52,7 @@ class BillhookState:
             sender=app,
             context=app.app_context,
             client=self.client,
+            find_newer=self.inbox.newer_waiting,
         )
         self._parents_clients: list[BillingClient | None] = []
         self._client: BillingClient | None = None

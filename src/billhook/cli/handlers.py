@@ -88,7 +88,7 @@ def _print(connected: ConnectedHandlers, as_json: bool) -> None:
     if any(one.sources for one in listed):
         columns["sources"] = ["\n".join(one.sources) or "all" for one in listed]
     if any(one.ordered_by for one in listed):
-        columns["ordered by"] = [one.ordered_by for one in listed]
+        columns["ordered by"] = [_order(one) for one in listed]
     if any(one.identity for one in listed):
         columns["identity"] = [_identity(one) for one in listed]
     print_table("", list(columns), zip(*columns.values(), strict=True), whole=["event types"])
@@ -132,6 +132,10 @@ def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
     return connected
 
 
+def _order(handler: Handler) -> str | None:
+    return f"{handler.ordered_by}, newest only" if handler.newest_only else handler.ordered_by
+
+
 def _identity(handler: Handler) -> str:
     if not handler.identity:
         return ""
@@ -147,6 +151,7 @@ def _handler_json(handler: Handler, event_types: list[str]) -> dict[str, object]
         "retry_schedule_seconds": list(handler.retry.delays_seconds) if handler.retry else None,
         "sources": list(handler.sources),
         "ordered_by": handler.ordered_by,
+        "newest_only": handler.newest_only,
         "identity": list(handler.identity),
         "identity_window_seconds": handler.identity_window_seconds if handler.identity else None,
     }

@@ -30,9 +30,9 @@ class Handler:
     `aliases` are former names: runs stored under them still belong to it. `retry` overrides the app's
     schedule. `timeout_seconds` bounds one attempt: an async handler is cancelled then, but a thread cannot
     be stopped, so another one may still be running when it is tried again. `ordered_by` is the event field
-    whose value is the order key of its runs; `identity` are the fields by which content duplicates are
-    recognised for `identity_window_seconds`. `sources` are the sources whose deliveries it handles; empty
-    means all.
+    whose value is the order key of its runs; with `newest_only` a newer run of the same key replaces those
+    that wait. `identity` are the fields by which content duplicates are recognised for
+    `identity_window_seconds`. `sources` are the sources whose deliveries it handles; empty means all.
     """
 
     def __init__(
@@ -44,6 +44,7 @@ class Handler:
         retry: RetrySchedule | None = None,
         timeout_seconds: float | None = None,
         ordered_by: str | None = None,
+        newest_only: bool = False,
         identity: tuple[str, ...] = (),
         identity_window_seconds: float = IDENTITY_WINDOW_SECONDS,
         sources: tuple[str, ...] = (),
@@ -58,6 +59,7 @@ class Handler:
         self.retry = retry
         self.timeout_seconds = timeout_seconds
         self.ordered_by = ordered_by
+        self.newest_only = newest_only
         self.identity = identity
         self.identity_window_seconds = identity_window_seconds
         self.sources = sources

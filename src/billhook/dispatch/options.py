@@ -41,11 +41,13 @@ class EventHandlerOptions(HandlerOptions, total=False):
 
     `ordered_by` is a field of all the event types: deliveries of one source with the same value are
     handled one at a time, in the order of arrival, across all processes; the value None orders nothing.
+    With `newest_only`, of several that wait with the same value only the newest is handled.
     `identity` are fields by which content duplicates are recognised: a delivery with the same values as
     another of the last `identity_window_seconds` (at most 7 days) is discarded without a call.
     """
 
     ordered_by: str | None
+    newest_only: bool
     identity: _Texts
     identity_window_seconds: float
 
@@ -78,6 +80,9 @@ def parse_options(
         for field in fields:
             if field is not None:
                 _check_field(option, field, event_types)
+    newest_only = options.get("newest_only", False)
+    if newest_only and ordered_by is None:
+        raise ConfigError("newest_only needs ordered_by, the field by which one delivery replaces another")
     return {
         "name": options.get("name"),
         "aliases": _texts("aliases", options),
@@ -85,6 +90,7 @@ def parse_options(
         "timeout_seconds": timeout_seconds,
         "sources": _texts("sources", options),
         "ordered_by": ordered_by,
+        "newest_only": bool(newest_only),
         "identity": identity,
         "identity_window_seconds": _window(options.get("identity_window_seconds", IDENTITY_WINDOW_SECONDS)),
     }

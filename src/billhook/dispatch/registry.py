@@ -81,7 +81,7 @@ class Handlers:
         """Register the decorated function for these event types; it stays a plain function.
 
         Options: `name`, `aliases`, `retry`, `timeout_seconds`, `sources` (see HandlerOptions), `ordered_by`,
-        `identity`, `identity_window_seconds` (see EventHandlerOptions).
+        `newest_only`, `identity`, `identity_window_seconds` (see EventHandlerOptions).
 
         Raises ConfigError, HandlerSignature, DuplicateHandlerName, LateRegistration.
         """

@@ -9,7 +9,7 @@ import json
 import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -26,9 +26,10 @@ from billhook.dispatch import (
     call,
     decide,
 )
-from billhook.errors import DuplicateHandlerName, PayloadError
+from billhook.errors import Discard, DuplicateHandlerName, PayloadError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.inbox import (
+    NEWEST_ONLY,
     Claim,
     ContentKey,
     DuplicateRun,
@@ -69,6 +70,8 @@ class AttemptResult:
     delivery: Delivery
     handler: str
     failure: HandlerFailure | None
+    superseded_by: int | None = None
+    """The newer delivery for which this one was discarded without a call."""
 
 
 class Dispatcher:
@@ -83,14 +86,19 @@ class Dispatcher:
         sender: object,
         context: Callable[[], AbstractContextManager[object]],
         client: Callable[[], BillingClient] | None = None,
+        find_newer: Callable[[int], int | None] = lambda run_id: None,
     ) -> None:
-        """`sender` is the app, `context` enters its context, `client` makes `delivery.client` on demand."""
+        """`sender` is the app, `context` enters its context, `client` makes `delivery.client` on demand.
+
+        `find_newer` returns the newest delivery whose run waits behind this one in its order.
+        """
         self.clock = clock
         self._handlers = handlers
         self._schedule = schedule
         self._sender = sender
         self._context = context
         self._client = client
+        self._find_newer = find_newer
         self._unhandled_types: set[str] = set()
 
     def count_handlers(self) -> int:
@@ -158,6 +166,10 @@ class Dispatcher:
         # Not kept from the planning: plain receivers may have been connected or dropped since.
         handler = handler or self.find_handler(claim)
         schedule = (handler.retry if handler else None) or self._schedule
+        if handler is not None and handler.newest_only:
+            newer = self._find_newer(claim.run_id)
+            if newer is not None:
+                return self._superseded(claim, delivery, newer, schedule)
         if claim.attempt - claim.excused > schedule.attempts:
             # The last attempt ended with its worker's death: calling again would end this worker too.
             failure: HandlerFailure | None = HandlerFailure.from_exception(
@@ -179,6 +191,14 @@ class Dispatcher:
             else:
                 failure = call(handler, self._sender, self._context, event, delivery)
         return self._result(claim, delivery, failure, schedule)
+
+    def _superseded(
+        self, claim: Claim, delivery: Delivery, newer: int, schedule: RetrySchedule
+    ) -> AttemptResult:
+        """Return the result of a run that is discarded without a call: a newer delivery waits behind it."""
+        text = f"superseded by delivery {newer}"
+        result = self._result(claim, delivery, HandlerFailure(Discard(text), text, ""), schedule)
+        return replace(result, superseded_by=newer)
 
     def timed_out(self, claim: Claim, handler: Handler | None, seconds: float) -> AttemptResult:
         """Return the result of an attempt that is past its time-out and still running: failed."""
@@ -263,7 +283,10 @@ class Dispatcher:
     def _notify_attempt(self, attempt: AttemptResult) -> None:
         result, failure = attempt.run_result, attempt.failure
         facts = {"delivery": attempt.delivery, "handler": attempt.handler}
-        if failure is None or result.state is RunState.DISCARDED:
+        if attempt.superseded_by is not None:
+            text = "delivery %d is superseded by delivery %d, and %s is not called"
+            logger.info(text, result.delivery_id, attempt.superseded_by, attempt.handler)
+        elif failure is None or result.state is RunState.DISCARDED:
             signals.emit(signals.handler_succeeded, self._sender, **facts)
         elif result.state is RunState.DUE:
             logger.warning(
@@ -315,7 +338,10 @@ def run_options(handler: Handler, stored: StoredDelivery, event: Event | Unknown
     if digest is not None:
         window_seconds = handler.identity_window_seconds
         content_key = ContentKey(digest, handler.identity, stored.received_at, window_seconds)
-    return RunOptions(handler.order_key(stored.source, event), content_key)
+    order_key = handler.order_key(stored.source, event)
+    if order_key is not None and handler.newest_only:
+        order_key = NEWEST_ONLY + order_key
+    return RunOptions(order_key, content_key)
 
 
 def backfill(handlers: ConnectedHandlers, name: str) -> Backfill | None:

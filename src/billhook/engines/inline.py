@@ -6,6 +6,7 @@ A failed run is retried by the next `handle_due`, or by a worker.
 from __future__ import annotations
 
 import logging
+from collections import deque
 from datetime import timedelta
 
 from billhook.engines.dispatcher import Dispatcher
@@ -44,14 +45,14 @@ class InlineEngine:
         With `only`, the runs of that delivery, and of those whose runs it released by their order key.
         """
         attempts = 0
-        wanted = [only]
+        wanted: deque[int | None] = deque([only])
         while wanted:
-            claim, event = self._claim(wanted[0])
+            claim, event, released = self._claim(wanted[0])
             if claim is None:
-                del wanted[0]
-                continue
-            attempts += 1
-            released = self._execute(claim, event)
+                wanted.popleft()
+            else:
+                attempts += 1
+                released += self._execute(claim, event)
             if only is not None:
                 wanted += released
         return attempts
@@ -59,8 +60,12 @@ class InlineEngine:
     def stop(self) -> None:
         """Do nothing: there is no thread to stop."""
 
-    def _claim(self, only: int | None) -> tuple[Claim | None, Event | UnknownEvent | None]:
-        """Claim a due run; return it with its event, if that was just parsed."""
+    def _claim(self, only: int | None) -> tuple[Claim | None, Event | UnknownEvent | None, list[int]]:
+        """Claim a due run; return it with its event, if that was just parsed.
+
+        Return too the deliveries of which a run was released by planning others.
+        """
+        released: list[int] = []
         while True:
             now = self._dispatcher.clock.now()
             # All deliveries are planned, whichever is wanted: order keys go by the order of arrival.
@@ -69,11 +74,12 @@ class InlineEngine:
                 won = transaction.plan([one.plan for one in planned], now)
                 claims = transaction.claim(1, now, now + self._lease_time, only=only)
             self._dispatcher.notify(planned=planned, won=won, duplicates=transaction.duplicates)
+            released += transaction.released
             events = {one.stored.delivery_id: one.event for one in planned}
             for claim in claims:
-                return claim, events.get(claim.delivery.delivery_id)
+                return claim, events.get(claim.delivery.delivery_id), released
             if len(planned) < PLAN_LIMIT:
-                return None, None
+                return None, None, released
 
     def _execute(self, claim: Claim, event: Event | UnknownEvent | None) -> list[int]:
         """Make one attempt and settle it; return the deliveries of which it released a run."""

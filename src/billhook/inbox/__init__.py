@@ -3,6 +3,7 @@
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.pending import NextTimes
 from billhook.inbox.records import (
+    NEWEST_ONLY,
     Claim,
     ContentKey,
     DuplicateRun,
@@ -20,6 +21,7 @@ from billhook.inbox.states import DeliveryState, RunState
 from billhook.inbox.transaction import InboxTransaction
 
 __all__ = [
+    "NEWEST_ONLY",
     "Claim",
     "ContentKey",
     "DeliveryState",

@@ -133,6 +133,11 @@ class Inbox:
             new_deliveries = [StoredDelivery(*row) for row in rows]
             return new_deliveries, NextTimes(*connection.execute(pending.NEXT_TIMES).one())
 
+    def newer_waiting(self, run_id: int) -> int | None:
+        """Return the newest delivery that waits behind a run in its order; None if there is none."""
+        with self.database.read() as connection:
+            return pending.newer_waiting(connection, run_id)
+
     def suspect_due(self, delivery_id: int, now: datetime) -> bool:
         """Return whether a suspect of that delivery is due: a run that must run beside nothing else."""
         with self.database.read() as connection:

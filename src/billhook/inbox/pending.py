@@ -34,6 +34,7 @@ __all__ = [
     "NextTimes",
     "PendingDelivery",
     "count_unfinished",
+    "newer_waiting",
     "next_due_at",
     "pending",
     "suspect_due",
@@ -126,6 +127,21 @@ def pending(
         if listed is None or (listed.fresh and attempts):
             by_id[delivery_id] = PendingDelivery(delivery_id, since, fresh=not attempts)
     return sorted(by_id.values(), key=lambda one: (one.since, one.delivery_id))[:limit]
+
+
+def newer_waiting(connection: Connection, run_id: int) -> int | None:
+    """Return the newest delivery with an unfinished run behind this one in its order; None without one."""
+    own, other = run.alias("own"), run.alias("other")
+    query = select(func.max(other.c.delivery_id)).where(
+        own.c.id == run_id,
+        other.c.handler == own.c.handler,
+        other.c.order_key == own.c.order_key,
+        # In the words of the partial index, so that it applies.
+        in_states(other.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING),
+        other.c.delivery_id > own.c.delivery_id,
+    )
+    found: int | None = connection.execute(query).scalar_one()
+    return found
 
 
 def next_due_at(connection: Connection, after: datetime) -> datetime | None:

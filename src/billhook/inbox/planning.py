@@ -10,7 +10,7 @@ import secrets
 from collections import defaultdict
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Text, bindparam, select, update
 
@@ -32,13 +32,18 @@ _PLAN = (
 )
 
 
-def plan(
-    connection: Connection, plans: Sequence[RunPlan], now: datetime
-) -> tuple[list[int], list[DuplicateRun]]:
-    """Make the runs of received deliveries, oldest first; under billhook.inbox.locks.
+class Planned(NamedTuple):
+    """What `plan` did."""
 
-    Returns the ids of those that no other worker planned meanwhile, and the content duplicates.
-    """
+    won: list[int]
+    """The deliveries that no other worker planned meanwhile."""
+    duplicates: list[DuplicateRun]
+    released: list[int]
+    """The deliveries of which a run became due because a run of these replaces it."""
+
+
+def plan(connection: Connection, plans: Sequence[RunPlan], now: datetime) -> Planned:
+    """Make the runs of received deliveries, oldest first; under billhook.inbox.locks."""
     alike: defaultdict[tuple[DeliveryState, str | None], list[int]] = defaultdict(list)
     for planned in plans:
         state = DeliveryState.PLANNED if planned.handlers else DeliveryState.DONE
@@ -50,18 +55,24 @@ def plan(
         values = {"delivery_ids": delivery_ids, "new_state": state.value, "reason": error}
         won.update(connection.execute(_PLAN, values).scalars())
     mine = [planned for planned in plans if planned.delivery_id in won]
-    return [planned.delivery_id for planned in mine], make_runs(connection, mine, now)
+    duplicates, released = make_runs(connection, mine, now)
+    ids = [planned.delivery_id for planned in mine]
+    return Planned(ids, duplicates, sorted(set(released) - won))
 
 
-def make_runs(connection: Connection, plans: Sequence[RunPlan], now: datetime) -> list[DuplicateRun]:
+def make_runs(
+    connection: Connection, plans: Sequence[RunPlan], now: datetime
+) -> tuple[list[DuplicateRun], list[int]]:
     """Insert the runs of planned deliveries: due, waiting in their order, or discarded as content duplicates.
 
-    Returns the duplicates; a delivery that has no other runs is done.
+    Returns the duplicates, and the deliveries of which an ordered run became due. A delivery without runs
+    beside duplicates is done.
     """
     originals = find_duplicates(connection, plans) if any(planned.options for planned in plans) else {}
     plain: list[dict[str, Any]] = []
     others: list[dict[str, Any]] = []
     keys = []
+    released: list[int] = []
     for planned in plans:
         for handler in planned.handlers:
             row = {
@@ -85,10 +96,11 @@ def make_runs(connection: Connection, plans: Sequence[RunPlan], now: datetime) -
     if others:
         insert_rows(connection, run, others)
         finish_deliveries(connection, {delivery_id for delivery_id, _ in originals})
-        release_next(connection, keys, now)
-    return [
+        released = release_next(connection, keys, now)
+    duplicates = [
         DuplicateRun(delivery_id, handler, original) for (delivery_id, handler), original in originals.items()
     ]
+    return duplicates, released
 
 
 def _options_row(options: RunOptions, original: int | None, now: datetime) -> dict[str, Any]:

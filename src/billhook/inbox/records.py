@@ -113,9 +113,16 @@ class ContentKey:
     window_seconds: float
 
 
+NEWEST_ONLY = "newest:"
+"""How the order keys of such a handler start: settling has no more than the key to know it by."""
+
+
 @dataclass(frozen=True, slots=True)
 class RunOptions:
-    """Options of one handler's run: handled in order within `order_key`, and not for content duplicates."""
+    """Options of one handler's run: handled in order within `order_key`, and not for content duplicates.
+
+    An order key that starts with NEWEST_ONLY is of a handler that needs the newest delivery only.
+    """
 
     order_key: str | None = None
     content_key: ContentKey | None = None

@@ -32,7 +32,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from billhook.inbox.leases import HELD
-from billhook.inbox.records import Lease, RunResult
+from billhook.inbox.records import NEWEST_ONLY, Lease, RunResult
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import in_parameter, in_states
 from billhook.inbox.states import DeliveryState, RunState, check
@@ -41,6 +41,8 @@ __all__ = ["OrderKey", "finish_deliveries", "release_next", "settle"]
 
 OrderKey = tuple[str, str]
 """The handler's name and the order key."""
+# In the words of the partial index of ordered runs, so that it applies.
+_UNFINISHED = (RunState.WAITING, RunState.DUE, RunState.RUNNING)
 _OWN_RUN = run.c.delivery_id == delivery.c.id
 _FINISH = (
     update(delivery)
@@ -82,8 +84,13 @@ def settle(connection: Connection, results: Sequence[RunResult]) -> tuple[set[Le
         _record_failures(connection, failed)
     finished = {result.run_id: result.delivery_id for result in settled if result.state is not RunState.DUE}
     finish_deliveries(connection, finished.values())
-    # A run that is due again keeps its place, so the next one in its order goes on waiting.
-    keys = [(row.handler, row.order_key) for row in rows if row.order_key is not None and row.id in finished]
+    # A run that is due again keeps its place, so the next one in its order goes on waiting; where only the
+    # newest counts, it may be superseded.
+    keys = [
+        (row.handler, row.order_key)
+        for row in rows
+        if row.order_key is not None and (row.id in finished or row.order_key.startswith(NEWEST_ONLY))
+    ]
     released = release_next(connection, keys, max(result.at for result in results)) if keys else []
     return leases, released
 
@@ -155,8 +162,7 @@ def _release_next_statement(
         .where(
             own.c.handler == handler,
             own.c.order_key == order_key,
-            # In the words of the partial index, so that it applies.
-            in_states(own.c.state, RunState.WAITING, RunState.DUE, RunState.RUNNING),
+            in_states(own.c.state, *_UNFINISHED),
         )
         # Alphabetical: due, running, waiting. A due or running one comes first, and then nothing is updated.
         .order_by(own.c.state, own.c.delivery_id)
@@ -180,11 +186,33 @@ _ON_POSTGRES = _release_next_statement(_UNNESTED, _UNNESTED.c.handler, _UNNESTED
 _ON_SQLITE = _release_next_statement(_PAIRS, *_PAIR)
 
 
+_NEWER = run.alias("newer")
+_SUPERSEDED = (
+    update(run)
+    .where(
+        run.c.handler == bindparam("of_handler", type_=Text),
+        run.c.order_key == bindparam("of_key", type_=Text),
+        in_states(run.c.state, *_UNFINISHED),
+        run.c.state == RunState.DUE.value,
+        run.c.due_at > bindparam("now", type_=run.c.due_at.type),
+        exists().where(
+            _NEWER.c.handler == run.c.handler,
+            _NEWER.c.order_key == run.c.order_key,
+            in_states(_NEWER.c.state, *_UNFINISHED),
+            _NEWER.c.delivery_id > run.c.delivery_id,
+        ),
+    )
+    .values(due_at=bindparam("now", type_=run.c.due_at.type))
+    .returning(run.c.delivery_id)
+)
+
+
 def release_next(connection: Connection, keys: Collection[OrderKey], now: datetime) -> list[int]:
     """Make the first waiting run of each key due, where no run is due or running; returns their deliveries.
 
     First is the delivery that was stored first, however late its run was planned. A run that waits for a
-    retry is due already: it keeps its place. On PostgreSQL only under billhook.inbox.locks.
+    retry is due already: it keeps its place. But where only the newest counts and a newer one waits, it
+    becomes due now, to be discarded. On PostgreSQL only under billhook.inbox.locks.
     """
     if not keys:
         return []
@@ -196,4 +224,9 @@ def release_next(connection: Connection, keys: Collection[OrderKey], now: dateti
     else:
         statement = _ON_SQLITE
         values["pairs"] = json.dumps(pairs)
-    return list(connection.execute(statement, values).scalars())
+    released = list(connection.execute(statement, values).scalars())
+    for handler, order_key in pairs:
+        if order_key.startswith(NEWEST_ONLY):
+            superseded = {"of_handler": handler, "of_key": order_key, "now": now}
+            released += connection.execute(_SUPERSEDED, superseded).scalars()
+    return released

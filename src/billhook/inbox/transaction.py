@@ -117,9 +117,10 @@ class InboxTransaction:
         self.steps.append("plan")
         if not self._locked:
             self._take_locks((), plans)
-        won, duplicates = plan(self._connection, plans, now)
-        self.duplicates += duplicates
-        return won
+        planned = plan(self._connection, plans, now)
+        self.duplicates += planned.duplicates
+        self.released += planned.released
+        return planned.won
 
     def next_times(self) -> NextTimes:
         """Return when the next run may be claimed, and the next suspect."""

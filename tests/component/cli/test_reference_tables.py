@@ -131,6 +131,7 @@ def test_handlers_lists_decorated_and_plain_subscribers_and_needs_no_secret(run,
         "retry_schedule_seconds": [1.0, 2.0],
         "sources": [],
         "ordered_by": None,
+        "newest_only": False,
         "identity": [],
         "identity_window_seconds": None,
     }

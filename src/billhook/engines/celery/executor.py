@@ -113,9 +113,9 @@ class DeliveryExecutor:
             with self._inbox.transaction(process_owner()) as transaction:
                 won = transaction.plan([one.plan for one in planned], self._dispatcher.clock.now())
             self._dispatcher.notify(planned=planned, won=won, duplicates=transaction.duplicates)
-            for one in planned:
-                for _ in one.plan.handlers:
-                    self._publish(one.plan.delivery_id)
+            again = [one.plan.delivery_id for one in planned for _ in one.plan.handlers]
+            for each in (*again, *transaction.released):
+                self._publish(each)
             if len(planned) < PLAN_LIMIT:
                 return
 
@@ -126,6 +126,8 @@ class DeliveryExecutor:
             won = transaction.plan([one.plan for one in planned], now)
             claims = transaction.claim(1, now, now + self._lease_time, only=delivery_id, suspects=False)
         self._dispatcher.notify(planned=planned, won=won, duplicates=transaction.duplicates)
+        for each in transaction.released:
+            self._publish(each)
         # The first run is this worker's; its siblings are for others.
         for one in planned:
             for _ in one.plan.handlers[1:]:

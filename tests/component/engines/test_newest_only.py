@@ -1,0 +1,235 @@
+"""Handlers that need the newest delivery of a key only, in every engine and on every database."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import pytest
+
+from billhook import Handlers, signals
+from billhook.engines.celery.executor import DeliveryExecutor
+from billhook.errors import ConfigError
+from billhook.events import InvoicePaymentStatusChanged, PaymentFailed
+from billhook.extension import get_state
+from billhook.inbox.replay import replay
+from support.apps import deliver, inbox_at
+from support.inbox_view import rows
+from support.processes import until
+
+pytestmark = pytest.mark.usefixtures("inbox_url")
+
+BODY = '{"invoiceId":"%s","billingStatus":"%s","amountDue":0,"amountPaid":1,"total":10}'
+
+
+def changed(app, status, invoice="inv_1"):
+    """Deliver that the status of an invoice has changed."""
+    reply = deliver(app, (BODY % (invoice, status)).encode(), "InvoicePaymentStatusChanged")
+    assert reply.status_code == 200
+
+
+def runs(app):
+    return rows(inbox_at(app), "SELECT delivery_id, state, last_error FROM run ORDER BY delivery_id")
+
+
+def states(app):
+    return [state for (state,) in rows(inbox_at(app), "SELECT state FROM delivery ORDER BY id")]
+
+
+def recording(calls, **options):
+    """Return handlers that note each status they are called with."""
+    handlers = Handlers()
+    options = {"ordered_by": "invoice_id", "newest_only": True, **options}
+
+    @handlers.on(InvoicePaymentStatusChanged, name="follow", **options)
+    def follow(event):
+        calls.append(event.billing_status)
+
+    return handlers
+
+
+@pytest.fixture
+def stored_only(app_with, clock):
+    """Make an app that stores deliveries; `get_state(app).handle_due()` handles them."""
+    return lambda handlers: app_with(
+        handlers=[handlers],
+        clock=clock,
+        BILLHOOK_ENGINE="worker",
+        BILLHOOK_RETRY_SCHEDULE_SECONDS=(600, 600),
+    )
+
+
+def test_of_several_that_wait_only_the_newest_is_handled(stored_only, caplog):
+    calls, succeeded = [], []
+    app = stored_only(recording(calls))
+    for status in ("Pending", "Overdue", "Paid"):
+        changed(app, status)
+    changed(app, "Pending", invoice="inv_2")
+
+    observing = signals.handler_succeeded.connected_to(lambda _, **facts: succeeded.append(facts), sender=app)
+    with observing, caplog.at_level(logging.INFO, "billhook.engines"):
+        get_state(app).handle_due()
+
+    assert sorted(calls) == ["Paid", "Pending"]
+    assert runs(app) == [
+        (1, "discarded", "superseded by delivery 3"),
+        (2, "discarded", "superseded by delivery 3"),
+        (3, "succeeded", None),
+        (4, "succeeded", None),
+    ]
+    assert states(app) == ["done"] * 4
+    assert len(succeeded) == 2
+    assert "delivery 1 is superseded by delivery 3, and follow is not called" in caplog.text
+
+
+def test_control_without_the_option_each_is_handled(stored_only):
+    calls = []
+    app = stored_only(recording(calls, newest_only=False))
+    for status in ("Pending", "Overdue", "Paid"):
+        changed(app, status)
+
+    get_state(app).handle_due()
+
+    assert calls == ["Pending", "Overdue", "Paid"]
+
+
+def test_one_that_waits_for_another_attempt_is_superseded_at_once(stored_only):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True)
+    def follow(event):
+        calls.append(event.billing_status)
+        if event.billing_status == "Pending":
+            raise ValueError("not today")
+
+    app = stored_only(handlers)
+    changed(app, "Pending")
+    get_state(app).handle_due()
+    assert runs(app) == [(1, "due", "ValueError: not today")]
+
+    changed(app, "Paid")
+    get_state(app).handle_due()  # ten minutes before the other attempt
+
+    assert calls == ["Pending", "Paid"]
+    assert runs(app) == [(1, "discarded", "superseded by delivery 2"), (2, "succeeded", None)]
+
+
+def test_one_that_fails_while_a_newer_one_waits_is_not_tried_again(stored_only):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True)
+    def follow(event):
+        calls.append(event.billing_status)
+        if event.billing_status == "Pending":
+            changed(app, "Paid")
+            state = get_state(app)
+            planned = state.dispatcher.plan(state.inbox.received(10))
+            with state.inbox.transaction("another worker") as transaction:
+                transaction.plan([one.plan for one in planned], state.dispatcher.clock.now())
+            raise ValueError("not today")
+
+    app = stored_only(handlers)
+    changed(app, "Pending")
+    get_state(app).handle_due()
+
+    assert calls == ["Pending", "Paid"]
+    assert runs(app) == [(1, "discarded", "superseded by delivery 2"), (2, "succeeded", None)]
+
+
+def test_the_newest_one_is_tried_again_as_any_other(stored_only, clock):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True)
+    def follow(event, delivery):
+        calls.append((event.billing_status, delivery.attempt))
+        raise ValueError("not today")
+
+    app = stored_only(handlers)
+    for status in ("Pending", "Paid"):
+        changed(app, status)
+    for _ in range(3):
+        get_state(app).handle_due()
+        clock.advance(seconds=600)
+
+    assert calls == [("Paid", 1), ("Paid", 2), ("Paid", 3)]
+    assert states(app) == ["done", "dead"]
+
+
+def test_a_superseded_delivery_can_be_replayed(stored_only):
+    calls = []
+    app = stored_only(recording(calls))
+    for status in ("Pending", "Paid"):
+        changed(app, status)
+    state = get_state(app)
+    state.handle_due()
+
+    replay(state.inbox, [1], state.dispatcher.clock.now(), all_handlers=True)
+    state.handle_due()
+
+    assert calls == ["Paid", "Pending"]
+
+
+def test_a_running_worker_skips_those_that_were_superseded_meanwhile(running):
+    handlers, calls, begun, go_on = Handlers(), [], threading.Event(), threading.Event()
+
+    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True)
+    def follow(event):
+        calls.append(event.billing_status)
+        begun.set()
+        go_on.wait(60)
+
+    app = running(handlers, BILLHOOK_LEASE_SECONDS=30)
+    changed(app, "Pending")
+    assert begun.wait(60)
+    for status in ("Overdue", "Paid", "Void"):
+        changed(app, status)
+    until(lambda: [state for _, state, _ in runs(app)] == ["running"] + ["waiting"] * 3)
+    go_on.set()
+    until(lambda: states(app) == ["done"] * 4)
+
+    assert calls == ["Pending", "Void"]
+    assert [state for _, state, _ in runs(app)] == ["succeeded", "discarded", "discarded", "succeeded"]
+
+
+def test_the_inline_engine_discards_a_waiting_one_for_a_newer_one(app_with):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True)
+    def follow(event):
+        calls.append(event.billing_status)
+        if event.billing_status == "Pending":
+            raise ValueError("not today")
+
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="inline", BILLHOOK_RETRY_SCHEDULE_SECONDS=(600,))
+    changed(app, "Pending")
+    changed(app, "Paid")
+
+    assert calls == ["Pending", "Paid"]
+    assert states(app) == ["done"] * 2
+
+
+def test_celery_workers_skip_those_that_were_superseded(stored_only):
+    handlers, calls, messages = Handlers(), [], []
+
+    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True)
+    def follow(event):
+        calls.append(event.billing_status)
+        if event.billing_status == "Pending":
+            raise ValueError("not today")
+
+    app = stored_only(handlers)
+    state = get_state(app)
+    executor = DeliveryExecutor(state.inbox, state.dispatcher, lease_seconds=30.0, publish=messages.append)
+    for status in ("Pending", "Overdue", "Paid"):
+        changed(app, status)
+    messages += [1, 2, 3]
+    while messages:
+        executor.execute(messages.pop(0))
+
+    assert calls == ["Pending", "Paid"]
+    assert states(app) == ["done"] * 3
+
+
+def test_newest_only_needs_a_field_to_compare():
+    with pytest.raises(ConfigError, match="newest_only needs ordered_by"):
+        Handlers().on(PaymentFailed, newest_only=True)
