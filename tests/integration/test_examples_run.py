@@ -195,6 +195,8 @@ def pytest_of(folder: Path) -> subprocess.CompletedProcess[str]:
         "error",
         "-p",
         "no:cacheprovider",
+        "-p",
+        "billhook_pytest",  # which a reader has by installing billhook: see test_plugin.py
         "test_ledger.py",
     ]
     alone = {**environment(), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}  # as a reader has pytest
