@@ -491,6 +491,15 @@ def test_concurrent_upgrades_need_the_migration_lock(postgres_server):
 # --- who may come in, and which schema --------------------------------------------------------------
 
 
+def _is_let_in(server_url: str) -> bool:
+    """Whether the role `guarded` needs no password."""
+    try:
+        psycopg.connect(**{**libpq(server_url), "user": "guarded", "password": "wrong"}).close()
+    except psycopg.OperationalError:
+        return False
+    return True
+
+
 @pytest.fixture
 def locked(frail_server, frail_url):
     """The URL of the inbox as somebody who has a password, and a way to change that."""
@@ -500,6 +509,7 @@ def locked(frail_server, frail_url):
     with psycopg.connect(**libpq(frail_server.url), autocommit=True) as admin:
         admin.execute(f"CREATE ROLE guarded SUPERUSER LOGIN PASSWORD '{PASSWORD}'")
         admin.execute("SELECT pg_reload_conf()")
+        until(lambda: not _is_let_in(frail_server.url))  # the server reads the file when it comes to it
         yield frail_url.replace("postgres:@", f"guarded:{PASSWORD}@"), admin
         hba.write_text(before)
         admin.execute("SELECT pg_reload_conf()")

@@ -14,6 +14,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
@@ -273,6 +274,52 @@ def test_the_sandbox_stops_when_its_terminal_is_closed(tmp_path: Path) -> None:
         os.killpg(process.pid, 0)
 
 
+HASTY = """
+from billhook.cli import main
+from billhook.sandbox import gunicorn_server
+
+gunicorn_server._GRACE_SECONDS = 1
+main(prog_name="billhook")
+"""
+
+
+def test_a_request_that_waits_for_longer_than_the_grace_is_given_up_and_nothing_is_left(
+    tmp_path: Path,
+) -> None:
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    options = ["--bind", f"127.0.0.1:{free_port()}", "--json", "--database", "temporary", "--allow-private"]
+    process = subprocess.Popen(
+        [sys.executable, "-c", HASTY, "sandbox", *options],
+        cwd=tmp_path, env={**clean(), "PYTHONUNBUFFERED": "1", "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    assert process.stdout is not None
+    told = ""
+    while not told.rstrip().endswith("}"):
+        told += process.stdout.readline()
+        assert process.poll() is None
+    facts = json.loads(told)
+    headers = {"x-api-key": facts["client_id"], "Content-Type": "application/json"}
+    with (
+        closing(HTTPConnection(facts["url"].removeprefix("http://"), timeout=120)) as connection,
+        socket.create_server(("127.0.0.1", 0)) as silent,
+    ):
+        connection.request("POST", "/login", json.dumps({"refreshToken": facts["api_token"]}), headers)
+        headers["Authorization"] = f"Bearer {json.load(connection.getresponse())['accessToken']}"
+        hook = {"callbackUrl": f"http://127.0.0.1:{silent.getsockname()[1]}/", "eventType": "PingTest"}
+        for path, body in (("/webhook", hook), ("/_sandbox/trigger/PingTest", {})):
+            connection.request("POST", path, json.dumps(body), headers)
+            assert connection.getresponse().read()
+        with silent.accept()[0]:  # and there is no answer
+            connection.request("POST", "/_sandbox/flush", '{"timeoutSeconds": 60}', headers)
+            process.send_signal(signal.SIGINT)
+            _, said = process.communicate(timeout=60)
+
+    assert (process.returncode, said) == (0, "")
+    assert list(temporary.iterdir()) == []
+
+
 def printed(folder: Path, *arguments: str, **environ: str) -> str:
     """What `billhook sandbox` says for people, until it waits for requests."""
     process = subprocess.Popen(
@@ -380,16 +427,20 @@ def test_a_taken_port_is_reported_before_the_database_is_created(
     assert not (tmp_path / "billhook-sandbox.db").exists()
 
 
-def asked(facts: dict[str, Any], *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
-    """`billhook sandbox call` with the credentials that were printed."""
-    environ = {
+def credentials(facts: dict[str, Any]) -> dict[str, str]:
+    """What the printed lines export."""
+    return {
         "BILLHOOK_API_URL": facts["url"],
         "BILLHOOK_API_CLIENT_ID": facts["client_id"],
         "BILLHOOK_API_REFRESH_TOKEN": facts["api_token"],
     }
+
+
+def asked(facts: dict[str, Any], *arguments: str, **more: Any) -> subprocess.CompletedProcess[str]:
+    """`billhook sandbox call` with the credentials that were printed."""
     return subprocess.run(
         command("call", *arguments),
-        env={**clean(), **environ},
+        env={**clean(), **credentials(facts)},
         capture_output=True,
         text=True,
         timeout=240,

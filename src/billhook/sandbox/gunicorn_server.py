@@ -23,6 +23,14 @@ __all__ = ["serve"]
 
 # POST /_sandbox/flush and a move of the clock occupy a thread while they wait.
 _THREADS = 16
+_GRACE_SECONDS = 5
+"""How long the worker waits for open requests when it stops."""
+_KILL_AFTER_SECONDS = 25
+"""How long the master waits for the worker, which may still be loading and has its own grace after that.
+
+With gunicorn's one setting for both, the master would kill a worker at the moment at which it gives up its
+requests: a temporary database would stay, and gunicorn would suspect that memory ran out.
+"""
 
 
 class _Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
@@ -30,6 +38,11 @@ class _Worker(ThreadWorker):  # type: ignore[misc]  # gunicorn has no types
 
     early: SimpleQueue[int]
     """Signals received before this process installed its own handlers: until then the master's apply."""
+
+    def init_process(self) -> None:
+        """Load the sandbox and serve, with the worker's own grace."""
+        self.cfg.set("graceful_timeout", _GRACE_SECONDS)  # in this process: the master has another object
+        super().init_process()
 
     def init_signals(self) -> None:
         """Install the handlers, and stop if a signal to stop came before."""
@@ -68,7 +81,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "worker_class": _Worker,
             "threads": _THREADS,
             "keepalive": 75,
-            "graceful_timeout": 5,
+            "graceful_timeout": _KILL_AFTER_SECONDS,
             "control_socket_disable": True,
             "errorlog": "-",
             "loglevel": "error",  # warnings quote malformed request lines, which may hold a token
@@ -76,7 +89,7 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
             "when_ready": lambda arbiter: self._ready(_address(arbiter.LISTENERS)),
             "post_fork": lambda arbiter, worker: setattr(worker, "early", arbiter.SIG_QUEUE),
             # Not in load(): the address is known only after the socket is bound, also for port 0.
-            "post_worker_init": lambda worker: self._begin(_address(worker.sockets)),
+            "post_worker_init": lambda worker: self._begin(_address(worker.sockets), worker),
             "worker_exit": lambda arbiter, worker: self._end(),
         }
         for name, value in settings.items():
@@ -91,8 +104,8 @@ class _Server(BaseApplication):  # type: ignore[misc]  # gunicorn has no types
         self._sandbox = Sandbox(self._options)
         return self._sandbox.app()
 
-    def _begin(self, url: str) -> None:
-        if self._sandbox is not None:
+    def _begin(self, url: str, worker: _Worker) -> None:
+        if self._sandbox is not None and worker.alive:  # not if a signal to stop came while it loaded
             self._sandbox.set_base_url(url)
             self._sandbox.start()
 

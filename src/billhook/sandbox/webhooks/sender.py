@@ -83,7 +83,10 @@ class Sender:
             if not due or left <= 0 or self._stopped.is_set():
                 return due
             with self._changed:
-                self._changed.wait_for(lambda: self._changes != seen, left)  # noqa: B023 - called at once
+                self._changed.wait_for(
+                    lambda: self._changes != seen or self._stopped.is_set(),  # noqa: B023 - called at once
+                    left,
+                )
 
     def _run(self) -> None:
         while not self._stopped.is_set():
