@@ -13,7 +13,7 @@ import pytest
 
 from support.acceptance.senders import Answer, Line, body_of, digest
 from support.acceptance.stack import STANDALONE, Process, Stack, stack_on
-from support.acceptance.straced import needs_strace
+from support.acceptance.system_calls import needs_strace
 from support.inbox_view import rows
 from support.postgres import unavailable
 from support.processes import together, until
@@ -136,7 +136,7 @@ def test_a_full_disk_is_503_and_good_again_when_there_is_room(tmp_path, figures)
 
 
 def test_a_receiver_that_ignores_a_full_disk_is_caught(tmp_path):
-    with small_disk(tmp_path, "careless:ignores_errors()") as (stack, web, disk):
+    with small_disk(tmp_path, "faulty_receivers:ignores_errors()") as (stack, web, disk):
         book = Book(stack)
         disk.fill(web)
         for number in range(5):
@@ -194,7 +194,7 @@ def test_a_disk_that_fails_is_503_and_good_again_when_it_works(tmp_path, figures
 
 
 def test_a_receiver_that_ignores_a_failing_disk_is_caught(tmp_path):
-    book = send_while_failing(tmp_path, "pwrite64", "careless:ignores_errors()")
+    book = send_while_failing(tmp_path, "pwrite64", "faulty_receivers:ignores_errors()")
 
     assert book.lost(tmp_path / "billhook.db")
     assert not book.refusals_are_as_promised()

@@ -101,7 +101,7 @@ def test_killing_any_process_loses_no_delivery_that_was_answered_200(stack, figu
 
 
 def test_a_receiver_that_answers_before_it_commits_is_caught(stack):
-    killer = Killer(stack, "careless:answers_first()", seed=2, workers=0)
+    killer = Killer(stack, "faulty_receivers:answers_first()", seed=2, workers=0)
 
     load = send_and_kill(stack, killer, kills=6, between=100)
     settle(stack)
@@ -110,7 +110,7 @@ def test_a_receiver_that_answers_before_it_commits_is_caught(stack):
 
 
 def settle(stack: Stack) -> None:
-    """Wait until nothing more is stored: the careless receiver is still at it."""
+    """Wait until nothing more is stored: the faulty receiver is still at it."""
     count = -1
     while (now := stack.value("SELECT count(*) FROM delivery")) != count:
         count = now

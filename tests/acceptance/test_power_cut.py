@@ -11,7 +11,7 @@ import pytest
 from support.acceptance.disk_model import Cuts, cut_at_each_answer
 from support.acceptance.senders import Line, body_of
 from support.acceptance.stack import STANDALONE, Stack, stack_on
-from support.acceptance.straced import needs_strace, recording
+from support.acceptance.system_calls import needs_strace, recording
 from support.processes import together, until
 
 CONNECTIONS = 4
@@ -79,7 +79,7 @@ def test_every_delivery_answered_200_survives_a_power_cut(tmp_path, figures, lon
 def test_a_receiver_that_does_not_sync_is_caught(tmp_path, synchronous):
     needs_strace()
 
-    cuts = record_and_cut(tmp_path, 10, "careless:never_syncs()", ACCEPTANCE_SYNCHRONOUS=synchronous)
+    cuts = record_and_cut(tmp_path, 10, "faulty_receivers:never_syncs()", ACCEPTANCE_SYNCHRONOUS=synchronous)
 
     assert len(cuts.missing) == cuts.count
     assert cuts.missing_by_chance

@@ -139,7 +139,7 @@ def test_control_a_kill_leaves_new_connections_without_an_answer_or_kept_ones_cl
 
 
 def test_control_a_receiver_that_answers_before_it_commits_loses_deliveries(stack):
-    web = stack.start_web("careless:answers_first()")
+    web = stack.start_web("faulty_receivers:answers_first()")
     load = RestartLoad(stack.port, CONNECTIONS)
     try:
         until(lambda: len(load) >= BETWEEN, 60)

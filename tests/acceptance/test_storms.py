@@ -65,6 +65,6 @@ def test_64_concurrent_copies_of_a_delivery_are_stored_once(stack, figures, long
 def test_a_receiver_that_looks_before_it_inserts_is_caught(stack):
     change(stack.where, "CREATE TABLE seen (key TEXT)")
 
-    storm(stack, 12, "careless:looks_first()")
+    storm(stack, 12, "faulty_receivers:looks_first()")
 
     assert stored_twice(stack, "seen") > 0

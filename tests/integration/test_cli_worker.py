@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 
 from support.inbox_view import hung, incoming, open_inbox, place_of, rows
-from support.patience import within
 from support.processes import alive, children, until
 from support.signing import SECRET
+from support.timeouts import scaled
 
 WORST = """
 import asyncio, ctypes, os, signal, time
@@ -169,11 +169,11 @@ def file_crew(tmp_path) -> Iterator[Crew]:
         yield made
 
 
-def signalled(process: subprocess.Popen[bytes], within: float) -> float:
+def signalled(process: subprocess.Popen[bytes], timeout_seconds: float) -> float:
     """SIGTERM; the seconds until it had ended."""
     started = time.monotonic()
     process.send_signal(signal.SIGTERM)
-    process.wait(within)
+    process.wait(timeout_seconds)
     return time.monotonic() - started
 
 
@@ -210,7 +210,7 @@ def test_a_handler_that_outlasts_the_grace_does_not_and_is_done_later_by_another
     seconds = signalled(worker, 20)
 
     assert worker.returncode == 0
-    assert seconds < within(6)  # the grace, a second for threads that the handler made, and a slow machine
+    assert seconds < scaled(6)  # the grace, a second for threads that the handler made, and a slow machine
     assert alive(pids) == set()
     assert crew.runs() == {f"{kind}-300": ("due", 1)}  # no suspect: it was cut off, and is due after a lease
     crew.work()
@@ -230,7 +230,7 @@ def test_a_second_signal_ends_it_at_once_and_not_when_the_grace_is_over(crew, pr
 
     seconds = signalled(worker, 20)
 
-    assert seconds < within(3.0)  # of a grace of 25, on a machine that may be busy
+    assert seconds < scaled(3.0)  # of a grace of 25, on a machine that may be busy
     until(lambda: not alive(pids), 5)
     crew.work()
     until(lambda: crew.states() == {"slow-300": "done"}, 15)
@@ -275,7 +275,7 @@ def test_an_inbox_that_hangs_does_not_hold_it_up_for_long(file_crew, processes):
     with hung(file_crew.where):
         seconds = signalled(worker, 20)
 
-    assert seconds < within(8)  # the grace, and three seconds to give back what was claimed
+    assert seconds < scaled(8)  # the grace, and three seconds to give back what was claimed
     assert alive(pids) == set()
     assert file_crew.runs() == {"slow-0.5": ("running", 1)}
 
@@ -421,7 +421,7 @@ def test_the_worst_of_handlers_is_dead_after_its_schedule_and_all_else_flows(cre
         assert crew.failures(key) >= calls
     assert Counter(crew.states().values()) == {"done": flowing, "dead": len(keys)}
     # A run that its worker took along waits for its lease, and perhaps for a new worker.
-    assert slowest < within(12)
+    assert slowest < scaled(12)
 
 
 def test_a_child_that_blocks_all_threads_prints_a_traceback_and_is_replaced(file_crew):

@@ -30,9 +30,9 @@ from billhook.events import InvoiceApproved, sample
 from billhook.settings import OPTIONS
 from billhook.signing import StandardWebhooks
 from support.inbox_view import value
-from support.patience import within
 from support.postgres import with_options
 from support.templates import new_inbox
+from support.timeouts import scaled
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 CONF = DEPLOY / "gunicorn.conf.py"
@@ -284,7 +284,7 @@ def eventually(condition: Callable[[], object], limit_seconds: float = 15.0) -> 
     started = time.monotonic()
     while not condition():
         waited = time.monotonic() - started
-        assert waited < limit_seconds or waited < within(limit_seconds), "it did not happen in time"
+        assert waited < limit_seconds or waited < scaled(limit_seconds), "it did not happen in time"
         time.sleep(0.05)
 
 

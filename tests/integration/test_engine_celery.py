@@ -29,10 +29,10 @@ from billhook.inbox import Inbox
 from support.apps import deliver, inbox_at
 from support.celery_workers import Proxy, Shop, clean_up, posting, worker
 from support.inbox_view import incoming, not_called_again, rows
-from support.patience import within
 from support.processes import until
 from support.server import gunicorn
 from support.signing import SECRET, signed
+from support.timeouts import scaled
 
 
 @pytest.fixture
@@ -100,7 +100,7 @@ def test_every_delivery_is_handled_once_by_the_workers_processes(every_shop):
     pids = {pid for _, _, _, pid in shop.calls()}
     assert len(pids) == 2  # prefork: each with database connections of its own
     assert not pids & {running.process.pid, os.getpid()}
-    assert sorted(shop.told()) == sorted(shop.calls())  # observers are told where the handler ran
+    assert sorted(shop.observed()) == sorted(shop.calls())  # observers are told where the handler ran
     assert set(shop.runs()) == {("note", "succeeded", 1)}
 
 
@@ -338,7 +338,7 @@ def test_answers_do_not_notice_a_broker_that_is_away_and_all_is_handled_afterwar
     up, away, _ = loads
     assert {status for load in loads for status in load.statuses} == {200}
     assert max(Counter(key for _, key, _, _ in shop.calls()).values()) == 1
-    assert away.percentile(0.99) < within(2 * up.percentile(0.99) + 0.1)
+    assert away.percentile(0.99) < scaled(2 * up.percentile(0.99) + 0.1)
 
 
 # --- how workers are started ----------------------------------------------------------------------
@@ -485,7 +485,7 @@ def test_publishing_in_the_request_would_be_noticed(shops, amqp_url):
     try:
         seconds = []
         for observers in ([], [careless]):
-            with told_of_deliveries(observers, app):
+            with observed_by(observers, app):
                 started_at = time.monotonic()
                 assert deliver(app).status_code == 200
                 seconds.append(time.monotonic() - started_at)
@@ -497,7 +497,7 @@ def test_publishing_in_the_request_would_be_noticed(shops, amqp_url):
 
 
 @contextmanager
-def told_of_deliveries(observers, app):
+def observed_by(observers, app):
     for observer in observers:
         signals.delivery_accepted.connect(observer, sender=app)
     yield

@@ -41,7 +41,7 @@ def test_neighbours_of_a_handler_that_ends_its_process_are_all_done(place, engin
 
 @pytest.mark.parametrize("engine", sorted(ENGINES))
 def test_without_a_suspicion_the_neighbours_would_be_dead(tmp_path, engine):
-    place = Place(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}", SUSPECT_NOBODY="1")
+    place = Place(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}", DISABLE_SUSPECTS="1")
     with closing(place.inbox):
         place.put("exits")
         place.put_innocents()

@@ -72,7 +72,7 @@ def test_without_a_suspicion_the_neighbours_in_threads_would_be_dead(tmp_path, a
     with shop_with(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}", amqp_url, 1) as (place, shop):
         store(shop, "late-300")
 
-        finish(place, shop, "threads", SUSPECT_NOBODY="1")
+        finish(place, shop, "threads", DISABLE_SUSPECTS="1")
 
         assert "late-300" in dead(place)
         assert len(dead(place)) > 1

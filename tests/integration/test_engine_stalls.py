@@ -20,9 +20,9 @@ from billhook.extension import get_state
 from billhook.inbox import Inbox, InboxTransaction, RunPlan
 from support.apps import deliver, inbox_at
 from support.inbox_view import incoming, rows
-from support.patience import within
 from support.processes import until
 from support.proxy import Proxy
+from support.timeouts import scaled
 
 
 def runs(app, columns="state, attempts"):
@@ -215,7 +215,7 @@ def test_a_handlers_time_out_wakes_a_sleeping_worker(running):
         seconds.append(time.monotonic() - started)
     gate.set()
 
-    assert max(seconds) < within(1.5)  # the slow look, and a renewal, come later
+    assert max(seconds) < scaled(1.5)  # the slow look, and a renewal, come later
 
 
 def test_abandoned_threads_that_returned_are_not_counted(app_with):

@@ -21,8 +21,8 @@ from billhook.events import InvoiceApproved, PingTest
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at
 from support.inbox_view import Foreigner, change, not_called_again, rows
-from support.patience import within
 from support.processes import in_children, until
+from support.timeouts import scaled
 
 TESTS = Path(__file__).parents[1]
 
@@ -113,7 +113,7 @@ def test_a_notification_from_another_process_wakes_a_sleeping_worker_at_once(run
     (started,) = in_children(1, child)
     until(lambda: len(called) == 2)
 
-    assert called[1] - float(started) < within(0.5)  # the slow look is every two seconds
+    assert called[1] - float(started) < scaled(0.5)  # the slow look is every two seconds
 
 
 def test_the_thread_engine_starts_with_the_first_delivery_or_explicitly(app_with):
@@ -325,7 +325,7 @@ def test_stopping_does_not_wait_longer_than_its_grace(app_with, caplog):
     seconds = time.monotonic() - started
     release.set()
 
-    assert seconds < within(1.5)
+    assert seconds < scaled(1.5)
     assert "stopped with 1 handlers still running; they are called again" in caplog.text
 
 

@@ -10,10 +10,10 @@ import pytest
 
 from billhook.events import PaymentFailed, sample
 from support.inbox_view import rows, value
-from support.patience import within
 from support.processes import together, until
 from support.server import DOORS, head, read_reply, request
 from support.signing import APPROVED, OTHER_SECRET, PATH, signed
+from support.timeouts import scaled
 
 pytestmark = pytest.mark.parametrize("server", sorted(DOORS), indirect=True, scope="session")
 
@@ -361,4 +361,4 @@ def test_answers_come_well_within_the_deadline(server):
 
     server.post(b"{}", signed())
 
-    assert time.monotonic() - started < within(2.5)
+    assert time.monotonic() - started < scaled(2.5)

@@ -24,13 +24,13 @@ from billhook.inbox import Inbox, RunPlan, migrate
 from billhook.inbox.schema import REVISION
 from support.apps import deliver
 from support.inbox_view import NOON, change, hang_up, incoming, open_inbox, postgres, rows, upgraded, value
-from support.patience import within
 from support.postgres import fresh_schema, libpq, with_options
 from support.processes import in_children, together, until
 from support.proxy import proxied
 from support.server import gunicorn, head
 from support.signing import SECRET, signed
 from support.templates import new_inbox
+from support.timeouts import scaled
 
 TESTS = Path(__file__).parents[1]
 
@@ -129,7 +129,7 @@ def test_a_frozen_server_is_503_in_time_until_it_resumes(frail_server, frail_url
 
         assert {reply.status for reply in (*replies, *crowd)} == {503}
         assert all(5 <= int(reply.headers["Retry-After"]) <= 60 for reply in (*replies, *crowd))
-        assert max(reply.seconds for reply in (*replies, *crowd)) < within(DEADLINE + 0.5)
+        assert max(reply.seconds for reply in (*replies, *crowd)) < scaled(DEADLINE + 0.5)
         assert unready == 503
         assert until(lambda: ready(server) == 200)
         check_every_answer([("msg_before", 200), *((f"msg_{number}", 200) for number in range(3))], frail_url)
@@ -162,7 +162,7 @@ def test_an_inbox_of_a_frozen_server_raises_in_time(frail_server, frail_url):
             inbox.prepare()
         seconds = time.monotonic() - started
 
-    assert seconds < within(8)
+    assert seconds < scaled(8)
     inbox.prepare()
 
 
@@ -179,7 +179,7 @@ def test_a_receiver_started_before_its_server_is_503_until_the_server_runs(frail
         for number in range(2):
             accepted(server, f"msg_{number}")
         assert {reply.status for reply in refused} == {503}
-        assert max(reply.seconds for reply in refused) < within(DEADLINE + 0.5)
+        assert max(reply.seconds for reply in refused) < scaled(DEADLINE + 0.5)
         assert unready == 503
         assert until(lambda: ready(server) == 200)
         assert "until it can be used, deliveries are answered 503" in server.log.read_text()
@@ -391,7 +391,7 @@ def test_a_silent_connection_is_503_in_time_until_it_is_replaced(postgres_url, t
         proxy.release()
 
         assert [reply.status for reply in silent] == [503, 503]
-        assert max(reply.seconds for reply in silent) < within(DEADLINE + 0.5)
+        assert max(reply.seconds for reply in silent) < scaled(DEADLINE + 0.5)
         accepted(server, "msg_after")
 
 
@@ -655,8 +655,8 @@ def test_a_worker_is_notified_also_after_a_lost_connection(running, postgres_url
     second = latencies(app, shop, 15, "second")
 
     assert len(listening) == 1
-    assert statistics.median(first) < within(0.4)
-    assert statistics.median(second) < within(0.4)
+    assert statistics.median(first) < scaled(0.4)
+    assert statistics.median(second) < scaled(0.4)
 
 
 def test_control_a_worker_without_notifications_is_slow(running, postgres_url):

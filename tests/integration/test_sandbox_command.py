@@ -233,18 +233,18 @@ def test_a_temporary_database_by_its_url_has_the_token_that_was_printed(tmp_path
     assert list(tmp_path.iterdir()) == []
 
 
-IMPATIENT = """
+SHORT_TIMEOUT = """
 from billhook.cli import main
 from billhook.sandbox.storage import instance_lock
 
-instance_lock.PATIENCE_SECONDS /= 10
+instance_lock.LOCK_TIMEOUT_SECONDS /= 10
 main(prog_name="billhook")
 """
 
 
 def test_a_second_sandbox_on_the_same_file_is_refused_in_a_line(tmp_path: Path) -> None:
     with sandbox(tmp_path):
-        second = [sys.executable, "-c", IMPATIENT, "sandbox", "--bind", f"127.0.0.1:{free_port()}"]
+        second = [sys.executable, "-c", SHORT_TIMEOUT, "sandbox", "--bind", f"127.0.0.1:{free_port()}"]
         done = subprocess.run(
             second, cwd=tmp_path, env=clean(), capture_output=True, text=True, timeout=240, check=False
         )
@@ -274,7 +274,7 @@ def test_the_sandbox_stops_when_its_terminal_is_closed(tmp_path: Path) -> None:
         os.killpg(process.pid, 0)
 
 
-HASTY = """
+SHORT_GRACE = """
 from billhook.cli import main
 from billhook.sandbox import gunicorn_server
 
@@ -290,7 +290,7 @@ def test_a_request_that_waits_for_longer_than_the_grace_is_given_up_and_nothing_
     temporary.mkdir()
     options = ["--bind", f"127.0.0.1:{free_port()}", "--json", "--database", "temporary", "--allow-private"]
     process = subprocess.Popen(
-        [sys.executable, "-c", HASTY, "sandbox", *options],
+        [sys.executable, "-c", SHORT_GRACE, "sandbox", *options],
         cwd=tmp_path, env={**clean(), "PYTHONUNBUFFERED": "1", "TMPDIR": str(temporary)},
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip

@@ -21,9 +21,9 @@ from billhook import Handlers
 from billhook.cli.processes import stop_all, worker_command
 from billhook.cli.supervisor import Role, Supervisor, worker_roles
 from billhook.events import PingTest
-from support.patience import within
 from support.processes import until
 from support.supervision import drive, supervise
+from support.timeouts import scaled
 
 PATIENT = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
@@ -61,44 +61,44 @@ def role(code, started=None, *, name="the worker", grace_seconds=10.0, vital=Fal
 
 
 def test_a_child_that_cannot_start_is_restarted_with_growing_pauses():
-    told = []
+    messages = []
 
-    supervise([role("raise SystemExit(3)")], signals=[(5.5, signal.SIGTERM)], told=told)
+    supervise([role("raise SystemExit(3)")], signals=[(5.5, signal.SIGTERM)], messages=messages)
 
-    assert told[:3] == [
+    assert messages[:3] == [
         f"the worker exited with code 3; restarting in {pause} s" for pause in ("0.5", "1", "2")
     ]
 
 
 def test_each_child_has_its_own_restart_pause():
-    told, steady = [], []
+    messages, steady = [], []
 
     supervise(
         [role("raise SystemExit(3)", name="worker 1"), role("import time; time.sleep(60)", steady)],
         signals=[(2.0, signal.SIGTERM)],
-        told=told,
+        messages=messages,
     )
 
     assert len(steady) == 1
-    assert {text.split(" exited")[0] for text in told} == {"worker 1"}
+    assert {text.split(" exited")[0] for text in messages} == {"worker 1"}
 
 
 def test_a_vital_child_that_exits_at_first_start_ends_all():
-    told, started = [], []
+    messages, started = [], []
 
     code, _ = supervise(
         [role("raise SystemExit(7)", name="the web server", vital=True)],
         [role("import time; time.sleep(60)", started)],
-        told=told,
+        messages=messages,
     )
 
     assert code == 7
-    assert told == ["the web server exited with code 7"]
+    assert messages == ["the web server exited with code 7"]
     assert started[0].returncode == -signal.SIGTERM
 
 
 def test_a_vital_one_that_is_killed_is_started_again():
-    told, started = [], []
+    messages, started = [], []
     server = role("import time; time.sleep(60)", started, name="the web server", vital=True)
 
     def kill():
@@ -109,23 +109,23 @@ def test_a_vital_one_that_is_killed_is_started_again():
 
     killing = threading.Thread(target=kill)
     killing.start()
-    code, _ = supervise([server], told=told)
+    code, _ = supervise([server], messages=messages)
     killing.join()
 
     assert code == 0
-    assert told == ["the web server exited with code 137; restarting in 0.5 s"]
+    assert messages == ["the web server exited with code 137; restarting in 0.5 s"]
 
 
 def test_a_vital_child_that_ran_before_is_restarted_after_any_error():
-    told, started = [], []
+    messages, started = [], []
     codes = iter(["import os; os.kill(os.getpid(), 9)", *["raise SystemExit(1)"] * 2, "raise SystemExit(0)"])
 
     code, _ = supervise(
-        [Role("the web server", lambda: child(next(codes), started), 5.0, vital=True)], told=told
+        [Role("the web server", lambda: child(next(codes), started), 5.0, vital=True)], messages=messages
     )
 
     assert code == 0  # somebody asked the last one to end
-    assert [text.split(";")[0].rsplit(" ", 1)[1] for text in told] == ["137", "1", "1", "0"]
+    assert [text.split(";")[0].rsplit(" ", 1)[1] for text in messages] == ["137", "1", "1", "0"]
 
 
 # --- reloading ------------------------------------------------------------------------------------
@@ -151,7 +151,7 @@ def hang_up():
 
 def test_a_hangup_is_handed_to_the_web_server_and_the_workers_are_replaced_one_by_one(tmp_path, monkeypatch):
     monkeypatch.setattr("billhook.cli.supervisor._RELOAD_INTERVAL_SECONDS", 0.2)
-    web, workers, told, alive = [], [], [], []
+    web, workers, messages, alive = [], [], [], []
 
     def look():
         alive.append(sum(process.poll() is None for process in workers))
@@ -164,13 +164,13 @@ def test_a_hangup_is_handed_to_the_web_server_and_the_workers_are_replaced_one_b
     code, _ = supervise(
         [server_that_reloads(tmp_path, web)],
         [role("import time; time.sleep(60)", workers) for _ in range(2)],
-        told=told,
+        messages=messages,
         trial=GOOD,
     )
     driving.join()
 
     assert code == 0
-    assert told == ["reloading"]
+    assert messages == ["reloading"]
     assert len(web) == 1
     assert (tmp_path / "hangups").read_text() == "h"
     assert min(alive) >= 1
@@ -178,35 +178,35 @@ def test_a_hangup_is_handed_to_the_web_server_and_the_workers_are_replaced_one_b
 
 
 def test_a_failed_trial_replaces_no_process(tmp_path):
-    web, workers, told = [], [], []
-    driving = drive((lambda: workers and web, hang_up), (lambda: told, lambda: None))
+    web, workers, messages = [], [], []
+    driving = drive((lambda: workers and web, hang_up), (lambda: messages, lambda: None))
 
     supervise(
         [server_that_reloads(tmp_path, web)],
         [role("import time; time.sleep(60)", workers)],
-        told=told,
+        messages=messages,
         trial=BAD,
     )
     driving.join()
 
-    assert told == ["reload failed: the new code cannot be loaded; the running processes continue"]
+    assert messages == ["reload failed: the new code cannot be loaded; the running processes continue"]
     assert len(workers) == 1
     assert not (tmp_path / "hangups").exists()
 
 
 def test_a_worker_that_does_not_make_room_within_its_grace_is_killed(monkeypatch):
-    started, told = [], []
+    started, messages = [], []
     driving = drive((lambda: len(started) == 1, hang_up), (lambda: len(started) == 2, lambda: None))
 
-    supervise([role(PATIENT, started, grace_seconds=0.5)], told=told, trial=GOOD)
+    supervise([role(PATIENT, started, grace_seconds=0.5)], messages=messages, trial=GOOD)
     driving.join()
 
     assert started[0].returncode == -signal.SIGKILL
-    assert told == ["reloading"]
+    assert messages == ["reloading"]
 
 
 def test_a_closed_terminal_stops_all_also_where_sighup_reloads(monkeypatch):
-    started, told = [], []
+    started, messages = [], []
     there = [True]
     monkeypatch.setattr("billhook.cli.supervisor.has_terminal", lambda: there[0])
 
@@ -216,10 +216,10 @@ def test_a_closed_terminal_stops_all_also_where_sighup_reloads(monkeypatch):
 
     driving = threading.Thread(target=lambda: (until(lambda: started, 20), close_it()))
     driving.start()
-    code, _ = supervise([role("import time; time.sleep(60)", started)], told=told, trial=GOOD)
+    code, _ = supervise([role("import time; time.sleep(60)", started)], messages=messages, trial=GOOD)
     driving.join()
 
-    assert (code, told) == (0, [])
+    assert (code, messages) == (0, [])
 
 
 def test_without_a_terminal_there_is_none_to_lose():
@@ -263,7 +263,7 @@ def test_all_children_of_a_stage_are_stopped_together(number):
 
     assert code == 0
     assert [process.returncode for process in started] == [0, 0, 0]
-    assert seconds < within(3.5)  # a second until they are asked, one each side by side, and a busy machine
+    assert seconds < scaled(3.5)  # a second until they are asked, one each side by side, and a busy machine
 
 
 def test_the_stages_end_one_after_another():
@@ -289,7 +289,7 @@ def test_a_child_that_outlasts_its_grace_period_is_killed():
     _, seconds = supervise([role(PATIENT, started, grace_seconds=0.5)], signals=[(0.5, signal.SIGTERM)])
 
     assert started[0].returncode == -signal.SIGKILL
-    assert 0.4 < seconds < within(5)
+    assert 0.4 < seconds < scaled(5)
 
 
 def test_a_second_signal_kills_all_of_them_at_once():
@@ -302,7 +302,7 @@ def test_a_second_signal_kills_all_of_them_at_once():
     )
 
     assert [process.returncode for process in started] == [-signal.SIGKILL] * 3
-    assert seconds < within(5)
+    assert seconds < scaled(5)
 
 
 def test_no_child_is_left_when_starting_one_fails():

@@ -101,14 +101,14 @@ def pipe():
 
 @pytest.mark.parametrize("code", [BEATS, FORKS_AND_BEATS], ids=["alone", "with a forked child"])
 def test_a_child_that_is_stopped_is_killed_and_replaced(soon, code):
-    started, told = [], []
+    started, messages = [], []
     driving = drive(stop(started), (lambda: len(started) == 3, lambda: None))
 
-    supervise(worker_roles(2, partial(begin, code, started), 5.0, 0.1), told=told)
+    supervise(worker_roles(2, partial(begin, code, started), 5.0, 0.1), messages=messages)
     driving.join()
 
     assert started[0].returncode == -signal.SIGKILL
-    assert told == [
+    assert messages == [
         "worker 1 sends no heartbeats (stopped or hanging): killing it",
         "worker 1 exited with code 137; restarting in 0.5 s",
     ]
@@ -116,7 +116,7 @@ def test_a_child_that_is_stopped_is_killed_and_replaced(soon, code):
 
 def test_control_a_stopped_child_without_heartbeats_is_not_replaced(soon):
     """The control: it is the heartbeats that tell."""
-    started, told = [], []
+    started, messages = [], []
     deaf = HeartbeatMonitor(0.1)
     driving = drive(
         stop(started),
@@ -124,25 +124,25 @@ def test_control_a_stopped_child_without_heartbeats_is_not_replaced(soon):
         (lambda: True, lambda: started[0].send_signal(signal.SIGCONT)),
     )
 
-    supervise([Role("deaf", partial(deaf.start, partial(begin, BEATS, started)), 5.0)], told=told)
+    supervise([Role("deaf", partial(deaf.start, partial(begin, BEATS, started)), 5.0)], messages=messages)
     driving.join()
     deaf.close()
 
-    assert (len(started), told) == (1, [])
+    assert (len(started), messages) == (1, [])
 
 
 def test_a_running_or_starting_child_is_not_killed(soon):
-    started, told = [], []
+    started, messages = [], []
     driving = drive((lambda: len(started) == 2, lambda: time.sleep(2 * LIMIT_SECONDS)))
 
     supervise(
         worker_roles(1, partial(begin, BEATS, started), 5.0, 0.1),
         worker_roles(1, partial(begin, "import time; time.sleep(60)", started), 5.0, 0.1),
-        told=told,
+        messages=messages,
     )
     driving.join()
 
-    assert (len(started), told) == (2, [])
+    assert (len(started), messages) == (2, [])
 
 
 class Frozen(subprocess.Popen):
@@ -154,31 +154,31 @@ class Frozen(subprocess.Popen):
 
 def test_another_one_starts_beside_one_that_not_even_sigkill_ends(soon, monkeypatch):
     monkeypatch.setattr("billhook.cli.supervisor._KILL_TIMEOUT_SECONDS", 0.5)
-    started, told = [], []
+    started, messages = [], []
 
     def start(descriptor):
         return begin(BEATS, started, descriptor, popen=subprocess.Popen if started else Frozen)
 
     driving = drive(stop(started), (lambda: len(started) == 2, lambda: None))
-    supervise(worker_roles(1, start, 5.0, 0.1), told=told)
+    supervise(worker_roles(1, start, 5.0, 0.1), messages=messages)
     driving.join()
     still_there = started[0].poll() is None
     os.kill(started[0].pid, signal.SIGKILL)
     started[0].wait()
 
     assert still_there
-    assert told[-1] == "the worker does not exit after SIGKILL: starting another one beside it"
+    assert messages[-1] == "the worker does not exit after SIGKILL: starting another one beside it"
 
 
 def test_a_child_that_had_started_is_restarted_within_a_second():
     """One that never comes up waits longer each time: test_cli_supervisor has that."""
-    started, told = [], []
-    driving = drive((lambda: len(told) == 4, lambda: None))
+    started, messages = [], []
+    driving = drive((lambda: len(messages) == 4, lambda: None))
 
-    supervise(worker_roles(1, partial(begin, UP_AND_GONE, started), 5.0, 60.0), told=told)
+    supervise(worker_roles(1, partial(begin, UP_AND_GONE, started), 5.0, 60.0), messages=messages)
     driving.join()
 
-    assert [text.rpartition("restarting in ")[2] for text in told[:4]] == ["0.5 s", "1 s", "1 s", "1 s"]
+    assert [text.rpartition("restarting in ")[2] for text in messages[:4]] == ["0.5 s", "1 s", "1 s", "1 s"]
 
 
 def started_by(heartbeats):
@@ -311,10 +311,10 @@ def test_a_child_without_its_parent_survives_sigpipe(way, code):
     child.stdout.readline()
 
     os.close(reader)
-    told, _ = child.communicate(b"\n", timeout=60)
+    messages, _ = child.communicate(b"\n", timeout=60)
 
     assert child.returncode == code
-    assert told == (b"goes on\n" if code == 0 else b"")
+    assert messages == (b"goes on\n" if code == 0 else b"")
 
 
 def test_the_watch_beats_within_a_second_or_a_third_of_a_lease(pipe):

@@ -9,7 +9,7 @@ from flask import Flask
 
 from billhook import Billhook
 from billhook.extension import get_state
-from support.inbox_view import PATIENT_SECONDS, place_of
+from support.inbox_view import LONG_DEADLINE_SECONDS, place_of
 from support.signing import PATH, PING, SECRET, signed
 
 
@@ -24,7 +24,7 @@ def bare_app(folder: Path, *, name: str = "shop", **config: Any) -> Flask:
     """A configured Flask app without any Billhook yet."""
     app = Flask(name, instance_path=str(folder))
     app.config.update(BILLHOOK_SECRETS=[SECRET], BILLHOOK_ENGINE="worker", TESTING=False)
-    app.config["BILLHOOK_DEADLINE_SECONDS"] = PATIENT_SECONDS
+    app.config["BILLHOOK_DEADLINE_SECONDS"] = LONG_DEADLINE_SECONDS
     app.config.update(config)
     return app
 

@@ -51,7 +51,7 @@ def create_app(shop: dict[str, Any]) -> Flask:
     app.extensions["celery"] = celery
     group = deadly_handlers.handlers if shop.get("deadly") else handlers(Path(shop["folder"]) / "calls")
     Billhook(handlers=[group]).init_app(app)
-    _observe(app, Path(shop["folder"]) / "told")
+    _observe(app, Path(shop["folder"]) / "observed")
 
     @celery.task(name="shop.direct", shared=False)
     def direct(key: str) -> None:
@@ -140,9 +140,9 @@ def _add_those_that_do_not(group: Handlers, note: Note) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
 
-def _observe(app: Flask, told: Path) -> None:
+def _observe(app: Flask, observed: Path) -> None:
     def succeeded(sender: Flask, *, handler: str, delivery: Delivery) -> None:
-        _note(told, handler, delivery.key, delivery.attempt, os.getpid())
+        _note(observed, handler, delivery.key, delivery.attempt, os.getpid())
 
     app.extensions["shop_observer"] = succeeded  # blinker holds it weakly
     signals.handler_succeeded.connect(succeeded, sender=app)

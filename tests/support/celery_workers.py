@@ -23,8 +23,8 @@ from flask import Flask
 
 from support import celery_shop
 from support.inbox_view import place_of, rows
-from support.patience import within
 from support.processes import until
+from support.timeouts import scaled
 
 TESTS = Path(__file__).parents[1]
 
@@ -61,9 +61,9 @@ class Shop:
         """What handlers did so far: name, key, attempt, process."""
         return self._lines("calls")
 
-    def told(self) -> list[tuple[str, str, int, int]]:
+    def observed(self) -> list[tuple[str, str, int, int]]:
         """What observers of handler_succeeded were told: name, key, attempt, process."""
-        return self._lines("told")
+        return self._lines("observed")
 
     def _lines(self, name: str) -> list[tuple[str, str, int, int]]:
         path = self.folder / name
@@ -88,7 +88,7 @@ class Shop:
         query = "SELECT count(*) FROM delivery WHERE state IN ('done', 'dead')"
         while rows(place_of(self.inbox_url), query) != [(count,)]:
             waited = time.monotonic() - started
-            assert waited < seconds or waited < within(seconds), f"not {count} finished within {seconds} s"
+            assert waited < seconds or waited < scaled(seconds), f"not {count} finished within {seconds} s"
             time.sleep(0.05)  # as many as there may be, looking must not be what they wait for
 
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from billhook.inbox import Inbox
 from support.inbox_view import incoming, open_inbox, place_of, rows
-from support.patience import within
 from support.processes import descendants
 from support.server import gunicorn
 from support.signing import SECRET
+from support.timeouts import scaled
 
 HANDLERS = Path(__file__).with_name("deadly_handlers.py")
 INNOCENTS = 20
@@ -154,5 +154,5 @@ def until_done(place: Place, keep_up: KeepUp, seconds: float = 120.0) -> None:
     while place.unfinished():
         keep_up()
         waited = time.monotonic() - started
-        assert waited < seconds or waited < within(seconds), f"{place.runs()}\n{place.log()[-8_000:]}"
+        assert waited < seconds or waited < scaled(seconds), f"{place.runs()}\n{place.log()[-8_000:]}"
         time.sleep(0.05)

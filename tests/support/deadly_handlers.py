@@ -79,7 +79,7 @@ def sibling(event: InvoiceApproved, delivery: Delivery) -> None:
     note("ended", delivery)
 
 
-def suspect_nobody() -> None:
+def disable_suspects() -> None:
     """The control: attempts that were lost count wherever they were, and are due again together."""
     expire = transaction.expire_leases
 
@@ -91,5 +91,5 @@ def suspect_nobody() -> None:
     transaction.expire_leases = expire_as_any_other
 
 
-if "SUSPECT_NOBODY" in os.environ:
-    suspect_nobody()
+if "DISABLE_SUSPECTS" in os.environ:
+    disable_suspects()

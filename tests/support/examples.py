@@ -25,7 +25,7 @@ from billhook.events import (
     UnknownEvent,
 )
 from billhook.signing import StandardWebhooks
-from support.patience import within
+from support.timeouts import scaled
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 DEPLOY = EXAMPLES.parent / "deploy"
@@ -160,5 +160,5 @@ def eventually(condition: Callable[[], object], seconds: float = 15.0) -> None:
     started = time.monotonic()
     while not condition():
         waited = time.monotonic() - started
-        assert waited < seconds or waited < within(seconds), "it did not happen in time"
+        assert waited < seconds or waited < scaled(seconds), "it did not happen in time"
         time.sleep(0.05)

@@ -21,7 +21,7 @@ from support.signing import PING
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 #: The deadline of commits in tests that are not about it: a busy machine misses the shipped one now and then.
-PATIENT_SECONDS = 8.0
+LONG_DEADLINE_SECONDS = 8.0
 
 
 def not_called_again(attempts: int) -> str:
@@ -115,7 +115,7 @@ def incoming(
 
 def open_inbox(where: Path | str, **options: Any) -> Inbox:
     """A prepared inbox, as the app makes it."""
-    options.setdefault("deadline_seconds", PATIENT_SECONDS)
+    options.setdefault("deadline_seconds", LONG_DEADLINE_SECONDS)
     inbox = Inbox(str(where) if _is_postgres(where) else f"sqlite:///{where}", **options)
     inbox.prepare()
     return inbox

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from support.patience import within
+from support.timeouts import scaled
 
 
 def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
@@ -18,7 +18,7 @@ def until(condition: Callable[[], Any], seconds: float = 5.0) -> Any:
     started = time.monotonic()
     while not (found := condition()):
         waited = time.monotonic() - started
-        assert waited < seconds or waited < within(seconds), f"not within {seconds} s"
+        assert waited < seconds or waited < scaled(seconds), f"not within {seconds} s"
         time.sleep(0.005)
     return found
 

@@ -28,7 +28,7 @@ class Proxy:
         """What may not be said: who says it is cut off when the server has answered, or before it heard."""
         self.heard = True
         """Whether the server hears what is fatal."""
-        self.told = False
+        self.client_is_answered = False
         """Whether its answer is passed on before the line is cut."""
         self.port: int = self._listener.getsockname()[1]
         self.url = _at(url, self.port)
@@ -95,7 +95,7 @@ class Proxy:
         with _both_end(client, server):
             while data := server.recv(65_536):
                 self._flowing.wait()
-                if not doomed.is_set() or self.told:
+                if not doomed.is_set() or self.client_is_answered:
                     client.sendall(data)
                 if doomed.is_set():
                     return

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from support.inbox_view import place_of, rows
-from support.patience import within
 from support.signing import PATH, SECRET, signed
 from support.templates import new_inbox
+from support.timeouts import scaled
 
 
 @dataclass
@@ -81,7 +81,7 @@ def assert_unavailable(server: Server, key: str, deadline_seconds: float):
     assert sorted(reply.json) == ["code", "message", "type"]
     assert 5 <= int(reply.headers["Retry-After"]) <= 60
     assert str(server.inbox) not in reply.body.decode()
-    assert seconds < within(deadline_seconds + 1)
+    assert seconds < scaled(deadline_seconds + 1)
 
 
 def request(

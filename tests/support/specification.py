@@ -209,20 +209,20 @@ class Reader:
                     cell.strip() for cell in operation.split("\n")[0].strip("|").split("|")
                 )
                 body = "query" if name.startswith("GET") else "request"
-                told = [(body, request)] if re.match(r"\w+[*?]", request) else []
-                told += [("response", re.search(r"`\{(.*?)\}`", response)[1])]
+                listings = [(body, request)] if re.match(r"\w+[*?]", request) else []
+                listings += [("response", re.search(r"`\{(.*?)\}`", response)[1])]
             else:
                 *_, name = re.findall(r"\*\*([A-Z]+ /[^*]*)\*\*", operation)
-                told = re.findall(
+                listings = re.findall(
                     r"(?:^|[ ,;(])(request|response)[^`.;|]*?`\{([^`]*)\}`", operation, re.I | re.M
                 )
                 if query := re.search(r"\bquery ((?:`\w+[*?]`(?: \(\w+\))?(?:, )?)+)", operation):
-                    told.insert(0, ("query", query[1].replace("`", "").rstrip(", ")))
+                    listings.insert(0, ("query", query[1].replace("`", "").rstrip(", ")))
                 columns: list[str] = []
                 for line in operation.splitlines() if "| Query parameter |" in operation else ():
                     if line.startswith("|"):
                         columns = self.row(f"{name}, query", line, columns)
-            for which, listed in told:
+            for which, listed in listings:
                 self.objects[f"{name}, {which.lower()}"] = self.fields(listed)
             response = self.objects.get(f"{name}, response")
             if response and "cursor" in self.objects.get(f"{name}, query", ()):  # "List endpoints share ..."

@@ -27,7 +27,7 @@ from support.billing_service import (
     granted,
     service_on,
 )
-from support.patience import within
+from support.timeouts import scaled
 
 ONCE = RetryPolicy(attempts=1)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 200\r\n\r\n"
@@ -108,7 +108,7 @@ def test_a_service_that_is_silent_is_given_up():
 
     assert "it took too long" in str(error)
     assert error.sent is True
-    assert took < within(10)
+    assert took < scaled(10)
 
 
 HEADER = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
@@ -140,7 +140,7 @@ def test_a_service_that_drips_is_given_up_when_the_time_for_all_is_over(head, dr
 
     assert "it did not end in time" in str(error) or "it took too long" in str(error)
     assert error.sent is True
-    assert took < within(8)  # dripping to its end takes 10 s
+    assert took < scaled(8)  # dripping to its end takes 10 s
 
 
 def test_a_failed_tls_handshake_raises_an_error_marked_unsent():

@@ -13,8 +13,8 @@ from billhook.inbox import PutStatus, RunPlan, RunResult, RunState
 from billhook.inbox.committer import COST_FACTOR, LEAST_AGE_SECONDS, BacklogLimit
 from billhook.inbox.pending import count_unfinished
 from support.inbox_view import NOON, change, incoming, open_inbox, rows
-from support.patience import within
 from support.processes import until
+from support.timeouts import scaled
 
 
 class Time:
@@ -141,7 +141,7 @@ def test_handled_deliveries_make_room_at_the_next_count(where):
     started = time.monotonic()
     until(accepted)
 
-    assert time.monotonic() - started < within(2.0)
+    assert time.monotonic() - started < scaled(2.0)
     inbox.close()
 
 

@@ -24,11 +24,11 @@ from billhook.inbox.postgres import driver
 from billhook.inbox.schema import REVISION
 from support.apps import deliver, make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, postgres, rows, value
-from support.patience import within
 from support.postgres import with_options
 from support.processes import in_children, until
 from support.proxy import proxied
 from support.templates import new_inbox
+from support.timeouts import scaled
 
 
 @pytest.fixture
@@ -161,7 +161,7 @@ def test_a_statement_without_an_answer_is_given_up_and_its_connection_closed(url
             connection.execute("SELECT 1")
         seconds = time.monotonic() - started
 
-        assert 0.2 < seconds < within(2)
+        assert 0.2 < seconds < scaled(2)
         assert connection.closed
 
 
@@ -193,7 +193,7 @@ def test_a_commit_without_an_answer_is_given_up_once_and_the_next_transaction_is
         seconds = time.monotonic() - started
         proxy.release()
 
-        assert seconds < within(2)
+        assert seconds < scaled(2)
         inbox.check_writable()
         inbox.close()
 
@@ -323,7 +323,7 @@ def test_a_connection_closed_by_either_side_is_lost(url):
 def test_connections_that_are_lost_as_soon_as_they_are_made_are_a_failure_of_storage(url):
     with proxied(url) as proxy:
         inbox = Inbox(proxy.url)
-        proxy.fatal, proxy.told = b"('synchronous_commit')", True
+        proxy.fatal, proxy.client_is_answered = b"('synchronous_commit')", True
 
         for _ in range(2):
             with pytest.raises(InboxUnavailable, match="failed: "):

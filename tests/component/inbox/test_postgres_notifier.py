@@ -14,11 +14,11 @@ from billhook.engines.wakeup import Wakeup
 from billhook.inbox.postgres import database
 from billhook.inbox.postgres import notifier as module
 from support.inbox_view import change, hang_up, open_inbox, rows
-from support.patience import within
 from support.postgres import fresh_schema, with_options
 from support.processes import until
 from support.proxy import proxied
 from support.templates import new_inbox
+from support.timeouts import scaled
 
 NAME = f"notifiers-{os.getpid()}"
 
@@ -126,7 +126,7 @@ def test_without_a_connection_notify_is_silent_and_listening_fails_at_once(url, 
                 notifier.fileno()
         seconds = time.monotonic() - started
 
-        assert seconds < within(1)
+        assert seconds < scaled(1)
         assert proxy.connections - before == 2
         proxy.fatal = None
         time.sleep(1.5)
@@ -148,7 +148,7 @@ def test_notify_on_a_dead_connection_stops_in_time_and_never_raises(url, monkeyp
         seconds = time.monotonic() - started
         proxy.release()
 
-        assert 0.2 < seconds < within(5)
+        assert 0.2 < seconds < scaled(5)
         notifier.close()
 
 
@@ -177,7 +177,7 @@ def sleeps(inbox, seconds):
 def test_a_listener_whose_connections_break_does_not_spin(url):
     with proxied(url) as proxy:
         inbox = open_inbox(proxy.url)
-        proxy.fatal, proxy.told = b"LISTEN", True  # each line ends as soon as it listens
+        proxy.fatal, proxy.client_is_answered = b"LISTEN", True  # each line ends as soon as it listens
         before = proxy.connections
 
         count = sleeps(inbox, 1.0)
@@ -191,7 +191,7 @@ def test_a_listener_that_connected_again_at_once_would_be_busy(url, monkeypatch)
     monkeypatch.setattr(module, "PAUSE_SECONDS", 0.0)
     with proxied(url) as proxy:
         inbox = open_inbox(proxy.url)
-        proxy.fatal, proxy.told = b"LISTEN", True
+        proxy.fatal, proxy.client_is_answered = b"LISTEN", True
         before = proxy.connections
 
         count = sleeps(inbox, 1.0)
@@ -211,7 +211,7 @@ def test_a_notification_ends_a_wait(inboxes):
     seconds = time.monotonic() - started
     notifying.join()
 
-    assert seconds < within(5)
+    assert seconds < scaled(5)
 
 
 def test_a_terminated_connection_ends_the_wait_and_the_next_wait_has_a_new_one(inboxes, url, quick):
@@ -229,7 +229,7 @@ def test_a_terminated_connection_ends_the_wait_and_the_next_wait_has_a_new_one(i
     seconds = time.monotonic() - started
     notifying.join()
 
-    assert seconds < within(5)
+    assert seconds < scaled(5)
 
 
 # --- threads and descriptors ----------------------------------------------------------------------

@@ -14,8 +14,8 @@ from billhook.errors import DeadlinePassed, Draining, InboxUnavailable
 from billhook.inbox import NewDelivery, PutStatus, Receipt
 from billhook.inbox.committer import Committer
 from support.inbox_view import NOON, Foreigner, change, hung, incoming, open_inbox, rows, value
-from support.patience import within
 from support.processes import together, until
+from support.timeouts import scaled
 
 
 def test_put_stores_every_field_of_a_delivery(inbox, where):
@@ -178,7 +178,7 @@ def test_puts_one_after_the_other_do_not_wait_for_company(inbox, batches):
         inbox.put(incoming(f"k{number}"))
 
     assert batches() == 20
-    assert time.monotonic() - started < within(2)
+    assert time.monotonic() - started < scaled(2)
 
 
 # --- the deadline ---------------------------------------------------------------------------------
@@ -194,7 +194,7 @@ def test_a_foreign_lock_makes_a_put_give_up_within_the_deadline_and_recover(wher
         seconds = time.monotonic() - started
     status = until(lambda: _accepted(inbox, "k")).status
 
-    assert seconds < within(2)
+    assert seconds < scaled(2)
     assert status in (PutStatus.ACCEPTED, PutStatus.DUPLICATE)
     assert value(where, "SELECT count(*) FROM delivery") == 1
     inbox.close()
@@ -209,7 +209,7 @@ def test_the_time_that_is_left_is_the_time_that_is_waited(where):
             inbox.put(incoming("k"), timeout_seconds=0.1)
         seconds = time.monotonic() - started
 
-    assert seconds < within(2)
+    assert seconds < scaled(2)
     inbox.close()
 
 
@@ -231,7 +231,7 @@ def test_a_hanging_commit_does_not_delay_later_puts(where):
             inbox.put(incoming("k2"))
         seconds = time.monotonic() - started
 
-    assert seconds < within(0.8)
+    assert seconds < scaled(0.8)
     until(lambda: _accepted(inbox, "k3"))
     inbox.close()
 
@@ -307,7 +307,7 @@ def test_check_writable_answers_all_callers_within_the_deadline(where):
         seconds = time.monotonic() - started
 
     assert {type(answer) for answer in answers} == {DeadlinePassed}
-    assert seconds < within(1.4)  # one after the other they would take 6
+    assert seconds < scaled(1.4)  # one after the other they would take 6
     until(lambda: _writable(inbox))
     inbox.close()
 
@@ -336,7 +336,7 @@ def test_other_puts_fail_at_once_while_one_probes_failed_storage(where):
         seconds = time.monotonic() - started
         one.join()
 
-    assert seconds < within(0.8)
+    assert seconds < scaled(0.8)
     assert until(lambda: _accepted(inbox, "after")).status is PutStatus.ACCEPTED
     inbox.close()
 

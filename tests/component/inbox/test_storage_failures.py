@@ -11,8 +11,8 @@ import pytest
 from billhook.errors import DeadlinePassed, InboxUnavailable
 from billhook.inbox.probe import Probe
 from support.inbox_view import Foreigner, change, hung, incoming, open_inbox
-from support.patience import within
 from support.processes import until
+from support.timeouts import scaled
 
 
 def test_a_hanging_probe_uses_one_thread_for_all_callers():
@@ -103,7 +103,7 @@ def test_readiness_has_a_deadline_even_while_storage_hangs(where):
                 inbox.check_writable()
         seconds = time.monotonic() - started
 
-    assert seconds < within(2.0)
+    assert seconds < scaled(2.0)
     until(lambda: writable(inbox))
     inbox.close()
 
@@ -153,5 +153,5 @@ def test_a_missing_response_delays_its_batch_briefly(where):
     waits = put_together(inbox, where, 10, answer=False)
 
     assert len(waits) == 10
-    assert max(waits) < within(1)
+    assert max(waits) < scaled(1)
     inbox.close()

@@ -11,8 +11,8 @@ import pytest
 
 from billhook.errors import BodyIncomplete, BodyTooLarge
 from billhook.receiver.body import DRAIN_BYTES, BodyDeadline, close_connection, drain, read_body
-from support.patience import within
 from support.processes import in_children, until
+from support.timeouts import scaled
 
 
 class Stream:
@@ -152,7 +152,7 @@ def test_a_reading_that_lasts_too_long_is_ended(pair):
         received = ours.recv(1)
 
     assert received == b""
-    assert 0.09 < time.monotonic() - started < within(1)
+    assert 0.09 < time.monotonic() - started < scaled(1)
 
 
 def test_a_body_read_in_time_leaves_its_socket_open(pair):
@@ -186,7 +186,7 @@ def test_each_reading_has_its_own_deadline(pair):
     for thread in threads:
         thread.join()
 
-    assert all(0.14 < seconds < within(2) for seconds in ended)
+    assert all(0.14 < seconds < scaled(2) for seconds in ended)
     assert len([t for t in threading.enumerate() if t.name == "billhook-slow-bodies"]) >= 1
 
 
@@ -232,7 +232,7 @@ def test_a_child_forked_during_a_thread_start_can_start_its_own(pair):
 
     def child(_):
         threading.Thread(target=watch.start, daemon=True).start()
-        ended = until(lambda: watch._thread is not None and watch._thread.is_alive(), within(2))
+        ended = until(lambda: watch._thread is not None and watch._thread.is_alive(), scaled(2))
         return b"started" if ended else b"hangs"
 
     with watch._lock:

@@ -21,8 +21,8 @@ from billhook.receiver.responses import error_response
 from billhook.receiver.wsgi import WsgiReceiver
 from billhook.signing import SignatureTemplate
 from support.inbox_view import rows
-from support.patience import within
 from support.signing import SECRET, signed
+from support.timeouts import scaled
 
 
 class App:
@@ -398,7 +398,7 @@ def test_reading_takes_its_time_from_the_deadline(receiver):
         answer = receiver.accept(found, SOURCE)
 
     assert answer.status == 400
-    assert time.monotonic() - started < within(1)
+    assert time.monotonic() - started < scaled(1)
 
 
 def test_the_rest_of_a_refused_body_is_read_where_the_server_is_gunicorn_and_left_alone_elsewhere(receiver):

@@ -13,9 +13,9 @@ import pytest
 from billhook.sandbox.webhooks.addresses import is_public
 from billhook.sandbox.webhooks.http_post import WebhookPoster
 from billhook.sandbox.webhooks.outcomes import FailureReason, PostResult
-from support.patience import within
 from support.processes import until
 from support.receivers import receiving
+from support.timeouts import scaled
 
 
 class Names:
@@ -158,7 +158,7 @@ def test_a_look_up_that_never_ends_takes_no_longer_than_an_attempt_may() -> None
     outcome = post("http://shop.example/", slow, seconds=0.2)
 
     assert outcome == PostResult(problem=FailureReason.TIMED_OUT)
-    assert time.monotonic() - began < within(2.5)
+    assert time.monotonic() - began < scaled(2.5)
 
 
 def test_a_look_up_that_never_ends_is_broken_off_when_the_sandbox_closes() -> None:

@@ -23,12 +23,12 @@ IN_USE = "another sandbox is using this database: stop it, or give this one a da
 
 
 @pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tell at once that a database is in use."""
-    monkeypatch.setattr("billhook.sandbox.storage.instance_lock.PATIENCE_SECONDS", 0)
+    monkeypatch.setattr("billhook.sandbox.storage.instance_lock.LOCK_TIMEOUT_SECONDS", 0)
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("without_waiting")
 def test_a_second_sandbox_on_one_database_is_refused_until_the_first_has_ended(bare_url: str) -> None:
     first = Sandbox(SandboxOptions(database_url=bare_url))
     try:
@@ -40,7 +40,7 @@ def test_a_second_sandbox_on_one_database_is_refused_until_the_first_has_ended(b
     Sandbox(SandboxOptions(database_url=bare_url)).close()
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("without_waiting")
 def test_a_second_sandbox_on_the_same_file_by_another_name_is_refused(tmp_path: Path) -> None:
     (tmp_path / "b.db").symlink_to(tmp_path / "a.db")
     first = Sandbox(SandboxOptions(database_url=f"sqlite:///{tmp_path}/a.db"))
@@ -66,7 +66,7 @@ def test_who_comes_while_another_is_ending_waits_for_it(bare_url: str) -> None:
         SandboxDatabase(bare_url).close()
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.usefixtures("without_waiting")
 def test_a_database_that_could_not_be_used_is_free_again(bare_url: str) -> None:
     Sandbox(SandboxOptions(database_url=bare_url)).close()
     opened = SandboxDatabase(bare_url)

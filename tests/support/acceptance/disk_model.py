@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
-from support.acceptance.straced import Answers, Event, events
+from support.acceptance.system_calls import Answers, Event, events
 
 SECTOR = 512
 NOT_KEPT = ("-shm", "-lock", "-wake")

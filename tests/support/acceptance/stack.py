@@ -97,7 +97,7 @@ class Stack:
             "BILLHOOK_SECRETS": SECRET,
             "BILLHOOK_ENGINE": "worker",
             "BILLHOOK_INBOX_URL": inbox_url,
-            "BILLHOOK_HANDLERS": str(HERE / "noting.py"),
+            "BILLHOOK_HANDLERS": str(HERE / "recording_handler.py"),
             "BILLHOOK_LEASE_SECONDS": "1",
             # More attempts than any run is killed in.
             "BILLHOOK_RETRY_SCHEDULE_SECONDS": ",".join(["0.2"] * 30),

@@ -23,7 +23,7 @@ __all__ = ["FileLock", "lock_each_session"]
 
 logger = logging.getLogger("billhook.sandbox")
 
-PATIENCE_SECONDS = 6.0
+LOCK_TIMEOUT_SECONDS = 6.0
 """How long to wait for the lock: a gunicorn worker whose master was killed ends after some seconds."""
 _LOOK_SECONDS = 0.1
 _NUMBER = 0x62696C6C  # "bill": half of the advisory lock's key, the other half is the schema
@@ -70,13 +70,13 @@ def _take_schema(session: Any, _: object) -> None:
 
 def _acquire(take: Callable[[], bool]) -> None:
     # Polled, because flock() has no time-out.
-    ends_at = time.monotonic() + PATIENCE_SECONDS
+    ends_at = time.monotonic() + LOCK_TIMEOUT_SECONDS
     has_warned = False
     while not take():
         if not has_warned:
             logger.warning(
                 "another sandbox is using this database: waiting for it to end, %g s at most",
-                PATIENCE_SECONDS,
+                LOCK_TIMEOUT_SECONDS,
             )
             has_warned = True
         if time.monotonic() > ends_at:

@@ -10,15 +10,15 @@ import os
 from pathlib import Path
 
 #: No limit grows beyond this, whatever the load: what hangs is found all the same.
-LARGEST_FACTOR = 12.0
+MAX_LOAD_FACTOR = 12.0
 
 
-def within(seconds: float) -> float:
+def scaled(seconds: float) -> float:
     """Return a limit in seconds, made larger by the load of the machine at this moment."""
-    return seconds * slowness()
+    return seconds * load_factor()
 
 
-def slowness() -> float:
+def load_factor() -> float:
     """Return how many times longer than alone a step may take: 1 on a quiet machine, where limits are strict.
 
     With as many processes as cores it is 1 still, with twice as many 3: those that wait do not wait in turn.
@@ -26,7 +26,7 @@ def slowness() -> float:
     cores = os.cpu_count() or 1
     # The average lags behind by a minute: what runs now is asked for too.
     waiting = max(os.getloadavg()[0], _running())
-    return min(LARGEST_FACTOR, max(1.0, 2 * waiting / cores - 1))
+    return min(MAX_LOAD_FACTOR, max(1.0, 2 * waiting / cores - 1))
 
 
 def _running() -> float:
