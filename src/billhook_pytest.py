@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from billhook.dispatch import Delivery
     from billhook.testing import Dead, Deliver, Handled, Refused, RunningSandbox, Settle
 
-APP_HELP = "the app under test, `module:app`, or `module:create_app` for a function that returns it"
+APP_HELP = "the app under test: `module:create_app`, a function that returns a new one for each test"
 HANDLERS_HELP = "modules with handlers, for an app that billhook makes: `billing` or `billing.py`"
 
 
@@ -124,21 +124,23 @@ def sandbox(billhook_app: Flask) -> Iterator[RunningSandbox]:
 
 
 def _load(chosen: str) -> Flask:
-    """Return the app that `module:attribute` names. Raises UsageError."""
+    """Return a new app of the function that `module:function` names. Raises UsageError."""
     module, _, attribute = chosen.partition(":")
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        create_app: Callable[[], Flask] = getattr(importlib.import_module(module), attribute)
     except (ModuleNotFoundError, AttributeError, ValueError) as error:
         raise pytest.UsageError(f"billhook_app = {chosen}: {error}; it is {APP_HELP}") from error
-    app: Flask = found() if not hasattr(found, "extensions") else found
-    return app
+    # An app is callable too, by a server. One that is made at import has the inbox that was set then.
+    if hasattr(create_app, "extensions"):
+        raise pytest.UsageError(f"billhook_app = {chosen} is an app that is made only once; it is {APP_HELP}")
+    return create_app()
 
 
 def _check_inbox(app: Flask, url: str) -> None:
     """Raise UsageError for an app whose own config names an inbox: a test must not use that one."""
-    from billhook.extension import get_settings
+    from billhook.extension import get_state
 
-    if get_settings(app).inbox_url != url:
+    if get_state(app).settings.inbox_url != url:
         raise pytest.UsageError(
             "the app has an inbox of its own, which tests must not use: leave BILLHOOK_INBOX_URL, _SECRETS "
             "and _ENGINE to the environment, or override the fixture billhook_app with an app that has "

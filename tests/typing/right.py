@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import partial
 from typing import assert_type
 
-from billhook import Billhook, Delivery, Discard, Handlers, Retry, signals
+import psycopg
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from billhook import Billhook, Delivery, Discard, Handlers, Retry, effects, signals
 from billhook.client import BillingClient
 from billhook.dispatch.options import EventHandlerOptions
 from billhook.events import (
@@ -28,6 +34,8 @@ from billhook.events import (
 handlers = Handlers()
 hooks = Billhook(handlers=[handlers])
 APPROVED = sample(InvoiceApproved)
+engine = create_engine("sqlite://")
+effects.create_all(engine)
 
 
 @handlers.on(InvoiceApproved)
@@ -152,6 +160,25 @@ def with_shared_options(event: InvoiceApproved) -> None: ...
 def ask(event: InvoiceApproved, delivery: Delivery) -> None:
     assert_type(delivery.client, BillingClient)
     assert_type(delivery.client.invoices.get(event.invoice_id).amount, Decimal | None)
+
+
+@handlers.on(InvoiceApproved)
+def book_once(event: InvoiceApproved, delivery: Delivery) -> None:
+    with Session(engine) as session, session.begin():
+        assert_type(delivery.once(session), bool)
+    with engine.begin() as connection:
+        delivery.once(connection)
+    delivery.once(scoped_session(sessionmaker(engine)))
+    with sqlite3.connect("shop.db") as driver:
+        delivery.once(driver)
+    with psycopg.connect("") as postgres:
+        delivery.once(postgres)
+
+
+@handlers.on(InvoiceApproved)
+async def book_once_asynchronously(event: InvoiceApproved, delivery: Delivery) -> None:
+    async with AsyncSession() as session:
+        assert_type(await session.run_sync(delivery.once), bool)
 
 
 class Books:

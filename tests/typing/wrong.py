@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from psycopg import AsyncConnection
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import AsyncSession
+
 from billhook import Delivery, Handlers, signals
 from billhook.events import (
     Event,
@@ -157,6 +161,21 @@ def wrong_argument(event: InvoiceApproved, delivery: Delivery) -> None:
 @handlers.on(InvoiceApproved)
 def wrong_result(event: InvoiceApproved, delivery: Delivery) -> None:
     print(delivery.client.invoices.get(event.invoice_id).amuont)  # WRONG: amount
+
+
+@handlers.on(InvoiceApproved)
+def effects_without_a_transaction(event: InvoiceApproved, delivery: Delivery) -> None:
+    delivery.once()  # WRONG: in which transaction?
+    delivery.once("shop.db")  # WRONG: a path
+    delivery.once(create_engine("sqlite://"))  # WRONG: an engine has no transaction
+
+
+@handlers.on(InvoiceApproved)
+async def effect_of_an_asynchronous_session(event: InvoiceApproved, delivery: Delivery) -> None:
+    async with AsyncSession() as session:
+        delivery.once(session)  # WRONG: await session.run_sync(delivery.once)
+    async with await AsyncConnection.connect("") as connection:
+        delivery.once(connection)  # WRONG: it commits asynchronously
 
 
 def misspelt_signals() -> None:

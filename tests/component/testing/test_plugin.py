@@ -39,6 +39,9 @@ def create_app():
     return app
 
 
+app = Flask("shop")
+
+
 def with_its_own_inbox():
     app = Flask("shop", instance_path="/nowhere")
     app.config.update(BILLHOOK_INBOX_URL="sqlite:///production.db")
@@ -137,6 +140,10 @@ def test_a_handler_that_fails_would_be_noticed(suite):
         (
             "billhook_app = shop:with_its_own_inbox",
             "the app has an inbox of its own, which tests must not use",
+        ),
+        (
+            "billhook_app = shop:app",
+            "billhook_app = shop:app is an app that is made only once; it is the app",
         ),
         (
             "billhook_app = shop:nothing",
