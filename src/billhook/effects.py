@@ -187,7 +187,12 @@ def _insert_by_driver(connection: DriverConnection, row: Mapping[str, Any]) -> b
     statement = f"INSERT INTO {effect.name} ({', '.join(_COLUMNS)}) VALUES ({values}) ON CONFLICT DO NOTHING"  # noqa: S608
     with closing(connection.cursor()) as cursor:
         cursor.execute(statement, row if style in ("named", "pyformat") else tuple(row.values()))
-        return bool(cursor.rowcount == 1)
+        if cursor.rowcount not in (0, 1):  # False would lose the effect, if the row was inserted
+            raise ConfigError(
+                f"the driver told {cursor.rowcount} inserted rows instead of 0 or 1: call once() outside of "
+                "psycopg's pipeline mode"
+            )
+        return bool(cursor.rowcount)
 
 
 def _paramstyle(kind: type) -> str:

@@ -187,6 +187,18 @@ def test_a_psycopg_transaction_block_is_a_transaction(postgres_url):
             assert not is_first(connection)
 
 
+def test_a_driver_that_does_not_tell_what_it_inserted_is_refused(postgres_url):
+    with closing(connect(postgres_url)) as connection:
+        effects.create_all(connection)
+        connection.commit()
+        message = r"told -1 inserted rows .* outside of psycopg's pipeline mode"
+        with pytest.raises(ConfigError, match=message), connection.pipeline():
+            is_first(connection)
+        connection.rollback()
+
+        assert is_first(connection)
+
+
 def test_a_database_without_the_table_says_how_to_get_it(bare_url, opened):
     message = r"has no table billhook_effect .* billhook\.effects\.create_all"
     with opened(bare_url) as transaction, pytest.raises(ConfigError, match=message):
