@@ -31,7 +31,7 @@ _SWEEP_SECONDS = 0.5
 _SWEEP_AT_MOST = 25
 """Connections that one sweep ends: many that were opened at once must not be ended at once."""
 _NEXT_SWEEP_SECONDS = 0.01
-_GARBAGE_THRESHOLDS = (10_000, 10, 20)
+_GARBAGE_THRESHOLDS = (200_000, 10, 10)
 _LAST_REQUESTS_SECONDS = 1.0
 """How long a process that ends waits for requests that are on their way on open connections."""
 
@@ -129,7 +129,10 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
 
 
 def _tune_garbage_collection() -> None:
-    """Make full collections rare: each stops the process, for longer with every connection."""
+    """Make collections rare: each stops the process, for longer with every connection.
+
+    Connections need none of them: they are freed when their last reference goes.
+    """
     gc.collect()
     gc.freeze()  # the application is here to stay
     gc.set_threshold(*_GARBAGE_THRESHOLDS)

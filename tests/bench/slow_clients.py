@@ -61,7 +61,7 @@ def main() -> None:
     options = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the children inherit it
-    print("door        workers kinds  sent refused   p50 ms   p99 ms   max ms  KB/conn.  server CPU   held")
+    print("door        workers kinds  sent refused   p50 ms   p99 ms   max ms KB/conn.   CPU waiting   held")
     for door in options.door:
         for workers in options.workers:
             for kinds in options.kinds:
@@ -81,6 +81,8 @@ class Figures:
     """Memory that the web processes gained, for each slow connection open at the time."""
     cpu: float = 0.0
     """Cores that the web processes used."""
+    waiting: float = 0.0
+    """Cores that they waited for because others used them; times are not to be believed where this is much."""
     held: str = ""
     """The least number of slow connections that were open, and what became of those that were closed."""
 
@@ -89,7 +91,7 @@ class Figures:
         p50, p99, largest = (times[int(len(times) * part) - (part == 1)] * 1000 for part in (0.5, 0.99, 1))
         refused = self.refusals.total()
         text = f"{len(self.seconds) + refused:5} {refused:7} {p50:8.1f} {p99:8.1f} {largest:8.1f} "
-        text += f"{self.kilobytes:9.1f} {self.cpu:9.2f}   {self.held}"
+        text += f"{self.kilobytes:8.1f} {self.cpu:5.2f} {self.waiting:7.2f}   {self.held}"
         return f"{text} {dict(self.refusals)}" if refused else text
 
 
@@ -110,9 +112,11 @@ def measure(door: str, workers: int, counts: dict[str, int], options: argparse.N
             threading.Thread(target=_collect, args=(process, reports), daemon=True).start()
             _wait_until_open(reports, sum(counts.values()))
         del reports[:-1]
-        cpu = _cpu_seconds(pid)
+        cpu, waited = _cpu_seconds(pid)
         asyncio.run(_Sender(port, figures).run(options.rate, options.seconds))
-        figures.cpu = (_cpu_seconds(pid) - cpu) / options.seconds
+        cpu_then, waited_then = _cpu_seconds(pid)
+        figures.cpu = (cpu_then - cpu) / options.seconds
+        figures.waiting = (waited_then - waited) / options.seconds
         if counts:
             held = [sum(one.get(kind, 0) for kind in KINDS) for one in reports]
             figures.kilobytes = (_memory_kb(pid) - before) / max(held)
@@ -243,12 +247,14 @@ def _memory_kb(pid: int) -> float:
     return pages * os.sysconf("SC_PAGESIZE") / 1024
 
 
-def _cpu_seconds(pid: int) -> float:
-    ticks = 0
+def _cpu_seconds(pid: int) -> tuple[float, float]:
+    """What the web processes' threads ran so far, and what they were ready to run and waited."""
+    ran = waited = 0
     for child in _web_processes(pid):
-        fields = Path(f"/proc/{child}/stat").read_text().rsplit(")", 1)[1].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+        for thread in Path(f"/proc/{child}/task").iterdir():
+            on_core, ready, _ = map(int, (thread / "schedstat").read_text().split())
+            ran, waited = ran + on_core, waited + ready
+    return ran / 1e9, waited / 1e9
 
 
 if __name__ == "__main__":
