@@ -82,7 +82,7 @@ class Figures:
     cpu: float = 0.0
     """Cores that the web processes used."""
     waiting: float = 0.0
-    """Cores that they waited for because others used them; times are not to be believed where this is much."""
+    """Cores that they waited for because others used them: where this is much, times say little."""
     held: str = ""
     """The least number of slow connections that were open, and what became of those that were closed."""
 
