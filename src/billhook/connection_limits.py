@@ -104,6 +104,8 @@ class ConnectionLimits(Generic[C]):
         """Those that have sent a part of the body; the application says how long it waits for the rest."""
         self.idle = waiting(idle_seconds, lambda connection: connection.close())
         """Those kept alive after a response."""
+        self.idle_and_known = waiting(idle_seconds, lambda connection: connection.close())
+        """Those kept alive on which a request was accepted: of these, hostile clients have none."""
         self.unread = waiting(READ_SECONDS, lambda connection: connection.abort())
         """Those whose client does not read the response."""
         self.closing = waiting(CLOSE_SECONDS, lambda connection: connection.abort())
@@ -117,6 +119,7 @@ class ConnectionLimits(Generic[C]):
             self.without_body,
             self.idle,
             self.ended,
+            self.idle_and_known,
         )
 
     def end_overdue(self, at_most: int) -> bool:
@@ -136,7 +139,7 @@ class ConnectionLimits(Generic[C]):
         if any(waiting.end_longest(PATIENCE_SECONDS) for waiting in missed_least):
             return True
         # Connections are opened so fast that all are new. One that is in use is never idle for long.
-        others = (self.without_head, self.without_body, self.idle, self.ended)
+        others = (self.without_head, self.without_body, self.idle, self.ended, self.idle_and_known)
         return any(waiting.end_longest() for waiting in others)
 
     def discard(self, connection: C) -> None:

@@ -16,7 +16,7 @@ from gunicorn.asgi import protocol
 from gunicorn.errors import AppImportError
 from gunicorn.workers import gasgi
 
-from billhook.connection_limits import ConnectionLimits
+from billhook.connection_limits import ConnectionLimits, Waiting
 from billhook.engines import thread
 
 __all__ = ["AsgiWorker"]
@@ -122,7 +122,7 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         end = self.loop.time() + _LAST_REQUESTS_SECONDS
         while self.limits.open and self.loop.time() < end and not self._quick_shutdown:
             await asyncio.sleep(0.05)
-        for waiting in (self.limits.without_head, self.limits.idle):
+        for waiting in (self.limits.without_head, self.limits.idle, self.limits.idle_and_known):
             for connection in waiting:
                 connection.close()
         await super()._shutdown()
@@ -150,6 +150,9 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     _early = b""
     """The bytes received before gunicorn's part began."""
     _head_bytes = 0
+    _idle: Waiting[LimitedProtocol] | None = None
+    """The list that this is in while it is kept alive."""
+    _known = False
     _client_has_ended = False
     _body_is_broken = False
 
@@ -176,8 +179,8 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
                 return
             self._early = b""
             self._begin()
-        elif self in limits.idle:  # the first bytes of its next request
-            limits.idle.discard(self)
+        elif self._idle is not None:  # the first bytes of its next request
+            self._cancel_keepalive_timer()
             limits.without_head.add(self)
             self._head_bytes = 0
         super().data_received(data)
@@ -271,10 +274,21 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         if self._client_has_ended:
             self.close()
         elif self._keepalive > 0:
-            self.worker.limits.idle.add(self)
+            limits = self.worker.limits
+            self._idle = limits.idle_and_known if self._known else limits.idle
+            self._idle.add(self)
 
     def _cancel_keepalive_timer(self) -> None:
-        self.worker.limits.idle.discard(self)
+        if self._idle is not None:
+            self._idle.discard(self)
+            self._idle = None
+
+    def _send_response_start(
+        self, status: int, headers: Any, request: Any, close: bool | None = None
+    ) -> None:
+        if status == HTTPStatus.OK and request.method == "POST":
+            self._known = True  # a delivery is answered so only if its signature is good
+        super()._send_response_start(status, headers, request, close=close)
 
     def _send_error_response(self, status: int, message: str, extra_headers: Any = ()) -> None:
         """Answer a request that is no HTTP, without gunicorn's `message`, which may quote it."""

@@ -136,6 +136,22 @@ def hung_up(connection: socket.socket) -> bool:
     return False
 
 
+def test_a_connection_that_made_a_delivery_is_kept_when_others_make_room(crowded):
+    refused = request(b"{}", {**signed(b"{}"), "webhook-signature": "v1,AAAA"}, close=False)
+    with crowded() as server, contextlib.ExitStack() as held:
+        known, unknown = (held.enter_context(server.connect()) for _ in range(2))
+        known.sendall(request(b"{}", signed(b"{}"), close=False))
+        unknown.sendall(refused)
+        assert (read_reply(known).status, read_reply(unknown).status) == (200, 401)
+        time.sleep(1.0)  # both are idle for longer than the others
+
+        for _ in range(2 * CONNECTIONS):
+            held.enter_context(server.connect())
+        until(lambda: closed(unknown), 10)
+
+        assert not closed(known)
+
+
 def test_bodies_that_do_not_come_make_room_for_a_delivery(crowded):
     unfinished = head({"Content-Length": "100"}, close=False)
     with crowded(BILLHOOK_DEADLINE_SECONDS="60") as server, contextlib.ExitStack() as held:

@@ -46,6 +46,7 @@ def limits(clock):
     [
         ("without_head", 10.0, "refused"),
         ("idle", 75.0, "closed"),
+        ("idle_and_known", 75.0, "closed"),
         ("unread", 30.0, "aborted"),
         ("closing", 10.0, "aborted"),
     ],
@@ -133,6 +134,12 @@ def test_there_is_none_when_every_connection_is_being_answered(limits):
         ({"without_body": 0.1, "idle": 0.2}, "without_body"),
         ({"idle": 0.2, "ended": 0.3}, "idle"),
         ({"ended": 0.3}, "ended"),
+        # A connection on which a delivery was accepted is the last to go.
+        ({"idle_and_known": 60.0, "without_head": 0.1}, "without_head"),
+        ({"idle_and_known": 60.0, "without_body": 0.1}, "without_body"),
+        ({"idle_and_known": 60.0, "idle": 0.1}, "idle"),
+        ({"idle_and_known": 60.0, "ended": 0.1}, "ended"),
+        ({"idle_and_known": 0.1}, "idle_and_known"),
     ],
 )
 def test_the_connection_that_is_missed_least_makes_room(limits, clock, ages, ended):
