@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import tracemalloc
 
 import pytest
 from flask import Flask, current_app, request
@@ -58,6 +59,37 @@ def test_a_delivery_is_stored_wherever_the_application_is_mounted(flask_app, app
     assert headers[b"content-length"] == str(len(body)).encode()
     (stored,) = get_state(flask_app).inbox.received(10)
     assert stored.body == b"{}"
+
+
+def test_a_body_in_tiny_pieces_takes_little_more_memory_than_its_size(flask_app, application):
+    size = 200_000
+    body = b"{" + b" " * (size - 2) + b"}"
+    pieces = ({"body": body[at : at + 2], "more_body": at + 2 < size} for at in range(0, size, 2))
+    answers = []
+
+    async def receive():
+        return {"type": "http.request", **next(pieces)}
+
+    async def send(message):
+        answers.append(message)
+
+    headers = [(name.lower().encode(), text.encode()) for name, text in signed(body).items()]
+    scope = {"type": "http", "method": "POST", "path": PATH, "headers": headers}
+
+    async def deliver():
+        await ask(application, headers=signed())  # what is made once is not counted
+        tracemalloc.start()
+        await application(scope, receive, send)
+
+    try:
+        asyncio.run(deliver())
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+
+    assert answers[0]["status"] == 200
+    assert get_state(flask_app).inbox.received(10)[1].body == body
+    assert peak < 10 * size  # in a list of pieces it is thirty times the size
 
 
 def test_other_paths_go_to_the_flask_app_with_their_whole_body(application):
