@@ -71,9 +71,10 @@ class AsgiReceiver:
         expected = declared_length(headers.get("content-length", ""), self._intake.max_body_bytes)
         body: bytes | bytearray = b""
         try:
-            with self._body_limit.of(asyncio.current_task()):  # type: ignore[arg-type]  # within a task
+            with self._body_limit.of(asyncio.current_task()) as limit:  # type: ignore[arg-type]  # within a task
                 while True:
                     message = await receive()
+                    limit.check()
                     if message["type"] != "http.request":
                         raise BodyIncomplete("the client disconnected")
                     piece = message.get("body", b"")

@@ -77,8 +77,18 @@ class _Limited:
         self._loop = loop
         self._over = False
 
-    def __enter__(self) -> None:
+    def __enter__(self) -> _Limited:
         self._waiting.add(self, self._loop)
+        return self
+
+    def check(self) -> None:
+        """Raise TimeoutError if the time is over.
+
+        Call it after each wait: until Python 3.12 `asyncio.wait_for` loses a cancellation that comes with its
+        result.
+        """
+        if self._over:
+            raise TimeoutError
 
     def end(self) -> None:
         self._over = True

@@ -130,6 +130,28 @@ def test_a_task_that_is_cancelled_as_its_time_ends_stays_cancelled():
     assert asyncio.run(main())
 
 
+@pytest.mark.parametrize("checked", [True, False], ids=["checked", "control: not checked"])
+def test_a_wait_that_loses_its_cancellation_ends_when_it_is_checked(checked):
+    async def loses_it() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.sleep(60)
+
+    async def main() -> tuple[str, int]:
+        task = asyncio.current_task()
+        assert task is not None
+        found = "went on"
+        try:
+            with limited(TimeLimit(0.05)) as limit:
+                await loses_it()
+                if checked:
+                    limit.check()
+        except TimeoutError:
+            found = "ended"
+        return found, task.cancelling()
+
+    assert asyncio.run(main()) == ("ended" if checked else "went on", 0)
+
+
 def test_an_error_within_the_limit_is_raised_as_it_is():
     async def main() -> None:
         with limited(TimeLimit(60)):
