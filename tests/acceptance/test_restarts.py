@@ -15,8 +15,8 @@ import pytest
 
 from support.acceptance.senders import Line, Load, digest
 from support.acceptance.stack import Process, Stack, stack_on
-from support.inbox_view import upgraded
 from support.processes import until
+from support.templates import new_inbox
 
 CONNECTIONS = 8
 BETWEEN = 60
@@ -31,9 +31,9 @@ class RestartLoad(Load):
         try:
             answer = line.post(key, body)
         except OSError:
-            self.statuses["closed while kept" if kept else "closed while new"] += 1
+            self.count("closed while kept" if kept else "closed while new")
             return False
-        self.statuses[str(answer.status)] += 1
+        self.count(str(answer.status))
         return answer.status == 200
 
 
@@ -41,8 +41,7 @@ class RestartLoad(Load):
 def stack(tmp_path):
     """Processes over a new inbox in SQLite, none of them started yet."""
     path = tmp_path / "inbox.db"
-    path.touch(0o600)
-    with stack_on(tmp_path, upgraded(f"sqlite:///{path}")) as made:
+    with stack_on(tmp_path, new_inbox(f"sqlite:///{path}")) as made:
         yield made
 
 

@@ -23,7 +23,8 @@ def storm(stack: Stack, keys: int, app: str = STANDALONE) -> dict[str, Counter[s
     at_once = multiprocessing.get_context("fork").Barrier(COPIES)
 
     def sender(_: int) -> bytes:
-        found: dict[str, Counter[str]] = {f"msg_{number}": Counter() for number in range(keys)}
+        # Lists, because a Counter loses what two threads add at the same moment.
+        found: dict[str, list[str]] = {f"msg_{number}": [] for number in range(keys)}
 
         def copies(_: int) -> None:
             line = Line(stack.port, 60)
@@ -31,7 +32,7 @@ def storm(stack: Stack, keys: int, app: str = STANDALONE) -> dict[str, Counter[s
                 key = f"msg_{number}"
                 at_once.wait(60)
                 answer = line.post(key, body_of(number))
-                found[key][f"{answer.status} {answer.body.decode()}"] += 1
+                found[key].append(f"{answer.status} {answer.body.decode()}")
             line.close()
 
         assert together(COPIES // SENDERS, copies) == [None] * (COPIES // SENDERS)

@@ -104,6 +104,7 @@ class Load:
         self.answered: dict[str, str] = {}
         """The key of each delivery that was answered 200, and the digest of its body."""
         self.statuses: Counter[str] = Counter()
+        self._counting = threading.Lock()
         self._port = port
         self._pause_seconds = pause_seconds
         self._numbers = itertools.count()
@@ -133,10 +134,15 @@ class Load:
         try:
             answer = line.post(key, body)
         except OSError as error:
-            self.statuses[type(error).__name__] += 1
+            self.count(type(error).__name__)
             return False
-        self.statuses[f"{answer.status} {answer.body.decode() if answer.status == 200 else ''}"] += 1
+        self.count(f"{answer.status} {answer.body.decode() if answer.status == 200 else ''}")
         return answer.status == 200
+
+    def count(self, status: str) -> None:
+        """Count an answer, or what came instead of one; a Counter loses what two threads add at once."""
+        with self._counting:
+            self.statuses[status] += 1
 
     def stop(self, seconds: float = 120.0) -> None:
         """Begin no further delivery, and wait until those under way are answered 200."""
