@@ -68,10 +68,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 SLOWEST_FIRST = (
     "test_sandbox_openapi",
-    "sandbox/test_clock",
+    "test_readme",
+    "test_cli_",
+    "test_engine_deadly",
     "acceptance/",
     "integration/",
-    "test_readme",
     "component/",
 )
 """Parts of the paths of test files, in the order in which they begin under xdist; the fast rest follows."""

@@ -11,11 +11,15 @@ from billhook import Billhook
 from billhook.extension import get_state
 from support.inbox_view import LONG_DEADLINE_SECONDS, place_of
 from support.signing import PATH, PING, SECRET, signed
+from support.templates import new_inbox
 
 
 def make_app(folder: Path, *, prefix: str = PATH, name: str = "shop", **arguments: Any) -> Flask:
     """A Flask app with one Billhook on an inbox in `folder`; BILLHOOK_ keys are configuration."""
     app = bare_app(folder, name=name, **{k: v for k, v in arguments.items() if k.isupper()})
+    file = folder / "billhook.db"
+    if "BILLHOOK_INBOX_URL" not in app.config and folder.is_dir() and not file.exists():
+        new_inbox(f"sqlite:///{file}")
     Billhook(**{k: v for k, v in arguments.items() if not k.isupper()}).init_app(app, url_prefix=prefix)
     return app
 
