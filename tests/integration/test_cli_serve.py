@@ -288,7 +288,8 @@ def test_a_dead_delivery_is_replayed_into_a_running_worker(cli):
     inbox.close()
     worker = cli.start("worker", "mended_handlers.py")
     state = "SELECT state FROM delivery"
-    until(lambda: rows(cli.folder / "billhook.db", state) == [("dead",)], 15)
+    until(lambda: rows(cli.folder / "billhook.db", state) == [("dead",)] or worker.poll() is not None, 15)
+    assert worker.poll() is None, cli.log()
     (cli.folder / "mended").write_text("yes")
 
     replayed = cli.run("deliveries", "replay", "--state", "dead", "--yes")
