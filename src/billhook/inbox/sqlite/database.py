@@ -144,8 +144,7 @@ class SqliteDatabase:
     def read(self) -> Iterator[Connection]:
         """Open a consistent snapshot, for reading only; takes no lock."""
         with FORK_GUARD.at_work(), self._checked():
-            with self._mutex:
-                engine = self._connections.engine or self._connections.open_engine()
+            engine = self._connections.engine or self._open_engine()
             with (
                 engine.connect().execution_options(billhook_read=True) as connection,
                 connection.begin(),
@@ -156,10 +155,14 @@ class SqliteDatabase:
     def read_raw(self) -> Iterator[sqlite3.Connection]:
         """Borrow a driver connection, for statements that each read by themselves; takes no lock."""
         with FORK_GUARD.at_work(), self._checked(busy=True):
-            with self._mutex:
-                engine = self._connections.engine or self._connections.open_engine()
+            engine = self._connections.engine or self._open_engine()
             with closing(engine.raw_connection()) as pooled:
                 yield cast("sqlite3.Connection", pooled.driver_connection)
+
+    def _open_engine(self) -> Engine:
+        # Only here: the committer holds the mutex while it waits for the disk, and a read need not.
+        with self._mutex:
+            return self._connections.engine or self._connections.open_engine()
 
     @contextmanager
     def write_raw(self) -> Iterator[sqlite3.Connection]:
