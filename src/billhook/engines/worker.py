@@ -27,6 +27,10 @@ __all__ = ["MAX_ABANDONED_THREADS", "Worker"]
 
 logger = logging.getLogger("billhook.engines")
 
+GATHER_SECONDS = 0.005
+"""Under load, the pause after a transaction, in which results and new deliveries for the next one gather."""
+LOAD_RUNS = 8
+"""A transaction with so many runs counts as load; below it nothing waits."""
 PLAN_LIMIT = 200
 MAX_ABANDONED_THREADS = 100
 """With more handler threads abandoned and still running, the process should be replaced by a new one."""
@@ -75,6 +79,7 @@ class Worker:
             inbox, retention_days=retention_days, key_days=key_days, registration=registration
         )
         self._failures = 0
+        self._next_poll_at = 0.0
         self._backoff = PollBackoff()
         self._suspects = SuspectPolicy(lease_seconds, threads)
         # Marks that are in the inbox already, so that not every claim writes them again.
@@ -156,9 +161,19 @@ class Worker:
         try:
             if not self._detached:
                 self._wakeup.wait(seconds)
+                self._gather()
         except OSError as error:  # a handler has closed the descriptors it waits for
             self._descriptors.record(error)
             self._back_off(0.1)
+
+    def _gather(self) -> None:
+        """Under load, let work gather: a transaction costs much, one run more in it little.
+
+        A worker that cannot keep up has enough work for the next transaction, and does not wait.
+        """
+        left = self._next_poll_at - time.monotonic()
+        if left > 0 and not self._stopping:
+            time.sleep(left)
 
     def _back_off(self, seconds: float) -> None:
         """Sleep until `stop`, wake-ups or not: notifications of new deliveries must not hurry the retry."""
@@ -177,7 +192,10 @@ class Worker:
             return self._seconds_to_sleep(
                 step.next_times if step.capacity else NextTimes(None, None), step.now
             )
+        settled = len(self._unsettled)
         claimed, next_times = self._write(step)
+        if claimed + settled >= LOAD_RUNS and claimed < step.capacity:
+            self._next_poll_at = time.monotonic() + GATHER_SECONDS
         if step.capacity:
             self._backoff.record_claim(claimed, next_times.due_at, step.now)
         # After a claim that returned runs, or a full batch, there may be more: poll again at once.
