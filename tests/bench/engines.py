@@ -1,6 +1,6 @@
 """No-op handler runs per second of one worker process, beside Celery's own tasks and huey's.
 
-    python tests/bench/engines.py [--rounds 3] [--count 20000] [--latency 200]
+    python tests/bench/engines.py [--rounds 3] [--count 20000] [--latency 200] [--json FILE]
 
 Each round fills every queue with COUNT jobs and then starts one worker process with 8 threads (Celery also
 with one prefork child), in turn. The rate is COUNT by the time from the first job to the last; for billhook
@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import signal
 import statistics
@@ -42,6 +43,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--latency", type=int, default=200, help="deliveries of the latency measurement")
     parser.add_argument("--only", action="append", help="measure these alone")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write each rate there")
     options = parser.parse_args()
     measured: dict[str, list[float]] = {}
     for number in range(options.rounds):
@@ -52,6 +54,8 @@ def main() -> None:
                 rate = measure(Path(folder), options.count)
             measured.setdefault(name, []).append(rate)
             print(f"round {number + 1}: {name:24} {rate:7.0f} runs/s", flush=True)
+            if options.json:
+                options.json.write_text(json.dumps(measured, indent=1) + "\n")
     report(measured)
     for name, url in _inboxes():
         with tempfile.TemporaryDirectory() as folder, url(Path(folder)) as inbox_url:

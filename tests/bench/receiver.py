@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from engines import postgres, worker_beside
-from load import Requests, cpu_seconds, gunicorn
+from load import Requests, cpu_seconds, gunicorn, server_seconds
 from sqlalchemy import func, select
 
 from billhook.inbox import Inbox
@@ -109,9 +109,12 @@ def measure(receiver: Receiver, connections: int, seconds: int) -> Figures:
         requests = Requests(folder, 20_000 * (seconds + 1))
         with gunicorn(receiver.factory, receiver.flags, environment) as (address, master):
             requests.send(address, connections, 1, skip=0)
-            before, handled = cpu_seconds(master), _handled(inbox)
+            before, server_before, handled = cpu_seconds(master), server_seconds("postgres"), _handled(inbox)
             figures = requests.send(address, connections, seconds, skip=20_000)
             figures["cpu_us"] = (cpu_seconds(master) - before) * 1e6 / figures["requests"]
+            if receiver.postgresql:
+                server_cpu = server_seconds("postgres") - server_before
+                figures["server_cpu_us"] = server_cpu * 1e6 / figures["requests"]
             figures["handled"] = (_handled(inbox) - handled) / figures["requests"]
         inbox.close()
         return figures

@@ -62,6 +62,7 @@ def main() -> None:
                 stack.callback(inbox.close)
                 inbox.database.prepare() if place is _sqlite else inbox.upgrade()
                 fill(inbox, rows, "bytea" if place is postgres else "blob")
+                print(f"{name:10} {rows:,} rows, {_bytes(inbox) / rows:,.0f} bytes each", flush=True)
                 inboxes.append(inbox)
             report(name, [(measure(inboxes[0]), measure(inboxes[1])) for _ in range(options.rounds)])
 
@@ -94,6 +95,15 @@ def fill(inbox: Inbox, rows: int, binary: str) -> None:
     if binary == "bytea":
         with inbox.database.write() as connection:
             connection.execute(text("ANALYZE delivery, run"))
+
+
+def _bytes(inbox: Inbox) -> int:
+    """How much disk the deliveries and their runs take, with their indexes."""
+    size = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+    if inbox.database.is_remote:
+        size = "SELECT pg_total_relation_size('delivery') + pg_total_relation_size('run')"
+    with inbox.database.read() as connection:
+        return int(connection.execute(text(size)).scalar_one())
 
 
 def measure(inbox: Inbox) -> dict[str, float]:
