@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from flask import Flask, request
+
+from billhook.receiver import webhook_routes
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
@@ -47,6 +50,22 @@ def durable_asgi() -> Any:
     from billhook import Billhook
 
     return Billhook().asgi_app(durable())
+
+
+def threads_floor() -> Any:
+    """The blueprint's receiver without Flask around it: the least that a thread a request costs."""
+    app = durable()
+    state = app.extensions["billhook"]
+    (route,) = webhook_routes(app)
+    receiver = state.wsgi_receiver
+
+    def receive(environ: dict[str, Any], start_response: Any) -> Iterator[bytes]:
+        answer = receiver.accept(environ, route.source)
+        start_response(f"{answer.status} OK", [("Content-Length", str(len(answer.body)))])
+        yield answer.body
+        receiver.response_sent()
+
+    return receive
 
 
 def by_hand() -> Flask:

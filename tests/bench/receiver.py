@@ -49,6 +49,7 @@ class Receiver(NamedTuple):
 RECEIVERS = {
     BARE: Receiver("bare", THREADS),
     BY_HAND: Receiver("by_hand", THREADS),
+    "without Flask, gthread": Receiver("threads_floor", THREADS),
     "blueprint": Receiver("durable", THREADS),
     "blueprint, gevent": Receiver("durable", ("-k", "gevent")),
     "standalone": Receiver("durable_asgi", LOOP),
@@ -126,17 +127,22 @@ def _handled(inbox: Inbox) -> int:
         return int(found.scalar_one())
 
 
-def report(measured: dict[str, list[Figures]]) -> None:
-    """Print the table in Markdown: medians and spreads, and ratios within a round to the bare view."""
-    print("| receiver | deliveries/s | of bare | p99, ms | of bare | CPU, µs | of bare |")
-    print("|---|---|---|---|---|---|---|")
+def table(measured: dict[str, list[Figures]]) -> str:
+    """Return the figures in Markdown: medians and spreads, and ratios within a round to the bare view."""
+    lines = ["| receiver | deliveries/s | of bare | p99, ms | of bare | CPU, µs | of bare |"]
+    lines += ["|---|---|---|---|---|---|---|"]
     for name, rounds in measured.items():
         cells = []
         for key, places in (("rate", 0), ("p99_ms", 1), ("cpu_us", 0)):
             cells.append(_spread([one[key] for one in rounds], places))
             cells.append(_ratio(measured, name, BARE, key) if BARE in measured and name != BARE else "")
-        print(f"| {name} | {' | '.join(cells)} |")
-    print()
+        lines.append(f"| {name} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def report(measured: dict[str, list[Figures]]) -> None:
+    """Print the table, and what is not in it."""
+    print(f"{table(measured)}\n")
     for name, rounds in measured.items():
         if BY_HAND in measured and name not in (BARE, BY_HAND):
             rate, p99 = (_ratio(measured, name, BY_HAND, key) for key in ("rate", "p99_ms"))
