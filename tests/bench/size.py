@@ -41,7 +41,7 @@ _FILL = """
 _FILL_RUNS = """
     INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, finished_at)
     SELECT id, 'noop', 'succeeded', 1, :old, 1, :old FROM delivery
-    WHERE id NOT IN (SELECT delivery_id FROM run)
+    WHERE id > (SELECT coalesce(max(delivery_id), 0) FROM run)
 """
 
 
@@ -89,9 +89,8 @@ def fill(inbox: Inbox, rows: int, binary: str) -> None:
         )
         with inbox.database.write() as connection:
             connection.execute(text(statement), {"body": BODY, "old": moment})
+            connection.execute(text(_FILL_RUNS), {"old": moment})
         inbox.database.checkpoint()
-    with inbox.database.write() as connection:
-        connection.execute(text(_FILL_RUNS), {"old": moment})
     if binary == "bytea":
         with inbox.database.write() as connection:
             connection.execute(text("ANALYZE delivery, run"))

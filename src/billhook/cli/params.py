@@ -45,8 +45,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 _AGE = re.compile(r"([0-9]{1,6})([smhdw])")
 _SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
+# click.ParamType is generic from 8.4 on, and 8.2 is enough for all else.
 
-class TimeParam(click.ParamType[datetime]):
+
+class TimeParam(click.ParamType):  # type: ignore[type-arg]
     """A time: an age (90s, 30m, 2h, 7d, 1w) or ISO 8601, which is UTC without an offset."""
 
     name = "time"
@@ -79,7 +81,7 @@ class FiniteNumber(click.FloatRange):
         return number
 
 
-class Utf8Text(click.ParamType[str]):
+class Utf8Text(click.ParamType):  # type: ignore[type-arg]
     """Text that a database can store: no NUL, and no lone surrogates from an argument that is not UTF-8."""
 
     name = "text"
@@ -91,7 +93,7 @@ class Utf8Text(click.ParamType[str]):
         return text
 
 
-class DeliveryIdParam(click.ParamType[int]):
+class DeliveryIdParam(click.ParamType):  # type: ignore[type-arg]
     """The id of a delivery in the inbox: a positive 64-bit number."""
 
     name = "id"
@@ -109,7 +111,7 @@ class DeliveryIdParam(click.ParamType[int]):
         return int(text)
 
 
-class StateParam(click.ParamType[str]):
+class StateParam(click.ParamType):  # type: ignore[type-arg]
     """The state of a delivery: as `deliveries list` shows it, or as it is stored."""
 
     name = "state"
@@ -174,7 +176,7 @@ _TCP = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:\[\]/]*):([0-9]{1,5})")
 _OTHER = re.compile(r"unix:\S+|fd://[0-9]{1,9}")
 
 
-class BindAddress(click.ParamType[str]):
+class BindAddress(click.ParamType):  # type: ignore[type-arg]
     """HOST:PORT, unix:PATH or fd://NUMBER, as gunicorn reads them; with `tcp` only HOST:PORT."""
 
     name = "address"

@@ -48,7 +48,7 @@ class _Subscription:
         return {name: number for name, number in both.items() if number is not None}
 
 
-class _ThresholdParam(click.ParamType[tuple[str, Decimal]]):
+class _ThresholdParam(click.ParamType):  # type: ignore[type-arg]
     """TYPE=NUMBER: an event type and its percentage."""
 
     name = "threshold"
