@@ -30,7 +30,7 @@ logger = logging.getLogger("billhook.engines")
 GATHER_SECONDS = 0.005
 """Under load, the pause after a transaction, in which results and new deliveries for the next one gather."""
 LOAD_RUNS = 8
-"""A transaction with so many runs counts as load; below it nothing waits."""
+"""A transaction with this many runs or more counts as load; below it nothing waits."""
 PLAN_LIMIT = 200
 MAX_ABANDONED_THREADS = 100
 """With more handler threads abandoned and still running, the process should be replaced by a new one."""
