@@ -198,6 +198,10 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         try:
             await super()._handle_connection()
         finally:
+            # After an application that failed without an answer nothing else closes a connection whose body
+            # was broken.
+            self._body_is_broken = False
+            self._close_transport()
             # Both refer to this object: without this, only the garbage collector would free any of the three.
             self._callback_parser = None
             self._body_receiver = None
@@ -287,7 +291,8 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         self, status: int, headers: Any, request: Any, close: bool | None = None
     ) -> None:
         if status == HTTPStatus.OK and request.method == "POST":
-            self._known = True  # a delivery is answered so only if its signature is good
+            # A delivery is answered so only if its signature is good; other paths of an app are its own.
+            self._known = True
         super()._send_response_start(status, headers, request, close=close)
 
     def _send_error_response(self, status: int, message: str, extra_headers: Any = ()) -> None:

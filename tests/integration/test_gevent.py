@@ -58,6 +58,29 @@ print(json.dumps({"pause": longest_pause, "late": late, "statuses": statuses}))
 """
 
 
+ASYNC_HANDLERS = """
+from gevent import monkey
+monkey.patch_all()
+import asyncio
+import gevent
+from billhook.dispatch import EVENT_LOOPS
+
+async def handle(number):
+    await asyncio.sleep(0.05)
+    return number
+
+greenlets = [gevent.spawn(EVENT_LOOPS.run, handle(number), 10.0) for number in range(3)]
+assert [one.get(timeout=30) for one in greenlets] == [0, 1, 2]
+"""
+
+
+def test_async_handlers_of_several_greenlets_all_run():
+    process = subprocess.run(
+        [sys.executable, "-c", ASYNC_HANDLERS], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (process.returncode, process.stderr) == (0, "")
+
+
 @pytest.fixture(name="file")
 def fixture_file(tmp_path):
     file = tmp_path / "inbox.db"

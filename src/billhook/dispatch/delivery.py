@@ -82,10 +82,11 @@ class Delivery:
 
         >>> if delivery.once(db.session):  # doctest: +SKIP
         ...     db.session.add(Payment(event.invoice_id, event.amount))
-        ...     db.session.commit()
+        >>> db.session.commit()  # doctest: +SKIP
 
-        Another attempt at the same moment waits until this transaction ends. Raises ConfigError for a
-        connection that commits each statement by itself, and without the table (see billhook.effects).
+        Commit when the answer is False as well: the question has locked SQLite's file. Another attempt at the
+        same moment waits until this transaction ends. Raises ConfigError for a connection that commits each
+        statement by itself, and without the table (see billhook.effects).
         """
         if not self.handler:
             raise ConfigError("this delivery was made by hand, without handler='the.name': once() needs it")

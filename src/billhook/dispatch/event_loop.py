@@ -10,6 +10,7 @@ from contextvars import copy_context
 from typing import TYPE_CHECKING, Any
 
 from billhook.fork import reset_in_child
+from billhook.threads import threads_are_greenlets
 
 if TYPE_CHECKING:
     import asyncio
@@ -29,6 +30,7 @@ class EventLoops:
     def __init__(self) -> None:
         self._local = threading.local()
         self._open: set[asyncio.Runner] = set()
+        self._greenlets = threading.Lock()
         reset_in_child(self._reset)
         atexit.register(self.close)  # that of the main thread, while asyncio is still there
 
@@ -36,6 +38,7 @@ class EventLoops:
         # `_open` stays: a loop that is closed, or collected, in the child unregisters its descriptors with
         # the kernel, which it shares with the parent's loop.
         self._local = threading.local()
+        self._greenlets = threading.Lock()
 
     def run(self, coroutine: Coroutine[Any, Any, object], timeout_seconds: float | None) -> object:
         """Run a coroutine to its end in this thread, and return its result.
@@ -45,19 +48,37 @@ class EventLoops:
         import asyncio  # here: it would be a twelfth of what `import billhook` costs
 
         limited = _limit(coroutine, timeout_seconds)
-        # The context of the caller, in which the app's context is.
-        context = copy_context()
+        if threads_are_greenlets():
+            # They share a thread, and asyncio runs one loop in it at a time: each coroutine gets its own.
+            with self._greenlets:
+                return copy_context().run(asyncio.run, limited)
         if asyncio._get_running_loop() is not None:  # an async test that delivers to the engine `inline`
-            return _in_a_thread(context.run, asyncio.run, limited)
+            return _in_a_thread(copy_context().run, asyncio.run, limited)
+        return self._run_here(limited)
+
+    def _run_here(self, coroutine: Coroutine[Any, Any, object]) -> object:
+        import asyncio
+
         end = getattr(self._local, "end", None)
         if end is None:
             end = self._local.end = _ThreadEnd(asyncio.Runner(), self._open)
+        ended = False
+
+        async def whole() -> object:
+            nonlocal ended
+            try:
+                return await coroutine
+            finally:
+                ended = True
+
         try:
-            return end.runner.run(limited, context=context)
-        except Exception:
-            raise
-        except BaseException:  # SystemExit and its kin leave the loop in the middle of its work
-            self.close()
+            # In the context of the caller, in which the app's context is.
+            return end.runner.run(whole(), context=copy_context())
+        except BaseException as error:
+            # A signal handler may have raised in the middle of the loop, as Celery's soft time limit does:
+            # the coroutine must not go on in another attempt. SystemExit and its kin stop the loop as well.
+            if not ended or not isinstance(error, Exception):
+                self.close()
             raise
 
     def close(self) -> None:

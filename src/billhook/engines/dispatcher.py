@@ -165,11 +165,11 @@ class Dispatcher:
         delivery = _make_delivery(claim, self._client)
         # Not kept from the planning: plain receivers may have been connected or dropped since.
         handler = handler or self.find_handler(claim)
-        schedule = (handler.retry if handler else None) or self._schedule
+        schedule = self._schedule_of(handler)
         if handler is not None and handler.newest_only:
             newer = self._find_newer(claim.run_id)
             if newer is not None:
-                return self._superseded(claim, delivery, newer, schedule)
+                return self._superseded(claim, delivery, newer, handler)
         if claim.attempt - claim.excused > schedule.attempts:
             # The last attempt ended with its worker's death: calling again would end this worker too.
             failure: HandlerFailure | None = HandlerFailure.from_exception(
@@ -190,26 +190,23 @@ class Dispatcher:
                 failure = HandlerFailure.from_exception(error)
             else:
                 failure = call(handler, self._sender, self._context, event, delivery)
-        return self._result(claim, delivery, failure, schedule)
+        return self._result(claim, delivery, failure, handler)
 
-    def _superseded(
-        self, claim: Claim, delivery: Delivery, newer: int, schedule: RetrySchedule
-    ) -> AttemptResult:
+    def _superseded(self, claim: Claim, delivery: Delivery, newer: int, handler: Handler) -> AttemptResult:
         """Return the result of a run that is discarded without a call: a newer delivery waits behind it."""
         text = f"superseded by delivery {newer}"
-        result = self._result(claim, delivery, HandlerFailure(Discard(text), text, ""), schedule)
+        result = self._result(claim, delivery, HandlerFailure(Discard(text), text, ""), handler)
         return replace(result, superseded_by=newer)
 
     def timed_out(self, claim: Claim, handler: Handler | None, seconds: float) -> AttemptResult:
         """Return the result of an attempt that is past its time-out and still running: failed."""
-        schedule = (handler.retry if handler else None) or self._schedule
         error = TimeoutError(f"the handler did not return within {seconds:g} s")
-        return self._result(claim, _make_delivery(claim), HandlerFailure.from_exception(error), schedule)
+        return self._result(claim, _make_delivery(claim), HandlerFailure.from_exception(error), handler)
 
     def crashed(self, claim: Claim, error: BaseException) -> AttemptResult:
         """Return the result of an attempt that ended in an error of billhook's own, not the handler's."""
         failure = HandlerFailure.from_exception(RuntimeError(type(error).__name__))
-        return self._result(claim, _make_delivery(claim), failure, self._schedule)
+        return self._result(claim, _make_delivery(claim), failure, None)
 
     def interrupted(self, claim: Claim, due_at: datetime) -> RunResult:
         """Return the result of an attempt still running when its worker stops: due again, and excused."""
@@ -225,14 +222,17 @@ class Dispatcher:
             excused=True,
         )
 
+    def _schedule_of(self, handler: Handler | None) -> RetrySchedule:
+        return (handler.retry if handler else None) or self._schedule
+
     def _result(
-        self, claim: Claim, delivery: Delivery, failure: HandlerFailure | None, schedule: RetrySchedule
+        self, claim: Claim, delivery: Delivery, failure: HandlerFailure | None, handler: Handler | None
     ) -> AttemptResult:
         now = self.clock.now()
         state, due_at = RunState.SUCCEEDED, None
         if failure is not None:
             # An excused attempt was ended by us, by a stop or a neighbour's crash: it costs no retry.
-            decision = decide(failure.exception, claim.attempt - claim.excused, schedule)
+            decision = decide(failure.exception, claim.attempt - claim.excused, self._schedule_of(handler))
             state = _state_after(decision)
             if decision.retry_after_seconds is not None:
                 due_at = now + timedelta(seconds=decision.retry_after_seconds)
@@ -246,6 +246,7 @@ class Dispatcher:
             due_at=due_at,
             error=failure.error if failure else None,
             traceback=failure.traceback if failure else None,
+            newest_only=handler is not None and handler.newest_only,
         )
         return AttemptResult(result, delivery, claim.handler, failure)
 

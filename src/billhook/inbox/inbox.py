@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
 from typing import ParamSpec, TypeVar
 
 from sqlalchemy import delete, func, insert, select, update
 
+from billhook.errors import InboxUnavailable
 from billhook.failpoints import reach
 from billhook.inbox import migrate, pending, retention
 from billhook.inbox.committer import BacklogLimit, Committer
@@ -134,9 +135,13 @@ class Inbox:
             return new_deliveries, NextTimes(*connection.execute(pending.NEXT_TIMES).one())
 
     def newer_waiting(self, run_id: int) -> int | None:
-        """Return the newest delivery that waits behind a run in its order; None if there is none."""
-        with self.database.read() as connection:
+        """Return the newest delivery that waits behind a run in its order; None if there is none.
+
+        None too if the inbox cannot be read: then the run is handled in its place.
+        """
+        with suppress(InboxUnavailable), self.database.read() as connection:
             return pending.newer_waiting(connection, run_id)
+        return None
 
     def suspect_due(self, delivery_id: int, now: datetime) -> bool:
         """Return whether a suspect of that delivery is due: a run that must run beside nothing else."""

@@ -191,7 +191,8 @@ class Claim:
 class RunResult:
     """How a claimed run ended. `due_at` is set for DUE only; `error` for all but SUCCEEDED.
 
-    An `excused` attempt was interrupted by an orderly stop, and does not count against the run.
+    An `excused` attempt was interrupted by an orderly stop, and does not count against the run. With
+    `newest_only` a run that is to be tried again is due at once if a newer one waits, to be discarded.
     """
 
     run_id: int
@@ -204,6 +205,7 @@ class RunResult:
     error: str | None = None
     traceback: str | None = None
     excused: bool = False
+    newest_only: bool = False
 
     @property
     def lease(self) -> Lease:

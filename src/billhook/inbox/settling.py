@@ -84,12 +84,13 @@ def settle(connection: Connection, results: Sequence[RunResult]) -> tuple[set[Le
         _record_failures(connection, failed)
     finished = {result.run_id: result.delivery_id for result in settled if result.state is not RunState.DUE}
     finish_deliveries(connection, finished.values())
+    replaceable = {result.run_id for result in settled if result.newest_only}
     # A run that is due again keeps its place, so the next one in its order goes on waiting; where only the
     # newest counts, it may be superseded.
     keys = [
         (row.handler, row.order_key)
         for row in rows
-        if row.order_key is not None and (row.id in finished or row.order_key.startswith(NEWEST_ONLY))
+        if row.order_key is not None and (row.id in finished or row.id in replaceable)
     ]
     released = release_next(connection, keys, max(result.at for result in results)) if keys else []
     return leases, released
@@ -195,6 +196,8 @@ _SUPERSEDED = (
         in_states(run.c.state, *_UNFINISHED),
         run.c.state == RunState.DUE.value,
         run.c.due_at > bindparam("now", type_=run.c.due_at.type),
+        # The process that was interrupted may not have ended before that time.
+        run.c.excused == 0,
         exists().where(
             _NEWER.c.handler == run.c.handler,
             _NEWER.c.order_key == run.c.order_key,

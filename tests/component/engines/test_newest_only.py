@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from datetime import timedelta
 
 import pytest
 
@@ -19,6 +20,7 @@ from support.processes import until
 
 pytestmark = pytest.mark.usefixtures("inbox_url")
 
+PAID = "InvoicePaymentStatusChanged"
 BODY = '{"invoiceId":"%s","billingStatus":"%s","amountDue":0,"amountPaid":1,"total":10}'
 
 
@@ -26,6 +28,11 @@ def changed(app, status, invoice="inv_1"):
     """Deliver that the status of an invoice has changed."""
     reply = deliver(app, (BODY % (invoice, status)).encode(), "InvoicePaymentStatusChanged")
     assert reply.status_code == 200
+
+
+def fail(event):
+    """Fail."""
+    raise ValueError("not today")
 
 
 def runs(app):
@@ -134,6 +141,45 @@ def test_one_that_fails_while_a_newer_one_waits_is_not_tried_again(stored_only):
 
     assert calls == ["Pending", "Paid"]
     assert runs(app) == [(1, "discarded", "superseded by delivery 2"), (2, "succeeded", None)]
+
+
+def test_a_run_is_not_hurried_by_a_handler_that_has_not_the_option(stored_only):
+    """As in a process with older code: it would fail all its attempts within a moment."""
+    calls = []
+    app = stored_only(recording(calls))
+    for status in ("Pending", "Paid"):
+        changed(app, status)
+    state = get_state(app)
+    planned = state.dispatcher.plan(state.inbox.received(10))
+    with state.inbox.transaction("another worker") as transaction:
+        transaction.plan([one.plan for one in planned], state.dispatcher.clock.now())
+    ((_, handler),) = [(name, one) for name, one in state.handlers.by_name(PAID).items()]
+    handler.newest_only, handler.function = False, fail
+
+    state.handle_due()
+
+    assert rows(inbox_at(app), "SELECT state, attempts FROM run ORDER BY id") == [("due", 1), ("waiting", 0)]
+
+
+def test_an_interrupted_run_keeps_its_time_though_a_newer_one_waits(stored_only):
+    calls = []
+    app = stored_only(recording(calls))
+    changed(app, "Pending")
+    state = get_state(app)
+    now = state.dispatcher.clock.now()
+    later = now + timedelta(seconds=30)
+    planned = state.dispatcher.plan(state.inbox.received(10))
+    with state.inbox.transaction("a worker that stops") as transaction:
+        transaction.plan([one.plan for one in planned], now)
+        (claim,) = transaction.claim(1, now, later)
+    with state.inbox.transaction("a worker that stops") as transaction:
+        transaction.settle([state.dispatcher.interrupted(claim, later)])
+    changed(app, "Paid")
+
+    state.handle_due()  # its process may not have ended yet
+
+    assert calls == []
+    assert [state for _, state, _ in runs(app)] == ["due", "waiting"]
 
 
 def test_the_newest_one_is_tried_again_as_any_other(stored_only, clock):

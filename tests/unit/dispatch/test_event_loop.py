@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import threading
 import time
 from contextvars import ContextVar
@@ -153,6 +154,34 @@ def test_an_exit_in_a_coroutine_is_raised_and_the_loop_replaced(loops, error):
 
     assert first.is_closed()
     assert loops.run(running_loop(), None) is not first
+
+
+class SoftTimeLimitError(Exception):
+    """Stands for what Celery's signal handler raises wherever the main thread is."""
+
+
+def test_a_coroutine_left_in_the_middle_does_not_go_on_in_the_next_attempt(loops):
+    went_on = []
+
+    async def wait():
+        await asyncio.sleep(0.2)
+        went_on.append(True)
+
+    def interrupt(number, frame):
+        raise SoftTimeLimitError
+
+    before = signal.signal(signal.SIGUSR1, interrupt)
+    try:
+        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
+        timer.start()
+        with pytest.raises(SoftTimeLimitError):
+            loops.run(wait(), None)
+        timer.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
+    loops.run(asyncio.sleep(0.4), None)
+
+    assert went_on == []
 
 
 def test_in_a_thread_with_a_running_loop_a_coroutine_runs_in_another_thread(loops):
