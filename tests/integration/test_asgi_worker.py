@@ -277,3 +277,13 @@ def test_connections_whose_clients_left_before_the_response_are_closed(crowded):
         until(lambda: worker not in children(server.pid), 20)
 
         assert time.monotonic() - started < scaled(5)
+
+
+def test_a_connection_is_closed_whose_application_failed_before_the_body_was_complete(tmp_path):
+    with (
+        gunicorn(tmp_path, door="asgi", app="support.mounted:create_failing_app()") as server,
+        server.connect() as connection,
+    ):
+        connection.sendall(b"POST /fail HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        until(lambda: closed(connection), 20)
+        assert server.post(b"{}", signed()).status == 200
