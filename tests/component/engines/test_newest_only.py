@@ -10,9 +10,10 @@ import pytest
 
 from billhook import Handlers, signals
 from billhook.engines.celery.executor import DeliveryExecutor
-from billhook.errors import ConfigError
+from billhook.errors import ConfigError, InboxUnavailable
 from billhook.events import InvoicePaymentStatusChanged, PaymentFailed
 from billhook.extension import get_state
+from billhook.inbox import pending
 from billhook.inbox.replay import replay
 from support.apps import deliver, inbox_at
 from support.inbox_view import rows
@@ -180,6 +181,21 @@ def test_an_interrupted_run_keeps_its_time_though_a_newer_one_waits(stored_only)
 
     assert calls == []
     assert [state for _, state, _ in runs(app)] == ["due", "waiting"]
+
+
+def test_without_knowing_of_a_newer_one_a_delivery_is_handled_in_its_place(stored_only, monkeypatch):
+    calls = []
+    app = stored_only(recording(calls))
+    for status in ("Pending", "Paid"):
+        changed(app, status)
+
+    def unavailable(connection, run_id):
+        raise InboxUnavailable("the server is away")
+
+    monkeypatch.setattr(pending, "newer_waiting", unavailable)
+    get_state(app).handle_due()
+
+    assert calls == ["Pending", "Paid"]
 
 
 def test_the_newest_one_is_tried_again_as_any_other(stored_only, clock):

@@ -6,12 +6,13 @@ import contextlib
 import sqlite3
 import threading
 import time
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
 
 from billhook.errors import DeadlinePassed, Draining, InboxUnavailable
-from billhook.inbox import NewDelivery, PutStatus, Receipt
+from billhook.inbox import NewDelivery, PutStatus, Receipt, committer
 from billhook.inbox.committer import Committer
 from support.inbox_view import NOON, Foreigner, change, hung, incoming, open_inbox, rows, value
 from support.processes import together, until
@@ -428,3 +429,23 @@ def test_after_closing_nothing_more_is_taken(where):
         with pytest.raises(Draining, match="shutting down"):
             inbox.put(incoming("late"))
         inbox.close()
+
+
+def test_where_threads_are_greenlets_all_of_a_batch_are_woken_at_once(inbox, monkeypatch):
+    """gevent runs them one after the other, so none has to wake the next."""
+    monkeypatch.setattr(committer, "threads_are_greenlets", lambda: True)
+    receipts = []
+    with ExitStack() as stack:
+        # The committer waits here, so that all of them are in its next batch.
+        stack.enter_context(inbox.database.write())
+        threads = [
+            threading.Thread(target=lambda n=n: receipts.append(inbox.put(incoming(f"k{n}"))))
+            for n in range(5)
+        ]
+        for thread in threads:
+            thread.start()
+        until(lambda: inbox._committer._queue.qsize() + (inbox._committer._busy_since is not None) > 0)
+    for thread in threads:
+        thread.join(30)
+
+    assert sorted(receipt.status for receipt in receipts) == [PutStatus.ACCEPTED] * 5

@@ -11,6 +11,7 @@ from contextvars import ContextVar
 
 import pytest
 
+from billhook.dispatch import event_loop
 from billhook.dispatch.event_loop import EventLoops
 
 LONG = 60.0
@@ -192,6 +193,22 @@ def test_in_a_thread_with_a_running_loop_a_coroutine_runs_in_another_thread(loop
         return threading.current_thread()
 
     assert asyncio.run(main()) is not threading.current_thread()
+
+
+def test_where_threads_are_greenlets_each_coroutine_has_a_loop_of_its_own(loops, monkeypatch):
+    monkeypatch.setattr(event_loop, "threads_are_greenlets", lambda: True)
+
+    made = [loops.run(running_loop(), LONG) for _ in range(2)]
+
+    assert made[0] is not made[1]
+    assert [loop.is_closed() for loop in made] == [True, True]
+
+
+def test_a_child_begins_without_its_parents_loop(loops):
+    first = loops.run(running_loop(), None)
+    loops._reset()
+
+    assert loops.run(running_loop(), None) is not first
 
 
 def test_a_forked_child_leaves_its_parents_loops_alone(loops):
