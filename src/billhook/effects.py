@@ -217,9 +217,8 @@ def _check_transaction(driver: Any) -> None:
         idle = not driver.in_transaction
     else:
         by_itself = getattr(driver, "autocommit", None) is True
-        info = getattr(
-            driver, "info", None
-        )  # psycopg: within transaction() it has a transaction all the same
+        # psycopg: within transaction() it has a transaction all the same.
+        info = getattr(driver, "info", None)
         idle = getattr(info, "transaction_status", 0) == 0
     if by_itself and idle:
         raise _commits_itself()

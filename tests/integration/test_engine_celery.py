@@ -409,7 +409,9 @@ def test_a_worker_ends_in_order_while_deliveries_wait(shop):
     with worker(shop) as running:
         until(shop.calls, 30)
         running.process.terminate()
-        assert running.process.wait(30) == 0
+        # A process of the pool waits up to 30 s for its last results to be read, which at a stop, now and
+        # then, they are not: billiard, Worker._ensure_messages_consumed.
+        assert running.process.wait(scaled(60)) == 0
 
     assert set(shop.runs("state")) <= {("succeeded",), ("due",)}  # nothing was cut off in the middle
 

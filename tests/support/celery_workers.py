@@ -135,7 +135,7 @@ def worker(
     finally:
         process.send_signal(signal.SIGTERM)
         try:
-            process.wait(30)
+            process.wait(60)  # more than the 30 s that a process of the pool may wait for its results
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()

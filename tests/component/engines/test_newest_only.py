@@ -44,14 +44,16 @@ def states(app):
     return [state for (state,) in rows(inbox_at(app), "SELECT state FROM delivery ORDER BY id")]
 
 
-def recording(calls, **options):
-    """Return handlers that note each status they are called with."""
+def recording(calls, failing=None, **options):
+    """Return handlers that note each status they are called with, and fail at the one that is `failing`."""
     handlers = Handlers()
     options = {"ordered_by": "invoice_id", "newest_only": True, **options}
 
     @handlers.on(InvoicePaymentStatusChanged, name="follow", **options)
     def follow(event):
         calls.append(event.billing_status)
+        if event.billing_status == failing:
+            raise ValueError("not today")
 
     return handlers
 
@@ -102,15 +104,8 @@ def test_control_without_the_option_each_is_handled(stored_only):
 
 
 def test_one_that_waits_for_another_attempt_is_superseded_at_once(stored_only):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True)
-    def follow(event):
-        calls.append(event.billing_status)
-        if event.billing_status == "Pending":
-            raise ValueError("not today")
-
-    app = stored_only(handlers)
+    calls = []
+    app = stored_only(recording(calls, failing="Pending"))
     changed(app, "Pending")
     get_state(app).handle_due()
     assert runs(app) == [(1, "due", "ValueError: not today")]
@@ -254,15 +249,12 @@ def test_a_running_worker_skips_those_that_were_superseded_meanwhile(running):
 
 
 def test_the_inline_engine_discards_a_waiting_one_for_a_newer_one(app_with):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True)
-    def follow(event):
-        calls.append(event.billing_status)
-        if event.billing_status == "Pending":
-            raise ValueError("not today")
-
-    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="inline", BILLHOOK_RETRY_SCHEDULE_SECONDS=(600,))
+    calls = []
+    app = app_with(
+        handlers=[recording(calls, failing="Pending")],
+        BILLHOOK_ENGINE="inline",
+        BILLHOOK_RETRY_SCHEDULE_SECONDS=(600,),
+    )
     changed(app, "Pending")
     changed(app, "Paid")
 
@@ -271,15 +263,8 @@ def test_the_inline_engine_discards_a_waiting_one_for_a_newer_one(app_with):
 
 
 def test_celery_workers_skip_those_that_were_superseded(stored_only):
-    handlers, calls, messages = Handlers(), [], []
-
-    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True)
-    def follow(event):
-        calls.append(event.billing_status)
-        if event.billing_status == "Pending":
-            raise ValueError("not today")
-
-    app = stored_only(handlers)
+    calls, messages = [], []
+    app = stored_only(recording(calls, failing="Pending"))
     state = get_state(app)
     executor = DeliveryExecutor(state.inbox, state.dispatcher, lease_seconds=30.0, publish=messages.append)
     for status in ("Pending", "Overdue", "Paid"):
