@@ -1,0 +1,129 @@
+"""What an engine writes in a transaction, and what is logged and signalled of it once it is committed.
+
+Observers hear of nothing that might still be rolled back, so the engine tells after its commit.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from billhook import signals
+from billhook.dispatch import Delivery, HandlerFailure
+from billhook.events import Event, UnknownEvent
+from billhook.inbox import DuplicateRun, RunPlan, RunResult, RunState, StoredDelivery
+from billhook.printable import first_line
+
+__all__ = ["AttemptResult", "Notifications", "PlannedDelivery"]
+
+logger = logging.getLogger("billhook.engines")
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedDelivery:
+    """A plan and the event that it was made from, so that the claim that follows need not parse it again."""
+
+    plan: RunPlan
+    stored: StoredDelivery
+    event: Event | UnknownEvent | None
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptResult:
+    """One attempt: the result to settle, and what observers get once that is committed."""
+
+    run_result: RunResult
+    delivery: Delivery
+    handler: str
+    failure: HandlerFailure | None
+    superseded_by: int | None = None
+    """The newer delivery for which this one was discarded without a call."""
+
+
+class Notifications:
+    """The log records and lifecycle signals of one app's runs."""
+
+    def __init__(self, sender: object) -> None:
+        """`sender` is the app, which each signal names as its sender."""
+        self._sender = sender
+
+    def send(
+        self,
+        *,
+        attempts: Sequence[AttemptResult] = (),
+        settled: Collection[tuple[int, int]] = (),
+        planned: Sequence[PlannedDelivery] = (),
+        won: Collection[int] = (),
+        duplicates: Sequence[DuplicateRun] = (),
+    ) -> None:
+        """Log and signal what a transaction did, once it is committed.
+
+        `settled` are the (run id, fencing token) pairs whose lease still held, `won` the ids of the
+        deliveries that this engine was the one to plan.
+        """
+        for attempt in attempts:
+            # A lost lease means that another worker has the run, or that an operator discarded it.
+            if attempt.run_result.lease in settled:
+                self._notify_attempt(attempt)
+            else:
+                run_id = attempt.run_result.run_id
+                logger.warning("run %d of %s lost its lease; not settled", run_id, attempt.handler)
+        for one in planned:
+            if one.plan.error is not None and one.stored.delivery_id in won:
+                self._notify_quarantined(one.stored, one.plan.error)
+        if duplicates:
+            types = {one.stored.delivery_id: one.stored.event_type for one in planned}
+            for duplicate in duplicates:
+                self._notify_duplicate(duplicate, types[duplicate.delivery_id])
+
+    def _notify_attempt(self, attempt: AttemptResult) -> None:
+        result, failure = attempt.run_result, attempt.failure
+        facts = {"delivery": attempt.delivery, "handler": attempt.handler}
+        if attempt.superseded_by is not None:
+            text = "delivery %d is superseded by delivery %d, and %s is not called"
+            logger.info(text, result.delivery_id, attempt.superseded_by, attempt.handler)
+        elif failure is None or result.state is RunState.DISCARDED:
+            signals.emit(signals.handler_succeeded, self._sender, **facts)
+        elif result.state is RunState.DUE:
+            logger.warning(
+                "%s failed on delivery %d, attempt %d, again at %s: %s",
+                attempt.handler,
+                result.delivery_id,
+                result.attempt,
+                result.due_at,
+                first_line(failure.error),
+            )
+            facts |= {"error": failure.exception, "due_at": result.due_at}
+            signals.emit(signals.handler_retrying, self._sender, **facts)
+        else:
+            logger.error(
+                "%s is dead on delivery %d after attempt %d: %s",
+                attempt.handler,
+                result.delivery_id,
+                result.attempt,
+                first_line(failure.error),
+            )
+            signals.emit(signals.handler_dead, self._sender, error=failure.exception, **facts)
+
+    def _notify_quarantined(self, stored: StoredDelivery, error: str) -> None:
+        logger.error(
+            "delivery %d (%s) is quarantined: %s",
+            stored.delivery_id,
+            stored.event_type,
+            first_line(json.loads(error)["error"]),
+        )
+        facts = {"delivery_id": stored.delivery_id, "event_type": stored.event_type, "error": error}
+        signals.emit(signals.delivery_quarantined, self._sender, **facts)
+
+    def _notify_duplicate(self, duplicate: DuplicateRun, event_type: str) -> None:
+        delivery_id, twin_of = duplicate.delivery_id, duplicate.twin_of
+        logger.info(
+            "delivery %d is a twin of delivery %d, and %s is not called",
+            delivery_id,
+            twin_of,
+            duplicate.handler,
+        )
+        facts = {"event_type": event_type, "handler": duplicate.handler, "twin_of": twin_of}
+        signals.emit(signals.delivery_twin, self._sender, delivery_id=delivery_id, **facts)
