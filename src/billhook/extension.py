@@ -20,7 +20,7 @@ from billhook.dispatch import Handlers
 from billhook.errors import ConfigError, DuplicateHandlerName, MissingSecret
 from billhook.settings import Settings, from_environ, read_secrets_file
 from billhook.signing import BodyHMAC, Scheme, StandardWebhooks, TimestampedHMAC, TimestampedRSA
-from billhook.signing.source import DEFAULT_SOURCE, Source
+from billhook.signing.source import DEFAULT_SOURCE, RECONCILE_SOURCE, Source
 
 if TYPE_CHECKING:
     from billhook.asgi import AsgiApp
@@ -230,7 +230,7 @@ def _check_names(groups: Iterable[Handlers]) -> None:
 def _check_sources(groups: Iterable[Handlers], known: set[str]) -> None:
     for group in groups:
         for _, handler in group.freeze():
-            if unknown := sorted(set(handler.sources) - known):
+            if unknown := sorted(set(handler.sources) - known - {RECONCILE_SOURCE}):
                 raise ConfigError(
                     f"handler {handler.name!r} names the source {unknown[0]!r}, which is not here: there is "
                     f"{', '.join(sorted(known))}"

@@ -214,12 +214,12 @@ class BillhookReceiver:
 
 @contextlib.contextmanager
 def billhook_receiver(
-    folder: Path, scheme: Scheme, secrets: Sequence[Any], clock: Clock
+    folder: Path, scheme: Scheme, secrets: Sequence[Any], clock: Clock, **config: Any
 ) -> Iterator[BillhookReceiver]:
     """What the sandbox is a witness against; it knows the time by `clock`."""
     place = folder / "receiver"
     place.mkdir()
-    app = bare_app(place)
+    app = bare_app(place, **config)
     source = Source("default", scheme=scheme, secrets=secrets)
     Billhook(sources=[source], clock=clock).init_app(app, url_prefix=HOOK)
     statuses: list[int] = []

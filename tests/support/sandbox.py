@@ -96,9 +96,9 @@ class Running:
 
 
 @contextmanager
-def running(**options: Any) -> Iterator[Running]:
+def running(start: datetime = START, **options: Any) -> Iterator[Running]:
     """A sandbox with these options, at 2026-01-10T12:00Z."""
-    real = FrozenClock(START)
+    real = FrozenClock(start)
     options.setdefault("allow_private", True)
     sandbox = Sandbox(SandboxOptions(api_token=API_TOKEN, **options), clock=real)
     with serving(sandbox) as url:

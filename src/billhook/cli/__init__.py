@@ -16,6 +16,7 @@ from billhook.cli.errors import BillhookGroup
 from billhook.cli.events import events
 from billhook.cli.handlers import handlers
 from billhook.cli.options import options
+from billhook.cli.reconcile import reconcile
 from billhook.cli.sandbox import sandbox
 from billhook.cli.send import send
 from billhook.cli.serve import serve
@@ -63,6 +64,7 @@ _EVERYWHERE: tuple[click.Command, ...] = (
     events,
     handlers,
     options,
+    reconcile,
     send,
     subscribe,
     worker,

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from billhook.errors import ConfigError
+from billhook.signing.source import RECONCILE_SOURCE
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
@@ -71,6 +72,14 @@ class Delivery:
         A conflict that an operator replayed is an event of its own: `source:key,slot`. No key has a comma.
         """
         return f"{self.source}:{self.key}" + (f",{self.slot}" if self.slot else "")
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether `billhook reconcile --inject` made it, from what the service's API shows.
+
+        Its event was not signed by the sender, and has only the values that the API shows.
+        """
+        return self.source == RECONCILE_SOURCE
 
     def once(self, transaction: Transaction) -> bool:
         """Return True the first time that this handler has this delivery, and False ever after.

@@ -11,9 +11,11 @@ from billhook.signing.keys import Keys
 from billhook.signing.scheme import Scheme
 from billhook.signing.standard_webhooks import StandardWebhooks
 
-__all__ = ["DEFAULT_SOURCE", "Source"]
+__all__ = ["DEFAULT_SOURCE", "RECONCILE_SOURCE", "Source"]
 
 DEFAULT_SOURCE = "default"
+RECONCILE_SOURCE = "reconcile"
+"""The source of the synthetic deliveries that `billhook reconcile --inject` stores; no sender has it."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
 
@@ -34,6 +36,10 @@ class Source:
     def __post_init__(self) -> None:
         if not isinstance(self.name, str) or not _NAME.fullmatch(self.name):
             raise ConfigError(f"a source is named {self.name!r}: use 1 to 64 letters, digits, '-' and '_'")
+        if self.name == RECONCILE_SOURCE:
+            raise ConfigError(
+                f"a source is named {self.name!r}, which is the name of synthetic deliveries: choose another"
+            )
         if not 1 <= self.tolerance_seconds <= 86_400:
             raise ConfigError(
                 f"source {self.name!r}: tolerance_seconds={self.tolerance_seconds!r} must be 1 to 86400"

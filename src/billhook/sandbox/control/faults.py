@@ -30,7 +30,7 @@ MAX_SECONDS = 86_400
 
 
 class NewFault(Resource, register=False):
-    """A fault to inject. It strikes each delivery once at most, and every delivery arrives in the end."""
+    """A fault to inject. It strikes each delivery once at most; all but `lose` let it arrive in the end."""
 
     fault: Annotated[StrictStr, Field(description=f"One of {', '.join(FaultKind)}.", examples=["duplicate"])]
     event_type: Annotated[StrictStr | None, Field(description="Only with events of this type.")] = None
@@ -137,7 +137,7 @@ def _wrong(tx: Transaction, request: NewFault) -> SandboxError | None:
         return invalid_request(f"seconds are for {' and '.join(TIMED)} only: leave them out", "seconds")
     if request.seconds is not None and not 0 < request.seconds <= MAX_SECONDS:
         return invalid_request(f"seconds are over 0, and {MAX_SECONDS} at most", "seconds")
-    # Every delivery arrives in the end: a spoiled attempt needs one after it.
+    # Such a delivery arrives in the end: a spoiled attempt needs one after it.
     if kind in SPOILING and not tx.options.retry_seconds:
         return invalid_request("nothing would come after it: the sandbox has no retries", "fault")
     # Receivers can refuse an old delivery only by the signed time.

@@ -71,6 +71,8 @@ class Attempter:
             "X-Webhook-Type": due.event_type,
         }
         body = _flip_one_bit(due.body, due.seq) if fault is FaultKind.CORRUPT else due.body
+        if fault is FaultKind.LOSE:
+            return PostResult(problem=FailureReason.LOST)
         result = self._poster.post(due.url, {**more, **headers}, body)
         if fault in SPOILING and result.problem is None:
             lost = fault is FaultKind.DROP

@@ -1,7 +1,7 @@
 """Fault injection: decides which fault strikes which delivery.
 
 A fault strikes each delivery once at most, and one that spoils an attempt never strikes the last attempt of
-the schedule. So every delivery arrives in the end, with any number of faults.
+the schedule. So every delivery arrives in the end, with any number of faults, except where LOSE strikes.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from billhook.sandbox.storage.tables.webhooks import (
 )
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.addresses import destination
-from billhook.sandbox.webhooks.outcomes import AttemptRecord
+from billhook.sandbox.webhooks.outcomes import AttemptRecord, FaultKind
 
 __all__ = ["DueDelivery", "count_due", "enqueue", "find_due", "next_due_at", "raise_event", "settle"]
 
@@ -139,7 +139,7 @@ def settle(tx: Transaction, due: DueDelivery, made: Sequence[AttemptRecord]) -> 
     state, due_at = "failed", None
     if any(one.problem is None for one in made):
         state = "delivered"
-    elif due.attempts < len(schedule):
+    elif due.attempts < len(schedule) and not any(one.fault is FaultKind.LOSE for one in made):
         state, due_at = (
             "pending",
             tx.real_now + _jittered(schedule[due.attempts], due, tx.options.effective_random_seed),

@@ -26,6 +26,8 @@ class FaultKind(StrEnum):
     """Signed with a random secret."""
     STALE = "stale"
     """Signed an hour ago."""
+    LOSE = "lose"
+    """Never sent: the delivery has failed at its first attempt."""
 
 
 SPOILING = (FaultKind.DROP, FaultKind.CORRUPT, FaultKind.WRONG_SECRET, FaultKind.STALE)
@@ -52,6 +54,8 @@ class FailureReason(StrEnum):
     """The scheme cannot sign this event or this id."""
     ANSWER_LOST = "answer_lost"
     """By the fault `drop`: the receiver had responded with 2xx."""
+    LOST = "lost"
+    """By the fault `lose`: nothing was sent."""
     SHOULD_HAVE_REFUSED = "should_have_refused"
     """The receiver accepted a delivery with an invalid signature: it does not verify."""
 

@@ -1,0 +1,205 @@
+"""`billhook reconcile`: compare the service's API with the inbox, and report events without a delivery."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from billhook.cli.api.connection import open_client
+from billhook.cli.context import load_settings, open_inbox
+from billhook.cli.errors import CliError, UsageConfigError
+from billhook.cli.output import print_json, print_table, printable, progress
+from billhook.cli.params import TIME, as_json
+
+if TYPE_CHECKING:
+    from billhook.inbox import Inbox
+    from billhook.reconcile import Missing, Reconciliation, Told
+
+__all__ = ["reconcile"]
+
+_ON_THEIR_WAY = timedelta(minutes=15)
+"""Events as new as this are left out by default: their deliveries may be on their way."""
+_CLOCKS = timedelta(hours=1)
+"""How far the service's clock may be ahead: a delivery may seem to be older than its object."""
+_TYPES = (
+    "InvoiceApproved",
+    "InvoicePaymentStatusChanged",
+    "ContractCreated",
+    "ContractExpired",
+    "CustomerCreated",
+    "CreditPoolIncreased",
+    "CreditPoolDepleted",
+)
+
+
+@click.command()
+@click.option(
+    "--since", type=TIME, required=True,
+    help="Start of the range: an age (2h, 7d) or ISO 8601; not before the retention.",
+)  # fmt: skip
+@click.option("--until", type=TIME, help="End of the range: an age or ISO 8601. Default: 15 minutes ago.")
+@click.option(
+    "--type", "event_types", type=click.Choice(_TYPES), multiple=True,
+    help="Check only this event type. May be repeated. Default: all of these.",
+)  # fmt: skip
+@click.option(
+    "--read-customers", is_flag=True,
+    help="Read customers that no delivery tells of, by an update with no fields: the API has no other way.",
+)  # fmt: skip
+@click.option(
+    "--inject", is_flag=True,
+    help="Store what is missing as deliveries of the source `reconcile`, for the handlers.",
+)  # fmt: skip
+@as_json
+def reconcile(
+    since: datetime,
+    until: datetime | None,
+    event_types: tuple[str, ...],
+    read_customers: bool,
+    inject: bool,
+    as_json: bool,
+) -> None:
+    """Report events that the service's API shows and no delivery tells of. Exit code 1 if any is missing.
+
+    Goes through the contracts created or ended, the invoices issued, and the credits changed in the range.
+    Needs the options BILLHOOK_API_URL, BILLHOOK_API_CLIENT_ID and BILLHOOK_API_REFRESH_TOKEN (or its _FILE).
+    With --inject the exit code is 0 if everything missing could be stored; a second time stores nothing new.
+
+    \b
+    Examples:
+      billhook reconcile --since 1d
+      billhook reconcile --since 7d --type InvoiceApproved --json
+      billhook reconcile --since 2026-01-15T08:00 --until 2026-01-15T12:00 --inject
+    """
+    from billhook.reconcile import Reconciliation, TimeRange, Told
+
+    now = datetime.now(UTC)
+    period = TimeRange(since, now - _ON_THEIR_WAY if until is None else until)
+    _check_period(period, now)
+    with open_inbox() as inbox, open_client() as client:
+        _check_retention(inbox, period)
+        told = Told.of(inbox, since - _CLOCKS)
+        with progress("comparing", None) as steps:
+            comparison = Reconciliation(
+                client, inbox, told, period,
+                event_types=event_types or _TYPES, read_customers=read_customers,
+                progress=lambda kind: steps.advance(),
+            )  # fmt: skip
+            missing = list(comparison.missing())
+        stored = _inject(inbox, missing) if inject else None
+    if as_json:
+        print_json(_report(period, comparison, missing, stored or 0))
+    else:
+        _print(comparison, missing, stored)
+        _print_notes(told, missing, comparison)
+    if any(one.event is None or stored is None for one in missing):
+        sys.exit(1)
+
+
+def _inject(inbox: Inbox, missing: Sequence[Missing]) -> int:
+    """Store the synthetic deliveries; return how many are new."""
+    from billhook.reconcile import inject
+
+    with progress("storing", len(missing)) as steps:
+        for number in inject(inbox, missing, datetime.now(UTC)):
+            steps.advance(number)
+    return steps.done
+
+
+def _check_period(period: Any, now: datetime) -> None:
+    if period.since >= period.until:
+        raise click.UsageError(
+            f"--since is {period.since:%Y-%m-%d %H:%M} UTC, not before the end of the range, "
+            f"{period.until:%Y-%m-%d %H:%M}: give an earlier --since, or a later --until"
+        )
+    days = load_settings().retention_days
+    if period.since < now - timedelta(days=days):
+        raise UsageConfigError(
+            f"--since is before the retention: deliveries older than {days:g} days (BILLHOOK_RETENTION_DAYS) "
+            f"are pruned, and cannot tell of anything; give --since {int(days)}d or later"
+        )
+
+
+def _check_retention(inbox: Inbox, period: Any) -> None:
+    """Raise CliError if deliveries of the range were pruned: what they told is not known any more."""
+    from billhook.inbox.admin import DeliveryFilter, page
+
+    for newest in page(inbox, DeliveryFilter(state="pruned", since=period.since), 1):
+        raise CliError(
+            f"deliveries of this range were pruned, up to delivery {newest.id} of "
+            f"{newest.received_at:%Y-%m-%d %H:%M:%S} UTC: give a --since after that"
+        )
+
+
+def _report(period: Any, comparison: Reconciliation, missing: Sequence[Missing], stored: int) -> Any:
+    return {
+        "since": period.since.isoformat(),
+        "until": period.until.isoformat(),
+        "checked": dict(comparison.checked),
+        "unchecked": dict(comparison.unchecked),
+        "missing": len(missing),
+        "injected": stored,
+        "by_type": dict(Counter(one.event_type for one in missing)),
+        "events": [
+            {
+                "event_type": one.event_type,
+                "object": one.kind,
+                "id": one.resource_id,
+                "customer_id": one.customer_id,
+                "at": one.at.isoformat(),
+                "detail": one.detail,
+                "injectable": one.event is not None,
+                "obstacle": one.obstacle,
+                "quarantined_as": one.quarantined_as,
+            }
+            for one in missing
+        ],
+    }
+
+
+def _print(comparison: Reconciliation, missing: Sequence[Missing], stored: int | None) -> None:
+    """Print the missing events, and a summary; `stored` is None without --inject."""
+    if missing:
+        columns = ("missing event", "object", "id", "customer", "at (UTC)", "because")
+        rows = [
+            (one.event_type, one.kind, one.resource_id, one.customer_id, f"{one.at:%Y-%m-%d %H:%M:%S}",
+             one.detail)
+            for one in missing
+        ]  # fmt: skip
+        print_table("", columns, rows, whole=columns[:5])
+    checked = ", ".join(f"{number} {kind}" for kind, number in sorted(comparison.checked.items()))
+    found = "1 event has" if len(missing) == 1 else f"{len(missing)} events have"
+    click.echo(f"{found} no delivery; compared: {checked or 'nothing in this range'}")
+    for event_type, number in sorted(Counter(one.event_type for one in missing).items()):
+        click.echo(f"  {event_type}: {number}")
+    makeable = sum(one.event is not None for one in missing)
+    if stored is not None:
+        text = f"{stored} stored as deliveries of the source reconcile"
+        click.echo(text + (f"; {makeable - stored} were stored before" if makeable > stored else ""))
+    for obstacle, number in Counter(one.obstacle for one in missing if one.obstacle).items():
+        click.echo(f"{number} cannot be injected: {printable(obstacle)}")
+
+
+def _print_notes(told: Told, missing: Sequence[Missing], comparison: Reconciliation) -> None:
+    """Print on stderr what limits the result."""
+    for event_type in sorted({one.event_type for one in missing}):
+        if not told.counts[event_type]:
+            click.echo(
+                f"note: there is no {event_type} at all in this range; if you do not subscribe to it, name "
+                "the others with --type",
+                err=True,
+            )
+    invoices, customers = (comparison.unchecked[kind] for kind in ("invoices", "customers"))
+    if invoices:
+        click.echo(f"note: not compared, changed after the range: {invoices} invoices", err=True)
+    if customers:
+        click.echo(
+            f"note: not compared: {customers} customers that no delivery tells of; --read-customers reads "
+            "when they were created",
+            err=True,
+        )

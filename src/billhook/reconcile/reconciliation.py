@@ -1,0 +1,253 @@
+"""Reconciliation: go through the objects that the API lists, and find the events that no delivery tells of.
+
+Only what an object proves is asked for. A contract that exists was created, an invoice with a payment status
+was approved and had its status changed, an entry of the credit ledger changed a pool. What else may have
+happened to an object, such as an earlier status, leaves no trace in it.
+
+Source: spec, "Events", the table; "States and transitions": "A change of payment status emits the
+InvoicePaymentStatusChanged webhook". That an invoice is approved before it is paid is an assumption.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from billhook.client import BillingClient
+from billhook.errors import ResourceNotFound
+from billhook.events import (
+    AnonymousCustomer,
+    ContractCreated,
+    ContractExpired,
+    CreditPoolDepleted,
+    CreditPoolIncreased,
+    CustomerCreated,
+    InvoiceApproved,
+    InvoicePaymentStatusChanged,
+)
+from billhook.inbox import Inbox
+from billhook.reconcile import synthetic
+from billhook.reconcile.missing import Missing
+from billhook.reconcile.told import PROVING_TYPES, CreditChange, Told
+from billhook.resources import BillingStatus, Contract, CreditLedgerEntry, Customer, Invoice
+
+__all__ = ["EVENT_TYPES_CHECKED", "Reconciliation", "TimeRange"]
+
+EVENT_TYPES_CHECKED = tuple(name for name in PROVING_TYPES if name != AnonymousCustomer.type)
+"""The event types that can be missing; AnonymousCustomer tells of a customer as well as CustomerCreated."""
+
+_PAGE = 100
+
+
+@dataclass(frozen=True, slots=True)
+class TimeRange:
+    """From `since` to before `until`."""
+
+    since: datetime
+    until: datetime
+
+    def __contains__(self, moment: datetime) -> bool:
+        return self.since <= moment < self.until
+
+
+class Reconciliation:
+    """One comparison of the API with what deliveries told.
+
+    `checked` counts the objects of each kind that were compared. `unchecked` counts those that were not:
+    invoices that changed after the period, whose deliveries may be on their way, and customers that no
+    delivery tells of and that were not read.
+    """
+
+    def __init__(
+        self,
+        client: BillingClient,
+        inbox: Inbox,
+        told: Told,
+        period: TimeRange,
+        *,
+        event_types: Collection[str] = EVENT_TYPES_CHECKED,
+        read_customers: bool = False,
+        progress: Callable[[str], object] = lambda kind: None,
+    ) -> None:
+        """`progress` is called with the kind of each object that was read.
+
+        `read_customers`: read a customer by an update with no fields, the only operation on a single one.
+        Source: spec, "Endpoints", PUT /customers/{customerId}: "an empty object is accepted in shape".
+        """
+        self.checked: Counter[str] = Counter()
+        self.unchecked: Counter[str] = Counter()
+        self._client = client
+        self._inbox = inbox
+        self._told = told
+        self._period = period
+        self._event_types = frozenset(event_types)
+        self._read_customers = read_customers
+        self._progress = progress
+        self._read: dict[str, Customer | None] = {}
+        self._customer_ids: set[str] = set(told.customer_ids)
+        self._maybe_new: set[str] = set()
+
+    def missing(self) -> Iterator[Missing]:
+        """Yield the missing events, page by page of the API. Raises ApiError, and InboxUnavailable."""
+        ledgers = self._event_types & {CreditPoolIncreased.type, CreditPoolDepleted.type}
+        customers = CustomerCreated.type in self._event_types
+        if customers or ledgers or self._event_types & {ContractCreated.type, ContractExpired.type}:
+            for contract in self._client.contracts.list(limit=_PAGE):
+                yield from self._of_contract(contract)
+        if customers or ledgers or self._event_types & {
+            InvoiceApproved.type, InvoicePaymentStatusChanged.type,
+        }:  # fmt: skip
+            listed = self._client.invoices.list(
+                issued_after=self._period.since, issued_before=self._period.until, limit=_PAGE
+            )
+            for invoice in listed:
+                yield from self._of_invoice(invoice)
+        if customers:
+            for customer_id in sorted(self._maybe_new):
+                yield from self._of_customer(customer_id)
+        if ledgers:
+            for customer_id in sorted(self._customer_ids):
+                yield from self._of_credits(customer_id)
+
+    # --- contracts ------------------------------------------------------------------------------------
+
+    def _of_contract(self, contract: Contract) -> Iterator[Missing]:
+        self._progress("contract")
+        self._customer_ids.add(contract.customer_id)
+        created = contract.created_at in self._period
+        # Without renewal for certain: a contract that is renewed does not expire.
+        ends = contract.end_date if contract.auto_renew_contract is False else None
+        ended = ends is not None and ends in self._period and contract.deleted_at is None
+        self.checked["contracts"] += created or ended
+        if created:
+            self._maybe_new.add(contract.customer_id)
+            one = Missing(
+                ContractCreated.type, "contract", contract.id, contract.customer_id, contract.created_at,
+                "it was created",
+            )  # fmt: skip
+            if self._is_missing(one, contract.id):
+                customer = self._customer_body(contract.customer_id)
+                yield self._complete(synthetic.contract_created(one, contract, customer), contract.id)
+        if ended and ends is not None:
+            one = Missing(
+                ContractExpired.type, "contract", contract.id, contract.customer_id, ends,
+                "it ended, without renewal",
+            )  # fmt: skip
+            if self._is_missing(one, contract.id):
+                yield self._complete(synthetic.contract_expired(one, contract), contract.id)
+
+    # --- invoices -------------------------------------------------------------------------------------
+
+    def _of_invoice(self, invoice: Invoice) -> Iterator[Missing]:
+        self._progress("invoice")
+        if invoice.customer_id is not None:
+            self._customer_ids.add(invoice.customer_id)
+            self._maybe_new.add(invoice.customer_id)
+        if invoice.updated_at >= self._period.until:
+            self.unchecked["invoices"] += 1
+            return
+        self.checked["invoices"] += 1
+        status = invoice.billing_status
+        if status is None or status == BillingStatus.NONE:
+            return  # perhaps not approved yet
+        for event_type, ids in (
+            (InvoiceApproved.type, (invoice.id,)),
+            (InvoicePaymentStatusChanged.type, (invoice.id, str(status))),
+        ):
+            one = Missing(
+                event_type, "invoice", invoice.id, invoice.customer_id, invoice.updated_at,
+                f"its billingStatus is {status}",
+            )  # fmt: skip
+            if self._is_missing(one, *ids):
+                yield self._complete(synthetic.of_invoice(one, invoice), *ids)
+
+    # --- customers ------------------------------------------------------------------------------------
+
+    def _of_customer(self, customer_id: str) -> Iterator[Missing]:
+        if self._told.knows_customer(customer_id):
+            self.checked["customers"] += 1
+            return
+        if not self._read_customers:
+            self.unchecked["customers"] += 1
+            return
+        customer = self._customer(customer_id)
+        self.checked["customers"] += 1
+        if customer is not None and customer.created_at in self._period:
+            one = Missing(
+                CustomerCreated.type, "customer", customer.id, customer.id, customer.created_at,
+                "it was created",
+            )  # fmt: skip
+            yield self._complete(synthetic.customer_created(one, customer), customer.id)
+
+    def _customer(self, customer_id: str) -> Customer | None:
+        """Return the customer, read once; None if it was deleted."""
+        if customer_id not in self._read:
+            try:
+                self._read[customer_id] = self._client.customers.update(customer_id, {})
+            except ResourceNotFound:
+                self._read[customer_id] = None
+            self._progress("customer")
+        return self._read[customer_id]
+
+    def _customer_body(self, customer_id: str) -> object:
+        """Return the customer as an event has it: as a delivery told, or as the API shows it if allowed."""
+        told = self._told.new_customer(self._inbox, customer_id)
+        if told is not None or not self._read_customers:
+            return told
+        customer = self._customer(customer_id)
+        return None if customer is None else synthetic.customer_fields(customer)
+
+    # --- credits --------------------------------------------------------------------------------------
+
+    def _of_credits(self, customer_id: str) -> Iterator[Missing]:
+        increased: list[CreditLedgerEntry] = []
+        depleted: list[CreditLedgerEntry] = []
+        try:
+            for entry in self._client.credits.list(customer_id, limit=_PAGE):
+                self._progress("credit")
+                if entry.created_at in self._period and entry.amount is not None:
+                    self.checked["credits"] += 1
+                    if entry.amount > 0:
+                        increased.append(entry)
+                    elif entry.amount < 0 and entry.balance_after_entry == 0:
+                        depleted.append(entry)
+        except ResourceNotFound:
+            return  # deleted, or merged into another
+        for event_type, entries in (
+            (CreditPoolIncreased.type, increased),
+            (CreditPoolDepleted.type, depleted),
+        ):
+            yield from self._untold_entries(event_type, customer_id, entries)
+
+    def _untold_entries(
+        self, event_type: str, customer_id: str, entries: list[CreditLedgerEntry]
+    ) -> Iterator[Missing]:
+        if event_type not in self._event_types:
+            return
+        grants = event_type == CreditPoolIncreased.type
+        changes = [
+            CreditChange(entry.created_at, entry.amount if grants else None, entry.balance_after_entry)
+            for entry in entries
+        ]
+        for position in self._told.untold(event_type, customer_id, changes):
+            entry = entries[position]
+            detail = f"its amount is {entry.amount}, and the balance after it {entry.balance_after_entry}"
+            yield Missing(
+                event_type, "credit", entry.id, customer_id, entry.created_at, detail,
+                obstacle=synthetic.NO_POOL,
+            )  # fmt: skip
+
+    # --- what is missing ------------------------------------------------------------------------------
+
+    def _is_missing(self, one: Missing, *ids: str) -> bool:
+        return one.event_type in self._event_types and not self._told.has(one.event_type, *ids)
+
+    def _complete(self, one: Missing, *ids: str) -> Missing:
+        """Return it with the quarantined delivery that tells of it, which is to be replayed instead."""
+        quarantined = self._told.quarantined_as(one.event_type, *ids)
+        if quarantined is None:
+            return one
+        text = f"delivery {quarantined} tells of it and is quarantined: replay that"
+        return replace(one, event=None, obstacle=text, quarantined_as=quarantined)
