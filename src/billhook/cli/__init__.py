@@ -8,10 +8,12 @@ from __future__ import annotations
 import click
 
 from billhook.cli.api import api
+from billhook.cli.capture import capture
 from billhook.cli.check import check
 from billhook.cli.db import db
 from billhook.cli.deliveries import deliveries
 from billhook.cli.demo import demo
+from billhook.cli.doctor import doctor
 from billhook.cli.errors import BillhookGroup
 from billhook.cli.events import events
 from billhook.cli.handlers import handlers
@@ -55,12 +57,13 @@ def flask_group() -> None:
     """
 
 
-# Not `serve`: the user chooses what serves a Flask app. Not `demo`: it brings its own app.
+# Not `serve`: the user chooses what serves a Flask app. Not `demo` and `capture`, which have no use for one.
 _EVERYWHERE: tuple[click.Command, ...] = (
     api,
     check,
     db,
     deliveries,
+    doctor,
     events,
     handlers,
     options,
@@ -72,5 +75,5 @@ _EVERYWHERE: tuple[click.Command, ...] = (
 for _command in _EVERYWHERE:
     main.add_command(_command)
     flask_group.add_command(_command)
-for _command in (demo, sandbox, serve):
+for _command in (capture, demo, sandbox, serve):
     main.add_command(_command)

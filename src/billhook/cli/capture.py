@@ -1,0 +1,237 @@
+"""`billhook capture`: a small server that records raw requests to files, to find out how they are signed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import stat
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from datetime import UTC, datetime
+from http import HTTPStatus
+from pathlib import Path
+from types import FrameType
+from typing import Final
+
+import click
+
+from billhook.cli.errors import UsageConfigError
+from billhook.cli.output import printable
+from billhook.cli.params import check_bindable
+from billhook.cli.raw_request import MAX_HEAD_BYTES, content_length, head_end, parse_request
+
+__all__ = ["capture"]
+
+_SECONDS: Final = 10.0
+"""How long a client has for its whole request."""
+_CONNECTIONS: Final = 16
+_MIB: Final = 1024 * 1024
+
+
+@click.command(short_help="Record raw requests to files, to look at their signatures.")
+@click.option(
+    "--to", "folder", required=True, metavar="FOLDER", type=click.Path(path_type=Path),
+    help="Where the files go; made if it is missing, with access for its owner alone.",
+)  # fmt: skip
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8080, show_default=True)
+@click.option(
+    "--answer", type=click.IntRange(200, 599), default=200, show_default=True,
+    help="The status to answer; with 503 a sender tries again later.",
+)  # fmt: skip
+@click.option(
+    "--max-files", type=click.IntRange(1, 100_000), default=100, show_default=True,
+    help="Record no more when the folder has this many.",
+)  # fmt: skip
+@click.option(
+    "--max-mb", type=click.IntRange(1, 100_000), default=50, show_default=True,
+    help="Record no more when its files have this many MiB together.",
+)  # fmt: skip
+@click.option("--count", type=click.IntRange(1), help="Exit when this many have been recorded.")
+def capture(
+    folder: Path, host: str, port: int, answer: int, max_files: int, max_mb: int, count: int | None
+) -> None:
+    """Record each request that arrives as a file of its raw bytes, until SIGTERM, SIGINT or --count.
+
+    For a sender whose requests are all refused: point its callback URL here, wait for one, and give the file
+    to `billhook doctor signature`. Nothing is verified or handled, and a sender that is answered 200 does not
+    send again. The files hold what customers' data and credentials the requests have: delete them afterwards.
+
+    \b
+    Examples:
+      billhook capture --port 8080 --to captured
+      billhook capture --port 8080 --to captured --answer 503 --count 1
+    """
+    recorder = _Recorder(_own_folder(folder), max_files, max_mb * _MIB)
+    check_bindable(f"{host}:{port}")
+    with socket.create_server((host, port), family=_family(host), backlog=64) as listening:
+        at = f"http://{host}:{listening.getsockname()[1]}"
+        with _StopSignal() as stop:
+            click.echo(f"Recording requests to {at} in {printable(folder)}, answering {answer}")
+            sys.stdout.flush()
+            _accept(listening, recorder, answer, lambda: stop.asked or recorder.recorded == count)
+    click.echo(f"{recorder.recorded} recorded")
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
+def _own_folder(folder: Path) -> Path:
+    """Make the folder. Raises UsageConfigError for one that other users may look into."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError as error:
+        raise UsageConfigError(f"--to {folder} cannot be made: {error.strerror}") from None
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        raise UsageConfigError(
+            f"--to {folder} is open to other users, and requests hold credentials: run `chmod 700` on it, or "
+            "name a new folder"
+        )
+    return folder
+
+
+class _StopSignal:
+    """Notes SIGTERM and SIGINT while its block runs; accepting looks at it a few times a second."""
+
+    def __init__(self) -> None:
+        self.asked = False
+
+    def __enter__(self) -> _StopSignal:
+        self._before = [(each, signal.signal(each, self._note)) for each in (signal.SIGTERM, signal.SIGINT)]
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before:
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: FrameType | None) -> None:
+        self.asked = True
+
+
+class _Recorder:
+    """Writes requests into the folder until it is full."""
+
+    def __init__(self, folder: Path, max_files: int, max_bytes: int) -> None:
+        self.recorded = 0
+        self._folder = folder
+        self._lock = threading.Lock()
+        files = [each.stat().st_size for each in folder.glob("*.http")]
+        self._files_left = max_files - len(files)
+        self._bytes_left = max_bytes - sum(files)
+        self.max_request_bytes = max_bytes
+
+    def record(self, raw: bytes) -> str:
+        """Write a file that only its owner may read; return its path, or why nothing was written."""
+        with self._lock:
+            if self._files_left < 1 or self._bytes_left < len(raw):
+                return (
+                    "not recorded: the folder is full (--max-files, --max-mb); delete files, or name another"
+                )
+            moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S.%fZ")
+            path = self._folder / f"{moment}-{self.recorded + 1:04}.http"
+            try:
+                descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+                with os.fdopen(descriptor, "wb") as stream:
+                    stream.write(raw)
+            except OSError as error:
+                return f"not recorded: {path}: {error.strerror}"
+            self.recorded += 1
+            self._files_left -= 1
+            self._bytes_left -= len(raw)
+            return str(path)
+
+
+def _accept(listening: socket.socket, recorder: _Recorder, answer: int, done: Callable[[], bool]) -> None:
+    """Accept connections until `done`, each in a thread, at most _CONNECTIONS at a time."""
+    listening.settimeout(0.2)
+    room = threading.BoundedSemaphore(_CONNECTIONS)
+    threads: list[threading.Thread] = []
+    while not done():
+        if not room.acquire(timeout=0.2):
+            continue
+        try:
+            connection, _ = listening.accept()
+        except (TimeoutError, ConnectionError):
+            room.release()
+            continue
+        thread = threading.Thread(target=_serve, args=(connection, recorder, answer, room), daemon=True)
+        thread.start()
+        threads = [*(each for each in threads if each.is_alive()), thread]
+    for thread in threads:
+        thread.join(_SECONDS)
+
+
+def _serve(
+    connection: socket.socket, recorder: _Recorder, answer: int, room: threading.BoundedSemaphore
+) -> None:
+    try:
+        with connection, suppress(OSError):
+            raw = _read(connection, recorder.max_request_bytes)
+            if raw:
+                click.echo(_recorded(recorder, raw))
+                sys.stdout.flush()
+                connection.sendall(_response(answer))
+                connection.shutdown(socket.SHUT_WR)
+    finally:
+        room.release()
+
+
+def _recorded(recorder: _Recorder, raw: bytes) -> str:
+    try:
+        request = parse_request(raw, "the request")
+    except UsageConfigError:
+        told = "what is no HTTP request"
+    else:
+        told = f"{request.method} {request.target[:200]}, {len(request.body)} bytes of body"
+    return printable(f"{recorder.record(raw)}: {told}")
+
+
+def _response(status: int) -> bytes:
+    try:
+        phrase = HTTPStatus(status).phrase
+    except ValueError:
+        phrase = ""
+    retry = "Retry-After: 60\r\n" if status == HTTPStatus.SERVICE_UNAVAILABLE else ""
+    return f"HTTP/1.1 {status} {phrase}\r\n{retry}Content-Length: 0\r\nConnection: close\r\n\r\n".encode(
+        "ascii"
+    )
+
+
+def _read(connection: socket.socket, max_bytes: int) -> bytes:
+    """Return the bytes of one request as they come, until its end, the limit or the time is reached."""
+    end = time.monotonic() + _SECONDS
+    raw = bytearray()
+    continued = False
+    while len(raw) < max_bytes and (left := end - time.monotonic()) > 0:
+        connection.settimeout(left)
+        try:
+            piece = connection.recv(65_536)
+        except TimeoutError:
+            break
+        raw += piece
+        if not piece or _is_complete(raw):
+            break
+        if not continued and head_end(bytes(raw[:MAX_HEAD_BYTES])) > 0:
+            # A sender that asks before it sends the body waits for this line, and others ignore it.
+            if b"100-continue" in raw[:MAX_HEAD_BYTES].lower():
+                connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            continued = True
+    return bytes(raw)
+
+
+def _is_complete(raw: bytearray) -> bool:
+    end = head_end(bytes(raw[:MAX_HEAD_BYTES]))
+    if end < 0:
+        return len(raw) > MAX_HEAD_BYTES
+    head = bytes(raw[:end]).lower()
+    if b"transfer-encoding:" in head:
+        return raw.endswith(b"0\r\n\r\n")
+    lengths = [line.partition(b":")[2] for line in head.split(b"\n") if line.startswith(b"content-length:")]
+    length = content_length(lengths[0].strip().decode("latin-1")) if lengths else 0
+    return length is None or len(raw) >= end + length

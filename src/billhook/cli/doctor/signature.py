@@ -1,0 +1,241 @@
+"""`billhook doctor signature`: from a captured request and its secret, the signature scheme to configure."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from billhook.cli.context import load_settings
+from billhook.cli.errors import UsageConfigError
+from billhook.cli.output import print_json, printable
+from billhook.cli.params import TIME, as_json
+from billhook.cli.raw_request import RawRequest, parse_request
+from billhook.errors import BillhookError, ConfigError, SignatureError
+
+if TYPE_CHECKING:
+    from billhook.signing.search import FoundScheme, NearMiss, SearchResult
+
+__all__ = ["options_of", "python_of", "signature"]
+
+_MAX_FILE_BYTES = 32 * 1024 * 1024
+_OPTION_OF = {
+    "header": "BILLHOOK_SIGNATURE_HEADER",
+    "signature_header": "BILLHOOK_SIGNATURE_HEADER",
+    "timestamp_header": "BILLHOOK_TIMESTAMP_HEADER",
+    "prefix": "BILLHOOK_SIGNATURE_PREFIX",
+    "replay_protection": "BILLHOOK_REPLAY_PROTECTION",
+}
+_NAMES = {
+    "StandardWebhooks": "standard-webhooks",
+    "TimestampedHMAC": "timestamped-hmac",
+    "TimestampedRSA": "timestamped-rsa",
+    "BodyHMAC": "body-hmac",
+}
+
+
+@click.command(short_help="Find the signature scheme of a captured request.")
+@click.option(
+    "--request", "request_file", required=True, metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="A raw HTTP request, head and body, as `billhook capture` records it.",
+)  # fmt: skip
+@click.option(
+    "--secret-file", metavar="FILE", type=click.Path(exists=True, dir_okay=False),
+    help="A file with the secret, or several, newest first. Default: BILLHOOK_SECRETS.",
+)  # fmt: skip
+@click.option(
+    "--at", "captured_at", type=TIME,
+    help="When the request was captured: an age (2h) or ISO 8601. Default: when the file was last changed.",
+)  # fmt: skip
+@as_json
+def signature(
+    request_file: Path, secret_file: str | None, captured_at: datetime | None, as_json: bool
+) -> None:
+    """Find out how a captured request is signed, and print the configuration for it.
+
+    Algorithm, encoding, prefix, content, format of the time, and the headers are found by trying them with
+    the secret. If nothing fits, the command says what comes near: a body that a proxy wrote anew, an older
+    secret, a secret that is decoded in another way, a header that is missing, a clock that is wrong. Exit
+    code 1 if no scheme fits, or the clock is wrong. Neither secret nor signature is printed.
+
+    \b
+    Examples:
+      billhook capture --port 8080 --to captured
+      billhook doctor signature --request captured/20260115T093000-0001.http --secret-file secret.txt
+    """
+    from billhook.signing.search import search
+
+    request = _read_request(request_file)
+    secrets = _read_secrets(secret_file)
+    at = captured_at or datetime.fromtimestamp(request_file.stat().st_mtime, UTC)
+    result = search(request.headers, request.body, secrets, captured_at=at)
+    notes = [*_notes(request, result), *_about_what_is_set(request, result, secrets)]
+    if as_json:
+        print_json(_as_json(result, notes, secret_file))
+    else:
+        click.echo(printable("\n".join(_told(result, notes, secret_file)), keep="\n"))
+    if not result.schemes or any(each.kind == "clock" for each in result.near_misses):
+        sys.exit(1)
+
+
+def _read_request(path: Path) -> RawRequest:
+    try:
+        with path.open("rb") as stream:
+            raw = stream.read(_MAX_FILE_BYTES + 1)
+    except OSError as error:
+        raise UsageConfigError(f"--request {path} cannot be read: {error.strerror}") from None
+    if len(raw) > _MAX_FILE_BYTES:
+        raise UsageConfigError(f"--request {path} is over {_MAX_FILE_BYTES} bytes: give one request")
+    return parse_request(raw, str(path))
+
+
+def _read_secrets(secret_file: str | None) -> Sequence[str]:
+    from billhook.settings import read_secrets_file
+
+    settings = None if secret_file is not None else load_settings()
+    path = secret_file or (settings.secrets_file if settings else None)
+    secrets = read_secrets_file(path) if path else settings.secrets if settings else ()
+    if not secrets:
+        raise ConfigError("no secret to try: give --secret-file, or set BILLHOOK_SECRETS_FILE")
+    return secrets
+
+
+# --- what is printed ------------------------------------------------------------------------------
+
+
+def options_of(found: FoundScheme) -> dict[str, str] | None:
+    """Return the BILLHOOK_ options that describe a scheme; None if none do."""
+    name = _NAMES.get(found.kind)
+    if name is None or (name == "standard-webhooks" and found.arguments):
+        return None
+    return {
+        "BILLHOOK_SIGNATURE": name,
+        **{_OPTION_OF[argument]: value for argument, value in found.arguments.items()},
+    }
+
+
+def python_of(found: FoundScheme, secret_file: str | None) -> str:
+    """Return the code for an app that receives what is signed so, in the default source's place."""
+    arguments = [f"        {name}={value!r},\n" for name, value in found.arguments.items()]
+    call = f"{found.kind}(\n{''.join(arguments)}    )" if arguments else f"{found.kind}()"
+    file = f"Path({secret_file or 'secret.txt'!r}).read_text()"
+    # A file may hold several secrets, one a line, and a key in PEM has lines of its own.
+    secrets = f"[{file}]" if found.has_pem else f"{file}.splitlines()"
+    return (
+        "from pathlib import Path\n\n"
+        "from billhook import Billhook, Source\n"
+        f"from billhook.signing import {found.kind}\n\n"
+        "source = Source(\n"
+        '    "default",\n'
+        f"    scheme={call},\n"
+        f"    secrets={secrets},\n"
+        ")\n"
+        "hooks = Billhook(sources=[source])\n"
+    )
+
+
+def _told(result: SearchResult, notes: Sequence[str], secret_file: str | None) -> list[str]:
+    lines = _told_scheme(result.schemes[0], secret_file) if result.schemes else ["No scheme was found."]
+    for other in result.schemes[1:3]:
+        lines.append(f"Also fits: {other.kind} over {other.content!r}, in {other.signature_header}")
+    wrong = [f"{each.kind}: {each.said}" for each in result.near_misses]
+    return [*lines, *_listed("What is wrong:", wrong), *_listed("Note:", notes)]
+
+
+def _told_scheme(found: FoundScheme, secret_file: str | None) -> list[str]:
+    when = "at no time" if found.signed_at is None else f"at {found.signed_at:%Y-%m-%d %H:%M:%S} UTC"
+    lines = [
+        f"Found: {found.kind}, signed {when} with secret {found.secret_number}",
+        f"  header:  {found.signature_header}",
+        f"  content: {found.content!r}",
+    ]
+    if found.secret_change:
+        lines += ["", f"The secret has to be changed in its file: {found.secret_change}."]
+    options = options_of(found)
+    if options is not None:
+        lines += ["", "Set these options:", ""]
+        return [*lines, *(f"  {name}={value}" for name, value in options.items())]
+    lines += ["", "No option describes this scheme: a Flask app names it in Python.", ""]
+    return [*lines, *(f"  {line}".rstrip() for line in python_of(found, secret_file).splitlines())]
+
+
+def _listed(title: str, sentences: Sequence[str]) -> list[str]:
+    return ["", title, *(f"  - {each}" for each in sentences)] if sentences else []
+
+
+def _as_json(result: SearchResult, notes: Sequence[str], secret_file: str | None) -> dict[str, Any]:
+    return {
+        "found": bool(result.schemes),
+        "schemes": [_scheme_json(each, secret_file) for each in result.schemes],
+        "near_misses": [_miss_json(each, secret_file) for each in result.near_misses],
+        "signature_headers": list(result.signature_headers),
+        "contents_tried": result.tried,
+        "notes": list(notes),
+    }
+
+
+def _scheme_json(found: FoundScheme, secret_file: str | None) -> dict[str, Any]:
+    return {
+        "kind": found.kind,
+        "arguments": dict(found.arguments),
+        "options": options_of(found),
+        "python": python_of(found, secret_file),
+        "secret_number": found.secret_number,
+        "secret_change": found.secret_change or None,
+        "signature_header": found.signature_header,
+        "content": found.content,
+        "signed_at": found.signed_at.isoformat() if found.signed_at else None,
+    }
+
+
+def _miss_json(miss: NearMiss, secret_file: str | None) -> dict[str, Any]:
+    scheme = None if miss.scheme is None else _scheme_json(miss.scheme, secret_file)
+    return {"kind": miss.kind, "said": miss.said, "scheme": scheme}
+
+
+def _notes(request: RawRequest, result: SearchResult) -> list[str]:
+    notes = [f"about the file: {remark}" for remark in request.remarks]
+    names = {name.lower() for name in request.headers}
+    if request.method != "POST":
+        notes.append(f"the request is a {request.method}: the receiver takes POST alone")
+    if "x-webhook-type" not in names:
+        notes.append(
+            "the request has no X-Webhook-Type header: a delivery without it waits in quarantine; a proxy in "
+            "front can add it"
+        )
+    if "content-encoding" in names:
+        notes.append("the body is compressed, which the receiver answers with 415")
+    if result.schemes and result.schemes[0].signed_at is None:
+        notes.append(
+            "this scheme signs no time: who saw a delivery can send it again, and its key alone stops that"
+        )
+    return notes
+
+
+def _about_what_is_set(request: RawRequest, result: SearchResult, secrets: Sequence[str]) -> list[str]:
+    """Say whether the options that are set now would take this request, but for its age."""
+    from billhook.extension import configured_scheme
+    from billhook.receiver.headers import RequestHeaders
+
+    if not result.schemes:
+        return []
+    moment = result.schemes[0].signed_at or datetime.now(UTC)
+    headers = RequestHeaders({name.lower(): value for name, value in request.headers.items()})
+    try:
+        scheme = configured_scheme(load_settings())
+        scheme.verify(
+            headers,
+            request.body,
+            scheme.load(secrets),
+            event_type=headers.get("X-Webhook-Type", ""),
+            now=moment,
+            tolerance_seconds=1,
+        )
+    except (SignatureError, BillhookError) as error:
+        return [f"the options that are set here now do not take this request: {error}"]
+    return [f"the options that are set here now ({scheme.name}) take this request with these secrets"]

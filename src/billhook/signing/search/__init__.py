@@ -1,0 +1,8 @@
+"""Find out how a captured request was signed: what `billhook doctor signature` asks. No receiver needs it."""
+
+from __future__ import annotations
+
+from billhook.signing.search.configured import FoundScheme
+from billhook.signing.search.finding import NearMiss, SearchResult, search
+
+__all__ = ["FoundScheme", "NearMiss", "SearchResult", "search"]

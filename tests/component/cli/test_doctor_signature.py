@@ -1,0 +1,323 @@
+"""`billhook doctor signature`: the configuration that it prints works, and what a file lacks is told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from billhook import Source
+from billhook.extension import configured_scheme
+from billhook.settings import Settings
+from billhook.signing import BodyHMAC, Scheme, SignatureTemplate, StandardWebhooks, TimestampedHMAC
+from support.signing_cases import CASES, TEXT_SECRET, WHSEC, rsa_pems
+from support.signing_services import SENT
+
+BODY = b'{"date":"2026-01-15T09:30:00Z","invoiceId":"inv_1"}'
+DEDUPE_ONLY = "dedupe-only"
+
+
+def raw_request(headers: dict[str, str], body: bytes = BODY, *, line: str = "POST /hooks HTTP/1.1") -> bytes:
+    usual = {"Host": "shop.example", "Content-Type": "application/json", "Content-Length": str(len(body))}
+    lines = [line, *(f"{name}: {text}" for name, text in {**usual, **headers}.items())]
+    return "\r\n".join([*lines, "", ""]).encode("latin-1") + body
+
+
+@pytest.fixture
+def asked(run, tmp_path, secret_file):
+    """Asks of a request, as bytes or to be signed; returns the exit code and the answer in JSON."""
+
+    def ask(request: bytes | Scheme, secret: str = TEXT_SECRET, *arguments: str, **options: str):
+        if isinstance(request, Scheme):
+            signed = request.sign(BODY, secret, event_type="InvoiceApproved", now=datetime.now(UTC))
+            request = raw_request({"X-Webhook-Type": "InvoiceApproved", **signed})
+        file = tmp_path / "request.http"
+        file.write_bytes(request)
+        command = ["doctor", "signature", "--request", str(file), "--secret-file", secret_file(secret)]
+        result = run(*command, "--json", *arguments, **options)
+        assert result.exit_code in (0, 1), result.output
+        return result.exit_code, json.loads(result.stdout)
+
+    return ask
+
+
+@pytest.mark.parametrize(
+    ("scheme", "secret", "options"),
+    [
+        (StandardWebhooks(), WHSEC, {"SIGNATURE": "standard-webhooks"}),
+        (
+            TimestampedHMAC("Stripe-Signature"),
+            TEXT_SECRET,
+            {"SIGNATURE": "timestamped-hmac", "SIGNATURE_HEADER": "Stripe-Signature"},
+        ),
+        (
+            BodyHMAC("X-Sig", "hmac=", replay_protection="dedupe-only"),
+            TEXT_SECRET,
+            {
+                "SIGNATURE": "body-hmac",
+                "SIGNATURE_HEADER": "X-Sig",
+                "SIGNATURE_PREFIX": "hmac=",
+                "REPLAY_PROTECTION": DEDUPE_ONLY,
+            },
+        ),
+    ],
+)
+def test_the_options_that_are_printed_describe_the_scheme(asked, scheme, secret, options):
+    code, told = asked(scheme, secret)
+    code_set, told_set = asked(scheme, secret, **options)
+
+    (best,) = told["schemes"]
+    assert (code, code_set) == (0, 0)
+    assert best["options"] == {f"BILLHOOK_{name}": text for name, text in options.items()}
+    made = configured_scheme(Settings.from_mapping(best["options"]))
+    assert (type(made), made.headers) == (type(scheme), scheme.headers)
+    assert f"({scheme.name}) take this request" in " ".join(told_set["notes"])
+
+
+@pytest.mark.parametrize("service", SENT)
+def test_the_python_that_is_printed_receives_what_the_service_sends(asked, service, tmp_path):
+    headers, body, secret, at = SENT[service]
+
+    code, told = asked(raw_request(headers, body), secret)
+    defined: dict[str, object] = {}
+    exec(told["schemes"][0]["python"], defined)
+
+    source = defined["source"]
+    assert code == 0
+    assert isinstance(source, Source)
+    assert source.scheme.verify(headers, body, source.keys, event_type="", now=at, tolerance_seconds=1)
+
+
+def test_people_are_told_what_to_set_and_what_to_write(run, tmp_path, secret_file):
+    file = tmp_path / "request.http"
+    secret = secret_file(TEXT_SECRET)
+    told = []
+    for scheme in (TimestampedHMAC("Stripe-Signature"), SignatureTemplate(content="v0:{timestamp}:{body}")):
+        signed = scheme.sign(BODY, TEXT_SECRET, event_type="PingTest", now=datetime.now(UTC))
+        file.write_bytes(raw_request({**signed, "X-Other": signed[scheme.headers[-1]][-64:]}))
+        result = run("doctor", "signature", "--request", str(file), "--secret-file", secret)
+        assert result.exit_code == 0
+        assert signed[scheme.headers[-1]][-64:] not in result.output
+        told.append(result.stdout)
+
+    assert "Found: TimestampedHMAC, signed at 20" in told[0]
+    assert (
+        "\n  BILLHOOK_SIGNATURE=timestamped-hmac\n  BILLHOOK_SIGNATURE_HEADER=Stripe-Signature\n" in told[0]
+    )
+    assert "No option describes this scheme" in told[1]
+    assert '  source = Source(\n      "default",\n      scheme=SignatureTemplate(\n' in told[1]
+    assert "Also fits: SignatureTemplate over 'v0:{timestamp}:{body}', in X-Other" in told[1]
+    assert "no X-Webhook-Type header: a delivery without it waits in quarantine" in told[0]
+    assert all(TEXT_SECRET not in text for text in told)
+
+
+def test_a_change_of_the_secret_and_a_clock_that_is_wrong_are_told(run, tmp_path, secret_file):
+    at = datetime.now(UTC) - timedelta(seconds=1_000)
+    signed = TimestampedHMAC().sign(BODY, WHSEC, event_type="PingTest", now=at)
+    file = tmp_path / "request.http"
+    file.write_bytes(raw_request(signed))
+    command = ["doctor", "signature", "--request", str(file), "--secret-file", secret_file(WHSEC[6:])]
+
+    wrong = run(*command)
+    right = run(*command, "--at", at.isoformat())
+
+    assert (wrong.exit_code, right.exit_code) == (1, 0)
+    assert "The secret has to be changed in its file: write whsec_ before it." in wrong.stdout
+    assert "- clock: it was signed 10" in wrong.stdout
+    assert "s before its capture" in wrong.stdout
+    assert "clock" not in right.stdout
+
+
+def test_what_is_wrong_is_told_and_the_exit_code_is_1(asked):
+    signed = TimestampedHMAC().sign(BODY, TEXT_SECRET, event_type="PingTest", now=datetime.now(UTC))
+
+    code, told = asked(raw_request(signed, BODY.replace(b",", b", ")))
+
+    assert code == 1
+    assert told["found"] is False
+    assert told["near_misses"][0]["kind"] == "body"
+    assert told["near_misses"][0]["scheme"]["kind"] == "TimestampedHMAC"
+    assert told["signature_headers"] == ["X-Webhook-Signature"]
+
+
+def test_people_are_told_that_nothing_was_found(run, tmp_path, secret_file):
+    file = tmp_path / "request.http"
+    file.write_bytes(raw_request({"X-Odd\x7f".removesuffix("\x7f"): "\x9b31m"}))
+
+    result = run("doctor", "signature", "--request", str(file), "--secret-file", secret_file(TEXT_SECRET))
+
+    assert result.exit_code == 1
+    assert result.stdout.startswith(
+        "No scheme was found.\n\nWhat is wrong:\n  - header: no header has the form"
+    )
+
+
+def test_secrets_of_the_environment_serve_where_no_file_is_named(run, tmp_path, secret_file):
+    signed = TimestampedHMAC().sign(BODY, TEXT_SECRET, event_type="PingTest", now=datetime.now(UTC))
+    file = tmp_path / "request.http"
+    file.write_bytes(raw_request(signed))
+    command = ["doctor", "signature", "--request", str(file)]
+
+    assert run(*command, SECRETS=TEXT_SECRET).exit_code == 0
+    assert run(*command, SECRETS_FILE=secret_file(TEXT_SECRET)).exit_code == 0
+    nothing = run(*command)
+
+    assert nothing.exit_code == 2
+    assert "no secret to try: give --secret-file" in nothing.stderr
+
+
+def test_a_key_in_pem_is_read_whole(asked):
+    case = next(case for case in CASES if case.label == "timestamped-rsa")
+    delivery = case.sign(BODY, at=datetime.now(UTC))
+
+    code, told = asked(raw_request(delivery.headers), rsa_pems("case")[1])
+
+    assert code == 0
+    assert told["schemes"][0]["options"]["BILLHOOK_SIGNATURE"] == "timestamped-rsa"
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+SIGNED = BodyHMAC("X-Sig", replay_protection="dedupe-only").sign(
+    BODY, TEXT_SECRET, event_type="PingTest", now=datetime.now(UTC)
+)
+
+
+def test_a_chunked_body_is_put_together(asked):
+    chunked = (
+        b"5\r\n" + BODY[:5] + b"\r\n" + f"{len(BODY) - 5:X};x=1\r\n".encode() + BODY[5:] + b"\r\n0\r\n\r\n"
+    )
+    head = raw_request({**SIGNED, "Transfer-Encoding": "chunked"}, b"").replace(b"Content-Length: 0\r\n", b"")
+
+    assert asked(head + chunked)[0] == 0
+
+
+def test_a_header_on_two_lines_is_one_joined_by_a_comma(asked):
+    signed = TimestampedHMAC("X-Sig").sign(BODY, TEXT_SECRET, event_type="PingTest", now=datetime.now(UTC))
+    time, signature = signed["X-Sig"].split(",")
+
+    code, told = asked(raw_request({"x-sig": time, "X-Sig": signature}))
+
+    assert code == 0
+    assert told["schemes"][0]["signature_header"] == "x-sig"
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        (lambda raw: raw + b"\n", "the 1 bytes behind the 51 of its body are left out"),
+        (lambda raw: raw[:-3], "its body is cut: 48 of 51 bytes are there"),
+        (lambda raw: raw.replace(b"\r\n", b"\n"), "its line ends are LF instead of CRLF"),
+        (lambda raw: raw[: raw.index(b"\r\n\r\n")], "no empty line ends the head"),
+        (lambda raw: raw.replace(b"POST", b"GET"), "the request is a GET: the receiver takes POST alone"),
+        (
+            lambda raw: raw.replace(b"Host:", b"Content-Encoding: gzip\r\nHost:"),
+            "the body is compressed, which the receiver answers with 415",
+        ),
+        (lambda raw: raw, "this scheme signs no time"),
+    ],
+)
+def test_what_is_odd_about_a_file_is_told(asked, change, told):
+    _, answer = asked(change(raw_request(SIGNED)))
+
+    assert told in " ".join(answer["notes"])
+
+
+@pytest.mark.parametrize(
+    ("raw", "told"),
+    [
+        (b"", "its first line must be like `POST /webhooks/billing HTTP/1.1`"),
+        (b"Host: x\r\n\r\n{}", "its first line must be like"),
+        (b"POST / HTTP/1.1\r\nHost: x\r\n folded\r\n\r\n", "line 3 is no header"),
+        (
+            b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab",
+            "a chunked body that is cut or broken",
+        ),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n", "a chunked body that is cut"),
+        (b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz", "a chunked body that is cut or broken"),
+    ],
+)
+def test_a_broken_file_is_a_usage_error_that_names_the_line(run, tmp_path, secret_file, raw, told):
+    file = tmp_path / "request.http"
+    file.write_bytes(raw)
+
+    result = run("doctor", "signature", "--request", str(file), "--secret-file", secret_file(TEXT_SECRET))
+
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def test_files_that_cannot_be_read_are_usage_errors(run, tmp_path, secret_file, monkeypatch):
+    file = tmp_path / "request.http"
+    file.touch()
+    os.truncate(file, 33 * 1024 * 1024)
+    secret = secret_file(TEXT_SECRET)
+
+    large = run("doctor", "signature", "--request", str(file), "--secret-file", secret)
+    missing = run("doctor", "signature", "--request", str(tmp_path / "no"), "--secret-file", secret)
+    monkeypatch.setattr(
+        Path, "open", lambda *_: (_ for _ in ()).throw(PermissionError(13, "Permission denied"))
+    )
+    forbidden = run("doctor", "signature", "--request", str(file), "--secret-file", secret)
+
+    assert (large.exit_code, missing.exit_code, forbidden.exit_code) == (2, 2, 2)
+    assert "is over 33554432 bytes: give one request" in large.stderr
+    assert "cannot be read: Permission denied" in forbidden.stderr
+
+
+def test_a_secret_file_that_others_may_write_is_refused(run, tmp_path, secret_file):
+    file, secret = tmp_path / "request.http", secret_file(TEXT_SECRET)
+    file.write_bytes(raw_request(SIGNED))
+    Path(secret).chmod(0o666)
+
+    result = run("doctor", "signature", "--request", str(file), "--secret-file", secret)
+
+    assert result.exit_code == 2
+    assert "others may write it" in result.stderr
+
+
+def test_it_is_a_command_of_flask_apps_too(app_with, tmp_path, secret_file):
+    file = tmp_path / "request.http"
+    file.write_bytes(raw_request(SIGNED))
+    arguments = [
+        "billhook",
+        "doctor",
+        "signature",
+        "--request",
+        str(file),
+        "--secret-file",
+        secret_file(TEXT_SECRET),
+    ]
+
+    result = app_with().test_cli_runner().invoke(args=arguments)
+
+    assert result.exit_code == 0
+    assert "Found: BodyHMAC" in result.stdout
+
+
+# --- capture --------------------------------------------------------------------------------------
+
+
+def test_capture_refuses_a_folder_that_others_may_look_into(run, tmp_path):
+    (tmp_path / "open").mkdir(mode=0o755)
+    (tmp_path / "file").write_text("")
+
+    lax = run("capture", "--to", "open")
+    no_folder = run("capture", "--to", "file")
+
+    assert (lax.exit_code, no_folder.exit_code) == (2, 2)
+    assert "is open to other users" in lax.stderr
+    assert "cannot be made: File exists" in no_folder.stderr
+
+
+def test_the_help_of_both_names_the_other():
+    environ = {**os.environ, "COLUMNS": "200"}
+    for command, other in (("capture", "doctor signature"), ("doctor signature", "billhook capture")):
+        arguments = [sys.executable, "-m", "billhook", *command.split(), "--help"]
+        told = subprocess.run(arguments, capture_output=True, text=True, env=environ, check=True).stdout
+        assert other in " ".join(told.split())

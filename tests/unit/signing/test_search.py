@@ -1,0 +1,621 @@
+"""The search for a scheme: each is found from one request, what goes wrong is told, nothing is invented."""
+
+from __future__ import annotations
+
+import base64
+import dataclasses
+import hashlib
+import hmac
+import json
+import random
+import sys
+from datetime import UTC, datetime, timedelta
+
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec, ed25519
+
+from billhook.signing import SignatureTemplate, StandardWebhooks, TimestampedHMAC, TimestampedRSA
+from billhook.signing.search import SearchResult, finding, search
+from support.signing_cases import (
+    CASES,
+    NOW,
+    OTHER_TEXT_SECRET,
+    TEXT_SECRET,
+    TIMESTAMP,
+    WHSEC,
+    Case,
+    ed25519_pair,
+    pems,
+    rsa_pems,
+)
+from support.signing_services import SENT, recipes
+
+BODY = b'{"name": "x/y", "amounts": [1, 2.50, {"of": null}], "at": "\\u00e9", "all": {}}'
+USUAL = {
+    "Host": "shop.example",
+    "User-Agent": "billing/1",
+    "Content-Type": "application/json",
+    "Content-Length": "33",
+    "X-Request-Id": "7f1c",
+    "X-Webhook-Type": "PingTest",
+}
+"""What a request has beside the headers of its scheme."""
+SLOW = "template-all-fields-ed25519"
+HEX_SECRET = "00112233445566778899aabbccddeeff"
+
+
+def one_secret(case: Case) -> str:
+    (secret,) = case.verifying
+    return secret if isinstance(secret, str) else next(iter(secret.values()))
+
+
+def hmac_of(content: bytes, secret: str = TEXT_SECRET, digest: str = "sha256") -> bytes:
+    return hmac.digest(secret.encode(), content, digest)
+
+
+def timed(body: bytes = BODY, *, secret: str = TEXT_SECRET, at: datetime = NOW) -> dict[str, str]:
+    return {**USUAL, **TimestampedHMAC().sign(body, secret, event_type="PingTest", now=at)}
+
+
+def standard(key: bytes, body: bytes = BODY) -> dict[str, str]:
+    signature = base64.b64encode(hmac.digest(key, f"msg_1.{TIMESTAMP}.".encode() + body, "sha256")).decode()
+    own = {"webhook-id": "msg_1", "webhook-timestamp": str(TIMESTAMP), "webhook-signature": f"v1,{signature}"}
+    return {**USUAL, **own}
+
+
+def misses(result: SearchResult) -> list[tuple[str, str]]:
+    return [(each.kind, each.said) for each in result.near_misses]
+
+
+def the_miss(
+    headers: dict[str, str], body: bytes = BODY, secret: str = TEXT_SECRET, **more
+) -> tuple[str, str]:
+    """The one near miss of a request for which no scheme is found."""
+    result = search(headers, body, [secret], **more)
+    assert result.schemes == ()
+    (miss,) = misses(result)
+    return miss
+
+
+# --- what fits ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("service", SENT)
+def test_each_services_scheme_is_found(service):
+    headers, body, secret, at = SENT[service]
+    timed_one = recipes()[service].read(headers, body, "").signed_at is not None
+
+    result = search({**USUAL, **headers}, body, [OTHER_TEXT_SECRET, secret])
+
+    best = result.schemes[0]
+    assert best.secret_number == 2
+    assert best.secret_change == ""
+    assert best.signed_at == (at if timed_one else None)
+    assert best.signature_header in headers
+    assert best.scheme.verify(
+        headers, body, best.scheme.load([secret]), event_type="", now=at, tolerance_seconds=1
+    )
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.label for case in CASES])
+def test_the_scheme_of_each_case_is_found(case):
+    delivery = case.sign(BODY if case.label != SLOW else b"{}")
+
+    result = search({**USUAL, **delivery.headers}, delivery.body, [one_secret(case)])
+
+    best = result.schemes[0]
+    # Any key serves where the sender names one, so the header with the name is not found.
+    kind = {"timestamped-rsa-key-id": "TimestampedRSA"}.get(case.label, type(case.scheme).__name__)
+    assert best.kind == kind
+    assert misses(result) == []
+    again = best.scheme.sign(
+        delivery.body, signing_key(case), event_type="PingTest", now=NOW, message_id="msg_1"
+    )
+    assert {name: delivery.headers[name] for name in again} == again
+
+
+def signing_key(case: Case) -> str:
+    return case.signing if isinstance(case.signing, str) else next(iter(case.signing.values()))
+
+
+def test_the_best_of_several_readings_is_a_class_with_a_name_of_its_own():
+    for headers, kind, arguments in (
+        (timed(), "TimestampedHMAC", {"header": "X-Webhook-Signature"}),
+        (standard(base64.b64decode(WHSEC[6:])), "StandardWebhooks", {}),
+        (
+            {"X-Sig": f"sha256={hmac_of(BODY).hex()}"},
+            "BodyHMAC",
+            {"header": "X-Sig", "prefix": "sha256=", "replay_protection": "dedupe-only"},
+        ),
+        (
+            {"X-Sig": hmac_of(BODY).hex()},
+            "BodyHMAC",
+            {"header": "X-Sig", "prefix": "", "replay_protection": "dedupe-only"},
+        ),
+    ):
+        secret = WHSEC if kind == "StandardWebhooks" else TEXT_SECRET
+        (best,) = search(headers, BODY, [secret]).schemes
+        assert (best.kind, dict(best.arguments)) == (kind, arguments)
+
+
+def test_standard_webhooks_under_other_names_is_found_with_them():
+    headers = {
+        name.replace("webhook-", "svix-"): text
+        for name, text in standard(base64.b64decode(WHSEC[6:])).items()
+    }
+
+    (best,) = search(headers, BODY, [WHSEC]).schemes
+
+    assert best.kind == "StandardWebhooks"
+    assert dict(best.arguments) == {
+        "signature_header": "svix-signature",
+        "timestamp_header": "svix-timestamp",
+        "id_header": "svix-id",
+    }
+
+
+def test_a_time_that_stands_in_two_headers_is_taken_from_the_senders_own():
+    at = "Thu, 25 Feb 2021 15:08:50 GMT"
+    signature = hmac_of(f"{at}.".encode() + BODY).hex()
+
+    (best,) = search({"Date": at, "X-At": at, "X-Sig": signature}, BODY, [TEXT_SECRET]).schemes
+
+    assert best.arguments["timestamp_header"] == "X-At"
+
+
+def test_two_signatures_of_one_request_are_both_found():
+    headers = {"X-A": hmac_of(BODY).hex(), **timed()}
+
+    result = search(headers, BODY, [TEXT_SECRET])
+
+    assert [each.kind for each in result.schemes] == ["TimestampedHMAC", "BodyHMAC"]
+    assert result.signature_headers == ("X-A", "X-Webhook-Signature")
+
+
+def test_a_scheme_that_is_not_well_known_is_found():
+    scheme = SignatureTemplate(content="v2|{type}|{timestamp}|{body}", signature_header="X-S")
+    headers = {**USUAL, **scheme.sign(BODY, TEXT_SECRET, event_type="PingTest", now=NOW)}
+
+    (best,) = search(headers, BODY, [TEXT_SECRET]).schemes
+
+    assert best.content == "v2|{type}|{timestamp}|{body}"
+
+
+def test_what_has_several_separators_is_found_last():
+    scheme = SignatureTemplate(content="{timestamp}:{type}|{body}", signature_header="X-S")
+    headers = {**USUAL, **scheme.sign(BODY, TEXT_SECRET, event_type="PingTest", now=NOW)}
+    del headers["X-Request-Id"]
+
+    (best,) = search(headers, BODY, [TEXT_SECRET]).schemes
+
+    assert best.content == "{timestamp}:{type}|{body}"
+
+
+# --- secrets --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("signed_with", "given", "change"),
+    [
+        (WHSEC, WHSEC, ""),
+        (WHSEC, WHSEC[6:], "write whsec_ before it"),
+        (WHSEC[6:], WHSEC, "leave out its prefix whsec_"),
+    ],
+)
+def test_a_prefix_of_a_text_secret_too_many_or_too_few_is_told(signed_with, given, change):
+    (best,) = search(timed(secret=signed_with), BODY, [given]).schemes
+
+    assert best.secret_change == change
+
+
+@pytest.mark.parametrize(
+    ("key", "given", "change"),
+    [
+        (base64.b64decode(WHSEC[6:]), WHSEC[6:], ""),
+        (WHSEC.encode(), WHSEC, "write it as whsec_ and the base64 of its characters"),
+        (
+            WHSEC[6:].encode(),
+            WHSEC,
+            "leave out its prefix whsec_, then write it as whsec_ and the base64 of its characters",
+        ),
+        (bytes.fromhex(HEX_SECRET), HEX_SECRET, "write it as whsec_ and the base64 of its decoded bytes"),
+    ],
+)
+def test_how_standard_webhooks_needs_a_secret_is_told(key, given, change):
+    (best,) = search(standard(key), BODY, [given]).schemes
+
+    assert (best.kind, best.secret_change) == ("StandardWebhooks", change)
+
+
+@pytest.mark.parametrize(
+    ("given", "key", "encoding", "change"),
+    [
+        (HEX_SECRET, bytes.fromhex(HEX_SECRET), "hex", ""),
+        (f"key_{HEX_SECRET}", bytes.fromhex(HEX_SECRET), "hex", "leave out its prefix key_"),
+        (
+            "-_8" * 12,
+            base64.urlsafe_b64decode("-_8" * 12),
+            "base64",
+            "write + for each - in it, and / for each _",
+        ),
+        (
+            "whsec_" + "-_8" * 12,
+            base64.urlsafe_b64decode("-_8" * 12),
+            "base64",
+            "leave out its prefix whsec_, and write + for each - in it, and / for each _",
+        ),
+    ],
+)
+def test_how_a_secret_is_decoded_is_found(given, key, encoding, change):
+    headers = {"X-Sig": hmac.digest(key, BODY, "sha256").hex()}
+
+    best = search(headers, BODY, [given]).schemes[0]
+
+    assert best.arguments["secret_encoding"] == encoding
+    assert best.secret_change == change
+
+
+@pytest.mark.parametrize("spelling", ["whpk", "hex", "base64", "pem"])
+def test_a_public_ed25519_key_in_any_spelling_is_used(spelling):
+    whsk, whpk = ed25519_pair(b"\x07" * 32)
+    raw = base64.b64decode(whpk[5:])
+    private = ed25519.Ed25519PrivateKey.from_private_bytes(b"\x07" * 32)
+    given = {"whpk": whpk, "hex": raw.hex(), "base64": whpk[5:], "pem": pems(private)[1]}[spelling]
+    headers = {**USUAL, **StandardWebhooks().sign(BODY, whsk, event_type="PingTest", now=NOW)}
+
+    best = search(headers, BODY, [given]).schemes[0]
+
+    assert best.kind == "StandardWebhooks"
+    assert best.secret_change.startswith("" if spelling == "whpk" else "write it as whpk_ and the base64")
+    assert (best.secret_change == "") is (spelling == "whpk")
+
+
+def test_an_older_secret_is_told():
+    result = search(timed(), BODY, [OTHER_TEXT_SECRET, TEXT_SECRET])
+
+    ((kind, said),) = misses(result)
+    assert kind == "secret"
+    assert said.startswith("secret 2 of those given made the signature: an older one")
+    assert result.near_misses[0].scheme == result.schemes[0]
+
+
+@pytest.mark.parametrize(
+    ("secret", "told"),
+    [
+        (rsa_pems("case")[0], "secret 1 cannot be used: a private key was given to verify with"),
+        ("-----BEGIN CERTIFICATE-----", "secret 1 cannot be used: a key is not a public key in PEM"),
+        (
+            "whpk_" + "A" * 43 + "=",
+            "secret 1 cannot be used: an ed25519 public key is a point of small order",
+        ),
+    ],
+)
+def test_a_key_that_cannot_be_used_is_told_and_another_one_still_tried(secret, told):
+    alone = search(timed(), BODY, [secret])
+    beside = search(timed(), BODY, [secret, TEXT_SECRET])
+
+    assert any(kind == "key" and said.startswith(told) for kind, said in misses(alone))
+    assert alone.schemes == ()
+    assert beside.schemes[0].secret_number == 2
+
+
+def test_32_bytes_for_which_anyone_can_sign_are_no_public_key():
+    secret = base64.b64encode(bytes(32)).decode()
+
+    kind, said = the_miss({"X-Sig": "ab" * 64}, b"{}", secret)
+
+    assert (kind, said.startswith("no secret given made what is in X-Sig")) == ("secret", True)
+
+
+def test_a_weak_secret_is_the_reason_and_not_a_scheme():
+    kind, said = the_miss({"X-Sig": hmac_of(BODY, "short").hex()}, BODY, "short")
+
+    assert kind == "template"
+    assert "for which no scheme of billhook can be configured: a secret of 5 bytes is too short" in said
+
+
+def test_a_weak_secret_explains_no_changed_body():
+    assert the_miss({"X-Sig": hmac_of(BODY, "short").hex()}, BODY + b"\n", "short")[0] == "secret"
+
+
+def test_no_result_shows_a_secret_or_a_signature():
+    headers = timed()
+    result = search(headers, BODY, [OTHER_TEXT_SECRET, TEXT_SECRET], captured_at=NOW + timedelta(hours=2))
+    missed = search(headers, BODY + b" x", [WHSEC, TEXT_SECRET, rsa_pems("case")[0]])
+
+    for shown in (repr(result), repr(missed)):
+        assert TEXT_SECRET not in shown
+        assert WHSEC[6:] not in shown
+        assert headers["X-Webhook-Signature"][-64:] not in shown
+        assert "PRIVATE" not in shown
+
+
+# --- bodies that were changed ---------------------------------------------------------------------
+
+
+def compact(body: bytes = BODY) -> bytes:
+    return body.replace(b", ", b",").replace(b": ", b":")
+
+
+@pytest.mark.parametrize(
+    ("signed_body", "captured", "told"),
+    [
+        (BODY + b"\n", BODY, "the line break at its end was removed"),
+        (BODY + b"\r\n", BODY, "the line break at its end was removed"),
+        (BODY, BODY + b"\n", "white space was added at its end"),
+        (BODY, b" " + BODY + b" ", "white space was added around it"),
+        (b"a\nb", b"a\r\nb", "its line ends were changed from LF to CRLF"),
+        (b"a\r\nb", b"a\nb", "its line ends were changed from CRLF to LF"),
+        (BODY, b"\xef\xbb\xbf" + BODY, "a byte order mark was added"),
+        (b"\xef\xbb\xbf" + BODY, BODY, "its byte order mark was removed"),
+        (compact(), BODY, "the sender signed compact JSON"),
+        (BODY, compact(), "the sender signed JSON with a space after each comma and colon"),
+        (BODY.replace(b"\\u00e9", "é".encode()), compact(), "with letters beyond ASCII as they are"),
+        (BODY.replace(b"/", b"\\/"), compact(), r"with \/ for /"),
+        (compact() + b"\n", BODY, "with a line break at its end"),
+    ],
+)
+def test_a_body_that_was_changed_on_the_way_is_told(signed_body, captured, told):
+    result = search(timed(signed_body), captured, [TEXT_SECRET])
+
+    assert result.schemes == ()
+    ((kind, said),) = misses(result)
+    assert kind == "body"
+    assert told in said
+    assert result.near_misses[0].scheme.kind == "TimestampedHMAC"
+
+
+@pytest.mark.parametrize("indent", [2, 4, "\t"])
+def test_an_indented_body_that_was_made_compact_is_told(indent):
+    value = json.loads(BODY.replace(b"2.50", b"2.5"))
+
+    kind, said = the_miss(timed(json.dumps(value, indent=indent).encode()), json.dumps(value).encode())
+
+    assert kind == "body"
+    assert "the sender signed JSON indented by" in said
+
+
+def test_keys_that_were_sorted_on_the_way_are_told():
+    value = {"type": "PingTest", "id": "evt_1", "amount": 5}
+    ordered = json.dumps(value, sort_keys=True).encode()
+
+    kind, said = the_miss(timed(json.dumps(value).encode()), ordered)
+    kind_back, said_back = the_miss(timed(ordered), json.dumps(value).encode())
+
+    assert (kind, kind_back) == ("body", "body")
+    assert "something put its keys into alphabetical order" in said
+    assert "its keys in alphabetical order" in said_back
+
+
+def test_a_body_of_another_delivery_is_no_changed_one():
+    for body in (b'{"a": "\\ud800"}', b"[" * 3_000, b"\xff", b"5"):
+        assert the_miss(timed(), body)[0] == "secret"
+
+
+# --- times, headers, algorithms -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("seconds", "told"),
+    [
+        (301, "it was signed 301 s before its capture, and 300 s are allowed: a clock is wrong"),
+        (-400, "it was signed 400 s after its capture, and 300 s are allowed: a clock is wrong"),
+        (
+            7_210,
+            "7210 s before its capture, and 300 s are allowed: 2 h, as with a time zone that one side",
+        ),
+        (300, None),
+        (86_401, None),
+    ],
+)
+def test_a_clock_that_is_off_is_told(seconds, told):
+    result = search(timed(), BODY, [TEXT_SECRET], captured_at=NOW + timedelta(seconds=seconds))
+
+    assert result.schemes[0].kind == "TimestampedHMAC"
+    assert [kind for kind, _ in misses(result)] == ([] if told is None else ["clock"])
+    assert told is None or told in misses(result)[0][1]
+
+
+def test_a_header_with_the_time_that_was_removed_is_told():
+    headers = standard(base64.b64decode(WHSEC[6:]))
+    del headers["webhook-timestamp"]
+
+    known = the_miss(headers, BODY, WHSEC, captured_at=NOW + timedelta(seconds=5))
+    unknown = the_miss(headers, BODY, WHSEC)
+    elsewhen = the_miss(headers, BODY, WHSEC, captured_at=NOW + timedelta(days=1))
+
+    assert known[0] == "header"
+    assert (
+        f"signs '{{id}}.{{timestamp}}.{{body}}' with the time {TIMESTAMP}, which is in no header" in known[1]
+    )
+    said = "webhook-signature has the form of Standard Webhooks, and no header has their timestamp"
+    assert unknown[0] == elsewhen[0] == "header"
+    assert unknown[1].startswith(said)
+    assert elsewhen[1].startswith(said)
+
+
+def test_a_request_without_a_signature_is_told():
+    kind, said = the_miss({"Host": "x"})
+
+    assert kind == "header"
+    assert said.startswith("no header has the form of a signature")
+    assert said.endswith("The request has Host")
+    assert the_miss({})[1].endswith("The request has no headers")
+
+
+@pytest.mark.parametrize("digest", ["sha1", "sha384", "sha512"])
+def test_another_hmac_is_named(digest):
+    headers = {"X-Sig": f"{digest}={hmac_of(BODY, digest=digest).hex()}"}
+
+    kind, said = the_miss(headers)
+
+    assert kind == "algorithm"
+    assert said.startswith(f"X-Sig is the HMAC-{digest.upper()} of '{{body}}' by secret 1: billhook verifies")
+    assert the_miss({"X-Sig": f"{digest}={hmac_of(b'x', digest=digest).hex()}"})[0] != "algorithm"
+
+
+def test_a_content_that_no_scheme_may_have_is_told():
+    signature = hmac_of(str(TIMESTAMP).encode() + BODY).hex()
+
+    kind, said = the_miss({"X-At": str(TIMESTAMP), "X-Sig": signature})
+
+    assert kind == "template"
+    assert "'{timestamp}{body}' has two fields side by side" in said
+
+
+def test_base64url_is_recognised_and_told():
+    raw = hmac_of(BODY)
+    urlsafe = base64.urlsafe_b64encode(raw).decode()
+
+    for text in (urlsafe.rstrip("="), f"v1={urlsafe.rstrip('=')}"):
+        kind, said = the_miss({"X-Sig": text})
+        assert kind == "template"
+        assert said.startswith("X-Sig is the hmac-sha256 of '{body}' by secret 1, in base64url")
+
+
+def test_an_rsa_signature_over_other_bytes_is_told_from_another_key():
+    private, public = rsa_pems("case")
+    headers = {**USUAL, **TimestampedRSA().sign(BODY, private, event_type="PingTest", now=NOW)}
+
+    own = the_miss(headers, BODY + b" x", public)
+    others = the_miss(headers, BODY, rsa_pems("other")[1])
+
+    assert own[0] == "content"
+    assert own[1].startswith(
+        "X-Webhook-Signature was made with the private key of secret 1, over other bytes"
+    )
+    assert others[0] == "secret"
+
+
+def test_a_header_that_is_no_text_or_endless_is_passed_over():
+    headers = {"X-A": "é" * 64, "X-B": "t=1," * 5_000, "X-C": "ab" * 5_000, **timed()}
+
+    assert search(headers, BODY, [TEXT_SECRET]).schemes[0].kind == "TimestampedHMAC"
+
+
+def test_the_work_is_bounded(monkeypatch):
+    monkeypatch.setattr(finding, "BUDGET_BYTES", 100_000)
+
+    result = search(timed(), b"x" * 10_000, [TEXT_SECRET])
+
+    assert result.schemes == ()
+    assert result.tried < 5
+
+
+# --- tokens ---------------------------------------------------------------------------------------
+
+
+def token(claims: dict[str, object], key: str = TEXT_SECRET, algorithm: str = "HS256") -> dict[str, str]:
+    return {"X-Token": jwt.encode(claims, key, algorithm)}
+
+
+def test_a_token_about_the_body_is_found_by_its_claim_and_its_algorithm():
+    curve_private, curve_public = pems(ec.generate_private_key(ec.SECP256R1()))
+    digest = hashlib.sha256(BODY).hexdigest()
+
+    for claims, signing, verifying, algorithm in (
+        ({"iat": TIMESTAMP, "request": digest}, TEXT_SECRET, TEXT_SECRET, "HS256"),
+        ({"data": BODY.decode(), "n": 5}, curve_private, curve_public, "ES256"),
+    ):
+        (best,) = search(
+            token(claims, signing, algorithm), BODY, [OTHER_TEXT_SECRET, rsa_pems("case")[1], verifying]
+        ).schemes
+        assert (best.kind, best.secret_number) == ("BodyJWT", 3)
+        assert best.arguments["algorithm"] == algorithm
+        assert best.arguments["claim"] in claims
+        assert best.signed_at == (NOW if "iat" in claims else None)
+        assert best.has_pem is (algorithm == "ES256")
+
+
+def test_a_token_that_does_not_fit_is_told():
+    digest = hashlib.sha256(BODY).hexdigest()
+
+    for headers, told in (
+        (token({"data": "other"}), "X-Token is a token, and none of its claims is the body or its SHA-256"),
+        (
+            token({"data": digest}, OTHER_TEXT_SECRET),
+            "X-Token is a token about the body, and no secret given",
+        ),
+        (
+            token({"data": digest}, TEXT_SECRET * 2, "HS512"),
+            "X-Token is a token about the body: algorithm 'HS512'",
+        ),
+    ):
+        assert any(said.startswith(told) for _, said in misses(search(headers, BODY, [TEXT_SECRET])))
+
+
+def test_a_token_without_the_extra_is_told(monkeypatch):
+    headers = token({"data": hashlib.sha256(BODY).hexdigest()})
+    monkeypatch.setitem(sys.modules, "jwt", None)
+
+    assert "pip install 'billhook[jwt]'" in misses(search(headers, BODY, [TEXT_SECRET]))[0][1]
+
+
+@pytest.mark.parametrize("text", ["a.b.c", "W10.e30.x", "e30.e30.x", "\x00.\x00.", "eyJhbGciOjF9.e30.x"])
+def test_what_only_looks_like_a_token_is_none(text):
+    assert search({"X-Token": text, **timed()}, BODY, [TEXT_SECRET]).schemes[0].kind == "TimestampedHMAC"
+
+
+# --- nothing is invented --------------------------------------------------------------------------
+
+REQUESTS = 20
+"""How many random requests one run of the test has; 10,000 were searched once."""
+
+
+def random_request(dice: random.Random) -> tuple[dict[str, str], bytes, list[str]]:
+    """Headers like those of a signed request, a body and secrets, with nothing to do with each other."""
+    raw = dice.randbytes(dice.choice([20, 32, 32, 32, 32, 64, 256]))
+    text = dice.choice([raw.hex(), base64.b64encode(raw).decode(), base64.urlsafe_b64encode(raw).decode()])
+    at = TIMESTAMP + dice.randrange(10**6)
+    form = dice.choice(["{}", "{}", "sha256={}", "v1={}", f"t={at},v1={{}}", f"ts={at};h1={{}}", "v1,{}"])
+    headers = {
+        **USUAL,
+        dice.choice(["X-Signature", "webhook-signature", "X-Hub-Signature-256"]): form.format(text),
+    }
+    if dice.random() < 0.7:
+        del headers["X-Webhook-Type"]
+    if dice.random() < 0.5:
+        headers["X-Timestamp"] = dice.choice([str(at), str(at * 1000), "2021-02-25T15:08:50Z"])
+    if dice.random() < 0.5:
+        headers["webhook-id"] = f"msg_{dice.randrange(10**9)}"
+    value = {
+        dice.choice("abcdefgh"): dice.choice([1, "x/y", None, "é", [1, {}]]) for _ in range(dice.randrange(6))
+    }
+    body = dice.choice([json.dumps(value).encode(), dice.randbytes(dice.randrange(300))])
+    secret = base64.b64encode(dice.randbytes(24)).decode()
+    whpk = ed25519_pair(dice.randbytes(32))[1]
+    kinds = [secret, f"whsec_{secret}", dice.randbytes(32).hex(), TEXT_SECRET, rsa_pems("case")[1]]
+    return headers, body, dice.sample(kinds, 2) if dice.random() < 0.98 else [whpk]
+
+
+def false_finds(requests: int, seed: int) -> int:
+    dice = random.Random(seed)
+    found = 0
+    for _ in range(requests):
+        headers, body, secrets = random_request(dice)
+        result = search(headers, body, secrets, captured_at=datetime.fromtimestamp(TIMESTAMP, UTC))
+        found += bool(result.schemes) or any(miss.scheme is not None for miss in result.near_misses)
+    return found
+
+
+def test_in_random_requests_nothing_is_found():
+    assert false_finds(REQUESTS, seed=1) == 0
+
+
+def test_control_what_is_signed_would_be_found_among_them(monkeypatch):
+    real = random_request
+
+    def signed_once(dice: random.Random):
+        headers, body, secrets = real(dice)
+        return {**headers, "X-Late": hmac_of(body, secrets[0].strip()).hex()}, body, secrets
+
+    monkeypatch.setitem(globals(), "random_request", signed_once)
+
+    assert false_finds(10, seed=1) >= 5
+
+
+def test_a_found_scheme_is_compared_without_its_rank():
+    one = search(timed(), BODY, [TEXT_SECRET]).schemes[0]
+
+    assert dataclasses.replace(one, rank=()) == one
