@@ -2,8 +2,8 @@
 
 A scheme is found only if it verifies the request, so nothing is guessed: contents and keys are tried until a
 digest is one of the texts in the headers, and then the scheme itself is asked. Where none fits, the same is
-tried with what usually goes wrong on the way. Nothing here reads a clock or a file, and the work is bounded,
-whatever the request.
+tried with what usually goes wrong on the way. Nothing here reads a clock or a file, and the work has a limit
+for every request.
 """
 
 from __future__ import annotations
