@@ -38,6 +38,7 @@ RUN_BY = {
     "file: test_billing.py": "test_the_test_of_the_sandboxs_page_passes",
     "file: test_handlers.py": "test_the_tests_of_the_testing_page_pass",
     "run: once": "test_the_effect_of_the_handlers_page_happens_once",
+    "run: reading": "test_the_reading_of_the_inboxs_page_finds_and_follows",
     "run: own_scheme": "test_the_scheme_of_the_signatures_page_signs_and_verifies",
 }
 """Which test runs a marked block, on whichever page it is."""
@@ -263,6 +264,28 @@ def test_the_effect_of_the_handlers_page_happens_once(folder, environment):
     assert run([sys.executable, "-c", always], folder, {**environment, "PYTHONPATH": path}) != told
 
 
+STORE_ONE = """
+import os
+from datetime import UTC, datetime
+from billhook.inbox import Inbox, NewDelivery
+inbox, now = Inbox(os.environ["BILLHOOK_INBOX_URL"]), datetime.now(UTC)
+inbox.prepare()
+inbox.put(NewDelivery("default", "msg_1", "InvoiceApproved", b'{"invoiceId": "inv_42"}', "{}", now, now))
+inbox.put(NewDelivery("default", "msg_2", "PingTest", b"{}", "{}", now, now))
+inbox.close()
+"""
+
+
+def test_the_reading_of_the_inboxs_page_finds_and_follows(folder, environment):
+    environment["BILLHOOK_INBOX_URL"] = f"sqlite:///{folder}/read.db"
+
+    told = run([sys.executable, "-c", STORE_ONE + block("run: reading")], folder, environment)
+
+    assert told.splitlines() == [
+        "1", "msg_1 received b'{\"invoiceId\": \"inv_42\"}'", "1 InvoiceApproved", "2 PingTest",
+    ]  # fmt: skip
+
+
 def test_its_pytest_command_works_in_the_checkout_with_pytest_alone(folder, environment):
     """The checkout's pyproject.toml is the rootdir's there, and the plugins of our own tests are not."""
     shutil.copy(ROOT / "pyproject.toml", folder)
@@ -282,7 +305,7 @@ def test_every_block_of_python_is_typed_as_a_careful_user_has_it(folder, environ
     pytest.importorskip("mypy")
     chapters = "\n".join(text for page, text in PAGES.items() if not page.startswith("examples/"))
     snippets = re.findall(r"(?<!-->\n)```python\n(.*?)```", chapters, re.DOTALL)
-    snippets += [block("run: own_scheme"), block("run: once")]
+    snippets += [block("run: own_scheme"), block("run: once"), block("run: reading")]
     for number, snippet in enumerate(snippets):
         (folder / f"snippet_{number}.py").write_text(snippet)
     files = sorted(path.name for path in folder.glob("*.py"))

@@ -21,7 +21,10 @@ from billhook.cli.selection import (
     no_match_message,
     require_selection,
     select_ids,
+    take_search_limit,
+    within_search_limit,
 )
+from billhook.cli.tail import tail
 
 if TYPE_CHECKING:
     from billhook.inbox.discard import DiscardResult
@@ -33,7 +36,7 @@ _LONGEST_REASON = 500
 
 @click.group()
 def deliveries() -> None:
-    """List, show, replay, discard, export and prune deliveries. Standalone it needs no secrets.
+    """List, follow, show, replay, discard, export and prune deliveries. Standalone it needs no secrets.
 
     \b
     States:
@@ -50,6 +53,7 @@ def deliveries() -> None:
 
 deliveries.add_command(prune)
 deliveries.add_command(replay)
+deliveries.add_command(tail)
 
 
 @deliveries.command("list")
@@ -81,12 +85,15 @@ def list_(limit: int, after: int | None, as_json: bool, **selected: Any) -> None
       billhook deliveries list --state retrying --error KeyError
       billhook deliveries list --state dead --since 2h
       billhook deliveries list --type InvoiceApproved --json | jq '.[].key'
+      billhook deliveries list --contains inv_3007 --since 7d
     """
     from billhook.cli.delivery_format import print_deliveries
-    from billhook.inbox.admin import DeliveryFilter
+    from billhook.inbox import DeliveryFilter
 
+    search_limit = take_search_limit(selected)
     with open_inbox() as inbox:
-        print_deliveries(inbox, DeliveryFilter(**selected), limit, after, as_json=as_json)
+        selection = within_search_limit(inbox, DeliveryFilter(**selected), search_limit)
+        print_deliveries(inbox, selection, limit, after, as_json=as_json)
 
 
 @deliveries.command()
@@ -121,6 +128,9 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
 @deliveries.command()
 @delivery_filters
 @click.option("--handler", type=TEXT, metavar="NAME", help="With a run of this handler.")
+@click.option(
+    "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
+)
 def export(**selected: Any) -> None:
     """Write deliveries as JSON Lines, oldest first, with bodies, runs and failures.
 
@@ -134,12 +144,14 @@ def export(**selected: Any) -> None:
     from billhook.cli.delivery_format import details_json
     from billhook.inbox.admin import DeliveryFilter, count, export
 
-    selection = DeliveryFilter(**selected)
-    with open_inbox() as inbox, progress("exporting", count(inbox, selection)) as steps:
-        # One line at a time: an inbox can be larger than the memory.
-        for one in export(inbox, selection):
-            click.echo(json.dumps(details_json(one)))
-            steps.advance()
+    search_limit = take_search_limit(selected)
+    with open_inbox() as inbox:
+        selection = within_search_limit(inbox, DeliveryFilter(**selected), search_limit)
+        with progress("exporting", count(inbox, selection)) as steps:
+            # One line at a time: an inbox can be larger than the memory.
+            for one in export(inbox, selection):
+                click.echo(json.dumps(details_json(one)))
+                steps.advance()
 
 
 @deliveries.command()
@@ -176,10 +188,12 @@ def discard(
     reason = " ".join(reason.split())[:_LONGEST_REASON]  # one line: it is a cell of the table of deliveries
     if not reason:
         raise UsageConfigError("--reason is empty: give a reason, which is stored with the delivery")
+    search_limit = take_search_limit(selected)
     selected = filters_set(selected)
     selection = DeliveryFilter(**selected)
     require_selection("discard", delivery_ids, selection.is_everything, selected)
     with open_inbox() as inbox:
+        selection = within_search_limit(inbox, selection, search_limit)
         batches, total = select_ids(inbox, delivery_ids, selection, "discarded")
         if not (total or as_json):
             click.echo(no_match_message(inbox, selection.handler))

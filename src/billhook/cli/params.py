@@ -21,8 +21,11 @@ from billhook.cli.errors import UsageConfigError
 
 __all__ = [
     "BIND",
+    "CONTAINS",
     "DEFAULT_BIND",
     "DELIVERY_ID",
+    "KEY",
+    "SEARCH_LIMIT",
     "TCP_BIND",
     "TEXT",
     "TIME",
@@ -150,11 +153,34 @@ require_all = click.option(
 )
 
 
+SEARCH_LIMIT = 100_000
+"""How many bodies a search for a text reads: some seconds' work for the database."""
+CONTAINS = click.option(
+    "--contains",
+    type=TEXT,
+    metavar="TEXT",
+    help="With this text in the body, exactly as sent. The search is bounded.",
+)
+KEY = click.option("--key", type=TEXT, metavar="KEY", help="With this key, the id that the sender signed.")
+
+
 def delivery_filters(command: F) -> F:
-    """Add the options that select deliveries: event_type, state, error, source, since, until."""
+    """Add the options that select deliveries.
+
+    They are event_type, state, error, source, key, since, until, contains, and search_limit, which is for
+    `billhook.cli.selection.take_search_limit`.
+    """
     for option in (
+        click.option(
+            "--search-limit",
+            type=click.IntRange(1),
+            metavar="N",
+            help=f"How many deliveries --contains reads, the newest first. Default: {SEARCH_LIMIT}.",
+        ),
+        CONTAINS,
         click.option("--until", type=TIME, help="Received before this time: an age (2h, 7d) or ISO 8601."),
         click.option("--since", type=TIME, help="Received since this time: an age (2h, 7d) or ISO 8601."),
+        KEY,
         click.option("--source", type=TEXT, metavar="NAME", help="From this source."),
         click.option(
             "--error",

@@ -21,6 +21,8 @@ from billhook.cli.selection import (
     no_match_message,
     require_selection,
     select_ids,
+    take_search_limit,
+    within_search_limit,
 )
 
 if TYPE_CHECKING:
@@ -84,6 +86,7 @@ def replay(
       billhook deliveries replay --state dead --since 1d --dry-run
       billhook deliveries replay 44 --as PaymentFailed
     """
+    search_limit = take_search_limit(selected)
     selected = filters_set(selected)
     require_selection("replay", delivery_ids, not (selected or handler), selected)
     if as_type is not None:
@@ -92,6 +95,7 @@ def replay(
     # With filters, a new handler is to get deliveries without a run of it: those must not be filtered out.
     selection = _selection(selected, None if backfill and selected else handler, as_type)
     with open_inbox() as inbox:
+        selection = within_search_limit(inbox, selection, search_limit)
         if delivery_ids and handler is not None and backfill is None:
             _check_stored(inbox, handler)
         batches, total = select_ids(inbox, delivery_ids, selection, "replayed")

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from billhook.cli.errors import CliError
 from billhook.cli.output import printable
+from billhook.cli.params import SEARCH_LIMIT
 
 if TYPE_CHECKING:
-    from billhook.inbox import Inbox
+    from billhook.inbox import DeliveryFilter, Inbox
 
 __all__ = [
     "confirm",
@@ -23,6 +25,8 @@ __all__ = [
     "no_match_message",
     "require_selection",
     "select_ids",
+    "take_search_limit",
+    "within_search_limit",
 ]
 
 
@@ -37,11 +41,39 @@ def require_selection(
     """Raise UsageError unless there are either ids or filters."""
     if not delivery_ids and everything:
         raise click.UsageError(
-            f"nothing to {what} is selected: give ids, or one of --type --state --error --source --since "
-            "--until --handler --conflicts"
+            f"nothing to {what} is selected: give ids, or one of --type --state --error --source --key "
+            "--since --until --contains --handler --conflicts"
         )
     if delivery_ids and any(each is not None for each in selected.values()):
         raise click.UsageError("give ids or filters, not both")
+
+
+def take_search_limit(selected: dict[str, Any]) -> int:
+    """Remove and return the search limit. Raises UsageError for one without a text to search for."""
+    limit = selected.pop("search_limit", None)
+    if limit is not None and selected.get("contains") is None:
+        raise click.UsageError("--search-limit is for --contains TEXT")
+    return SEARCH_LIMIT if limit is None else int(limit)
+
+
+def within_search_limit(inbox: Inbox, selection: DeliveryFilter, limit: int) -> DeliveryFilter:
+    """Bound a search for a text to the newest `limit` of what else is selected, and tell so on stderr."""
+    from billhook.inbox.admin import search_bound
+
+    if selection.contains is None:
+        return selection
+    number, from_id, received_at = search_bound(inbox, selection, limit)
+    searched = (
+        f"searched the newest {delivery_count(number)}"
+        if number == limit
+        else (f"searched {delivery_count(number)}")
+    )
+    if received_at is not None:
+        searched += f", back to {received_at:%Y-%m-%d %H:%M:%S} UTC"
+    if number == limit:
+        searched += "; --search-limit N searches more"
+    click.echo(searched, err=True)
+    return replace(selection, from_id=from_id)
 
 
 def select_ids(

@@ -1,7 +1,10 @@
 """The inbox: the database of deliveries, their runs and failures. All SQL of billhook is here."""
 
+from billhook.inbox.admin import DeliveryDetails
+from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.pending import NextTimes
+from billhook.inbox.reading import Deliveries
 from billhook.inbox.records import (
     NEWEST_ONLY,
     Claim,
@@ -24,6 +27,9 @@ __all__ = [
     "NEWEST_ONLY",
     "Claim",
     "ContentKey",
+    "Deliveries",
+    "DeliveryDetails",
+    "DeliveryFilter",
     "DeliveryState",
     "DuplicateRun",
     "Inbox",

@@ -7,24 +7,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    ColumnElement,
-    Connection,
-    RowMapping,
-    Select,
-    and_,
-    exists,
-    func,
-    or_,
-    select,
-    union_all,
-)
+from sqlalchemy import Connection, RowMapping, Select, func, or_, select
 
 from billhook.inbox import migrate
+from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.schema import delivery, failure, run
 from billhook.inbox.sql import in_states, in_values
@@ -38,6 +28,7 @@ __all__ = [
     "FailureDetails",
     "ListedDelivery",
     "RunDetails",
+    "SearchBound",
     "count",
     "counts",
     "details",
@@ -47,6 +38,7 @@ __all__ = [
     "is_busy",
     "page",
     "revision",
+    "search_bound",
     "with_runs",
 ]
 
@@ -81,10 +73,6 @@ _RUN = (
     run.c.order_key,
     run.c.twin_of,
 )
-# In the words of the partial index too, or the whole table is walked.
-_OPEN_RUN = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
-_RETRYING = and_(run.c.state == RunState.DUE.value, run.c.attempts > 0)
-_RUNNING = run.c.state == RunState.RUNNING.value
 _FAILURE = (failure.c.run_id, failure.c.attempt, failure.c.failed_at, failure.c.error, failure.c.traceback)
 
 
@@ -109,6 +97,17 @@ def with_runs(inbox: Inbox, summaries: Sequence[DeliverySummary]) -> list[Listed
         errors: dict[int, str] = dict(map(tuple, connection.execute(wrong)))
         runs = _runs(connection, delivery_ids, {})
     return [ListedDelivery(one, errors.get(one.id), runs.get(one.id, [])) for one in summaries]
+
+
+def search_bound(inbox: Inbox, selection: DeliveryFilter, limit: int) -> SearchBound:
+    """Return where a search for `contains` ends: at the newest `limit` of what else is selected."""
+    others = replace(selection, contains=None)
+    columns = (delivery.c.id, delivery.c.received_at)
+    newest = select(*columns).where(*others.conditions()).order_by(delivery.c.id.desc()).limit(limit)
+    part = newest.subquery()
+    query = select(func.count(), func.min(part.c.id), func.min(part.c.received_at))
+    with inbox.database.read() as connection:
+        return SearchBound(*connection.execute(query).one())
 
 
 def handler_names(inbox: Inbox, newest: int = 50) -> list[str]:
@@ -216,95 +215,12 @@ def _runs(
     return by_delivery
 
 
-@dataclass(frozen=True, slots=True)
-class DeliveryFilter:
-    """Which deliveries to select: every condition given must hold.
+class SearchBound(NamedTuple):
+    """What a search reads: so many deliveries, from the id on; None for both others without any."""
 
-    `state` is a DeliveryStatus or `planned`; `error` is part of a run's last error or of the delivery's own,
-    in upper or lower case. `handler`: it has a run of this name. `twins`: it is a content duplicate for a
-    handler. `conflicts`: it contradicts another delivery of its key. `decided` leaves out deliveries whose
-    type an operator has to decide: conflicts that no handler has had, and those without a type.
-    """
-
-    event_type: str | None = None
-    state: str | None = None
-    source: str | None = None
-    handler: str | None = None
-    since: datetime | None = None
-    until: datetime | None = None
-    twins: bool = False
-    error: str | None = None
-    conflicts: bool = False
-    decided: bool = False
-
-    @property
-    def is_everything(self) -> bool:
-        """True without any condition."""
-        return self == DeliveryFilter()
-
-    def conditions(self) -> list[ColumnElement[bool]]:
-        """Return the conditions as SQL, over `delivery`."""
-        conditions: list[ColumnElement[bool]] = []
-        if self.event_type is not None:
-            conditions.append(delivery.c.event_type == self.event_type)
-        if self.state is not None:
-            conditions += _has_status(self.state)
-        if self.source is not None:
-            conditions.append(delivery.c.source == self.source)
-        if self.handler is not None:
-            conditions.append(
-                exists().where(run.c.delivery_id == delivery.c.id, run.c.handler == self.handler)
-            )
-        if self.since is not None:
-            conditions.append(delivery.c.received_at >= self.since)
-        if self.until is not None:
-            conditions.append(delivery.c.received_at < self.until)
-        if self.twins:
-            conditions.append(exists().where(run.c.delivery_id == delivery.c.id, run.c.twin_of.is_not(None)))
-        if self.error is not None:
-            conditions.append(_says(self.error))
-        if self.conflicts:
-            conditions.append(delivery.c.conflict_of.is_not(None))
-        return conditions + (_decided() if self.decided else [])
-
-
-def _has_status(name: str) -> list[ColumnElement[bool]]:
-    """Return SQL conditions for this status, or the state `planned`. ValueError for other names."""
-    if name not in (*DeliveryStatus, DeliveryState.PLANNED):
-        raise ValueError(name)
-    if name not in (
-        DeliveryState.PLANNED,
-        DeliveryStatus.WAITING,
-        DeliveryStatus.RUNNING,
-        DeliveryStatus.RETRYING,
-    ):
-        return [delivery.c.state == name]
-    planned = [
-        in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED),
-        delivery.c.state == DeliveryState.PLANNED.value,
-    ]
-    if name == DeliveryState.PLANNED:
-        return planned
-    own = run.c.delivery_id == delivery.c.id
-    if name == DeliveryStatus.WAITING:
-        return [*planned, ~exists().where(own, or_(_RETRYING, _RUNNING))]
-    # By the open runs, not by the deliveries: of a long queue few fail.
-    which = _RETRYING if name == DeliveryStatus.RETRYING else _RUNNING
-    selected = [*planned, delivery.c.id.in_(select(run.c.delivery_id).where(_OPEN_RUN, which))]
-    return selected if name == DeliveryStatus.RETRYING else [*selected, ~exists().where(own, _RETRYING)]
-
-
-def _decided() -> list[ColumnElement[bool]]:
-    unheard = ~exists().where(run.c.delivery_id == delivery.c.id)
-    return [~and_(delivery.c.conflict_of.is_not(None), unheard), delivery.c.event_type != ""]
-
-
-def _says(text: str) -> ColumnElement[bool]:
-    """Search each table once, not once for each delivery."""
-    other = delivery.alias("other")
-    runs = select(run.c.delivery_id).where(run.c.last_error.icontains(text, autoescape=True))
-    own = select(other.c.id).where(other.c.error.icontains(text, autoescape=True))
-    return delivery.c.id.in_(union_all(runs, own))
+    number: int
+    from_id: int | None
+    received_at: datetime | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,19 @@ from billhook.inbox import migrate
 from billhook.inbox.records import DeliverySnapshot, NewDelivery, RunResult
 from billhook.inbox.sqlite import SqliteDatabase
 
-__all__ = ["Database", "FastPath", "Notifier", "open_database"]
+__all__ = ["Database", "FastPath", "Listener", "Notifier", "open_database"]
+
+
+class Listener(Protocol):
+    """Hears the notifications of one inbox from its creation on, beside other listeners."""
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Sleep until a notification or the end of the time; True for the former. Raises OSError."""
+        ...
+
+    def close(self) -> None:
+        """Stop listening."""
+        ...
 
 
 class Notifier(Protocol):
@@ -37,6 +49,10 @@ class Notifier(Protocol):
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until a notification or the end of the time; True for the former. Raises OSError."""
+        ...
+
+    def listener(self) -> Listener:
+        """Return a listener that takes no notification from an engine. Raises OSError."""
         ...
 
 

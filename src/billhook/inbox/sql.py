@@ -25,6 +25,7 @@ from sqlalchemy import (
     DateTime,
     Dialect,
     Integer,
+    LargeBinary,
     Table,
     Text,
     TextClause,
@@ -41,7 +42,7 @@ from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeEngine
 
-__all__ = ["UtcDateTime", "in_parameter", "in_states", "in_values", "insert_rows"]
+__all__ = ["UtcDateTime", "in_parameter", "in_states", "in_values", "insert_rows", "position_of"]
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -113,6 +114,28 @@ def _in_array(element: _Among, compiler: SQLCompiler, **kw: Any) -> str:
 def _in_json(element: _Among, compiler: SQLCompiler, **kw: Any) -> str:
     column, values = (compiler.process(clause, **kw) for clause in element.clauses)
     return f"{column} IN (SELECT value FROM json_each({values}))"  # noqa: S608 - of compiled clauses
+
+
+class _Position(FunctionElement[int]):
+    inherit_cache = True
+    type = Integer()
+
+
+def position_of(value: bytes, column: ColumnElement[bytes]) -> ColumnElement[int]:
+    """Return the place of these bytes in a column of bytes, from 1; 0 where they are not in it."""
+    return _Position(column, bindparam(None, value, LargeBinary, unique=True))
+
+
+@compiles(_Position, "postgresql")
+def _position(element: _Position, compiler: SQLCompiler, **kw: Any) -> str:
+    column, value = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"position({value} IN {column})"
+
+
+@compiles(_Position)
+def _instr(element: _Position, compiler: SQLCompiler, **kw: Any) -> str:
+    column, value = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"instr({column}, {value})"
 
 
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:

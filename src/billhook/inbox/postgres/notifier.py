@@ -113,6 +113,13 @@ class PostgresNotifier:
         with self._listening.use() as connection:
             return bool(list(connection.notifies(timeout=0)))
 
+    def listener(self) -> PostgresNotifier:
+        """Return a listener with a connection of its own, so that it takes no notification from an engine."""
+        listener = PostgresNotifier(self._connect)
+        with suppress(OSError):  # tried again at each wait
+            listener.fileno()
+        return listener
+
     def close(self) -> None:
         """Close both connections of this process."""
         self._notifying.close()

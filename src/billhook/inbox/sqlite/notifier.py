@@ -1,7 +1,10 @@
-"""The notifier on SQLite: a named pipe beside the file wakes workers in other processes.
+"""The notifier on SQLite: named pipes beside the file wake processes that wait for deliveries.
 
-Level-triggered: an unread byte wakes the next reader at once. Without a reader a notification is lost, which
-is harmless, because every worker also polls the inbox.
+All workers share one pipe. Level-triggered: an unread byte wakes the next reader at once. The first that
+reads it takes it from the others, which is harmless, because it finds all the work. A listener that only
+watches must take nothing from a worker, so each has a pipe of its own, in a folder beside the file.
+
+Without a reader a notification is lost, which is harmless too: everyone who waits also polls the inbox.
 """
 
 from __future__ import annotations
@@ -11,15 +14,18 @@ import select
 import stat
 import threading
 import time
+import uuid
 from contextlib import suppress
 from pathlib import Path
 
 from billhook.fork import reset_in_child
 
-__all__ = ["FifoNotifier"]
+__all__ = ["FifoNotifier", "ListenerPipe"]
 
 NO_READER_SECONDS = 0.1
 """How long the pipe is taken to have no reader after it had none."""
+_SETTLED_NS = 100_000_000
+"""How old the time of a folder's last change is before a second change surely shows in it."""
 
 
 class FifoNotifier:
@@ -27,6 +33,7 @@ class FifoNotifier:
 
     def __init__(self, path: Path) -> None:
         self._path = path
+        self._folder = path.with_name(f"{path.name}.d")
         self._reset()
         reset_in_child(self._reset)
 
@@ -35,35 +42,68 @@ class FifoNotifier:
         self._notifying: int | None = None
         self._listening: int | None = None
         self._no_reader_until = 0.0
+        self._listeners: dict[str, int] = {}
+        self._listed_at_ns = 0
         # A descriptor closed during another thread's write may be reused for a socket by then.
         self._lock = threading.Lock()
 
     def notify(self) -> None:
-        """Wake the workers: one system call."""
+        """Wake the workers, by one system call, and the listeners."""
         with self._lock:
-            if time.monotonic() < self._no_reader_until:
-                return
+            self._notify_workers()
+            self._notify_listeners()
+
+    def _notify_workers(self) -> None:
+        if time.monotonic() < self._no_reader_until:
+            return
+        try:
+            if self._notifying is None:
+                self._notifying = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
+            os.write(self._notifying, b"!")
+        except BlockingIOError:
+            pass  # the pipe is full of notifications already
+        except OSError:
+            # No pipe, or no reader (ENXIO, EPIPE). A worker that starts later polls before it waits.
+            self._close()
+            self._no_reader_until = time.monotonic() + NO_READER_SECONDS
+
+    def _notify_listeners(self) -> None:
+        try:
+            changed_at_ns = self._folder.stat().st_mtime_ns
+            if changed_at_ns != self._listed_at_ns:
+                self._open_listeners()
+                # Two changes within a tick of the file system's clock have one time: look again until then.
+                settled = time.time_ns() - changed_at_ns > _SETTLED_NS
+                self._listed_at_ns = changed_at_ns if settled else 0
+        except OSError:  # no folder, as nothing has listened yet; or it is not readable here
+            return
+        for name, descriptor in list(self._listeners.items()):
             try:
-                if self._notifying is None:
-                    self._notifying = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
-                os.write(self._notifying, b"!")
+                os.write(descriptor, b"!")
             except BlockingIOError:
-                pass  # the pipe is full of notifications already
+                pass
             except OSError:
-                # No pipe, or no reader (ENXIO, EPIPE). A worker that starts later polls before it waits.
-                self._close()
-                self._no_reader_until = time.monotonic() + NO_READER_SECONDS
+                self._drop(name)
+
+    def _open_listeners(self) -> None:
+        for path in self._folder.iterdir():
+            if path.name not in self._listeners and not path.name.startswith("."):
+                try:
+                    self._listeners[path.name] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                except OSError:
+                    self._drop(path.name)
+
+    def _drop(self, name: str) -> None:
+        """Forget a listener that is gone, and remove what a killed one has left."""
+        descriptor = self._listeners.pop(name, None)
+        if descriptor is not None:
+            os.close(descriptor)
+        with suppress(OSError):
+            (self._folder / name).unlink()
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until a notification or the end of the time; True for the former."""
-        descriptor = self.fileno()
-        poll = select.poll()
-        poll.register(descriptor, select.POLLIN)
-        ready = poll.poll(max(0.0, timeout_seconds) * 1000)
-        if ready:
-            with suppress(BlockingIOError):  # another worker read the byte first; this one is awake too
-                os.read(descriptor, 65_536)
-        return bool(ready)
+        return _wait(self.fileno(), timeout_seconds)
 
     def fileno(self) -> int:
         """Return the descriptor that becomes readable on a notification."""
@@ -78,10 +118,18 @@ class FifoNotifier:
             self._listening = descriptor
         return self._listening
 
+    def listener(self) -> ListenerPipe:
+        """Return a listener with a pipe of its own. Raises OSError."""
+        return ListenerPipe(self._folder)
+
     def close(self) -> None:
-        """Close both ends in this process; the pipe stays for the others."""
+        """Close all ends in this process; the pipes stay for the others."""
         with self._lock:
             self._close()
+            for descriptor in self._listeners.values():
+                os.close(descriptor)
+            self._listeners.clear()
+            self._listed_at_ns = 0
         if self._listening is not None:
             os.close(self._listening)
             self._listening = None
@@ -90,3 +138,38 @@ class FifoNotifier:
         if self._notifying is not None:
             os.close(self._notifying)
             self._notifying = None
+
+
+class ListenerPipe:
+    """A pipe of one listener, which exists as long as the listener listens."""
+
+    def __init__(self, folder: Path) -> None:
+        """Raises OSError where the pipe cannot be made."""
+        folder.mkdir(mode=0o700, exist_ok=True)
+        name = uuid.uuid4().hex
+        self._path = folder / name
+        # Under a hidden name until it has a reader: a notifier removes a pipe that has none.
+        hidden = folder / f".{name}"
+        os.mkfifo(hidden, 0o600)
+        self._descriptor = os.open(hidden, os.O_RDWR | os.O_NONBLOCK)
+        hidden.rename(self._path)
+
+    def wait(self, timeout_seconds: float) -> bool:
+        """Sleep until a notification or the end of the time; True for the former."""
+        return _wait(self._descriptor, timeout_seconds)
+
+    def close(self) -> None:
+        """Stop listening; the pipe is removed."""
+        with suppress(OSError):
+            self._path.unlink()
+        os.close(self._descriptor)
+
+
+def _wait(descriptor: int, timeout_seconds: float) -> bool:
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    ready = poll.poll(max(0.0, timeout_seconds) * 1000)
+    if ready:
+        with suppress(BlockingIOError):  # another worker read the byte first; this one is awake too
+            os.read(descriptor, 65_536)
+    return bool(ready)

@@ -1,0 +1,145 @@
+"""DeliveryFilter: which deliveries to select, as SQL conditions that the indexes serve."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select, union_all
+
+from billhook.inbox.schema import delivery, run
+from billhook.inbox.sql import in_states, position_of
+from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState
+
+__all__ = ["DeliveryFilter"]
+
+# In the words of the partial index too, or the whole table is walked.
+_OPEN_RUN = in_states(run.c.state, RunState.DUE, RunState.RUNNING)
+_RETRYING = and_(run.c.state == RunState.DUE.value, run.c.attempts > 0)
+_RUNNING = run.c.state == RunState.RUNNING.value
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryFilter:
+    """Which deliveries to select: every condition given must hold.
+
+    `state` is a DeliveryStatus or `planned`; `error` is part of a run's last error or of the delivery's own,
+    in upper or lower case. `handler`: it has a run of this name. `twins`: it is a content duplicate for a
+    handler. `conflicts`: it contradicts another delivery of its key. `decided` leaves out deliveries whose
+    type an operator has to decide: conflicts that no handler has had, and those without a type.
+
+    `contains` is a text in the body, as it was sent or as JSON escapes it; the database reads each body for
+    it, so bound the search by `from_id` (see billhook.inbox.admin.search_bound).
+    """
+
+    event_type: str | None = None
+    state: str | None = None
+    source: str | None = None
+    handler: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    twins: bool = False
+    error: str | None = None
+    conflicts: bool = False
+    decided: bool = False
+    key: str | None = None
+    contains: str | None = None
+    from_id: int | None = None
+
+    @property
+    def is_everything(self) -> bool:
+        """True without any condition."""
+        return self == DeliveryFilter()
+
+    def conditions(self) -> list[ColumnElement[bool]]:
+        """Return the conditions as SQL, over `delivery`."""
+        conditions: list[ColumnElement[bool]] = []
+        for column, value in ((delivery.c.event_type, self.event_type), (delivery.c.source, self.source)):
+            if value is not None:
+                conditions.append(column == value)
+        if self.since is not None:
+            conditions.append(delivery.c.received_at >= self.since)
+        if self.until is not None:
+            conditions.append(delivery.c.received_at < self.until)
+        if self.conflicts:
+            conditions.append(delivery.c.conflict_of.is_not(None))
+        if self.state is not None:
+            conditions += _has_status(self.state)
+        return [*conditions, *self._of_runs(), *self._of_content(), *(_decided() if self.decided else [])]
+
+    def _of_runs(self) -> Iterator[ColumnElement[bool]]:
+        own = run.c.delivery_id == delivery.c.id
+        if self.handler is not None:
+            yield exists().where(own, run.c.handler == self.handler)
+        if self.twins:
+            yield exists().where(own, run.c.twin_of.is_not(None))
+        if self.error is not None:
+            yield _says(self.error)
+
+    def _of_content(self) -> Iterator[ColumnElement[bool]]:
+        if self.key is not None:
+            yield delivery.c.source.in_(_sources())
+            yield delivery.c.key == self.key
+        if self.from_id is not None:
+            yield delivery.c.id >= self.from_id
+        if self.contains is not None:
+            yield _contains(self.contains)
+
+
+def _has_status(name: str) -> list[ColumnElement[bool]]:
+    """Return SQL conditions for this status, or the state `planned`. ValueError for other names."""
+    if name not in (*DeliveryStatus, DeliveryState.PLANNED):
+        raise ValueError(name)
+    if name not in (
+        DeliveryState.PLANNED,
+        DeliveryStatus.WAITING,
+        DeliveryStatus.RUNNING,
+        DeliveryStatus.RETRYING,
+    ):
+        return [delivery.c.state == name]
+    planned = [
+        in_states(delivery.c.state, DeliveryState.RECEIVED, DeliveryState.PLANNED),
+        delivery.c.state == DeliveryState.PLANNED.value,
+    ]
+    if name == DeliveryState.PLANNED:
+        return planned
+    own = run.c.delivery_id == delivery.c.id
+    if name == DeliveryStatus.WAITING:
+        return [*planned, ~exists().where(own, or_(_RETRYING, _RUNNING))]
+    # By the open runs, not by the deliveries: of a long queue few fail.
+    which = _RETRYING if name == DeliveryStatus.RETRYING else _RUNNING
+    selected = [*planned, delivery.c.id.in_(select(run.c.delivery_id).where(_OPEN_RUN, which))]
+    return selected if name == DeliveryStatus.RETRYING else [*selected, ~exists().where(own, _RETRYING)]
+
+
+def _decided() -> list[ColumnElement[bool]]:
+    unheard = ~exists().where(run.c.delivery_id == delivery.c.id)
+    return [~and_(delivery.c.conflict_of.is_not(None), unheard), delivery.c.event_type != ""]
+
+
+def _says(text: str) -> ColumnElement[bool]:
+    """Search each table once, not once for each delivery."""
+    other = delivery.alias("other")
+    runs = select(run.c.delivery_id).where(run.c.last_error.icontains(text, autoescape=True))
+    own = select(other.c.id).where(other.c.error.icontains(text, autoescape=True))
+    return delivery.c.id.in_(union_all(runs, own))
+
+
+def _sources() -> Select[tuple[str]]:
+    """Select the names of all sources: the index of keys begins with the source.
+
+    By a step for each name, because DISTINCT would read the whole index.
+    """
+    first = select(func.min(delivery.c.source).label("source")).cte("sources", recursive=True)
+    other = delivery.alias("other")
+    following = select(func.min(other.c.source)).where(other.c.source > first.c.source).scalar_subquery()
+    steps = first.union_all(select(following).where(first.c.source.is_not(None)))
+    return select(steps.c.source).where(steps.c.source.is_not(None))
+
+
+def _contains(text: str) -> ColumnElement[bool]:
+    # Senders may escape what is not ASCII, or write it as it is.
+    forms = {text.encode(), json.dumps(text)[1:-1].encode()}
+    return or_(*(position_of(form, delivery.c.body) > 0 for form in sorted(forms)))

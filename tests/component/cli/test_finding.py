@@ -1,0 +1,176 @@
+"""Finding deliveries by key and by a text in the body, and `deliveries tail`, on each database."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from billhook.inbox import Deliveries
+from support.inbox_view import incoming, open_inbox, place_of
+from support.processes import until
+from support.timeouts import scaled
+
+
+def ids(result) -> list[int]:
+    assert result.exit_code == 0, result.output
+    return [one["id"] for one in json.loads(result.stdout)]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        (["--key", "m2"], [2]),
+        (["--key", "m9"], []),
+        (["--contains", "inv_1"], [2]),
+        (["--contains", "nothing of this"], []),
+        (["--contains", "inv_1", "--type", "PingTest"], []),
+        (["--contains", "inv_1", "--search-limit", "2"], []),
+    ],
+)
+def test_list_finds_by_key_and_by_text(run, shop, options, expected):
+    assert ids(run("deliveries", "list", "--json", *options)) == expected
+
+
+def test_a_search_says_what_it_searched(run, shop):
+    whole = run("deliveries", "list", "--contains", "inv_1")
+    part = run("deliveries", "list", "--contains", "inv_1", "--search-limit", "2")
+    none = run("deliveries", "list", "--contains", "inv_1", "--type", "Overage")
+
+    assert whole.stderr.startswith("searched 4 deliveries, back to ")
+    assert part.stderr.startswith("searched the newest 2 deliveries, back to ")
+    assert part.stderr.endswith(" UTC; --search-limit N searches more\n")
+    assert none.stderr == "searched 0 deliveries\n"
+
+
+def test_a_search_limit_without_a_text_is_a_usage_error(run, shop):
+    result = run("deliveries", "list", "--search-limit", "5")
+
+    assert (result.exit_code, "--search-limit is for --contains TEXT" in result.stderr) == (2, True)
+
+
+def test_export_replay_and_discard_select_by_key_and_text(run, shop):
+    exported = run("deliveries", "export", "--contains", "inv_1")
+    conflicts = run("deliveries", "export", "--conflicts")
+    replayed = run("deliveries", "replay", "--contains", "inv_1", "--dry-run", "--json")
+    discarded = run("deliveries", "discard", "--key", "m2", "--reason", "x", "--dry-run", "--json")
+
+    assert [json.loads(line)["id"] for line in exported.stdout.splitlines()] == [2]
+    assert conflicts.stdout == ""
+    assert json.loads(replayed.stdout)["selected"] == 1
+    assert json.loads(discarded.stdout)["selected"] == 1
+
+
+# --- tail -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def once(monkeypatch) -> None:
+    """`tail` ends where it would wait, as if by Ctrl-C."""
+
+    def follow(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Deliveries, "follow", follow)
+
+
+def test_tail_begins_with_the_newest_oldest_first(run, shop, once):
+    result = run("deliveries", "tail", "-n", "2")
+
+    assert result.exit_code == 0
+    lines = [line.split("  ") for line in result.stdout.splitlines()]
+    assert [cells[1:] for cells in lines] == [
+        ["3", "PingTest", "quarantined", "default", "m3"],
+        ["4", "PingTest", "done", "default", "m4"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ([], [1, 2, 3, 4]),
+        (["-n", "0"], []),
+        (["--since", "1h"], [1, 2, 3, 4]),
+        (["--since", "1h", "-n", "1"], [4]),
+        (["--type", "InvoiceApproved"], [2]),
+        (["--contains", "inv_1"], [2]),
+        (["--key", "m3"], [3]),
+        (["--source", "elsewhere"], []),
+        (["--conflicts"], []),
+    ],
+)
+def test_tail_prints_json_lines_of_what_is_selected(run, shop, once, options, expected):
+    result = run("deliveries", "tail", "--json", *options)
+
+    assert [json.loads(line)["id"] for line in result.stdout.splitlines()] == expected
+
+
+def test_tail_escapes_what_is_not_printable(run, inbox_url, once):
+    inbox = open_inbox(place_of(inbox_url))
+    inbox.put(incoming("m\x1b[31m", event_type=""))
+    inbox.close()
+
+    result = run("deliveries", "tail")
+
+    assert result.stdout.endswith("  (none)  quarantined  default  m\\x1b[31m\n")
+
+
+@pytest.fixture
+def tailing(inbox_url: str, tmp_path: Path):
+    """A process that runs `deliveries tail`, and what it has printed so far."""
+    environ = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
+    output = tmp_path / "output.txt"
+    with output.open("w") as stream:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "billhook", "deliveries", "tail"],
+            env={**environ, "BILLHOOK_INBOX_URL": inbox_url},
+            stdout=stream,
+            stderr=subprocess.STDOUT,
+        )
+    yield process, output
+    process.kill()
+    process.wait()
+
+
+def test_tail_prints_what_another_process_stores_until_ctrl_c(tailing, inbox_url: str):
+    process, output = tailing
+    inbox = open_inbox(place_of(inbox_url))
+    inbox.put(incoming("m1"))
+    until(lambda: "m1" in output.read_text(), 30)
+
+    for number in range(2, 6):
+        inbox.put(incoming(f"m{number}"))
+        until(lambda: f"m{number}" in output.read_text(), 30)  # noqa: B023 - called at once
+    inbox.close()
+    process.send_signal(signal.SIGINT)
+
+    assert process.wait(scaled(10)) == 0
+    lines = output.read_text().splitlines()
+    assert [line.split("  ")[-1] for line in lines] == ["m1", "m2", "m3", "m4", "m5"]
+
+
+def test_tail_waits_for_an_inbox_that_is_unavailable(run, shop, monkeypatch):
+    from billhook.cli import tail
+    from billhook.errors import InboxUnavailable
+
+    asked: list[int] = []
+
+    def follow(_: Deliveries, __: object, *, after: int):
+        asked.append(after)
+        if len(asked) == 2:
+            raise KeyboardInterrupt
+        raise InboxUnavailable("the server\x1b is away")
+        yield
+
+    monkeypatch.setattr(Deliveries, "follow", follow)
+    monkeypatch.setattr(tail, "_PAUSE_SECONDS", 0.0)
+
+    result = run("deliveries", "tail", "-n", "0")
+
+    assert (result.exit_code, asked) == (0, [4, 4])
+    assert result.stderr == "the server\\x1b is away; waiting for it\n"

@@ -1,0 +1,316 @@
+"""Reading an inbox from Python: finding, counting and following deliveries, on each database."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from billhook.errors import ConfigError
+from billhook.inbox import Deliveries, DeliveryFilter, Inbox, reading
+from billhook.inbox.admin import search_bound
+from billhook.inbox.sqlite.notifier import FifoNotifier
+from support.inbox_view import NOON, change, incoming, open_inbox, rows
+from support.processes import until
+from support.timeouts import scaled
+
+
+@pytest.fixture
+def deliveries(inbox) -> Deliveries:
+    return Deliveries(inbox)
+
+
+def keys(found: Iterator[Any]) -> list[str]:
+    return [one.summary.key for one in found]
+
+
+class Follower:
+    """Follows in a thread of its own until the delivery `end` comes."""
+
+    def __init__(self, deliveries: Deliveries, *arguments: Any, **options: Any) -> None:
+        self.got: queue.Queue[str] = queue.Queue()
+        self._stream = deliveries.follow(*arguments, **options)
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        for one in self._stream:
+            self.got.put(one.summary.key)
+            if one.summary.key == "end":
+                return
+
+    def next_key(self) -> str:
+        return self.got.get(timeout=scaled(15))
+
+    def join(self) -> None:
+        self._thread.join(scaled(15))
+        assert not self._thread.is_alive()
+
+
+@pytest.fixture
+def follow(deliveries, inbox) -> Iterator[Callable[..., Follower]]:
+    """Starts followers, and ends them with the test."""
+    made: list[Follower] = []
+
+    def start(*arguments: Any, **options: Any) -> Follower:
+        made.append(Follower(deliveries, *arguments, **options))
+        return made[-1]
+
+    yield start
+    inbox.put(incoming("end"))
+    for follower in made:
+        follower.join()
+
+
+def listening(where: Any, inbox: Inbox) -> bool:
+    """Whether something listens to the inbox beside the engines."""
+    if isinstance(inbox.notifier, FifoNotifier):
+        folder = where.with_name(f"{where.name}-wake.d")
+        return folder.exists() and any(not one.name.startswith(".") for one in folder.iterdir())
+    query = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+    return bool(rows(where, query)[0][0])
+
+
+# --- finding --------------------------------------------------------------------------------------
+
+
+def test_the_newest_are_found_first_over_pages(deliveries, inbox):
+    for number in range(120):
+        inbox.put(incoming(f"m{number}"))
+
+    assert keys(deliveries.find()) == [f"m{number}" for number in reversed(range(120))]
+    assert keys(deliveries.find(limit=60)) == [f"m{number}" for number in range(119, 59, -1)]
+    assert keys(deliveries.find(limit=0)) == []
+    assert deliveries.count() == 120
+
+
+def test_a_delivery_has_its_body_headers_and_runs(deliveries, inbox):
+    stored = inbox.put(incoming("m1", body=b'{"id": 1}')).delivery_id
+
+    found = deliveries.get(stored)
+
+    assert found is not None
+    assert (found.body, found.headers, found.runs, found.status) == (b'{"id": 1}', {}, [], "received")
+    assert deliveries.get(stored + 1) is None
+
+
+def test_a_key_is_found_in_every_source(deliveries, inbox):
+    for source in ("a", "b", "c"):
+        inbox.put(incoming("m1", source=source))
+        inbox.put(incoming("m2", source=source))
+
+    found = deliveries.find(DeliveryFilter(key="m1"))
+
+    assert [(one.summary.source, one.summary.key) for one in found] == [("c", "m1"), ("b", "m1"), ("a", "m1")]
+    assert deliveries.count(DeliveryFilter(key="m3")) == 0
+
+
+@pytest.mark.parametrize(
+    ("body", "text", "matches"),
+    [
+        (b'{"id": "inv_42"}', "inv_42", True),
+        (b'{"id": "inv_42"}', "INV_42", False),
+        (b'{"id": "inv_42"}', "inv%42", False),
+        ('{"name": "Café"}'.encode(), "Café", True),
+        (rb'{"name": "Caf\u00e9"}', "Café", True),
+        (b"\xff\x00 inv_42 \xff", "inv_42", True),
+        (b"{}", "inv_42", False),
+    ],
+)
+def test_a_text_is_found_in_the_exact_bytes_of_a_body(deliveries, inbox, body, text, matches):
+    inbox.put(incoming("m1", body=body))
+
+    assert deliveries.count(DeliveryFilter(contains=text)) == matches
+
+
+def test_a_search_is_bounded_to_the_newest_of_what_else_is_selected(inbox):
+    for number in range(6):
+        kind = "PingTest" if number % 2 else "MonthEndReport"
+        inbox.put(incoming(f"m{number}", event_type=kind, at=NOON + timedelta(minutes=number)))
+    selection = DeliveryFilter(event_type="PingTest", contains="{}")
+
+    bound = search_bound(inbox, selection, 2)
+
+    assert (bound.number, bound.received_at) == (2, NOON + timedelta(minutes=3))
+    searched = replace(selection, from_id=bound.from_id)
+    assert keys(Deliveries(inbox).find(searched)) == ["m5", "m3"]
+    assert search_bound(inbox, replace(selection, event_type="Overage"), 2) == (0, None, None)
+
+
+def test_the_search_for_a_key_uses_the_index_of_keys(inbox, where):
+    for number in range(500):
+        inbox.put(incoming(f"m{number}"))
+    if not isinstance(inbox.notifier, FifoNotifier):
+        return  # PostgreSQL chooses by its statistics, which this table does not have
+    from sqlalchemy import select
+    from sqlalchemy.dialects import sqlite
+
+    from billhook.inbox.schema import delivery
+
+    query = select(delivery.c.id).where(*DeliveryFilter(key="m7").conditions())
+    text = str(query.compile(dialect=sqlite.dialect(), compile_kwargs={"literal_binds": True}))
+    plan = " ".join(step[3] for step in rows(where, f"EXPLAIN QUERY PLAN {text}"))
+
+    assert "(source=? AND key=?)" in plan
+
+
+def test_an_inbox_is_opened_by_its_url(inbox, inbox_url):
+    inbox.put(incoming("m1"))
+
+    with Deliveries.open(inbox_url) as deliveries:
+        assert keys(deliveries.find()) == ["m1"]
+
+
+def test_opening_a_file_that_is_not_there_makes_none(tmp_path):
+    with pytest.raises(ConfigError, match="there is no inbox at"):
+        Deliveries.open(f"sqlite:///{tmp_path}/missing.db")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+# --- following ------------------------------------------------------------------------------------
+
+
+def test_a_follower_is_woken_by_each_commit_of_another_process(follow, inbox, where, monkeypatch):
+    monkeypatch.setattr(reading, "POLL_SECONDS", 1_000.0)  # it does not poll
+    follower = follow()
+    until(lambda: listening(where, inbox))
+    other = open_inbox(where)
+
+    for number in range(5):
+        other.put(incoming(f"m{number}"))
+        assert follower.next_key() == f"m{number}"
+
+    other.close()
+
+
+def test_a_follower_takes_no_notification_from_a_worker(follow, inbox, where):
+    follower = follow()
+    until(lambda: listening(where, inbox))
+    worker, receiver = open_inbox(where), open_inbox(where)
+    worker.notifier.fileno()
+
+    receiver.put(incoming("m1"))
+
+    assert follower.next_key() == "m1"
+    assert worker.notifier.wait(scaled(5)) is True
+    worker.close()
+    receiver.close()
+
+
+def test_several_followers_get_the_same(follow, inbox):
+    followers = [follow(after=0) for _ in range(3)]
+
+    inbox.put(incoming("m1"))
+
+    assert [follower.next_key() for follower in followers] == ["m1", "m1", "m1"]
+
+
+def test_a_follower_begins_after_the_given_delivery_and_keeps_to_its_filter(deliveries, inbox):
+    first = inbox.put(incoming("m1")).delivery_id
+    for key, kind in (("m2", "PingTest"), ("m3", "MonthEndReport"), ("m4", "PingTest")):
+        inbox.put(incoming(key, event_type=kind))
+
+    found = deliveries.follow(DeliveryFilter(event_type="PingTest"), after=first, idle_seconds=0.0)
+
+    assert keys(found) == ["m2", "m4"]
+
+
+def test_a_follower_without_a_place_to_begin_takes_only_new_ones(deliveries, inbox):
+    inbox.put(incoming("m1"))
+
+    assert keys(deliveries.follow(idle_seconds=0.0)) == []
+
+
+def test_an_id_that_is_committed_after_a_higher_one_is_not_missed(inbox, where):
+    """On PostgreSQL two receivers take ids before either commits."""
+    first, late, second, third = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(4)]
+    change(where, "DELETE FROM delivery WHERE id = ?", late)
+    news = reading._NewIds(inbox, first)
+
+    seen = news.poll()
+    change(where, "UPDATE delivery SET id = ? WHERE id = ?", late, third)
+
+    assert seen == [second, third]
+    assert (news.poll(), news.poll()) == ([late], [])
+
+
+def test_ids_that_belong_to_no_delivery_are_forgotten_after_a_while(inbox, where, monkeypatch):
+    monkeypatch.setattr(reading, "_LATE_SECONDS", 0.0)
+    first, gone, second = [inbox.put(incoming(f"m{number}")).delivery_id for number in range(3)]
+    change(where, "DELETE FROM delivery WHERE id = ?", gone)
+    news = reading._NewIds(inbox, first)
+
+    assert news.poll() == [second]
+    assert news.poll() == []
+    assert news._passed == {}
+
+
+def test_an_idle_follower_ends_after_its_time_and_its_pipe_is_gone(deliveries, inbox, where):
+    assert keys(deliveries.follow(idle_seconds=0.05)) == []
+    assert not listening(where, inbox)
+
+
+def test_the_pipe_of_a_killed_follower_is_removed_by_the_next_commit(inbox, where):
+    if not isinstance(inbox.notifier, FifoNotifier):
+        return
+    listener = inbox.notifier.listener()
+    folder = where.with_name(f"{where.name}-wake.d")
+    (pipe,) = folder.iterdir()
+    inbox.put(incoming("m1"))
+    until(lambda: listener.wait(0.1))
+    left = pipe.rename(folder / "left")
+    listener.close()
+    (folder / ".hidden").write_text("")
+
+    inbox.notifier.notify()
+    inbox.notifier.notify()
+
+    assert [one.name for one in folder.iterdir()] == [".hidden"]
+    assert not left.exists()
+
+
+def test_more_notifications_than_a_listeners_pipe_holds_are_one_wake_up(tmp_path):
+    notifier = FifoNotifier(tmp_path / "wake")
+    listener = notifier.listener()
+
+    for _ in range(70_000):
+        notifier.notify()
+
+    assert (listener.wait(0), listener.wait(0)) == (True, False)
+    listener.close()
+    notifier.close()
+
+
+def test_without_a_listener_a_follower_polls(follow, inbox, monkeypatch):
+    def refuse() -> None:
+        raise PermissionError("no folder for you")
+
+    monkeypatch.setattr(inbox.notifier, "listener", refuse)
+    monkeypatch.setattr(reading, "NO_LISTENER_SECONDS", 0.05)
+    follower = follow(after=0)
+
+    inbox.put(incoming("m1"))
+
+    assert follower.next_key() == "m1"
+
+
+def test_a_listener_that_fails_is_waited_for(follow, inbox, monkeypatch):
+    listener = inbox.notifier.listener()
+
+    def fail(timeout_seconds: float) -> bool:
+        raise OSError("the server is away")
+
+    monkeypatch.setattr(listener, "wait", fail)
+    monkeypatch.setattr(inbox.notifier, "listener", lambda: listener)
+    monkeypatch.setattr(reading, "POLL_SECONDS", 0.05)
+    follower = follow(after=0)
+
+    inbox.put(incoming("m1"))
+
+    assert follower.next_key() == "m1"
