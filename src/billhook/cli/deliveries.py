@@ -193,8 +193,7 @@ def discard(
     selection = DeliveryFilter(**selected)
     require_selection("discard", delivery_ids, selection.is_everything, selected)
     with open_inbox() as inbox:
-        selection = within_search_limit(inbox, selection, search_limit)
-        batches, total = select_ids(inbox, delivery_ids, selection, "discarded")
+        batches, total = select_ids(inbox, delivery_ids, selection, "discarded", search_limit)
         if not (total or as_json):
             click.echo(no_match_message(inbox, selection.handler))
             return

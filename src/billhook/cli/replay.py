@@ -22,7 +22,6 @@ from billhook.cli.selection import (
     require_selection,
     select_ids,
     take_search_limit,
-    within_search_limit,
 )
 
 if TYPE_CHECKING:
@@ -95,18 +94,16 @@ def replay(
     # With filters, a new handler is to get deliveries without a run of it: those must not be filtered out.
     selection = _selection(selected, None if backfill and selected else handler, as_type)
     with open_inbox() as inbox:
-        selection = within_search_limit(inbox, selection, search_limit)
         if delivery_ids and handler is not None and backfill is None:
             _check_stored(inbox, handler)
-        batches, total = select_ids(inbox, delivery_ids, selection, "replayed")
+        batches, total = select_ids(inbox, delivery_ids, selection, "replayed", search_limit)
         _check_ids(inbox, delivery_ids, as_type)
         if not (total or as_json):
             click.echo(no_match_message(inbox, handler))
             return
         if not (yes or dry_run or as_json):
             confirm(f"Replay {delivery_count(total)}?")
-        if rate is not None and not dry_run:
-            batches = _paced(batches, rate)
+        batches = batches if rate is None or dry_run else _paced(batches, rate)
         how = {"handler": handler, "backfill": backfill, "all_handlers": all_handlers, "as_type": as_type}
         done = _replay(inbox, batches, total, how | {"dry_run": dry_run})
         _report(inbox, total, done, how, dry_run=dry_run, as_json=as_json)

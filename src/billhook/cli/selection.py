@@ -77,12 +77,13 @@ def within_search_limit(inbox: Inbox, selection: DeliveryFilter, limit: int) -> 
 
 
 def select_ids(
-    inbox: Inbox, delivery_ids: tuple[int, ...], selection: Any, done: str
+    inbox: Inbox, delivery_ids: tuple[int, ...], selection: Any, done: str, search_limit: int
 ) -> tuple[Iterable[list[int]], int]:
     """Return the ids in batches and their number. Raises CliError for an unknown id; nothing is `done`."""
     from billhook.inbox import DeliveryState, admin
 
     if not delivery_ids:
+        selection = within_search_limit(inbox, selection, search_limit)
         return admin.id_batches(inbox, selection), admin.count(inbox, selection)
     # Named ids are all checked first: a typing error among them must not leave the work half done.
     wanted = sorted(set(delivery_ids))

@@ -216,7 +216,7 @@ def _runs(
 
 
 class SearchBound(NamedTuple):
-    """What a search reads: so many deliveries, from the id on; None for both others without any."""
+    """What a search reads: a number of deliveries, and the id and time of the oldest; None without any."""
 
     number: int
     from_id: int | None
