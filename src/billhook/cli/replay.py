@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from billhook.inbox.admin import DeliveryFilter
     from billhook.inbox.replay import Backfill, ReplayResult
 
-__all__ = ["replay"]
+__all__ = ["missing_worker", "replay"]
 
 
 @click.command(
@@ -205,7 +205,7 @@ def _report(
         # Whether the user asked for succeeded runs as well.
         everything = how["all_handlers"] or how["handler"] is not None
         _print(total, done, dry_run=dry_run, everything=everything)
-    missing = _missing_worker(inbox) if done.deliveries and not dry_run else None
+    missing = missing_worker(inbox) if done.deliveries and not dry_run else None
     if missing is not None:
         click.echo(missing, err=True)
 
@@ -231,7 +231,7 @@ def _why_nothing(everything: bool) -> str:
     )
 
 
-def _missing_worker(inbox: Inbox) -> str | None:
+def missing_worker(inbox: Inbox) -> str | None:
     """Return a hint for the user if no worker seems to serve the inbox; else None."""
     engine = load_settings().engine
     if engine == "inline":  # handlers run in the app's own requests, without a worker

@@ -69,6 +69,10 @@ class BodyJWT(Scheme):
         self._issuer: Final = issuer
         self._timed: Final = replay_protection is None
 
+    @property
+    def signs_time(self) -> bool:
+        return self._timed
+
     def load(self, secrets: Secrets) -> Keys:
         return Keys.load(secrets, self._algorithm.load)
 

@@ -79,6 +79,11 @@ class Scheme(ABC):
         ValueError for an id, type or time that cannot be signed; ConfigError or WeakSecret for such a secret.
         """
 
+    @property
+    def signs_time(self) -> bool:
+        """Whether a time is signed, so that an old delivery goes stale."""
+        return True
+
     def verify(
         self,
         headers: Mapping[str, str],

@@ -158,6 +158,10 @@ class SignatureTemplate(Scheme):
         self.headers = tuple(self._names.values())
         check_header_names(self.headers)
 
+    @property
+    def signs_time(self) -> bool:
+        return "timestamp" in self._content.fields
+
     def load(self, secrets: Secrets) -> Keys:
         return Keys.load(secrets, self._algorithm.load, need_ids="key_id" in self._names)
 

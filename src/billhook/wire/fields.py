@@ -6,7 +6,6 @@ Source: spec, "Events", rule 2 and the table; "Resources and their fields"; "Sta
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from datetime import datetime
 from decimal import Decimal
 from enum import StrEnum
@@ -31,6 +30,7 @@ __all__ = [
     "JsonValue",
     "ListOf",
     "MaybeListOf",
+    "OpenEnum",
     "PositiveInt",
     "ProductConsumptionSnapshot",
     "ProductId",
@@ -91,10 +91,19 @@ def _moment(value: object) -> datetime:
         ) from None
 
 
-def open_enum(listed: type[StrEnum]) -> Callable[[str], str]:
+class OpenEnum:
     """A validator for an open enumeration: a listed value becomes its member, any other stays a str."""
-    members = {member.value: member for member in listed}
-    return lambda value: members.get(value, value)
+
+    def __init__(self, listed: type[StrEnum]) -> None:
+        self.listed = {member.value: member for member in listed}
+
+    def __call__(self, value: str) -> str:
+        return self.listed.get(value, value)
+
+
+def open_enum(listed: type[StrEnum]) -> OpenEnum:
+    """Return the validator of the open enumeration of these members."""
+    return OpenEnum(listed)
 
 
 ExactDecimal = Annotated[Decimal, BeforeValidator(_number), WithJsonSchema({"type": "number"})]

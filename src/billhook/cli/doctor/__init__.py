@@ -2,21 +2,72 @@
 
 from __future__ import annotations
 
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
 import click
 
 from billhook.cli.doctor.signature import signature
+from billhook.cli.output import print_json, print_table
+from billhook.cli.params import as_json
+
+if TYPE_CHECKING:
+    from billhook.cli.doctor.finding import Finding
 
 __all__ = ["doctor"]
 
 
-@click.group(short_help="Find out what is wrong.")
-def doctor() -> None:
-    """Find out what is wrong, and what to do about it.
+@click.group(invoke_without_command=True, short_help="Find out what is wrong, and what to do about it.")
+@click.option(
+    "--gunicorn", "gunicorn_file", metavar="FILE",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="gunicorn's settings file, which is executed. Default: ./gunicorn.conf.py, if there is one.",
+)  # fmt: skip
+@click.option(
+    "--sample", "sample_size", type=click.IntRange(0, 100_000), default=1_000, show_default=True,
+    help="How many of the newest deliveries to look at for what the models do not list.",
+)  # fmt: skip
+@as_json
+@click.pass_context
+def doctor(context: click.Context, gunicorn_file: Path | None, sample_size: int, as_json: bool) -> None:
+    """Examine options, secrets, inbox, handlers, gunicorn's settings and a sample of stored deliveries.
+
+    Each finding says why it matters and what to do. It changes nothing, and sends nothing. Exit code 1 if a
+    finding is an error, 0 for warnings and notes. `billhook check` sends a probe through the app.
 
     \b
-    Example:
+    Examples:
+      billhook doctor
+      flask --app myshop billhook doctor --gunicorn deploy/gunicorn.conf.py --json
       billhook doctor signature --request request.http --secret-file secret.txt
     """
+    if context.invoked_subcommand is not None:
+        return
+    from billhook.cli.doctor.examination import examine
+    from billhook.cli.doctor.finding import LEVELS
+
+    findings = sorted(examine(gunicorn_file, sample_size), key=lambda each: LEVELS.index(each.level))
+    if as_json:
+        well = all(each.level != "error" for each in findings)
+        print_json({"ok": well, "findings": [asdict(each) for each in findings]})
+    else:
+        _print(findings)
+    if any(each.level == "error" for each in findings):
+        sys.exit(1)
+
+
+def _print(findings: Sequence[Finding]) -> None:
+    if not findings:
+        click.echo("Nothing was found.")
+        return
+    rows = [(each.level.upper(), each.what, each.why, each.remedy) for each in findings]
+    print_table("", ("", "found", "why it matters", "what to do"), rows, whole=[""])
+    counted = Counter(each.level for each in findings)
+    click.echo(", ".join(f"{count} {level}{'s' if count > 1 else ''}" for level, count in counted.items()))
 
 
 doctor.add_command(signature)

@@ -1,0 +1,166 @@
+"""Findings about options, secrets and handlers."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import stat
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from billhook.cli.doctor.finding import Finding
+from billhook.file_modes import access_by_others
+
+if TYPE_CHECKING:
+    from billhook.dispatch import ConnectedHandlers
+    from billhook.settings import Settings
+    from billhook.signing.source import Source
+
+__all__ = ["handler_findings", "option_findings", "secret_file_findings", "source_findings"]
+
+_FEW_CHARACTERS = 8
+_GOOD_BYTES = 24
+_MOST_TOLERANCE_SECONDS = 900
+_PLACEHOLDER = re.compile(r"changeme|change-me|password|placeholder|example|secret", re.IGNORECASE)
+_PUBLIC = ("whpk_", "-----BEGIN")
+
+
+def option_findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
+    """Judge the options, but for the secrets and the inbox."""
+    if environ.get("BILLHOOK_SECRETS"):
+        yield Finding(
+            "note", "secrets-in-environment", "the secrets are in the environment (BILLHOOK_SECRETS)",
+            "child processes inherit it, and crash reports print it",
+            "put them into a file with mode 600 and name it in BILLHOOK_SECRETS_FILE",
+        )  # fmt: skip
+    if settings.engine == "inline":
+        yield Finding(
+            "warning", "engine-inline", "BILLHOOK_ENGINE is inline",
+            "handlers run within the request: a slow one delays the answer, and its deadline passes",
+            "set BILLHOOK_ENGINE to thread or worker; inline is for tests",
+        )  # fmt: skip
+    url = urlsplit(settings.api_url or "")
+    if url.scheme == "http" and url.hostname not in ("localhost", "127.0.0.1", "::1"):
+        yield Finding(
+            "error", "api-without-tls", "BILLHOOK_API_URL is not https",
+            "the API token goes over the network unencrypted", "write https:// in BILLHOOK_API_URL",
+        )  # fmt: skip
+
+
+def secret_file_findings(settings: Settings) -> Iterator[Finding]:
+    """Judge who may read or replace the files with secrets."""
+    for key, name in (
+        ("BILLHOOK_SECRETS_FILE", settings.secrets_file),
+        ("BILLHOOK_API_REFRESH_TOKEN_FILE", settings.api_refresh_token_file),
+    ):
+        if name is None:
+            continue
+        path = Path(name).absolute()
+        access = access_by_others(path)
+        if access is not None:
+            yield Finding(
+                "error" if access == "write" else "warning", f"secret-file-{access}",
+                f"other users may {access} {path} ({key})",
+                "who knows a signing secret can forge deliveries" if access == "read" else
+                "who can write it can put a secret of their own into it, and then forge deliveries",
+                f"chmod 600 {shlex.quote(str(path))}",
+            )  # fmt: skip
+        with suppress(OSError):
+            mode = path.parent.stat().st_mode
+            if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
+                yield Finding(
+                    "error", "secret-folder-write", f"any user may replace files in {path.parent} ({key})",
+                    "the file's own mode does not protect it: another can be put in its place",
+                    f"chmod o-w {shlex.quote(str(path.parent))}",
+                )  # fmt: skip
+
+
+def source_findings(sources: Sequence[Source]) -> Iterator[Finding]:
+    """Judge the secrets and the schemes of the sources. No secret is repeated."""
+    known: dict[str, str] = {}
+    for source in sources:
+        for number, secret in enumerate(source.secrets, 1):
+            if not isinstance(secret, str) or secret.startswith(_PUBLIC):
+                continue
+            yield from _about_a_secret(f"secret {number} of the source {source.name!r}", secret)
+            other = known.setdefault(secret, source.name)
+            if other != source.name:
+                yield Finding(
+                    "warning", "secret-shared", f"the sources {other!r} and {source.name!r} share a secret",
+                    "each can send deliveries in the other's name, and a leak concerns both",
+                    "have each sender make a secret of its own",
+                )  # fmt: skip
+        yield from _about_a_scheme(source)
+
+
+def _about_a_secret(name: str, secret: str) -> Iterator[Finding]:
+    bare = secret.removeprefix("whsec_")
+    if len(set(bare)) < _FEW_CHARACTERS or _PLACEHOLDER.search(bare):
+        yield Finding(
+            "error", "secret-guessable", f"{name} is a word or a pattern, by its looks",
+            "who guesses it can forge deliveries, and can try millions a second on one of them",
+            "use the one that the service made, or 32 random bytes: head -c 32 /dev/urandom | base64",
+        )  # fmt: skip
+    elif len(bare) < _GOOD_BYTES:
+        yield Finding(
+            "warning", "secret-short", f"{name} has {len(bare)} characters",
+            "fewer than 24 can be random and still be less than 128 bits",
+            "have a longer one made: 32 random bytes",
+        )  # fmt: skip
+
+
+def _about_a_scheme(source: Source) -> Iterator[Finding]:
+    if not source.scheme.signs_time:
+        yield Finding(
+            "warning", "replay", f"the source {source.name!r} signs no time ({source.scheme.name})",
+            "anyone who saw a delivery can send it again at any time, and only its key stops that",
+            "have the sender sign the time, if it can; keep keys for ever (no BILLHOOK_KEY_DAYS)",
+        )  # fmt: skip
+    if source.tolerance_seconds > _MOST_TOLERANCE_SECONDS:
+        yield Finding(
+            "warning", "tolerance", f"{source.name!r} takes deliveries {source.tolerance_seconds} s old",
+            "for so long a delivery that was captured can be sent again",
+            "correct the clock that is off, and set BILLHOOK_TOLERANCE_SECONDS to 300",
+        )  # fmt: skip
+    if len(source.secrets) > 2:
+        yield Finding(
+            "warning", "secrets-many", f"the source {source.name!r} has {len(source.secrets)} secrets",
+            "each old secret can still sign", "after a rotation remove the older one",
+        )  # fmt: skip
+
+
+def handler_findings(connected: ConnectedHandlers, arrived: Mapping[str, int]) -> Iterator[Finding]:
+    """Judge the handlers; `arrived` counts deliveries of each type in a sample."""
+    from billhook.events import EVENT_TYPES, UnknownEvent
+
+    types = (*EVENT_TYPES, UnknownEvent.signal_name)
+    found = {each.name: each for one in types for each in connected.for_event_type(one)}
+    if not found:
+        yield Finding(
+            "warning", "no-handlers", "no handler is registered",
+            "deliveries are stored and marked as done, and nothing happens",
+            "name your modules in BILLHOOK_HANDLERS, or pass them to Billhook(handlers=[…])",
+        )  # fmt: skip
+        return
+    unlimited = sorted(name for name, each in found.items() if each.timeout_seconds is None)
+    if unlimited:
+        yield Finding(
+            "warning", "handler-without-timeout", f"{_listed(unlimited)} without timeout_seconds",
+            "a call that never returns keeps one of the worker's threads for ever",
+            "@handlers.on(…, timeout_seconds=30), and time-outs for what the handler calls",
+        )  # fmt: skip
+    lost = {name: count for name, count in arrived.items() if not connected.names(name)}
+    if lost:
+        told = [f"{name} ({count})" for name, count in sorted(lost.items(), key=lambda item: -item[1])]
+        yield Finding(
+            "warning", "type-unhandled", f"deliveries arrived of types without a handler: {_listed(told)}",
+            "they are stored and marked as done, and nothing happens",
+            "register a handler, or unsubscribe from the type; `billhook handlers` lists them all",
+        )  # fmt: skip
+
+
+def _listed(names: Sequence[str], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

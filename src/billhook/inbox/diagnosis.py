@@ -1,0 +1,187 @@
+"""Facts about an inbox that decide whether it is safe, and a sample of deliveries. Judges nothing."""
+
+from __future__ import annotations
+
+import ipaddress
+import shutil
+import sqlite3
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from sqlalchemy import Connection, func, select, text
+
+from billhook.file_modes import access_by_others
+from billhook.inbox.inbox import Inbox
+from billhook.inbox.schema import delivery
+from billhook.inbox.states import DeliveryState
+
+__all__ = [
+    "PostgresFacts",
+    "SampledDelivery",
+    "SqliteFacts",
+    "file_system_of",
+    "inbox_facts",
+    "is_local",
+    "newest_deliveries",
+]
+
+_MOUNTS = Path("/proc/self/mounts")
+_BATCH = 50
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteFacts:
+    """What is known of a SQLite inbox. `synchronous` and `fullfsync` are those of billhook's connections.
+
+    `file_system` is the type of the one that holds the file, None where the system does not tell. `lax_files`
+    are those of the inbox that other users may read or write.
+    """
+
+    path: Path
+    version: tuple[int, ...]
+    journal_mode: str
+    synchronous: int
+    fullfsync: bool
+    free_bytes: int
+    file_bytes: int
+    file_system: str | None
+    lax_files: Mapping[str, Literal["read", "write"]]
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresFacts:
+    """What is known of an inbox on PostgreSQL. `local`: no network is between; `sslmode` is libpq's."""
+
+    place: str
+    version: int
+    synchronous_commit: str
+    fsync: bool
+    full_page_writes: bool
+    superuser: bool
+    local: bool
+    encrypted: bool
+    sslmode: str
+
+
+@dataclass(frozen=True, slots=True)
+class SampledDelivery:
+    """A stored delivery, without its headers."""
+
+    id: int
+    event_type: str
+    body: bytes
+    received_at: datetime
+    signed_at: datetime | None
+
+
+def inbox_facts(inbox: Inbox) -> SqliteFacts | PostgresFacts:
+    """Read the facts. Raises InboxUnavailable or SchemaMismatch."""
+    with inbox.database.read() as connection:
+        if connection.dialect.name == "sqlite":
+            return _sqlite_facts(connection, Path(inbox.database.display_url))
+        return _postgres_facts(connection, inbox.database.display_url)
+
+
+def newest_deliveries(inbox: Inbox, most: int, most_bytes: int) -> list[SampledDelivery]:
+    """Return the newest deliveries with their bodies: `most` at most, with `most_bytes` at most."""
+    found: list[SampledDelivery] = []
+    left = most_bytes
+    for each in _newest(inbox, most_bytes):
+        left -= len(each.body)
+        if left < 0 or len(found) == most:
+            break
+        found.append(each)
+    return found
+
+
+def _newest(inbox: Inbox, most_bytes: int) -> Iterator[SampledDelivery]:
+    columns = (
+        delivery.c.id,
+        delivery.c.event_type,
+        delivery.c.body,
+        delivery.c.received_at,
+        delivery.c.signed_at,
+    )
+    query = (
+        select(*columns)
+        .where(delivery.c.state != DeliveryState.PRUNED.value, func.length(delivery.c.body) <= most_bytes)
+        .order_by(delivery.c.id.desc())
+        .limit(_BATCH)
+    )
+    below: int | None = None
+    while True:
+        with inbox.database.read() as connection:
+            page = query if below is None else query.where(delivery.c.id < below)
+            rows = [SampledDelivery(*row) for row in connection.execute(page)]
+        yield from rows
+        if len(rows) < _BATCH:
+            return
+        below = rows[-1].id
+
+
+def _sqlite_facts(connection: Connection, path: Path) -> SqliteFacts:
+    journal_mode, synchronous, fullfsync = (
+        connection.exec_driver_sql(f"PRAGMA {name}").scalar_one()
+        for name in ("journal_mode", "synchronous", "fullfsync")
+    )
+    files = [path.with_name(path.name + suffix) for suffix in ("", "-wal", "-shm")]
+    return SqliteFacts(
+        path=path,
+        version=sqlite3.sqlite_version_info,
+        journal_mode=journal_mode,
+        synchronous=synchronous,
+        fullfsync=bool(fullfsync),
+        free_bytes=shutil.disk_usage(path.parent).free,
+        file_bytes=sum(each.stat().st_size for each in files if each.exists()),
+        file_system=file_system_of(path),
+        lax_files={str(each): may for each in files if (may := access_by_others(each)) is not None},
+    )
+
+
+def file_system_of(path: Path, mounts: Path = _MOUNTS) -> str | None:
+    """Return the type of the file system that holds `path`, from the system's table of mounts."""
+    try:
+        lines = mounts.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return None
+    best, found = -1, None
+    place = str(path.resolve())
+    for line in lines:
+        _, mount, kind = (part.encode().decode("unicode_escape") for part in line.split(" ")[:3])
+        inside = place == mount or place.startswith(mount.rstrip("/") + "/")
+        if inside and len(mount) >= best:  # of two at one place the later hides the earlier
+            best, found = len(mount), kind
+    return found
+
+
+def _postgres_facts(connection: Connection, place: str) -> PostgresFacts:
+    shown = {
+        name: connection.execute(text(f"SHOW {name}")).scalar_one()
+        for name in ("server_version_num", "synchronous_commit", "fsync", "full_page_writes", "is_superuser")
+    }
+    session: Any = connection.connection.driver_connection
+    options = {each.keyword: each.val for each in session.pgconn.info}
+    return PostgresFacts(
+        place=place,
+        version=int(shown["server_version_num"]) // 10_000,
+        synchronous_commit=shown["synchronous_commit"],
+        fsync=shown["fsync"] == "on",
+        full_page_writes=shown["full_page_writes"] == "on",
+        superuser=shown["is_superuser"] == "on",
+        local=is_local(session.info.host),
+        encrypted=bool(session.pgconn.ssl_in_use),
+        sslmode=(options.get(b"sslmode") or b"prefer").decode(),
+    )
+
+
+def is_local(host: str) -> bool:
+    """Return whether libpq's `host` is this machine: a socket, or an address that no network is between."""
+    if not host or host.startswith(("/", "@")) or host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -1,0 +1,417 @@
+"""`billhook doctor`: each fault is planted, and found; without it nothing is."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+import billhook
+from billhook import Handlers, Source
+from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, sample
+from billhook.inbox import WorkerRecord
+from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts, newest_deliveries
+from billhook.signing import BodyHMAC, BodyJWT, TimestampedHMAC
+from billhook.wire import strict_json
+from support.apps import deliver, inbox_file
+from support.inbox_view import change, open_inbox, place_of
+from support.signing import OTHER_SECRET, SECRET
+
+HANDLERS = """
+from billhook import Handlers
+from billhook.events import InvoiceApproved
+
+handlers = Handlers()
+
+@handlers.on_any(timeout_seconds=30)
+def everything(event): ...
+"""
+MACHINE = {
+    "inbox-in-container",
+    "inbox-in-memory",
+    "free-space",
+    "sqlite-version",
+    "postgres-superuser",
+    "postgres-fsync",
+}
+"""What depends on where the tests run: each has a test of its own with facts."""
+
+
+def found_in(result, *, everything: bool = False) -> dict[str, dict[str, str]]:
+    """The findings by their code."""
+    told = json.loads(result.stdout)
+    assert (result.exit_code == 0) is told["ok"]
+    assert told["ok"] is all(each["level"] != "error" for each in told["findings"])
+    return {each["code"]: each for each in told["findings"] if everything or each["code"] not in MACHINE}
+
+
+@pytest.fixture
+def examined(run, tmp_path, secret_file):
+    """Runs `doctor --json` on a standalone set-up that is good, but for the options given."""
+    (tmp_path / "shop_handlers.py").write_text(HANDLERS)
+    secrets = secret_file(SECRET)
+
+    def examine(*arguments: str, **options: str) -> dict[str, dict[str, str]]:
+        good = {"SECRETS_FILE": secrets, "HANDLERS": "shop_handlers.py", "ENGINE": "worker"}
+        given = {name: text for name, text in {**good, **options}.items() if text}
+        if "SECRETS" in options:
+            given.pop("SECRETS_FILE", None)
+        return found_in(run("doctor", "--json", *arguments, **given))
+
+    return examine
+
+
+@pytest.fixture
+def inbox(run, tmp_path):
+    """An inbox where the command looks for it, with a worker that was seen just now."""
+    made = open_inbox(tmp_path / "billhook.db")
+    made.record_worker(WorkerRecord("a", "worker", 1, datetime.now(UTC)), datetime.now(UTC))
+    yield made
+    made.close()
+
+
+def test_a_good_set_up_has_no_findings(examined, inbox):
+    assert examined() == {}
+
+
+def test_people_get_a_table_and_a_count(run, tmp_path):
+    result = run("doctor")
+
+    assert result.exit_code == 1
+    text = " ".join(result.stdout.split())
+    assert "found why it matters what to do" in text
+    assert "ERROR source 'default' has no secret" in text
+    assert "1 error, 2 warnings" in text
+
+
+def test_people_are_told_that_nothing_was_found(run, monkeypatch):
+    run("doctor")  # imports it
+    module = sys.modules["billhook.cli.doctor.examination"]  # `billhook.cli.doctor` is the command
+    monkeypatch.setattr(module, "examine", lambda *_: iter(()))
+
+    assert run("doctor").stdout == "Nothing was found.\n"
+
+
+def test_a_wrong_option_is_a_usage_error(run):
+    assert run("doctor", "--sample", "many").exit_code == 2
+    assert run("doctor", "--gunicorn", "nowhere.py").exit_code == 2
+
+
+# --- options, secrets, files ----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "level", "code"),
+    [
+        ({"NO_SUCH": "1"}, "error", "configuration"),
+        ({"SECRETS": "short"}, "error", "configuration"),
+        ({"SECRETS": SECRET}, "note", "secrets-in-environment"),
+        ({"ENGINE": "inline"}, "warning", "engine-inline"),
+        ({"API_URL": "http://billing.example"}, "error", "api-without-tls"),
+        ({"TOLERANCE_SECONDS": "3600"}, "warning", "tolerance"),
+        ({"HANDLERS": ""}, "warning", "no-handlers"),
+        ({"HANDLERS": "nowhere.py"}, "error", "configuration"),
+        ({"INBOX_URL": "sqlite:////nowhere/billhook.db"}, "warning", "inbox-missing"),
+        ({"INBOX_URL": "mysql://x"}, "error", "configuration"),
+    ],
+)
+def test_an_option_that_is_wrong_is_a_finding(examined, inbox, options, level, code):
+    found = examined(**options)
+
+    assert found[code]["level"] == level
+    assert set(found) - {"secrets-in-environment"} <= {code}
+    assert examined(API_URL="https://billing.example") == {}
+
+
+@pytest.mark.parametrize(
+    ("secret", "code"),
+    [
+        ("abababababababababababababababab", "secret-guessable"),
+        ("Password-4711-of-the-billing", "secret-guessable"),
+        ("k3J9x_fL2pQ8vR5tZ", "secret-short"),
+        ("k3J9x_fL2pQ8vR5tZ7mW4nB6cY1d", None),
+    ],
+)
+def test_a_secret_that_can_be_guessed_is_a_finding_that_does_not_show_it(
+    run, examined, inbox, secret_file, secret, code
+):
+    file = secret_file(secret)
+
+    found = examined(SECRETS_FILE=file, SIGNATURE="timestamped-hmac")
+    shown = run("doctor", SECRETS_FILE=file, SIGNATURE="timestamped-hmac")
+
+    assert set(found) == ({code} if code else set())
+    assert secret not in shown.output
+
+
+@pytest.mark.parametrize(
+    ("mode", "code"), [(0o644, "secret-file-read"), (0o620, "secret-file-write"), (0o600, None)]
+)
+def test_a_secret_file_that_others_may_use_is_a_finding(examined, inbox, tmp_path, mode, code):
+    (tmp_path / "secret.txt").chmod(mode)
+    token = tmp_path / "token.txt"
+    token.touch()
+    token.chmod(mode)
+
+    by_token = examined(API_REFRESH_TOKEN_FILE=str(token), SECRETS_FILE="", SECRETS=SECRET)
+    by_secret = examined()
+
+    assert (code in by_token, code in by_secret) == (code is not None,) * 2
+    assert code is None or by_secret[code]["remedy"].startswith("chmod 600 ")
+
+
+@pytest.mark.parametrize(("mode", "planted"), [(0o777, True), (0o1777, False), (0o700, False)])
+def test_a_folder_in_which_anyone_may_replace_the_secret_is_a_finding(
+    examined, inbox, tmp_path, mode, planted
+):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    file = folder / "secret.txt"
+    file.touch(mode=0o600)
+    file.write_text(SECRET)
+    folder.chmod(mode)
+
+    assert ("secret-folder-write" in examined(SECRETS_FILE=str(file))) is planted
+
+
+def test_a_scheme_without_a_time_and_many_secrets_are_findings(examined, inbox, secret_file):
+    options = {"SIGNATURE": "body-hmac", "SIGNATURE_HEADER": "X-Sig", "REPLAY_PROTECTION": "dedupe-only"}
+
+    assert set(examined(**options)) == {"replay"}
+    assert set(examined(SECRETS_FILE=secret_file("\n".join([SECRET, OTHER_SECRET])))) == set()
+    third = "whsec_" + "k3J9xfL2pQ8vR5tZ7mW4nB6cY1d" + "x" * 5
+    assert set(examined(SECRETS_FILE=secret_file("\n".join([SECRET, OTHER_SECRET, third])))) == {
+        "secrets-many"
+    }
+
+
+# --- inbox ----------------------------------------------------------------------------------------
+
+
+def test_an_inbox_that_others_may_use_is_a_finding(examined, inbox, tmp_path):
+    (tmp_path / "billhook.db").chmod(0o644)
+    assert set(examined()) == {"inbox-mode-read"}
+
+    (tmp_path / "billhook.db").chmod(0o666)
+    assert examined()["inbox-mode-write"]["level"] == "error"
+
+
+def test_an_inbox_with_another_schema_is_a_finding(examined, inbox, tmp_path):
+    inbox.close()
+    change(tmp_path / "billhook.db", "UPDATE billhook_version SET version_num = '9999'")
+
+    found = examined()
+
+    assert found["inbox"]["level"] == "error"
+    assert "9999" in found["inbox"]["what"]
+
+
+def test_a_worker_that_is_missing_is_a_finding(examined, inbox):
+    inbox.remove_worker("a")
+
+    found = examined()
+
+    assert found["no-worker"]["what"] == "No worker is running"
+    assert found["no-worker"]["remedy"] == "start one: billhook worker"
+
+
+def test_the_facts_of_an_inbox_are_those_of_its_database(inbox_url):
+    made = open_inbox(place_of(inbox_url))
+    facts = inbox_facts(made)
+    made.close()
+
+    if isinstance(facts, SqliteFacts):
+        assert (facts.journal_mode, facts.synchronous) == ("wal", 2)
+        assert facts.path.is_file()
+        assert facts.free_bytes > 0
+        assert facts.file_bytes > 0
+        assert facts.lax_files == {}
+    else:
+        assert isinstance(facts, PostgresFacts)
+        assert facts.synchronous_commit == "on"
+        assert facts.version >= 15
+        assert (facts.local, facts.encrypted) == (True, False)
+        assert facts.sslmode in ("prefer", "disable")
+
+
+def test_an_inbox_on_each_database_is_examined(run, inbox_url, secret_file, tmp_path):
+    (tmp_path / "shop_handlers.py").write_text(HANDLERS)
+    made = open_inbox(place_of(inbox_url))
+    made.record_worker(WorkerRecord("a", "worker", 1, datetime.now(UTC)), datetime.now(UTC))
+    made.close()
+
+    result = run(
+        "doctor", "--json", SECRETS_FILE=secret_file(SECRET), HANDLERS="shop_handlers.py", ENGINE="worker"
+    )
+
+    assert found_in(result) == {}
+
+
+# --- handlers and deliveries ----------------------------------------------------------------------
+
+
+@pytest.fixture
+def shop(app_with, run):
+    """Makes a Flask app with one handler; `examine` runs its doctor."""
+
+    def make(**more):
+        handlers = Handlers()
+        handlers.on(InvoiceApproved, name="approve", timeout_seconds=30)(lambda event: None)
+        app = app_with(**{"handlers": [handlers], "BILLHOOK_ENGINE": "worker", **more})
+        inbox = app.extensions["billhook"].inbox
+        inbox.record_worker(WorkerRecord("a", "worker", 1, datetime.now(UTC)), datetime.now(UTC))
+        return app
+
+    return make
+
+
+def examine(app, *arguments: str) -> dict[str, dict[str, str]]:
+    return found_in(app.test_cli_runner().invoke(args=["billhook", "doctor", "--json", *arguments]))
+
+
+def test_an_app_without_faults_has_no_findings(shop):
+    app = shop()
+    deliver(app, sample(InvoiceApproved).to_json(), "InvoiceApproved")
+
+    assert examine(app) == {}
+
+
+def test_a_handler_without_a_time_out_is_a_finding(shop):
+    handlers = Handlers()
+    handlers.on_any(name="slow")(lambda event: None)
+
+    found = examine(shop(handlers=[handlers]))
+
+    assert set(found) == {"handler-without-timeout"}
+    assert found["handler-without-timeout"]["what"] == "slow without timeout_seconds"
+
+
+def test_many_handlers_are_named_in_part(shop):
+    handlers = Handlers()
+    for number in range(10):
+        handlers.on_any(name=f"slow{number}")(lambda event: None)
+
+    assert "slow7 and 2 more without" in examine(shop(handlers=[handlers]))["handler-without-timeout"]["what"]
+
+
+def test_what_arrives_for_no_handler_is_a_finding(shop):
+    app = shop()
+    deliver(app, b"{}", "PingTest")
+
+    assert examine(app)["type-unhandled"]["what"].endswith("types without a handler: PingTest (1)")
+
+
+def test_sources_that_share_a_secret_are_a_finding(shop):
+    jwt = BodyJWT(algorithm="HS256")
+    eu = Source("eu", scheme=TimestampedHMAC(), secrets=[SECRET])
+    us = Source(
+        "us", scheme=jwt, secrets=["k3J9x_fL2pQ8vR5tZ7mW4nB6cY1d", {"a": "k3J9x_fL2pQ8vR5tZ7mW4nB6cY1e"}]
+    )
+    old = Source(
+        "old", scheme=BodyHMAC("X", replay_protection="dedupe-only"), secrets=["gX8f2mQz7LkP4vRt9WnY3bCd"]
+    )
+
+    found = examine(shop(sources=[eu, us, old]))
+
+    assert set(found) == {"secret-shared", "replay"}
+    assert found["secret-shared"]["what"] == "the sources 'default' and 'eu' share a secret"
+    assert found["replay"]["what"] == "the source 'old' signs no time (body-hmac)"
+
+
+def test_an_app_that_cannot_be_loaded_is_one_finding(run, tmp_path, monkeypatch):
+    from flask.cli import FlaskGroup
+
+    (tmp_path / "broken.py").write_text("from flask import Flask\n1 / 0\n")
+    from click.testing import CliRunner
+
+    result = CliRunner().invoke(FlaskGroup(), ["--app", "broken", "billhook", "doctor", "--json"])
+
+    (found,) = json.loads(result.stdout)["findings"]
+    assert result.exit_code == 1
+    assert "ZeroDivisionError" in found["what"]
+
+
+def test_unknown_fields_values_and_types_are_told_with_examples_and_the_change(shop):
+    app = shop()
+    approved = strict_json.loads(sample(InvoiceApproved).to_json())
+    changed = strict_json.loads(sample(InvoicePaymentStatusChanged).to_json())
+    for number in range(3):
+        body = strict_json.dumps({**approved, "discountCode": f"\x1b[31mSUMMER{number}" + "x" * 100})
+        deliver(app, body, "InvoiceApproved", message_id=f"a{number}")
+    for status in ("Refunded", "Chargeback", "Paid"):
+        deliver(app, strict_json.dumps({**changed, "billingStatus": status}), "InvoicePaymentStatusChanged")
+    deliver(app, b"{}", "BrandNew")
+    deliver(app, b"{}", "")
+    deliver(app, b"{broken", "PingTest")
+    deliver(app, b"[]", "PingTest")
+
+    told = app.test_cli_runner().invoke(args=["billhook", "doctor", "--json"])
+    notes = [
+        each
+        for each in json.loads(told.stdout)["findings"]
+        if each["code"].startswith(("unknown", "no-type"))
+    ]
+
+    by_what = {each["what"].split(",")[0].split(" is ")[0]: each for each in notes}
+    field = by_what["InvoiceApproved: discountCode"]
+    assert "in 3 of the newest deliveries" in field["what"]
+    assert "SUMMER2" in field["what"]
+    assert "\x1b" not in field["what"]
+    assert len(field["what"]) < 200
+    assert field["remedy"].endswith("discount_code: StrictStr | None = None")
+    values = sorted(each["remedy"] for each in notes if each["code"] == "unknown-value")
+    assert [text.rpartition(": ")[2] for text in values] == [
+        "CHARGEBACK = 'Chargeback'",
+        "REFUNDED = 'Refunded'",
+    ]
+    assert by_what["1 of the newest deliveries are of the unknown type BrandNew"]["level"] == "note"
+    assert by_what["1 of the newest deliveries have no X-Webhook-Type header"]["level"] == "warning"
+    assert len(notes) == 5
+
+
+def test_the_sample_is_bounded(shop):
+    app = shop()
+    inbox = app.extensions["billhook"].inbox
+    for number in range(60):
+        deliver(app, b'{"n": %d}' % number, "PingTest", message_id=f"m{number}")
+    change(inbox_file(app), "UPDATE delivery SET state = 'pruned' WHERE id = 60")
+
+    assert [each.id for each in newest_deliveries(inbox, 3, 1_000)] == [59, 58, 57]
+    assert len(newest_deliveries(inbox, 100, 1_000_000)) == 59
+    assert len(newest_deliveries(inbox, 100, 95)) == 95 // len(b'{"n": 59}')
+    assert "unknown-field" not in examine(app, "--sample", "0")
+
+
+def test_gunicorns_settings_are_read_where_gunicorn_looks_or_where_it_is_told(examined, inbox, tmp_path):
+    (tmp_path / "gunicorn.conf.py").write_text('worker_class = "sync"\nkeepalive = 75\n')
+    (tmp_path / "other.py").write_text("preload_app = 1 / 0\n")
+
+    assert set(examined()) == {"gunicorn-worker-class"}
+    assert set(examined("--gunicorn", "other.py")) == {"gunicorn-file"}
+
+
+def test_the_page_lists_each_finding():
+    source = Path(billhook.__file__).parent / "cli"
+    text = "".join(path.read_text() for path in (source / "doctor").glob("*.py"))
+    made = set(re.findall(r'Finding\(\s*"(?:error|warning|note)"[^,]*,\s*"([a-z-]+)"', text))
+    made |= {f"{what}-{access}" for what in ("secret-file", "inbox-mode") for access in ("read", "write")}
+    page = (source / "README.md").read_text().partition("## What doctor finds")[2]
+
+    listed = set(re.findall(r"`([a-z]+(?:-[a-z]+)*)`", page.partition("|---|---|")[2]))
+
+    assert len(made) > 30
+    assert made == listed
+
+
+def test_it_changes_nothing(run, tmp_path, secret_file):
+    secrets = secret_file(SECRET)
+    before = sorted(tmp_path.iterdir())
+
+    run("doctor", SECRETS_FILE=secrets)
+
+    assert sorted(tmp_path.iterdir()) == before
+    assert Path(secrets).read_text() == SECRET + "\n"

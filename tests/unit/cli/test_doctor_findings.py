@@ -1,0 +1,200 @@
+"""Findings of `billhook doctor` about facts that no test can bring about, each beside facts without it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from billhook import gunicorn_conf
+from billhook.cli.doctor.gunicorn_settings import gunicorn_findings, read_gunicorn_file
+from billhook.cli.doctor.payloads import clock_findings
+from billhook.cli.doctor.storage import postgres_findings, sqlite_findings
+from billhook.inbox.diagnosis import PostgresFacts, SampledDelivery, SqliteFacts, file_system_of, is_local
+
+NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
+GIB = 1024**3
+GOOD_SQLITE = SqliteFacts(
+    path=Path("/srv/billhook.db"),
+    version=(3, 51, 3),
+    journal_mode="wal",
+    synchronous=2,
+    fullfsync=True,
+    free_bytes=50 * GIB,
+    file_bytes=GIB,
+    file_system="ext4",
+    lax_files={},
+)
+GOOD_POSTGRES = PostgresFacts(
+    place="postgresql://billing@db/billing",
+    version=15,
+    synchronous_commit="on",
+    fsync=True,
+    full_page_writes=True,
+    superuser=False,
+    local=False,
+    encrypted=True,
+    sslmode="verify-full",
+)
+
+
+def codes(findings) -> list[tuple[str, str]]:
+    found = list(findings)
+    assert all(each.what and each.why and each.remedy for each in found)
+    return [(each.level, each.code) for each in found]
+
+
+def test_a_good_inbox_has_no_findings():
+    assert codes(sqlite_findings(GOOD_SQLITE, "darwin")) == []
+    assert codes(postgres_findings(GOOD_POSTGRES)) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "level", "code"),
+    [
+        ({"journal_mode": "delete"}, "error", "sqlite-durability"),
+        ({"synchronous": 1}, "error", "sqlite-durability"),
+        ({"fullfsync": False}, "error", "sqlite-fullfsync"),
+        ({"file_system": "nfs4"}, "error", "network-file-system"),
+        ({"file_system": "fuse.sshfs"}, "error", "network-file-system"),
+        ({"file_system": "tmpfs"}, "error", "inbox-in-memory"),
+        ({"file_system": "overlay"}, "warning", "inbox-in-container"),
+        ({"free_bytes": 50 * 1024**2}, "error", "free-space"),
+        ({"free_bytes": GIB // 2}, "warning", "free-space"),
+        ({"free_bytes": 2 * GIB, "file_bytes": 3 * GIB}, "warning", "free-space"),
+        ({"version": (3, 40, 1)}, "note", "sqlite-version"),
+        ({"lax_files": {"/srv/billhook.db": "read"}}, "warning", "inbox-mode-read"),
+        ({"lax_files": {"/srv/billhook.db-wal": "write"}}, "error", "inbox-mode-write"),
+    ],
+)
+def test_each_fault_of_a_sqlite_inbox_is_one_finding(fault, level, code):
+    assert codes(sqlite_findings(replace(GOOD_SQLITE, **fault), "darwin")) == [(level, code)]
+
+
+def test_fullfsync_matters_on_macos_alone_and_an_unknown_file_system_is_no_fault():
+    facts = replace(GOOD_SQLITE, fullfsync=False, file_system=None)
+
+    assert codes(sqlite_findings(facts, "linux")) == []
+
+
+@pytest.mark.parametrize(
+    ("fault", "level", "code"),
+    [
+        ({"version": 14}, "error", "postgres-version"),
+        ({"fsync": False}, "error", "postgres-fsync"),
+        ({"full_page_writes": False}, "error", "postgres-fsync"),
+        ({"synchronous_commit": "off"}, "error", "postgres-synchronous-commit"),
+        ({"synchronous_commit": "local"}, "error", "postgres-synchronous-commit"),
+        ({"sslmode": "require"}, "warning", "postgres-tls"),
+        ({"sslmode": "prefer", "encrypted": False}, "warning", "postgres-tls"),
+        ({"superuser": True}, "warning", "postgres-superuser"),
+    ],
+)
+def test_each_fault_of_a_server_is_one_finding(fault, level, code):
+    assert codes(postgres_findings(replace(GOOD_POSTGRES, **fault))) == [(level, code)]
+
+
+def test_a_server_on_the_same_machine_needs_no_tls():
+    facts = replace(GOOD_POSTGRES, local=True, encrypted=False, sslmode="prefer")
+
+    assert codes(postgres_findings(facts)) == []
+
+
+def test_the_file_system_is_that_of_the_innermost_mount(tmp_path):
+    folder = tmp_path.resolve() / "with space" / "deep"
+    folder.mkdir(parents=True)
+    escaped = str(folder.parent).replace(" ", "\\040")
+    table = tmp_path / "mounts"
+    table.write_text(
+        f"/dev/sda1 / ext4 rw 0 0\nserver:/x {escaped} nfs4 rw 0 0\nother:/y {tmp_path}/wi cifs rw 0 0\n"
+    )
+
+    assert file_system_of(folder / "billhook.db", table) == "nfs4"
+    assert file_system_of(tmp_path / "billhook.db", table) == "ext4"
+    assert file_system_of(folder, tmp_path / "none") is None
+
+
+@pytest.mark.parametrize(
+    ("host", "local"),
+    [("", True), ("/run/postgresql", True), ("@abstract", True), ("localhost", True), ("127.0.0.2", True),
+     ("::1", True), ("10.0.0.1", False), ("db.example", False)],
+)  # fmt: skip
+def test_a_host_is_local_if_no_network_is_between(host, local):
+    assert is_local(host) is local
+
+
+# --- gunicorn -------------------------------------------------------------------------------------
+
+OUR_OWN = {name: value for name, value in vars(gunicorn_conf).items() if not name.startswith("_")}
+
+
+def test_our_own_settings_have_no_findings():
+    assert codes(gunicorn_findings(OUR_OWN, 2.5)) == []
+
+
+@pytest.mark.parametrize(
+    ("changes", "level", "code"),
+    [
+        ({"worker_class": "sync", "threads": 1}, "error", "gunicorn-worker-class"),
+        ({"worker_class": "asgi"}, "warning", "gunicorn-worker-class"),
+        ({"worker_class": "gthread", "threads": 4}, "warning", "gunicorn-threads"),
+        ({"timeout": 0}, "warning", "gunicorn-timeout"),
+        ({"timeout": 2}, "warning", "gunicorn-timeout"),
+        ({"graceful_timeout": 3}, "warning", "gunicorn-graceful-timeout"),
+        ({"keepalive": 2}, "note", "gunicorn-keepalive"),
+        ({"preload_app": True}, "warning", "gunicorn-preload"),
+        ({"forwarded_allow_ips": "*"}, "warning", "gunicorn-forwarded"),
+    ],
+)
+def test_each_fault_of_gunicorns_settings_is_one_finding(changes, level, code):
+    assert codes(gunicorn_findings({**OUR_OWN, **changes}, 2.5)) == [(level, code)]
+
+
+def test_what_a_settings_file_leaves_out_is_gunicorns_default():
+    assert codes(gunicorn_findings({}, 2.5)) == [
+        ("error", "gunicorn-worker-class"),
+        ("note", "gunicorn-keepalive"),
+    ]
+    assert codes(gunicorn_findings({**OUR_OWN, "worker_class": "gthread"}, 2.5)) == []
+
+
+@pytest.mark.parametrize("text", ["1 / 0", "raise SystemExit('no')", "def"])
+def test_a_settings_file_that_raises_is_a_finding(tmp_path, text):
+    file = tmp_path / "gunicorn.conf.py"
+    file.write_text(text)
+
+    finding = read_gunicorn_file(file)
+
+    assert (finding.level, finding.code) == ("error", "gunicorn-file")
+
+
+# --- clocks ---------------------------------------------------------------------------------------
+
+
+def sampled(*ages_seconds: float) -> list[SampledDelivery]:
+    return [
+        SampledDelivery(number, "PingTest", b"{}", NOON, NOON - timedelta(seconds=age))
+        for number, age in enumerate(ages_seconds)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("ages", "told"),
+    [
+        ((90, 100, 95, 200, 91), "this machine's clock is 90 s ahead of the sender's"),
+        ((-20, -30, -12, -25, -14), "this machine's clock is 12 s behind the sender's"),
+        ((0.2, 250, 260, 270, 280), None),  # retries and queues, and one that came at once
+        ((-4, -3, -4, -4, -4), None),
+        ((90, 100, 95, 200), None),  # too few
+    ],
+)
+def test_a_clock_that_is_off_shows_in_what_was_accepted(ages, told):
+    found = list(clock_findings(sampled(*ages)))
+
+    assert [each.what for each in found] == ([] if told is None else [told])
+
+
+def test_deliveries_without_a_time_say_nothing_of_clocks():
+    assert list(clock_findings([replace(each, signed_at=None) for each in sampled(*range(90, 100))])) == []
