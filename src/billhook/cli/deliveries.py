@@ -10,6 +10,7 @@ import click
 
 from billhook.cli.context import open_inbox
 from billhook.cli.errors import CliError, UsageConfigError
+from billhook.cli.forward import forward
 from billhook.cli.output import print_json, progress
 from billhook.cli.params import DELIVERY_ID, TEXT, as_json, delivery_filters
 from billhook.cli.prune import prune
@@ -36,7 +37,9 @@ _LONGEST_REASON = 500
 
 @click.group()
 def deliveries() -> None:
-    """List, follow, show, replay, discard, export and prune deliveries. Standalone it needs no secrets.
+    """List, follow, show, replay, forward, discard, export and prune deliveries.
+
+    Standalone they need no secrets of the receiver.
 
     \b
     States:
@@ -51,6 +54,7 @@ def deliveries() -> None:
     """
 
 
+deliveries.add_command(forward)
 deliveries.add_command(prune)
 deliveries.add_command(replay)
 deliveries.add_command(tail)

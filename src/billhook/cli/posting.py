@@ -22,9 +22,20 @@ if TYPE_CHECKING:
     from billhook.receiver.blueprint import WebhookRoute
     from billhook.signing import Scheme
 
-__all__ = ["AppPoster", "HttpPoster", "HttpReply", "Poster", "choose_signer", "choose_target", "find_route"]
+__all__ = [
+    "SCHEMES",
+    "AppPoster",
+    "HttpPoster",
+    "HttpReply",
+    "Poster",
+    "choose_signer",
+    "choose_target",
+    "find_route",
+]
 
 
+SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
+"""What `--scheme` takes: the values of BILLHOOK_SIGNATURE."""
 _READ_BYTES = 4_096
 
 

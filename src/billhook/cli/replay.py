@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +16,8 @@ from billhook.cli.selection import (
     confirm,
     delivery_count,
     filters_set,
-    in_batches,
     no_match_message,
+    paced,
     require_selection,
     select_ids,
     take_search_limit,
@@ -103,7 +102,7 @@ def replay(
             return
         if not (yes or dry_run or as_json):
             confirm(f"Replay {delivery_count(total)}?")
-        batches = batches if rate is None or dry_run else _paced(batches, rate)
+        batches = batches if rate is None or dry_run else paced(batches, rate)
         how = {"handler": handler, "backfill": backfill, "all_handlers": all_handlers, "as_type": as_type}
         done = _replay(inbox, batches, total, how | {"dry_run": dry_run})
         _report(inbox, total, done, how, dry_run=dry_run, as_json=as_json)
@@ -176,18 +175,6 @@ def _check_stored(inbox: Inbox, handler: str) -> None:
 
     if not count(inbox, DeliveryFilter(handler=handler)):
         raise CliError(no_match_message(inbox, handler))
-
-
-def _paced(batches: Iterable[list[int]], rate: float) -> Iterator[list[int]]:
-    """Yield smaller batches, each when it is due: `rate` ids per second."""
-    # A quarter of a second's worth at a time: smooth enough, and one transaction for several deliveries.
-    size, sent, started = max(1, int(rate / 4)), 0, time.monotonic()
-    for batch in batches:
-        for part in in_batches(batch, size):
-            # From the start, not from the last batch: delays do not add up, the rate holds on average.
-            time.sleep(max(0.0, started + sent / rate - time.monotonic()))
-            yield part
-            sent += len(part)
 
 
 _SEEN_WITHIN = timedelta(minutes=1)

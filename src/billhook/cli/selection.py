@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,7 @@ __all__ = [
     "in_batches",
     "known_handlers_hint",
     "no_match_message",
+    "paced",
     "require_selection",
     "select_ids",
     "take_search_limit",
@@ -102,6 +104,18 @@ def in_batches(wanted: list[int], size: int) -> Iterator[list[int]]:
     """Yield the ids in lists of at most `size`."""
     for start in range(0, len(wanted), size):
         yield wanted[start : start + size]
+
+
+def paced(batches: Iterable[list[int]], rate: float) -> Iterator[list[int]]:
+    """Yield smaller batches, each when it is due: `rate` ids per second."""
+    # A quarter of a second's worth at a time: smooth enough, and one transaction for several deliveries.
+    size, sent, started = max(1, int(rate / 4)), 0, time.monotonic()
+    for batch in batches:
+        for part in in_batches(batch, size):
+            # From the start, not from the last batch: delays do not add up, the rate holds on average.
+            time.sleep(max(0.0, started + sent / rate - time.monotonic()))
+            yield part
+            sent += len(part)
 
 
 def delivery_count(number: int) -> str:

@@ -16,7 +16,7 @@ import click
 from billhook.cli.events import event_class, event_json_schema, schema_fields, suggest
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import FiniteNumber, as_json
-from billhook.cli.posting import HttpReply, choose_signer, choose_target
+from billhook.cli.posting import SCHEMES, HttpReply, choose_signer, choose_target
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
 from billhook.wire import strict_json
 
@@ -28,7 +28,6 @@ __all__ = ["send"]
 
 _INDEX = re.compile(r"\.[0-9]+(?=\.|$)")
 """The index of a list item in a path: `.0` in `lines.0.amount`."""
-_SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
 
 
 @click.command()
@@ -61,7 +60,7 @@ _SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hm
     "--count", type=click.IntRange(1, 1_000_000), default=1, show_default=True, help="How many times to send."
 )
 @click.option(
-    "--scheme", type=click.Choice(_SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
+    "--scheme", type=click.Choice(SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
 )
 @click.option("--id", "message_id", help="The delivery's id, if the scheme signs one. Default: random.")
 @click.option(

@@ -133,13 +133,13 @@ def test_replay_holds_its_rate_but_not_in_a_dry_run(run, shop):
     ("rate", "sizes"), [(1000, [200, 50]), (100, [25] * 10), (8, [2] * 125), (0.5, [1] * 250)]
 )
 def test_the_rate_decides_the_size_of_batches(monkeypatch, rate, sizes):
-    from billhook.cli import replay as module
+    from billhook.cli import selection as module
 
     waits = []
     monkeypatch.setattr(module.time, "sleep", waits.append)
     monkeypatch.setattr(module.time, "monotonic", lambda: 100.0)
 
-    batches = list(module._paced([list(range(200)), list(range(50))], rate))
+    batches = list(module.paced([list(range(200)), list(range(50))], rate))
 
     assert [len(batch) for batch in batches] == sizes
     assert waits == [pytest.approx(sum(sizes[:number]) / rate) for number in range(len(sizes))]

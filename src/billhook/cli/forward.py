@@ -1,0 +1,237 @@
+"""`billhook deliveries forward`: sign stored deliveries anew and send them to another receiver."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from hashlib import sha256
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+import click
+
+from billhook.cli.context import load_settings, open_inbox
+from billhook.cli.output import print_json, print_table, progress
+from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
+from billhook.cli.posting import SCHEMES, HttpPoster, HttpReply
+from billhook.cli.selection import (
+    confirm,
+    delivery_count,
+    filters_set,
+    no_match_message,
+    paced,
+    require_selection,
+    select_ids,
+    take_search_limit,
+)
+from billhook.printable import first_line
+
+if TYPE_CHECKING:
+    from billhook.inbox import DeliveryDetails, Inbox
+    from billhook.signing import Scheme
+
+__all__ = ["forward"]
+
+_MOST_WITHOUT_ANSWER = 10
+_MOST_ANSWERS = 50
+"""How many different answers are counted one by one; a receiver's answers may all differ."""
+
+
+@click.command()
+@click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
+@click.option(
+    "--to", "url", required=True, metavar="URL", help="The receiver's URL, with http:// or https://."
+)
+@click.option(
+    "--secret-file", required=True, type=click.Path(exists=True, dir_okay=False),
+    help="A file with the secret that this receiver knows (for timestamped-rsa: the private key).",
+)  # fmt: skip
+@click.option(
+    "--scheme", type=click.Choice(SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
+)
+@delivery_filters
+@click.option("--handler", type=TEXT, metavar="NAME", help="With a run of this handler.")
+@click.option(
+    "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
+)
+@click.option("--new-ids", is_flag=True, help="Send each under a new id, for a receiver that has had it.")
+@click.option(
+    "--rate", type=FiniteNumber(0.01, 100_000), metavar="N", help="At most N deliveries per second."
+)
+@click.option(
+    "--timeout", type=FiniteNumber(0.1, 600), default=10.0, show_default=True,
+    help="Seconds to wait for an answer.",
+)  # fmt: skip
+@click.option("--dry-run", is_flag=True, help="Show what would be sent without sending it.")
+@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
+@as_json
+def forward(
+    delivery_ids: tuple[int, ...],
+    url: str,
+    secret_file: str,
+    scheme: str | None,
+    new_ids: bool,
+    rate: float | None,
+    timeout: float,
+    dry_run: bool,
+    yes: bool,
+    as_json: bool,
+    **selected: Any,
+) -> None:
+    """Send stored deliveries to another receiver, signed anew: staging, or your own machine.
+
+    Sends type and body of those given by ID, or those that the options select, oldest first. Each keeps its
+    id, so that the receiver knows it when it is sent again. They hold customers' data: use https outside
+    your machine. Exit code 1 unless every answer is 2xx.
+
+    \b
+    Examples:
+      billhook deliveries forward 42 --to http://127.0.0.1:8001/webhooks/billing --secret-file own.txt
+      billhook deliveries forward --since 1h --rate 5 --to https://staging.example/hooks --secret-file own.txt
+    """
+    from billhook.inbox import DeliveryFilter
+
+    signing = _Signing.of(scheme, secret_file, new_ids=new_ids)
+    search_limit = take_search_limit(selected)
+    selected = filters_set(selected)
+    selection = DeliveryFilter(**selected)
+    require_selection("forward", delivery_ids, selection.is_everything, selected)
+    poster = HttpPoster(url, timeout)
+    with open_inbox() as inbox, poster:
+        batches, total = select_ids(inbox, delivery_ids, selection, "sent", search_limit)
+        if not (total or as_json):
+            click.echo(no_match_message(inbox, selection.handler))
+            return
+        if not (yes or dry_run or as_json):
+            confirm(f"Send {delivery_count(total)} to {urlsplit(url).netloc}?")
+        sent = _Sent()
+        if not dry_run:
+            _send(inbox, batches if rate is None else paced(batches, rate), total, poster, signing, sent)
+    _report(total, sent, dry_run=dry_run, as_json=as_json)
+    if sent.is_bad:
+        sys.exit(1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Signing:
+    """How deliveries are signed for the other receiver."""
+
+    scheme: Scheme
+    secret: str = dataclasses.field(repr=False)
+    new_ids: bool
+
+    @classmethod
+    def of(cls, scheme: str | None, secret_file: str, *, new_ids: bool) -> _Signing:
+        """Read the secret. Raises ConfigError."""
+        from billhook.errors import ConfigError
+        from billhook.extension import configured_scheme
+        from billhook.settings import read_secrets_file
+
+        # Replay protection is the receiver's duty.
+        settings = dataclasses.replace(load_settings(), replay_protection="dedupe-only")
+        if scheme is not None:
+            settings = dataclasses.replace(settings, signature=scheme)
+        secrets = read_secrets_file(secret_file)
+        if not secrets:
+            raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
+        return cls(configured_scheme(settings), secrets[0], new_ids)
+
+    def headers(self, one: DeliveryDetails) -> dict[str, str]:
+        """Return the headers of a delivery, signed now. Raises ValueError for what the scheme cannot sign."""
+        summary = one.summary
+        now, message_id = datetime.now(UTC), None if self.new_ids else summary.key
+        kind = {"X-Webhook-Type": summary.event_type} if summary.event_type else {}
+        event_type, secret = summary.event_type, self.secret
+        try:
+            signed = self.scheme.sign(one.body, secret, event_type=event_type, now=now, message_id=message_id)
+        except ValueError:
+            # The key comes from another scheme and is no id of this one; its hash identifies it as well.
+            message_id = sha256(summary.key.encode()).hexdigest()
+            signed = self.scheme.sign(one.body, secret, event_type=event_type, now=now, message_id=message_id)
+        return {**kind, **signed}
+
+
+class _Sent:
+    """The result: answers by status and text, and how many deliveries could not be sent."""
+
+    def __init__(self) -> None:
+        self.answers: Counter[tuple[int | None, str]] = Counter()
+        self.skipped: Counter[str] = Counter()
+        self.stopped_at: int | None = None
+        self._without_answer = 0
+
+    @property
+    def is_bad(self) -> bool:
+        """Whether a delivery was not taken."""
+        refused = any(status is None or not 200 <= status < 300 for status, _ in self.answers)
+        return refused or self.skipped.total() > 0 or self.stopped_at is not None
+
+    def add(self, delivery_id: int, reply: HttpReply) -> bool:
+        """Count an answer; False after too many requests in a row without one."""
+        answer = (reply.status, first_line(reply.body.strip()))
+        if answer not in self.answers and len(self.answers) >= _MOST_ANSWERS:
+            answer = (reply.status, "other answers")
+        self.answers[answer] += 1
+        self._without_answer = 0 if reply.status is not None else self._without_answer + 1
+        if self._without_answer == _MOST_WITHOUT_ANSWER:
+            self.stopped_at = delivery_id
+        return self.stopped_at is None
+
+
+def _send(
+    inbox: Inbox, batches: Iterable[list[int]], total: int, poster: HttpPoster, signing: _Signing, sent: _Sent
+) -> None:
+    from billhook.inbox import DeliveryState
+    from billhook.inbox.admin import details
+
+    with progress("sending", total) as steps:
+        for batch in batches:
+            for one in details(inbox, batch):
+                steps.advance()
+                if one.summary.state == DeliveryState.PRUNED:
+                    sent.skipped["past its retention: only the key is left"] += 1
+                    continue
+                try:
+                    headers = signing.headers(one)
+                except ValueError as error:
+                    sent.skipped[f"cannot be signed: {first_line(str(error))}"] += 1
+                    continue
+                if not sent.add(one.summary.id, poster.post(one.body, headers)):
+                    return
+
+
+def _report(total: int, sent: _Sent, *, dry_run: bool, as_json: bool) -> None:
+    number = sent.answers.total()
+    if as_json:
+        statuses: Counter[str] = Counter()
+        for (status, _), count in sent.answers.items():
+            statuses["none" if status is None else str(status)] += count
+        answers = [
+            {"status": status, "answer": text, "count": count}
+            for (status, text), count in sent.answers.most_common()
+        ]
+        result = {"selected": total, "sent": number, "statuses": dict(statuses), "answers": answers}
+        more = {"skipped": sent.skipped.total(), "stopped_at": sent.stopped_at, "dry_run": dry_run}
+        print_json({**result, **more})
+        return
+    if dry_run:
+        click.echo(f"{delivery_count(total)} would be sent")
+        return
+    rows = [
+        ("none" if status is None else status, text, count)
+        for (status, text), count in sent.answers.most_common()
+    ]
+    if rows:
+        print_table("", ("status", "answer", "count"), rows)
+    click.echo(f"{number} of {delivery_count(total)} sent")
+    for reason, count in sent.skipped.items():
+        click.echo(f"{count} not sent, {reason}")
+    if sent.stopped_at is not None:
+        click.echo(
+            f"stopped at delivery {sent.stopped_at}: {_MOST_WITHOUT_ANSWER} requests in a row had no answer; "
+            "run it again when the receiver is there, which knows what it has had",
+            err=True,
+        )

@@ -1,0 +1,192 @@
+"""`deliveries forward`: stored deliveries go to another receiver, signed with another secret."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import Result
+
+from billhook.clock import SystemClock
+from billhook.signing import StandardWebhooks
+from support.inbox_view import change, incoming, open_inbox, place_of
+from support.receivers import BillhookReceiver, Receiver, billhook_receiver, receiving
+
+OWN = "whsec_" + "b" * 32
+
+
+@pytest.fixture
+def staging(tmp_path: Path) -> Iterator[BillhookReceiver]:
+    """A receiver with another secret than the shop's."""
+    (tmp_path / "staging").mkdir()
+    own = {"BILLHOOK_INBOX_URL": f"sqlite:///{tmp_path}/staging/own.db"}
+    with billhook_receiver(tmp_path / "staging", StandardWebhooks(), [OWN], SystemClock(), **own) as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def forward(run, shop, secret_file) -> Callable[..., Result]:
+    """Runs `deliveries forward` to an address with the own secret, and without a question."""
+
+    def invoke(url: str, *arguments: str, **options: Any) -> Result:
+        where = ("--to", url, "--secret-file", secret_file(OWN))
+        result = run("deliveries", "forward", *where, "--yes", *arguments, **options)
+        assert OWN not in result.output
+        return result
+
+    return invoke
+
+
+@pytest.fixture
+def plain() -> Iterator[Receiver]:
+    with receiving() as receiver:
+        yield receiver
+
+
+def test_deliveries_arrive_as_they_were_stored_signed_with_the_own_secret(forward, staging):
+    result = forward(staging.url, "--since", "1h")
+
+    assert result.exit_code == 0, result.output
+    bodies = {key: (kind, body) for key, kind, body in staging.stored()}
+    assert list(bodies) == ["m1", "m2", "m3", "m4"]
+    assert bodies["m3"] == ("PingTest", b'{"\x1b]0;title\x07 \xff')
+    assert "4 of 4 deliveries sent" in result.stdout
+    assert ["200", '{"status":', '"accepted"}', "4"] in [line.split() for line in result.stdout.splitlines()]
+
+
+def test_a_second_time_the_receiver_knows_them_unless_they_have_new_ids(forward, staging):
+    forward(staging.url, "1", "2")
+
+    again = forward(staging.url, "1", "2", "--json")
+    anew = forward(staging.url, "1", "2", "--new-ids", "--json")
+
+    assert [one["answer"] for one in json.loads(again.stdout)["answers"]] == ['{"status": "duplicate"}']
+    assert [one["answer"] for one in json.loads(anew.stdout)["answers"]] == ['{"status": "accepted"}']
+    assert json.loads(anew.stdout)["statuses"] == {"200": 2}
+
+
+def test_options_select_what_is_sent(forward, plain):
+    forward(plain.url, "--type", "InvoiceApproved")
+    forward(plain.url, "--contains", "inv_1")
+    forward(plain.url, "--state", "quarantined")
+
+    assert [got.id for got in plain.got] == ["m2", "m2", "m3"]
+
+
+def test_the_answers_are_counted_and_a_refusal_is_exit_code_1(forward):
+    with receiving(401, 200, 500) as careful:
+        result = forward(careful.url, "--since", "1h", "--json")
+
+    told = json.loads(result.stdout)
+    assert result.exit_code == 1
+    assert told["statuses"] == {"401": 1, "200": 2, "500": 1}
+    assert (told["selected"], told["sent"], told["skipped"]) == (4, 4, 0)
+
+
+def test_a_receiver_that_is_not_there_ends_it(forward, inbox_url):
+    inbox = open_inbox(place_of(inbox_url))
+    for number in range(20):
+        inbox.put(incoming(f"more{number}"))
+    inbox.close()
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # and does not listen
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}/hooks"
+        result = forward(url, "--type", "PingTest")
+
+    assert result.exit_code == 1
+    assert "10 of 22 deliveries sent" in result.stdout
+    assert "10 requests in a row had no answer" in result.stderr
+
+
+@pytest.mark.parametrize("url", ["127.0.0.1:8001/hooks", "staging.example", "ftp://staging.example/"])
+def test_an_address_without_a_scheme_is_refused(forward, url):
+    result = forward(url, "1")
+
+    assert (result.exit_code, "--to is not an http(s) URL: write http://HOST:PORT/PATH" in result.stderr) == (
+        2, True,
+    )  # fmt: skip
+
+
+def test_it_sends_nothing_without_a_selection_or_a_yes(run, shop, plain, secret_file):
+    where = ("--to", plain.url, "--secret-file", secret_file(OWN))
+
+    unselected = run("deliveries", "forward", *where)
+    unconfirmed = run("deliveries", "forward", "1", *where)
+    dry = run("deliveries", "forward", "1", *where, "--dry-run")
+
+    assert (unselected.exit_code, "nothing to forward is selected" in unselected.stderr) == (2, True)
+    assert (unconfirmed.exit_code, "add --yes to skip the question" in unconfirmed.stderr) == (1, True)
+    assert f"Send 1 delivery to 127.0.0.1:{plain.port}?" in unconfirmed.output
+    assert (dry.exit_code, dry.stdout) == (0, "1 delivery would be sent\n")
+    assert plain.got == []
+
+
+def test_an_empty_secret_file_is_refused(run, shop, plain, secret_file):
+    result = run("deliveries", "forward", "1", "--to", plain.url, "--secret-file", secret_file("# none"))
+
+    assert (result.exit_code, "--secret-file holds no secret" in result.stderr) == (2, True)
+
+
+def test_nothing_selected_is_no_failure(forward, plain):
+    result = forward(plain.url, "--type", "Overage")
+
+    assert (result.exit_code, result.stdout) == (0, "nothing matches\n")
+
+
+def test_a_pruned_delivery_is_told_of_and_not_sent(forward, plain, inbox_url):
+    change(place_of(inbox_url), "UPDATE delivery SET state = 'pruned', body = '' WHERE id = 1")
+
+    result = forward(plain.url, "--since", "1h")
+
+    assert result.exit_code == 1
+    assert "1 not sent, past its retention: only the key is left" in result.stdout
+    assert len(plain.got) == 3
+
+
+def test_a_key_that_is_no_id_and_a_delivery_without_a_type_are_sent(forward, plain, inbox_url):
+    inbox = open_inbox(place_of(inbox_url))
+    inbox.put(incoming("a.b,c", event_type=""))
+    inbox.close()
+
+    forward(plain.url, "5")
+    forward(plain.url, "5")
+
+    first, second = plain.got
+    assert first.id == second.id
+    assert len(first.id) == 64
+    assert "x-webhook-type" not in first.headers
+
+
+def test_another_scheme_can_be_named(forward, plain):
+    forward(plain.url, "1", "--scheme", "timestamped-hmac", "--rate", "1000")
+
+    (got,) = plain.got
+    assert got.headers["x-webhook-signature"].startswith("t=")
+
+
+def test_what_the_scheme_cannot_sign_is_told_of(forward, plain, monkeypatch):
+    def refuse(*_: object, **__: object) -> None:
+        raise ValueError("no such content\x1b")
+
+    monkeypatch.setattr(StandardWebhooks, "sign", refuse)
+
+    result = forward(plain.url, "1")
+
+    assert (result.exit_code, plain.got) == (1, [])
+    assert "1 not sent, cannot be signed: no such content\\x1b" in result.stdout
+
+
+def test_many_different_answers_are_counted_together(forward, plain, inbox_url, monkeypatch):
+    from billhook.cli import forward as module
+
+    monkeypatch.setattr(module, "_MOST_ANSWERS", 2)
+    with receiving(500, 502, 503) as failing:
+        result = forward(failing.url, "--since", "1h", "--json")
+
+    answers = [one["answer"] for one in json.loads(result.stdout)["answers"]]
+    assert answers.count("other answers") == 2
