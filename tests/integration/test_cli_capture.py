@@ -110,7 +110,7 @@ def test_a_body_in_pieces_in_chunks_and_behind_a_question_is_recorded_whole(capt
     at = asking.index(b"\r\n\r\n") + 4
 
     running.send(request()[:20], request()[20:60], request()[60:])
-    running.send(chunked, b"2\r\n{}\r\n", b"0\r\n\r\n")
+    running.send(chunked, b"9\r\n{} 0\r\n\r\n", b"\r\n0\r\nX-Trailer: 1\r\n", b"\r\n")
     continued: list[bytes] = []
 
     def wait_for_continue(connection: socket.socket) -> None:
@@ -120,7 +120,7 @@ def test_a_body_in_pieces_in_chunks_and_behind_a_question_is_recorded_whole(capt
     running.send(asking[:at], asking[at:], after_each=wait_for_continue)
 
     recorded = [file.read_bytes() for file in running.files()]
-    assert recorded == [request(), chunked + b"2\r\n{}\r\n0\r\n\r\n", asking]
+    assert recorded == [request(), chunked + b"9\r\n{} 0\r\n\r\n\r\n0\r\nX-Trailer: 1\r\n\r\n", asking]
     assert continued == [b"HTTP/1.1 100 Continue\r\n\r\n"]
 
 

@@ -22,7 +22,7 @@ import click
 from billhook.cli.errors import UsageConfigError
 from billhook.cli.output import printable
 from billhook.cli.params import check_bindable
-from billhook.cli.raw_request import MAX_HEAD_BYTES, content_length, head_end, parse_request
+from billhook.cli.raw_request import MAX_HEAD_BYTES, head_end, is_complete, parse_request
 
 __all__ = ["capture"]
 
@@ -215,7 +215,7 @@ def _read(connection: socket.socket, max_bytes: int) -> bytes:
         except TimeoutError:
             break
         raw += piece
-        if not piece or _is_complete(raw):
+        if not piece or is_complete(bytes(raw)):
             break
         if not continued and head_end(bytes(raw[:MAX_HEAD_BYTES])) > 0:
             # A sender that asks before it sends the body waits for this line, and others ignore it.
@@ -223,15 +223,3 @@ def _read(connection: socket.socket, max_bytes: int) -> bytes:
                 connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
             continued = True
     return bytes(raw)
-
-
-def _is_complete(raw: bytearray) -> bool:
-    end = head_end(bytes(raw[:MAX_HEAD_BYTES]))
-    if end < 0:
-        return len(raw) > MAX_HEAD_BYTES
-    head = bytes(raw[:end]).lower()
-    if b"transfer-encoding:" in head:
-        return raw.endswith(b"0\r\n\r\n")
-    lengths = [line.partition(b":")[2] for line in head.split(b"\n") if line.startswith(b"content-length:")]
-    length = content_length(lengths[0].strip().decode("latin-1")) if lengths else 0
-    return length is None or len(raw) >= end + length

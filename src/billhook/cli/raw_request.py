@@ -9,7 +9,7 @@ from typing import Final
 
 from billhook.cli.errors import UsageConfigError
 
-__all__ = ["MAX_HEAD_BYTES", "RawRequest", "content_length", "head_end", "parse_request"]
+__all__ = ["MAX_HEAD_BYTES", "RawRequest", "head_end", "is_complete", "parse_request"]
 
 MAX_HEAD_BYTES: Final = 64 * 1024
 _REQUEST_LINE: Final = re.compile(rb"([A-Z]{1,20}) (\S{1,8192}) HTTP/1\.[01]")
@@ -35,6 +35,20 @@ def head_end(raw: bytes) -> int:
     """Return where the body begins; -1 if the head has no end."""
     ends = [raw.find(end) + len(end) for end in (b"\r\n\r\n", b"\n\n") if end in raw]
     return min(ends, default=-1)
+
+
+def is_complete(raw: bytes) -> bool:
+    """Return whether `raw` has a whole request, or a head that is longer than any."""
+    end = head_end(raw[: MAX_HEAD_BYTES + 4])
+    if end < 0:
+        return len(raw) > MAX_HEAD_BYTES
+    lines = raw[:end].lower().split(b"\n")
+    told = {name.strip(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
+    if b"chunked" in told.get(b"transfer-encoding", b""):
+        # Behind the last chunk there may be trailers, and an empty line ends them.
+        return raw.endswith(b"\r\n\r\n") and b"" in _chunks(raw[end:])
+    length = _content_length(told.get(b"content-length", b"0").decode("latin-1"))
+    return length is None or len(raw) >= end + length
 
 
 def parse_request(raw: bytes, name: str) -> RawRequest:
@@ -79,13 +93,13 @@ def _headers(lines: list[bytes], name: str) -> dict[str, str]:
     return found
 
 
-def content_length(text: str | None) -> int | None:
+def _content_length(text: str | None) -> int | None:
     """Return the number in a Content-Length; None if there is none, or it is not a number."""
     return int(text) if text is not None and text.isascii() and text.isdigit() and len(text) <= 12 else None
 
 
 def _of_its_length(body: bytes, text: str | None, remarks: list[str]) -> bytes:
-    length = content_length(text)
+    length = _content_length(text)
     if length is None:
         return body
     if len(body) < length:

@@ -181,6 +181,21 @@ def test_a_key_in_pem_is_read_whole(asked):
     assert told["schemes"][0]["options"]["BILLHOOK_SIGNATURE"] == "timestamped-rsa"
 
 
+def test_headers_that_were_renamed_are_told(asked):
+    signed = StandardWebhooks().sign(BODY, WHSEC, event_type="PingTest", now=datetime.now(UTC))
+    renamed = {name.replace("webhook-", "X-Forwarded-Hook-"): text for name, text in signed.items()}
+
+    code, told = asked(
+        raw_request({name.replace("X-Forwarded-", "X-"): text for name, text in renamed.items()}), WHSEC
+    )
+    _, plain = asked(StandardWebhooks(), WHSEC)
+
+    assert code == 0
+    assert told["schemes"][0]["options"] is None
+    assert "something on the way renames them" in " ".join(told["notes"])
+    assert "renames" not in " ".join(plain["notes"])
+
+
 # --- the file -------------------------------------------------------------------------------------
 
 SIGNED = BodyHMAC("X-Sig", replay_protection="dedupe-only").sign(

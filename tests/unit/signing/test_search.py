@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import dataclasses
+import gzip
 import hashlib
 import hmac
 import json
@@ -354,6 +355,7 @@ def compact(body: bytes = BODY) -> bytes:
         (BODY.replace(b"\\u00e9", "é".encode()), compact(), "with letters beyond ASCII as they are"),
         (BODY.replace(b"/", b"\\/"), compact(), r"with \/ for /"),
         (compact() + b"\n", BODY, "with a line break at its end"),
+        (BODY, gzip.compress(BODY), "it was compressed"),
     ],
 )
 def test_a_body_that_was_changed_on_the_way_is_told(signed_body, captured, told):
@@ -389,7 +391,7 @@ def test_keys_that_were_sorted_on_the_way_are_told():
 
 
 def test_a_body_of_another_delivery_is_no_changed_one():
-    for body in (b'{"a": "\\ud800"}', b"[" * 3_000, b"\xff", b"5"):
+    for body in (b'{"a": "\\ud800"}', b"\x1f\x8b broken", b"[" * 3_000, b"\xff", b"5"):
         assert the_miss(timed(), body)[0] == "secret"
 
 

@@ -210,7 +210,13 @@ def _notes(request: RawRequest, result: SearchResult) -> list[str]:
         )
     if "content-encoding" in names:
         notes.append("the body is compressed, which the receiver answers with 415")
-    if result.schemes and result.schemes[0].signed_at is None:
+    best = result.schemes[0] if result.schemes else None
+    if best is not None and best.kind == "StandardWebhooks" and best.arguments:
+        notes.append(
+            "the headers are not called webhook-id, webhook-timestamp and webhook-signature, as Standard "
+            "Webhooks has them: they are the sender's own, or something on the way renames them"
+        )
+    if best is not None and best.signed_at is None:
         notes.append(
             "this scheme signs no time: who saw a delivery can send it again, and its key alone stops that"
         )

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import re
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import lru_cache
 from itertools import permutations, product
 from typing import Any, Final, NamedTuple
@@ -36,6 +38,8 @@ KNOWN: Final = (
 _SEPARATORS: Final = (".", ":", "\n", "|", "", "-", ",", ";", "_", "/", "~", " ", "&", "+", "#", "\r\n")
 _MIXED: Final = (".", ":", "|", "~")
 _VERSIONS: Final = tuple(f"v{number}" for number in range(10))
+MOST_BYTES: Final = 16 * 1024 * 1024
+"""Of a body that is decompressed."""
 MOST_KEYS: Final = 6
 """Of an object whose keys are tried in every order."""
 _FIELDS: Final = ("id", "timestamp", "type", "body")
@@ -140,6 +144,9 @@ def _changed(body: bytes) -> Iterator[tuple[str, bytes]]:
     yield "its line ends were changed from CRLF to LF", unix.replace(b"\n", b"\r\n")
     yield "a byte order mark was added", body.removeprefix(b"\xef\xbb\xbf")
     yield "its byte order mark was removed", b"\xef\xbb\xbf" + body
+    if body.startswith(b"\x1f\x8b"):
+        with suppress(zlib.error):
+            yield "it was compressed", zlib.decompressobj(31).decompress(body, MOST_BYTES)
     yield from _rewritten(body)
 
 
