@@ -387,7 +387,8 @@ def test_a_flask_app_on_the_event_loop_is_refused_with_what_to_do_instead(tmp_pa
     assert done.returncode != 0
     assert "create_asgi_app()" in done.stderr
     assert "-k gthread" in done.stderr
-    assert "Traceback" not in done.stderr
+    # gunicorn shows a traceback of its own, now and then, when two of its workers end in the same moment.
+    assert not re.search(r'File ".*/billhook/', done.stderr)
 
 
 def test_deliveries_of_an_earlier_process_are_handled_at_start(tmp_path: Path) -> None:
