@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 import sys
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import psycopg
 import pytest
 
 import billhook
@@ -19,6 +20,8 @@ from billhook.signing import BodyHMAC, BodyJWT, TimestampedHMAC
 from billhook.wire import strict_json
 from support.apps import deliver, inbox_file
 from support.inbox_view import change, open_inbox, place_of
+from support.postgres import libpq
+from support.processes import until
 from support.signing import OTHER_SECRET, SECRET
 
 HANDLERS = """
@@ -251,6 +254,21 @@ def test_an_inbox_on_each_database_is_examined(run, inbox_url, secret_file, tmp_
     assert found_in(result) == {}
 
 
+def test_a_server_that_may_lose_pages_is_a_finding(run, frail_url):
+    """On a server of our own, whose setting is changed and put back."""
+    told = []
+    with psycopg.connect(**libpq(frail_url), autocommit=True) as connection:
+        for setting in ("off", "on"):
+            connection.execute(f"ALTER SYSTEM SET full_page_writes = {setting}")
+            connection.execute("SELECT pg_reload_conf()")
+            until(lambda wanted=setting: connection.execute("SHOW full_page_writes").fetchone() == (wanted,))
+            result = run("doctor", "--json", INBOX_URL=frail_url)
+            told.append(found_in(result, everything=True).get("postgres-fsync", {}).get("level"))
+        connection.execute("ALTER SYSTEM RESET full_page_writes")
+
+    assert told == ["error", None]
+
+
 # --- handlers and deliveries ----------------------------------------------------------------------
 
 
@@ -392,6 +410,29 @@ def test_gunicorns_settings_are_read_where_gunicorn_looks_or_where_it_is_told(ex
 
     assert set(examined()) == {"gunicorn-worker-class"}
     assert set(examined("--gunicorn", "other.py")) == {"gunicorn-file"}
+
+
+def test_a_settings_file_that_others_may_write_is_executed_only_where_it_is_named(examined, inbox, tmp_path):
+    file, trace = tmp_path / "gunicorn.conf.py", tmp_path / "trace"
+    file.write_text(f"open({str(trace)!r}, 'w').close()\nworker_class = 'asgi'\nkeepalive = 75\n")
+    file.chmod(0o666)
+
+    found = examined()
+    executed = trace.exists()
+    named = examined("--gunicorn", str(file))
+
+    assert (found["gunicorn-file"]["level"], executed) == ("warning", False)
+    assert (set(named), trace.exists()) == ({"gunicorn-worker-class"}, True)
+
+
+def test_a_clock_that_is_off_shows_in_what_was_stored(shop):
+    app = shop()
+    body = sample(InvoiceApproved).to_json()
+    for number in range(6):
+        at = datetime.now(UTC) - timedelta(seconds=120)
+        deliver(app, body, "InvoiceApproved", message_id=f"m{number}", at=at)
+
+    assert set(examine(app)) == {"clock"}
 
 
 def test_the_page_lists_each_finding():

@@ -17,7 +17,7 @@ from billhook.cli.doctor.configuration import (
     source_findings,
 )
 from billhook.cli.doctor.finding import Finding
-from billhook.cli.doctor.gunicorn_settings import gunicorn_findings, read_gunicorn_file
+from billhook.cli.doctor.gunicorn_settings import foreign_file, gunicorn_findings, is_own, read_gunicorn_file
 from billhook.cli.doctor.payloads import clock_findings, payload_findings
 from billhook.cli.doctor.storage import postgres_findings, sqlite_findings
 from billhook.cli.errors import CliError
@@ -138,7 +138,8 @@ def _about_the_inbox(inbox: Inbox) -> Iterator[Finding]:
 def _about_gunicorn(file: Path | None, deadline_seconds: float) -> Iterator[Finding]:
     path = file or Path("gunicorn.conf.py")  # where gunicorn itself looks for it
     if path.is_file():
-        settings = read_gunicorn_file(path)
+        # A file that is only found here, not named, must not run code of another user's.
+        settings = read_gunicorn_file(path) if file or is_own(path) else foreign_file(path)
         if isinstance(settings, Finding):
             yield settings
         else:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import os
 import runpy
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from billhook.cli.doctor.finding import Finding
+from billhook.file_modes import access_by_others
 
-__all__ = ["gunicorn_findings", "read_gunicorn_file"]
+__all__ = ["foreign_file", "gunicorn_findings", "is_own", "read_gunicorn_file"]
 
 _OWN_CLASS = "billhook.gunicorn_worker.AsgiWorker"
 _REFERENCE = "take deploy/gunicorn.conf.py, which says why each setting is as it is"
@@ -24,6 +26,20 @@ def read_gunicorn_file(path: Path) -> dict[str, Any] | Finding:
             "error", "gunicorn-file", f"{path} cannot be read: {type(error).__name__}: {error}",
             "gunicorn does not start with it", "correct the file",
         )  # fmt: skip
+
+
+def is_own(path: Path) -> bool:
+    """Return whether a file is this user's or root's, and other users may not write it."""
+    return path.stat().st_uid in (os.geteuid(), 0) and access_by_others(path) != "write"
+
+
+def foreign_file(path: Path) -> Finding:
+    """Return the finding about a settings file that is not executed."""
+    return Finding(
+        "warning", "gunicorn-file", f"{path} is not read: it belongs to another user, or others may write it",
+        "it is Python, which gunicorn executes with the rights of its user",
+        "make it your own and run `chmod go-w` on it, or name it with --gunicorn",
+    )  # fmt: skip
 
 
 def gunicorn_findings(settings: Mapping[str, Any], deadline_seconds: float) -> Iterator[Finding]:
