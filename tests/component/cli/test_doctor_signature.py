@@ -76,7 +76,7 @@ def test_the_options_that_are_printed_describe_the_scheme(asked, scheme, secret,
     assert best["options"] == {f"BILLHOOK_{name}": text for name, text in options.items()}
     made = configured_scheme(Settings.from_mapping(best["options"]))
     assert (type(made), made.headers) == (type(scheme), scheme.headers)
-    assert f"({scheme.name}) take this request" in " ".join(told_set["notes"])
+    assert f"({scheme.name}) takes this request" in " ".join(told_set["notes"])
 
 
 @pytest.mark.parametrize("service", SENT)
@@ -309,10 +309,16 @@ def test_it_is_a_command_of_flask_apps_too(app_with, tmp_path, secret_file):
         secret_file(TEXT_SECRET),
     ]
 
-    result = app_with().test_cli_runner().invoke(args=arguments)
+    eu = Source("eu", scheme=BodyHMAC("X-Sig", replay_protection="dedupe-only"), secrets=[TEXT_SECRET])
+    result = app_with(sources=[eu]).test_cli_runner().invoke(args=arguments)
 
     assert result.exit_code == 0
     assert "Found: BodyHMAC" in result.stdout
+    assert "the app's source 'eu' (body-hmac) takes this request" in result.stdout
+    assert (
+        "the app's source 'default' (standard-webhooks) does not take this request: the request has no"
+        in (result.stdout)
+    )
 
 
 # --- capture --------------------------------------------------------------------------------------

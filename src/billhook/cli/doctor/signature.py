@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from billhook.cli.context import load_settings
+from billhook.cli.context import load_settings, user_app
 from billhook.cli.errors import UsageConfigError
 from billhook.cli.output import print_json, printable
 from billhook.cli.params import TIME, as_json
@@ -19,6 +19,7 @@ from billhook.errors import BillhookError, ConfigError, SignatureError
 
 if TYPE_CHECKING:
     from billhook.signing.search import FoundScheme, NearMiss, SearchResult
+    from billhook.signing.source import Source
 
 __all__ = ["options_of", "python_of", "signature"]
 
@@ -224,24 +225,46 @@ def _notes(request: RawRequest, result: SearchResult) -> list[str]:
 
 
 def _about_what_is_set(request: RawRequest, result: SearchResult, secrets: Sequence[str]) -> list[str]:
-    """Say whether the options that are set now would take this request, but for its age."""
-    from billhook.extension import configured_scheme
-    from billhook.receiver.headers import RequestHeaders
-
+    """Say whether what is configured now would take this request, but for its age."""
     if not result.schemes:
         return []
-    moment = result.schemes[0].signed_at or datetime.now(UTC)
+    try:
+        return [
+            f"{name} {_verdict(source, request, result.schemes[0].signed_at)}"
+            for name, source in _configured(secrets)
+        ]
+    except BillhookError as error:
+        return [f"the scheme that is set here now cannot be used with these secrets: {error}"]
+
+
+def _configured(secrets: Sequence[str]) -> list[tuple[str, Source]]:
+    """Return the sources of the app, or the one that the options describe, with `secrets`."""
+    from billhook.extension import configured_scheme
+    from billhook.receiver.blueprint import webhook_routes
+    from billhook.signing.source import DEFAULT_SOURCE, Source
+
+    app = user_app()
+    if app is None:
+        scheme = configured_scheme(load_settings())
+        name = f"the scheme that is set here now ({scheme.name})"
+        return [(name, Source(DEFAULT_SOURCE, scheme, secrets))]
+    sources = {route.source.name: route.source for route in webhook_routes(app)}
+    return [(f"the app's source {name!r} ({each.scheme.name})", each) for name, each in sources.items()]
+
+
+def _verdict(source: Source, request: RawRequest, signed_at: datetime | None) -> str:
+    from billhook.receiver.headers import RequestHeaders
+
     headers = RequestHeaders({name.lower(): value for name, value in request.headers.items()})
     try:
-        scheme = configured_scheme(load_settings())
-        scheme.verify(
+        source.scheme.verify(
             headers,
             request.body,
-            scheme.load(secrets),
+            source.keys,
             event_type=headers.get("X-Webhook-Type", ""),
-            now=moment,
+            now=signed_at or datetime.now(UTC),
             tolerance_seconds=1,
         )
-    except (SignatureError, BillhookError) as error:
-        return [f"the options that are set here now do not take this request: {error}"]
-    return [f"the options that are set here now ({scheme.name}) take this request with these secrets"]
+    except SignatureError as error:
+        return f"does not take this request: {error}"
+    return "takes this request"
