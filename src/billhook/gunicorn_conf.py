@@ -30,6 +30,19 @@ secure_scheme_headers = {"X-FORWARDED-PROTO": "https"}
 
 accesslog = None
 errorlog = "-"
+# With JSON, gunicorn's records are objects as well. A standalone app keeps the logging that is set up here.
+logconfig_dict = {
+    "version": 1,
+    "root": {"level": "INFO", "handlers": ["error_console"]},
+    "loggers": {
+        "alembic": {"level": "WARNING"},
+        "gunicorn.error": {"level": "INFO", "handlers": ["error_console"], "propagate": False},
+    },
+    "formatters": {"generic": {"()": "billhook.logs.JsonFormatter"}},
+    "disable_existing_loggers": False,
+}
+if os.environ.get("BILLHOOK_LOG_FORMAT") != "json":
+    logconfig_dict = {}
 
 
 def post_worker_init(worker: Any) -> None:

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import logging
 import unicodedata
+from typing import Any
 
 __all__ = ["PrintableFormatter", "first_line", "printable"]
+
+TRACEBACK_LIMIT = 16_000
 
 # Controls, formats (bidirectional overrides), surrogates, private use, line and paragraph separators.
 _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
@@ -35,8 +38,18 @@ def first_line(text: str, limit: int = 200) -> str:
 
 
 class PrintableFormatter(logging.Formatter):
-    """Escape records; continuation lines are indented, so that none looks like a record."""
+    """Escape records; continuation lines are indented, so that none looks like a record.
+
+    Of a long traceback it keeps the end, where the line that raised is.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record's text, escaped."""
+        # Escaped and indented below, once, also if another formatter has done it.
+        record.exc_text = None
         return printable(super().format(record), keep="\n\t").replace("\n", "\n    ")
+
+    def formatException(self, ei: Any) -> str:  # noqa: N802 - logging's name
+        """Return the end of the traceback, at most 16,000 characters."""
+        text = super().formatException(ei)
+        return text if len(text) <= TRACEBACK_LIMIT else "…" + text[1 - TRACEBACK_LIMIT :]

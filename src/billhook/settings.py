@@ -254,6 +254,12 @@ class Settings:
         "Answer 503 while this many deliveries wait to be handled (default: no limit).",
         lambda key, value: None if value in (None, "") else _integer(1, 10**9)(key, value),
     )
+    log_format: str = _option(
+        "text",
+        "",
+        "Standalone, and `billhook worker`: how log records are printed, text or json (an object a line).",
+        _choice("text", "json"),
+    )
     handlers: tuple[str, ...] = _option(
         (), "list", "Standalone: the modules (or .py files) whose Handlers are used.", _texts
     )

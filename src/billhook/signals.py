@@ -15,6 +15,8 @@ from typing import Any
 
 from blinker import Namespace, Signal
 
+from billhook.logs import fields
+
 __all__ = [
     "delivery_accepted",
     "delivery_conflict",
@@ -25,11 +27,16 @@ __all__ = [
     "emit",
     "event_signal",
     "handler_dead",
+    "handler_ended",
     "handler_retrying",
+    "handler_started",
     "handler_succeeded",
 ]
 
 logger = logging.getLogger("billhook.signals")
+
+_LOGGED = ("delivery_id", "source", "key", "event_type", "handler", "cause")
+"""What a signal is sent with that is also a field of log records."""
 
 _lifecycle = Namespace()
 _events = Namespace()
@@ -49,6 +56,12 @@ delivery_quarantined = _lifecycle.signal(
 delivery_twin = _lifecycle.signal(
     "delivery_twin",
     "Stored, and not handed to a handler that had the like: delivery_id, event_type, handler, twin_of.",
+)
+handler_started = _lifecycle.signal(
+    "handler_started", "About to be called, in the thread that calls it: delivery, handler."
+)
+handler_ended = _lifecycle.signal(
+    "handler_ended", "Returned or raised, in the same thread: delivery, handler, error, duration."
 )
 handler_succeeded = _lifecycle.signal("handler_succeeded", "delivery, handler.")
 handler_retrying = _lifecycle.signal("handler_retrying", "delivery, handler, error, due_at.")
@@ -78,4 +91,9 @@ def emit(signal: Signal, sender: object, **facts: Any) -> None:
         try:
             receiver(sender, **facts)
         except BaseException:  # even CancelledError and SystemExit must not stop the delivery
-            logger.exception("an observer of a lifecycle signal raised")
+            known = {name: facts[name] for name in _LOGGED if name in facts}
+            if "delivery" in facts:
+                one = facts["delivery"]
+                known |= {"delivery_id": one.id, "source": one.source, "key": one.key}
+                known |= {"event_type": one.event_type, "attempt": one.attempt}
+            logger.exception("an observer of a lifecycle signal raised", extra=fields(**known))

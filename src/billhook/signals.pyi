@@ -16,7 +16,9 @@ delivery_quarantined: Signal
 delivery_rejected: Signal
 delivery_twin: Signal
 handler_dead: Signal
+handler_ended: Signal
 handler_retrying: Signal
+handler_started: Signal
 handler_succeeded: Signal
 
 # Of the event types.

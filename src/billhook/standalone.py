@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-import logging
 import os
 import sys
 from collections.abc import Iterable, Mapping
@@ -22,7 +21,7 @@ from billhook.dispatch import Handlers
 from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
 from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.extension import ENVIRON, Billhook, get_settings, get_state
-from billhook.printable import PrintableFormatter
+from billhook.logs import set_up_logging
 from billhook.settings import from_environ
 from billhook.signals import event_signal
 
@@ -52,13 +51,11 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 
     The inbox is ./billhook.db unless BILLHOOK_INBOX_URL says otherwise. Raises ConfigError.
     """
-    if not logging.getLogger().handlers:  # logging is not configured, and no other app can do it
-        output = logging.StreamHandler()
-        output.setFormatter(PrintableFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-        logging.basicConfig(level=logging.INFO, handlers=[output])
-        logging.getLogger("alembic").setLevel(logging.WARNING)  # its INFO lines about a new inbox are noise
+    environ = os.environ if environ is None else environ
+    # First of all: a wrong value of the option is reported below, with the other options.
+    set_up_logging(environ.get("BILLHOOK_LOG_FORMAT"))
     app = Flask("billhook", instance_path=str(Path.cwd()), static_folder=None)
-    app.extensions[ENVIRON] = environ = os.environ if environ is None else environ
+    app.extensions[ENVIRON] = environ
     app.config.from_mapping(from_environ(environ))
     settings = get_settings(app)
     if settings.celery_app is not None:

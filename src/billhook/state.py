@@ -18,6 +18,7 @@ from billhook.errors import ConfigError, InboxUnavailable, OutOfResources
 from billhook.events import EVENT_TYPES
 from billhook.fork import reset_in_child
 from billhook.inbox import Inbox
+from billhook.logs import fields
 from billhook.receiver import AsgiReceiver, Intake, WsgiReceiver
 from billhook.receiver.probe import find_probe
 from billhook.settings import Settings
@@ -78,7 +79,8 @@ class BillhookState:
             self.engine.start()
         except (OutOfResources, RuntimeError, MemoryError) as error:
             # An exception here would stop gunicorn too; each thread is started again at its first use.
-            logger.error("%s; deliveries are answered 503 meanwhile", error)  # noqa: TRY400 - says it all
+            text = "%s; deliveries are answered 503 meanwhile"
+            logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
 
     def start_engine_on_request(self) -> None:
         """Start the thread engine with the app's first request, if it does not run yet.
@@ -94,7 +96,8 @@ class BillhookState:
             try:
                 self.engine.ensure_started()
             except (RuntimeError, MemoryError, OSError) as error:  # the request itself can still succeed
-                logger.error("engine could not start, retrying with the next request: %s", error)  # noqa: TRY400 - says it all
+                text = "engine could not start, retrying with the next request: %s"
+                logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
 
     def connect(self, groups: Iterable[Handlers]) -> None:
         """Subscribe decorated handlers to their signals. Raises DuplicateHandlerName."""
@@ -199,5 +202,6 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
             raise ConfigError(str(error)) from None
         # An exception here would stop gunicorn with all its workers. Instead, the schema is checked again
         # at each use, and deliveries are answered 503 until the database is back.
-        logger.error("%s; until it can be used, deliveries are answered 503", error)  # noqa: TRY400
+        text = "%s; until it can be used, deliveries are answered 503"
+        logger.error(text, error, extra=fields(cause=error.cause))  # noqa: TRY400
     return inbox

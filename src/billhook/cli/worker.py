@@ -18,7 +18,7 @@ from billhook.cli.context import flask_arguments, load_app, user_app, worker_env
 from billhook.cli.handlers import handler_names, require_all_handled
 from billhook.cli.params import FiniteNumber, handlers_argument, require_all
 from billhook.errors import BillhookError, ConfigError
-from billhook.printable import PrintableFormatter
+from billhook.logs import set_up_logging
 
 if TYPE_CHECKING:
     from billhook.state import BillhookState
@@ -82,9 +82,10 @@ def worker(
     _check(handlers, processes, drain=drain)
     environ = worker_environment(handlers)
     if user_app() is None:
-        _set_up_log()
+        set_up_logging(environ.get("BILLHOOK_LOG_FORMAT"), show_process=True)
     # Built in the parent, too: a wrong configuration is reported before any process starts.
     state = get_state(load_app(environ))
+    set_up_logging(state.settings.log_format, show_process=True)  # unless the user's app has done it
     if not handler_names(state.handlers):
         raise ConfigError(
             "no handler is registered, and a worker without handlers would mark every delivery as done: name "
@@ -113,7 +114,6 @@ def _supervise(
     from billhook.cli.processes import spawn_worker, worker_command
     from billhook.cli.supervisor import Supervisor, worker_roles
 
-    _set_up_log()
     command = worker_command(threads, grace, flask=flask_arguments())
     start = partial(spawn_worker, command, {**environ, "PYTHONUNBUFFERED": "1"})
     roles = worker_roles(processes, start, grace, lease_seconds)
@@ -128,7 +128,6 @@ def _work(
     from billhook.cli.shutdown import GracefulShutdown, start_watchdog
     from billhook.engines.worker import MAX_ABANDONED_THREADS
 
-    _set_up_log()
     worker = state.worker(threads)
     # Before the first claim: a signal that comes in between would end the process with its leases held.
     shutdown = GracefulShutdown(worker.stop, grace, exit_on_second=not watched)
@@ -162,13 +161,3 @@ def _end_when_idle(state: BillhookState, end: Callable[[], None]) -> None:
                 break
         time.sleep(_POLL_SECONDS)
     end()
-
-
-def _set_up_log() -> None:
-    if logging.getLogger().handlers:  # keep the logging that an app has set up
-        return
-    output = logging.StreamHandler()
-    output.setFormatter(PrintableFormatter("%(asctime)s [%(process)d] %(levelname)s %(name)s: %(message)s"))
-    logging.basicConfig(level=logging.INFO, handlers=[output])
-    # The migrations of a new inbox are not worth a line each.
-    logging.getLogger("alembic").setLevel(logging.WARNING)

@@ -20,6 +20,7 @@ from billhook.errors import (
     RateLimitExceeded,
     ServiceUnavailable,
 )
+from billhook.logs import fields
 
 __all__ = ["CallDeadline", "Retrier", "RetryPolicy", "retry_after_seconds"]
 
@@ -104,7 +105,8 @@ class Retrier:
                 if wait_seconds >= deadline.remaining_seconds:
                     raise
                 number += 1
-                logger.info("%s; attempt %d in %.1f s", error, number, wait_seconds)
+                extra = fields(attempt=number, cause=error)
+                logger.info("%s; attempt %d in %.1f s", error, number, wait_seconds, extra=extra)
             # Outside the except block, which would hold the error, and so its traceback, meanwhile.
             self._sleep(wait_seconds)
 

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
+from billhook import signals
 from billhook.clock import Clock
 from billhook.dispatch import (
     ConnectedHandlers,
@@ -25,7 +27,12 @@ from billhook.dispatch import (
     call,
     decide,
 )
-from billhook.engines.notifications import AttemptResult, Notifications, PlannedDelivery
+from billhook.engines.notifications import (
+    AttemptResult,
+    Notifications,
+    PlannedDelivery,
+    delivery_fields,
+)
 from billhook.errors import Discard, DuplicateHandlerName, PayloadError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.inbox import (
@@ -39,6 +46,7 @@ from billhook.inbox import (
     StoredDelivery,
 )
 from billhook.inbox.replay import Backfill
+from billhook.logs import fields
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
@@ -103,9 +111,9 @@ class Dispatcher:
             except Exception as error:
                 details = error.details if isinstance(error, PayloadError) else []
                 if not isinstance(error, PayloadError):  # a user's event model; other deliveries go on
-                    logger.exception(
-                        "the event model of %s raised; its delivery is quarantined", stored.event_type
-                    )
+                    text = "the event model of %s raised; its delivery is quarantined"
+                    extra = delivery_fields(stored, cause=error)
+                    logger.exception(text, stored.event_type, extra=extra)
                 # Stored as JSON: `deliveries show` prints the place of each error.
                 reason = json.dumps({"error": str(error), "details": details})
                 planned.append(PlannedDelivery(RunPlan(stored.delivery_id, error=reason), stored, None))
@@ -122,7 +130,8 @@ class Dispatcher:
         # Two threads may both log it once: not worth a lock.
         if event_type not in self._unhandled_types and len(self._unhandled_types) < UNHANDLED_TYPES_LIMIT:
             self._unhandled_types.add(event_type)
-            logger.info("no handler for %s: its deliveries are stored and finished without a run", event_type)
+            text = "no handler for %s: its deliveries are stored and finished without a run"
+            logger.info(text, event_type, extra=fields(event_type=event_type))
 
     # --- attempt --------------------------------------------------------------------------------------
 
@@ -131,7 +140,8 @@ class Dispatcher:
         try:
             return self._handlers.find(claim.delivery.event_type, claim.handler)
         except DuplicateHandlerName as error:  # connected after the start, which would have refused it
-            logger.error("%s", error)  # noqa: TRY400 - the text says it all
+            extra = delivery_fields(claim.delivery, claim.handler, attempt=claim.attempt, cause=error)
+            logger.error("%s", error, extra=extra)  # noqa: TRY400 - the text says it all
             return None
 
     def attempt(
@@ -145,6 +155,7 @@ class Dispatcher:
         # Not kept from the planning: plain receivers may have been connected or dropped since.
         handler = handler or self.find_handler(claim)
         schedule = self._schedule_of(handler)
+        duration_seconds = None
         if handler is not None and handler.newest_only:
             newer = self._find_newer(claim.run_id)
             if newer is not None:
@@ -168,8 +179,22 @@ class Dispatcher:
             except Exception as error:  # noqa: BLE001 - the models have changed since it was planned
                 failure = HandlerFailure.from_exception(error)
             else:
-                failure = call(handler, self._sender, self._context, event, delivery)
-        return self._result(claim, delivery, failure, handler)
+                failure, duration_seconds = self._call(handler, event, delivery)
+        result = self._result(claim, delivery, failure, handler)
+        return replace(result, duration_seconds=duration_seconds)
+
+    def _call(
+        self, handler: Handler, event: Event | UnknownEvent, delivery: Delivery
+    ) -> tuple[HandlerFailure | None, float]:
+        """Call a handler, and signal its start and its end; return its failure and how long it took."""
+        facts = {"delivery": delivery, "handler": delivery.handler}
+        signals.emit(signals.handler_started, self._sender, **facts)
+        started = time.monotonic()
+        failure = call(handler, self._sender, self._context, event, delivery)
+        seconds = time.monotonic() - started
+        error = failure.exception if failure else None
+        signals.emit(signals.handler_ended, self._sender, error=error, duration=seconds, **facts)
+        return failure, seconds
 
     def _superseded(self, claim: Claim, delivery: Delivery, newer: int, handler: Handler) -> AttemptResult:
         """Return the result of a run that is discarded without a call: a newer delivery waits behind it."""
@@ -180,7 +205,8 @@ class Dispatcher:
     def timed_out(self, claim: Claim, handler: Handler | None, seconds: float) -> AttemptResult:
         """Return the result of an attempt that is past its time-out and still running: failed."""
         error = TimeoutError(f"the handler did not return within {seconds:g} s")
-        return self._result(claim, _make_delivery(claim), HandlerFailure.from_exception(error), handler)
+        result = self._result(claim, _make_delivery(claim), HandlerFailure.from_exception(error), handler)
+        return replace(result, duration_seconds=seconds)
 
     def crashed(self, claim: Claim, error: BaseException) -> AttemptResult:
         """Return the result of an attempt that ended in an error of billhook's own, not the handler's."""

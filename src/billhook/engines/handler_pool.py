@@ -14,6 +14,8 @@ from queue import Empty, SimpleQueue
 from billhook.dispatch import CANCEL_SECONDS, EVENT_LOOPS, Handler
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.leases import ClaimedRun
+from billhook.engines.notifications import delivery_fields
+from billhook.logs import fields
 
 __all__ = ["HandlerPool"]
 
@@ -137,7 +139,11 @@ class HandlerPool:
             except RuntimeError as error:
                 running = len(self._threads)
                 logger.error(  # noqa: TRY400 - the text says it all
-                    "could not start handler thread (%d of %d running): %s", running, self._size, error
+                    "could not start handler thread (%d of %d running): %s",
+                    running,
+                    self._size,
+                    error,
+                    extra=fields(cause=error, count=running),
                 )
                 # With some threads the worker goes on, slower; with none it must be replaced.
                 self._starved = not running
@@ -150,10 +156,10 @@ class HandlerPool:
             while not one.abandoned and (run := self._queue.get()) is not None:
                 one.run = run
                 self._execute(one, run)
-        except BaseException:
+        except BaseException as error:
             # An error of ours or of the machine: a handler's error is part of a result. The thread is
             # replaced, and its lease left to expire rather than renewed for ever.
-            logger.exception("a handler thread crashed; it is replaced")
+            logger.exception("a handler thread crashed; it is replaced", extra=fields(cause=error))
             with self._lock:
                 if one in self._threads:
                     self._threads.remove(one)
@@ -194,7 +200,8 @@ class HandlerPool:
             return self._dispatcher.attempt(run.claim, run.event, handler)
         except BaseException as error:
             # Not the handler's error, which attempt() returns, but ours: the run must not stay claimed.
-            logger.exception("the attempt of %s crashed", run.claim.handler)
+            text = "the attempt of %s crashed"
+            logger.exception(text, run.claim.handler, extra=_claim_fields(run, cause=error))
             return self._dispatcher.crashed(run.claim, error)
 
     def _abandon_late(self) -> None:
@@ -216,5 +223,17 @@ class HandlerPool:
                 one.abandoned = True
                 self._threads.remove(one)
                 self._abandoned.append(one)
-            logger.error("handler %s is past its time-out; its thread is abandoned", run.claim.handler)
+            text = "handler %s is past its time-out; its thread is abandoned"
+            # No error: that is a run which is dead, as it is after the last attempt.
+            extra = _claim_fields(run, cause="timeout", duration=one.timeout_seconds)
+            logger.warning(text, run.claim.handler, extra=extra)
             self._finished.append(result)
+
+
+def _claim_fields(
+    run: ClaimedRun, *, cause: str | BaseException, duration: float | None = None
+) -> dict[str, object]:
+    claim = run.claim
+    return delivery_fields(
+        claim.delivery, claim.handler, attempt=claim.attempt, cause=cause, duration=duration
+    )

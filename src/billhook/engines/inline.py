@@ -13,6 +13,7 @@ from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.leases import process_owner
 from billhook.events import Event, UnknownEvent
 from billhook.inbox import Claim, Inbox
+from billhook.logs import fields
 
 __all__ = ["InlineEngine"]
 
@@ -37,7 +38,8 @@ class InlineEngine:
         try:
             self.handle_due(only=delivery_id)
         except Exception:
-            logger.exception("delivery %d was not handled inline", delivery_id)
+            text = "delivery %d was not handled inline"
+            logger.exception(text, delivery_id, extra=fields(delivery_id=delivery_id))
 
     def handle_due(self, only: int | None = None) -> int:
         """Handle every due run in this thread and return the number of attempts.

@@ -11,6 +11,8 @@ from datetime import datetime
 from billhook.errors import BillhookError
 from billhook.inbox import Inbox, WorkerRecord
 from billhook.inbox.retention import Cutoffs
+from billhook.logs import fields
+from billhook.printable import first_line
 
 __all__ = ["REGISTRATION_SECONDS", "Maintenance", "WorkerRegistration"]
 
@@ -59,9 +61,9 @@ class WorkerRegistration:
                 record = WorkerRecord(self._owner, self._engine, self._handlers(), self._started_at)
                 self._inbox.record_worker(record, now)
             except Exception as error:  # noqa: BLE001 - for information only, and the next poll logs the cause
-                logger.warning(
-                    "could not register this worker, retrying in %.0f s: %s", REGISTRATION_SECONDS, error
-                )
+                text = "could not register this worker, retrying in %.0f s: %s"
+                told = first_line(str(error))
+                logger.warning(text, REGISTRATION_SECONDS, told, extra=fields(cause=error))
             self._next_at = self._monotonic() + REGISTRATION_SECONDS
         return max(0.0, self._next_at - self._monotonic())
 
@@ -72,7 +74,8 @@ class WorkerRegistration:
             try:
                 self._inbox.remove_worker(self._owner)
             except Exception as error:  # noqa: BLE001 - the row is deleted later, as that of a lost worker
-                logger.warning("could not remove this worker's registration: %s", error)
+                text = "could not remove this worker's registration: %s"
+                logger.warning(text, first_line(str(error)), extra=fields(cause=error))
 
 
 class Maintenance:
@@ -118,9 +121,11 @@ class Maintenance:
         try:
             return self._prune(now, started)
         except BillhookError as error:
-            logger.warning("retention pass failed, retrying in %.0f s: %s", FAILED_SECONDS, error)
-        except Exception:
-            logger.exception("retention pass failed, retrying in %.0f s", FAILED_SECONDS)
+            text = "retention pass failed, retrying in %.0f s: %s"
+            logger.warning(text, FAILED_SECONDS, error, extra=fields(cause=error))
+        except Exception as error:
+            text = "retention pass failed, retrying in %.0f s"
+            logger.exception(text, FAILED_SECONDS, extra=fields(cause=error))
         return FAILED_SECONDS
 
     def _prune(self, now: datetime, started: float) -> float:
@@ -135,6 +140,7 @@ class Maintenance:
         if not result.over:
             return max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
         if self._pruned:
-            logger.info("pruned %d deliveries past their retention", self._pruned)
+            text = "pruned %d deliveries past their retention"
+            logger.info(text, self._pruned, extra=fields(count=self._pruned))
             self._pruned = 0
         return EVERY_SECONDS

@@ -14,11 +14,13 @@ from billhook import signals
 from billhook.dispatch import Delivery, HandlerFailure
 from billhook.events import Event, UnknownEvent
 from billhook.inbox import DuplicateRun, RunPlan, RunResult, RunState, StoredDelivery
+from billhook.logs import EscapedTracebacks, fields
 from billhook.printable import first_line
 
-__all__ = ["AttemptResult", "Notifications", "PlannedDelivery"]
+__all__ = ["AttemptResult", "Notifications", "PlannedDelivery", "delivery_fields"]
 
 logger = logging.getLogger("billhook.engines")
+logger.addFilter(EscapedTracebacks())
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +42,8 @@ class AttemptResult:
     failure: HandlerFailure | None
     superseded_by: int | None = None
     """The newer delivery for which this one was discarded without a call."""
+    duration_seconds: float | None = None
+    """How long the call took; None if the handler was not called."""
 
 
 class Notifications:
@@ -68,22 +72,24 @@ class Notifications:
             if attempt.run_result.lease in settled:
                 self._notify_attempt(attempt)
             else:
-                run_id = attempt.run_result.run_id
-                logger.warning("run %d of %s lost its lease; not settled", run_id, attempt.handler)
+                text, run_id = "run %d of %s lost its lease; not settled", attempt.run_result.run_id
+                extra = delivery_fields(attempt.delivery, attempt.handler)
+                logger.warning(text, run_id, attempt.handler, extra=extra)
         for one in planned:
             if one.plan.error is not None and one.stored.delivery_id in won:
                 self._notify_quarantined(one.stored, one.plan.error)
         if duplicates:
-            types = {one.stored.delivery_id: one.stored.event_type for one in planned}
+            stored = {one.stored.delivery_id: one.stored for one in planned}
             for duplicate in duplicates:
-                self._notify_duplicate(duplicate, types[duplicate.delivery_id])
+                self._notify_duplicate(duplicate, stored[duplicate.delivery_id])
 
     def _notify_attempt(self, attempt: AttemptResult) -> None:
         result, failure = attempt.run_result, attempt.failure
         facts = {"delivery": attempt.delivery, "handler": attempt.handler}
         if attempt.superseded_by is not None:
             text = "delivery %d is superseded by delivery %d, and %s is not called"
-            logger.info(text, result.delivery_id, attempt.superseded_by, attempt.handler)
+            extra = delivery_fields(attempt.delivery, attempt.handler, cause="superseded")
+            logger.info(text, result.delivery_id, attempt.superseded_by, attempt.handler, extra=extra)
         elif failure is None or result.state is RunState.DISCARDED:
             signals.emit(signals.handler_succeeded, self._sender, **facts)
         elif result.state is RunState.DUE:
@@ -94,6 +100,7 @@ class Notifications:
                 result.attempt,
                 result.due_at,
                 first_line(failure.error),
+                extra=_failure_fields(attempt, failure),
             )
             facts |= {"error": failure.exception, "due_at": result.due_at}
             signals.emit(signals.handler_retrying, self._sender, **facts)
@@ -104,6 +111,9 @@ class Notifications:
                 result.delivery_id,
                 result.attempt,
                 first_line(failure.error),
+                # Once, and not at each attempt before: a collector of errors alarms for each error.
+                exc_info=failure.exception,
+                extra=_failure_fields(attempt, failure),
             )
             signals.emit(signals.handler_dead, self._sender, error=failure.exception, **facts)
 
@@ -113,17 +123,49 @@ class Notifications:
             stored.delivery_id,
             stored.event_type,
             first_line(json.loads(error)["error"]),
+            extra=delivery_fields(stored, cause="quarantined"),
         )
         facts = {"delivery_id": stored.delivery_id, "event_type": stored.event_type, "error": error}
         signals.emit(signals.delivery_quarantined, self._sender, **facts)
 
-    def _notify_duplicate(self, duplicate: DuplicateRun, event_type: str) -> None:
+    def _notify_duplicate(self, duplicate: DuplicateRun, stored: StoredDelivery) -> None:
         delivery_id, twin_of = duplicate.delivery_id, duplicate.twin_of
         logger.info(
             "delivery %d is a twin of delivery %d, and %s is not called",
             delivery_id,
             twin_of,
             duplicate.handler,
+            extra=delivery_fields(stored, duplicate.handler, cause="twin"),
         )
-        facts = {"event_type": event_type, "handler": duplicate.handler, "twin_of": twin_of}
+        facts = {"event_type": stored.event_type, "handler": duplicate.handler, "twin_of": twin_of}
         signals.emit(signals.delivery_twin, self._sender, delivery_id=delivery_id, **facts)
+
+
+def delivery_fields(
+    delivery: Delivery | StoredDelivery,
+    handler: str | None = None,
+    *,
+    attempt: int | None = None,
+    cause: str | BaseException | None = None,
+    duration: float | None = None,
+) -> dict[str, object]:
+    """Return the `extra` of a log record about a delivery, as `billhook.logs.fields` does."""
+    if isinstance(delivery, Delivery):
+        delivery_id, attempt = delivery.id, delivery.attempt
+    else:
+        delivery_id = delivery.delivery_id
+    return fields(
+        delivery_id=delivery_id,
+        source=delivery.source,
+        key=delivery.key,
+        event_type=delivery.event_type,
+        handler=handler,
+        attempt=attempt,
+        cause=cause,
+        duration=duration,
+    )
+
+
+def _failure_fields(attempt: AttemptResult, failure: HandlerFailure) -> dict[str, object]:
+    duration = attempt.duration_seconds
+    return delivery_fields(attempt.delivery, attempt.handler, cause=failure.exception, duration=duration)

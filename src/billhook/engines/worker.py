@@ -22,6 +22,7 @@ from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.engines.wakeup import PollBackoff, Wakeup
 from billhook.errors import BillhookError
 from billhook.inbox import Claim, Inbox, InboxTransaction, Lease, NextTimes, StoredDelivery
+from billhook.logs import fields
 
 __all__ = ["MAX_ABANDONED_THREADS", "Worker"]
 
@@ -149,9 +150,11 @@ class Worker:
             # The exponent is bounded: after a night without storage it would overflow a float.
             pause = min(5.0, 0.1 * 2 ** min(self._failures, 6))
             if isinstance(error, BillhookError):
-                logger.error("worker poll failed, retrying in %.1f s: %s", pause, error)  # noqa: TRY400
+                text = "worker poll failed, retrying in %.1f s: %s"
+                logger.error(text, pause, error, extra=fields(cause=error))  # noqa: TRY400
             else:
-                logger.exception("worker poll failed, retrying in %.1f s", pause)
+                text = "worker poll failed, retrying in %.1f s"
+                logger.exception(text, pause, extra=fields(cause=error))
             self._back_off(pause)
             return 0.0
         self._failures = 0
@@ -355,7 +358,8 @@ class Worker:
             self._sleep(min(0.5, pause, left))
             pause = self._poll()
         if leases.runs and not self._detached:
-            logger.warning("stopped with %d handlers still running; they are called again", len(leases.runs))
+            text, count = "stopped with %d handlers still running; they are called again", len(leases.runs)
+            logger.warning(text, count, extra=fields(count=count))
             self._settle_interrupted()
         if not (self._detached or self._failures):  # without its storage, the worker must still stop in time
             self._maintenance.close()
@@ -371,4 +375,5 @@ class Worker:
             with self._inbox.transaction(self._owner) as transaction:
                 transaction.settle(results)
         except BillhookError as error:
-            logger.error("could not settle interrupted runs, their leases expire: %s", error)  # noqa: TRY400
+            text = "could not settle interrupted runs, their leases expire: %s"
+            logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400

@@ -27,6 +27,7 @@ from billhook.failpoints import reach
 from billhook.fork import reset_in_child
 from billhook.inbox.probe import StartupCheck
 from billhook.inbox.records import NewDelivery, PutStatus, Receipt
+from billhook.logs import fields
 from billhook.threads import start_thread, threads_are_greenlets
 
 __all__ = ["BacklogLimit", "Committer"]
@@ -225,8 +226,9 @@ class Committer:
             self._commit_batch(first)
             try:
                 self._after_commit()
-            except Exception:
-                logger.exception("work after a commit failed; the commit stands")
+            except Exception as error:
+                text = "work after a commit failed; the commit stands"
+                logger.exception(text, extra=fields(cause=error))
             self._busy_since = None
 
     def _commit_batch(self, first: _QueueEntry) -> None:
@@ -285,7 +287,7 @@ class Committer:
             return InboxUnavailable(str(failure))
         if isinstance(failure, MemoryError):  # to log a traceback would need more memory
             return OutOfResources("there is no memory left")
-        logger.error("the committer failed", exc_info=failure)
+        logger.error("the committer failed", exc_info=failure, extra=fields(cause=failure))
         return InboxUnavailable("the commit failed")
 
 

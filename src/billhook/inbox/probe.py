@@ -15,6 +15,7 @@ from concurrent.futures import TimeoutError as FutureTimeout
 
 from billhook.errors import DeadlinePassed, InboxUnavailable
 from billhook.fork import reset_in_child
+from billhook.logs import fields
 from billhook.threads import start_thread
 
 __all__ = ["Probe", "StartupCheck"]
@@ -135,7 +136,8 @@ class StartupCheck:
         if error is None:
             logger.info("the inbox %s answers now", self._display_url)
         else:
-            logger.error("%s; until it can be used, deliveries are answered 503", error)
+            text = "%s; until it can be used, deliveries are answered 503"
+            logger.error(text, error, extra=fields(cause=error))
 
 
 def _run(check: Callable[[], None], result: Future[None]) -> None:

@@ -21,6 +21,7 @@ from billhook.errors import (
     UnsupportedEncoding,
 )
 from billhook.inbox import NewDelivery, PutStatus, Receipt
+from billhook.logs import fields
 from billhook.printable import printable
 from billhook.receiver.headers import RequestHeaders
 from billhook.receiver.rejection_log import RejectionLog
@@ -153,13 +154,17 @@ class Intake:
             emit(delivery_accepted, self._sender, delivery_id=receipt.delivery_id, **facts)
             try:
                 self._wake(receipt.delivery_id)
-            except Exception:
+            except Exception as error:
                 # It is stored, so the response stays 200; the engine finds the delivery at its next poll.
-                logger.exception("could not wake the engine for delivery %d", receipt.delivery_id)
+                text = "could not wake the engine for delivery %d"
+                extra = _record_fields(incoming, error, receipt.delivery_id)
+                logger.exception(text, receipt.delivery_id, extra=extra)
         elif receipt.status in (PutStatus.DUPLICATE, PutStatus.SURPLUS):
             if receipt.status is PutStatus.SURPLUS:
                 text = "not stored: %s contradicts delivery %d, whose key has all the conflicts that are kept"
-                logger.warning(text, incoming.event_type or "a delivery without a type", receipt.delivery_id)
+                named = incoming.event_type or "a delivery without a type"
+                extra = _record_fields(incoming, receipt.status)  # it is not stored, and has no id
+                logger.warning(text, named, receipt.delivery_id, extra=extra)
             emit(delivery_duplicate, self._sender, **facts)
         else:
             self._emit_quarantined(incoming, receipt, facts)
@@ -168,7 +173,8 @@ class Intake:
         """Log and emit a quarantined delivery: it conflicts with another one, or has no type."""
         text = "delivery %d (%s) is quarantined: %s"
         named = incoming.event_type or "no type"
-        logger.warning(text, receipt.delivery_id, named, receipt.error)
+        extra = _record_fields(incoming, receipt.status, receipt.delivery_id)
+        logger.warning(text, receipt.delivery_id, named, receipt.error, extra=extra)
         if receipt.conflict_of is not None:
             found = {"delivery_id": receipt.delivery_id, "conflict_of": receipt.conflict_of}
             stored_as = receipt.stored_event_type
@@ -180,6 +186,19 @@ class Intake:
             event_type=incoming.event_type,
             error=receipt.error,
         )
+
+
+def _record_fields(
+    delivery: NewDelivery, cause: str | Exception, delivery_id: int | None = None
+) -> dict[str, object]:
+    """Return the `extra` of a log record about a delivery."""
+    return fields(
+        delivery_id=delivery_id,
+        source=delivery.source,
+        key=delivery.key,
+        event_type=delivery.event_type,
+        cause=cause,
+    )
 
 
 def _read_event_type(headers: RequestHeaders) -> str:

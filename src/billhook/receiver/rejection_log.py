@@ -1,4 +1,4 @@
-"""RejectionLog: log rejected deliveries at most once a minute per source and cause, with their number.
+"""RejectionLog: log rejected deliveries at most once a second per source and cause, with their number.
 
 Anyone can send requests that are rejected; without a limit they could flood the log.
 """
@@ -11,11 +11,13 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from billhook.logs import fields
+
 __all__ = ["RejectionLog"]
 
 logger = logging.getLogger("billhook.receiver")
 
-MINUTE_SECONDS = 60.0
+INTERVAL_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -29,7 +31,7 @@ class _Kind:
 
 
 class RejectionLog:
-    """Log the first rejection of a kind at once, then one line a minute with the number since.
+    """Log the first rejection of a kind at once, then one line a second with the number since.
 
     A kind is a source and a cause. Both come from the configuration and the code, so their number is small
     no matter what a sender sends.
@@ -45,26 +47,28 @@ class RejectionLog:
         now = self._monotonic()
         with self._lock:
             kind = self._kinds.get((source, cause))
-            first = kind is None or (not kind.untold and now - kind.told_at >= MINUTE_SECONDS)
+            first = kind is None or (not kind.untold and now - kind.told_at >= INTERVAL_SECONDS)
             if kind is None or first:
                 self._kinds[source, cause] = _Kind(told_at=now)
             else:
                 kind.level, kind.text, kind.untold = level, text, kind.untold + 1
         if first:
-            logger.log(level, "%s", text)
+            logger.log(level, "%s", text, extra=fields(source=source, cause=cause))
         self.flush(now)
 
     def flush(self, now: float | None = None, *, all_of_them: bool = False) -> None:
-        """Log the kinds whose last line is a minute old, or `all_of_them` when the process ends."""
+        """Log the kinds whose last line is a second old, or `all_of_them` when the process ends."""
         if not self._kinds:  # called for every accepted delivery, so return before taking the lock
             return
         now = self._monotonic() if now is None else now
-        due: list[tuple[_Kind, float]] = []
+        due: list[tuple[str, str, _Kind, float]] = []
         with self._lock:
-            for name, kind in self._kinds.items():
+            for (source, cause), kind in self._kinds.items():
                 seconds = now - kind.told_at
-                if kind.untold and (all_of_them or seconds >= MINUTE_SECONDS):
-                    due.append((kind, seconds))
-                    self._kinds[name] = _Kind(told_at=now)
-        for kind, seconds in due:
-            logger.log(kind.level, "%s; %d times in %.0f s", kind.text, kind.untold, seconds)
+                if kind.untold and (all_of_them or seconds >= INTERVAL_SECONDS):
+                    due.append((source, cause, kind, seconds))
+                    self._kinds[source, cause] = _Kind(told_at=now)
+        for source, cause, kind, seconds in due:
+            extra = fields(source=source, cause=cause, count=kind.untold)
+            text = "%s; %d times in %.0f s"
+            logger.log(kind.level, text, kind.text, kind.untold, seconds, extra=extra)

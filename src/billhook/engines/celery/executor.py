@@ -18,10 +18,12 @@ from billhook.clock import Clock
 from billhook.engines.dispatcher import AttemptResult, Dispatcher, PlannedDelivery
 from billhook.engines.handler_pool import HandlerPool
 from billhook.engines.leases import ClaimedRun, process_owner
+from billhook.engines.notifications import delivery_fields
 from billhook.errors import BillhookError, InboxUnavailable
 from billhook.events import Event, UnknownEvent
 from billhook.fork import reset_in_child
 from billhook.inbox import Claim, Inbox, Lease, RunResult, RunState
+from billhook.logs import fields
 
 __all__ = ["DeliveryExecutor", "Heartbeat", "SharedLock"]
 
@@ -187,7 +189,9 @@ class DeliveryExecutor:
             except InboxUnavailable as error:
                 if time.monotonic() > end:
                     raise
-                logger.error("run %d is not settled yet, retrying: %s", result.run_id, error)  # noqa: TRY400
+                text = "run %d is not settled yet, retrying: %s"
+                extra = delivery_fields(attempt.delivery, attempt.handler, cause=error)
+                logger.error(text, result.run_id, error, extra=extra)  # noqa: TRY400
                 time.sleep(0.5)
             else:
                 self._dispatcher.notify(attempts=[attempt], settled=settled)
@@ -297,7 +301,8 @@ class Heartbeat:
                 renewed = transaction.renew(leases, until)
             again_at = time.monotonic() + self._lease_seconds / 3
         except BillhookError as error:
-            logger.error("%d leases were not renewed: %s", len(leases), error)  # noqa: TRY400
+            extra = fields(cause=error, count=len(leases))
+            logger.error("%d leases were not renewed: %s", len(leases), error, extra=extra)  # noqa: TRY400
             # They may hold still: try again before they expire.
             renewed = set(leases)
             again_at = time.monotonic() + min(1.0, self._lease_seconds / 10)

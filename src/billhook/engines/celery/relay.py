@@ -17,6 +17,8 @@ from typing import Any
 from billhook.engines.celery.sweeper import Sweeper
 from billhook.errors import BillhookError
 from billhook.fork import reset_in_child
+from billhook.logs import fields
+from billhook.printable import first_line
 
 __all__ = ["Publisher", "Relay"]
 
@@ -196,7 +198,8 @@ class Relay:
                 if self._sweep_delay_seconds is not None and time.monotonic() >= self._sweep_at:
                     self._sweep_at = time.monotonic() + self._sweep(self._sweep_delay_seconds)
             except BillhookError as error:
-                logger.error("sweep failed, retrying in %.1f s: %s", INBOX_PAUSE_SECONDS, error)  # noqa: TRY400
+                text = "sweep failed, retrying in %.1f s: %s"
+                logger.error(text, INBOX_PAUSE_SECONDS, error, extra=fields(cause=error))  # noqa: TRY400
                 self._sweep_at = time.monotonic() + INBOX_PAUSE_SECONDS
             except Exception as error:  # noqa: BLE001 - brokers and their drivers raise anything
                 self._back_off(error)
@@ -232,8 +235,9 @@ class Relay:
         """Drop the connection and sleep, longer after each failure."""
         self._publisher.disconnect()
         if not self._failures:
-            name = type(error).__name__
-            logger.warning("the broker takes no messages, deliveries wait in the inbox: %s: %s", name, error)
+            text = "the broker takes no messages, deliveries wait in the inbox: %s"
+            told = first_line(f"{type(error).__name__}: {error}")
+            logger.warning(text, told, extra=fields(cause=error))
         self._failures += 1
         end = time.monotonic() + min(MAX_PAUSE_SECONDS, 0.25 * 2 ** min(self._failures, 5))
         while not self._stopping and time.monotonic() < end:  # no Event: see `request_stop`

@@ -6,6 +6,7 @@ import logging
 from typing import Any, Protocol
 
 from billhook.errors import BillhookError, ConfigError
+from billhook.logs import fields
 
 __all__ = ["TASK", "CeleryHooks", "WorkerSide"]
 
@@ -87,9 +88,11 @@ class CeleryHooks:
             engine.execute(delivery_id)
         # Not raised: Celery would log it as a failed task and, with acks_late, drop the message all the same.
         except BillhookError as error:
-            logger.error("delivery %d stays in the inbox: %s", delivery_id, error)  # noqa: TRY400
-        except Exception:
-            logger.exception("delivery %d stays in the inbox", delivery_id)
+            extra = fields(delivery_id=delivery_id, cause=error)
+            logger.error("delivery %d stays in the inbox: %s", delivery_id, error, extra=extra)  # noqa: TRY400
+        except Exception as error:
+            extra = fields(delivery_id=delivery_id, cause=error)
+            logger.exception("delivery %d stays in the inbox", delivery_id, extra=extra)
 
     def on_init(self, sender: Any, **_: Any) -> None:
         """Check the app's configuration again: a worker starts, and has read all of it."""

@@ -1,0 +1,107 @@
+"""Logging: the fields that records carry as `extra`, and how the standalone app and workers print them."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from datetime import UTC, datetime
+
+from billhook.printable import PrintableFormatter, first_line, printable
+
+__all__ = ["EscapedTracebacks", "JsonFormatter", "fields", "set_up_logging"]
+
+_STANDARD = frozenset({*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"})
+"""What every record has; `taskName` since Python 3.12."""
+
+
+def fields(
+    *,
+    delivery_id: int | None = None,
+    source: str | None = None,
+    key: str | None = None,
+    event_type: str | None = None,
+    handler: str | None = None,
+    attempt: int | None = None,
+    cause: str | BaseException | None = None,
+    duration: float | None = None,
+    count: int | None = None,
+) -> dict[str, object]:
+    """Return the `extra` of a record, without what is None; texts are escaped and cut to 200 characters.
+
+    `cause` is a word from the code, or an exception whose class is named; `duration` is in seconds.
+    """
+    # The names and their meanings are a table in deploy/README.md.
+    given = {
+        "delivery_id": delivery_id,
+        "source": source,
+        "key": key,
+        "event_type": event_type,
+        "handler": handler,
+        "attempt": attempt,
+        "cause": type(cause).__name__ if isinstance(cause, BaseException) else cause,
+        "duration": None if duration is None else round(duration, 6),
+        "count": count,
+    }
+    return {
+        name: first_line(value) if isinstance(value, str) else value
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+class JsonFormatter(PrintableFormatter):
+    """One JSON object for each record, in one line of ASCII: what is invisible or dangerous is escaped.
+
+    It has `time` (UTC, ISO 8601), `level`, `logger`, `process`, `message`, the `extra` of the record where
+    that is text, a number or a truth value, and `traceback`.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the record as a line without its end."""
+        line: dict[str, object] = {
+            "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
+            "level": record.levelname,
+            "logger": record.name,
+            "process": record.process,
+            "message": record.getMessage(),
+        }
+        for name, value in vars(record).items():
+            # Objects stay out: their text may say what no log should.
+            if name not in _STANDARD and name not in line and isinstance(value, str | int | float):
+                # JSON has no NaN and no infinity.
+                line[name] = str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        if record.stack_info:
+            line["stack"] = self.formatStack(record.stack_info)
+        return json.dumps(line)
+
+
+class EscapedTracebacks(logging.Filter):
+    """Has every formatter, also one of the user's, print tracebacks escaped, indented and cut.
+
+    The last line of a handler's traceback is its error, which may quote the payload.
+    """
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Format the traceback of a record, and let it pass."""
+        if record.exc_info and not record.exc_text:
+            text = PrintableFormatter().formatException(record.exc_info)
+            record.exc_text = "    " + printable(text, keep="\n\t").replace("\n", "\n    ")
+        return True
+
+
+def set_up_logging(log_format: str | None, *, show_process: bool = False) -> None:
+    """Log to standard error at level INFO, as JSON if `log_format` is "json"; keep what is set up already.
+
+    `show_process` adds the process id to text; JSON always has it.
+    """
+    if logging.getLogger().handlers:
+        return
+    process = " [%(process)d]" if show_process else ""
+    text = PrintableFormatter(f"%(asctime)s{process} %(levelname)s %(name)s: %(message)s")
+    output = logging.StreamHandler()
+    output.setFormatter(JsonFormatter() if log_format == "json" else text)
+    logging.basicConfig(level=logging.INFO, handlers=[output])
+    logging.getLogger("alembic").setLevel(logging.WARNING)  # its INFO lines about a new inbox are noise
