@@ -83,7 +83,8 @@ def reconcile(
     _check_period(period, now)
     with open_inbox() as inbox, open_client() as client:
         _check_retention(inbox, period)
-        told = Told.of(inbox, since - _CLOCKS)
+        with progress("reading deliveries", None) as steps:
+            told = Told.of(inbox, since - _CLOCKS, steps.advance)
         with progress("comparing", None) as steps:
             comparison = Reconciliation(
                 client, inbox, told, period,

@@ -129,7 +129,8 @@ class Reconciliation:
             )  # fmt: skip
             if self._is_missing(one, contract.id):
                 customer = self._customer_body(contract.customer_id)
-                yield self._complete(synthetic.contract_created(one, contract, customer), contract.id)
+                one = synthetic.contract_created(one, contract, customer, sought=self._read_customers)
+                yield self._complete(one, contract.id)
         if ended and ends is not None:
             one = Missing(
                 ContractExpired.type, "contract", contract.id, contract.customer_id, ends,

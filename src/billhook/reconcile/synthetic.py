@@ -42,16 +42,20 @@ __all__ = [
 
 NO_POOL = "the API's ledger does not show the pool and its kind, which the event needs"
 _NO_CUSTOMER = "the event holds the customer, whom no delivery tells of: add --read-customers"
+_CUSTOMER_GONE = "the event holds the customer, whom neither a delivery nor the API tells of"
 _NO_AMOUNT = "the API does not show how much of the invoice is paid"
 UNKNOWN = "Unknown"
 """The synchronization status of a customer's counterparts, which the API does not show."""
 _BATCH = 100
 
 
-def contract_created(one: Missing, contract: Contract, customer: object) -> Missing:
-    """Add ContractCreated; `customer` has the fields of the event in the wire's spelling, or is None."""
+def contract_created(one: Missing, contract: Contract, customer: object, *, sought: bool) -> Missing:
+    """Add ContractCreated; `customer` has the fields of the event in the wire's spelling.
+
+    It is None where no delivery tells of the customer; `sought`: nor has the API one.
+    """
     if customer is None:
-        return replace(one, obstacle=_NO_CUSTOMER)
+        return replace(one, obstacle=_CUSTOMER_GONE if sought else _NO_CUSTOMER)
     return _with(
         one,
         lambda: ContractCreated.model_validate(

@@ -6,7 +6,7 @@ It keeps ids and not bodies, so that an inbox may be larger than the memory.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
@@ -75,11 +75,15 @@ class Told:
         self._new_customers: dict[str, int] = {}
 
     @classmethod
-    def of(cls, inbox: Inbox, since: datetime) -> Told:
-        """Read the deliveries received since then. Raises InboxUnavailable."""
+    def of(cls, inbox: Inbox, since: datetime, progress: Callable[[], object] = lambda: None) -> Told:
+        """Read the deliveries received since then, with a call of `progress` for each.
+
+        Raises InboxUnavailable.
+        """
         told = cls()
         for read in read_bodies(inbox, PROVING_TYPES, since):
             told.add(read)
+            progress()
         return told
 
     def add(self, read: ReadBody) -> None:

@@ -18,6 +18,7 @@ from billhook.events import ContractCreated, InvoiceApproved
 from billhook.signing import StandardWebhooks
 from billhook.signing.source import Source
 from support.apps import make_app
+from support.billing_service import CLIENT_ID, REFRESH_TOKEN, Service, a_server, answered, error, service_on
 from support.inbox_view import change, place_of, rows, value
 from support.receivers import BillhookReceiver, billhook_receiver, deliveries, flush, later, subscribe
 from support.sandbox import API_TOKEN, Running, running
@@ -307,3 +308,119 @@ def test_wrong_credentials_are_one_line(business: Business):
 def test_no_sender_can_have_the_name_of_the_synthetic_source():
     with pytest.raises(ConfigError, match="which is the name of synthetic deliveries: choose another"):
         Source("reconcile", secrets=[SECRET])
+
+
+# --- an API that answers as it likes ----------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def http() -> Iterator[Any]:
+    with a_server() as started:
+        yield started
+
+
+@pytest.fixture
+def service(http: Any) -> Service:
+    made = service_on(http)
+    made.always("GET /invoices", page("invoices"))
+    return made
+
+
+@pytest.fixture
+def compare(run: Callable[..., Result], inbox_url: str, service: Service) -> Callable[..., Result]:
+    """Runs `reconcile` for a day against the service."""
+
+    def invoke(*arguments: str) -> Result:
+        options = {"API_URL": service.url, "API_CLIENT_ID": CLIENT_ID, "API_REFRESH_TOKEN": REFRESH_TOKEN}
+        return run("reconcile", "--since", "1d", *arguments, **options)
+
+    return invoke
+
+
+def page(kind: str, *items: Any, cursor: str | None = None) -> Any:
+    more = {"hasMore": cursor is not None, "nextCursor": cursor}
+    return answered(200, {kind: list(items), "total": len(items), **more})
+
+
+def one_contract(contract_id: str, **fields: Any) -> dict[str, Any]:
+    at = (datetime.now(UTC) - timedelta(hours=2)).isoformat()
+    known = {"id": contract_id, "customerId": "cus_1", "name": "Deal", "status": "Active", "startDate": at}
+    return {**known, "createdAt": at, "updatedAt": at, **fields}
+
+
+GONE = error(404, "invalid_request_error", "resource_not_found")
+
+
+def test_all_pages_are_compared_and_a_customer_that_is_gone_is_passed_over(compare, service: Service):
+    first = page("contracts", one_contract("con_1"), cursor="next")
+    last = page("contracts", one_contract("con_2"), one_contract("con_3", createdAt="2020-01-01T00:00:00Z"))
+    service.answer("GET /contracts", first, last)
+    service.always("PUT /customers/cus_1", GONE)
+    service.always("GET /credits", GONE)
+
+    result = compare("--read-customers", "--inject", "--json")
+
+    told = json.loads(result.stdout)
+    assert [one["id"] for one in told["events"]] == ["con_1", "con_2"]
+    assert {one["obstacle"] for one in told["events"]} == {
+        "the event holds the customer, whom neither a delivery nor the API tells of"
+    }
+    assert (told["injected"], result.exit_code) == (0, 1)
+    assert service.lines().count("PUT /customers/cus_1") == 1  # it is read once
+
+
+def test_the_customer_of_a_contract_is_read_for_its_event(compare, service: Service, inbox_url: str):
+    at = (datetime.now(UTC) - timedelta(days=400)).isoformat()
+    counterparts = [{"type": "Salesforce", "id": "001"}, {"type": "Salesforce"}]
+    customer = {"id": "cus_1", "name": "Acme", "createdAt": at, "updatedAt": at, "aliases": ["acme"]}
+    service.always("GET /contracts", page("contracts", one_contract("con_1")))
+    service.always(
+        "PUT /customers/cus_1", answered(200, {"customer": {**customer, "externalIntegration": counterparts}})
+    )
+    service.always("GET /credits", answered(200, {"entries": []}))
+
+    result = compare("--read-customers", "--inject")
+
+    assert result.exit_code == 0, (
+        result.output
+    )  # the customer is older than the range: nothing more is missing
+    ((body,),) = rows(place_of(inbox_url), "SELECT body FROM delivery")
+    told = json.loads(body)["customer"]
+    assert (told["customerId"], told["name"], told["aliases"]) == ("cus_1", "Acme", ["acme"])
+    assert told["integrationEntities"] == [
+        {"integrationProvider": "Salesforce", "integrationExternalId": "001", "syncStatus": "Unknown"}
+    ]
+
+
+def test_a_failure_of_the_api_on_the_way_is_one_line_and_stores_nothing(compare, service: Service, inbox_url):
+    service.answer(
+        "GET /contracts",
+        page("contracts", one_contract("con_1"), cursor="next"),
+        page("contracts", cursor="next"),
+    )
+
+    result = compare("--inject")
+
+    assert result.exit_code == 1
+    assert "it says that there is more and gives no new cursor to it" in result.stderr
+    assert "Traceback" not in result.output
+    assert value(place_of(inbox_url), "SELECT count(*) FROM delivery") == 0
+
+
+def test_a_contract_that_may_renew_or_was_deleted_is_not_taken_for_expired(compare, service: Service):
+    ended = (datetime.now(UTC) - timedelta(hours=3)).isoformat()
+    old = {"createdAt": "2020-01-01T00:00:00Z", "endDate": ended}
+    service.always(
+        "GET /contracts",
+        page(
+            "contracts",
+            one_contract("con_1", **old),
+            one_contract("con_2", **old, autoRenewContract=True),
+            one_contract("con_3", **old, autoRenewContract=False, deletedAt=ended),
+            one_contract("con_4", **old, autoRenewContract=False),
+        ),
+    )
+
+    result = compare("--type", "ContractExpired", "--json")
+
+    assert [one["id"] for one in json.loads(result.stdout)["events"]] == ["con_4"]

@@ -173,6 +173,18 @@ def test_opening_a_file_that_is_not_there_makes_none(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_bodies_are_read_in_batches(inbox, monkeypatch):
+    monkeypatch.setattr(reading, "_BATCH", 2)
+    for number in range(5):
+        kind = "PingTest" if number != 3 else "Overage"
+        inbox.put(incoming(f"m{number}", event_type=kind, at=NOON + timedelta(minutes=number)))
+
+    found = list(reading.read_bodies(inbox, ["PingTest", "InvoiceApproved"], NOON + timedelta(minutes=1)))
+
+    assert [(one.event_type, one.state, one.body) for one in found] == [("PingTest", "received", b"{}")] * 3
+    assert [one.delivery_id for one in found] == sorted({one.delivery_id for one in found})
+
+
 # --- following ------------------------------------------------------------------------------------
 
 

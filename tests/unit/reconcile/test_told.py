@@ -132,7 +132,7 @@ def test_amounts_that_the_api_does_not_show_are_not_invented():
 def test_an_event_that_cannot_do_without_a_value_is_not_made():
     contract = sample_resource(Contract, status=None)
 
-    one = synthetic.contract_created(missing("ContractCreated"), contract, {})
+    one = synthetic.contract_created(missing("ContractCreated"), contract, {}, sought=False)
 
     assert one.event is None
     assert one.obstacle == "the API does not show a usable customer, status"
