@@ -163,7 +163,7 @@ def test_the_units_differ_only_in_what_they_run() -> None:
     web, worker = (unit_settings(unit) for unit in UNITS)
     different = {key for key in web.keys() | worker.keys() if web.get(key) != worker.get(key)}
     assert different == {
-        *("Description", "Wants", "Type", "NotifyAccess", "ExecStart", "ExecReload"),
+        *("Description", "Wants", "WatchdogSec", "ExecStart", "ExecReload"),
         *("TimeoutStartSec", "TimeoutStopSec", "LimitNOFILE"),
         *("IPAddressDeny", "IPAddressAllow"),
     }
@@ -172,7 +172,7 @@ def test_the_units_differ_only_in_what_they_run() -> None:
 def test_the_celery_unit_differs_from_the_worker_unit_only_in_its_command() -> None:
     worker, celery = unit_settings(UNITS[1]), unit_settings(CELERY_UNIT)
     different = {key for key in worker.keys() | celery.keys() if worker.get(key) != celery.get(key)}
-    assert different == {"Description", "ExecStart"}
+    assert different == {"Description", "ExecStart", "Type", "NotifyAccess", "WatchdogSec"}
 
 
 def test_the_units_stop_timeouts_exceed_the_grace_periods() -> None:

@@ -348,3 +348,17 @@ def test_an_uncertain_commit_is_followed_by_two_orphan_checks():
     leases.orphans_released()
     time.sleep(0.2)
     assert not leases.orphan_check_due
+
+
+def test_a_loop_that_does_not_poll_counts_as_stalled_until_it_does(running, monkeypatch):
+    monkeypatch.setattr("billhook.engines.worker.STALLED_SECONDS", 0.5)
+    worker = get_state(running(Handlers(), start_now=False)).worker(1)
+    assert not worker.is_stalled
+    until(lambda: worker.is_stalled)
+    monkeypatch.setattr("billhook.engines.worker.STALLED_SECONDS", scaled(4.0))  # its longest pause is 2 s
+    until(lambda: worker.is_stalled, 20)
+
+    with in_a_thread(worker):
+        until(lambda: not worker.is_stalled)
+        time.sleep(2.5)
+        assert not worker.is_stalled

@@ -15,7 +15,7 @@ from types import FrameType
 
 from billhook.cli.heartbeats import interval_seconds
 
-__all__ = ["GracefulShutdown", "start_watchdog"]
+__all__ = ["GracefulShutdown", "start_heartbeat", "start_watchdog"]
 
 _RELEASE_SECONDS = 3.0
 """After the grace period, to release leases: the storage may be slow or unavailable."""
@@ -91,12 +91,21 @@ def start_watchdog(lease_seconds: float, beat: Callable[[], None]) -> None:
     pause = min(seconds / 8, interval_seconds(lease_seconds))
 
     def keep_alive() -> None:
+        # Each call replaces the timer before: it fires only if this thread does not come back in time.
+        faulthandler.dump_traceback_later(seconds, exit=True)
+        beat()
+
+    start_heartbeat(keep_alive, pause)
+
+
+def start_heartbeat(beat: Callable[[], None], pause_seconds: float) -> None:
+    """Call `beat` from a thread of its own, again and again, for as long as Python code runs here."""
+
+    def keep_alive() -> None:
         # If the parent is gone, `beat` must get an error, also if the user's code has changed SIGPIPE.
         signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGPIPE])
         while True:
-            # Each call replaces the timer before: it fires only if this thread does not come back in time.
-            faulthandler.dump_traceback_later(seconds, exit=True)
             beat()
-            time.sleep(pause)
+            time.sleep(pause_seconds)
 
     threading.Thread(target=keep_alive, name="billhook-watch", daemon=True).start()

@@ -196,8 +196,12 @@ class Supervisor:
         *stages: Sequence[Role],
         log: Callable[[str], object],
         trial: Callable[[], Process] | None = None,
+        beat: Callable[[], object] = lambda: None,
+        on_stop: Callable[[], object] = lambda: None,
     ) -> None:
         """Stop `stages` one after another, the roles of one together. `log` gets each message.
+
+        `beat` is called some times a second until the stop, and `on_stop` then.
 
         With a `trial`, SIGHUP reloads if the process that it starts exits with 0: the new code can be loaded.
         Without one SIGHUP stops all, as it does when the terminal that started this process is gone.
@@ -205,6 +209,8 @@ class Supervisor:
         self._stages = [[_Child(role) for role in stage] for stage in stages]
         self._children = [child for stage in self._stages for child in stage]
         self._log = log
+        self._beat = beat
+        self._on_stop = on_stop
         self._reloader = None if trial is None else _Reloader(trial, self._children, log)
         # SIGHUP is sent by the user to reload, and by the kernel when the terminal closes. A terminal that
         # was there at the start and is not any more tells the second from the first.
@@ -236,6 +242,7 @@ class Supervisor:
     def run(self) -> int:
         """Run until a signal (0) or until a vital child exits for good; return the exit code."""
         code = self._watch()
+        self._on_stop()
         # Stage by stage: the web server first, so that a worker still sees its last deliveries.
         for stage in self._stages:
             grace_seconds = 0.0 if self._impatient else max(child.role.grace_seconds for child in stage)
@@ -257,6 +264,7 @@ class Supervisor:
                 self._reloader.go_on(now)
             # poll() reaps those that have ended after all.
             self._unkillable = [process for process in self._unkillable if process.poll() is None]
+            self._beat()
             time.sleep(_POLL_SECONDS)
         return 0
 

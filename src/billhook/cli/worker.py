@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import math
+import os
 import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -21,6 +23,7 @@ from billhook.errors import BillhookError, ConfigError
 from billhook.logs import set_up_logging
 
 if TYPE_CHECKING:
+    from billhook.cli.liveness import Liveness
     from billhook.state import BillhookState
 
 __all__ = ["worker"]
@@ -51,6 +54,10 @@ _POLL_SECONDS = 0.2
     help="Seconds that running handlers get to finish after SIGTERM.",
 )  # fmt: skip
 @click.option("--drain", is_flag=True, help="Exit when nothing is due: for cron and for tests.")
+@click.option(
+    "--health-file", type=click.Path(dir_okay=False, path_type=Path), metavar="PATH",
+    help="Touch this file each second while it works: for probes of containers.",
+)  # fmt: skip
 @require_all
 @click.option("--watched", is_flag=True, hidden=True, help="A parent process restarts this one.")
 @click.option("--heartbeats", type=int, hidden=True, help="The file descriptor of the pipe to that parent.")
@@ -60,6 +67,7 @@ def worker(
     processes: int,
     grace: float,
     drain: bool,
+    health_file: Path | None,
     require_all: bool,
     watched: bool,
     heartbeats: int | None,
@@ -76,28 +84,27 @@ def worker(
       billhook worker myshop/billing.py --processes 4
       flask --app myshop billhook worker
       billhook worker myshop/billing.py --drain
+      billhook worker myshop/billing.py --health-file /tmp/billhook.alive
     """
+    from billhook.cli.liveness import Liveness
     from billhook.extension import get_state
 
     _check(handlers, processes, drain=drain)
+    liveness = Liveness(os.environ, health_file)
     environ = worker_environment(handlers)
     if user_app() is None:
         set_up_logging(environ.get("BILLHOOK_LOG_FORMAT"), show_process=True)
     # Built in the parent, too: a wrong configuration is reported before any process starts.
     state = get_state(load_app(environ))
     set_up_logging(state.settings.log_format, show_process=True)  # unless the user's app has done it
-    if not handler_names(state.handlers):
-        raise ConfigError(
-            "no handler is registered, and a worker without handlers would mark every delivery as done: name "
-            "your modules or files as arguments or in BILLHOOK_HANDLERS"
-        )
+    _require_handlers(state)
     if require_all:
         require_all_handled(state.handlers)
     if processes > 1:
         # New interpreters, not forks of this one: an app may have started threads when it was built.
         state.inbox.close()
-        sys.exit(_supervise(processes, threads, grace, environ, state.settings.lease_seconds))
-    _work(state, threads, grace, drain=drain, watched=watched, heartbeats=heartbeats)
+        sys.exit(_supervise(processes, threads, grace, environ, state.settings.lease_seconds, liveness))
+    _work(state, threads, grace, liveness, drain=drain, watched=watched, heartbeats=heartbeats)
 
 
 def _check(handlers: Sequence[str], processes: int, *, drain: bool) -> None:
@@ -107,8 +114,21 @@ def _check(handlers: Sequence[str], processes: int, *, drain: bool) -> None:
         raise click.UsageError("--drain works in one process: leave out --processes")
 
 
+def _require_handlers(state: BillhookState) -> None:
+    if not handler_names(state.handlers):
+        raise ConfigError(
+            "no handler is registered, and a worker without handlers would mark every delivery as done: name "
+            "your modules or files as arguments or in BILLHOOK_HANDLERS"
+        )
+
+
 def _supervise(
-    processes: int, threads: int, grace: float, environ: dict[str, str], lease_seconds: float
+    processes: int,
+    threads: int,
+    grace: float,
+    environ: dict[str, str],
+    lease_seconds: float,
+    liveness: Liveness,
 ) -> int:
     """Supervise `processes` workers; return the exit code."""
     from billhook.cli.processes import spawn_worker, worker_command
@@ -117,31 +137,49 @@ def _supervise(
     command = worker_command(threads, grace, flask=flask_arguments())
     start = partial(spawn_worker, command, {**environ, "PYTHONUNBUFFERED": "1"})
     roles = worker_roles(processes, start, grace, lease_seconds)
-    with Supervisor(roles, log=logger.warning) as supervisor:
-        return supervisor.run()
+    with Supervisor(roles, log=logger.warning, beat=liveness.beat, on_stop=liveness.stopping) as supervisor:
+        code = supervisor.run()
+    liveness.close()
+    return code
 
 
 def _work(
-    state: BillhookState, threads: int, grace: float, *, drain: bool, watched: bool, heartbeats: int | None
+    state: BillhookState,
+    threads: int,
+    grace: float,
+    liveness: Liveness,
+    *,
+    drain: bool,
+    watched: bool,
+    heartbeats: int | None,
 ) -> None:
     from billhook.cli.heartbeats import HeartbeatSender
-    from billhook.cli.shutdown import GracefulShutdown, start_watchdog
+    from billhook.cli.shutdown import GracefulShutdown, start_heartbeat, start_watchdog
     from billhook.engines.worker import MAX_ABANDONED_THREADS
 
     worker = state.worker(threads)
+
+    def stop() -> None:
+        worker.stop()
+        liveness.stopping()
+
     # Before the first claim: a signal that comes in between would end the process with its leases held.
-    shutdown = GracefulShutdown(worker.stop, grace, exit_on_second=not watched)
+    shutdown = GracefulShutdown(stop, grace, exit_on_second=not watched)
     if watched:
         start_watchdog(
             state.settings.lease_seconds,
             _no_heartbeat if heartbeats is None else HeartbeatSender(heartbeats).beat,
         )
+    if liveness.is_used:
+        # A process whose loop hangs has a thread that could go on telling that all is well.
+        start_heartbeat(lambda: None if worker.is_stalled else liveness.beat(), liveness.interval_seconds)
     if drain:
         threading.Thread(target=_end_when_idle, args=(state, shutdown.request), daemon=True).start()
     logger.info("worker started with %d threads", threads)
     # Only a process that is restarted may give up on its abandoned threads: unwatched, nothing replaces it.
     worker.run(grace_seconds=grace, max_abandoned_threads=MAX_ABANDONED_THREADS if watched else math.inf)
     state.close()
+    liveness.close()
     logger.info("worker stopped")
     shutdown.complete()
     sys.exit(shutdown.exit_code)

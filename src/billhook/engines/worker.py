@@ -33,6 +33,7 @@ GATHER_SECONDS = 0.005
 LOAD_RUNS = 8
 """A transaction with this many runs or more counts as load; below it nothing waits."""
 PLAN_LIMIT = 200
+STALLED_SECONDS = 60.0
 MAX_ABANDONED_THREADS = 100
 """With more handler threads abandoned and still running, the process should be replaced by a new one."""
 
@@ -80,6 +81,7 @@ class Worker:
             inbox, retention_days=retention_days, key_days=key_days, registration=registration
         )
         self._failures = 0
+        self._polled_at = time.monotonic()
         self._next_poll_at = 0.0
         self._backoff = PollBackoff()
         self._suspects = SuspectPolicy(lease_seconds, threads)
@@ -114,6 +116,11 @@ class Worker:
         """Whether no handler can run in this process any more, so that it should be replaced."""
         return self._out_of_threads or self._descriptors.exhausted
 
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the loop has begun no poll for a minute: it is no pause, for those are 5 s at most."""
+        return time.monotonic() - self._polled_at > STALLED_SECONDS
+
     def run(self, grace_seconds: float = 25.0, *, max_abandoned_threads: float = math.inf) -> None:
         """Work until `stop`. After a storage failure the poll is logged and repeated; nothing is lost.
 
@@ -134,6 +141,7 @@ class Worker:
 
     def _poll(self) -> float:
         """Poll once and return the seconds to sleep after it. An error is logged, and the poll repeated."""
+        self._polled_at = time.monotonic()
         if self._detached:
             return 0.0
         try:

@@ -1,0 +1,204 @@
+"""What a worker tells systemd and a container's probe, and that its silence is noticed."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from billhook.cli.liveness import Liveness
+from billhook.errors import ConfigError
+from support.processes import until
+from support.timeouts import scaled
+from support.worker_group import worker_group
+
+PAGE = Path(__file__).parents[2] / "deploy" / "README.md"
+WATCHDOG_SECONDS = 2.0
+HANGS_ONCE = """
+import ctypes
+from billhook import Handlers
+from billhook.events import PingTest
+
+handlers = Handlers()
+
+@handlers.on(PingTest, name="greedy")
+def greedy(event, delivery):
+    if delivery.attempt == 1:
+        open("hangs.txt", "w").close()
+        ctypes.PyDLL(None).sleep(10_000)  # with the interpreter's lock, so that no other thread runs
+"""
+
+
+@pytest.fixture
+def group(tmp_path):
+    (tmp_path / "hangs_once.py").write_text(HANGS_ONCE)
+    with worker_group(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}") as made:
+        yield made
+
+
+class Systemd:
+    """Hears what is sent to NOTIFY_SOCKET."""
+
+    def __init__(self, folder: str) -> None:
+        self.address = f"{folder}/notify"
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._socket.bind(self.address)
+
+    def next(self, seconds: float) -> str | None:
+        """The next message; None if there is none for that long."""
+        self._socket.settimeout(seconds)
+        try:
+            return self._socket.recv(4096).decode()
+        except TimeoutError:
+            return None
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture
+def systemd(group):
+    # A short path: an address has 107 bytes.
+    with tempfile.TemporaryDirectory() as folder:
+        made = Systemd(folder)
+        group.environ["NOTIFY_SOCKET"] = made.address
+        group.environ["WATCHDOG_USEC"] = str(int(WATCHDOG_SECONDS * 1e6))
+        yield made
+        made.close()
+
+
+def hang(group):
+    """Deliver what hangs the worker, and wait until it does."""
+    group.put("poison")
+    until(lambda: (group.folder / "hangs.txt").exists(), 20)
+
+
+def test_systemd_hears_of_start_life_and_stop(group, systemd):
+    worker = group.start("worker", "hangs_once.py")
+
+    assert systemd.next(scaled(30)) == "READY=1\nWATCHDOG=1"
+    assert [systemd.next(scaled(WATCHDOG_SECONDS)) for _ in range(4)] == ["WATCHDOG=1"] * 4
+    worker.send_signal(signal.SIGTERM)
+    messages = []
+    while (message := systemd.next(1.0)) is not None:
+        messages.append(message)
+    assert worker.wait(scaled(20)) == 0
+    assert messages.count("STOPPING=1") == 1
+    assert set(messages) <= {"STOPPING=1", "WATCHDOG=1"}
+
+
+def test_a_worker_that_hangs_in_c_is_silent_and_its_successor_does_the_work(group, systemd):
+    worker = group.start("worker", "hangs_once.py")
+    assert systemd.next(scaled(30)) == "READY=1\nWATCHDOG=1"
+    hang(group)
+
+    # As systemd does: SIGABRT after the time without a message.
+    end = time.monotonic() + scaled(20)
+    while systemd.next(WATCHDOG_SECONDS) is not None:
+        assert time.monotonic() < end
+    worker.send_signal(signal.SIGABRT)
+
+    assert worker.wait(scaled(20)) == -signal.SIGABRT
+    assert "in greedy" in group.log()  # where it hung
+    group.start("worker", "hangs_once.py")
+    assert systemd.next(scaled(30)) == "READY=1\nWATCHDOG=1"
+    until(lambda: group.states() == {"poison": "done"}, 30)
+
+
+def test_of_several_processes_the_parent_tells(group, systemd):
+    parent = group.start("worker", "hangs_once.py", "--processes", "2")
+    until(lambda: group.log().count("worker started with") == 2, 30)
+    messages = [systemd.next(scaled(WATCHDOG_SECONDS)) for _ in range(4)]
+    parent.send_signal(signal.SIGTERM)
+    assert parent.wait(scaled(30)) == 0
+    while (message := systemd.next(0.5)) is not None:
+        messages.append(message)
+
+    assert messages[0] == "READY=1\nWATCHDOG=1"
+    assert messages.count("STOPPING=1") == 1
+    assert not any(message.startswith("READY") for message in messages[1:])
+
+
+def age(path):
+    return time.time() - path.stat().st_mtime
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_the_health_file_is_young_while_the_worker_works_and_gone_after(group, processes):
+    file = group.folder / "alive"
+    worker = group.start("worker", "hangs_once.py", "--health-file", "alive", "--processes", str(processes))
+    until(lambda: group.log().count("worker started with") == processes, 30)
+    touched = set()
+    until(lambda: touched.add(file.stat().st_mtime_ns) or len(touched) >= 4, 20)
+    worker.send_signal(signal.SIGTERM)
+
+    assert worker.wait(scaled(30)) == 0
+    assert not file.exists()
+
+
+def test_the_health_file_of_a_worker_that_hangs_in_c_grows_old(group):
+    file = group.folder / "alive"
+    worker = group.start("worker", "hangs_once.py", "--health-file", "alive")
+    until(lambda: "worker started with" in group.log(), 30)
+    hang(group)
+
+    until(lambda: age(file) > 4, 20)  # a living one touches it each second
+    worker.kill()
+    worker.wait()
+    group.start("worker", "hangs_once.py", "--health-file", "alive")
+    until(lambda: age(file) < 2, 30)
+    until(lambda: group.states() == {"poison": "done"}, 30)
+
+
+@pytest.mark.parametrize(("old_seconds", "code"), [(0, 0), (3_600, 1), (None, 1)])
+def test_the_pages_probe_tells_a_young_file_from_an_old_or_none(tmp_path, old_seconds, code):
+    (command,) = re.findall(r"<!-- probe -->\n```sh\n(.+)\n```", PAGE.read_text())
+    file = tmp_path / "alive"
+    if old_seconds is not None:
+        file.touch()
+        os.utime(file, (time.time() - old_seconds,) * 2)
+
+    ran = subprocess.run(
+        ["sh", "-c", command.replace("/tmp/billhook.alive", str(file))], check=False, capture_output=True
+    )
+
+    assert ran.returncode == code
+
+
+def test_a_health_file_that_cannot_be_made_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match="cannot be written: No such file or directory"):
+        Liveness({}, tmp_path / "none" / "alive")
+
+
+def test_a_file_that_cannot_be_touched_any_more_is_logged_once(tmp_path, caplog):
+    (tmp_path / "folder").mkdir()
+    liveness = Liveness({}, tmp_path / "folder" / "alive")
+    liveness.interval_seconds = 0.0
+    (tmp_path / "folder" / "alive").unlink()
+    (tmp_path / "folder").rmdir()
+
+    for _ in range(3):
+        liveness.beat()
+    liveness.close()
+
+    (message,) = caplog.messages
+    assert "cannot be touched" in message
+
+
+def test_without_systemd_nothing_is_told_and_its_variables_do_not_reach_children():
+    environ = {"NOTIFY_SOCKET": "@billhook-test-nobody", "WATCHDOG_USEC": "x", "WATCHDOG_PID": "1", "A": "b"}
+
+    liveness = Liveness(environ)
+    liveness.beat()  # nothing listens there
+    liveness.stopping()
+
+    assert environ == {"A": "b"}
+    assert liveness.is_used
+    assert not Liveness({}).is_used
