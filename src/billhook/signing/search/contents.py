@@ -66,8 +66,10 @@ def uniform_templates(
         joined = separator.join(f"{{{field}}}" for field in fields)
         if len(fields) > 1:
             yield joined
-        for version in versions if separator else ():
-            yield f"{version}{separator}{joined}"
+        for version in versions:
+            yield f"{version}:{joined}"
+            if separator not in ("", ":"):
+                yield f"{version}{separator}{joined}"
 
 
 def mixed_templates(fields: Sequence[str]) -> Iterator[str]:
