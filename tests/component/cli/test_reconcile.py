@@ -173,10 +173,15 @@ def test_what_is_missing_is_injected_once_and_marked_as_synthetic(
     assert value(where, "SELECT count(*) FROM delivery") == before + 10
     handlers = Handlers()
     heard: list[tuple[bool, str, str]] = []
+    checked: list[str] = []
 
     @handlers.on(InvoiceApproved, ContractCreated, name="book")
     def book(event: InvoiceApproved | ContractCreated, delivery: Delivery) -> None:
         heard.append((delivery.synthetic, delivery.source, delivery.event_type))
+
+    @handlers.on(InvoiceApproved, name="check", sources=("reconcile",))
+    def check(event: InvoiceApproved, delivery: Delivery) -> None:
+        checked.append(delivery.source)
 
     (tmp_path / "shop").mkdir()
     app = make_app(tmp_path / "shop", BILLHOOK_INBOX_URL=inbox_url, handlers=[handlers])
@@ -189,6 +194,7 @@ def test_what_is_missing_is_injected_once_and_marked_as_synthetic(
         (False, "default", "InvoiceApproved"): 1,
         (False, "default", "ContractCreated"): 1,
     }
+    assert checked == ["reconcile", "reconcile"]  # and not the delivery of the default source
     # Each is what the service raised, as far as its API shows it, and readable as its type.
     assert rows(where, "SELECT DISTINCT state FROM delivery") == [("done",)]
     assert not business.lost() - found(first)

@@ -201,6 +201,28 @@ def test_a_follower_is_woken_by_each_commit_of_another_process(follow, inbox, wh
     other.close()
 
 
+def test_control_a_follower_that_hears_nothing_gets_nothing_until_it_polls(follow, inbox, monkeypatch):
+    waits, polls = threading.Event(), threading.Event()
+
+    class Deaf:
+        def wait(self, timeout_seconds: float) -> bool:
+            waits.set()
+            return not polls.wait(scaled(20))
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(inbox.notifier, "listener", Deaf)
+    follower = follow(after=0)
+    assert waits.wait(scaled(20))
+
+    inbox.put(incoming("m1"))
+
+    assert follower.got.empty()
+    polls.set()
+    assert follower.next_key() == "m1"
+
+
 def test_a_follower_takes_no_notification_from_a_worker(follow, inbox, where):
     follower = follow()
     until(lambda: listening(where, inbox))
