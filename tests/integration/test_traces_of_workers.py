@@ -1,4 +1,4 @@
-"""A trace across processes: the delivery is stored here, and handled by `billhook worker` there."""
+"""A trace across processes: the delivery is stored here, and handled by a worker there."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ import json
 
 import pytest
 
+from billhook.events import InvoiceApproved, sample
 from billhook.inbox import NewDelivery
+from support.apps import deliver
+from support.celery_workers import Shop, clean_up, worker
 from support.inbox_view import incoming
 from support.processes import until
 from support.worker_group import worker_group
 
 PARENT = "00f067aa0ba902b7"
+SENT = f"00-4bf92f3577b34da6a3ce929d0e0e4736-{PARENT}-01"
 TRACED = """
 from opentelemetry import trace
 from opentelemetry.sdk.trace import TracerProvider
@@ -26,6 +30,8 @@ exporter = ConsoleSpanExporter(out=open("spans.txt", "a"), formatter=line)
 provider.add_span_processor(SimpleSpanProcessor(exporter))
 tracing.instrument()  # before the global provider is set
 trace.set_tracer_provider(provider)
+"""
+HANDLERS = """
 handlers = Handlers()
 
 @handlers.on(PingTest, name="act")
@@ -37,13 +43,17 @@ async def act(event, delivery):
 
 @pytest.fixture
 def group(tmp_path):
-    (tmp_path / "traced.py").write_text(TRACED)
+    (tmp_path / "traced.py").write_text(TRACED + HANDLERS)
     with worker_group(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}") as made:
         yield made
 
 
+def spans(folder):
+    return [json.loads(line) for line in (folder / "spans.txt").read_text().splitlines()]
+
+
 def test_a_worker_process_goes_on_with_the_senders_trace(group):
-    headers = {"TRACEPARENT": f"00-4bf92f3577b34da6a3ce929d0e0e4736-{PARENT}-01"}
+    headers = {"TRACEPARENT": SENT}
     plain = incoming("traced", event_type="PingTest", body=b"{}")
     group.inbox.put(
         NewDelivery(
@@ -60,7 +70,29 @@ def test_a_worker_process_goes_on_with_the_senders_trace(group):
     group.start("worker", "traced.py")
     until(lambda: group.states() == {"traced": "done"}, 30)
 
-    first, second = (json.loads(line) for line in (group.folder / "spans.txt").read_text().splitlines())
+    first, second = spans(group.folder)
     assert (first["parent_id"], second["parent_id"]) == (f"0x{PARENT}", None)
     assert (first["name"], first["status"]["status_code"]) == ("process PingTest act", "ERROR")
     assert [link["context"]["span_id"] for link in second["links"]] == [f"0x{PARENT}"]
+
+
+def test_a_celery_worker_goes_on_with_the_senders_trace(tmp_path, amqp_url):
+    shop = Shop(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}", amqp_url)
+    made = "from support import celery_shop\ncelery = celery_shop.from_environment().extensions['celery']\n"
+    (tmp_path / "traced_shop.py").write_text(TRACED + made)
+    app = shop.app()
+    try:
+        with worker(shop, app="traced_shop:celery"):
+            body = sample(InvoiceApproved).to_json()
+            deliver(app, body, "InvoiceApproved", headers={"traceparent": SENT})
+            shop.finished(1)
+    finally:
+        app.extensions["billhook"].close()
+        clean_up(shop)
+
+    found = [span for span in spans(tmp_path) if span["attributes"]["billhook.handler"] == "flaky"]
+    assert [span["attributes"]["billhook.attempt"] for span in found] == [1, 2, 3]
+    assert [span["parent_id"] for span in found] == [f"0x{PARENT}", None, None]
+    assert [[link["context"]["span_id"] for link in span["links"]] for span in found] == [
+        [], [f"0x{PARENT}"], [f"0x{PARENT}"],
+    ]  # fmt: skip
