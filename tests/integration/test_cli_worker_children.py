@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
@@ -87,6 +88,17 @@ def test_a_wrong_configuration_is_refused_before_any_child_starts(sqlite_group):
     assert "there is no handlers file" in sqlite_group.log()
     assert "no handler for AnonymousCustomer, " in sqlite_group.log()
     assert sqlite_group.log().count("\n") == 2
+
+
+def test_the_worker_of_a_users_own_app_logs_json_if_it_says_so(sqlite_group):
+    (sqlite_group.folder / "shop.py").write_text(SHOP.format(folder=sqlite_group.folder))
+    sqlite_group.environ["FLASK_BILLHOOK_LOG_FORMAT"] = "json"
+
+    worker = sqlite_group.start("worker", "--drain", program=("flask", "--app", "shop", "billhook"))
+
+    assert worker.wait(60) == 0
+    records = [json.loads(line) for line in sqlite_group.log().splitlines()]
+    assert [record["message"] for record in records] == ["worker started with 8 threads", "worker stopped"]
 
 
 def test_a_users_own_app_has_as_many_processes(sqlite_group):
