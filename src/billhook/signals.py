@@ -28,6 +28,7 @@ __all__ = [
     "event_signal",
     "handler_dead",
     "handler_ended",
+    "handler_paused",
     "handler_retrying",
     "handler_started",
     "handler_succeeded",
@@ -66,6 +67,7 @@ handler_ended = _lifecycle.signal(
 handler_succeeded = _lifecycle.signal("handler_succeeded", "delivery, handler.")
 handler_retrying = _lifecycle.signal("handler_retrying", "delivery, handler, error, due_at.")
 handler_dead = _lifecycle.signal("handler_dead", "delivery, handler, error.")
+handler_paused = _lifecycle.signal("handler_paused", "Paused for its failures: handler, why.")
 
 
 def event_signal(name: str) -> Signal:

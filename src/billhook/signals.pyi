@@ -17,6 +17,7 @@ delivery_rejected: Signal
 delivery_twin: Signal
 handler_dead: Signal
 handler_ended: Signal
+handler_paused: Signal
 handler_retrying: Signal
 handler_started: Signal
 handler_succeeded: Signal

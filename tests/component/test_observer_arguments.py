@@ -29,7 +29,7 @@ def observed(folder) -> dict[str, set[str]]:
     def fail_once(event):
         raise LookupError
 
-    @handlers.on(PaymentFailed, retry=[])
+    @handlers.on(PaymentFailed, retry=[], pause_after=1)
     def fail_for_good(event):
         raise LookupError
 

@@ -13,6 +13,7 @@ from billhook.cli.errors import CliError, UsageConfigError
 from billhook.cli.forward import forward
 from billhook.cli.output import print_json, progress
 from billhook.cli.params import DELIVERY_ID, TEXT, as_json, delivery_filters
+from billhook.cli.pause import say_paused
 from billhook.cli.prune import prune
 from billhook.cli.replay import replay
 from billhook.cli.selection import (
@@ -46,6 +47,7 @@ def deliveries() -> None:
       received     not yet parsed
       waiting      no handler has started, or it waits for an earlier delivery
       running      a handler is running
+      paused       a handler of it is paused: `billhook handlers resume NAME`
       retrying     a handler failed and will be called again
       done         every handler succeeded, there was none, or it was discarded
       dead         a handler failed at its last attempt: replay or discard it
@@ -98,6 +100,7 @@ def list_(limit: int, after: int | None, as_json: bool, **selected: Any) -> None
     with open_inbox() as inbox:
         selection = within_search_limit(inbox, DeliveryFilter(**selected), search_limit)
         print_deliveries(inbox, selection, limit, after, as_json=as_json)
+        say_paused(inbox.paused_handlers())
 
 
 @deliveries.command()
@@ -118,7 +121,7 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
     if as_json and body:
         raise click.UsageError("choose one of --json and --body: the JSON includes the body")
     with open_inbox() as inbox:
-        found = details(inbox, [delivery_id])
+        found, paused = details(inbox, [delivery_id]), inbox.paused_handlers()
     if not found:
         raise CliError(f"there is no delivery {delivery_id} in this inbox: see `billhook deliveries list`")
     if as_json:
@@ -127,6 +130,8 @@ def show(delivery_id: int, as_json: bool, body: bool) -> None:
         delivery_format.write_body(found[0].body)
     else:
         delivery_format.print_delivery(found[0])
+        shown = {each.handler for each in found[0].runs}
+        say_paused(one for one in paused if one.name in shown)
 
 
 @deliveries.command()

@@ -140,7 +140,7 @@ def _print_runs(runs: list[RunDetails]) -> None:
     print_table(
         "runs",
         ("handler", "state", "attempts", "next", "last error"),
-        [(run.handler, run.state, run.attempts, _next_attempt(run), run.last_error) for run in runs],
+        [(run.handler, run.status, run.attempts, _next_attempt(run), run.last_error) for run in runs],
     )
     for run in runs:
         if run.twin_of is not None:
@@ -177,6 +177,8 @@ def _users_frames(traceback: str) -> str:
 
 
 def _next_attempt(run: RunDetails) -> str:
+    if run.due_at is None:
+        return "" if run.paused else "when its handler's limit allows"
     return _format_time(run.due_at) if run.state in ("due", "running") else ""
 
 
@@ -204,7 +206,7 @@ def _with_iso_times(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 # Of several runs the one whose state comes first is shown; a `due` run that failed before is `retrying`.
-_STATES_BY_SEVERITY = ("dead", "retrying", "running", "due", "waiting", "discarded", "succeeded")
+_STATES_BY_SEVERITY = ("dead", "paused", "retrying", "running", "due", "waiting", "discarded", "succeeded")
 _OPTIONAL_COLUMNS = ("key", "next try (UTC)", "attempts", "handler")
 """The columns that a narrow terminal leaves out, in this order; `show` prints them all."""
 _MIN_CUT_WIDTH = 10
@@ -274,7 +276,7 @@ def _row(one: ListedDelivery) -> dict[str, Any]:
 
 
 def _rank(run: RunDetails) -> int:
-    return _STATES_BY_SEVERITY.index("retrying" if _retried(run) else run.state)
+    return _STATES_BY_SEVERITY.index("retrying" if _retried(run) and not run.paused else run.status)
 
 
 def _retried(run: RunDetails) -> bool:
@@ -282,7 +284,7 @@ def _retried(run: RunDetails) -> bool:
 
 
 def _next_retry(run: RunDetails) -> str | None:
-    return _format_time(run.due_at) if _retried(run) else None
+    return _format_time(run.due_at) if _retried(run) and run.due_at is not None else None
 
 
 def _table_width(columns: dict[str, list[Any]], cut: str) -> int:

@@ -1,34 +1,62 @@
-"""`billhook handlers`: the handlers and the event types of each."""
+"""`billhook handlers`: the handlers, the event types of each, and which are paused."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.context import user_app
+from billhook.cli.context import open_inbox, user_app
 from billhook.cli.errors import CliError
 from billhook.cli.output import print_json, print_table
 from billhook.cli.params import as_json, handlers_argument, require_all
+from billhook.cli.pause import pause, resume, say_paused
+from billhook.errors import BillhookError
 
 if TYPE_CHECKING:
     from billhook.dispatch import ConnectedHandlers, Handler
+    from billhook.inbox import PausedHandler
 
 __all__ = ["handler_names", "handlers", "load_subscribers", "require_all_handled"]
 
 UNKNOWN = "(unknown types)"
 
 
-@click.command(short_help="List the handlers and their event types.")
+class _ListByDefault(click.Group):
+    """A group whose command `list` need not be named: `billhook handlers myshop/billing.py`."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named else ["list", *args])
+
+
+@click.group(cls=_ListByDefault, short_help="List, pause and resume handlers.")
+def handlers() -> None:
+    """List the handlers (the default), pause one, or resume it.
+
+    
+    Examples:
+      billhook handlers myshop/billing.py
+      billhook handlers pause myshop.billing.book --why "the ledger is closed"
+      billhook handlers resume myshop.billing.book
+    """
+
+
+handlers.add_command(pause)
+handlers.add_command(resume)
+
+
+@handlers.command("list", short_help="List the handlers and their event types.")
 @handlers_argument
 @require_all
 @as_json
-def handlers(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
+def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     """List the handlers, the event types of each, and the event types without a handler.
 
     HANDLERS are modules or .py files; the default is BILLHOOK_HANDLERS. Standalone it needs no secrets; under
-    `flask --app` it builds the app, which may need them.
+    `flask --app` it builds the app, which may need them. Which handlers are paused is read from the inbox, if
+    there is one.
 
     \b
     Examples:
@@ -37,7 +65,10 @@ def handlers(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
       flask --app myshop billhook handlers --json
     """
     connected = load_subscribers(handlers)
-    _print(connected, as_json)
+    paused = _paused()
+    _print(connected, paused, as_json)
+    if not as_json:
+        say_paused(paused.values())
     # On stderr, after the table: a script that reads the table does not get a sentence in it.
     if not as_json and not handler_names(connected):
         click.echo(
@@ -62,7 +93,16 @@ def require_all_handled(connected: ConnectedHandlers) -> None:
         )
 
 
-def _print(connected: ConnectedHandlers, as_json: bool) -> None:
+def _paused() -> dict[str, PausedHandler]:
+    """Return the paused handlers by name; none without an inbox, or with one of another version."""
+    try:
+        with open_inbox() as inbox:
+            return {one.name: one for one in inbox.paused_handlers()}
+    except BillhookError:
+        return {}
+
+
+def _print(connected: ConnectedHandlers, paused: Mapping[str, PausedHandler], as_json: bool) -> None:
     from billhook.events import EVENT_TYPES
 
     by_name: dict[str, tuple[Handler, list[str]]] = {}
@@ -74,17 +114,28 @@ def _print(connected: ConnectedHandlers, as_json: bool) -> None:
         for name, handler in connected_here.items():
             by_name.setdefault(name, (handler, []))[1].append(event_type)
     if as_json:
-        described = [_handler_json(*entry) for entry in by_name.values()]
+        described = [_handler_json(*entry, paused.get(name)) for name, entry in by_name.items()]
         print_json({"handlers": described, "unhandled": unhandled})
         return
-    every = len(EVENT_TYPES) + 1
+    _print_table(by_name, paused, len(EVENT_TYPES) + 1)
+    if unhandled:
+        click.echo(f"Stored, but without a handler: {', '.join(unhandled)}")
+
+
+def _print_table(
+    by_name: Mapping[str, tuple[Handler, list[str]]], paused: Mapping[str, PausedHandler], every: int
+) -> None:
     listed = [handler for handler, _ in by_name.values()]
     columns: dict[str, list[object]] = {
         "handler": list(by_name),
         "event types": ["all" if len(types) == every else "\n".join(types) for _, types in by_name.values()],
         "time-out (s)": [one.timeout_seconds for one in listed],
     }
-    # Most apps use none of these options: a column appears with the first handler that does.
+    # Most apps use none of these: a column appears with the first handler that does.
+    if not paused.keys().isdisjoint(by_name):
+        columns["state"] = ["PAUSED" if name in paused else None for name in by_name]
+    if any(one.is_limited for one in listed):
+        columns["limits"] = [_limits(one) for one in listed]
     if any(one.sources for one in listed):
         columns["sources"] = ["\n".join(one.sources) or "all" for one in listed]
     if any(one.ordered_by for one in listed):
@@ -92,8 +143,6 @@ def _print(connected: ConnectedHandlers, as_json: bool) -> None:
     if any(one.identity for one in listed):
         columns["identity"] = [_identity(one) for one in listed]
     print_table("", list(columns), zip(*columns.values(), strict=True), whole=["event types"])
-    if unhandled:
-        click.echo(f"Stored, but without a handler: {', '.join(unhandled)}")
 
 
 def handler_names(connected: ConnectedHandlers) -> set[str]:
@@ -142,7 +191,21 @@ def _identity(handler: Handler) -> str:
     return "\n".join([*handler.identity, f"for {handler.identity_window_seconds:g} s"])
 
 
-def _handler_json(handler: Handler, event_types: list[str]) -> dict[str, object]:
+def _limits(handler: Handler) -> str:
+    limits = []
+    if handler.at_most is not None:
+        limits.append(f"at most {handler.at_most} at once")
+    if handler.rate is not None:
+        number, seconds = handler.rate
+        limits.append(f"{number} in {seconds:g} s")
+    if handler.pause_after is not None:
+        limits.append(f"paused after {handler.pause_after} failures")
+    return "\n".join(limits)
+
+
+def _handler_json(
+    handler: Handler, event_types: list[str], paused: PausedHandler | None
+) -> dict[str, object]:
     return {
         "name": handler.name,
         "aliases": list(handler.aliases),
@@ -154,4 +217,8 @@ def _handler_json(handler: Handler, event_types: list[str]) -> dict[str, object]
         "newest_only": handler.newest_only,
         "identity": list(handler.identity),
         "identity_window_seconds": handler.identity_window_seconds if handler.identity else None,
+        "at_most": handler.at_most,
+        "rate": None if handler.rate is None else {"runs": handler.rate[0], "seconds": handler.rate[1]},
+        "pause_after": handler.pause_after,
+        "paused": None if paused is None else {"since": paused.since.isoformat(), "why": paused.why},
     }

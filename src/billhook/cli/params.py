@@ -118,7 +118,9 @@ class StateParam(click.ParamType):  # type: ignore[type-arg]
     """The state of a delivery: as `deliveries list` shows it, or as it is stored."""
 
     name = "state"
-    shown = ("received", "waiting", "running", "retrying", "done", "dead", "quarantined", "pruned")
+    shown = (
+        "received", "waiting", "paused", "running", "retrying", "done", "dead", "quarantined", "pruned"
+    )  # fmt: skip
     stored = ("planned",)
     # What people type who know other queues. A hint and no alias, because some mean two of our states.
     other_words: ClassVar[dict[str, str]] = {

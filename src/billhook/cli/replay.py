@@ -12,6 +12,7 @@ from billhook.cli.context import load_settings, open_inbox, user_app
 from billhook.cli.errors import CliError
 from billhook.cli.output import print_json, progress
 from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
+from billhook.cli.pause import say_paused
 from billhook.cli.selection import (
     confirm,
     delivery_count,
@@ -192,6 +193,8 @@ def _report(
         # Whether the user asked for succeeded runs as well.
         everything = how["all_handlers"] or how["handler"] is not None
         _print(total, done, dry_run=dry_run, everything=everything)
+    if done.deliveries and not as_json:
+        say_paused(inbox.paused_handlers())
     missing = missing_worker(inbox) if done.deliveries and not dry_run else None
     if missing is not None:
         click.echo(missing, err=True)

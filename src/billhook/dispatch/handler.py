@@ -33,6 +33,8 @@ class Handler:
     whose value is the order key of its runs; with `newest_only` a newer run of the same key replaces those
     that wait. `identity` are the fields by which content duplicates are recognised for
     `identity_window_seconds`. `sources` are the sources whose deliveries it handles; empty means all.
+    `at_most` of its runs are under way at once, over all workers; `rate` is a number of runs and the seconds
+    in which so many start; after `pause_after` failed attempts in a row it is paused.
     """
 
     def __init__(
@@ -48,6 +50,9 @@ class Handler:
         identity: tuple[str, ...] = (),
         identity_window_seconds: float = IDENTITY_WINDOW_SECONDS,
         sources: tuple[str, ...] = (),
+        at_most: int | None = None,
+        rate: tuple[int, float] | None = None,
+        pause_after: int | None = None,
         plain: bool = False,
     ) -> None:
         """`plain`: the function is a blinker receiver, `function(sender, *, event, delivery)`.
@@ -63,6 +68,9 @@ class Handler:
         self.identity = identity
         self.identity_window_seconds = identity_window_seconds
         self.sources = sources
+        self.at_most = at_most
+        self.rate = rate
+        self.pause_after = pause_after
         self.function = function
         self._plain = plain
         self._takes_delivery = not plain and _takes_delivery(function, self.name)
@@ -85,6 +93,11 @@ class Handler:
         """Whether it is cancelled at its time-out, as an async function is."""
         function = self.function
         return iscoroutinefunction(function) or iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether its claims and results count: against a limit, or as failures in a row."""
+        return (self.at_most, self.rate, self.pause_after) != (None, None, None)
 
     @property
     def has_run_options(self) -> bool:
@@ -118,8 +131,13 @@ class ConnectedHandlers:
 
     def count(self) -> int:
         """Return how many handlers there are, for any event type."""
+        return len(self.every())
+
+    def every(self) -> list[Handler]:
+        """Return the handlers of all event types, one for each name."""
         signals = (*EVENT_TYPES, UnknownEvent.signal_name)
-        return len({name for event_type in signals for name in self.names(event_type)})
+        found = {one.name: one for event_type in signals for one in self.for_event_type(event_type)}
+        return list(found.values())
 
     def names(self, event_type: str) -> tuple[str, ...]:
         """Return the handler names of an event type."""

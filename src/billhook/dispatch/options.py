@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, TypeAlias, TypedDict
@@ -16,6 +17,10 @@ from billhook.events import Event
 __all__ = ["EventHandlerOptions", "HandlerOptions", "parse_options"]
 
 LONGEST_WINDOW_SECONDS = 7 * 86_400
+MOST_RUNS = 1_000
+"""The highest `at_most` and `pause_after`, and the highest `rate` in runs a second."""
+_UNITS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+_RATE = re.compile(r"(?P<number>[0-9]{1,9})/(?P<unit>s|min|h|d)")
 
 _Texts: TypeAlias = "list[str] | tuple[str, ...] | set[str] | frozenset[str]"
 """Not Iterable[str]: a text is an iterable of its letters, and a type checker would let it pass."""
@@ -27,6 +32,10 @@ class HandlerOptions(TypedDict, total=False):
     `name` (default `module.qualname`) is stored with every run, so keep it when the function moves, or list
     the old one in `aliases`. `retry` is the waits between attempts, in seconds; `timeout_seconds` bounds one
     attempt. `sources` are the names of the sources whose deliveries it handles; empty means all.
+
+    Over all workers of the inbox, `at_most` runs of it are under way at once, and `rate` bounds how many
+    start: "10/s", "100/min", "1000/h", evenly spread. After `pause_after` failed attempts in a row, of any of
+    its runs, it is paused until an operator resumes it.
     """
 
     name: str | None
@@ -34,6 +43,9 @@ class HandlerOptions(TypedDict, total=False):
     retry: Iterable[float] | None
     timeout_seconds: float | None
     sources: _Texts
+    at_most: int | None
+    rate: str | None
+    pause_after: int | None
 
 
 class EventHandlerOptions(HandlerOptions, total=False):
@@ -89,11 +101,36 @@ def parse_options(
         "retry": None if retry is None else RetrySchedule.of(retry),
         "timeout_seconds": timeout_seconds,
         "sources": _texts("sources", options),
+        "at_most": _number("at_most", options),
+        "rate": _rate(options.get("rate")),
+        "pause_after": _number("pause_after", options),
         "ordered_by": ordered_by,
         "newest_only": bool(newest_only),
         "identity": identity,
         "identity_window_seconds": _window(options.get("identity_window_seconds", IDENTITY_WINDOW_SECONDS)),
     }
+
+
+def _number(option: str, options: Mapping[str, Any]) -> int | None:
+    value = options.get(option)
+    if value is None or (type(value) is int and 0 < value <= MOST_RUNS):
+        return value
+    raise ConfigError(f"{option} is {value!r}: it must be a whole number from 1 to {MOST_RUNS}")
+
+
+def _rate(text: object) -> tuple[int, float] | None:
+    """Return the runs that may start, and in how many seconds."""
+    if text is None:
+        return None
+    match = _RATE.fullmatch(text) if isinstance(text, str) else None
+    if match is not None:
+        number, seconds = int(match["number"]), _UNITS[match["unit"]]
+        if 0 < number <= MOST_RUNS * seconds:
+            return number, seconds
+    raise ConfigError(
+        f'rate is {text!r}: write a number above 0 and a unit, as "10/s", "100/min", "1000/h" or "5000/d"; '
+        f"at most {MOST_RUNS} a second"
+    )
 
 
 def _texts(option: str, options: Mapping[str, Any]) -> tuple[str, ...]:

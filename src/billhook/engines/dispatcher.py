@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from billhook import signals
@@ -39,6 +40,7 @@ from billhook.inbox import (
     NEWEST_ONLY,
     Claim,
     ContentKey,
+    HandlerLimits,
     RunOptions,
     RunPlan,
     RunResult,
@@ -87,6 +89,25 @@ class Dispatcher:
         self._unhandled_types: set[str] = set()
         self.notify = Notifications(sender).send
         """Log and signal what a transaction did, once it is committed."""
+
+    @cached_property
+    def limits(self) -> dict[str, HandlerLimits]:
+        """What bounds the runs of handlers, by every name that their runs may be stored under.
+
+        Of those with limits or aliases. Read once: they are registered before the first delivery is handled.
+        """
+        limits: dict[str, HandlerLimits] = {}
+        for one in self._handlers.every():
+            if one.is_limited or one.aliases:
+                names = (one.name, *one.aliases)
+                these = HandlerLimits(names, one.at_most, one.rate, one.pause_after)
+                # A name before an alias, as when the handler of a run is looked up.
+                limits = dict.fromkeys(names, these) | limits | {one.name: these}
+        return limits
+
+    def fits_fast_path(self, plan: RunPlan) -> bool:
+        """Return whether a plan needs no more than its runs made: without options and limits."""
+        return plan.fits_fast_path and self.limits.keys().isdisjoint(plan.handlers)
 
     def count_handlers(self) -> int:
         """Return how many handlers there are now: plain receivers may come and go."""

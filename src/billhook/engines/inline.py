@@ -48,6 +48,7 @@ class InlineEngine:
         """
         attempts = 0
         wanted: deque[int | None] = deque([only])
+        self._inbox.release_held(process_owner(), self._dispatcher.limits, self._dispatcher.clock.now())
         while wanted:
             claim, event, released = self._claim(wanted[0])
             if claim is None:
@@ -72,7 +73,7 @@ class InlineEngine:
             now = self._dispatcher.clock.now()
             # All deliveries are planned, whichever is wanted: order keys go by the order of arrival.
             planned = self._dispatcher.plan(self._inbox.received(PLAN_LIMIT))
-            with self._inbox.transaction(process_owner()) as transaction:
+            with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
                 won = transaction.plan([one.plan for one in planned], now)
                 claims = transaction.claim(1, now, now + self._lease_time, only=only)
             self._dispatcher.notify(planned=planned, won=won, duplicates=transaction.duplicates)
@@ -80,13 +81,14 @@ class InlineEngine:
             events = {one.stored.delivery_id: one.event for one in planned}
             for claim in claims:
                 return claim, events.get(claim.delivery.delivery_id), released
-            if len(planned) < PLAN_LIMIT:
+            if len(planned) < PLAN_LIMIT and not transaction.held:
                 return None, None, released
 
     def _execute(self, claim: Claim, event: Event | UnknownEvent | None) -> list[int]:
         """Make one attempt and settle it; return the deliveries of which it released a run."""
         attempt = self._dispatcher.attempt(claim, event)
-        with self._inbox.transaction(process_owner()) as transaction:
+        with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
             settled = transaction.settle([attempt.run_result])
-        self._dispatcher.notify(attempts=[attempt], settled=settled)
+            transaction.apply_limits(self._dispatcher.clock.now())
+        self._dispatcher.notify(attempts=[attempt], settled=settled, paused=transaction.paused)
         return transaction.released

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 
 from billhook import signals
 from billhook.dispatch import Delivery, HandlerFailure
+from billhook.errors import BillhookError
 from billhook.events import Event, UnknownEvent
-from billhook.inbox import DuplicateRun, RunPlan, RunResult, RunState, StoredDelivery
+from billhook.inbox import DuplicateRun, Inbox, PausedHandler, RunPlan, RunResult, RunState, StoredDelivery
 from billhook.logs import EscapedTracebacks, fields
 from billhook.printable import first_line
 
-__all__ = ["AttemptResult", "Notifications", "PlannedDelivery", "delivery_fields"]
+__all__ = ["AttemptResult", "Notifications", "PlannedDelivery", "delivery_fields", "log_paused"]
 
 logger = logging.getLogger("billhook.engines")
 logger.addFilter(EscapedTracebacks())
@@ -61,6 +62,7 @@ class Notifications:
         planned: Sequence[PlannedDelivery] = (),
         won: Collection[int] = (),
         duplicates: Sequence[DuplicateRun] = (),
+        paused: Sequence[PausedHandler] = (),
     ) -> None:
         """Log and signal what a transaction did, once it is committed.
 
@@ -82,6 +84,11 @@ class Notifications:
             stored = {one.stored.delivery_id: one.stored for one in planned}
             for duplicate in duplicates:
                 self._notify_duplicate(duplicate, stored[duplicate.delivery_id])
+        for stopped in paused:
+            text = "%s is PAUSED after %s; its deliveries wait for `billhook handlers resume %s`"
+            why = first_line(stopped.why or "")
+            logger.error(text, stopped.name, why, stopped.name, extra=fields(handler=stopped.name, cause=why))
+            signals.emit(signals.handler_paused, self._sender, handler=stopped.name, why=stopped.why)
 
     def _notify_attempt(self, attempt: AttemptResult) -> None:
         result, failure = attempt.run_result, attempt.failure
@@ -169,3 +176,16 @@ def delivery_fields(
 def _failure_fields(attempt: AttemptResult, failure: HandlerFailure) -> dict[str, object]:
     duration = attempt.duration_seconds
     return delivery_fields(attempt.delivery, attempt.handler, cause=failure.exception, duration=duration)
+
+
+def log_paused(inbox: Inbox) -> None:
+    """Log which handlers are paused, when a worker starts: their deliveries wait, and that is on purpose."""
+    try:
+        paused = inbox.paused_handlers()
+    except BillhookError:  # the worker's polls will log why
+        return
+    for one in paused:
+        why = f" ({first_line(one.why)})" if one.why else ""
+        text = "%s is PAUSED since %s%s; its deliveries wait for `billhook handlers resume %s`"
+        since = one.since.isoformat()
+        logger.warning(text, one.name, since, why, one.name, extra=fields(handler=one.name))

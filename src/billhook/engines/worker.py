@@ -18,6 +18,7 @@ from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import HandlerPool
 from billhook.engines.leases import EventCache, LeaseTable, lease_owner
 from billhook.engines.maintenance import Maintenance, WorkerRegistration
+from billhook.engines.notifications import log_paused
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.engines.wakeup import PollBackoff, Wakeup
 from billhook.errors import BillhookError
@@ -50,6 +51,7 @@ class _Step:
     mode: ClaimMode
     claiming: bool
     renewing: bool
+    release_due: bool
 
 
 class Worker:
@@ -128,6 +130,7 @@ class Worker:
         or when the system provides no thread or no descriptors.
         """
         handlers, descriptors = self._handlers, self._descriptors
+        log_paused(self._inbox)
         while not (self._stopping or descriptors.exhausted or handlers.exhausted(max_abandoned_threads)):
             self._sleep(self._poll())
         if descriptors.exhausted:
@@ -252,9 +255,12 @@ class Worker:
             # Queued runs would start beside the suspect, and be lost with it.
             if not suspects.running:
                 leases.release_later(self._handlers.cancel_queued())
-        claiming = capacity > 0 and (others_due or mode is ClaimMode.A_SUSPECT)
+        release_due = capacity > 0 and next_times.release_at is not None and next_times.release_at <= now
+        claiming = capacity > 0 and (others_due or release_due or mode is ClaimMode.A_SUSPECT)
         leased_until = now + self._lease_time
-        return _Step(now, leased_until, next_times, new_deliveries, capacity, mode, claiming, renewing)
+        return _Step(
+            now, leased_until, next_times, new_deliveries, capacity, mode, claiming, renewing, release_due
+        )
 
     def _write(self, step: _Step) -> tuple[int, NextTimes]:
         """Write one poll to the inbox in one transaction: settle, plan, release, renew and claim.
@@ -267,7 +273,7 @@ class Worker:
         results = [attempt.run_result for attempt in attempts]
         settling = {result.lease for result in results}
         releasing, checking_orphans = leases.to_release, leases.orphan_check_due
-        with self._inbox.transaction(self._owner) as transaction:
+        with self._inbox.transaction(self._owner, self._dispatcher.limits) as transaction:
             # All locks at once and in one order: workers that took theirs step by step could deadlock.
             transaction.lock(results, plans)
             # Settled first: that releases the next runs by their order keys, and the claim below takes them.
@@ -279,6 +285,7 @@ class Worker:
             if step.renewing:
                 ours = [lease for lease in leases.runs if lease not in settling]
                 renewed = transaction.renew(ours, step.leased_until)
+            transaction.apply_limits(step.now, release_due=step.release_due)
             claims = self._claim(transaction, step, settling) if step.capacity else []
             # In the same transaction, which saves a read of its own after the commit.
             next_times = transaction.next_times()
@@ -298,8 +305,15 @@ class Worker:
             # More is due now than this worker has claimed itself, and other workers may be asleep.
             self._inbox.notifier.notify()
         self._dispatcher.notify(
-            attempts=attempts, settled=settled, planned=planned, won=won, duplicates=transaction.duplicates
+            attempts=attempts,
+            settled=settled,
+            planned=planned,
+            won=won,
+            duplicates=transaction.duplicates,
+            paused=transaction.paused,
         )
+        if transaction.held:  # and behind those that it held, there may be others to claim
+            self.wake()
         return len(claims), next_times
 
     def _claim(self, transaction: InboxTransaction, step: _Step, settling: set[Lease]) -> list[Claim]:
@@ -340,8 +354,8 @@ class Worker:
             self._handlers.seconds_to_timeout(),
             suspects.seconds_to_change(),
         ]
-        if next_times.suspect_at is not None and next_times.suspect_at > now:
-            others.append((next_times.suspect_at - now).total_seconds())
+        moments = (next_times.suspect_at, next_times.release_at)
+        others += [(one - now).total_seconds() for one in moments if one is not None and one > now]
         # What is due cannot be claimed now: an attempt that ends wakes the worker up.
         blocked = not leases.capacity or suspects.blocks_others(leases.runs.keys())
         due_at = None if blocked else next_times.due_at

@@ -16,7 +16,9 @@ from sqlalchemy import Connection, RowMapping, Select, func, or_, select
 from billhook.inbox import migrate
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
-from billhook.inbox.schema import delivery, failure, run
+from billhook.inbox.limits import PAUSED_RUN
+from billhook.inbox.pending import HELD_FROM
+from billhook.inbox.schema import delivery, failure, handler, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState, delivery_status
 
@@ -72,6 +74,7 @@ _RUN = (
     run.c.last_error,
     run.c.order_key,
     run.c.twin_of,
+    PAUSED_RUN.label("paused"),
 )
 _FAILURE = (failure.c.run_id, failure.c.attempt, failure.c.failed_at, failure.c.error, failure.c.traceback)
 
@@ -117,13 +120,14 @@ def handler_names(inbox: Inbox, newest: int = 50) -> list[str]:
 
 
 def is_busy(inbox: Inbox, now: datetime) -> bool:
-    """Return whether a delivery is unread, or a run is due or running."""
+    """Return whether a delivery is unread, or a run is due, running, or held by a limit; not if paused."""
     unread = select(delivery.c.id).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
     # In the words of the partial index, or it is not used.
     open_runs = select(run.c.id).where(in_states(run.c.state, RunState.DUE, RunState.RUNNING))
     now_due = open_runs.where(or_(run.c.due_at <= now, run.c.state == RunState.RUNNING.value))
+    limited = select(handler.c.id).where(handler.c.paused_at.is_(None), handler.c.release_at.is_not(None))
     with inbox.database.read() as connection:
-        return any(connection.execute(query.limit(1)).first() for query in (unread, now_due))
+        return any(connection.execute(query.limit(1)).first() for query in (unread, now_due, limited))
 
 
 def count(inbox: Inbox, selection: DeliveryFilter) -> int:
@@ -209,6 +213,9 @@ def _runs(
     )
     for row in connection.execute(query).mappings():
         own = {column.name: row[column.name] for column in _RUN}
+        own["paused"] = bool(own["paused"])  # a number in SQLite
+        if own["due_at"] >= HELD_FROM:
+            own["due_at"] = None
         by_delivery.setdefault(row["delivery_id"], []).append(
             RunDetails(**own, failures=failures.get(row["id"], []))
         )
@@ -259,18 +266,25 @@ class RunDetails:
     """A run, with its failed attempts, oldest first.
 
     Runs of one handler and `order_key` are handled in order; `twin_of` is the delivery that it duplicates.
+    `due_at` is None while it waits for its handler: `paused`, or at a limit.
     """
 
     id: int
     handler: str
     state: str
     attempts: int
-    due_at: datetime
+    due_at: datetime | None
     finished_at: datetime | None
     last_error: str | None
     order_key: str | None = None
     twin_of: int | None = None
+    paused: bool = False
     failures: list[FailureDetails] = field(default_factory=list)
+
+    @property
+    def status(self) -> str:
+        """Its state, or "paused" while it waits because its handler is paused."""
+        return "paused" if self.paused else self.state
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,7 +298,7 @@ class ListedDelivery:
     @property
     def status(self) -> DeliveryStatus:
         """The status shown to operators."""
-        return delivery_status(self.summary.state, ((each.state, each.attempts) for each in self.runs))
+        return delivery_status(self.summary.state, ((each.status, each.attempts) for each in self.runs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Select, and_, exists, func, or_, select, union_all
 
+from billhook.inbox.limits import PAUSED_RUN
 from billhook.inbox.schema import delivery, run
 from billhook.inbox.sql import in_states, position_of
 from billhook.inbox.states import DeliveryState, DeliveryStatus, RunState
@@ -95,6 +96,7 @@ def _has_status(name: str) -> list[ColumnElement[bool]]:
     if name not in (
         DeliveryState.PLANNED,
         DeliveryStatus.WAITING,
+        DeliveryStatus.PAUSED,
         DeliveryStatus.RUNNING,
         DeliveryStatus.RETRYING,
     ):
@@ -106,6 +108,9 @@ def _has_status(name: str) -> list[ColumnElement[bool]]:
     if name == DeliveryState.PLANNED:
         return planned
     own = run.c.delivery_id == delivery.c.id
+    if name == DeliveryStatus.PAUSED:
+        return [*planned, exists().where(own, PAUSED_RUN)]
+    planned.append(~exists().where(own, PAUSED_RUN))
     if name == DeliveryStatus.WAITING:
         return [*planned, ~exists().where(own, or_(_RETRYING, _RUNNING))]
     # By the open runs, not by the deliveries: of a long queue few fail.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from functools import partial
@@ -12,17 +12,18 @@ from sqlalchemy import delete, func, insert, select, update
 
 from billhook.errors import InboxUnavailable
 from billhook.failpoints import reach
+from billhook.inbox import limits as handler_limits
 from billhook.inbox import migrate, pending, retention
 from billhook.inbox.committer import BacklogLimit, Committer
 from billhook.inbox.database import FastPath, Notifier, open_database
 from billhook.inbox.ingest import ingest
 from billhook.inbox.pending import NextTimes, PendingDelivery
 from billhook.inbox.probe import Probe, StartupCheck
-from billhook.inbox.records import StoredDelivery, WorkerRecord
+from billhook.inbox.records import HandlerLimits, PausedHandler, StoredDelivery, WorkerRecord
 from billhook.inbox.retention import Cutoffs, PruneResult
 from billhook.inbox.schema import version, worker
 from billhook.inbox.states import DeliveryState
-from billhook.inbox.transaction import InboxTransaction
+from billhook.inbox.transaction import NO_LIMITS, InboxTransaction
 from billhook.threads import run_blocking
 
 __all__ = ["WORKER_KEPT_FOR", "Inbox"]
@@ -159,10 +160,15 @@ class Inbox:
             return deliveries, pending.next_due_at(connection, due_before)
 
     @contextmanager
-    def transaction(self, owner: str) -> Iterator[InboxTransaction]:
-        """One write transaction of an engine: all of it is committed or nothing."""
+    def transaction(
+        self, owner: str, limits: Mapping[str, HandlerLimits] = NO_LIMITS
+    ) -> Iterator[InboxTransaction]:
+        """One write transaction of an engine: all of it is committed or nothing.
+
+        `limits` are those of handlers, by the names that their runs are stored under.
+        """
         with self.database.write() as connection:
-            transaction = InboxTransaction(connection, owner)
+            transaction = InboxTransaction(connection, owner, limits)
             yield transaction
             for step in transaction.steps:
                 reach(f"in_{step}")
@@ -189,6 +195,40 @@ class Inbox:
             return batch.counted(cutoffs)
         with self.database.write() as connection:
             return retention.prune(connection, batch, cutoffs)
+
+    # --- handlers -------------------------------------------------------------------------------------
+
+    def pause_handler(self, name: str, why: str | None, now: datetime) -> bool:
+        """Have the runs of a handler wait, in all workers; False if it was paused already."""
+        with self.database.write() as connection:
+            return handler_limits.pause(connection, name, why, now)
+
+    def resume_handler(self, name: str, now: datetime) -> bool:
+        """Have a paused handler go on; False if it was not paused."""
+        with self.database.write() as connection:
+            resumed = handler_limits.resume(connection, name, now)
+        self.notifier.notify()
+        return resumed
+
+    def paused_handlers(self) -> list[PausedHandler]:
+        """Return the handlers whose runs wait for `resume_handler`, by name."""
+        with self.database.read() as connection:
+            return handler_limits.find_paused(connection)
+
+    def release_held(self, owner: str, limits: Mapping[str, HandlerLimits], now: datetime) -> datetime | None:
+        """Release held runs of limited and resumed handlers whose time has come.
+
+        Returns when there may be more to release; None if no run is held for a handler that is not paused.
+        """
+        while True:
+            with self.database.read() as connection:
+                moment: datetime | None = connection.execute(select(pending.NEXT_RELEASE)).scalar_one()
+            if moment is None or moment > now:
+                return moment
+            with self.transaction(owner, limits) as transaction:
+                transaction.apply_limits(now, release_due=True)
+            if not transaction.released:
+                return moment
 
     # --- workers --------------------------------------------------------------------------------------
     # The table of workers is for operators, who are warned when no worker runs. No claim and no lease

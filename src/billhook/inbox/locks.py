@@ -1,7 +1,7 @@
 """The row locks of a transaction on PostgreSQL, always taken in one order, so that none deadlock.
 
-First the lock of ordered runs, then deliveries by id, then runs. On SQLite a write transaction locks the
-whole file, and these functions do nothing.
+First the lock of ordered runs, then deliveries by id, then runs, then the lock of limits. On SQLite a write
+transaction locks the whole file, and these functions do nothing.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ from sqlalchemy import ColumnElement, Connection, exists, func, select
 from billhook.inbox.schema import delivery, run
 from billhook.inbox.sql import in_values
 
-__all__ = ["lock_conflicts", "lock_deliveries", "lock_order"]
+__all__ = ["lock_conflicts", "lock_deliveries", "lock_limits", "lock_order"]
 
 _ORDER = 0x6F726472  # "ordr"
 _CONFLICTS = 0x636F6E66  # "conf"
+_LIMITS = 0x6C696D74  # "limt"
 
 
 def lock_order(connection: Connection, runs: ColumnElement[bool] | None = None) -> None:
@@ -38,13 +39,23 @@ def lock_conflicts(connection: Connection) -> None:
         connection.execute(select(func.pg_advisory_xact_lock(_CONFLICTS)))
 
 
+def lock_limits(connection: Connection) -> None:
+    """Keep other transactions from starting, holding and releasing runs of limited handlers.
+
+    The last lock of a transaction: one that holds it waits for nothing more.
+    """
+    if connection.dialect.name == "postgresql":
+        connection.execute(select(func.pg_advisory_xact_lock(_LIMITS)))
+
+
 def lock_deliveries(connection: Connection, delivery_ids: Iterable[int]) -> None:
     """Wait until no other transaction plans, settles or replays any of these, and keep it so.
 
     Of two transactions that settle the last two runs of a delivery, the second sees what the first wrote. And
     no later deliveries are planned before the earlier ones of another transaction are committed.
     """
-    # FOR UPDATE in the order of the ids: two transactions meet at the lowest id that both need.
+    # In the order of the ids: two transactions meet at the lowest id that both need. FOR NO KEY UPDATE: one
+    # that writes a run twice has its foreign key checked, and must not wait for this, holding other locks.
     if connection.dialect.name == "postgresql":
         rows = select(delivery.c.id).where(in_values(delivery.c.id, sorted(delivery_ids)))
-        connection.execute(rows.order_by(delivery.c.id).with_for_update())
+        connection.execute(rows.order_by(delivery.c.id).with_for_update(key_share=True))

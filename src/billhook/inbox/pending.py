@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from sqlalchemy import (
@@ -19,12 +19,14 @@ from sqlalchemy import (
     select,
 )
 
-from billhook.inbox.schema import delivery, run
+from billhook.inbox.schema import delivery, handler, run
 from billhook.inbox.sql import UtcDateTime, in_states
 from billhook.inbox.states import DeliveryState, RunState
 
 __all__ = [
     "CLAIMABLE",
+    "HELD_FROM",
+    "NEXT_RELEASE",
     "NEXT_TIMES",
     "NOT_SUSPECT",
     "RECEIVED",
@@ -77,6 +79,8 @@ class NextTimes(NamedTuple):
 
     due_at: datetime | None
     suspect_at: datetime | None
+    release_at: datetime | None = None
+    """When to look at held runs again; see billhook.inbox.limits."""
 
 
 _BEFORE = bindparam("before", type_=UtcDateTime)
@@ -94,7 +98,17 @@ _DUE = (
     .order_by(run.c.due_at, run.c.id)
     .limit(_LIMIT)
 )
-_NEXT = select(run.c.due_at).where(CLAIMABLE, run.c.due_at > _BEFORE).order_by(run.c.due_at).limit(1)
+HELD_FROM = datetime(9000, 1, 1, tzinfo=UTC)
+"""The moments from here on are those of held runs; see billhook.inbox.limits."""
+NEXT_RELEASE = select(func.min(handler.c.release_at)).where(handler.c.paused_at.is_(None)).scalar_subquery()
+_NEXT = select(
+    select(run.c.due_at)
+    .where(CLAIMABLE, run.c.due_at > _BEFORE, run.c.due_at < HELD_FROM)
+    .order_by(run.c.due_at)
+    .limit(1)
+    .scalar_subquery(),
+    NEXT_RELEASE,
+)
 RECEIVED = (
     select(*STORED_COLUMNS)
     .where(in_states(delivery.c.state, DeliveryState.RECEIVED))
@@ -107,6 +121,7 @@ RECEIVED_ONE = RECEIVED.where(delivery.c.id == bindparam("delivery_id", type_=Bi
 NEXT_TIMES = select(
     select(run.c.due_at).where(CLAIMABLE, NOT_SUSPECT).order_by(run.c.due_at).limit(1).scalar_subquery(),
     select(run.c.due_at).where(SUSPECT).order_by(run.c.due_at).limit(1).scalar_subquery(),
+    NEXT_RELEASE,
 )
 """When a worker has to poll again: one row, the fields of NextTimes."""
 
@@ -145,8 +160,9 @@ def newer_waiting(connection: Connection, run_id: int) -> int | None:
 
 
 def next_due_at(connection: Connection, after: datetime) -> datetime | None:
-    """Return when the next run after that moment may be claimed; None when there is none."""
-    return connection.execute(_NEXT, {"before": after}).scalar_one_or_none()
+    """Return when the next run after that moment may be claimed or released; None when there is none."""
+    moments = connection.execute(_NEXT, {"before": after}).one()
+    return min((moment for moment in moments if moment is not None and moment > after), default=None)
 
 
 def suspect_due(connection: Connection, delivery_id: int, now: datetime) -> bool:

@@ -16,7 +16,9 @@ __all__ = [
     "ContentKey",
     "DeliverySnapshot",
     "DuplicateRun",
+    "HandlerLimits",
     "NewDelivery",
+    "PausedHandler",
     "PlanAndClaim",
     "PutStatus",
     "Receipt",
@@ -156,6 +158,40 @@ class DuplicateRun:
     twin_of: int
 
 
+@dataclass(frozen=True, slots=True)
+class HandlerLimits:
+    """What bounds the runs of a handler, over all workers of the inbox.
+
+    `at_most` runs are under way at once; `rate` is a number of runs and the seconds in which so many may
+    start. After `pause_after` failed attempts in a row it is paused. `names` are those that its runs are
+    stored under: its own, then its aliases.
+    """
+
+    names: tuple[str, ...]
+    at_most: int | None = None
+    rate: tuple[int, float] | None = None
+    pause_after: int | None = None
+
+    @property
+    def name(self) -> str:
+        """The handler's own name."""
+        return self.names[0]
+
+    @property
+    def bounds_starts(self) -> bool:
+        """Whether a due run may have to wait because of other runs of the handler."""
+        return self.at_most is not None or self.rate is not None
+
+
+@dataclass(frozen=True, slots=True)
+class PausedHandler:
+    """A handler whose runs wait until an operator resumes it; `why` is what was given as the reason."""
+
+    name: str
+    since: datetime
+    why: str | None
+
+
 class Lease(NamedTuple):
     """A time-limited right to a run: the run's id and the fencing token of one claim of it."""
 
@@ -232,8 +268,12 @@ Returns None when another worker has planned it meanwhile.
 
 @dataclass(frozen=True, slots=True)
 class DeliverySnapshot:
-    """A delivery as it is now: `stored` while it is unplanned; else whether a run is `due`."""
+    """A delivery as it is now: `stored` while it is unplanned; else whether a run is `due`.
+
+    `paused` is how many handlers of the inbox are paused.
+    """
 
     stored: StoredDelivery | None
     due: bool
+    paused: int
     plan_and_claim: PlanAndClaim

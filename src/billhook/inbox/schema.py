@@ -1,4 +1,4 @@
-"""The inbox's tables: deliveries, a run for each handler of one, the failures of runs, and the workers."""
+"""The inbox's tables: deliveries, a run for each handler of one, failures of runs, handlers, and workers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from sqlalchemy import (
 
 from billhook.inbox.sql import UtcDateTime
 
-__all__ = ["REVISION", "delivery", "failure", "metadata", "run", "version", "worker"]
+__all__ = ["REVISION", "delivery", "failure", "handler", "metadata", "run", "version", "worker"]
 
-REVISION = "0006"
+REVISION = "0007"
 """The migration that this code was written for; the app refuses any other."""
 
 
@@ -100,6 +100,23 @@ failure = Table(
     Column("failed_at", UtcDateTime, nullable=False),
     Column("error", Text, nullable=False),
     Column("traceback", Text),
+)
+# Only of handlers that are paused, limited, or paused after failures: see billhook.inbox.limits.
+handler = Table(
+    "billhook_handler",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("name", Text, nullable=False, unique=True),
+    Column("paused_at", UtcDateTime),
+    Column("paused_why", Text),
+    # Attempts that failed one after the other, of any of its runs.
+    Column("failures", Integer, nullable=False, server_default=text("0")),
+    # When to look again at its held runs; NULL while it is paused or has none.
+    Column("release_at", UtcDateTime),
+    # By its rate, when the next run may start.
+    Column("next_start_at", UtcDateTime),
+    # JSON, pairs of run id and token: the started runs that count against its `at_most`.
+    Column("started", Text, nullable=False, server_default=text("'[]'")),
 )
 worker = Table(
     "billhook_worker",

@@ -64,11 +64,12 @@ _FINISH = (
 # --- settle -------------------------------------------------------------------------------------------
 
 
-def settle(connection: Connection, results: Sequence[RunResult]) -> tuple[set[Lease], list[int]]:
+def settle(connection: Connection, results: Sequence[RunResult]) -> tuple[dict[Lease, str], list[int]]:
     """Write the results of runs; under billhook.inbox.locks.
 
-    Returns the leases settled, and the deliveries of which a run became due because the one before it in its
-    order finished. A result with an old fencing token changes nothing: another worker holds the lease.
+    Returns the leases settled with the handlers of their runs, and the deliveries of which a run became due
+    because the one before it in its order finished. A result with an old fencing token changes nothing:
+    another worker holds the lease.
     """
     # All successes in one statement. The others are few, and each has values of its own.
     succeeded = [result for result in results if result.state is RunState.SUCCEEDED]
@@ -77,7 +78,7 @@ def settle(connection: Connection, results: Sequence[RunResult]) -> tuple[set[Le
         if result.state is not RunState.SUCCEEDED:
             check(RunState.RUNNING, result.state)
             rows += _write_results(connection, [result])
-    leases = {Lease(row.id, row.token) for row in rows}
+    leases = {Lease(row.id, row.token): row.handler for row in rows}
     settled = [result for result in results if result.lease in leases]
     failed = [result for result in settled if result.state in (RunState.DUE, RunState.DEAD)]
     if failed:

@@ -92,10 +92,11 @@ def check(before: DeliveryState | RunState, after: DeliveryState | RunState) -> 
 
 
 class DeliveryStatus(StrEnum):
-    """The status of a delivery; `waiting`, `running` and `retrying` are stored as `planned`."""
+    """The status of a delivery; `waiting` to `retrying` are stored as `planned`."""
 
     RECEIVED = "received"  # stored, not yet read
     WAITING = "waiting"  # its runs have not started, or wait in their order
+    PAUSED = "paused"  # a handler of it is paused, and has it still before it
     RUNNING = "running"  # a handler is at work, and none has failed
     RETRYING = "retrying"  # a handler failed and will be called again
     DONE = "done"
@@ -105,10 +106,15 @@ class DeliveryStatus(StrEnum):
 
 
 def delivery_status(state: str, runs: Iterable[tuple[str, int]]) -> DeliveryStatus:
-    """Return the status of a delivery in this stored state, whose runs have these states and attempts."""
+    """Return the status of a delivery in this stored state, whose runs have these states and attempts.
+
+    The state of a run that waits because its handler is paused is "paused".
+    """
     if state != DeliveryState.PLANNED:
         return DeliveryStatus(state)
     known = list(runs)
+    if any(of_run == DeliveryStatus.PAUSED for of_run, _ in known):
+        return DeliveryStatus.PAUSED
     if any(of_run == RunState.DUE and attempts > 0 for of_run, attempts in known):
         return DeliveryStatus.RETRYING
     return (

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
 from itertools import takewhile
+from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Integer, Select, Text, bindparam, case, select, update
@@ -21,15 +22,27 @@ from billhook.inbox.leases import (
     expire_leases,
     lease_parameters,
 )
+from billhook.inbox.limits import PAUSED_COUNT, Limiter
 from billhook.inbox.pending import CLAIMABLE, NEXT_TIMES, NOT_SUSPECT, STORED_COLUMNS, SUSPECT, NextTimes
 from billhook.inbox.planning import plan
-from billhook.inbox.records import Claim, DuplicateRun, Lease, RunPlan, RunResult, StoredDelivery
+from billhook.inbox.records import (
+    Claim,
+    DuplicateRun,
+    HandlerLimits,
+    Lease,
+    PausedHandler,
+    RunPlan,
+    RunResult,
+    StoredDelivery,
+)
 from billhook.inbox.schema import delivery, run
 from billhook.inbox.settling import settle
 from billhook.inbox.sql import UtcDateTime, in_parameter, in_values
 from billhook.inbox.states import RunState
 
-__all__ = ["InboxTransaction"]
+__all__ = ["NO_LIMITS", "InboxTransaction"]
+
+NO_LIMITS: Mapping[str, HandlerLimits] = MappingProxyType({})
 
 _NOW = bindparam("now", type_=UtcDateTime)
 _CLAIMED = (
@@ -57,6 +70,8 @@ _START = (
         lease_owner=bindparam("owner", type_=Text),
     )
 )
+_TRIES = 3
+"""How often a claim reads due runs, if their handlers are paused or at their limits."""
 _RELEASED: dict[str, Any] = {
     "state": RunState.DUE.value,
     "due_at": _NOW,
@@ -68,13 +83,20 @@ _RELEASED: dict[str, Any] = {
 class InboxTransaction:
     """What an engine does to the inbox in one transaction, with leases in the name of `owner`.
 
-    `duplicates` are the runs that were planned and discarded at once; `released` the deliveries of which a
-    run became due because the run before it in its order finished; `steps` what it did, for failpoints.
+    `limits` are those of handlers, by the names that their runs are stored under. `duplicates` are the runs
+    that were planned and discarded at once; `released` the deliveries of which a run became due because the
+    run before it in its order finished, or because its handler may start more; `steps` what it did, for
+    failpoints.
     """
 
-    def __init__(self, connection: Connection, owner: str) -> None:
+    def __init__(
+        self, connection: Connection, owner: str, limits: Mapping[str, HandlerLimits] = NO_LIMITS
+    ) -> None:
         self._connection = connection
         self._owner = owner
+        self._limits = limits
+        self._limiter = Limiter(connection, limits)
+        self._limited_results: list[tuple[str, str | None]] = []
         self._locked = False
         self.steps: list[str] = []
         self.duplicates: list[DuplicateRun] = []
@@ -108,7 +130,13 @@ class InboxTransaction:
             self._take_locks(results, ())
         settled, released = settle(self._connection, results)
         self.released += released
-        return settled
+        if self._limits:
+            self._limited_results += [
+                (settled[result.lease], None if result.state is RunState.SUCCEEDED else result.error)
+                for result in results
+                if settled.get(result.lease) in self._limits and not result.excused
+            ]
+        return set(settled)
 
     def plan(self, plans: Sequence[RunPlan], now: datetime) -> list[int]:
         """Make the runs of received deliveries; returns the delivery ids that were still unplanned."""
@@ -122,8 +150,28 @@ class InboxTransaction:
         self.released += planned.released
         return planned.won
 
+    def apply_limits(self, now: datetime, *, release_due: bool = False) -> None:
+        """Pause handlers that fail, and release held runs. After `settle` and `plan`, before `claim`.
+
+        With `release_due`, also those of handlers of which no run was settled: their time may have come.
+        """
+        if self._limited_results:
+            self._limiter.record_results(self._limited_results, now)
+        names = {name for name, _ in self._limited_results}
+        self.released += self._limiter.release(names, now, release_due=release_due)
+
+    @property
+    def paused(self) -> list[PausedHandler]:
+        """The handlers that were paused, because they failed too often in a row."""
+        return self._limiter.paused
+
+    @property
+    def held(self) -> bool:
+        """Whether a claim held runs: there may be more due runs than it has seen."""
+        return self._limiter.held
+
     def next_times(self) -> NextTimes:
-        """Return when the next run may be claimed, and the next suspect."""
+        """Return when the next run may be claimed, the next suspect, and when held runs may be released."""
         return NextTimes(*self._connection.execute(NEXT_TIMES).one())
 
     # --- claim ----------------------------------------------------------------------------------------
@@ -146,18 +194,23 @@ class InboxTransaction:
         `claim_suspect`; those found just now become due within `spread`.
         """
         query = _due_runs(of_one=only is not None, suspects=suspects)
-        rows = self._lock_rows(query, limit, now, only)
-        # A row that is running and due has an expired lease. What to do with it is decided run by run, and
-        # some are due later then; so all are expired first, and the due ones read again.
-        while any(row.state == RunState.RUNNING for row in rows):
-            expire_leases(self._connection, now, only=only, spread=spread)
-            rows = self._lock_rows(query, limit, now, only)
+        for _ in range(_TRIES):
+            found = self._lock_rows(query, limit, now, only)
+            # A row that is running and due has an expired lease. What to do with it is decided run by run,
+            # and some are due later then; so all are expired first, and the due ones read again.
+            while any(row.state == RunState.RUNNING for row in found):
+                expire_leases(self._connection, now, only=only, spread=spread)
+                found = self._lock_rows(query, limit, now, only)
+            rows = self._limiter.admit(found, now, idle)
+            if len(rows) == len(found):  # else read again: behind those that are held now are others
+                break
         starting = rows if idle is None else rows[:idle]
         # A run that was lost in a queue starts at once or stays due: only a started run can be found out.
         queued = list(takewhile(lambda row: row.lease_owner != LOST_IN_QUEUE, rows[len(starting) :]))
         claims = self._mark_running(starting, self._owner, leased_until) if starting else []
         if queued:
             claims += self._mark_running(queued, self._owner + QUEUED, leased_until)
+        self._limiter.record_started(claims, now)
         if claims:
             self.steps.append("claim")
         return claims
@@ -168,10 +221,13 @@ class InboxTransaction:
         First those with the fewest attempts that count; those that were joined when they were lost come last.
         """
         rows = self._lock_rows(_due_suspects(of_one=only is not None), 1, now, only)
+        rows = self._limiter.admit(rows, now, None)
         if not rows:
             return None
         self.steps.append("claim")
-        return self._mark_running(rows, self._owner, leased_until)[0]
+        claims = self._mark_running(rows, self._owner, leased_until)
+        self._limiter.record_started(claims, now)
+        return claims[0]
 
     def _lock_rows(self, query: Select[Any], limit: int, now: datetime, delivery_id: int | None) -> list[Any]:
         values = {"now": now, "at_most": limit, "of_delivery": delivery_id}
@@ -188,7 +244,7 @@ class InboxTransaction:
                 row.handler,
                 row.attempts + 1,
                 leased_until,
-                StoredDelivery(*row[len(_CLAIMED) :]),
+                StoredDelivery(*row[len(_CLAIMED) : -1]),
                 row.excused,
                 row.alone == 1,
                 row.replays,
@@ -267,4 +323,5 @@ def _locking(query: Select[Any], of_one: bool) -> Select[Any]:
     if of_one:
         query = query.where(run.c.delivery_id == bindparam("of_delivery", type_=BigInteger))
     few = query.limit(bindparam("at_most", type_=Integer)).with_for_update(skip_locked=True).cte("few")
-    return select(few, *STORED_COLUMNS).join(delivery, delivery.c.id == few.c.delivery_id)
+    columns = (*STORED_COLUMNS, PAUSED_COUNT.label("paused"))
+    return select(few, *columns).join(delivery, delivery.c.id == few.c.delivery_id)

@@ -529,7 +529,7 @@ def test_runs_that_wait_for_hours_cost_a_claim_nothing(inbox, where):
 
     with inbox.transaction("worker") as transaction:
         assert transaction.claim(10, at(3600), at(3700)) == []
-        assert transaction.next_times() == (at(36_000), None)
+        assert transaction.next_times() == (at(36_000), None, None)
 
 
 def explained(where):

@@ -22,7 +22,7 @@ from support.inbox_view import NOON, change, incoming, open_inbox, postgres, row
 from support.postgres import with_options
 from support.proxy import proxied
 
-TABLES = ["billhook_version", "billhook_worker", "delivery", "failure", "run"]
+TABLES = ["billhook_handler", "billhook_version", "billhook_worker", "delivery", "failure", "run"]
 
 
 def tables(url, schema):
@@ -166,7 +166,7 @@ def test_an_upgrade_moves_the_inbox_and_listeners_continue(old_url):
             inbox.notifier.notify()
             assert listener.notifier.wait(5)
     assert moved_from == "public"
-    assert content[1:] != [[]] * 3
+    assert all(content[TABLES.index("delivery") :])
     assert [rows(old_url, f"SELECT * FROM billhook.{name} LIMIT 1") for name in TABLES] == [
         one[:1] for one in content
     ]

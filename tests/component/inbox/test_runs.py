@@ -408,7 +408,7 @@ def claimed_facts(claimed):
 
 
 def test_poll_returns_the_next_due_time(inbox):
-    assert inbox.poll(10) == ([], (None, None))
+    assert inbox.poll(10) == ([], (None, None, None))
     put(inbox, "a")
     (claimed,) = claim(inbox)
 
@@ -416,8 +416,8 @@ def test_poll_returns_the_next_due_time(inbox):
         leased = transaction.next_times()
     settle(inbox, claimed, RunState.DUE, due=100, error="no")
 
-    assert leased == (NOON + LEASE, None)
-    assert inbox.poll(10) == ([], (at(100), None))
+    assert leased == (NOON + LEASE, None, None)
+    assert inbox.poll(10) == ([], (at(100), None, None))
 
 
 # --- settle ---------------------------------------------------------------------------------------

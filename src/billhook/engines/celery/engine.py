@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from billhook.engines.celery.executor import DeliveryExecutor
@@ -17,6 +18,7 @@ from billhook.engines.celery.task import TASK, CeleryHooks
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.leases import process_owner
 from billhook.engines.maintenance import Maintenance, WorkerRegistration
+from billhook.engines.notifications import log_paused
 from billhook.errors import ConfigError, MissingExtra
 from billhook.inbox import Inbox
 
@@ -50,10 +52,16 @@ class CeleryEngine:
         self._retention_days = retention_days
         self._key_days = key_days
         self.check()
-        self._relay = Relay(lambda: Publisher(celery, TASK), lambda: Sweeper(inbox, dispatcher.clock))
+        self._relay = Relay(
+            lambda: Publisher(celery, TASK),
+            lambda: Sweeper(inbox, dispatcher.clock, self._release_held),
+        )
         self._executor = DeliveryExecutor(
             inbox, dispatcher, lease_seconds=lease_seconds, publish=self._relay.publish
         )
+
+    def _release_held(self) -> datetime | None:
+        return self._inbox.release_held(process_owner(), self._dispatcher.limits, self._clock.now())
 
     def check(self) -> None:
         """Raise ConfigError if the Celery app takes pickle, or is bound to another inbox."""
@@ -108,6 +116,7 @@ class CeleryEngine:
             key_days=self._key_days,
             registration=WorkerRegistration(self._inbox, process_owner(), "celery", count_handlers),
         )
+        log_paused(self._inbox)
         self._relay.start(0.0, lambda: maintenance.run_if_due(self._clock.now()), maintenance.close)
 
     def request_stop(self) -> None:

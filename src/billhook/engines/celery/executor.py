@@ -93,7 +93,7 @@ class DeliveryExecutor:
             if snapshot.stored is not None:
                 planned = self._dispatcher.plan([snapshot.stored])
                 plan = planned[0].plan
-                if plan.fits_fast_path:
+                if self._dispatcher.fits_fast_path(plan) and not snapshot.paused:
                     claim = snapshot.plan_and_claim(plan, process_owner(), now, now + self._lease_time)
         runs = len(planned[0].plan.handlers) if planned else 0
         if claim is not None:
@@ -124,7 +124,7 @@ class DeliveryExecutor:
     def _claim(self, delivery_id: int, planned: list[PlannedDelivery]) -> Claim | None:
         """Claim a run the general way: of a delivery with order or content keys, or planned before."""
         now = self._dispatcher.clock.now()
-        with self._inbox.transaction(process_owner()) as transaction:
+        with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
             won = transaction.plan([one.plan for one in planned], now)
             claims = transaction.claim(1, now, now + self._lease_time, only=delivery_id, suspects=False)
         self._dispatcher.notify(planned=planned, won=won, duplicates=transaction.duplicates)
@@ -140,7 +140,7 @@ class DeliveryExecutor:
 
     def _execute_suspect(self, delivery_id: int) -> None:
         now = self._dispatcher.clock.now()
-        with self._inbox.transaction(process_owner()) as transaction:
+        with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
             claim = transaction.claim_suspect(now, now + self._lease_time, only=delivery_id)
         if claim is None:
             return
@@ -207,14 +207,16 @@ class DeliveryExecutor:
         if is_only_run:  # the next run is this one again, if it is to be retried at once
             claim_next = claim_next and result.due_at is not None and result.due_at <= now
         claims: list[Claim] = []
-        with self._inbox.transaction(process_owner()) as transaction:
+        with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
             settled_leases = transaction.settle([result])
+            transaction.apply_limits(now)
             if claim_next:
                 only = result.delivery_id
                 claims = transaction.claim(1, now, now + self._lease_time, only=only, suspects=False)
-        # Runs that waited for this one by their order key need a message now.
+        # Runs that waited for this one, by their order key or a limit, need a message now.
         for delivery_id in transaction.released:
             self._publish(delivery_id)
+        self._dispatcher.notify(paused=transaction.paused)
         return settled_leases, claims[0] if claims else None
 
 

@@ -44,8 +44,15 @@ class _Pending:
 class Sweeper:
     """Reads the inbox, and remembers what it published for as long as that is pending. For one thread."""
 
-    def __init__(self, inbox: Inbox, clock: Clock) -> None:
+    def __init__(
+        self,
+        inbox: Inbox,
+        clock: Clock,
+        release_held: Callable[[], datetime | None] = lambda: None,
+    ) -> None:
+        """`release_held` makes runs due that wait for their handlers, and returns when to call it again."""
         self._inbox = inbox
+        self._release_held = release_held
         self._clock = clock
         self._pending: dict[int, _Pending] = {}
         self._full = False
@@ -58,12 +65,17 @@ class Sweeper:
         `delay_seconds` is what other processes are given to publish first. `queue_length` is called only
         when it makes a difference, and may raise anything. Raises InboxUnavailable.
         """
+        release_at = self._release_held()
         now = self._clock.now()
         found, self._next_due_at = self._inbox.pending(
             received_before=now - timedelta(seconds=max(UNREAD_SECONDS, delay_seconds)),
             due_before=now - timedelta(seconds=delay_seconds),
             limit=LIMIT,
         )
+        if release_at is not None:
+            self._next_due_at = (
+                release_at if self._next_due_at is None else min(release_at, self._next_due_at)
+            )
         monotonic = time.monotonic()
         # Built anew each time: what is not pending any more is forgotten, so that this does not grow.
         self._pending = {one.delivery_id: self._remembered(one, monotonic) for one in found}

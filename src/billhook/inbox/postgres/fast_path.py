@@ -21,7 +21,8 @@ __all__ = ["PostgresFastPath"]
 Cursor = psycopg.Cursor[Any]
 
 _UNREAD = """
-    SELECT id, source, key, event_type, body, headers, signed_at, received_at, slot, sent_as
+    SELECT id, source, key, event_type, body, headers, signed_at, received_at, slot, sent_as,
+        (SELECT count(*) FROM billhook_handler WHERE paused_at IS NOT NULL)
     FROM delivery WHERE id = %s AND state IN ('received')
 """
 _DUE = "SELECT 1 FROM run WHERE delivery_id = %s AND state IN ('due', 'running') AND due_at <= %s LIMIT 1"
@@ -38,7 +39,7 @@ _BEGIN = """
     RETURNING id
 """
 # A statement of its own: the next one then sees what others committed before they released the row.
-_LOCK = "SELECT 1 FROM delivery WHERE id = %s FOR UPDATE"
+_LOCK = "SELECT 1 FROM delivery WHERE id = %s FOR NO KEY UPDATE"
 _FINISH = """
     WITH finished AS (
         UPDATE run SET state = 'succeeded', finished_at = %(at)s, last_error = NULL, lease_owner = NULL
@@ -79,8 +80,8 @@ class PostgresFastPath:
         with self._cursor() as cursor:
             row = cursor.execute(_UNREAD, (delivery_id,)).fetchone()
             due = row is None and cursor.execute(_DUE, (delivery_id, now)).fetchone() is not None
-            stored = None if row is None else _stored(row)
-            yield DeliverySnapshot(stored, due, partial(_plan_and_claim, cursor, stored))
+            stored, paused = (None, 0) if row is None else (_stored(row[:-1]), row[-1])
+            yield DeliverySnapshot(stored, due, paused, partial(_plan_and_claim, cursor, stored))
 
     def settle(self, result: RunResult) -> bool:
         """Settle the success of a delivery's only run; False when its lease was lost."""

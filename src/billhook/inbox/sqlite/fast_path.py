@@ -19,7 +19,8 @@ __all__ = ["SqliteFastPath"]
 Raw = Callable[[], AbstractContextManager[sqlite3.Connection]]
 
 _UNREAD = """
-    SELECT id, source, key, event_type, body, headers, signed_at, received_at, slot, sent_as
+    SELECT id, source, key, event_type, body, headers, signed_at, received_at, slot, sent_as,
+        (SELECT count(*) FROM billhook_handler WHERE paused_at IS NOT NULL)
     FROM delivery WHERE id = ? AND state = 'received'
 """
 _DUE = "SELECT 1 FROM run WHERE delivery_id = ? AND state IN ('due', 'running') AND due_at <= ? LIMIT 1"
@@ -52,8 +53,8 @@ class SqliteFastPath:
         with self._read() as driver:
             row = driver.execute(_UNREAD, (delivery_id,)).fetchone()
             due = row is None and driver.execute(_DUE, (delivery_id, utc_text(now))).fetchone() is not None
-        stored = None if row is None else _stored(row)
-        yield DeliverySnapshot(stored, due, partial(self._plan_and_claim, stored))
+        stored, paused = (None, 0) if row is None else (_stored(row[:-1]), row[-1])
+        yield DeliverySnapshot(stored, due, paused, partial(self._plan_and_claim, stored))
 
     def _plan_and_claim(
         self,

@@ -1,0 +1,110 @@
+"""`billhook handlers pause | resume`, and what other commands say of a paused handler."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from billhook import Handlers
+from billhook.events import InvoiceApproved, PingTest, sample
+from billhook.extension import get_state
+from support.apps import deliver
+
+MODULE = """
+from billhook import Handlers
+from billhook.events import InvoiceApproved, PingTest
+
+handlers = Handlers()
+
+
+@handlers.on(InvoiceApproved, name="book", at_most=2, rate="100/min", pause_after=5)
+def book(event): ...
+
+
+@handlers.on(PingTest, InvoiceApproved, name="note")
+def note(event): ...
+"""
+
+
+@pytest.fixture
+def shop(app_with, inbox_url, tmp_path, run):
+    """An inbox with an invoice whose handler `book` is paused, and the module of its handlers."""
+    (tmp_path / "shop.py").write_text(MODULE)
+    handlers = Handlers()
+
+    @handlers.on(InvoiceApproved, name="book")
+    def book(event): ...
+
+    @handlers.on(PingTest, InvoiceApproved, name="note")
+    def note(event): ...
+
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="worker")
+    result = run("handlers", "pause", "book", "--why", "the ledger\x1b is closed", HANDLERS="shop.py")
+    assert result.exit_code == 0, result.output
+    assert "book is PAUSED" in result.stdout
+    deliver(app, sample(InvoiceApproved).to_json(), "InvoiceApproved", message_id="msg_1")
+    deliver(app, b"{}", "PingTest", message_id="msg_2")
+    get_state(app).handle_due()
+    return app
+
+
+def test_handlers_says_loudly_that_one_is_paused(run, shop):
+    result = run("handlers", "shop.py")
+
+    assert "PAUSED" in result.stdout
+    assert "at most 2 at once" in result.stdout
+    assert "PAUSED: book since " in result.stderr
+    assert r"(the ledger\x1b is closed)" in result.stderr
+    assert "billhook handlers resume book" in result.stderr
+    listed = {
+        one["name"]: one
+        for one in json.loads(run("handlers", "list", "shop.py", "--json").stdout)["handlers"]
+    }
+    assert listed["note"]["paused"] is None
+    assert listed["book"]["paused"]["why"] == "the ledger\x1b is closed"
+    assert (listed["book"]["at_most"], listed["book"]["pause_after"]) == (2, 5)
+    assert listed["book"]["rate"] == {"runs": 100, "seconds": 60.0}
+
+
+def test_deliveries_of_a_paused_handler_have_a_state_of_their_own(run, shop):
+    listed = json.loads(run("deliveries", "list", "--json").stdout)
+    assert {one["id"]: one["standing"] for one in listed} == {1: "paused", 2: "done"}
+    runs = {one["handler"]: one for one in listed[1]["runs"]}
+    assert (runs["book"]["paused"], runs["book"]["due_at"]) == (True, None)
+    assert not runs["note"]["paused"]
+    for state, ids in (("paused", [1]), ("waiting", []), ("retrying", []), ("running", [])):
+        found = json.loads(run("deliveries", "list", "--json", "--state", state).stdout)
+        assert [one["id"] for one in found] == ids
+
+    assert "PAUSED: book since " in run("deliveries", "list").stderr
+    shown = run("deliveries", "show", "1")
+    assert "delivery 1: InvoiceApproved, paused" in shown.stdout
+    assert "PAUSED: book since " in shown.stderr
+    assert "PAUSED" not in run("deliveries", "show", "2").stderr
+    assert "PAUSED: book since " in run("deliveries", "replay", "1", "--all-handlers", "--yes").stderr
+
+
+def test_resume_has_the_handler_go_on(run, shop):
+    result = run("handlers", "resume", "book")
+    assert (result.exit_code, result.stdout) == (0, "book goes on\n")
+    get_state(shop).handle_due()
+
+    assert json.loads(run("deliveries", "list", "--json", "--state", "done").stdout)[-1]["id"] == 1
+    assert "PAUSED" not in run("handlers", "shop.py").output
+    again = run("handlers", "resume", "book")
+    assert (again.exit_code, again.stderr) == (1, "Error: book is not paused; paused handlers: none\n")
+
+
+def test_a_misspelt_name_is_refused_with_the_right_one(run, shop):
+    result = run("handlers", "pause", "bok", HANDLERS="shop.py")
+
+    assert result.exit_code == 1
+    assert result.stderr == "Error: no handler is named bok: did you mean book?\n"
+    assert "paused handlers: book" in run("handlers", "resume", "note").stderr
+
+
+def test_without_modules_the_names_are_those_that_have_runs(run, shop):
+    assert "there are book, note" in run("handlers", "pause", "zzz").stderr
+    again = run("handlers", "pause", "book", "--why", "audit")
+    assert again.stdout == "book was paused already; the reason is the new one\n"

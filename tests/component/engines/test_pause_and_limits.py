@@ -1,0 +1,498 @@
+"""Handlers that are paused, or limited over all workers: in every engine and on every database."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from datetime import timedelta
+from functools import partial
+from itertools import pairwise
+
+import pytest
+
+from billhook import Handlers, signals
+from billhook.engines.celery.executor import DeliveryExecutor
+from billhook.engines.celery.sweeper import Sweeper
+from billhook.errors import ConfigError
+from billhook.events import EVENT_TYPES, CustomerCreated, InvoicePaymentStatusChanged, PingTest, sample
+from billhook.extension import get_state
+from support.apps import deliver, inbox_at
+from support.inbox_view import rows
+from support.processes import until
+
+pytestmark = pytest.mark.usefixtures("inbox_url")
+
+PAID = '{"invoiceId":"inv_1","billingStatus":"Paid","amountDue":0,"amountPaid":1,"total":10}'
+
+
+def noting(calls, failing=(), **options):
+    """Return handlers that note each key, and fail while the number of calls is in `failing`."""
+    handlers = Handlers()
+
+    @handlers.on(PingTest, name="note", **options)
+    def note(event, delivery):
+        calls.append(delivery.key)
+        if len(calls) in failing:
+            raise ValueError("not today")
+
+    @handlers.on(CustomerCreated, name="other")
+    def other(event, delivery):
+        calls.append(f"other {delivery.key}")
+
+    return handlers
+
+
+def send(app, count, event_type="PingTest", first=1):
+    """Deliver so many events."""
+    for number in range(first, first + count):
+        body = sample(EVENT_TYPES[event_type]).to_json()
+        assert deliver(app, body, event_type, message_id=f"{event_type}-{number}").status_code == 200
+
+
+def states(app):
+    return rows(inbox_at(app), "SELECT handler, state, attempts FROM run ORDER BY id")
+
+
+def inbox_of(app):
+    state = get_state(app)
+    return state.inbox, state.dispatcher.clock.now()
+
+
+@pytest.fixture
+def stored_only(app_with, clock):
+    """Make an app that stores deliveries; `get_state(app).handle_due()` handles them."""
+    return lambda handlers, **more: app_with(
+        handlers=[handlers],
+        clock=clock,
+        **{"BILLHOOK_ENGINE": "worker", "BILLHOOK_RETRY_SCHEDULE_SECONDS": (600, 600), **more},
+    )
+
+
+# --- pause --------------------------------------------------------------------------------------------
+
+
+def test_a_paused_handler_is_not_called_and_loses_no_attempt(stored_only):
+    calls = []
+    app = stored_only(noting(calls))
+    inbox, now = inbox_of(app)
+    assert inbox.pause_handler("note", "the ledger is closed", now)
+    send(app, 3)
+    send(app, 1, "CustomerCreated")
+
+    get_state(app).handle_due()
+
+    assert calls == ["other CustomerCreated-1"]
+    assert states(app) == [("note", "due", 0)] * 3 + [("other", "succeeded", 1)]
+    assert [(one.name, one.since, one.why) for one in inbox.paused_handlers()] == [
+        ("note", now, "the ledger is closed")
+    ]
+
+    assert inbox.resume_handler("note", now)
+    get_state(app).handle_due()
+
+    assert calls[1:] == ["PingTest-1", "PingTest-2", "PingTest-3"]
+    assert states(app) == [("note", "succeeded", 1)] * 3 + [("other", "succeeded", 1)]
+    assert inbox.paused_handlers() == []
+
+
+def test_pausing_twice_keeps_the_time_and_resuming_twice_does_nothing(stored_only, clock):
+    app = stored_only(noting([]))
+    inbox, now = inbox_of(app)
+    assert inbox.pause_handler("note", "first", now)
+    clock.advance(seconds=60)
+    assert not inbox.pause_handler("note", "second", clock.now())
+    assert [(one.since, one.why) for one in inbox.paused_handlers()] == [(now, "second")]
+
+    assert inbox.resume_handler("note", clock.now())
+    assert not inbox.resume_handler("note", clock.now())
+    assert not inbox.resume_handler("unheard of", clock.now())
+
+
+def test_a_retry_of_a_paused_handler_waits_with_the_attempts_it_has(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, failing=[1]))
+    inbox, now = inbox_of(app)
+    send(app, 1)
+    get_state(app).handle_due()
+    inbox.pause_handler("note", None, now)
+    clock.advance(seconds=601)
+    get_state(app).handle_due()
+    assert (calls, states(app)) == (["PingTest-1"], [("note", "due", 1)])
+
+    clock.advance(seconds=3 * 86_400)
+    inbox.resume_handler("note", clock.now())
+    get_state(app).handle_due()
+
+    assert (calls, states(app)) == (["PingTest-1"] * 2, [("note", "succeeded", 2)])
+
+
+def test_ordered_runs_of_a_paused_handler_keep_their_order(stored_only):
+    calls, handlers = [], Handlers()
+
+    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id")
+    def follow(event, delivery):
+        calls.append(delivery.key)
+
+    app = stored_only(handlers)
+    inbox, now = inbox_of(app)
+    inbox.pause_handler("follow", None, now)
+    for number in range(4):
+        deliver(app, PAID.encode(), "InvoicePaymentStatusChanged", message_id=f"msg_{number}")
+        get_state(app).handle_due()
+    assert calls == []
+    assert sorted(state for _, state, _ in states(app)) == ["due", "waiting", "waiting", "waiting"]
+
+    inbox.resume_handler("follow", now)
+    get_state(app).handle_due()
+
+    assert calls == ["msg_0", "msg_1", "msg_2", "msg_3"]
+
+
+def test_runs_stored_under_a_former_name_are_paused_with_the_handler(stored_only):
+    calls = []
+    app = stored_only(noting(calls, aliases=["former"]))
+    inbox, now = inbox_of(app)
+    send(app, 1)
+    state = get_state(app)
+    planned = state.dispatcher.plan(inbox.received(10))
+    with inbox.transaction("older code") as transaction:
+        transaction.plan([one.plan for one in planned], now)
+    with inbox.database.write() as connection:
+        connection.exec_driver_sql("UPDATE run SET handler = 'former'")
+    inbox.pause_handler("note", None, now)
+
+    state.handle_due()
+    assert calls == []
+
+    inbox.resume_handler("note", now)
+    state.handle_due()
+    assert calls == ["PingTest-1"]
+
+
+def test_many_runs_of_a_paused_handler_do_not_hold_up_another(stored_only):
+    calls = []
+    app = stored_only(noting(calls))
+    inbox, now = inbox_of(app)
+    inbox.pause_handler("note", None, now)
+    send(app, 30)
+    send(app, 1, "CustomerCreated")
+    state = get_state(app)
+    planned = state.dispatcher.plan(inbox.received(100))
+    with inbox.transaction("a worker", state.dispatcher.limits) as transaction:
+        transaction.plan([one.plan for one in planned], now)
+        claims = transaction.claim(2, now, now)
+
+    assert [claim.handler for claim in claims] == ["other"]
+    with inbox.database.read() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM run WHERE attempts > 0").scalar() == 1
+
+
+def test_a_running_worker_pauses_and_resumes(running):
+    calls = []
+    app = running(noting(calls), BILLHOOK_LEASE_SECONDS=30)
+    inbox, now = inbox_of(app)
+    send(app, 1)
+    until(lambda: calls == ["PingTest-1"])
+    inbox.pause_handler("note", None, now)
+    send(app, 5, first=2)
+    send(app, 1, "CustomerCreated")
+    until(lambda: "other CustomerCreated-1" in calls)
+    assert len(calls) == 2
+
+    inbox.resume_handler("note", now)
+
+    until(lambda: len(calls) == 7)
+
+
+def test_the_thread_engine_pauses_and_resumes(app_with):
+    calls = []
+    app = app_with(handlers=[noting(calls)], BILLHOOK_ENGINE="thread")
+    inbox, now = inbox_of(app)
+    inbox.pause_handler("note", None, now)
+    send(app, 2)
+    send(app, 1, "CustomerCreated")
+    until(lambda: calls == ["other CustomerCreated-1"])
+
+    inbox.resume_handler("note", now)
+
+    until(lambda: len(calls) == 3)
+
+
+def test_celery_workers_leave_the_runs_of_a_paused_handler(stored_only, clock):
+    calls, messages = [], []
+    app = stored_only(noting(calls))
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    executor = DeliveryExecutor(inbox, state.dispatcher, lease_seconds=30.0, publish=messages.append)
+    sweeper = Sweeper(
+        inbox, clock, lambda: inbox.release_held("sweeper", state.dispatcher.limits, clock.now())
+    )
+    inbox.pause_handler("note", None, now)
+    send(app, 2)
+    executor.execute(1)
+    executor.execute(2)
+    clock.advance(seconds=60)
+    assert sweeper.due(0.0, lambda: 0) == []
+    assert (calls, states(app)) == ([], [("note", "due", 0)] * 2)
+
+    inbox.resume_handler("note", clock.now())
+    for delivery_id in sweeper.due(0.0, lambda: 0):
+        executor.execute(delivery_id)
+
+    assert calls == ["PingTest-1", "PingTest-2"]
+
+
+def test_a_sibling_of_a_paused_handler_is_called_by_the_same_message(stored_only):
+    calls, handlers = [], Handlers()
+    for name in ("first", "second", "third"):
+        handlers.on(PingTest, name=name)(partial(lambda name, event: calls.append(name), name))
+    app = stored_only(handlers)
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    executor = DeliveryExecutor(inbox, state.dispatcher, lease_seconds=30.0, publish=lambda _: None)
+    inbox.pause_handler("first", None, now)
+    send(app, 1)
+
+    executor.execute(1)
+
+    assert sorted(calls) == ["second", "third"]
+
+
+# --- pause after failures -----------------------------------------------------------------------------
+
+
+def test_a_handler_that_fails_so_often_in_a_row_is_paused_loudly(stored_only, caplog):
+    calls, told = [], []
+    app = stored_only(noting(calls, failing=range(1, 100), pause_after=3))
+    inbox, now = inbox_of(app)
+    send(app, 5)
+
+    observing = signals.handler_paused.connected_to(lambda _, **facts: told.append(facts), sender=app)
+    with observing, caplog.at_level(logging.ERROR, "billhook.engines"):
+        get_state(app).handle_due()
+
+    why = "3 failed attempts in a row, the last one: ValueError: not today"
+    assert len(calls) == 3
+    assert told == [{"handler": "note", "why": why}]
+    assert [(one.name, one.since, one.why) for one in inbox.paused_handlers()] == [("note", now, why)]
+    assert [record.levelname for record in caplog.records if "PAUSED" in record.message] == ["ERROR"]
+    assert f"note is PAUSED after {why}; its deliveries wait for `billhook handlers resume" in caplog.text
+
+
+def test_a_success_begins_the_count_anew_and_so_does_resume(stored_only):
+    calls = []
+    app = stored_only(noting(calls, failing=[1, 2, 4, 5, 7, 8, 9], pause_after=3))
+    inbox, now = inbox_of(app)
+    send(app, 20)
+
+    get_state(app).handle_due()
+    assert len(calls) == 9
+    inbox.resume_handler("note", now)
+    get_state(app).handle_due()
+
+    assert len(calls) == 20
+    assert inbox.paused_handlers() == []
+
+
+def test_control_without_the_option_a_failing_handler_goes_on(stored_only):
+    calls = []
+    app = stored_only(noting(calls, failing=range(1, 100)))
+    send(app, 5)
+
+    get_state(app).handle_due()
+
+    assert len(calls) == 5
+
+
+def test_failures_are_counted_over_all_workers(running):
+    calls = []
+    app = running(noting(calls, failing=range(1, 100), pause_after=4), count=3, BILLHOOK_LEASE_SECONDS=30)
+    inbox, _ = inbox_of(app)
+    for number in range(1, 5):
+        send(app, 1, first=number)
+        until(lambda number=number: len(calls) == number)
+    until(inbox.paused_handlers)
+    send(app, 3, first=5)
+    send(app, 1, "CustomerCreated")
+    until(lambda: "other CustomerCreated-1" in calls)
+
+    assert len(calls) == 5
+
+
+# --- at most so many at once --------------------------------------------------------------------------
+
+
+class Together:
+    """A handler that records how many of its calls were under way at once."""
+
+    def __init__(self, seconds):
+        self.most = self.now = self.calls = 0
+        self._seconds = seconds
+        self._lock = threading.Lock()
+
+    def __call__(self, event):
+        with self._lock:
+            self.now += 1
+            self.calls += 1
+            self.most = max(self.most, self.now)
+        time.sleep(self._seconds)
+        with self._lock:
+            self.now -= 1
+
+
+def together(seconds, **options):
+    handlers, calls = Handlers(), Together(seconds)
+    handlers.on(PingTest, name="slow", **options)(calls)
+    return handlers, calls
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_so_many_runs_are_under_way_at_once_over_several_workers(running, most):
+    handlers, calls = together(0.01, at_most=most)
+    app = running(handlers, count=3, threads=4, BILLHOOK_LEASE_SECONDS=30)
+    send(app, 60)
+
+    until(lambda: calls.calls == 60, 60)
+
+    assert 1 <= calls.most <= most
+
+
+def test_control_without_the_option_more_are_under_way(running):
+    handlers, calls = together(0.05)
+    app = running(handlers, count=3, threads=4, BILLHOOK_LEASE_SECONDS=30)
+    send(app, 60)
+
+    until(lambda: calls.calls == 60, 60)
+
+    assert calls.most > 3
+
+
+def test_the_place_of_a_run_that_is_lost_with_its_worker_is_free_after_its_lease(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, at_most=1))
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    send(app, 3)
+    planned = state.dispatcher.plan(inbox.received(10))
+    with inbox.transaction("a worker that dies", state.dispatcher.limits) as transaction:
+        transaction.plan([one.plan for one in planned], now)
+        assert len(transaction.claim(10, now, now + timedelta(seconds=30))) == 1
+    with inbox.transaction("another", state.dispatcher.limits) as transaction:
+        assert transaction.claim(10, now, now) == []
+
+    clock.advance(seconds=31)
+    state.handle_due()
+
+    assert sorted(calls) == ["PingTest-1", "PingTest-2", "PingTest-3"]
+
+
+def test_a_retry_takes_no_place_while_it_waits(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, failing=[1], at_most=1))
+    send(app, 3)
+    get_state(app).handle_due()
+    assert calls == ["PingTest-1", "PingTest-2", "PingTest-3"]
+
+    clock.advance(seconds=601)
+    get_state(app).handle_due()
+    assert calls[3:] == ["PingTest-1"]
+
+
+def test_celery_workers_keep_to_the_limit_and_publish_what_it_held(stored_only, clock):
+    calls, messages, inner = [], [], []
+    handlers = Handlers()
+
+    @handlers.on(PingTest, name="note", at_most=1)
+    def note(event, delivery):
+        calls.append(delivery.key)
+        if delivery.key == "PingTest-1":
+            inner.append(len(calls))
+            executor.execute(2)  # as another worker would, meanwhile
+            inner.append(len(calls))
+
+    app = stored_only(handlers)
+    state = get_state(app)
+    executor = DeliveryExecutor(state.inbox, state.dispatcher, lease_seconds=30.0, publish=messages.append)
+    send(app, 2)
+
+    executor.execute(1)
+    assert (inner, messages) == ([1, 1], [2])
+    executor.execute(messages.pop())
+
+    assert calls == ["PingTest-1", "PingTest-2"]
+
+
+# --- so many in a time --------------------------------------------------------------------------------
+
+
+def test_runs_start_at_the_rate(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, rate="60/min"))
+    send(app, 5)
+    counted = []
+    for _ in range(6):
+        get_state(app).handle_due()
+        counted.append(len(calls))
+        clock.advance(seconds=1)
+
+    assert counted == [1, 2, 3, 4, 5, 5]
+    clock.advance(seconds=60)
+    send(app, 5, first=6)
+    get_state(app).handle_due()
+    assert len(calls) == 6  # what was not used is not made up for
+
+
+def test_a_high_rate_starts_several_together_and_never_more_in_its_time(stored_only, clock):
+    calls, at = [], []
+    app = stored_only(noting(calls, rate="100/s"))
+    begin = clock.now()
+    send(app, 400)
+    for _ in range(5_000):
+        before = len(calls)
+        get_state(app).handle_due()
+        at += [(clock.now() - begin).total_seconds()] * (len(calls) - before)
+        if len(calls) == 400:
+            break
+        clock.advance(seconds=0.001)
+
+    assert len(calls) == 400
+    assert max(sum(one <= other < one + 1.0 for other in at) for one in at) <= 100
+    assert at[-1] < 400 / 90
+
+
+def test_running_workers_share_the_rate(running):
+    times, handlers = [], Handlers()
+    handlers.on(PingTest, name="paced", rate="20/s")(lambda event: times.append(time.monotonic()))
+    app = running(handlers, count=3, threads=2, BILLHOOK_LEASE_SECONDS=30)
+    send(app, 21)
+
+    until(lambda: len(times) == 21, 60)
+
+    # A thread may start late, and then the next one comes sooner: the whole cannot be faster.
+    assert max(times) - min(times) > 20 / 20 * 0.9
+    assert all(later >= earlier for earlier, later in pairwise(sorted(times)))
+
+
+# --- options ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"at_most": 0},
+        {"at_most": 1.5},
+        {"at_most": True},
+        {"at_most": 1001},
+        {"pause_after": -1},
+        {"rate": 10},
+        {"rate": "10"},
+        {"rate": "0/s"},
+        {"rate": "1001/s"},
+        {"rate": "10 / s"},
+        {"rate": "10/week"},
+    ],
+)
+def test_a_limit_that_means_nothing_is_refused(options):
+    with pytest.raises(ConfigError, match=next(iter(options))):
+        Handlers().on(PingTest, **options)
