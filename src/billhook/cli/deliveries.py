@@ -11,9 +11,8 @@ import click
 from billhook.cli.context import open_inbox
 from billhook.cli.errors import CliError, UsageConfigError
 from billhook.cli.forward import forward
-from billhook.cli.output import print_json, progress
+from billhook.cli.output import print_json, progress, say_paused
 from billhook.cli.params import DELIVERY_ID, TEXT, as_json, delivery_filters
-from billhook.cli.pause import say_paused
 from billhook.cli.prune import prune
 from billhook.cli.replay import replay
 from billhook.cli.selection import (

@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 import click
 
 from billhook.cli.context import open_inbox, user_app
 from billhook.cli.errors import CliError
-from billhook.cli.output import print_json, print_table
-from billhook.cli.params import as_json, handlers_argument, require_all
-from billhook.cli.pause import pause, resume, say_paused
+from billhook.cli.output import print_json, print_table, printable, say_paused
+from billhook.cli.params import TEXT, as_json, handlers_argument, require_all
 from billhook.errors import BillhookError
 
 if TYPE_CHECKING:
     from billhook.dispatch import ConnectedHandlers, Handler
-    from billhook.inbox import PausedHandler
+    from billhook.inbox import Inbox, PausedHandler
 
 __all__ = ["handler_names", "handlers", "load_subscribers", "require_all_handled"]
 
@@ -41,10 +42,6 @@ def handlers() -> None:
       billhook handlers pause myshop.billing.book --why "the ledger is closed"
       billhook handlers resume myshop.billing.book
     """
-
-
-handlers.add_command(pause)
-handlers.add_command(resume)
 
 
 @handlers.command("list", short_help="List the handlers and their event types.")
@@ -79,6 +76,54 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
         )
     if require_all:
         require_all_handled(connected)
+
+
+@handlers.command(short_help="Have the deliveries of a handler wait.")
+@click.argument("name", type=TEXT, metavar="NAME")
+@click.option("--why", type=TEXT, metavar="TEXT", help="The reason, shown wherever the handler is.")
+def pause(name: str, why: str | None) -> None:
+    """Pause the handler NAME in all workers: its deliveries wait, and lose no attempt.
+
+    What it has begun goes on to its end. Deliveries are received and its other handlers are called as before.
+
+    \b
+    Example:
+      billhook handlers pause myshop.billing.book --why "the ledger is closed until Monday"
+    """
+    with open_inbox() as inbox:
+        _require_known(name, inbox)
+        if inbox.pause_handler(name, why, datetime.now(UTC)):
+            click.echo(f"{printable(name)} is PAUSED: its deliveries wait until you resume it")
+        else:
+            click.echo(f"{printable(name)} was paused already; the reason is the new one")
+
+
+@handlers.command(short_help="Have a paused handler go on.")
+@click.argument("name", type=TEXT, metavar="NAME")
+def resume(name: str) -> None:
+    """Have the paused handler NAME go on with the deliveries that waited, the oldest first.
+
+    \b
+    Example:
+      billhook handlers resume myshop.billing.book
+    """
+    with open_inbox() as inbox:
+        if inbox.resume_handler(name, datetime.now(UTC)):
+            click.echo(f"{printable(name)} goes on")
+            return
+        paused = ", ".join(printable(one.name) for one in inbox.paused_handlers())
+    raise CliError(f"{printable(name)} is not paused; paused handlers: {paused or 'none'}")
+
+
+def _require_known(name: str, inbox: Inbox) -> None:
+    """Raise CliError for a name that no handler has: pausing it would do nothing."""
+    from billhook.inbox.admin import handler_names as stored_names
+
+    known = handler_names(load_subscribers()) or set(stored_names(inbox))
+    if name not in known:
+        near = get_close_matches(name, known, n=1)
+        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)) or 'none'}"
+        raise CliError(f"no handler is named {printable(name)}: {printable(hint)}")
 
 
 def require_all_handled(connected: ConnectedHandlers) -> None:

@@ -21,7 +21,17 @@ from billhook.printable import printable
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-__all__ = ["ProgressBar", "print_json", "print_table", "printable", "progress", "terminal_width"]
+    from billhook.inbox import PausedHandler
+
+__all__ = [
+    "ProgressBar",
+    "print_json",
+    "print_table",
+    "printable",
+    "progress",
+    "say_paused",
+    "terminal_width",
+]
 
 _PIPE_WIDTH = 160
 _MIN_CELL_WIDTH = 7
@@ -109,3 +119,15 @@ def progress(label: str, total: int | None) -> Iterator[ProgressBar]:
     # On stderr, so that stdout stays clean for a pipe; transient, so that it leaves no line behind.
     with Progress(console=Console(stderr=True), transient=True) as bar:
         yield ProgressBar(bar, bar.add_task(label, total=total))
+
+
+def say_paused(paused: Iterable[PausedHandler]) -> None:
+    """Print a line for each paused handler, on stderr."""
+    for one in paused:
+        why = f" ({printable(one.why)})" if one.why else ""
+        since = one.since.strftime("%Y-%m-%d %H:%M:%S UTC")
+        click.echo(
+            f"PAUSED: {printable(one.name)} since {since}{why}: its deliveries wait; "
+            f"to go on: billhook handlers resume {printable(one.name)}",
+            err=True,
+        )

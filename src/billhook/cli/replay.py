@@ -10,9 +10,8 @@ import click
 
 from billhook.cli.context import load_settings, open_inbox, user_app
 from billhook.cli.errors import CliError
-from billhook.cli.output import print_json, progress
+from billhook.cli.output import print_json, progress, say_paused
 from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
-from billhook.cli.pause import say_paused
 from billhook.cli.selection import (
     confirm,
     delivery_count,

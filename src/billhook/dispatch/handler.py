@@ -34,7 +34,7 @@ class Handler:
     that wait. `identity` are the fields by which content duplicates are recognised for
     `identity_window_seconds`. `sources` are the sources whose deliveries it handles; empty means all.
     `at_most` of its runs are under way at once, over all workers; `rate` is a number of runs and the seconds
-    in which so many start; after `pause_after` failed attempts in a row it is paused.
+    in which that number may start; after `pause_after` failed attempts in a row it is paused.
     """
 
     def __init__(

@@ -87,7 +87,9 @@ class Notifications:
         for stopped in paused:
             text = "%s is PAUSED after %s; its deliveries wait for `billhook handlers resume %s`"
             why = first_line(stopped.why or "")
-            logger.error(text, stopped.name, why, stopped.name, extra=fields(handler=stopped.name, cause=why))
+            logger.error(
+                text, stopped.name, why, stopped.name, extra=fields(handler=stopped.name, cause="failures")
+            )
             signals.emit(signals.handler_paused, self._sender, handler=stopped.name, why=stopped.why)
 
     def _notify_attempt(self, attempt: AttemptResult) -> None:

@@ -1,4 +1,4 @@
-"""Limit handlers, over all workers: at most so many runs at once, so many starts in a time, or none: paused.
+"""Limit handlers over all workers: the runs under way at once, the starts in a time, or all of it by a pause.
 
 A claim finds due runs that may not start now, and holds them. A held run is still due, but at a moment that
 never comes, one moment for each handler. So no claim, poll or sweep reads it again, the index by `due_at`

@@ -162,7 +162,7 @@ class DuplicateRun:
 class HandlerLimits:
     """What bounds the runs of a handler, over all workers of the inbox.
 
-    `at_most` runs are under way at once; `rate` is a number of runs and the seconds in which so many may
+    `at_most` runs are under way at once; `rate` is a number of runs and the seconds in which they may
     start. After `pause_after` failed attempts in a row it is paused. `names` are those that its runs are
     stored under: its own, then its aliases.
     """

@@ -170,7 +170,10 @@ def test_on_a_narrow_terminal_too(run, busy, monkeypatch, columns):
         ("retryin", "did you mean retrying?"),
         ("Dead", "did you mean dead?"),
         ("queued", "did you mean waiting?"),
-        ("xyzzy", "the states are received, waiting, running, retrying, done, dead, quarantined, pruned"),
+        (
+            "xyzzy",
+            "the states are received, waiting, paused, running, retrying, done, dead, quarantined, pruned",
+        ),
     ],
 )
 def test_an_unknown_state_suggests_the_intended_one(run, word, hint):

@@ -378,7 +378,7 @@ def test_the_first_start_is_quiet_about_the_schema(tmp_path):
 
 
 def test_the_help_lists_commands_that_need_no_secrets(run):
-    assert "Standalone it needs no secrets" in " ".join(run("handlers", "--help").stdout.split())
+    assert "Standalone it needs no secrets" in " ".join(run("handlers", "list", "--help").stdout.split())
 
 
 def test_a_module_of_plain_subscribers_can_be_served_and_is_counted(run, free, tmp_path, monkeypatch):

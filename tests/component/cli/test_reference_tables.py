@@ -134,6 +134,10 @@ def test_handlers_lists_decorated_and_plain_subscribers_and_needs_no_secret(run,
         "newest_only": False,
         "identity": [],
         "identity_window_seconds": None,
+        "at_most": None,
+        "rate": None,
+        "pause_after": None,
+        "paused": None,
     }
     assert len(listed["unhandled"]) == len(EVENT_TYPES)  # all but one, and the unknown ones
     assert "billhook.db" not in [path.name for path in tmp_path.iterdir()]
