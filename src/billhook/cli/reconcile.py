@@ -44,8 +44,8 @@ _TYPES = (
 )  # fmt: skip
 @click.option("--until", type=TIME, help="End of the range: an age or ISO 8601. Default: 15 minutes ago.")
 @click.option(
-    "--type", "event_types", type=click.Choice(_TYPES), multiple=True,
-    help="Check only this event type. May be repeated. Default: all of these.",
+    "--type", "event_types", type=click.Choice(_TYPES), multiple=True, metavar="TYPE",
+    help=f"Check only this event type. May be repeated. Default: all of these: {', '.join(_TYPES)}.",
 )  # fmt: skip
 @click.option(
     "--read-customers", is_flag=True,
