@@ -121,6 +121,28 @@ class LeaseTable:
             self.runs.pop(run.lease, None)
             self.to_release.append(run.lease)
 
+    def record_commit(
+        self,
+        settled: Iterable[Lease],
+        renewed: Iterable[Lease] | None,
+        leased_until: datetime,
+        *,
+        orphans_checked: bool,
+    ) -> None:
+        """Note a committed transaction: what it released is done with, and so are the leases it `settled`.
+
+        Those that were lost too: either way this worker has nothing more to do with them. `renewed` is None
+        if the leases were not due for renewal.
+        """
+        self.to_release = []
+        if orphans_checked:
+            self.orphans_released()
+        if renewed is None:
+            self.grow_window()
+        else:
+            self.renewed(renewed, leased_until)
+        self.remove(settled)
+
     # --- renewal --------------------------------------------------------------------------------------
 
     def renewal_due(self) -> bool:

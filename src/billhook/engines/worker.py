@@ -282,6 +282,7 @@ class Worker:
             transaction.release(releasing, step.now)
             if checking_orphans:
                 transaction.release_orphaned(list(leases.runs), step.now)
+            renewed = None
             if step.renewing:
                 ours = [lease for lease in leases.runs if lease not in settling]
                 renewed = transaction.renew(ours, step.leased_until)
@@ -290,15 +291,8 @@ class Worker:
             # In the same transaction, which saves a read of its own after the commit.
             next_times = transaction.next_times()
         # Committed. Nothing above changes what is in memory, so a transaction that failed can be repeated.
-        self._unsettled, leases.to_release = [], []
-        if checking_orphans:
-            leases.orphans_released()
-        if step.renewing:
-            leases.renewed(renewed, step.leased_until)
-        else:
-            leases.grow_window()
-        # Also those whose lease was lost: either way this worker has nothing more to do with them.
-        leases.remove(settling)
+        self._unsettled = []
+        leases.record_commit(settling, renewed, step.leased_until, orphans_checked=checking_orphans)
         self._events.add(planned, won)
         self._start(claims, step)
         if releasing or len(transaction.released) > len(claims):
@@ -312,8 +306,6 @@ class Worker:
             duplicates=transaction.duplicates,
             paused=transaction.paused,
         )
-        if transaction.held:  # and behind those that it held, there may be others to claim
-            self.wake()
         return len(claims), next_times
 
     def _claim(self, transaction: InboxTransaction, step: _Step, settling: set[Lease]) -> list[Claim]:
@@ -331,6 +323,8 @@ class Worker:
                 # Suspects found in this claim fall due at random, so those lost together do not meet again.
                 spread=self._lease_time / 6,
             )
+        if transaction.held:  # behind those that it held there may be others
+            self.wake()
         # Suspects that take too long to be waited for are not alone any more: the inbox has to know.
         overlong = self._suspects.overlong - settling
         if claims and not overlong <= self._marked_joined:
