@@ -19,6 +19,7 @@ from billhook import signals
 from billhook.events import (
     CreditPoolIncreased,
     CustomerCreated,
+    FinalTierExceeded,
     InvoiceApproved,
     InvoicePaymentStatusChanged,
     PaymentFailed,
@@ -129,6 +130,32 @@ def test_ordered_handlers_run_in_order_across_worker_processes(every_shop):
     assert [(name, key) for name, key, _, _ in shop.calls()] == [
         (name, key) for key in keys for name in ("begins", "ends")
     ]
+
+
+def test_a_limited_handler_runs_once_at_a_time_over_worker_processes_and_waits_while_paused(every_shop):
+    shop = every_shop
+    app = shop.app()
+    inbox = get_state(app).inbox
+    with worker(shop):
+        for number in range(20):
+            send(app, FinalTierExceeded, message_id=f"msg_{number}")
+        shop.finished(20)
+        inbox.pause_handler("single", None, get_state(app).dispatcher.clock.now())
+        for number in range(20, 25):
+            send(app, FinalTierExceeded, message_id=f"msg_{number}")
+        send(app, InvoicePaymentStatusChanged, message_id="msg_other")
+        shop.finished(21)
+        before = len(shop.calls())
+        inbox.resume_handler("single", get_state(app).dispatcher.clock.now())
+        shop.finished(26)
+
+    # Begun and ended in turn, never two at once: the lines of the ordered handler are the same two.
+    assert [name for name, *_ in shop.calls()] == ["begins", "ends"] * 26
+    assert before == 2 * 21
+    assert Counter(key for name, key, _, _ in shop.calls() if name == "ends") == {
+        **{f"msg_{number}": 1 for number in range(25)},
+        "msg_other": 1,
+    }
 
 
 def test_handlers_run_in_the_apps_context_and_may_be_async(shop):

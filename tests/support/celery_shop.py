@@ -20,6 +20,7 @@ from billhook import Billhook, Delivery, Handlers, signals
 from billhook.events import (
     CreditPoolIncreased,
     CustomerCreated,
+    FinalTierExceeded,
     InvoiceApproved,
     InvoicePaymentStatusChanged,
     PaymentFailed,
@@ -105,6 +106,12 @@ def _add_those_that_return(group: Handlers, note: Note) -> None:
 
     @group.on(InvoicePaymentStatusChanged, name="ordered", ordered_by="invoice_id")
     def ordered(event: InvoicePaymentStatusChanged, delivery: Delivery) -> None:
+        note("begins", delivery)
+        time.sleep(0.01)
+        note("ends", delivery)
+
+    @group.on(FinalTierExceeded, name="single", at_most=1)
+    def single(event: FinalTierExceeded, delivery: Delivery) -> None:
         note("begins", delivery)
         time.sleep(0.01)
         note("ends", delivery)

@@ -142,6 +142,9 @@ def of_unknown_types(event: UnknownEvent, delivery: Delivery) -> None: ...
     ordered_by="invoice_id",
     identity=("invoice_id", "billing_status"),
     identity_window_seconds=3600,
+    at_most=4,
+    rate="100/min",
+    pause_after=20,
 )
 def with_every_option(event: InvoicePaymentStatusChanged) -> None:
     if not event.paid_at:

@@ -120,6 +120,10 @@ def option_of_another_type() -> None:
     handlers.on(InvoiceApproved, retry="10,60")  # WRONG: a text
 
 
+def rate_as_a_number() -> None:
+    handlers.on(InvoiceApproved, rate=10)  # WRONG: a number without a time
+
+
 def aliases_as_one_text() -> None:
     handlers.on(InvoiceApproved, aliases="send")  # WRONG: a text
 
