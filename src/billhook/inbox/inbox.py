@@ -220,15 +220,19 @@ class Inbox:
 
         Returns when there may be more to release; None if no run is held for a handler that is not paused.
         """
-        while True:
-            with self.database.read() as connection:
-                moment: datetime | None = connection.execute(select(pending.NEXT_RELEASE)).scalar_one()
-            if moment is None or moment > now:
-                return moment
+        moment = self._next_release_at()
+        while moment is not None and moment <= now:
             with self.transaction(owner, limits) as transaction:
                 transaction.apply_limits(now, release_due=True)
+            moment = self._next_release_at()
             if not transaction.released:
-                return moment
+                break
+        return moment
+
+    def _next_release_at(self) -> datetime | None:
+        with self.database.read() as connection:
+            moment: datetime | None = connection.execute(select(pending.NEXT_RELEASE)).scalar_one()
+            return moment
 
     # --- workers --------------------------------------------------------------------------------------
     # The table of workers is for operators, who are warned when no worker runs. No claim and no lease

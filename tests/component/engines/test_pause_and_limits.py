@@ -423,6 +423,24 @@ def test_celery_workers_keep_to_the_limit_and_publish_what_it_held(stored_only, 
     assert calls == ["PingTest-1", "PingTest-2"]
 
 
+def test_a_sweep_that_may_release_nothing_waits_for_the_next_chance(stored_only, clock):
+    app = stored_only(noting([], at_most=1))
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    send(app, 2)
+    planned = state.dispatcher.plan(inbox.received(10))
+    with inbox.transaction("a slow worker", state.dispatcher.limits) as transaction:
+        transaction.plan([one.plan for one in planned], now)
+        assert len(transaction.claim(10, now, now + timedelta(seconds=60))) == 1
+    sweeper = Sweeper(
+        inbox, clock, lambda: inbox.release_held("sweeper", state.dispatcher.limits, clock.now())
+    )
+    clock.advance(seconds=2)
+
+    assert sweeper.due(0.0, lambda: 0) == []
+    assert sweeper.pause_seconds(0.0) == 1.0
+
+
 # --- so many in a time --------------------------------------------------------------------------------
 
 
