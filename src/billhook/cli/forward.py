@@ -226,7 +226,8 @@ def _report(total: int, sent: _Sent, *, dry_run: bool, as_json: bool) -> None:
     ]
     if rows:
         print_table("", ("status", "answer", "count"), rows)
-    click.echo(f"{number} of {delivery_count(total)} sent")
+    good = sum(count for (status, _), count in sent.answers.items() if status is not None and status < 300)
+    click.echo(f"{number} of {delivery_count(total)} sent, {good} accepted")
     for reason, count in sent.skipped.items():
         click.echo(f"{count} not sent, {reason}")
     if sent.stopped_at is not None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["handler_names", "handlers", "load_subscribers", "require_all_handled"]
 
 UNKNOWN = "(unknown types)"
+_UNITS = {1.0: "s", 60.0: "min", 3_600.0: "h", 86_400.0: "d"}
 
 
 class _ListByDefault(click.Group):
@@ -84,7 +85,7 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
 def pause(name: str, why: str | None) -> None:
     """Pause the handler NAME in all workers: its deliveries wait, and lose no attempt.
 
-    What it has begun goes on to its end. Deliveries are received and its other handlers are called as before.
+    Attempts under way finish. Deliveries are received, and other handlers are called, as before.
 
     \b
     Example:
@@ -109,7 +110,7 @@ def resume(name: str) -> None:
     """
     with open_inbox() as inbox:
         if inbox.resume_handler(name, datetime.now(UTC)):
-            click.echo(f"{printable(name)} goes on")
+            click.echo(f"{printable(name)} is resumed")
             return
         paused = ", ".join(printable(one.name) for one in inbox.paused_handlers())
     raise CliError(f"{printable(name)} is not paused; paused handlers: {paused or 'none'}")
@@ -119,11 +120,19 @@ def _require_known(name: str, inbox: Inbox) -> None:
     """Raise CliError for a name that no handler has: pausing it would do nothing."""
     from billhook.inbox.admin import handler_names as stored_names
 
-    known = handler_names(load_subscribers()) or set(stored_names(inbox))
-    if name not in known:
-        near = get_close_matches(name, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)) or 'none'}"
+    loaded = handler_names(load_subscribers())
+    known = loaded or set(stored_names(inbox))
+    if name in known:
+        return
+    near = get_close_matches(name, known, n=1, cutoff=0.8)
+    hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(sorted(known)) or 'none'}"
+    if loaded:
         raise CliError(f"no handler is named {printable(name)}: {printable(hint)}")
+    # Without the code a handler is known by its runs only.
+    raise CliError(
+        f"no delivery has had a run of {printable(name)} yet: {printable(hint)}; name the modules of your "
+        "handlers in BILLHOOK_HANDLERS, or use flask --app … billhook, for one that is new"
+    )
 
 
 def require_all_handled(connected: ConnectedHandlers) -> None:
@@ -242,9 +251,9 @@ def _limits(handler: Handler) -> str:
         limits.append(f"at most {handler.at_most} at once")
     if handler.rate is not None:
         number, seconds = handler.rate
-        limits.append(f"{number} in {seconds:g} s")
+        limits.append(f"{number}/{_UNITS[seconds]}")
     if handler.pause_after is not None:
-        limits.append(f"paused after {handler.pause_after} failures")
+        limits.append(f"pauses after {handler.pause_after} failures in a row")
     return "\n".join(limits)
 
 

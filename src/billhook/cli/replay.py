@@ -192,7 +192,7 @@ def _report(
         # Whether the user asked for succeeded runs as well.
         everything = how["all_handlers"] or how["handler"] is not None
         _print(total, done, dry_run=dry_run, everything=everything)
-    if done.deliveries and not as_json:
+    if not as_json:
         say_paused(inbox.paused_handlers())
     missing = missing_worker(inbox) if done.deliveries and not dry_run else None
     if missing is not None:

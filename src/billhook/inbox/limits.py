@@ -36,6 +36,8 @@ BATCH = 500
 """Runs held or released for one handler in one transaction, where no limit says fewer."""
 BURST_SECONDS = 0.05
 """The starts of this time may be made together: with a transaction for each, no rate could be high."""
+HEAD_START = timedelta(days=1)
+"""A released run becomes due so long ago: it has waited longer than those that are due only now."""
 LOST_SECONDS = 1.0
 """Runs that are settled release others at once. For those lost with their worker, the limits are looked at
 again after this time."""
@@ -59,14 +61,17 @@ class Limiter:
     """Decides in one transaction which runs may start; `limits` are by the names that runs are stored under.
 
     Call `record_results` and `release` after what takes other locks, and `admit` after them. `held` says
-    whether `admit` held a run; `paused` are the handlers that `record_results` paused.
+    whether `admit` held a run; `released` are the deliveries of which a run was released; `paused` are the
+    handlers that `record_results` paused.
     """
 
     def __init__(self, connection: Connection, limits: Mapping[str, HandlerLimits]) -> None:
         self._connection = connection
         self._limits = limits
         self._locked = False
+        self._released_of: set[str] = set()
         self.held = False
+        self.released: list[int] = []
         self.paused: list[PausedHandler] = []
 
     def _lock(self) -> None:
@@ -104,8 +109,9 @@ class Limiter:
     def admit(self, rows: Sequence[Row[Any]], now: datetime, idle: int | None) -> list[Row[Any]]:
         """Return those of the due runs that may start, and hold the others, with more of their handlers.
 
-        The first `idle` start at once (None: all), the others when a thread is free. Where a rate counts
-        starts, a run is not claimed before.
+        With fewer returned than given there may be others to start: read the due runs again. The first `idle`
+        start at once (None: all), the others when a thread is free. Where a rate counts starts, a run is not
+        claimed before.
         """
         if not rows or not (rows[0].paused or any(self._bounds_starts(row.handler) for row in rows)):
             return list(rows)
@@ -114,8 +120,12 @@ class Limiter:
         left = {name: self._allowance(row, now) for name, row in states.items()}
         admitted: list[Row[Any]] = []
         over: dict[str, Row[Any]] = {}
+        # The longest waiting first: held runs are released before one that is due only now is admitted.
+        turns = {name for name, row in states.items() if self._let_held_first(row, now)}
         for row in rows:
             name = self._own_name(row.handler)
+            if name in turns:
+                continue
             if name not in states:
                 admitted.append(row)
             elif left[name] and (idle is None or len(admitted) < idle or not self._rate(name)):
@@ -126,6 +136,12 @@ class Limiter:
         for state in over.values():
             self._hold(state, now, [row.run_id for row in admitted])
         return admitted
+
+    def _let_held_first(self, state: Row[Any], now: datetime) -> bool:
+        """Release held runs of a handler that has some; return whether the due runs have to be read again."""
+        if state.release_at is None or state.name in self._released_of:
+            return False
+        return bool(self._release(state, now))
 
     def record_started(self, claims: Iterable[Claim], now: datetime) -> None:
         """Count claimed runs against the limits of their handlers."""
@@ -185,31 +201,32 @@ class Limiter:
         run_ids = list(self._connection.execute(query.with_for_update(skip_locked=True)).scalars())
         return list(self._connection.execute(_MOVE, {"run_ids": run_ids, "moment": moment}).scalars())
 
-    def release(self, settled: Collection[str], now: datetime, *, release_due: bool) -> list[int]:
-        """Release held runs of handlers of which a run was `settled`, or whose time has come.
-
-        Returns the deliveries of the runs.
-        """
+    def release(self, settled: Collection[str], now: datetime, *, release_due: bool) -> None:
+        """Release held runs of handlers of which a run was `settled`, or whose time has come."""
         own_names = {self._own_name(name) for name in settled if self._bounds_starts(name)}
         if not (own_names or release_due):
-            return []
+            return
         self._lock()
         query = select(handler).where(
             handler.c.paused_at.is_(None),
             handler.c.release_at.is_not(None),
             or_(handler.c.release_at <= now, in_values(handler.c.name, sorted(own_names))),
         )
-        released: list[int] = []
         for state in self._connection.execute(query).all():
-            held = [run.c.state == RunState.DUE.value, run.c.due_at == _held_at(state)]
-            allowance = self._allowance(state, now)
-            moved = self._move(held, allowance, now)
-            released += moved
-            # Fewer than may start: none is left. But a row that another transaction locks was skipped.
-            left = select(run.c.id).where(CLAIMABLE, *held).limit(1)
-            some_left = len(moved) == allowance or self._connection.execute(left).first() is not None
-            self._write(state, release_at=self._next_release(state, now) if some_left else None)
-        return released
+            self._release(state, now)
+
+    def _release(self, state: Row[Any], now: datetime) -> list[int]:
+        """Release as many held runs of a handler as may start now; return their deliveries."""
+        held = [run.c.state == RunState.DUE.value, run.c.due_at == _held_at(state)]
+        allowance = self._allowance(state, now)
+        moved = self._move(held, allowance, now - HEAD_START)
+        # Fewer than may start: none is left. But a row that another transaction locks was skipped.
+        left = select(run.c.id).where(CLAIMABLE, *held).limit(1)
+        some_left = len(moved) == allowance or self._connection.execute(left).first() is not None
+        self._write(state, release_at=self._next_release(state, now) if some_left else None)
+        self._released_of.add(state.name)
+        self.released += moved
+        return moved
 
     def _next_release(self, state: Row[Any], now: datetime) -> datetime:
         """Return when to look at the held runs of a handler again, if none of its runs is settled before."""

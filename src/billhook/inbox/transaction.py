@@ -70,7 +70,7 @@ _START = (
         lease_owner=bindparam("owner", type_=Text),
     )
 )
-_TRIES = 3
+_TRIES = 4
 """How often a claim reads due runs, if their handlers are paused or at their limits."""
 _RELEASED: dict[str, Any] = {
     "state": RunState.DUE.value,
@@ -100,7 +100,7 @@ class InboxTransaction:
         self._locked = False
         self.steps: list[str] = []
         self.duplicates: list[DuplicateRun] = []
-        self.released: list[int] = []
+        self._released: list[int] = []
 
     def lock(self, results: Sequence[RunResult], plans: Sequence[RunPlan]) -> None:
         """Take all row locks of a transaction that will settle these results and plan these deliveries.
@@ -129,7 +129,7 @@ class InboxTransaction:
         if not self._locked:
             self._take_locks(results, ())
         settled, released = settle(self._connection, results)
-        self.released += released
+        self._released += released
         if self._limits:
             self._limited_results += [
                 (settled[result.lease], None if result.state is RunState.SUCCEEDED else result.error)
@@ -147,7 +147,7 @@ class InboxTransaction:
             self._take_locks((), plans)
         planned = plan(self._connection, plans, now)
         self.duplicates += planned.duplicates
-        self.released += planned.released
+        self._released += planned.released
         return planned.won
 
     def apply_limits(self, now: datetime, *, release_due: bool = False) -> None:
@@ -158,7 +158,12 @@ class InboxTransaction:
         if self._limited_results:
             self._limiter.record_results(self._limited_results, now)
         names = {name for name, _ in self._limited_results}
-        self.released += self._limiter.release(names, now, release_due=release_due)
+        self._limiter.release(names, now, release_due=release_due)
+
+    @property
+    def released(self) -> list[int]:
+        """The deliveries of which a run became due, so that a worker should be told of it."""
+        return self._released + self._limiter.released
 
     @property
     def paused(self) -> list[PausedHandler]:

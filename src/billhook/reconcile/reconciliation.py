@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 
 from billhook.client import BillingClient
-from billhook.errors import ResourceNotFound
+from billhook.errors import InvalidRequest, ResourceNotFound
 from billhook.events import (
     AnonymousCustomer,
     ContractCreated,
@@ -216,6 +216,9 @@ class Reconciliation:
                         depleted.append(entry)
         except ResourceNotFound:
             return  # deleted, or merged into another
+        except InvalidRequest:  # a customer that a delivery names, and the service does not know
+            self.unchecked["credits"] += 1
+            return
         for event_type, entries in (
             (CreditPoolIncreased.type, increased),
             (CreditPoolDepleted.type, depleted),

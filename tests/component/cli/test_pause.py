@@ -54,6 +54,7 @@ def test_handlers_says_loudly_that_one_is_paused(run, shop):
 
     assert "PAUSED" in result.stdout
     assert "at most 2 at once" in result.stdout
+    assert "100/min" in result.stdout
     assert "PAUSED: book since " in result.stderr
     assert r"(the ledger\x1b is closed)" in result.stderr
     assert "billhook handlers resume book" in result.stderr
@@ -82,12 +83,19 @@ def test_deliveries_of_a_paused_handler_have_a_state_of_their_own(run, shop):
     assert "delivery 1: InvoiceApproved, paused" in shown.stdout
     assert "PAUSED: book since " in shown.stderr
     assert "PAUSED" not in run("deliveries", "show", "2").stderr
-    assert "PAUSED: book since " in run("deliveries", "replay", "1", "--all-handlers", "--yes").stderr
+    assert "PAUSED: book since " in run("deliveries", "replay", "1", "--yes").stderr
+    (finding,) = [
+        one
+        for one in json.loads(run("doctor", "--json").stdout)["findings"]
+        if one["code"] == "handler-paused"
+    ]
+    assert finding["level"] == "warning"
+    assert finding["remedy"] == "billhook handlers resume book"
 
 
 def test_resume_has_the_handler_go_on(run, shop):
     result = run("handlers", "resume", "book")
-    assert (result.exit_code, result.stdout) == (0, "book goes on\n")
+    assert (result.exit_code, result.stdout) == (0, "book is resumed\n")
     get_state(shop).handle_due()
 
     assert json.loads(run("deliveries", "list", "--json", "--state", "done").stdout)[-1]["id"] == 1
@@ -105,6 +113,8 @@ def test_a_misspelt_name_is_refused_with_the_right_one(run, shop):
 
 
 def test_without_modules_the_names_are_those_that_have_runs(run, shop):
-    assert "there are book, note" in run("handlers", "pause", "zzz").stderr
+    refused = run("handlers", "pause", "zzz").stderr
+    assert "no delivery has had a run of zzz yet: there are book, note; " in refused
+    assert "BILLHOOK_HANDLERS" in refused
     again = run("handlers", "pause", "book", "--why", "audit")
     assert again.stdout == "book was paused already; the reason is the new one\n"

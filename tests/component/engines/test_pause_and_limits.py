@@ -461,6 +461,49 @@ def test_runs_start_at_the_rate(stored_only, clock):
     assert len(calls) == 6  # what was not used is not made up for
 
 
+def test_the_longest_waiting_starts_first_while_more_arrive_than_may_start(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, rate="30/min"))
+    for number in range(1, 11):  # one a second, where one in two seconds may start
+        send(app, 1, first=number)
+        get_state(app).handle_due()
+        clock.advance(seconds=1)
+    for _ in range(20):
+        get_state(app).handle_due()
+        clock.advance(seconds=1)
+
+    assert calls == [f"PingTest-{number}" for number in range(1, 11)]
+
+
+def test_the_longest_waiting_starts_first_at_a_limit_of_runs_at_once(stored_only):
+    calls = []
+    app = stored_only(noting(calls, at_most=1))
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    limits = state.dispatcher.limits
+
+    def plan_and_claim(name, moment):
+        planned = state.dispatcher.plan(inbox.received(10))
+        with inbox.transaction(name, limits) as transaction:
+            transaction.plan([one.plan for one in planned], moment)
+            return transaction.claim(10, moment, moment + timedelta(seconds=60))
+
+    send(app, 1)
+    (first,) = plan_and_claim("a worker", now)
+    send(app, 2, first=2)
+    assert plan_and_claim("another", now) == []
+    attempt = state.dispatcher.attempt(first)
+    send(app, 1, first=4)
+    planned = state.dispatcher.plan(inbox.received(10))
+    with inbox.transaction("a worker", limits) as transaction:
+        transaction.plan([one.plan for one in planned], now)
+        transaction.settle([attempt.run_result])
+        transaction.apply_limits(now)
+        (second,) = transaction.claim(10, now, now + timedelta(seconds=60))
+
+    assert second.delivery.key == "PingTest-2"
+
+
 def test_a_high_rate_starts_several_together_and_never_more_in_its_time(stored_only, clock):
     calls, at = [], []
     app = stored_only(noting(calls, rate="100/s"))

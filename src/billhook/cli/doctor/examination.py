@@ -22,6 +22,7 @@ from billhook.cli.doctor.payloads import clock_findings, payload_findings
 from billhook.cli.doctor.storage import postgres_findings, sqlite_findings
 from billhook.cli.errors import CliError
 from billhook.cli.handlers import load_subscribers
+from billhook.cli.output import printable
 from billhook.cli.replay import missing_worker
 from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
 
@@ -127,6 +128,13 @@ def _about_the_inbox(inbox: Inbox) -> Iterator[Finding]:
     inbox.check_writable()
     facts = inbox_facts(inbox)
     yield from sqlite_findings(facts) if isinstance(facts, SqliteFacts) else postgres_findings(facts)
+    for one in inbox.paused_handlers():
+        why = f" ({printable(one.why)})" if one.why else ""
+        yield Finding(
+            "warning", "handler-paused",
+            f"{printable(one.name)} is PAUSED since {one.since.strftime('%Y-%m-%d %H:%M:%S UTC')}{why}",
+            "no worker calls it, and its deliveries wait", f"billhook handlers resume {printable(one.name)}",
+        )  # fmt: skip
     missing = missing_worker(inbox)
     if missing is not None:
         yield Finding(
