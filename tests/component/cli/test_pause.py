@@ -84,11 +84,8 @@ def test_deliveries_of_a_paused_handler_have_a_state_of_their_own(run, shop):
     assert "PAUSED: book since " in shown.stderr
     assert "PAUSED" not in run("deliveries", "show", "2").stderr
     assert "PAUSED: book since " in run("deliveries", "replay", "1", "--yes").stderr
-    (finding,) = [
-        one
-        for one in json.loads(run("doctor", "--json").stdout)["findings"]
-        if one["code"] == "handler-paused"
-    ]
+    findings = json.loads(run("doctor", "--json").stdout)["findings"]
+    (finding,) = [one for one in findings if one["code"] == "handler-paused"]
     assert finding["level"] == "warning"
     assert finding["remedy"] == "billhook handlers resume book"
 
