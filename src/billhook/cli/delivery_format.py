@@ -177,9 +177,11 @@ def _users_frames(traceback: str) -> str:
 
 
 def _next_attempt(run: RunDetails) -> str:
+    if run.state not in ("due", "running"):
+        return ""
     if run.due_at is None:
         return "" if run.paused else "when its handler's limit allows"
-    return _format_time(run.due_at) if run.state in ("due", "running") else ""
+    return _format_time(run.due_at)
 
 
 def _format_time(moment: datetime) -> str:

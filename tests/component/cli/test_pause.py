@@ -115,3 +115,12 @@ def test_without_modules_the_names_are_those_that_have_runs(run, shop):
     assert "BILLHOOK_HANDLERS" in refused
     again = run("handlers", "pause", "book", "--why", "audit")
     assert again.stdout == "book was paused already; the reason is the new one\n"
+
+
+def test_a_discarded_run_of_a_paused_handler_waits_for_nothing(run, shop):
+    assert run("deliveries", "discard", "1", "--reason", "booked by hand", "--yes").exit_code == 0
+
+    shown = run("deliveries", "show", "1")
+
+    assert "discarded" in shown.stdout
+    assert "limit allows" not in shown.stdout
