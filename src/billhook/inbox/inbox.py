@@ -215,19 +215,23 @@ class Inbox:
         with self.database.read() as connection:
             return handler_limits.find_paused(connection)
 
-    def release_held(self, owner: str, limits: Mapping[str, HandlerLimits], now: datetime) -> datetime | None:
-        """Release held runs of limited and resumed handlers whose time has come.
+    def release_held(
+        self, owner: str, limits: Mapping[str, HandlerLimits], now: datetime
+    ) -> tuple[list[int], datetime | None]:
+        """Release held runs of limited and resumed handlers whose time has come; returns their deliveries.
 
-        Returns when there may be more to release; None if no run is held for a handler that is not paused.
+        And when there may be more to release; None if no run is held for a handler that is not paused.
         """
+        released: list[int] = []
         moment = self._next_release_at()
         while moment is not None and moment <= now:
             with self.transaction(owner, limits) as transaction:
                 transaction.apply_limits(now, release_due=True)
+            released += transaction.released
             moment = self._next_release_at()
             if not transaction.released:
                 break
-        return moment
+        return released, moment
 
     def _next_release_at(self) -> datetime | None:
         with self.database.read() as connection:

@@ -16,6 +16,7 @@ release is no promise: the run may be held again.
 from __future__ import annotations
 
 import json
+import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
@@ -231,12 +232,13 @@ class Limiter:
     def _next_release(self, state: Row[Any], now: datetime) -> datetime:
         """Return when to look at the held runs of a handler again, if none of its runs is settled before."""
         limits, rate = self._limits.get(state.name), self._rate(state.name)
-        if limits is not None and limits.at_most is not None and self._free(state) <= 0:
+        if limits is not None and limits.at_most is not None and (rate is None or self._free(state) <= 0):
             return now + timedelta(seconds=LOST_SECONDS)
         if rate is None:
             return now
-        interval, _ = _pace(rate)
-        return max(_next_start(state, rate, now), now + interval)
+        next_start = _next_start(state, rate, now)
+        # Where runs may start now, some were just released or claimed: these take the time until the next.
+        return next_start if next_start > now else now + _pace(rate)[0]
 
     # --- failures in a row ----------------------------------------------------------------------------
 
@@ -258,7 +260,8 @@ class Limiter:
             why = None
             for error in by_name[name]:
                 failures = 0 if error is None else failures + 1
-                if failures == most:
+                # Or more: the option may have been lowered since they were counted.
+                if why is None and most is not None and failures >= most:
                     why = f"{failures} failed attempts in a row, the last one: {error}"
             if why is not None and state.paused_at is None:
                 self._write(state, failures=failures, paused_at=now, paused_why=why, release_at=None)
@@ -275,8 +278,9 @@ def _pace(rate: tuple[int, float]) -> tuple[timedelta, int]:
     """Return the time between two starts, and how many may be made together."""
     number, seconds = rate
     burst = max(1, int(number * BURST_SECONDS / seconds))
-    # Slower by the burst: in no stretch of `seconds` there are more than `number` starts.
-    return timedelta(seconds=seconds / (number - burst + 1)), burst
+    # Slower by the burst: in no stretch of `seconds` there are more than `number` starts. Rounded up: by
+    # intervals that are a little too short, one more would fit in.
+    return timedelta(microseconds=math.ceil(seconds * 1e6 / (number - burst + 1))), burst
 
 
 def _next_start(state: Row[Any], rate: tuple[int, float], now: datetime) -> datetime:

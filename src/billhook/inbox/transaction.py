@@ -96,6 +96,7 @@ class InboxTransaction:
         self._owner = owner
         self._limits = limits
         self._limiter = Limiter(connection, limits)
+        self._settled_names: set[str] = set()
         self._limited_results: list[tuple[str, str | None]] = []
         self._locked = False
         self.steps: list[str] = []
@@ -131,10 +132,14 @@ class InboxTransaction:
         settled, released = settle(self._connection, results)
         self._released += released
         if self._limits:
+            self._settled_names |= self._limits.keys() & settled.values()
             self._limited_results += [
                 (settled[result.lease], None if result.state is RunState.SUCCEEDED else result.error)
                 for result in results
-                if settled.get(result.lease) in self._limits and not result.excused
+                # Neither a failure nor a success: an interruption, and a run discarded, perhaps uncalled.
+                if settled.get(result.lease) in self._limits
+                and not result.excused
+                and result.state is not RunState.DISCARDED
             ]
         return set(settled)
 
@@ -157,8 +162,7 @@ class InboxTransaction:
         """
         if self._limited_results:
             self._limiter.record_results(self._limited_results, now)
-        names = {name for name, _ in self._limited_results}
-        self._limiter.release(names, now, release_due=release_due)
+        self._limiter.release(self._settled_names, now, release_due=release_due)
 
     @property
     def released(self) -> list[int]:

@@ -14,7 +14,7 @@ import pytest
 from billhook import Handlers, signals
 from billhook.engines.celery.executor import DeliveryExecutor
 from billhook.engines.celery.sweeper import Sweeper
-from billhook.errors import ConfigError
+from billhook.errors import ConfigError, Discard
 from billhook.events import EVENT_TYPES, CustomerCreated, InvoicePaymentStatusChanged, PingTest, sample
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at
@@ -259,6 +259,27 @@ def test_a_sibling_of_a_paused_handler_is_called_by_the_same_message(stored_only
     assert sorted(calls) == ["second", "third"]
 
 
+def test_celery_publishes_what_a_resume_releases_though_the_queue_is_not_empty(stored_only, clock):
+    app = stored_only(noting([]))
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    executor = DeliveryExecutor(inbox, state.dispatcher, lease_seconds=30.0, publish=lambda _: None)
+    sweeper = Sweeper(
+        inbox, clock, lambda: inbox.release_held("sweeper", state.dispatcher.limits, clock.now())
+    )
+    inbox.pause_handler("note", None, now)
+    send(app, 2)
+    executor.execute(1)
+    executor.execute(2)
+    clock.advance(seconds=60)
+    inbox.resume_handler("note", clock.now())
+
+    assert sweeper.due(5.0, lambda: 100) == [1, 2]
+    for delivery_id in (1, 2):
+        sweeper.mark_published(delivery_id)
+    assert sweeper.due(5.0, lambda: 100) == []
+
+
 # --- pause after failures -----------------------------------------------------------------------------
 
 
@@ -303,6 +324,59 @@ def test_control_without_the_option_a_failing_handler_goes_on(stored_only):
     get_state(app).handle_due()
 
     assert len(calls) == 5
+
+
+def test_what_a_handler_discards_is_no_failure_and_no_success(stored_only):
+    calls, handlers = [], Handlers()
+
+    @handlers.on(PingTest, name="note", pause_after=3)
+    def note(event, delivery):
+        calls.append(delivery.key)
+        raise ValueError if len(calls) in (2, 4) else Discard("not ours")
+
+    app = stored_only(handlers)
+    send(app, 6)
+    get_state(app).handle_due()
+
+    assert len(calls) == 6
+    assert inbox_of(app)[0].paused_handlers() == []
+    assert rows(inbox_at(app), "SELECT failures FROM billhook_handler") == [(2,)]
+
+
+def test_runs_that_are_superseded_are_no_failures(stored_only):
+    calls, handlers = [], Handlers()
+
+    @handlers.on(
+        InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True, pause_after=2
+    )
+    def follow(event, delivery):
+        calls.append(delivery.key)
+
+    app = stored_only(handlers)
+    for number in range(5):
+        deliver(app, PAID.encode(), "InvoicePaymentStatusChanged", message_id=f"msg_{number}")
+    get_state(app).handle_due()
+
+    assert calls == ["msg_4"]
+    assert inbox_of(app)[0].paused_handlers() == []
+
+
+def test_a_lowered_number_of_failures_counts_those_before(stored_only):
+    calls = []
+    failing = noting(calls, failing=range(1, 100), pause_after=5)
+    app = stored_only(failing)
+    inbox, now = inbox_of(app)
+    send(app, 4)
+    get_state(app).handle_due()
+    assert inbox.paused_handlers() == []
+
+    lowered = get_state(stored_only(noting(calls, failing=range(1, 100), pause_after=2)))
+    with inbox.transaction("newer code", lowered.dispatcher.limits) as transaction:
+        [claim] = transaction.claim(1, now + timedelta(days=1), now + timedelta(days=2))
+        transaction.settle([lowered.dispatcher.attempt(claim).run_result])
+        transaction.apply_limits(now)
+
+    assert [one.name for one in inbox.paused_handlers()] == ["note"]
 
 
 def test_failures_are_counted_over_all_workers(running):
@@ -441,6 +515,23 @@ def test_a_sweep_that_may_release_nothing_waits_for_the_next_chance(stored_only,
     assert sweeper.pause_seconds(0.0) == 1.0
 
 
+def test_one_look_releases_no_more_than_the_limit(stored_only):
+    app = stored_only(noting([], at_most=2))
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    inbox.pause_handler("note", None, now)
+    send(app, 10)
+    planned = state.dispatcher.plan(inbox.received(10))
+    with inbox.transaction("a worker", state.dispatcher.limits) as transaction:
+        transaction.plan([one.plan for one in planned], now)
+        assert transaction.claim(10, now, now) == []
+    inbox.resume_handler("note", now)
+
+    released, again_at = inbox.release_held("a sweep", state.dispatcher.limits, now)
+
+    assert (len(released), again_at) == (2, now + timedelta(seconds=1))
+
+
 # --- so many in a time --------------------------------------------------------------------------------
 
 
@@ -504,6 +595,25 @@ def test_the_longest_waiting_starts_first_at_a_limit_of_runs_at_once(stored_only
     assert second.delivery.key == "PingTest-2"
 
 
+def test_a_run_that_ends_does_not_put_off_the_next_start(stored_only, clock):
+    handlers, starts = Handlers(), []
+    begin = clock.now()
+
+    @handlers.on(PingTest, name="note", rate="60/min")
+    def note(event):
+        starts.append((clock.now() - begin).total_seconds())
+        clock.advance(seconds=0.75)
+
+    app = stored_only(handlers)
+    send(app, 4)
+    for _ in range(80):
+        get_state(app).handle_due()
+        clock.advance(seconds=0.05)
+
+    assert len(starts) == 4
+    assert all(1.0 <= later - earlier < 1.1 for earlier, later in pairwise(starts))
+
+
 def test_a_high_rate_starts_several_together_and_never_more_in_its_time(stored_only, clock):
     calls, at = [], []
     app = stored_only(noting(calls, rate="100/s"))
@@ -520,6 +630,22 @@ def test_a_high_rate_starts_several_together_and_never_more_in_its_time(stored_o
     assert len(calls) == 400
     assert max(sum(one <= other < one + 1.0 for other in at) for one in at) <= 100
     assert at[-1] < 400 / 90
+
+
+def test_a_rate_that_divides_no_second_is_never_exceeded(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, rate="7/s"))
+    begin = clock.now()
+    send(app, 8)
+    for _ in range(8):
+        get_state(app).handle_due()
+        last_at = clock.now()
+        release_at = get_state(app).inbox.poll(1)[1].release_at
+        if release_at is not None:
+            clock.advance(seconds=(release_at - clock.now()).total_seconds())
+
+    assert len(calls) == 8
+    assert last_at - begin >= timedelta(seconds=1)
 
 
 def test_running_workers_share_the_rate(running):

@@ -60,7 +60,7 @@ class CeleryEngine:
             inbox, dispatcher, lease_seconds=lease_seconds, publish=self._relay.publish
         )
 
-    def _release_held(self) -> datetime | None:
+    def _release_held(self) -> tuple[list[int], datetime | None]:
         return self._inbox.release_held(process_owner(), self._dispatcher.limits, self._clock.now())
 
     def check(self) -> None:

@@ -48,9 +48,12 @@ class Sweeper:
         self,
         inbox: Inbox,
         clock: Clock,
-        release_held: Callable[[], datetime | None] = lambda: None,
+        release_held: Callable[[], tuple[list[int], datetime | None]] = lambda: ([], None),
     ) -> None:
-        """`release_held` makes runs due that wait for their handlers, and returns when to call it again."""
+        """`release_held` makes runs due that wait for their handlers.
+
+        It returns their deliveries, and when to call it again.
+        """
         self._inbox = inbox
         self._release_held = release_held
         self._clock = clock
@@ -65,7 +68,7 @@ class Sweeper:
         `delay_seconds` is what other processes are given to publish first. `queue_length` is called only
         when it makes a difference, and may raise anything. Raises InboxUnavailable.
         """
-        release_at = self._release_held()
+        released, release_at = self._release_held()
         now = self._clock.now()
         found, self._next_due_at = self._inbox.pending(
             received_before=now - timedelta(seconds=max(UNREAD_SECONDS, delay_seconds)),
@@ -89,7 +92,8 @@ class Sweeper:
             if one.publish_at <= monotonic or (not one.published and (queue_is_empty or not one.fresh))
         ]
         self._found_any = bool(ids)
-        return ids
+        # The messages of the released are used up, whatever is in the queue.
+        return list(dict.fromkeys([*released, *ids]))
 
     def _remembered(self, one: PendingDelivery, monotonic: float) -> _Pending:
         """Return what is known of it, unless it is pending for another reason: a later run, a new lease."""
@@ -100,7 +104,9 @@ class Sweeper:
 
     def mark_published(self, delivery_id: int) -> None:
         """Note that the broker took the message of a delivery."""
-        one = self._pending[delivery_id]
+        one = self._pending.get(delivery_id)
+        if one is None:  # released just now, and not among those that this sweep read
+            return
         one.published = True
         # Doubled: in a long queue the first message still waits, and each further one only lengthens it.
         one.publish_at = time.monotonic() + one.pause
