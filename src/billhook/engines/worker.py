@@ -33,6 +33,8 @@ GATHER_SECONDS = 0.005
 """Under load, the pause after a transaction, in which results and new deliveries for the next one gather."""
 LOAD_RUNS = 8
 """A transaction with this many runs or more counts as load; below it nothing waits."""
+RELEASE_LATER = timedelta(seconds=1)
+"""How much later held runs are released without a free thread: other workers may have one."""
 PLAN_LIMIT = 200
 STALLED_SECONDS = 60.0
 MAX_ABANDONED_THREADS = 100
@@ -255,7 +257,10 @@ class Worker:
             # Queued runs would start beside the suspect, and be lost with it.
             if not suspects.running:
                 leases.release_later(self._handlers.cancel_queued())
-        release_due = capacity > 0 and next_times.release_at is not None and next_times.release_at <= now
+        # Without a free thread none could start by a rate: it would be held again, and again.
+        release_by = now if leases.idle_threads() else now - RELEASE_LATER
+        release_at = next_times.release_at
+        release_due = capacity > 0 and release_at is not None and release_at <= release_by
         claiming = capacity > 0 and (others_due or release_due or mode is ClaimMode.A_SUSPECT)
         leased_until = now + self._lease_time
         return _Step(

@@ -3,7 +3,7 @@
 A claim finds due runs that may not start now, and holds them. A held run is still due, but at a moment that
 never comes, one moment for each handler. So no claim, poll or sweep reads it again, the index by `due_at`
 finds the held runs of a handler, and the runs after it in its order go on waiting. It loses no attempt. It is
-released, which is due at once, when its handler may start more:
+released, which is due since its delivery came, when its handler may start more:
 
 - limited by `at_most`: in the transaction that settles a run of the handler
 - limited by `rate`: at the time of the next start
@@ -22,12 +22,24 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Row, and_, bindparam, func, insert, or_, select, update
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Row,
+    and_,
+    bindparam,
+    case,
+    func,
+    insert,
+    or_,
+    select,
+    update,
+)
 
 from billhook.inbox.locks import lock_limits
 from billhook.inbox.pending import CLAIMABLE, HELD_FROM
 from billhook.inbox.records import Claim, HandlerLimits, Lease, PausedHandler
-from billhook.inbox.schema import handler, run
+from billhook.inbox.schema import delivery, handler, run
 from billhook.inbox.sql import in_parameter, in_states, in_values
 from billhook.inbox.states import RunState
 
@@ -50,12 +62,12 @@ PAUSED_RUN = and_(
     run.c.handler.in_(select(handler.c.name).where(handler.c.paused_at.is_not(None))),
 )
 """A run that waits because its handler is paused."""
-_MOVE = (
-    update(run)
-    .where(in_parameter(run.c.id, "run_ids"))
-    .values(due_at=bindparam("moment", type_=run.c.due_at.type))
-    .returning(run.c.delivery_id)
-)
+_MOMENT = bindparam("moment", type_=run.c.due_at.type)
+_RECEIVED_AT = select(delivery.c.received_at).where(delivery.c.id == run.c.delivery_id).scalar_subquery()
+_MOVE = update(run).where(in_parameter(run.c.id, "run_ids")).returning(run.c.delivery_id)
+_HOLD = _MOVE.values(due_at=_MOMENT)
+_RELEASE = _MOVE.values(due_at=case((_RECEIVED_AT < _MOMENT, _RECEIVED_AT), else_=_MOMENT))
+"""Due since the delivery came: behind the others that are due, a run would wait for them each time again."""
 
 
 class Limiter:
@@ -200,7 +212,8 @@ class Limiter:
         # Two statements: in one, PostgreSQL may run the inner one again, and find other rows.
         query = select(run.c.id).where(CLAIMABLE, *conditions).order_by(run.c.due_at, run.c.id).limit(limit)
         run_ids = list(self._connection.execute(query.with_for_update(skip_locked=True)).scalars())
-        return list(self._connection.execute(_MOVE, {"run_ids": run_ids, "moment": moment}).scalars())
+        move = _HOLD if moment >= HELD_FROM else _RELEASE
+        return list(self._connection.execute(move, {"run_ids": run_ids, "moment": moment}).scalars())
 
     def release(self, settled: Collection[str], now: datetime, *, release_due: bool) -> None:
         """Release held runs of handlers of which a run was `settled`, or whose time has come."""

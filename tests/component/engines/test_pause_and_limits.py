@@ -532,6 +532,27 @@ def test_one_look_releases_no_more_than_the_limit(stored_only):
     assert (len(released), again_at) == (2, now + timedelta(seconds=1))
 
 
+def test_a_released_run_has_the_place_in_the_queue_that_its_delivery_had(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, at_most=1))
+    inbox, now = inbox_of(app)
+    send(app, 2)
+    inbox.pause_handler("note", None, now)
+    get_state(app).handle_due()
+    clock.advance(seconds=60)
+    send(app, 2, "CustomerCreated")
+    state = get_state(app)
+    planned = state.dispatcher.plan(inbox.received(10))
+    with inbox.transaction("a worker", state.dispatcher.limits) as transaction:
+        transaction.plan([one.plan for one in planned], clock.now())
+    clock.advance(seconds=60)
+    inbox.resume_handler("note", clock.now())
+
+    state.handle_due()
+
+    assert calls == ["PingTest-1", "PingTest-2", "other CustomerCreated-1", "other CustomerCreated-2"]
+
+
 # --- so many in a time --------------------------------------------------------------------------------
 
 
@@ -659,6 +680,36 @@ def test_running_workers_share_the_rate(running):
     # A thread may start late, and then the next one comes sooner: the whole cannot be faster.
     assert max(times) - min(times) > 20 / 20 * 0.9
     assert all(later >= earlier for earlier, later in pairwise(sorted(times)))
+
+
+def test_a_worker_without_a_free_thread_does_not_poll_at_the_rate(running):
+    handlers, began, gate, writes = Handlers(), [], threading.Event(), []
+
+    @handlers.on(CustomerCreated, name="slow")
+    def slow(event, delivery):
+        began.append(delivery.key)
+        if delivery.key == "CustomerCreated-1000":
+            gate.wait(60)
+
+    handlers.on(PingTest, name="paced", rate="100/s")(lambda event: None)
+    app = running(handlers, threads=1, start_now=False, BILLHOOK_LEASE_SECONDS=600)
+    inbox, _ = inbox_of(app)
+    transaction = inbox.transaction
+    inbox.transaction = lambda *args, **more: writes.append(time.monotonic()) or transaction(*args, **more)
+    send(app, 100, "CustomerCreated")  # so that the worker claims more than its thread can start
+    running.start(app, 1)
+    until(lambda: len(began) == 100)
+    send(app, 1, "CustomerCreated", first=1000)
+    until(lambda: len(began) == 101)
+    send(app, 20)
+    until(lambda: rows(inbox_at(app), "SELECT count(*) FROM billhook_handler") == [(1,)])
+    first = len(writes)
+    until(lambda: len(writes) > first + 2)
+    polled = writes[first : first + 3]
+    gate.set()
+
+    # One a second, and not one in each interval of the rate.
+    assert polled[-1] - polled[0] > 1.0
 
 
 # --- options ------------------------------------------------------------------------------------------
