@@ -92,7 +92,7 @@ class Sweeper:
             if one.publish_at <= monotonic or (not one.published and (queue_is_empty or not one.fresh))
         ]
         self._found_any = bool(ids)
-        # The messages of the released are used up, whatever is in the queue.
+        # The messages of the released are used up, however many others are in the queue.
         return list(dict.fromkeys([*released, *ids]))
 
     def _remembered(self, one: PendingDelivery, monotonic: float) -> _Pending:
