@@ -120,12 +120,12 @@ def handler_names(inbox: Inbox, newest: int = 50) -> list[str]:
 
 
 def is_busy(inbox: Inbox, now: datetime) -> bool:
-    """Return whether a delivery is unread, or a run is due, running, or held by a limit; not if paused."""
+    """Return whether a delivery is unread, or a run is due, running, or to be released by now."""
     unread = select(delivery.c.id).where(in_states(delivery.c.state, DeliveryState.RECEIVED))
     # In the words of the partial index, or it is not used.
     open_runs = select(run.c.id).where(in_states(run.c.state, RunState.DUE, RunState.RUNNING))
     now_due = open_runs.where(or_(run.c.due_at <= now, run.c.state == RunState.RUNNING.value))
-    limited = select(handler.c.id).where(handler.c.paused_at.is_(None), handler.c.release_at.is_not(None))
+    limited = select(handler.c.id).where(handler.c.paused_at.is_(None), handler.c.release_at <= now)
     with inbox.database.read() as connection:
         return any(connection.execute(query.limit(1)).first() for query in (unread, now_due, limited))
 

@@ -49,8 +49,6 @@ BATCH = 500
 """Runs held or released for one handler in one transaction, where no limit says fewer."""
 BURST_SECONDS = 0.05
 """The starts of this time may be made together: with a transaction for each, no rate could be high."""
-HEAD_START = timedelta(days=1)
-"""A released run becomes due so long ago: it has waited longer than those that are due only now."""
 LOST_SECONDS = 1.0
 """Runs that are settled release others at once. For those lost with their worker, the limits are looked at
 again after this time."""
@@ -110,6 +108,16 @@ class Limiter:
             return self._read(names)
         return found
 
+    def _states(self, names: set[str], *, paused: int) -> dict[str, Row[Any]]:
+        """Return what is known of these handlers: the row of a former name, if that one is paused."""
+        states = self._read(names)
+        if paused:
+            for row in self._connection.execute(select(handler).where(handler.c.paused_at.is_not(None))):
+                name = self._own_name(row.name)
+                if name in names and (name not in states or states[name].paused_at is None):
+                    states[name] = row
+        return states
+
     def _needs_row(self, name: str) -> bool:
         limits = self._limits.get(name)
         return limits is not None and (limits.bounds_starts or limits.pause_after is not None)
@@ -129,7 +137,7 @@ class Limiter:
         if not rows or not (rows[0].paused or any(self._bounds_starts(row.handler) for row in rows)):
             return list(rows)
         self._lock()
-        states = self._read({self._own_name(row.handler) for row in rows})
+        states = self._states({self._own_name(row.handler) for row in rows}, paused=rows[0].paused)
         left = {name: self._allowance(row, now) for name, row in states.items()}
         admitted: list[Row[Any]] = []
         over: dict[str, Row[Any]] = {}
@@ -233,7 +241,7 @@ class Limiter:
         """Release as many held runs of a handler as may start now; return their deliveries."""
         held = [run.c.state == RunState.DUE.value, run.c.due_at == _held_at(state)]
         allowance = self._allowance(state, now)
-        moved = self._move(held, allowance, now - HEAD_START)
+        moved = self._move(held, allowance, now)
         # Fewer than may start: none is left. But a row that another transaction locks was skipped.
         left = select(run.c.id).where(CLAIMABLE, *held).limit(1)
         some_left = len(moved) == allowance or self._connection.execute(left).first() is not None

@@ -17,6 +17,7 @@ from billhook.engines.celery.sweeper import Sweeper
 from billhook.errors import ConfigError, Discard
 from billhook.events import EVENT_TYPES, CustomerCreated, InvoicePaymentStatusChanged, PingTest, sample
 from billhook.extension import get_state
+from billhook.inbox.admin import is_busy
 from support.apps import deliver, inbox_at
 from support.inbox_view import rows
 from support.processes import until
@@ -168,6 +169,31 @@ def test_runs_stored_under_a_former_name_are_paused_with_the_handler(stored_only
     inbox.resume_handler("note", now)
     state.handle_due()
     assert calls == ["PingTest-1"]
+
+
+def test_a_handler_that_was_paused_under_a_former_name_is_not_called(stored_only):
+    calls = []
+    app = stored_only(noting(calls, aliases=["former"]))
+    inbox, now = inbox_of(app)
+    inbox.pause_handler("former", None, now)
+    send(app, 2)
+
+    get_state(app).handle_due()
+    assert calls == []
+
+    inbox.resume_handler("former", now)
+    get_state(app).handle_due()
+    assert calls == ["PingTest-1", "PingTest-2"]
+
+
+def test_nothing_is_busy_while_runs_wait_for_a_later_start(stored_only, clock):
+    app = stored_only(noting([], rate="1/d"))
+    inbox, now = inbox_of(app)
+    send(app, 3)
+    get_state(app).handle_due()
+
+    assert not is_busy(inbox, now + timedelta(hours=1))
+    assert is_busy(inbox, now + timedelta(days=1))
 
 
 def test_many_runs_of_a_paused_handler_do_not_hold_up_another(stored_only):
