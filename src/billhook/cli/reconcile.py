@@ -200,7 +200,7 @@ def _print_notes(told: Told, missing: Sequence[Missing], comparison: Reconciliat
         click.echo(f"note: not compared, changed after the range: {invoices} invoices", err=True)
     if comparison.unchecked["credits"]:
         number = comparison.unchecked["credits"]
-        click.echo(f"note: not compared: credits of {number} customers that the service refuses", err=True)
+        click.echo(f"note: not compared: credits of {number} customers, which the service refuses", err=True)
     if customers:
         click.echo(
             f"note: not compared: {customers} customers that no delivery tells of; --read-customers reads "

@@ -398,6 +398,17 @@ def test_the_customer_of_a_contract_is_read_for_its_event(compare, service: Serv
     ]
 
 
+def test_a_customer_whose_credits_are_refused_is_told_of_and_the_rest_compared(compare, service: Service):
+    service.always("GET /contracts", page("contracts", one_contract("con_1")))
+    service.always("GET /credits", error(400, "invalid_request_error", "invalid_request"))
+
+    result = compare()
+
+    assert "con_1" in result.stdout
+    assert "note: not compared: credits of 1 customers, which the service refuses" in result.stderr
+    assert json.loads(compare("--json").stdout)["unchecked"]["credits"] == 1
+
+
 def test_a_failure_of_the_api_on_the_way_is_one_line_and_stores_nothing(compare, service: Service, inbox_url):
     service.answer(
         "GET /contracts",
