@@ -60,6 +60,12 @@ def inbox_of(app):
     return state.inbox, state.dispatcher.clock.now()
 
 
+def sweeper_of(state, clock):
+    """Return the sweeper of a Celery worker's main process, as the engine makes it."""
+    limits = state.dispatcher.limits
+    return Sweeper(state.inbox, clock, lambda: state.inbox.release_held("sweeper", limits, clock.now()))
+
+
 @pytest.fixture
 def stored_only(app_with, clock):
     """Make an app that stores deliveries; `get_state(app).handle_due()` handles them."""
@@ -251,9 +257,7 @@ def test_celery_workers_leave_the_runs_of_a_paused_handler(stored_only, clock):
     state = get_state(app)
     inbox, now = inbox_of(app)
     executor = DeliveryExecutor(inbox, state.dispatcher, lease_seconds=30.0, publish=messages.append)
-    sweeper = Sweeper(
-        inbox, clock, lambda: inbox.release_held("sweeper", state.dispatcher.limits, clock.now())
-    )
+    sweeper = sweeper_of(state, clock)
     inbox.pause_handler("note", None, now)
     send(app, 2)
     executor.execute(1)
@@ -290,9 +294,7 @@ def test_celery_publishes_what_a_resume_releases_though_the_queue_is_not_empty(s
     state = get_state(app)
     inbox, now = inbox_of(app)
     executor = DeliveryExecutor(inbox, state.dispatcher, lease_seconds=30.0, publish=lambda _: None)
-    sweeper = Sweeper(
-        inbox, clock, lambda: inbox.release_held("sweeper", state.dispatcher.limits, clock.now())
-    )
+    sweeper = sweeper_of(state, clock)
     inbox.pause_handler("note", None, now)
     send(app, 2)
     executor.execute(1)
@@ -532,9 +534,7 @@ def test_a_sweep_that_may_release_nothing_waits_for_the_next_chance(stored_only,
     with inbox.transaction("a slow worker", state.dispatcher.limits) as transaction:
         transaction.plan([one.plan for one in planned], now)
         assert len(transaction.claim(10, now, now + timedelta(seconds=60))) == 1
-    sweeper = Sweeper(
-        inbox, clock, lambda: inbox.release_held("sweeper", state.dispatcher.limits, clock.now())
-    )
+    sweeper = sweeper_of(state, clock)
     clock.advance(seconds=2)
 
     assert sweeper.due(0.0, lambda: 0) == []
@@ -577,6 +577,27 @@ def test_a_released_run_has_the_place_in_the_queue_that_its_delivery_had(stored_
     state.handle_due()
 
     assert calls == ["PingTest-1", "PingTest-2", "other CustomerCreated-1", "other CustomerCreated-2"]
+
+
+def test_celery_publishes_what_the_claim_of_a_suspect_releases(stored_only, clock):
+    calls, messages = [], []
+    app = stored_only(noting(calls, at_most=1))
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    executor = DeliveryExecutor(inbox, state.dispatcher, lease_seconds=30.0, publish=messages.append)
+    send(app, 2)
+    planned = state.dispatcher.plan(inbox.received(10))
+    with inbox.transaction("a worker that dies", state.dispatcher.limits) as transaction:
+        transaction.plan([one.plan for one in planned], now)
+        assert len(transaction.claim(10, now, now + timedelta(seconds=10))) == 1
+    clock.advance(seconds=11)
+
+    executor.execute(1)
+    assert 2 in messages
+    while messages:
+        executor.execute(messages.pop())
+
+    assert sorted(calls) == ["PingTest-1", "PingTest-2"]
 
 
 # --- so many in a time --------------------------------------------------------------------------------

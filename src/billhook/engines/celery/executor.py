@@ -142,6 +142,8 @@ class DeliveryExecutor:
         now = self._dispatcher.clock.now()
         with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
             claim = transaction.claim_suspect(now, now + self._lease_time, only=delivery_id)
+        for each in transaction.released:
+            self._publish(each)
         if claim is None:
             return
         self._mark_joined()
