@@ -726,7 +726,6 @@ def test_running_workers_share_the_rate(running):
 
     # A thread may start late, and then the next one comes sooner: the whole cannot be faster.
     assert max(times) - min(times) > 20 / 20 * 0.9
-    assert all(later >= earlier for earlier, later in pairwise(sorted(times)))
 
 
 def test_a_worker_without_a_free_thread_does_not_poll_at_the_rate(running):
