@@ -20,7 +20,17 @@ if TYPE_CHECKING:
 
     from billhook.clock import FrozenClock
     from billhook.dispatch import Delivery
-    from billhook.testing import Dead, Deliver, Handled, Refused, RunningSandbox, Settle
+    from billhook.testing import (
+        Dead,
+        Deliver,
+        Handled,
+        Paused,
+        PauseHandler,
+        Refused,
+        ResumeHandler,
+        RunningSandbox,
+        Settle,
+    )
 
 APP_HELP = "the app under test: `module:create_app`, a function that returns a new one for each test"
 HANDLERS_HELP = "modules with handlers, for an app that billhook makes: `billing` or `billing.py`"
@@ -104,6 +114,30 @@ def refused(billhook_app: Flask) -> Refused:
     from billhook import testing
 
     return partial(testing.refused, billhook_app)
+
+
+@pytest.fixture
+def pause_handler(billhook_app: Flask) -> PauseHandler:
+    """`pause_handler(handler, why=None)`: it is not called any more."""
+    from billhook import testing
+
+    return partial(testing.pause_handler, billhook_app)
+
+
+@pytest.fixture
+def resume_handler(billhook_app: Flask) -> ResumeHandler:
+    """`resume_handler(handler)`: it is called again."""
+    from billhook import testing
+
+    return partial(testing.resume_handler, billhook_app)
+
+
+@pytest.fixture
+def paused(billhook_app: Flask) -> Paused:
+    """`paused()`: the names of the paused handlers, with their reasons."""
+    from billhook import testing
+
+    return partial(testing.paused, billhook_app)
 
 
 @pytest.fixture

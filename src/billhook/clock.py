@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-__all__ = ["Clock", "FrozenClock", "SystemClock"]
+__all__ = [
+    "Clock",
+    "FrozenClock",
+    "SystemClock",
+    "format_ago",
+    "format_duration",
+    "parse_duration",
+    "parse_time",
+]
+
+_UNITS = ((86_400, "d"), (3_600, "h"), (60, "min"))
+_AGE = re.compile(r"([0-9]{1,6})([smhdw])")
+_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 
 
 class Clock(Protocol):
@@ -44,3 +57,58 @@ class FrozenClock:
     def advance(self, *, seconds: float) -> None:
         """Move forward (or back, with a negative number) by `seconds`."""
         self._at += timedelta(seconds=seconds)
+
+
+def parse_duration(text: str) -> timedelta:
+    """Return the duration that an operator wrote: 90s, 30m, 2h, 7d or 1w. Raises ValueError."""
+    age = _AGE.fullmatch(text)
+    try:
+        if age:
+            return timedelta(seconds=int(age[1]) * _SECONDS[age[2]])
+    except OverflowError:
+        pass
+    raise ValueError(f"{text!r} is not a duration: write one such as 90s, 30m, 2h or 7d")
+
+
+def parse_time(text: str, now: datetime) -> datetime:
+    """Return the time that an operator wrote: an age (90s, 30m, 2h, 7d, 1w), or ISO 8601.
+
+    Without an offset it is UTC. Raises ValueError, with a text that says what to write.
+    """
+    age = _AGE.fullmatch(text)
+    try:
+        if age:
+            return now - timedelta(seconds=int(age[1]) * _SECONDS[age[2]])
+        moment = datetime.fromisoformat(text)
+        # UTC, as everything that billhook shows: a value copied from a table means the same here.
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        told = f"{text!r} is not a time: write an age such as 90s, 30m, 2h, 7d, or 2026-01-31T12:00"
+        raise ValueError(told) from None
+
+
+def format_duration(seconds: float) -> str:
+    """Return a duration in one or two units: `340 ms`, `12 s`, `3 min 20 s`, `2 d 4 h`."""
+    if seconds < 0.01:
+        return f"{seconds * 1000:.1f} ms".replace(".0 ms", " ms")
+    if seconds < 1:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 10:
+        return f"{seconds:.1f} s".replace(".0 s", " s")
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    whole = int(seconds)
+    for (size, unit), (below, smaller) in zip(_UNITS, (*_UNITS[1:], (1, "s")), strict=True):
+        if whole >= size:
+            rest = whole % size // below
+            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    raise AssertionError(seconds)  # a minute is the smallest of the units
+
+
+def format_ago(moment: datetime | None, now: datetime) -> str:
+    """Return how long before `now` a moment was, as `3 min ago`; `in 10 s` for one to come."""
+    if moment is None:
+        return ""
+    seconds = (now - moment).total_seconds()
+    number, unit = format_duration(abs(seconds)).split(" ")[:2]  # one unit is enough here
+    return f"{number} {unit} ago" if seconds >= 0 else f"in {number} {unit}"

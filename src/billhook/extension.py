@@ -12,7 +12,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal
 
 import click
-from flask import Blueprint, Flask, request
+from flask import Blueprint, Flask, current_app, request
 from flask.helpers import get_debug_flag
 
 from billhook.clock import Clock, SystemClock
@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from billhook.asgi import AsgiApp
     from billhook.state import BillhookState
 
-__all__ = ["ENVIRON", "Billhook", "configured_scheme", "get_settings", "get_state"]
+__all__ = ["ENVIRON", "Billhook", "configured_scheme", "exempt_from_csrf", "get_settings", "get_state"]
 
 _SYSTEM_CLOCK = SystemClock()
+READY_SECONDS = 1.0
+"""How long /readyz caches a good result: the inbox is written at most once in that time."""
 ENVIRON = "billhook_environ"
 """Key in `app.extensions` of an environment to read instead of os.environ."""
 _ALTERNATIVES = (
@@ -103,7 +105,7 @@ class Billhook:
             url_prefix,
         )
         yield blueprint
-        _exempt_from_csrf(app, blueprint)
+        exempt_from_csrf(app, blueprint)
         state.mounts.append(url_prefix)
         state.source_names |= known
         if "billhook" not in app.extensions:
@@ -125,6 +127,18 @@ class Billhook:
         state = get_state(app)
         if not _may_only_watch():
             state.start()
+
+    def health_blueprint(self) -> Blueprint:
+        """Return a blueprint with `GET /healthz` and `GET /readyz` for probes, to be registered in an app.
+
+        >>> app.register_blueprint(hooks.health_blueprint(), url_prefix="/internal")  # doctest: +SKIP
+
+        `/readyz` answers 200 while a delivery could be stored, otherwise 503. It leaves nothing in the inbox,
+        and asks it at most once a second.
+        """
+        from billhook.receiver import make_health_blueprint
+
+        return make_health_blueprint(lambda: get_state(current_app).inbox.check_writable(READY_SECONDS))
 
     def asgi_app(self, app: Flask) -> AsgiApp:
         """Return an ASGI 3 application for `app`, which receives deliveries on the event loop.
@@ -173,8 +187,8 @@ class _Commands(click.Group):
         return self._loaded.invoke(ctx)
 
 
-def _exempt_from_csrf(app: Flask, blueprint: Blueprint) -> None:
-    """Exempt the webhooks from flask-wtf's CSRF check: the signature authenticates them instead."""
+def exempt_from_csrf(app: Flask, blueprint: Blueprint) -> None:
+    """Exempt a blueprint from flask-wtf's CSRF check, which knows neither signatures nor its tokens."""
     if "csrf" in app.extensions:
         app.extensions["csrf"].exempt(blueprint)
     elif find_spec("flask_wtf") is not None:  # it may be initialised later; its hook then runs after this one

@@ -26,6 +26,8 @@ def fields(
     cause: str | BaseException | None = None,
     duration: float | None = None,
     count: int | None = None,
+    action: str | None = None,
+    who: str | None = None,
 ) -> dict[str, object]:
     """Return the `extra` of a record, without what is None; texts are escaped and cut to 200 characters.
 
@@ -42,6 +44,8 @@ def fields(
         "cause": type(cause).__name__ if isinstance(cause, BaseException) else cause,
         "duration": None if duration is None else round(duration, 6),
         "count": count,
+        "action": action,
+        "who": who,
     }
     return {
         name: first_line(value) if isinstance(value, str) else value

@@ -20,11 +20,14 @@ _UNSAFE = frozenset({"Cc", "Cf", "Cs", "Co", "Zl", "Zp"})
 
 def printable(text: object, keep: str = "") -> str:
     r"""Escape invisible characters, except those in `keep`, as in \x1b."""
+    shown = str(text)
+    if shown.isprintable():  # most texts, and true of none of the characters below
+        return shown
     return "".join(
         character
         if character in keep or unicodedata.category(character) not in _UNSAFE
         else character.encode("unicode_escape", "surrogatepass").decode("ascii")
-        for character in str(text)
+        for character in shown
     )
 
 

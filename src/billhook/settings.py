@@ -269,6 +269,18 @@ class Settings:
         "Standalone: the path that takes deliveries.",
         lambda key, value: _text(key, value) or "/",
     )
+    dashboard: str | None = _option(
+        None,
+        "path",
+        "Standalone: a file of who may see the dashboard at /billhook, a line USER:PASSWORD each.",
+        _text,
+    )
+    metrics_token_file: str | None = _option(
+        None,
+        "path",
+        "Standalone: a file with the bearer token of /metrics, which is there with it only.",
+        _text,
+    )
     api_url: str | None = _option(
         None,
         "URL",

@@ -15,23 +15,23 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from blinker import ANY
-from flask import Flask, Response
+from flask import Flask
 
 from billhook.dispatch import Handlers
-from billhook.errors import ConfigError, InboxUnavailable, SchemaMismatch
+from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.extension import ENVIRON, Billhook, get_settings, get_state
+from billhook.file_modes import check_secret_file
 from billhook.logs import set_up_logging
 from billhook.settings import from_environ
 from billhook.signals import event_signal
 
 if TYPE_CHECKING:
+    from flask import Blueprint
+
     from billhook.asgi import AsgiApp
 
 __all__ = ["create_app", "create_asgi_app", "load_handlers"]
-
-_READY_SECONDS = 1.0
-"""How long /readyz caches a good result: the inbox is written at most once in that time."""
 
 
 def __getattr__(name: str) -> Any:
@@ -47,7 +47,7 @@ def __getattr__(name: str) -> Any:
 
 
 def create_app(environ: Mapping[str, str] | None = None) -> Flask:
-    """Return a Flask app with the receiver, `GET /healthz` and `GET /readyz`.
+    """Return a Flask app with the receiver, `GET /healthz` and `GET /readyz`, and perhaps the dashboard.
 
     The inbox is ./billhook.db unless BILLHOOK_INBOX_URL says otherwise. Raises ConfigError.
     """
@@ -62,8 +62,13 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
         _add_current_folder_to_path()
     hooks = Billhook(handlers=load_handlers(settings.handlers))
     hooks.init_app(app, url_prefix="/" + settings.url_prefix.strip("/"))
-    app.add_url_rule("/healthz", "healthz", lambda: {"status": "up"})
-    app.add_url_rule("/readyz", "readyz", lambda: _ready(app))
+    if settings.dashboard is not None:
+        from billhook.dashboard.password_file import add_dashboard
+
+        add_dashboard(app, settings.dashboard)
+    app.register_blueprint(hooks.health_blueprint())
+    if settings.metrics_token_file is not None:
+        app.register_blueprint(_metrics_blueprint(settings.metrics_token_file))
     return app
 
 
@@ -75,12 +80,17 @@ def create_asgi_app(environ: Mapping[str, str] | None = None) -> AsgiApp:
     return AsgiApp(app, get_state(app))
 
 
-def _ready(app: Flask) -> Response:
+def _metrics_blueprint(token_file: str) -> Blueprint:
+    from billhook.metrics import metrics_blueprint
+
+    check_secret_file("BILLHOOK_METRICS_TOKEN_FILE", token_file)
     try:
-        get_state(app).inbox.check_writable(_READY_SECONDS)
-    except (InboxUnavailable, SchemaMismatch):
-        return Response('{"status": "unavailable"}', 503, content_type="application/json")
-    return Response('{"status": "ready"}', content_type="application/json")
+        token = Path(token_file).read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(
+            f"BILLHOOK_METRICS_TOKEN_FILE {token_file!r} cannot be read: {type(error).__name__}"
+        ) from None
+    return metrics_blueprint(token)
 
 
 def load_handlers(names: Iterable[str]) -> list[Handlers]:

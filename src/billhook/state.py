@@ -64,6 +64,7 @@ class BillhookState:
             clock,
             sender=app,
             wake=self.engine.wake,
+            count=self.inbox.count,
             known_types=EVENT_TYPES,
             max_body_bytes=settings.max_body_bytes,
             deadline_seconds=settings.deadline_seconds,

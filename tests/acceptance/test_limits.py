@@ -19,7 +19,7 @@ from support.processes import in_children
 BATCH = 200
 LEASE = timedelta(hours=1)
 AT_MOST = 12
-RATE = (500, 1.0)
+RATE = (200, 1.0)
 LIMITS = {
     "bounded": HandlerLimits(("bounded",), at_most=AT_MOST),
     "paced": HandlerLimits(("paced",), rate=RATE),

@@ -42,7 +42,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--only", choices=["sqlite", "postgresql"], help="measure one database alone")
-    parser.add_argument("--json", action="store_true", help="print the raw figures instead of the table")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     options = parser.parse_args()
     if "BILLHOOK_TEST_AMQP_URL" not in os.environ:
         sys.exit("set BILLHOOK_TEST_AMQP_URL to a RabbitMQ: amqp://guest:guest@127.0.0.1:5672//")
@@ -61,9 +61,10 @@ def main() -> None:
                 cpu = _cpu_seconds(pid) - before
                 figures = {"us": seconds / options.count * 1e6, "cpu_us": cpu / options.count * 1e6}
                 results[name].append(figures)
-                if not options.json:
-                    print(f"round {number + 1}: {name:24} {line(figures)}", flush=True)
-    print(json.dumps(results)) if options.json else report(results)
+                print(f"round {number + 1}: {name:24} {line(figures)}", flush=True)
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
+    report(results)
 
 
 def variants(only: str | None) -> Iterator[tuple[str, str, str]]:

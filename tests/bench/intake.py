@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import json
 import os
 import statistics
 import sys
@@ -35,12 +36,16 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=9)
-    rounds = parser.parse_args().rounds
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
+    options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.environ["BENCH_FOLDER"] = folder
         billhook = durable()
         get_state(billhook).inbox.put = lambda *_: Receipt(PutStatus.ACCEPTED, 1, "InvoiceApproved")  # type: ignore[method-assign]
-        pairs = [(_microseconds(bare()), _microseconds(billhook)) for _ in range(rounds)]
+        pairs = [(_microseconds(bare()), _microseconds(billhook)) for _ in range(options.rounds)]
+    if options.json:
+        figures = {"bare": [before for before, _ in pairs], "billhook": [after for _, after in pairs]}
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
     differences = sorted(after - before for before, after in pairs)
     print(f"bare view  {statistics.median(before for before, _ in pairs):5.0f} us of CPU a request")
     print(f"billhook   {statistics.median(after for _, after in pairs):5.0f} us")

@@ -60,6 +60,7 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--batches", type=int, default=50, help="batches in a round")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -69,6 +70,8 @@ def main() -> None:
         with served(folder / "sandbox.db") as caller:
             results = [one_round(made, caller, raw, options.batches) for _ in range(options.rounds)]
         raw.close()
+    if options.json:
+        options.json.write_text(json.dumps(results, indent=1) + "\n")
     report(results)
 
 

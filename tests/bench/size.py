@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import json
 import os
 import secrets
 import statistics
@@ -50,7 +51,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     options = parser.parse_args()
+    figures: dict[str, list[tuple[dict[str, float], dict[str, float]]]] = {}
     for name, place in (("sqlite", _sqlite), ("postgresql", postgres)):
         if place is postgres and "BILLHOOK_TEST_POSTGRES_URL" not in os.environ:
             continue
@@ -64,7 +67,10 @@ def main() -> None:
                 fill(inbox, rows, "bytea" if place is postgres else "blob")
                 print(f"{name:10} {rows:,} rows, {_bytes(inbox) / rows:,.0f} bytes each", flush=True)
                 inboxes.append(inbox)
-            report(name, [(measure(inboxes[0]), measure(inboxes[1])) for _ in range(options.rounds)])
+            figures[name] = [(measure(inboxes[0]), measure(inboxes[1])) for _ in range(options.rounds)]
+            report(name, figures[name])
+    if options.json:
+        options.json.write_text(json.dumps(figures, indent=1) + "\n")
 
 
 def report(name: str, rounds: list[tuple[dict[str, float], dict[str, float]]]) -> None:

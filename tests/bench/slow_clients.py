@@ -25,7 +25,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -58,7 +58,9 @@ def main() -> None:
     parser.add_argument("--door", nargs="+", choices=DOORS, default=list(DOORS))
     parser.add_argument("--kinds", nargs="+", choices=SCENARIOS, default=list(SCENARIOS))
     parser.add_argument("--worker-connections", type=int, help="gunicorn's limit for each process")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the figures there")
     options = parser.parse_args()
+    found = []
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))  # the children inherit it
     print("door        workers kinds  sent refused   p50 ms   p99 ms   max ms KB/conn.   CPU waiting   held")
@@ -68,6 +70,9 @@ def main() -> None:
                 counts = dict.fromkeys(SCENARIOS[kinds], options.connections)
                 figures = measure(door, workers, counts, options)
                 print(f"{door:11} {workers:7} {kinds:5} {figures}", flush=True)
+                found.append({"receiver": door, "workers": workers, "kinds": kinds, **asdict(figures)})
+    if options.json:
+        options.json.write_text(json.dumps(found, indent=1) + "\n")
 
 
 @dataclass

@@ -15,6 +15,7 @@ from billhook.extension import get_state
 from billhook.signing import TimestampedHMAC
 from support.apps import deliver, inbox_file
 from support.inbox_view import rows
+from support.processes import until
 from support.signing import OTHER_SECRET, PATH, SECRET, signed
 
 TEXT_SECRET = "a-shared-secret-of-32-characters"
@@ -55,6 +56,30 @@ def test_named_sources_are_below_any_prefix(app_with, prefix):
 
     assert [reply.status_code for reply in replies] == [200, 200]
     assert [row[0] for row in stored(app)] == ["eu", "eu"]
+
+
+def test_an_app_has_health_routes_where_it_registers_them(plain_app):
+    app, hooks = plain_app(), Billhook()
+    hooks.init_app(app)
+    app.register_blueprint(hooks.health_blueprint(), url_prefix="/internal")
+    client = app.test_client()
+
+    found = [client.get(f"/internal/{name}") for name in ("healthz", "readyz")]
+    inbox_file(app).rename(inbox_file(app).with_name("aside"))
+    until(lambda: client.get("/internal/readyz").status_code == 503)  # a good answer holds for a second
+    gone = client.get("/internal/readyz")
+
+    assert [(one.status_code, one.json) for one in found] == [
+        (200, {"status": "up"}),
+        (200, {"status": "ready"}),
+    ]
+    assert (gone.status_code, gone.json) == (503, {"status": "unavailable"})
+
+
+def test_an_app_has_no_health_routes_unasked(app_with):
+    client = app_with().test_client()
+
+    assert [client.get(path).status_code for path in ("/healthz", "/readyz")] == [404, 404]
 
 
 def test_a_prefix_with_a_variable_part_is_refused_at_start(plain_app):

@@ -85,6 +85,7 @@ def test_control_an_unsupervised_worker_hangs_with_a_blocking_handler(sqlite_gro
     worker = sqlite_group.work()
     sqlite_group.put("greedy", "MonthEndReport", body_of("MonthEndReport"))
     until(lambda: sqlite_group.notes("begun") == ["greedy"], 15)
+    time.sleep(1)  # it notes that just before it blocks
 
     sqlite_group.put("flow")
     worker.send_signal(signal.SIGTERM)

@@ -10,7 +10,9 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import IO, Any
 
+import httpx2
 import pytest
 from click.testing import CliRunner
 
@@ -170,3 +172,84 @@ def test_an_interrupted_demo_clears_everything_away(temporary, number):
     assert b"Traceback" not in errors
     assert list(temporary.iterdir()) == []
     assert of_this_demo(temporary) == []
+
+
+def read_json(stream: IO[str]) -> Any:
+    """The first JSON object of a stream that goes on."""
+    text = ""
+    for line in stream:
+        text += line
+        if line == "}\n":
+            return json.loads(text)
+    raise AssertionError(text)
+
+
+def send_form(client: httpx2.Client, page: str, action: str, **fields: str) -> httpx2.Response:
+    """Send a form with the token of a page, as a browser does."""
+    token = re.search(r'name="csrf_token" value="([^"]+)"', client.get(page).text)
+    assert token
+    headers = {"Origin": str(client.base_url).rstrip("/")}
+    return client.post(action, data={"csrf_token": token[1], **fields}, headers=headers)
+
+
+def facts_of(page: str) -> str:
+    """The list of facts about a delivery."""
+    return page[page.index("delivery id") :].partition("</dl>")[0]
+
+
+def test_a_demo_that_stays_has_an_event_of_the_sandboxs_page_arrive_in_the_dashboard(temporary):
+    process = subprocess.Popen(
+        [*DEMO, "--stay", "--json"], env=environment(temporary), stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout
+    found = read_json(process.stdout)
+    addresses = found["addresses"]
+    [notes] = temporary.glob("*/handled.jsonl")
+    before = notes.read_text().count("PaymentFailed")
+    sandbox = addresses["sandbox"]
+
+    with httpx2.Client(base_url=sandbox["url"], follow_redirects=True) as client:
+        login = {"client_id": sandbox["login"]["client id"], "api_token": sandbox["login"]["API token"]}
+        send_form(client, "/", "/pages/login", **login)
+        page = send_form(
+            client, "/pages/trigger?type=PaymentFailed", "/pages/trigger", type="PaymentFailed", body="{}"
+        )
+        until(lambda: ">delivered<" in client.get(page.url).text, 30)
+        until(lambda: notes.read_text().count("PaymentFailed") > before, 30)
+        shown = client.get(page.url).text
+        [delivery] = re.findall(r"dlv_[0-9a-f]+", facts_of(shown))
+        dashboard = addresses["dashboard"]
+        user = dashboard["login"]["user"], dashboard["login"]["password"]
+        listed = client.get(f"{dashboard['url']}deliveries?key={delivery}", auth=user).text
+        [number] = set(re.findall(r"/billhook/deliveries/(\d+)", listed))
+        arrived = client.get(f"{dashboard['url']}deliveries/{number}", auth=user).text
+        stranger = client.get(dashboard["url"]).status_code
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=90)
+
+    assert found["ok"] is True
+    assert delivery in arrived
+    assert "PaymentFailed" in arrived
+    assert stranger == 401
+    assert addresses["receiver"]["url"] in shown
+    assert "&#34;status&#34;: &#34;accepted&#34;" in shown
+    assert process.returncode == 0
+    assert list(temporary.iterdir()) == []
+    assert of_this_demo(temporary) == []
+
+
+def test_a_demo_that_stays_needs_the_sandbox(temporary, tmp_path):
+    hidden = tmp_path / "hidden"
+    hidden.mkdir()
+    (hidden / "limits.py").write_text("raise ModuleNotFoundError('not installed', name='limits')")
+    path = [str(hidden), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+
+    done = subprocess.run(
+        [*DEMO, "--stay"], env=environment(temporary, PYTHONPATH=os.pathsep.join(path)),
+        capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip
+
+    assert done.returncode != 0
+    assert "pip install 'billhook[sandbox]'" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(temporary.iterdir()) == []

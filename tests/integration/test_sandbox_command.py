@@ -18,6 +18,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 
 from billhook.client import BillingClient
@@ -496,3 +497,21 @@ def test_a_failed_sandbox_call_prints_one_line(
     assert said in done.stderr
     assert "Traceback" not in done.stderr
     assert standing["api_token"] not in done.stderr + done.stdout
+
+
+def test_the_pages_are_served_at_the_printed_address_with_the_printed_credentials(
+    standing: dict[str, Any],
+) -> None:
+    with httpx2.Client(base_url=standing["url"], follow_redirects=True) as client:
+        login = client.get("/")
+        token = re.search(r'name="csrf_token" value="([^"]+)"', login.text)
+        assert token
+        form = {"client_id": standing["client_id"], "api_token": standing["api_token"]}
+        headers = {"Origin": standing["url"]}
+        page = client.post("/pages/login", data={"csrf_token": token[1], **form}, headers=headers)
+        broken = client.post("/pages/login", data=form, headers={"Origin": "http://["})
+
+    assert str(login.url) == f"{standing['url']}/pages/login"
+    assert str(page.url) == f"{standing['url']}/pages/"
+    assert "You are logged in." in page.text
+    assert broken.status_code == 403

@@ -24,21 +24,46 @@ def test_the_capacity_table_is_computed_from_the_figures():
     assert f"\n\n{capacity.table()}\n\n" in page
 
 
-def test_the_picture_of_the_receivers_is_drawn_from_the_figures():
+def figures_of(name):
+    return json.loads((BENCH / "figures" / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("name", ["receiver", "workers"])
+def test_each_picture_is_drawn_from_the_committed_figures_and_is_on_the_page(name):
     import plot
 
-    figures = json.loads((BENCH / "figures" / "receiver.json").read_text(encoding="utf-8"))
-    assert (BENCH / "figures" / "receiver.svg").read_text(encoding="utf-8") == plot.draw(figures)
+    drawn = plot.PICTURES[name](figures_of(name))
+    assert (BENCH / "figures" / f"{name}.svg").read_text(encoding="utf-8") == drawn
+    assert f"](figures/{name}.svg)" in (BENCH / "README.md").read_text(encoding="utf-8")
+
+
+def test_all_committed_figures_are_drawn():
+    import plot
+
+    names = {path.stem for path in (BENCH / "figures").iterdir()}
+    assert names == set(plot.PICTURES)
 
 
 def test_control_other_figures_give_another_picture():
     import plot
 
-    figures = json.loads((BENCH / "figures" / "receiver.json").read_text(encoding="utf-8"))
-    drawn = plot.draw(figures)
-    for panel in figures.values():
+    receiver, workers = figures_of("receiver"), figures_of("workers")
+    drawn = plot.draw(receiver), plot.draw_workers(workers)
+    for panel in receiver.values():
         panel["standalone"][0]["rate"] *= 2
-    assert plot.draw(figures) != drawn
+    workers["billhook sqlite"] = [rate * 2 for rate in workers["billhook sqlite"]]
+    assert plot.draw(receiver) != drawn[0]
+    assert plot.draw_workers(workers) != drawn[1]
+
+
+def test_every_script_that_measures_writes_json():
+    scripts = [
+        path for path in BENCH.glob("*.py") if "argparse.ArgumentParser" in path.read_text(encoding="utf-8")
+    ]
+    silent = [path.name for path in scripts if '"--json", type=Path' not in path.read_text(encoding="utf-8")]
+
+    assert len(scripts) == 7
+    assert silent == []
 
 
 def test_the_receivers_table_has_the_committed_figures():

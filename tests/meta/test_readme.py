@@ -28,11 +28,13 @@ RUN_BY = {
     "command: test": "test_the_readmes_demo_and_test_commands_are_correct",
     "command: serve": "test_the_readmes_standalone_receiver_handles_its_deliveries",
     "command: send": "test_the_readmes_standalone_receiver_handles_its_deliveries",
+    "command: dashboard": "test_the_dashboards_page_lets_its_users_in_and_nobody_else",
     "command: mounted": "test_the_readmes_mounted_app_runs",
     "command: mounted-use": "test_the_readmes_mounted_app_runs",
     "command: sandbox": "test_the_sandbox_sends_what_its_page_has_happen",
     "command: sandbox-use": "test_the_sandbox_sends_what_its_page_has_happen",
     "file: billing.py": "test_the_readmes_standalone_receiver_handles_its_deliveries",
+    "file: dashboard.py": "test_the_dashboards_page_lets_its_users_in_and_nobody_else",
     "file: shop.py": "test_the_readmes_mounted_app_runs",
     "file: subscribers.py": "test_the_readmes_mounted_app_and_subscriber_handle_deliveries",
     "file: test_billing.py": "test_the_test_of_the_sandboxs_page_passes",
@@ -205,6 +207,33 @@ def test_the_exports_printed_by_the_sandbox_work_in_another_terminal(folder, env
     assert all(isinstance(json.loads(answer), dict) for answer in answers)
 
 
+MOUNTED_DASHBOARD = """
+from dashboard import app
+for name in ("alice", "bob", "mallory"):
+    page = app.test_client().get("/billhook/handlers", environ_overrides={"REMOTE_USER": name})
+    print(name, page.status_code, "read-only" in page.text)
+"""
+STANDALONE_DASHBOARD = """
+import base64, pathlib
+from billhook.standalone import create_app
+line = pathlib.Path("dashboard.txt").read_text().strip()
+for user in (line, "alice:guessed"):
+    headers = {"Authorization": "Basic " + base64.b64encode(user.encode()).decode()}
+    print(create_app().test_client().get("/billhook/handlers", headers=headers).status_code)
+"""
+
+
+def test_the_dashboards_page_lets_its_users_in_and_nobody_else(folder, environment):
+    mounted = run([sys.executable, "-W", "error", "-c", MOUNTED_DASHBOARD], folder, environment)
+    shell = (
+        block("command: dashboard") + f"{shlex.quote(sys.executable)} -c {shlex.quote(STANDALONE_DASHBOARD)}"
+    )
+    standalone = run(["bash", "-euc", shell], folder, environment)
+
+    assert mounted.splitlines() == ["alice 200 False", "bob 200 True", "mallory 403 False"]
+    assert standalone.split() == ["200", "401"]
+
+
 def test_the_test_of_the_sandboxs_page_passes(folder, environment):
     name = "test_billing.py"
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", name]
@@ -225,7 +254,7 @@ def test_the_tests_of_the_testing_page_pass(folder, environment):
     told = run(command, folder, environment)
     (folder / name).write_text((folder / name).read_text().replace("retry=[60, 3600]", "retry=[60]"))
 
-    assert "4 passed" in told
+    assert "6 passed" in told
     with pytest.raises(AssertionError):
         run(command, folder, environment)
 

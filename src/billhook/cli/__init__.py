@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import click
 
+from billhook.cli.actions import actions
 from billhook.cli.api import api
 from billhook.cli.capture import capture
 from billhook.cli.check import check
@@ -17,11 +18,13 @@ from billhook.cli.doctor import doctor
 from billhook.cli.errors import BillhookGroup
 from billhook.cli.events import events
 from billhook.cli.handlers import handlers
+from billhook.cli.metrics import metrics
 from billhook.cli.options import options
 from billhook.cli.reconcile import reconcile
 from billhook.cli.sandbox import sandbox
 from billhook.cli.send import send
 from billhook.cli.serve import serve
+from billhook.cli.status import status
 from billhook.cli.subscribe import subscribe
 from billhook.cli.worker import worker
 
@@ -42,6 +45,7 @@ def main() -> None:
       billhook serve myshop/billing.py                   receive and handle deliveries
       billhook sandbox --allow-private --seed demo       run the billing service locally
       billhook send InvoiceApproved                      post a sample event
+      billhook status                                    what waits, what failed, who is at work
       billhook deliveries list --state retrying          failed, to be retried; dead: given up
     """
 
@@ -59,6 +63,7 @@ def flask_group() -> None:
 
 # Not `serve`: the user chooses what serves a Flask app. Not `demo` and `capture`, which have no use for one.
 _EVERYWHERE: tuple[click.Command, ...] = (
+    actions,
     api,
     check,
     db,
@@ -66,9 +71,11 @@ _EVERYWHERE: tuple[click.Command, ...] = (
     doctor,
     events,
     handlers,
+    metrics,
     options,
     reconcile,
     send,
+    status,
     subscribe,
     worker,
 )

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.context import load_app
+from billhook.cli.context import environment, load_app, user_app
 from billhook.cli.output import print_json, print_table
-from billhook.cli.params import as_json
+from billhook.cli.params import as_json, handlers_argument
 from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
 
 if TYPE_CHECKING:
@@ -42,14 +42,17 @@ class _Finding:
 
 
 @click.command(short_help="Check the configuration; send a signed probe through the app.")
+@handlers_argument
 @click.option(
     "--path",
     metavar="PATH",
     help="The path that the service posts to. Default: every receiver path of the app.",
 )
 @as_json
-def check(path: str | None, as_json: bool) -> None:
+def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
     """Check this app's configuration: its inbox, its handlers, and whether deliveries reach the receiver.
+
+    HANDLERS are modules or .py files, as `worker` takes them; the default is BILLHOOK_HANDLERS.
 
     A signed probe passes through all of the app's hooks and is not stored. If anything else answers in place
     of the receiver (a login hook, CSRF protection, a missing route), the command shows what to change. Exit
@@ -59,11 +62,13 @@ def check(path: str | None, as_json: bool) -> None:
     Examples:
       flask --app myshop billhook check
       flask --app myshop billhook check --path /webhooks/billing
-      billhook check --json
+      billhook check billing.py --json
     """
     from billhook.extension import get_state
 
-    app = load_app()
+    if handlers and user_app() is not None:
+        raise click.UsageError("HANDLERS is for `billhook` only: the Flask app has its own handlers")
+    app = load_app(environment(handlers))
     findings = list(_findings(app, get_state(app), path))
     well = all(finding.ok for finding in findings)
     if as_json:

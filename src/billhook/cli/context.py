@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -28,6 +29,7 @@ __all__ = [
     "load_app",
     "load_settings",
     "open_inbox",
+    "operator",
     "reporting_import_errors",
     "user_app",
     "worker_environment",
@@ -138,6 +140,17 @@ def reporting_import_errors(what: str) -> Iterator[None]:
             place = f"{error.filename}, line {error.lineno}"
         text = f"{type(error).__name__}: {error} ({place})"
         raise UsageConfigError(f"{what} cannot be imported: {text}") from None
+
+
+def operator() -> str:
+    """Return the name of the operating system's user, for the record of actions; with sudo, who used it."""
+    try:
+        name = pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:  # a container may have no entry for its user
+        name = f"user {os.getuid()}"
+    # Only root's word counts: any user can set the variable.
+    before = os.environ.get("SUDO_USER") if os.getuid() == 0 else None
+    return f"{name} (sudo by {before})" if before else name
 
 
 def get_inbox(app: Flask) -> Inbox:

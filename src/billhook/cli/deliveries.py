@@ -1,4 +1,4 @@
-"""`billhook deliveries`: list, show, export and discard; `prune` and `replay` have modules of their own."""
+"""`billhook deliveries`: list, show, export and discard; the others have modules of their own."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from billhook.cli.context import open_inbox
+from billhook.cli.erase import erase
 from billhook.cli.errors import CliError, UsageConfigError
 from billhook.cli.forward import forward
 from billhook.cli.output import print_json, progress, say_paused
@@ -16,14 +17,13 @@ from billhook.cli.params import DELIVERY_ID, TEXT, as_json, delivery_filters
 from billhook.cli.prune import prune
 from billhook.cli.replay import replay
 from billhook.cli.selection import (
-    confirm,
+    Flags,
     delivery_count,
-    filters_set,
-    no_match_message,
-    require_selection,
-    select_ids,
+    parse_selection,
+    select,
     take_search_limit,
     within_search_limit,
+    work_in_batches,
 )
 from billhook.cli.tail import tail
 
@@ -37,7 +37,7 @@ _LONGEST_REASON = 500
 
 @click.group()
 def deliveries() -> None:
-    """List, follow, show, replay, forward, discard, export and prune deliveries.
+    """List, follow, show, replay, forward, discard, export, prune and erase deliveries.
 
     Standalone they need no secrets of the receiver.
 
@@ -52,9 +52,11 @@ def deliveries() -> None:
       dead         a handler failed at its last attempt: replay or discard it
       quarantined  authentic, but unreadable, without a type, or in conflict
       pruned       past its retention: only its key is kept, to detect duplicates
+      erased       its content was erased: its key is kept, too
     """
 
 
+deliveries.add_command(erase)
 deliveries.add_command(forward)
 deliveries.add_command(prune)
 deliveries.add_command(replay)
@@ -189,33 +191,31 @@ def discard(
       billhook deliveries discard 42 --reason 'the customer is gone'
       billhook deliveries discard --state dead --handler shop.chase --reason 'done by hand' --dry-run
     """
-    from billhook.inbox.admin import DeliveryFilter
     from billhook.inbox.discard import DiscardResult
     from billhook.inbox.discard import discard as discard_these
 
     reason = " ".join(reason.split())[:_LONGEST_REASON]  # one line: it is a cell of the table of deliveries
     if not reason:
         raise UsageConfigError("--reason is empty: give a reason, which is stored with the delivery")
-    search_limit = take_search_limit(selected)
-    selected = filters_set(selected)
-    selection = DeliveryFilter(**selected)
-    require_selection("discard", delivery_ids, selection.is_everything, selected)
+    selection, search_limit = parse_selection("discard", delivery_ids, selected)
+    flags = Flags(dry_run, yes, as_json)
+    done, now = DiscardResult(), datetime.now(UTC)
+
+    def change(batch: list[int]) -> int:
+        nonlocal done
+        changed = discard_these(inbox, batch, reason, now, dry_run=dry_run)
+        done += changed
+        return changed.deliveries
+
     with open_inbox() as inbox:
-        batches, total = select_ids(inbox, delivery_ids, selection, "discarded", search_limit)
-        if not (total or as_json):
-            click.echo(no_match_message(inbox, selection.handler))
+        chosen = select(
+            inbox, delivery_ids, selection, search_limit,
+            question="Discard {}?", done="discarded", flags=flags,
+        )  # fmt: skip
+        if chosen is None:
             return
-        if not (yes or dry_run or as_json):
-            confirm(f"Discard {delivery_count(total)}?")
-        done, now = DiscardResult(), datetime.now(UTC)
-        with progress("discarding", total) as steps:
-            for batch in batches:
-                done += discard_these(inbox, batch, reason, now, dry_run=dry_run)
-                steps.advance(len(batch))
-                # After each batch: later deliveries with the same order key no longer wait for these.
-                if not dry_run:
-                    inbox.notifier.notify()
-    _report_discarded(total, done, reason, dry_run=dry_run, as_json=as_json)
+        work_in_batches(inbox, "discard", chosen, change, dry_run=dry_run)
+    _report_discarded(chosen.total, done, reason, dry_run=dry_run, as_json=as_json)
 
 
 def _report_discarded(total: int, done: DiscardResult, reason: str, *, dry_run: bool, as_json: bool) -> None:

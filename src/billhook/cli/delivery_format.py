@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
-import re
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
@@ -15,6 +13,9 @@ import click
 
 from billhook.cli.output import print_json, print_table, printable, terminal_width
 from billhook.cli.selection import known_handlers_hint
+from billhook.clock import format_duration
+from billhook.dispatch.quarantine import parse_error
+from billhook.dispatch.tracebacks import users_frames
 from billhook.inbox import Inbox, RunState
 from billhook.inbox.admin import (
     DeliveryDetails,
@@ -38,7 +39,6 @@ __all__ = [
 
 
 _SHOWN_CHARACTERS = 4_000
-_CALLER = re.compile(r'  File "[^"]*/billhook/dispatch/(?:call|handler)\.py", ')
 
 
 def _summary_json(summary: DeliverySummary, standing: str) -> dict[str, Any]:
@@ -49,7 +49,7 @@ def _summary_json(summary: DeliverySummary, standing: str) -> dict[str, Any]:
 def summary_json(one: ListedDelivery) -> dict[str, Any]:
     """Return a listed delivery as JSON: the summary, the error, and the runs without their failures."""
     document = _summary_json(one.summary, one.status)
-    document["error"] = None if one.error is None else _parse_error(one.error)
+    document["error"] = None if one.error is None else parse_error(one.error)
     document["runs"] = [_run_json(run) for run in one.runs]
     # A list does not load the failures: these would be empty, which reads as "never failed".
     for run in document["runs"]:
@@ -59,7 +59,7 @@ def summary_json(one: ListedDelivery) -> dict[str, Any]:
 
 def delivery_error(error: str | None) -> str | None:
     """Return the text of the delivery's own error."""
-    return None if error is None else str(_parse_error(error)["error"])
+    return None if error is None else str(parse_error(error)["error"])
 
 
 def details_json(details: DeliveryDetails) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def details_json(details: DeliveryDetails) -> dict[str, Any]:
     except UnicodeDecodeError:
         document["body_base64"] = base64.b64encode(details.body).decode("ascii")
     document["headers"] = {_header(name): value for name, value in details.headers.items()}
-    document["error"] = None if details.error is None else _parse_error(details.error)
+    document["error"] = None if details.error is None else parse_error(details.error)
     document["runs"] = [_run_json(run) for run in details.runs]
     return document
 
@@ -102,9 +102,13 @@ def print_delivery(details: DeliveryDetails) -> None:
         # A delivery in conflict or without a type may be readable: an operator has to decide what it is.
         undecided = summary.conflict_of is not None or not summary.event_type
         what = "quarantined" if undecided else "not readable"
-        _print_error(_parse_error(details.error), "discarded" if summary.state == "done" else what)
+        _print_error(parse_error(details.error), "discarded" if summary.state == "done" else what)
     if summary.state == "pruned":
         click.echo("past its retention: everything else was deleted")
+        return
+    if summary.state == "erased":
+        click.echo("erased: its headers, body and errors were removed")
+        _print_runs(details.runs)
         return
     print_table("headers", ("name", "value"), [(_header(n), v) for n, v in details.headers.items()])
     text = _readable(details.body)
@@ -113,17 +117,6 @@ def print_delivery(details: DeliveryDetails) -> None:
     if len(text) > _SHOWN_CHARACTERS:
         click.echo(f"… truncated; `billhook deliveries show {summary.id} --body` prints all of it")
     _print_runs(details.runs)
-
-
-def _parse_error(text: str) -> dict[str, Any]:
-    """Return why a delivery is quarantined or discarded: `error`, and `details` with `loc` and `msg`."""
-    # The engine stores a parser's errors as JSON, `discard` stores the user's reason as plain text, and that
-    # text may happen to be JSON of another form.
-    try:
-        error = json.loads(text)
-    except ValueError:
-        error = None
-    return error if isinstance(error, dict) and "error" in error else {"error": text, "details": []}
 
 
 def _print_error(error: dict[str, Any], what: str) -> None:
@@ -137,11 +130,19 @@ def _print_runs(runs: list[RunDetails]) -> None:
     if not runs:
         click.echo("no handler has a run of this delivery")
         return
-    print_table(
-        "runs",
-        ("handler", "state", "attempts", "next", "last error"),
-        [(run.handler, run.status, run.attempts, _next_attempt(run), run.last_error) for run in runs],
-    )
+    columns: dict[str, list[object]] = {
+        "handler": [run.handler for run in runs],
+        "state": [run.status for run in runs],
+        "attempts": [run.attempts for run in runs],
+        "took": [_took(run.duration_seconds) for run in runs],
+        "next": [_next_attempt(run) for run in runs],
+        "last error": [_last_error(run) for run in runs],
+        "why discarded": [_why_discarded(run) for run in runs],
+    }
+    for name in ("took", "next", "last error", "why discarded"):
+        if not any(columns[name]):
+            del columns[name]
+    print_table("runs", list(columns), zip(*columns.values(), strict=True))
     for run in runs:
         if run.twin_of is not None:
             click.echo(f"for {printable(run.handler)} it is a duplicate of delivery {run.twin_of}")
@@ -149,31 +150,28 @@ def _print_runs(runs: list[RunDetails]) -> None:
     if failures:
         print_table(
             "failed attempts",
-            ("handler", "attempt", "at (UTC)", "error"),
-            [(handler, one.attempt, _format_time(one.failed_at), one.error) for handler, one in failures],
+            ("handler", "attempt", "at (UTC)", "took", "error"),
+            [
+                (handler, one.attempt, _format_time(one.failed_at), _took(one.duration_seconds), one.error)
+                for handler, one in failures
+            ],
         )
         last = failures[-1][1].traceback
         if last:
             click.echo("traceback of the last one:")
-            click.echo(printable(_users_frames(last.rstrip()), keep="\n"))
+            click.echo(printable(users_frames(last.rstrip()), keep="\n"))
 
 
-def _users_frames(traceback: str) -> str:
-    """Drop billhook's frames that called the handler: they do not help to find the error."""
-    shown: list[str] = []
-    skipping = at_head = False
-    for line in traceback.splitlines():
-        if line.startswith('  File "'):
-            # Only at the head of a traceback: a handler that itself calls into billhook shows those frames.
-            skipping = at_head and _CALLER.match(line) is not None
-            at_head = skipping
-        # Lines indented by four belong to the frame above them; any other line ends the frames, and a chained
-        # exception begins another traceback.
-        elif not line.startswith("    "):
-            skipping, at_head = False, line.startswith("Traceback ")
-        if not skipping:
-            shown.append(line)
-    return "\n".join(shown)
+def _took(seconds: float | None) -> str:
+    return "" if seconds is None else format_duration(seconds)
+
+
+def _last_error(run: RunDetails) -> str | None:
+    return None if run.state == RunState.DISCARDED else run.last_error
+
+
+def _why_discarded(run: RunDetails) -> str | None:
+    return run.last_error if run.state == RunState.DISCARDED else None
 
 
 def _next_attempt(run: RunDetails) -> str:
@@ -242,10 +240,10 @@ def _print(shown: Sequence[ListedDelivery]) -> None:
     # Columns that say nothing on this page are left out: a line should fit on a terminal.
     if all(source == DEFAULT_SOURCE for source in columns["source"]):
         del columns["source"]
-    for name in ("next try (UTC)", "twin of", "conflict of", "last error"):
+    for name in ("next try (UTC)", "twin of", "conflict of", "why discarded", "last error"):
         if not any(columns[name]):
             del columns[name]
-    cut = "last error" if "last error" in columns else "key"
+    cut = next((name for name in ("last error", "why discarded") if name in columns), "key")
     for name in _OPTIONAL_COLUMNS:
         if (
             name in columns
@@ -260,7 +258,8 @@ def _print(shown: Sequence[ListedDelivery]) -> None:
 def _row(one: ListedDelivery) -> dict[str, Any]:
     summary, run = one.summary, min(one.runs, key=_rank, default=None)
     more = f" +{len(one.runs) - 1}" if len(one.runs) > 1 else ""
-    error = delivery_error(one.error) if run is None or one.error is not None else run.last_error
+    error = delivery_error(one.error) if run is None or one.error is not None else _last_error(run)
+    reason = None if run is None else _why_discarded(run)
     return {
         "id": summary.id,
         "received (UTC)": _format_time(summary.received_at),
@@ -272,6 +271,7 @@ def _row(one: ListedDelivery) -> dict[str, Any]:
         "next try (UTC)": None if run is None else _next_retry(run),
         "twin of": summary.twin_of,
         "conflict of": summary.conflict_of,
+        "why discarded": " ".join(reason.split()) if reason else None,
         "last error": " ".join(error.split()) if error else None,
         "key": summary.key,
     }
@@ -286,6 +286,8 @@ def _retried(run: RunDetails) -> bool:
 
 
 def _next_retry(run: RunDetails) -> str | None:
+    if run.state == RunState.DUE and run.due_at is None and not run.paused:
+        return "at its limit"
     return _format_time(run.due_at) if _retried(run) and run.due_at is not None else None
 
 

@@ -17,16 +17,7 @@ from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import print_json, print_table, progress
 from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
 from billhook.cli.posting import SCHEMES, HttpPoster, HttpReply
-from billhook.cli.selection import (
-    confirm,
-    delivery_count,
-    filters_set,
-    no_match_message,
-    paced,
-    require_selection,
-    select_ids,
-    take_search_limit,
-)
+from billhook.cli.selection import Flags, delivery_count, paced, parse_selection, select
 from billhook.printable import first_line
 
 if TYPE_CHECKING:
@@ -92,25 +83,20 @@ def forward(
       billhook deliveries forward 42 --to http://127.0.0.1:8001/webhooks/billing --secret-file own.txt
       billhook deliveries forward --since 1h --rate 5 --to https://staging.example/hooks --secret-file own.txt
     """
-    from billhook.inbox import DeliveryFilter
-
     signing = _Signing.of(scheme, secret_file, new_ids=new_ids)
-    search_limit = take_search_limit(selected)
-    selected = filters_set(selected)
-    selection = DeliveryFilter(**selected)
-    require_selection("forward", delivery_ids, selection.is_everything, selected)
-    poster = HttpPoster(url, timeout)
+    selection, search_limit = parse_selection("forward", delivery_ids, selected)
+    poster, sent = HttpPoster(url, timeout), _Sent()
     with open_inbox() as inbox, poster:
-        batches, total = select_ids(inbox, delivery_ids, selection, "sent", search_limit)
-        if not (total or as_json):
-            click.echo(no_match_message(inbox, selection.handler))
+        chosen = select(
+            inbox, delivery_ids, selection, search_limit,
+            question=f"Send {{}} to {urlsplit(url).netloc}?", done="sent", flags=Flags(dry_run, yes, as_json),
+        )  # fmt: skip
+        if chosen is None:
             return
-        if not (yes or dry_run or as_json):
-            confirm(f"Send {delivery_count(total)} to {urlsplit(url).netloc}?")
-        sent = _Sent()
         if not dry_run:
-            _send(inbox, batches if rate is None else paced(batches, rate), total, poster, signing, sent)
-    _report(total, sent, dry_run=dry_run, as_json=as_json)
+            batches = chosen.batches if rate is None else paced(chosen.batches, rate)
+            _send(inbox, batches, chosen.total, poster, signing, sent)
+    _report(chosen.total, sent, dry_run=dry_run, as_json=as_json)
     if sent.is_bad:
         sys.exit(1)
 
@@ -193,6 +179,9 @@ def _send(
                 steps.advance()
                 if one.summary.state == DeliveryState.PRUNED:
                     sent.skipped["past its retention: only the key is left"] += 1
+                    continue
+                if one.summary.state == DeliveryState.ERASED:
+                    sent.skipped["erased: only the key is left"] += 1
                     continue
                 try:
                     headers = signing.headers(one)

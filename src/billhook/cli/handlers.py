@@ -12,7 +12,8 @@ import click
 from billhook.cli.context import open_inbox, user_app
 from billhook.cli.errors import CliError
 from billhook.cli.output import print_json, print_table, printable, say_paused
-from billhook.cli.params import TEXT, as_json, handlers_argument, require_all
+from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all
+from billhook.cli.selection import recording
 from billhook.errors import BillhookError
 
 if TYPE_CHECKING:
@@ -22,18 +23,17 @@ if TYPE_CHECKING:
 __all__ = ["handler_names", "handlers", "load_subscribers", "require_all_handled"]
 
 UNKNOWN = "(unknown types)"
-_UNITS = {1.0: "s", 60.0: "min", 3_600.0: "h", 86_400.0: "d"}
 
 
-class _ListByDefault(click.Group):
-    """A group whose command `list` need not be named: `billhook handlers myshop/billing.py`."""
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
-        return super().parse_args(ctx, args if named else ["list", *args])
+class _Handlers(DefaultGroup):
+    default = "list"
 
 
-@click.group(cls=_ListByDefault, short_help="List, pause and resume handlers.")
+@click.group(
+    cls=_Handlers,
+    short_help="List, pause and resume handlers.",
+    subcommand_metavar="[HANDLERS]... | COMMAND [ARGS]...",
+)
 def handlers() -> None:
     """List the handlers (the default), pause one, or resume it.
 
@@ -64,17 +64,17 @@ def list_(handlers: Sequence[str], require_all: bool, as_json: bool) -> None:
     """
     connected = load_subscribers(handlers)
     paused = _paused()
-    _print(connected, paused, as_json)
-    if not as_json:
-        say_paused(paused.values())
-    # On stderr, after the table: a script that reads the table does not get a sentence in it.
-    if not as_json and not handler_names(connected):
+    if as_json or handler_names(connected):
+        _print(connected, paused, as_json)
+    else:
         click.echo(
             "No handler is registered: name your modules or files as arguments or in BILLHOOK_HANDLERS"
             if user_app() is None
             else "No handler is registered: pass them to the app's extension, Billhook(handlers=[…])",
             err=True,
         )
+    if not as_json:
+        say_paused(paused.values())
     if require_all:
         require_all_handled(connected)
 
@@ -93,27 +93,50 @@ def pause(name: str, why: str | None) -> None:
     """
     with open_inbox() as inbox:
         _require_known(name, inbox)
-        if inbox.pause_handler(name, why, datetime.now(UTC)):
-            click.echo(f"{printable(name)} is PAUSED: its deliveries wait until you resume it")
-        else:
-            click.echo(f"{printable(name)} was paused already; the reason is the new one")
+        before = {one.name: one for one in inbox.paused_handlers()}.get(name)
+        with recording(inbox, "pause", name):
+            inbox.pause_handler(name, why, datetime.now(UTC))
+    if before is None:
+        click.echo(f"{printable(name)} is PAUSED: its deliveries wait until you resume it")
+        return
+    reason = f"for: {printable(before.why)}" if before.why else "without a reason"
+    click.echo(
+        f"{printable(name)} was paused already, since {before.since:%Y-%m-%d %H:%M:%S} UTC, {reason}\n"
+        + (f"the reason is now: {printable(why)}" if why else "it has no reason any more")
+    )
 
 
-@handlers.command(short_help="Have a paused handler go on.")
-@click.argument("name", type=TEXT, metavar="NAME")
-def resume(name: str) -> None:
-    """Have the paused handler NAME go on with the deliveries that waited, the oldest first.
+@handlers.command(short_help="Have paused handlers go on.")
+@click.argument("names", type=TEXT, nargs=-1, metavar="[NAME]...")
+@click.option("--all", "every", is_flag=True, help="Every handler that is paused.")
+def resume(names: tuple[str, ...], every: bool) -> None:
+    """Have paused handlers go on with the deliveries that waited, the oldest first.
 
     \b
-    Example:
+    Examples:
       billhook handlers resume myshop.billing.book
+      billhook handlers resume --all
     """
+    if bool(names) == every:
+        raise click.UsageError("give the names of paused handlers, or --all")
     with open_inbox() as inbox:
-        if inbox.resume_handler(name, datetime.now(UTC)):
+        paused = [one.name for one in inbox.paused_handlers()]
+        # All names are checked before the first is resumed.
+        for name in names:
+            if name not in paused:
+                raise CliError(_not_paused(name, paused))
+        for name in dict.fromkeys(names) if names else paused:
+            with recording(inbox, "resume", name):
+                inbox.resume_handler(name, datetime.now(UTC))
             click.echo(f"{printable(name)} is resumed")
-            return
-        paused = ", ".join(printable(one.name) for one in inbox.paused_handlers())
-    raise CliError(f"{printable(name)} is not paused; paused handlers: {paused or 'none'}")
+    if not (names or paused):
+        click.echo("no handler is paused")
+
+
+def _not_paused(name: str, paused: Sequence[str]) -> str:
+    near = get_close_matches(name, paused, n=1)
+    hint = f"did you mean {near[0]}?" if near else f"paused handlers: {', '.join(paused) or 'none'}"
+    return f"{printable(name)} is not paused; {printable(hint)}"
 
 
 def _require_known(name: str, inbox: Inbox) -> None:
@@ -179,6 +202,8 @@ def _print(connected: ConnectedHandlers, paused: Mapping[str, PausedHandler], as
 def _print_table(
     by_name: Mapping[str, tuple[Handler, list[str]]], paused: Mapping[str, PausedHandler], every: int
 ) -> None:
+    from billhook.dispatch.description import identity_text, limits_text, order_text
+
     listed = [handler for handler, _ in by_name.values()]
     columns: dict[str, list[object]] = {
         "handler": list(by_name),
@@ -189,13 +214,13 @@ def _print_table(
     if not paused.keys().isdisjoint(by_name):
         columns["state"] = ["PAUSED" if name in paused else None for name in by_name]
     if any(one.is_limited for one in listed):
-        columns["limits"] = [_limits(one) for one in listed]
+        columns["limits"] = [limits_text(one) for one in listed]
     if any(one.sources for one in listed):
         columns["sources"] = ["\n".join(one.sources) or "all" for one in listed]
     if any(one.ordered_by for one in listed):
-        columns["ordered by"] = [_order(one) for one in listed]
+        columns["ordered by"] = [order_text(one) for one in listed]
     if any(one.identity for one in listed):
-        columns["identity"] = [_identity(one) for one in listed]
+        columns["identity"] = [identity_text(one) for one in listed]
     print_table("", list(columns), zip(*columns.values(), strict=True), whole=["event types"])
 
 
@@ -233,28 +258,6 @@ def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
     # Only now, with all modules imported: two of them may use the same name.
     connected.check_names()
     return connected
-
-
-def _order(handler: Handler) -> str | None:
-    return f"{handler.ordered_by}, newest only" if handler.newest_only else handler.ordered_by
-
-
-def _identity(handler: Handler) -> str:
-    if not handler.identity:
-        return ""
-    return "\n".join([*handler.identity, f"for {handler.identity_window_seconds:g} s"])
-
-
-def _limits(handler: Handler) -> str:
-    limits = []
-    if handler.at_most is not None:
-        limits.append(f"at most {handler.at_most} at once")
-    if handler.rate is not None:
-        number, seconds = handler.rate
-        limits.append(f"{number}/{_UNITS[seconds]}")
-    if handler.pause_after is not None:
-        limits.append(f"pauses after {handler.pause_after} failures in a row")
-    return "\n".join(limits)
 
 
 def _handler_json(

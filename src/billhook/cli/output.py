@@ -12,6 +12,7 @@ import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -122,12 +123,10 @@ def progress(label: str, total: int | None) -> Iterator[ProgressBar]:
 
 
 def say_paused(paused: Iterable[PausedHandler]) -> None:
-    """Print a line for each paused handler, on stderr."""
+    """Print what each paused handler is paused for, and how to resume it, on stderr."""
     for one in paused:
         why = f" ({printable(one.why)})" if one.why else ""
         since = one.since.strftime("%Y-%m-%d %H:%M:%S UTC")
-        click.echo(
-            f"PAUSED: {printable(one.name)} since {since}{why}: its deliveries wait; "
-            f"to go on: billhook handlers resume {printable(one.name)}",
-            err=True,
-        )
+        name = printable(one.name)
+        click.echo(f"PAUSED: {name} since {since}{why}", err=True)
+        click.echo(f"        its deliveries wait; to go on: billhook handlers resume {quote(name)}", err=True)

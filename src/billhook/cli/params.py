@@ -11,13 +11,14 @@ import re
 import socket
 import stat
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
 import click
 
 from billhook.cli.errors import UsageConfigError
+from billhook.clock import parse_time
 
 __all__ = [
     "BIND",
@@ -30,6 +31,7 @@ __all__ = [
     "TEXT",
     "TIME",
     "BindAddress",
+    "DefaultGroup",
     "DeliveryIdParam",
     "FiniteNumber",
     "TimeParam",
@@ -45,9 +47,6 @@ __all__ = [
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_AGE = re.compile(r"([0-9]{1,6})([smhdw])")
-_SECONDS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-
 # click.ParamType is generic from 8.4 on, and 8.2 is enough for all else.
 
 
@@ -59,19 +58,10 @@ class TimeParam(click.ParamType):  # type: ignore[type-arg]
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> datetime:
         if isinstance(value, datetime):
             return value
-        age = _AGE.fullmatch(value)
         try:
-            if age:
-                return datetime.now(UTC) - timedelta(seconds=int(age[1]) * _SECONDS[age[2]])
-            moment = datetime.fromisoformat(value)
-            # UTC, as everything that billhook prints: a value copied from a table means the same here.
-            return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
-        except (ValueError, OverflowError):
-            self.fail(
-                f"{value!r} is not a time: write an age such as 90s, 30m, 2h, 7d, or 2026-01-31T12:00",
-                param,
-                ctx,
-            )
+            return parse_time(value, datetime.now(UTC))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
 
 
 class FiniteNumber(click.FloatRange):
@@ -119,7 +109,8 @@ class StateParam(click.ParamType):  # type: ignore[type-arg]
 
     name = "state"
     shown = (
-        "received", "waiting", "paused", "running", "retrying", "done", "dead", "quarantined", "pruned"
+        "received", "waiting", "paused", "running", "retrying", "done", "dead", "quarantined", "pruned",
+        "erased",
     )  # fmt: skip
     stored = ("planned",)
     # What people type who know other queues. A hint and no alias, because some mean two of our states.
@@ -196,6 +187,22 @@ def delivery_filters(command: F) -> F:
         # click prints options in the reverse order of the decorators, so the list above ends with the first.
         command = option(command)
     return command
+
+
+class DefaultGroup(click.Group):
+    """A group whose command `default` need not be named: `billhook handlers myshop/billing.py`."""
+
+    default = ""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        named = bool(args) and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if named else [self.default, *args])
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        records = [each.get_help_record(ctx) for each in self.commands[self.default].get_params(ctx)]
+        with formatter.section("Options"):
+            formatter.write_dl([each for each in records if each is not None])
+        self.format_commands(ctx, formatter)
 
 
 DEFAULT_BIND = "127.0.0.1:8000"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +13,7 @@ import click
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import print_json, print_table, progress
 from billhook.cli.params import FiniteNumber, as_json
-from billhook.cli.selection import confirm
+from billhook.cli.selection import confirm, recording
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["prune"]
 
 _STATES = ("done", "dead", "quarantined")
+_ALL_STATES = (*_STATES, "pruned", "erased")
 _LONGEST_PAUSE_SECONDS = 0.2
 
 
@@ -63,19 +64,26 @@ def prune(days: float | None, states: Sequence[str], dry_run: bool, yes: bool, a
     limits = Cutoffs.of(datetime.now(UTC), days, settings.key_days)
     with open_inbox() as inbox:
         if not (yes or dry_run or as_json):
-            emptied, deleted = _pass(inbox, limits, states, dry_run=True)
+            emptied, deleted = _pass(inbox, limits, states, lambda number: None, dry_run=True)
             if not emptied + deleted:
                 click.echo(_nothing_to_prune(days))
                 return
             # Counted first, so that the question says what an answer of yes deletes.
             what = f"{deleted.total()} completely, {emptied.total()} except for their keys"
             confirm(f"Prune deliveries older than {_in_days(days)}: {what}?")
-        emptied, deleted = _pass(inbox, limits, states, dry_run=dry_run)
+        which = " ".join([f"--older-than {days:g}", *(f"--state {state}" for state in states)])
+        with recording(inbox, "prune", which, dry_run=dry_run) as recorder:
+            emptied, deleted = _pass(inbox, limits, states, recorder.add, dry_run=dry_run)
     _report(emptied, deleted, days, dry_run=dry_run, as_json=as_json)
 
 
 def _pass(
-    inbox: Inbox, limits: Cutoffs, states: Sequence[str], *, dry_run: bool
+    inbox: Inbox,
+    limits: Cutoffs,
+    states: Sequence[str],
+    record: Callable[[int], object],
+    *,
+    dry_run: bool,
 ) -> tuple[Counter[str], Counter[str]]:
     """Prune from the oldest to the first that is too young; return what was emptied and deleted, by state."""
     from billhook.inbox import DeliveryState
@@ -94,6 +102,7 @@ def _pass(
             result = inbox.prune(limits, after, states=chosen, dry_run=dry_run)
             emptied += result.emptied
             deleted += result.deleted
+            record(result.total)
             steps.advance(result.after - after)
             after, over = result.after, result.over
             # A pause as long as the batch took: SQLite has one writer at a time, and receivers must get half.
@@ -106,9 +115,7 @@ def _report(
     emptied: Counter[str], deleted: Counter[str], days: float, *, dry_run: bool, as_json: bool
 ) -> None:
     if as_json:
-        by_state = {
-            state: {"keys_kept": emptied[state], "deleted": deleted[state]} for state in (*_STATES, "pruned")
-        }
+        by_state = {state: {"keys_kept": emptied[state], "deleted": deleted[state]} for state in _ALL_STATES}
         result: dict[str, Any] = {"older_than_days": days, "dry_run": dry_run}
         result |= {"pruned": (emptied + deleted).total(), "keys_kept": emptied.total()}
         print_json({**result, "deleted": deleted.total(), "by_state": by_state})
@@ -118,7 +125,7 @@ def _report(
         return
     both = emptied + deleted
     rows: list[tuple[object, ...]] = [
-        (state, both[state], emptied[state], deleted[state]) for state in (*_STATES, "pruned") if both[state]
+        (state, both[state], emptied[state], deleted[state]) for state in _ALL_STATES if both[state]
     ]
     rows.append(("all", both.total(), emptied.total(), deleted.total()))
     print_table(

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import click
 
@@ -15,6 +16,7 @@ from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.errors import CliError, UsageConfigError
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import TIME, as_json
+from billhook.cli.selection import delivery_count
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
@@ -42,7 +44,11 @@ _TYPES = (
     "--since", type=TIME, required=True,
     help="Start of the range: an age (2h, 7d) or ISO 8601; not before the retention.",
 )  # fmt: skip
-@click.option("--until", type=TIME, help="End of the range: an age or ISO 8601. Default: 15 minutes ago.")
+@click.option(
+    "--until", type=TIME,
+    help="End of the range: an age or ISO 8601. Default: 15 minutes ago. For a sandbox whose clock was "
+    "moved, a time after its clock's.",
+)  # fmt: skip
 @click.option(
     "--type", "event_types", type=click.Choice(_TYPES), multiple=True, metavar="TYPE",
     help=f"Check only this event type. May be repeated. Default: all of these: {', '.join(_TYPES)}.",
@@ -82,7 +88,7 @@ def reconcile(
     period = TimeRange(since, now - _ON_THEIR_WAY if until is None else until)
     _check_period(period, now)
     with open_inbox() as inbox, open_client() as client:
-        _check_retention(inbox, period)
+        _check_what_is_left(inbox, period, inject=inject)
         with progress("reading deliveries", None) as steps:
             told = Told.of(inbox, since - _CLOCKS, steps.advance)
         with progress("comparing", None) as steps:
@@ -98,8 +104,21 @@ def reconcile(
     else:
         _print(comparison, missing, stored)
         _print_notes(told, missing, comparison)
+        _say_where_a_sandbox_ends(period, comparison, until)
     if any(one.event is None or stored is None for one in missing):
         sys.exit(1)
+
+
+def _say_where_a_sandbox_ends(period: Any, comparison: Reconciliation, until: datetime | None) -> None:
+    """Print a note if nothing was found in a service on this machine: its clock may be ahead of the range."""
+    if until is not None or comparison.checked:
+        return
+    if urlsplit(load_settings().api_url or "").hostname in ("localhost", "127.0.0.1", "::1"):
+        click.echo(
+            f"note: the range ends at {period.until:%Y-%m-%d %H:%M:%S} UTC; in a sandbox whose clock was "
+            "moved everything is later: give its time as --until",
+            err=True,
+        )
 
 
 def _inject(inbox: Inbox, missing: Sequence[Missing]) -> int:
@@ -126,15 +145,28 @@ def _check_period(period: Any, now: datetime) -> None:
         )
 
 
-def _check_retention(inbox: Inbox, period: Any) -> None:
-    """Raise CliError if deliveries of the range were pruned: what they told is not known any more."""
-    from billhook.inbox.admin import DeliveryFilter, page
+def _check_what_is_left(inbox: Inbox, period: Any, *, inject: bool) -> None:
+    """Raise CliError if deliveries of the range were pruned: what they told is not known any more.
+
+    If some were erased, --inject would store them anew, and is refused; else they are listed as missing.
+    """
+    from billhook.inbox.admin import DeliveryFilter, count, page
 
     for newest in page(inbox, DeliveryFilter(state="pruned", since=period.since), 1):
         raise CliError(
             f"deliveries of this range were pruned, up to delivery {newest.id} of "
             f"{newest.received_at:%Y-%m-%d %H:%M:%S} UTC: give a --since after that"
         )
+    number = count(inbox, DeliveryFilter(state="erased", since=period.since))
+    if not number:
+        return
+    said = f"{delivery_count(number)} of this range {'was' if number == 1 else 'were'} erased"
+    if inject:
+        raise CliError(
+            f"{said}: --inject would store what the service still has of them; give a --since after that, or "
+            "leave --inject out"
+        )
+    click.echo(f"{said}: what the service still has of them is listed as missing", err=True)
 
 
 def _report(period: Any, comparison: Reconciliation, missing: Sequence[Missing], stored: int) -> Any:
@@ -188,13 +220,13 @@ def _print(comparison: Reconciliation, missing: Sequence[Missing], stored: int |
 
 def _print_notes(told: Told, missing: Sequence[Missing], comparison: Reconciliation) -> None:
     """Print on stderr what limits the result."""
-    for event_type in sorted({one.event_type for one in missing}):
-        if not told.counts[event_type]:
-            click.echo(
-                f"note: there is no {event_type} at all in this range; if you do not subscribe to it, name "
-                "the others with --type",
-                err=True,
-            )
+    never = sorted({one.event_type for one in missing if not told.counts[one.event_type]})
+    if never:
+        click.echo(
+            f"note: there is no {', '.join(never)} at all in this range; for types that you do not subscribe "
+            "to, name the others with --type",
+            err=True,
+        )
     invoices, customers = (comparison.unchecked[kind] for kind in ("invoices", "customers"))
     if invoices:
         click.echo(f"note: not compared, changed after the range: {invoices} invoices", err=True)

@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime, timedelta
+import dataclasses
+from collections.abc import Mapping
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from billhook.cli.context import load_settings, open_inbox, user_app
 from billhook.cli.errors import CliError
-from billhook.cli.output import print_json, progress, say_paused
+from billhook.cli.output import print_json, say_paused
 from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
 from billhook.cli.selection import (
-    confirm,
+    Flags,
+    Selected,
     delivery_count,
-    filters_set,
     no_match_message,
     paced,
-    require_selection,
-    select_ids,
-    take_search_limit,
+    parse_selection,
+    select,
+    work_in_batches,
 )
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
-    from billhook.inbox.admin import DeliveryFilter
     from billhook.inbox.replay import Backfill, ReplayResult
 
 __all__ = ["missing_worker", "replay"]
@@ -84,51 +84,44 @@ def replay(
       billhook deliveries replay --state dead --since 1d --dry-run
       billhook deliveries replay 44 --as PaymentFailed
     """
-    search_limit = take_search_limit(selected)
-    selected = filters_set(selected)
-    require_selection("replay", delivery_ids, not (selected or handler), selected)
+    filters, search_limit = parse_selection("replay", delivery_ids, selected, also=handler is not None)
     if as_type is not None:
         _check_type(as_type, alone=handler is None and not all_handlers)
     backfill = None if handler is None else _backfill(handler, all_handlers=all_handlers)
     # With filters, a new handler is to get deliveries without a run of it: those must not be filtered out.
-    selection = _selection(selected, None if backfill and selected else handler, as_type)
+    wanted = None if backfill and not filters.is_everything else handler
+    # Deliveries that await an operator's decision are selected only if asked for.
+    decided = as_type is None and not filters.conflicts
     with open_inbox() as inbox:
         if delivery_ids and handler is not None and backfill is None:
             _check_stored(inbox, handler)
-        batches, total = select_ids(inbox, delivery_ids, selection, "replayed", search_limit)
         _check_ids(inbox, delivery_ids, as_type)
-        if not (total or as_json):
-            click.echo(no_match_message(inbox, handler))
+        chosen = select(
+            inbox, delivery_ids, dataclasses.replace(filters, handler=wanted, decided=decided), search_limit,
+            question="Replay {}?", done="replayed", flags=(flags := Flags(dry_run, yes, as_json)),
+        )  # fmt: skip
+        if chosen is None:
             return
-        if not (yes or dry_run or as_json):
-            confirm(f"Replay {delivery_count(total)}?")
-        batches = batches if rate is None or dry_run else paced(batches, rate)
+        if rate is not None and not dry_run:
+            chosen = chosen._replace(batches=paced(chosen.batches, rate))
         how = {"handler": handler, "backfill": backfill, "all_handlers": all_handlers, "as_type": as_type}
-        done = _replay(inbox, batches, total, how | {"dry_run": dry_run})
-        _report(inbox, total, done, how, dry_run=dry_run, as_json=as_json)
+        _replay(inbox, chosen, how, flags)
 
 
-def _replay(inbox: Inbox, batches: Iterable[list[int]], total: int, how: dict[str, Any]) -> ReplayResult:
+def _replay(inbox: Inbox, chosen: Selected, how: dict[str, Any], flags: Flags) -> None:
     from billhook.inbox.replay import ReplayResult, replay
 
     now = datetime.now(UTC)
     done = ReplayResult()
-    with progress("replaying", total) as steps:
-        for batch in batches:
-            done += replay(inbox, batch, now, **how)
-            steps.advance(len(batch))
-            # After each batch, so that workers begin while the command goes on with thousands of others.
-            if not how["dry_run"]:
-                inbox.notifier.notify()
-    return done
 
+    def change(batch: list[int]) -> int:
+        nonlocal done
+        changed = replay(inbox, batch, now, **how, dry_run=flags.dry_run)
+        done += changed
+        return changed.deliveries
 
-def _selection(selected: dict[str, Any], handler: str | None, as_type: str | None) -> DeliveryFilter:
-    """Return the filter; it includes deliveries that await an operator's decision only if asked for."""
-    from billhook.inbox.admin import DeliveryFilter
-
-    decided = as_type is None and "conflicts" not in selected
-    return DeliveryFilter(**selected, handler=handler, decided=decided)
+    work_in_batches(inbox, "replay", chosen, change, dry_run=flags.dry_run)
+    _report(inbox, chosen.total, done, how, dry_run=flags.dry_run, as_json=flags.as_json)
 
 
 def _check_type(as_type: str, *, alone: bool) -> None:
@@ -177,10 +170,6 @@ def _check_stored(inbox: Inbox, handler: str) -> None:
         raise CliError(no_match_message(inbox, handler))
 
 
-_SEEN_WITHIN = timedelta(minutes=1)
-"""Three times the interval at which a worker renews its row in the inbox."""
-
-
 def _report(
     inbox: Inbox, total: int, done: ReplayResult, how: Mapping[str, Any], *, dry_run: bool, as_json: bool
 ) -> None:
@@ -222,32 +211,7 @@ def _why_nothing(everything: bool) -> str:
 
 def missing_worker(inbox: Inbox) -> str | None:
     """Return a hint for the user if no worker seems to serve the inbox; else None."""
-    engine = load_settings().engine
-    if engine == "inline":  # handlers run in the app's own requests, without a worker
-        return None
-    seen_at = inbox.worker_seen_at()
-    age = None if seen_at is None else datetime.now(UTC) - seen_at
-    if age is not None and age <= _SEEN_WITHIN:
-        return None
-    what = "No worker is running" if age is None else f"No worker has been seen for {_duration(age)}"
-    return f"{what}; {_how_to_start(engine)}"
+    from billhook.doctor.inbox import missing_worker
 
-
-def _duration(age: timedelta) -> str:
-    minutes = int(age.total_seconds() // 60)
-    count, unit = next(
-        (minutes // size, unit)
-        for size, unit in ((1440, "day"), (60, "hour"), (1, "minute"))
-        if minutes >= size
-    )
-    return f"{count} {unit}" if count == 1 else f"{count} {unit}s"
-
-
-def _how_to_start(engine: str) -> str:
     own_app = user_app() is not None
-    if engine == "celery":
-        name = "MODULE:NAME" if own_app else "billhook.standalone:celery"
-        return f"start one: celery -A {name} worker"
-    if own_app and engine == "thread":
-        return "start the app: its threads start with the first request"
-    return f"start one: {'flask --app … ' if own_app else ''}billhook worker"
+    return missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))

@@ -73,8 +73,9 @@ def sandbox(
     """Run the billing service here: its whole API, a clock that you can move, and real signed webhooks.
 
     Prints the client id, the API token (only once), and the signing secret or the public key that receivers
-    verify with. BILLHOOK_SIGNATURE sets the scheme. The API is described at /openapi/, the control API is
-    under /_sandbox. Stops on SIGTERM, Ctrl-C and with its terminal. Needs pip install 'billhook[sandbox]'.
+    verify with. BILLHOOK_SIGNATURE sets the scheme. Its pages for a browser begin at /, the API is described
+    at /openapi/, the control API is under /_sandbox. Stops on SIGTERM, Ctrl-C and with its terminal. Needs
+    pip install 'billhook[sandbox]'.
 
     \b
     Examples:
@@ -224,6 +225,7 @@ def _print_credentials(url: str, credentials: _Credentials, settings: Settings, 
         return
     token, secret = credentials.api_token, credentials.signing_secret
     click.echo(f"billhook sandbox at {url}, described at {url}/openapi/")
+    click.echo(f"  in a browser    {url}/ (log in with the client id and the API token)")
     click.echo(f"  client id       {credentials.client_id}")
     click.echo(f"  API token       {token or 'unchanged (it is printed once); --new-token creates another'}")
     if credentials.public_key is None:

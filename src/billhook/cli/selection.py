@@ -1,53 +1,170 @@
-"""Select the deliveries that a command changes, by ids or by filters, and confirm the change."""
+"""Select the deliveries that a command changes, by ids or by filters, confirm the change, and record it."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
+from billhook.cli.context import operator
 from billhook.cli.errors import CliError
-from billhook.cli.output import printable
+from billhook.cli.output import printable, progress
 from billhook.cli.params import SEARCH_LIMIT
 
 if TYPE_CHECKING:
     from billhook.inbox import DeliveryFilter, Inbox
+    from billhook.inbox.actions import ActionRecorder
 
 __all__ = [
+    "Flags",
+    "Selected",
     "confirm",
     "delivery_count",
-    "filters_set",
+    "describe",
     "in_batches",
     "known_handlers_hint",
     "no_match_message",
     "paced",
-    "require_selection",
-    "select_ids",
+    "parse_selection",
+    "recording",
+    "select",
     "take_search_limit",
     "within_search_limit",
+    "work_in_batches",
 ]
 
 
-def filters_set(filters: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the filters that are set. An empty text is one: dropped, it would select more."""
-    return {name: each for name, each in filters.items() if each is not None and each is not False}
+class Flags(NamedTuple):
+    """The options that every command which changes deliveries has."""
+
+    dry_run: bool
+    yes: bool
+    as_json: bool
 
 
-def require_selection(
-    what: str, delivery_ids: tuple[int, ...], everything: bool, selected: Mapping[str, Any]
-) -> None:
-    """Raise UsageError unless there are either ids or filters."""
-    if not delivery_ids and everything:
+class Selected(NamedTuple):
+    """The ids of deliveries in batches, their number, and the ids or the conditions that selected them.
+
+    `conditions` are without a payload's text.
+    """
+
+    batches: Iterable[list[int]]
+    total: int
+    conditions: str = ""
+    named: tuple[int, ...] = ()
+
+
+def parse_selection(
+    verb: str, delivery_ids: tuple[int, ...], options: dict[str, Any], *, also: bool = False
+) -> tuple[DeliveryFilter, int]:
+    """Return the filter and the search limit that a command's options say.
+
+    Raises UsageError unless there are either ids or filters; `also`: another option selects deliveries too.
+    """
+    from billhook.inbox import DeliveryFilter
+
+    search_limit = take_search_limit(options)
+    # An empty text is a condition: dropped, it would select more.
+    filters = {name: each for name, each in options.items() if each is not None and each is not False}
+    if not (delivery_ids or filters or also):
         raise click.UsageError(
-            f"nothing to {what} is selected: give ids, or one of --type --state --error --source --key "
+            f"nothing to {verb} is selected: give ids, or one of --type --state --error --source --key "
             "--since --until --contains --handler --conflicts"
         )
-    if delivery_ids and any(each is not None for each in selected.values()):
+    if delivery_ids and filters:
         raise click.UsageError("give ids or filters, not both")
+    return DeliveryFilter(**filters), search_limit
+
+
+def select(
+    inbox: Inbox,
+    delivery_ids: tuple[int, ...],
+    selection: DeliveryFilter,
+    search_limit: int,
+    *,
+    question: str,
+    done: str,
+    flags: Flags,
+) -> Selected | None:
+    """Find the selected deliveries, and ask the user whether to go on; None if there are none.
+
+    `question` has {} for their number; with flags.as_json nothing is asked, and none is a result too. Raises
+    CliError for an unknown id; nothing is `done`.
+    """
+    batches, total = _select_ids(inbox, delivery_ids, selection, done, search_limit)
+    if not (total or flags.as_json):
+        click.echo(no_match_message(inbox, selection.handler))
+        return None
+    if not any(flags):
+        confirm(question.format(delivery_count(total)))
+    return Selected(batches, total, describe(selection), delivery_ids)
+
+
+_OPTIONS = {"event_type": "type"}
+_PAYLOAD_TEXTS = ("contains", "error")
+_NO_OPTIONS = ("decided", "from_id")
+
+
+def describe(selection: DeliveryFilter) -> str:
+    """Return a filter as the options that it comes from; a text that may be of a payload is left out."""
+    said = []
+    for each in fields(selection):
+        value = getattr(selection, each.name)
+        if value in (None, False) or each.name in _NO_OPTIONS:
+            continue
+        option = f"--{_OPTIONS.get(each.name, each.name)}"
+        text = f"{value:%Y-%m-%dT%H:%M:%S}" if isinstance(value, datetime) else printable(value)
+        if each.name in _PAYLOAD_TEXTS:
+            text = "…"
+        said.append(option if value is True else f"{option} {text}")
+    return " ".join(said)
+
+
+class _NoRecorder:
+    """Stands for the recorder of a dry run."""
+
+    def add(self, number: int, delivery_ids: Iterable[int] = ()) -> None:
+        """Do nothing."""
+
+
+@contextmanager
+def recording(
+    inbox: Inbox, what: str, which: str, *, dry_run: bool = False
+) -> Iterator[ActionRecorder | _NoRecorder]:
+    """Record what this user does while the block does it; a `dry_run` does nothing."""
+    from billhook.inbox.actions import recorded
+
+    if dry_run:
+        yield _NoRecorder()
+        return
+    with recorded(inbox, operator(), what, which, datetime.now(UTC)) as recorder:
+        yield recorder
+
+
+def work_in_batches(
+    inbox: Inbox, what: str, selected: Selected, change: Callable[[list[int]], int], *, dry_run: bool
+) -> None:
+    """Call `change` with each batch, and record it: it returns how many deliveries it changed."""
+    from billhook.inbox.actions import ids_text
+
+    label = "counting" if dry_run else f"{what.removesuffix('e')}ing"
+    which = ids_text(set(selected.named)) if selected.named else selected.conditions
+    with (
+        progress(label, selected.total) as steps,
+        recording(inbox, what, which, dry_run=dry_run or not selected.total) as recorder,
+    ):
+        for batch in selected.batches:
+            recorder.add(change(batch), () if selected.named else batch)
+            steps.advance(len(batch))
+            # After each batch: a worker may begin with what is due now while others follow.
+            if not dry_run:
+                inbox.notifier.notify()
 
 
 def take_search_limit(selected: dict[str, Any]) -> int:
@@ -78,7 +195,7 @@ def within_search_limit(inbox: Inbox, selection: DeliveryFilter, limit: int) -> 
     return replace(selection, from_id=from_id)
 
 
-def select_ids(
+def _select_ids(
     inbox: Inbox, delivery_ids: tuple[int, ...], selection: Any, done: str, search_limit: int
 ) -> tuple[Iterable[list[int]], int]:
     """Return the ids in batches and their number. Raises CliError for an unknown id; nothing is `done`."""
@@ -97,6 +214,8 @@ def select_ids(
             raise CliError(
                 f"delivery {delivery_id} is past its retention, only its key is left; nothing was {done}"
             )
+        if states[delivery_id] == DeliveryState.ERASED.value:
+            raise CliError(f"delivery {delivery_id} was erased, its body is gone; nothing was {done}")
     return in_batches(wanted, admin.BATCH), len(wanted)
 
 

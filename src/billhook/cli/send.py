@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.events import event_class, event_json_schema, schema_fields, suggest
+from billhook.cli.events import event_class, suggest
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import FiniteNumber, as_json
 from billhook.cli.posting import SCHEMES, HttpReply, choose_signer, choose_target
@@ -125,7 +125,9 @@ def _headers(
         )
     except ValueError as error:
         raise ConfigError(f"--id is {message_id!r}, which cannot be signed: {error}") from None
-    return {"X-Webhook-Type": event_type, **headers}
+    from billhook.doctor.payloads import TEST_USER_AGENT
+
+    return {"User-Agent": TEST_USER_AGENT, "X-Webhook-Type": event_type, **headers}
 
 
 def _payload_warnings(event_type: str, body: bytes, changes: Sequence[str]) -> list[str]:
@@ -150,6 +152,7 @@ def _payload_warnings(event_type: str, body: bytes, changes: Sequence[str]) -> l
 def _field_types(event_type: str) -> Mapping[str, str]:
     """Return each field's type in words by its path; nothing for a type without a model."""
     from billhook.events import EVENT_TYPES
+    from billhook.events.description import event_json_schema, schema_fields
 
     model = EVENT_TYPES.get(event_type)
     return (

@@ -23,6 +23,8 @@ __all__ = ["tail"]
 _LINES = 10
 _SEARCHED = 10_000
 """How many deliveries are searched for the first lines of `--contains`: new ones are what is waited for."""
+_WIDTHS = (23, 6, 30, 11, 7, 0)
+"""Of the columns: the longest of the listed types has 30 characters. A longer cell is not cut."""
 _PAUSE_SECONDS = 2.0
 
 
@@ -96,5 +98,7 @@ def _print(one: DeliveryDetails, *, as_json: bool) -> None:
     summary = one.summary
     received = summary.received_at.isoformat(" ", "milliseconds").removesuffix("+00:00")
     cells = (received, summary.id, summary.event_type or "(none)", one.status, summary.source, summary.key)
+    # Of the same widths in every line, for each is printed before the next is known.
+    padded = [printable(cell).ljust(width) for cell, width in zip(cells, _WIDTHS, strict=True)]
     conflict = "" if summary.conflict_of is None else f"  conflicts with {summary.conflict_of}"
-    click.echo("  ".join(printable(cell) for cell in cells) + conflict)
+    click.echo("  ".join(padded) + conflict)

@@ -118,8 +118,12 @@ async def _limit(coroutine: Coroutine[Any, Any, object], seconds: float | None) 
     except TimeoutError as error:
         if not limit.expired():
             raise
-        # Chained: its cause shows the line at which the handler waited.
-        raise TimeoutError(f"the handler did not return within {seconds:g} s, and was cancelled") from error
+        text = f"the handler did not return within {seconds:g} s, and was cancelled"
+        # With the frames of the cancellation, in which the handler waited; the three exceptions that asyncio
+        # makes of it would be printed one after the other.
+        cancelled = error.__cause__ or error.__context__
+        frames = None if cancelled is None else cancelled.__traceback__
+        raise TimeoutError(text).with_traceback(frames and frames.tb_next) from None
 
 
 def _in_a_thread(function: Any, *arguments: Any) -> object:

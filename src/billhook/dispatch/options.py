@@ -81,8 +81,6 @@ def parse_options(
             hint = f". Did you mean '{near[0]}'?" if near else ""
             raise TypeError(f"Handlers.{call}() got an unexpected keyword argument '{option}'{hint}")
     retry, timeout_seconds = options.get("retry"), options.get("timeout_seconds")
-    if isinstance(retry, str):
-        raise ConfigError(f"retry is the text {retry!r}: give the waits in seconds, retry=[10, 60]")
     if timeout_seconds is not None and not (
         isinstance(timeout_seconds, int | float) and 0 < timeout_seconds <= 86_400
     ):
@@ -98,7 +96,7 @@ def parse_options(
     return {
         "name": options.get("name"),
         "aliases": _texts("aliases", options),
-        "retry": None if retry is None else RetrySchedule.of(retry),
+        "retry": None if retry is None else _retry(retry),
         "timeout_seconds": timeout_seconds,
         "sources": _texts("sources", options),
         "at_most": _number("at_most", options),
@@ -109,6 +107,16 @@ def parse_options(
         "identity": identity,
         "identity_window_seconds": _window(options.get("identity_window_seconds", IDENTITY_WINDOW_SECONDS)),
     }
+
+
+def _retry(waits: object) -> RetrySchedule:
+    if isinstance(waits, str) or not isinstance(waits, Iterable):
+        kind = "the text " if isinstance(waits, str) else ""
+        raise ConfigError(
+            f"retry is {kind}{waits!r}: give the waits before the second, the third and further attempts, in "
+            "seconds, as retry=[10, 60]; retry=[] tries once"
+        )
+    return RetrySchedule.of(waits)
 
 
 def _number(option: str, options: Mapping[str, Any]) -> int | None:
@@ -122,15 +130,18 @@ def _rate(text: object) -> tuple[int, float] | None:
     """Return the runs that may start, and in how many seconds."""
     if text is None:
         return None
-    match = _RATE.fullmatch(text) if isinstance(text, str) else None
-    if match is not None:
-        number, seconds = int(match["number"]), _UNITS[match["unit"]]
-        if 0 < number <= MOST_RUNS * seconds:
-            return number, seconds
-    raise ConfigError(
-        f'rate is {text!r}: write a number above 0 and a unit, as "10/s", "100/min", "1000/h" or "5000/d"; '
-        f"at most {MOST_RUNS} a second"
-    )
+    example = 'as "10/s", "100/min", "1000/h" or "5000/d"'
+    if not isinstance(text, str):
+        raise ConfigError(f"rate is {text!r}: write it as a text, a number and a unit, {example}")
+    match = _RATE.fullmatch(text)
+    if match is None:
+        raise ConfigError(f"rate is {text!r}: write a whole number, a slash and s, min, h or d, {example}")
+    number, seconds = int(match["number"]), _UNITS[match["unit"]]
+    if number == 0:
+        raise ConfigError(f"rate is {text!r}, so no run would start: `billhook handlers pause` does that")
+    if number > MOST_RUNS * seconds:
+        raise ConfigError(f"rate is {text!r}, which is over {MOST_RUNS} a second: leave it out")
+    return number, seconds
 
 
 def _texts(option: str, options: Mapping[str, Any]) -> tuple[str, ...]:

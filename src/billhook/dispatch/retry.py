@@ -25,11 +25,16 @@ class RetrySchedule:
         try:
             delays = tuple(float(delay) for delay in delays_seconds)
         except (TypeError, ValueError, OverflowError):
-            raise ConfigError(f"the waits {delays_seconds!r} must be seconds, as (10, 60)") from None
+            raise ConfigError(
+                f"the waits between attempts are {delays_seconds!r}: each must be a number of seconds, as in "
+                "[10, 60]"
+            ) from None
         for delay in delays:
             # Written so that NaN is refused as well: each comparison with it is false.
             if not 0 <= delay <= LONGEST_SECONDS:
-                raise ConfigError(f"a retry after {delay!r} seconds: it must be from 0 to 2678400 (31 days)")
+                raise ConfigError(
+                    f"a wait between attempts is {delay:g} seconds: it must be from 0 to 2678400 (31 days)"
+                )
         return cls(delays)
 
     @property

@@ -38,8 +38,10 @@ from billhook.errors import Discard, DuplicateHandlerName, PayloadError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.inbox import (
     NEWEST_ONLY,
+    OTHER_TYPES,
     Claim,
     ContentKey,
+    CountedAs,
     HandlerLimits,
     RunOptions,
     RunPlan,
@@ -137,12 +139,13 @@ class Dispatcher:
                     logger.exception(text, stored.event_type, extra=extra)
                 # Stored as JSON: `deliveries show` prints the place of each error.
                 reason = json.dumps({"error": str(error), "details": details})
-                planned.append(PlannedDelivery(RunPlan(stored.delivery_id, error=reason), stored, None))
+                plan = RunPlan(stored.delivery_id, error=reason, counted_as=_counted_as(stored))
+                planned.append(PlannedDelivery(plan, stored, None))
             else:
                 if not every:
                     self._log_unhandled(stored.event_type)
                 names = tuple(handler.name for handler in handlers)
-                plan = RunPlan(stored.delivery_id, names, options=options)
+                plan = RunPlan(stored.delivery_id, names, options=options, counted_as=_counted_as(stored))
                 planned.append(PlannedDelivery(plan, stored, event))
         return planned
 
@@ -201,8 +204,7 @@ class Dispatcher:
                 failure = HandlerFailure.from_exception(error)
             else:
                 failure, duration_seconds = self._call(handler, event, delivery)
-        result = self._result(claim, delivery, failure, handler)
-        return replace(result, duration_seconds=duration_seconds)
+        return self._result(claim, delivery, failure, handler, duration_seconds)
 
     def _call(
         self, handler: Handler, event: Event | UnknownEvent, delivery: Delivery
@@ -221,13 +223,14 @@ class Dispatcher:
         """Return the result of a run that is discarded without a call: a newer delivery waits behind it."""
         text = f"superseded by delivery {newer}"
         result = self._result(claim, delivery, HandlerFailure(Discard(text), text, ""), handler)
-        return replace(result, superseded_by=newer)
+        uncalled = replace(result.run_result, uncalled=True)
+        return replace(result, run_result=uncalled, superseded_by=newer)
 
     def timed_out(self, claim: Claim, handler: Handler | None, seconds: float) -> AttemptResult:
         """Return the result of an attempt that is past its time-out and still running: failed."""
         error = TimeoutError(f"the handler did not return within {seconds:g} s")
-        result = self._result(claim, _make_delivery(claim), HandlerFailure.from_exception(error), handler)
-        return replace(result, duration_seconds=seconds)
+        failure = HandlerFailure.from_exception(error)
+        return self._result(claim, _make_delivery(claim), failure, handler, seconds)
 
     def crashed(self, claim: Claim, error: BaseException) -> AttemptResult:
         """Return the result of an attempt that ended in an error of billhook's own, not the handler's."""
@@ -252,7 +255,12 @@ class Dispatcher:
         return (handler.retry if handler else None) or self._schedule
 
     def _result(
-        self, claim: Claim, delivery: Delivery, failure: HandlerFailure | None, handler: Handler | None
+        self,
+        claim: Claim,
+        delivery: Delivery,
+        failure: HandlerFailure | None,
+        handler: Handler | None,
+        duration_seconds: float | None = None,
     ) -> AttemptResult:
         now = self.clock.now()
         state, due_at = RunState.SUCCEEDED, None
@@ -273,6 +281,8 @@ class Dispatcher:
             error=failure.error if failure else None,
             traceback=failure.traceback if failure else None,
             newest_only=handler is not None and handler.newest_only,
+            duration_seconds=duration_seconds,
+            counted_as=_counted_as(claim.delivery),
         )
         return AttemptResult(result, delivery, claim.handler, failure)
 
@@ -313,6 +323,12 @@ def backfill(handlers: ConnectedHandlers, name: str) -> Backfill | None:
             return None
 
     return options
+
+
+def _counted_as(stored: StoredDelivery) -> CountedAs:
+    """Return the labels of a delivery's counts. They are few, although senders may invent types."""
+    known = stored.event_type in EVENT_TYPES
+    return CountedAs(stored.source, stored.event_type if known else OTHER_TYPES)
 
 
 def _parse(stored: StoredDelivery) -> Event | UnknownEvent:

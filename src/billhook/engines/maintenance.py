@@ -1,4 +1,4 @@
-"""What an engine does for its inbox now and then: prune old deliveries, register as a worker."""
+"""What an engine does for its inbox now and then: prune deliveries, merge counts, register as a worker."""
 
 from __future__ import annotations
 
@@ -137,8 +137,9 @@ class Maintenance:
         result = self._inbox.prune(cutoffs, self._after, BATCH_ROWS)
         self._after = result.after
         self._pruned += result.total
-        if not result.over:
+        if not result.over or self._inbox.compact_counts(now):
             return max(MIN_PAUSE_SECONDS, PAUSE_FACTOR * (self._monotonic() - started))
+        self._inbox.prune_actions(now)
         if self._pruned:
             text = "pruned %d deliveries past their retention"
             logger.info(text, self._pruned, extra=fields(count=self._pruned))

@@ -43,8 +43,6 @@ class AttemptResult:
     failure: HandlerFailure | None
     superseded_by: int | None = None
     """The newer delivery for which this one was discarded without a call."""
-    duration_seconds: float | None = None
-    """How long the call took; None if the handler was not called."""
 
 
 class Notifications:
@@ -176,7 +174,7 @@ def delivery_fields(
 
 
 def _failure_fields(attempt: AttemptResult, failure: HandlerFailure) -> dict[str, object]:
-    duration = attempt.duration_seconds
+    duration = attempt.run_result.duration_seconds
     return delivery_fields(attempt.delivery, attempt.handler, cause=failure.exception, duration=duration)
 
 

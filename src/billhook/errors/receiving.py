@@ -191,6 +191,8 @@ class SignatureError(DeliveryError):
     """The sender could not be verified. The cause is logged; the response never reveals it."""
 
     cause: ClassVar[str] = "signature"
+    age_seconds: float | None = None
+    """How long ago it was signed, negative if ahead of this clock; of a signed time outside the tolerance."""
 
 
 class SignatureMissing(SignatureError):

@@ -5,10 +5,13 @@ Source: spec, "Events": "errorMessage is added when isSuccessful is false"; what
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from decimal import Decimal
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any, TypeVar, cast
+
+from pydantic.alias_generators import to_snake
 
 from billhook.events.base import Event
 from billhook.events.customers import CustomerPortalLinkSent
@@ -18,7 +21,7 @@ from billhook.wire import strict_json
 from billhook.wire.fields import BillingStatus
 from billhook.wire.model import WireModel
 
-__all__ = ["in_agreement", "sample"]
+__all__ = ["in_agreement", "refuse_misspelt", "sample"]
 
 S = TypeVar("S", bound=WireModel)
 
@@ -32,14 +35,33 @@ def sample(cls: type[S], **changes: Any) -> S:
     True
 
     What depends on a change and is not given itself follows it. Changes are validated as in `cls(...)`:
-    pydantic's ValidationError.
+    pydantic's ValidationError. TypeError for a name that looks like a misspelt field.
     """
+    if issubclass(cls, Event):
+        refuse_misspelt(cls, changes)
     made = sample_of_fields(cls, **changes)
     if not changes or not issubclass(cls, Event) or cls.type not in _RULES:
         return made
     given = {str(cls.model_fields[name].alias) if name in cls.model_fields else name for name in changes}
     body = cast("Body", strict_json.loads(made.to_json()))  # type: ignore[attr-defined]
     return cls.model_validate(in_agreement(cls.type, body, given))
+
+
+def refuse_misspelt(cls: type[Event], names: Iterable[str], others: Iterable[str] = ()) -> None:
+    """Raise TypeError for a name that is no field, but like one, or like one of the `others`.
+
+    A name that is like none adds a field: the service may add some.
+    """
+    fields = {name: field.alias for name, field in cls.model_fields.items()}
+    known = [*fields, *others]
+    for name in names:
+        if name in fields or name in fields.values():
+            continue
+        words = set(to_snake(name).split("_"))
+        near = get_close_matches(to_snake(name), known, n=1, cutoff=0.7)
+        near += [each for each in known if words <= set(each.split("_"))]
+        if near:
+            raise TypeError(f"{cls.__name__} has no field {name!r}: did you mean {near[0]}?")
 
 
 def in_agreement(event_type: str, body: Mapping[str, Any], given: Collection[str]) -> Body:

@@ -1,6 +1,7 @@
 """The inbox: the database of deliveries, their runs and failures. All SQL of billhook is here."""
 
 from billhook.inbox.admin import DeliveryDetails
+from billhook.inbox.counts import OTHER_TYPES, Counted
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.pending import NextTimes
@@ -9,6 +10,7 @@ from billhook.inbox.records import (
     NEWEST_ONLY,
     Claim,
     ContentKey,
+    CountedAs,
     DuplicateRun,
     HandlerLimits,
     Lease,
@@ -27,8 +29,11 @@ from billhook.inbox.transaction import InboxTransaction
 
 __all__ = [
     "NEWEST_ONLY",
+    "OTHER_TYPES",
     "Claim",
     "ContentKey",
+    "Counted",
+    "CountedAs",
     "Deliveries",
     "DeliveryDetails",
     "DeliveryFilter",

@@ -41,6 +41,7 @@ __all__ = [
     "page",
     "revision",
     "search_bound",
+    "summaries",
     "with_runs",
 ]
 
@@ -75,8 +76,13 @@ _RUN = (
     run.c.order_key,
     run.c.twin_of,
     PAUSED_RUN.label("paused"),
+    run.c.started_at,
+    run.c.duration_seconds,
 )
-_FAILURE = (failure.c.run_id, failure.c.attempt, failure.c.failed_at, failure.c.error, failure.c.traceback)
+_FAILURE = (
+    *(failure.c.run_id, failure.c.attempt, failure.c.failed_at),
+    *(failure.c.error, failure.c.traceback, failure.c.duration_seconds),
+)
 
 
 def page(
@@ -90,16 +96,23 @@ def page(
         return [DeliverySummary(*row) for row in connection.execute(query)]
 
 
-def with_runs(inbox: Inbox, summaries: Sequence[DeliverySummary]) -> list[ListedDelivery]:
+def summaries(inbox: Inbox, delivery_ids: Sequence[int]) -> list[DeliverySummary]:
+    """Return these deliveries as a list shows them, oldest first; unknown ids are skipped."""
+    query = select(*_SUMMARY).where(in_values(delivery.c.id, delivery_ids)).order_by(delivery.c.id)
+    with inbox.database.read() as connection:
+        return [DeliverySummary(*row) for row in connection.execute(query)]
+
+
+def with_runs(inbox: Inbox, listed: Sequence[DeliverySummary]) -> list[ListedDelivery]:
     """Return the same deliveries with their errors and their runs, as they are now."""
-    delivery_ids = [summary.id for summary in summaries]
+    delivery_ids = [summary.id for summary in listed]
     with inbox.database.read() as connection:
         wrong = select(delivery.c.id, delivery.c.error).where(
             in_values(delivery.c.id, delivery_ids), delivery.c.error.is_not(None)
         )
         errors: dict[int, str] = dict(map(tuple, connection.execute(wrong)))
         runs = _runs(connection, delivery_ids, {})
-    return [ListedDelivery(one, errors.get(one.id), runs.get(one.id, [])) for one in summaries]
+    return [ListedDelivery(one, errors.get(one.id), runs.get(one.id, [])) for one in listed]
 
 
 def search_bound(inbox: Inbox, selection: DeliveryFilter, limit: int) -> SearchBound:
@@ -259,6 +272,8 @@ class FailureDetails:
     failed_at: datetime
     error: str
     traceback: str | None
+    duration_seconds: float | None = None
+    """How long the call took; None without a call, and of attempts made before this was recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -279,6 +294,10 @@ class RunDetails:
     order_key: str | None = None
     twin_of: int | None = None
     paused: bool = False
+    started_at: datetime | None = None
+    """When its last attempt was claimed, and from its end on, when its handler was called."""
+    duration_seconds: float | None = None
+    """How long the last call took; None without one, or while it runs."""
     failures: list[FailureDetails] = field(default_factory=list)
 
     @property

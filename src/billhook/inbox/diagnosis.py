@@ -15,8 +15,9 @@ from sqlalchemy import Connection, func, select, text
 
 from billhook.file_modes import access_by_others
 from billhook.inbox.inbox import Inbox
+from billhook.inbox.retention import EMPTY
 from billhook.inbox.schema import delivery
-from billhook.inbox.states import DeliveryState
+from billhook.inbox.sql import in_states
 
 __all__ = [
     "PostgresFacts",
@@ -68,13 +69,14 @@ class PostgresFacts:
 
 @dataclass(frozen=True, slots=True)
 class SampledDelivery:
-    """A stored delivery, without its headers."""
+    """A stored delivery; `headers` are JSON text."""
 
     id: int
     event_type: str
     body: bytes
     received_at: datetime
     signed_at: datetime | None
+    headers: str = "{}"
 
 
 def inbox_facts(inbox: Inbox) -> SqliteFacts | PostgresFacts:
@@ -104,10 +106,11 @@ def _newest(inbox: Inbox, most_bytes: int) -> Iterator[SampledDelivery]:
         delivery.c.body,
         delivery.c.received_at,
         delivery.c.signed_at,
+        delivery.c.headers,
     )
     query = (
         select(*columns)
-        .where(delivery.c.state != DeliveryState.PRUNED.value, func.length(delivery.c.body) <= most_bytes)
+        .where(~in_states(delivery.c.state, *EMPTY), func.length(delivery.c.body) <= most_bytes)
         .order_by(delivery.c.id.desc())
         .limit(_BATCH)
     )

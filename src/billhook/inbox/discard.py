@@ -15,7 +15,7 @@ from billhook.inbox.settling import finish_deliveries, release_next
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 
-__all__ = ["DiscardResult", "discard"]
+__all__ = ["DiscardResult", "discard", "discard_in"]
 
 # Not in the words of an index: these runs are found by their deliveries.
 _OPEN = (RunState.WAITING, RunState.DUE, RunState.RUNNING, RunState.DEAD)
@@ -47,30 +47,42 @@ def discard(
         if not dry_run:
             lock_order(connection, in_values(run.c.delivery_id, delivery_ids))
             lock_deliveries(connection, delivery_ids)
-        states = _states(connection, delivery_ids)
-        handled = [one for one, state in states.items() if state in _HANDLED]
-        runs = connection.execute(
-            select(run.c.id, run.c.state, run.c.handler, run.c.order_key)
-            .where(in_values(run.c.delivery_id, handled), in_states(run.c.state, *_OPEN))
-            .order_by(run.c.id)
-        ).all()
-        if not dry_run:
-            for state in {RunState(row.state) for row in runs}:
-                check(state, RunState.DISCARDED)
-            connection.execute(
-                update(run)
-                .where(in_values(run.c.id, [row.id for row in runs]), in_states(run.c.state, *_OPEN))
-                # A new token: the result of an attempt that is running now must match nothing.
-                .values(
-                    state=RunState.DISCARDED.value,
-                    last_error=reason,
-                    finished_at=now,
-                    lease_owner=None,
-                    token=run.c.token + 1,
-                )
+        return discard_in(connection, delivery_ids, reason, now, dry_run=dry_run)
+
+
+def discard_in(
+    connection: Connection,
+    delivery_ids: Sequence[int],
+    reason: str,
+    now: datetime,
+    *,
+    dry_run: bool = False,
+) -> DiscardResult:
+    """Do the same in a transaction that holds the locks of these deliveries and of their order."""
+    states = _states(connection, delivery_ids)
+    handled = [one for one, state in states.items() if state in _HANDLED]
+    runs = connection.execute(
+        select(run.c.id, run.c.state, run.c.handler, run.c.order_key)
+        .where(in_values(run.c.delivery_id, handled), in_states(run.c.state, *_OPEN))
+        .order_by(run.c.id)
+    ).all()
+    if not dry_run:
+        for state in {RunState(row.state) for row in runs}:
+            check(state, RunState.DISCARDED)
+        connection.execute(
+            update(run)
+            .where(in_values(run.c.id, [row.id for row in runs]), in_states(run.c.state, *_OPEN))
+            # A new token: the result of an attempt that is running now must match nothing.
+            .values(
+                state=RunState.DISCARDED.value,
+                last_error=reason,
+                finished_at=now,
+                lease_owner=None,
+                token=run.c.token + 1,
             )
-            _finish(connection, states, reason)
-            release_next(connection, [(row.handler, row.order_key) for row in runs if row.order_key], now)
+        )
+        _finish(connection, states, reason)
+        release_next(connection, [(row.handler, row.order_key) for row in runs if row.order_key], now)
     return DiscardResult(len(states), len(runs))
 
 

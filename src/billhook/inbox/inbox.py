@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
@@ -12,9 +13,11 @@ from sqlalchemy import delete, func, insert, select, update
 
 from billhook.errors import InboxUnavailable
 from billhook.failpoints import reach
+from billhook.inbox import counts, migrate, pending, retention
 from billhook.inbox import limits as handler_limits
-from billhook.inbox import migrate, pending, retention
+from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.committer import BacklogLimit, Committer
+from billhook.inbox.counts import Counts
 from billhook.inbox.database import FastPath, Notifier, open_database
 from billhook.inbox.ingest import ingest
 from billhook.inbox.pending import NextTimes, PendingDelivery
@@ -69,6 +72,9 @@ class Inbox:
             backlog=None if backlog_limit is None else BacklogLimit(count, backlog_limit),
             on_failure=self._probe.discard_answer,
         )
+        self._counts = BufferedCounts(self._native(self._write_counts))
+        self.count = self._counts.add
+        """Count what no transaction is written for, a refusal or a duplicate; see BufferedCounts.add."""
         self.put = self._committer.put
         """Return a Receipt once a delivery is on stable storage; see Committer.put."""
         self.put_async = self._committer.put_async
@@ -170,6 +176,7 @@ class Inbox:
         with self.database.write() as connection:
             transaction = InboxTransaction(connection, owner, limits)
             yield transaction
+            transaction.write_counts()
             for step in transaction.steps:
                 reach(f"in_{step}")
         for step in transaction.steps:
@@ -195,6 +202,20 @@ class Inbox:
             return batch.counted(cutoffs)
         with self.database.write() as connection:
             return retention.prune(connection, batch, cutoffs)
+
+    def prune_actions(self, now: datetime) -> None:
+        """Delete the records of operators' actions of more than 13 months ago."""
+        with self.database.write() as connection:
+            retention.prune_actions(connection, now)
+
+    def compact_counts(self, now: datetime) -> int:
+        """Merge some of the old counts; returns how many rows, 0 when there is nothing left to do."""
+        with self.database.write() as connection:
+            return counts.compact(connection, now)
+
+    def _write_counts(self, buffered: Counts) -> None:
+        with self.database.write() as connection:
+            buffered.write(connection, str(os.getpid()))
 
     # --- handlers -------------------------------------------------------------------------------------
 
@@ -283,4 +304,5 @@ class Inbox:
     def close(self) -> None:
         """Commit what waits, refuse new deliveries, and close this process's connections."""
         self._committer.close()
+        self._counts.close()
         self.database.close()

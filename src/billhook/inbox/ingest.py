@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, func, insert, select
 
+from billhook.inbox.counts import OTHER_TYPES, Counted, Counts
 from billhook.inbox.database import Database
 from billhook.inbox.locks import lock_conflicts
 from billhook.inbox.records import NewDelivery, PutStatus, Receipt
@@ -64,6 +65,7 @@ Identity = tuple[str, str]
 OfKeys = defaultdict[Identity, dict[str, SlotEntry]]
 """What is stored of each key, by its slot."""
 
+_COUNTED = {PutStatus.CONFLICT: Counted.CONFLICT, PutStatus.UNTYPED: Counted.UNTYPED}
 _STORED = (PutStatus.DUPLICATE, PutStatus.SURPLUS)
 _ENTRY = (
     delivery.c.key,
@@ -114,6 +116,7 @@ def ingest(database: Database, batch: Sequence[NewDelivery]) -> list[Receipt]:
 def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[int, Receipt]:
     """Store deliveries that are not the first of their key and, as read without a lock, no duplicates."""
     receipts = {}
+    counts = Counts()
     with database.write() as connection:
         lock_conflicts(connection)
         # Read again under the lock: another process may have filled a slot since.
@@ -125,6 +128,15 @@ def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[in
                 delivery_id = _insert(connection, new, choice)
                 of_key[choice.slot] = SlotEntry(delivery_id, new.event_type, new.digest)
             receipts[number] = _receipt(of_key, choice)
+            if choice.status in _COUNTED:
+                event_type = new.event_type if new.known else OTHER_TYPES
+                counts.add(
+                    _COUNTED[choice.status],
+                    new.received_at,
+                    source=new.source,
+                    event_type=event_type if new.event_type else "",
+                )
+        counts.write(connection, owner="")
     return receipts
 
 
@@ -134,6 +146,8 @@ def _insert(connection: Connection, new: NewDelivery, choice: SlotChoice) -> int
     names = ("source", "key", "event_type", "body", "digest", "headers", "signed_at", "received_at")
     values = {name: getattr(new, name) for name in names}
     values |= {"slot": choice.slot, "conflict_of": choice.conflict_of, "error": choice.error}
+    # One that is quarantined was counted as that, and is not accepted when an operator has it planned.
+    values["plans"] = int(state is DeliveryState.QUARANTINED)
     row = insert(delivery).values(**values, state=state.value).returning(delivery.c.id)
     delivery_id: int = connection.execute(row).scalar_one()
     return delivery_id

@@ -40,7 +40,7 @@ from billhook.inbox.locks import lock_limits
 from billhook.inbox.pending import CLAIMABLE, HELD_FROM
 from billhook.inbox.records import Claim, HandlerLimits, Lease, PausedHandler
 from billhook.inbox.schema import delivery, handler, run
-from billhook.inbox.sql import in_parameter, in_states, in_values
+from billhook.inbox.sql import in_parameter, in_states, in_values, seconds_after
 from billhook.inbox.states import RunState
 
 __all__ = ["PAUSED_COUNT", "PAUSED_RUN", "Limiter", "find_paused", "pause", "resume"]
@@ -55,9 +55,14 @@ again after this time."""
 
 PAUSED_COUNT = select(func.count()).where(handler.c.paused_at.is_not(None)).scalar_subquery()
 """How many handlers are paused: mostly none, and then a claim need not ask which."""
+_IS_PAUSED = handler.c.paused_at.is_not(None)
 PAUSED_RUN = and_(
     in_states(run.c.state, RunState.WAITING, RunState.DUE),
-    run.c.handler.in_(select(handler.c.name).where(handler.c.paused_at.is_not(None))),
+    or_(
+        run.c.handler.in_(select(handler.c.name).where(_IS_PAUSED)),
+        # Held for a paused handler, whose former name it is stored under.
+        run.c.due_at.in_(select(seconds_after(HELD_FROM, handler.c.id)).where(_IS_PAUSED)),
+    ),
 )
 """A run that waits because its handler is paused."""
 _MOMENT = bindparam("moment", type_=run.c.due_at.type)

@@ -27,8 +27,12 @@ _PLAIN = RunOptions()
 _PLAN = (
     update(delivery)
     .where(in_parameter(delivery.c.id, "delivery_ids"), in_states(delivery.c.state, DeliveryState.RECEIVED))
-    .values(state=bindparam("new_state", type_=Text), error=bindparam("reason", type_=Text))
-    .returning(delivery.c.id)
+    .values(
+        state=bindparam("new_state", type_=Text),
+        error=bindparam("reason", type_=Text),
+        plans=delivery.c.plans + 1,
+    )
+    .returning(delivery.c.id, delivery.c.plans, delivery.c.received_at)
 )
 
 
@@ -37,6 +41,8 @@ class Planned(NamedTuple):
 
     won: list[int]
     """The deliveries that no other worker planned meanwhile."""
+    first_plans: dict[int, datetime]
+    """Of these, those that were planned for the first time, with their times of receipt."""
     duplicates: list[DuplicateRun]
     released: list[int]
     """The deliveries of which a run became due because a run of these replaces it."""
@@ -51,13 +57,17 @@ def plan(connection: Connection, plans: Sequence[RunPlan], now: datetime) -> Pla
             state = DeliveryState.QUARANTINED
         alike[state, planned.error].append(planned.delivery_id)
     won: set[int] = set()
+    first_plans: dict[int, datetime] = {}
     for (state, error), delivery_ids in alike.items():
         values = {"delivery_ids": delivery_ids, "new_state": state.value, "reason": error}
-        won.update(connection.execute(_PLAN, values).scalars())
+        for delivery_id, plans_of_it, received_at in connection.execute(_PLAN, values):
+            won.add(delivery_id)
+            if plans_of_it == 1:  # more after a replay
+                first_plans[delivery_id] = received_at
     mine = [planned for planned in plans if planned.delivery_id in won]
     duplicates, released = make_runs(connection, mine, now)
     ids = [planned.delivery_id for planned in mine]
-    return Planned(ids, duplicates, sorted(set(released) - won))
+    return Planned(ids, first_plans, duplicates, sorted(set(released) - won))
 
 
 def make_runs(

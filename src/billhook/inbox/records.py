@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import StrEnum
 from hashlib import sha256
 from typing import NamedTuple
@@ -14,6 +14,7 @@ from billhook.inbox.states import RunState
 __all__ = [
     "Claim",
     "ContentKey",
+    "CountedAs",
     "DeliverySnapshot",
     "DuplicateRun",
     "HandlerLimits",
@@ -130,11 +131,18 @@ class RunOptions:
     content_key: ContentKey | None = None
 
 
+class CountedAs(NamedTuple):
+    """The source and event type that a delivery and its runs are counted under; see billhook.inbox.counts."""
+
+    source: str
+    event_type: str
+
+
 @dataclass(frozen=True, slots=True)
 class RunPlan:
     """The plan for a received delivery: run these handlers, or quarantine it for `error`.
 
-    `options` are by the handler's name; most handlers have none.
+    `options` are by the handler's name; most handlers have none. Without `counted_as` it is not counted.
     """
 
     delivery_id: int
@@ -142,6 +150,7 @@ class RunPlan:
     error: str | None = None
     # By name, not by handler: the inbox stores strings, and knows no handlers.
     options: Mapping[str, RunOptions] = field(default_factory=dict)
+    counted_as: CountedAs | None = None
 
     @property
     def fits_fast_path(self) -> bool:
@@ -227,8 +236,10 @@ class Claim:
 class RunResult:
     """How a claimed run ended. `due_at` is set for DUE only; `error` for all but SUCCEEDED.
 
-    An `excused` attempt was interrupted by an orderly stop, and does not count against the run. With
-    `newest_only` a run that is to be tried again is due at once if a newer one waits, to be discarded.
+    An `excused` attempt was interrupted by an orderly stop, and does not count against the run. An `uncalled`
+    one was none: the handler was not called, and it is not in the number of attempts. With `newest_only` a
+    run that is to be tried again is due at once if a newer one waits, to be discarded. `duration_seconds` is
+    how long the call took; None without a call. Without `counted_as` it is not counted.
     """
 
     run_id: int
@@ -242,11 +253,21 @@ class RunResult:
     traceback: str | None = None
     excused: bool = False
     newest_only: bool = False
+    duration_seconds: float | None = None
+    counted_as: CountedAs | None = None
+    uncalled: bool = False
 
     @property
     def lease(self) -> Lease:
         """Run id and token."""
         return Lease(self.run_id, self.token)
+
+    @property
+    def started_at(self) -> datetime | None:
+        """When the handler was called; None if it was not."""
+        if self.duration_seconds is None:
+            return None
+        return self.at - timedelta(seconds=self.duration_seconds)
 
 
 @dataclass(frozen=True, slots=True)

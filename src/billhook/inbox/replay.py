@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, case, exists, func, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, bindparam, case, exists, func, or_, select, update
 
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.locks import lock_deliveries, lock_order
@@ -52,6 +52,7 @@ def replay(
     backfill: Backfill | None = None,
     all_handlers: bool = False,
     as_type: str | None = None,
+    due: Callable[[int], datetime] | None = None,
     dry_run: bool = False,
 ) -> ReplayResult:
     """Replay these deliveries; notify `inbox.notifier` after the last batch.
@@ -59,12 +60,11 @@ def replay(
     A quarantined delivery, and one without runs, is planned again. Of the others the failed runs become due:
     dead ones, and those that wait for a retry; with `handler` the runs of that name in any finished state,
     with `all_handlers` every finished run. Attempts start at 0. A run that is running, or waits in its order,
-    is left alone, and an ordered one goes back to its place. A delivery handled before `handler` existed gets
-    its run from `backfill`.
+    is left alone; an ordered one goes back to its place. `backfill` makes a first run of `handler`.
     With `as_type` deliveries without runs are planned again as this type; without it a delivery without a
-    type is left alone. A `dry_run` counts and changes nothing.
+    type is left alone. `due` returns when the run of an index in this batch is due, by default `now`: for a
+    rate that holds without a process that waits. A `dry_run` counts and changes nothing.
     """
-    which = _which(handler, all_handlers)
     with inbox.database.read() if dry_run else inbox.database.write() as connection:
         if not dry_run:
             of_these = in_values(run.c.delivery_id, delivery_ids)
@@ -75,7 +75,7 @@ def replay(
             return _read_as(connection, states, as_type, dry_run=dry_run)
         again = connection.execute(
             select(run.c.id, run.c.delivery_id, run.c.state, run.c.handler, run.c.order_key)
-            .where(in_values(run.c.delivery_id, states), which)
+            .where(in_values(run.c.delivery_id, states), _which(handler, all_handlers))
             .order_by(run.c.id)
         ).all()
         plans = _backfill_plans(connection, states, handler, backfill) if handler and backfill else []
@@ -85,7 +85,7 @@ def replay(
             finished = {one: states[one] for one in touched if states[one] is not DeliveryState.PLANNED}
             _change(connection, finished, DeliveryState.PLANNED)
             _change(connection, {one: states[one] for one in requeued}, DeliveryState.RECEIVED)
-            _make_due(connection, again, now)
+            _make_due(connection, again, now, due)
             make_runs(connection, plans, now)
     return ReplayResult(len(touched) + len(requeued), len(requeued), len(again), len(plans))
 
@@ -154,7 +154,12 @@ def _backfill_plans(
     return plans
 
 
-def _make_due(connection: Connection, again: Sequence[Any], now: datetime) -> None:
+def _make_due(
+    connection: Connection,
+    again: Sequence[Any],
+    now: datetime,
+    due_at: Callable[[int], datetime] | None = None,
+) -> None:
     """Make runs due at once or, where they are ordered, waiting for their place."""
     # An ordered run waits for its place, unless it is due already: then it has its place.
     waiting = [row for row in again if row.order_key is not None and row.state != RunState.DUE.value]
@@ -181,6 +186,10 @@ def _make_due(connection: Connection, again: Sequence[Any], now: datetime) -> No
                 finished_at=None,
             )
         )
+    if due_at is not None and due:
+        later = update(run).where(run.c.id == bindparam("run_id")).values(due_at=bindparam("moment"))
+        moments = [{"run_id": row.id, "moment": due_at(n)} for n, row in enumerate(due)]
+        connection.execute(later, moments)
     release_next(connection, [(row.handler, row.order_key) for row in waiting], now)
 
 

@@ -3,6 +3,7 @@
 A finished delivery older than the retention loses its body, headers, error and runs. Its row stays, pruned,
 while the sender may send it again, because its key identifies a duplicate; then the row is deleted too. A
 delivery that signed no time may be sent again at any age, so its key stays for ever unless `key_days` is set.
+The row of an erased delivery is deleted at the same time as that of a pruned one.
 """
 
 from __future__ import annotations
@@ -15,12 +16,14 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, delete, exists, select, update
 
-from billhook.inbox.schema import delivery, run
+from billhook.inbox.schema import action, delivery, run
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState, RunState, check
 
 __all__ = [
+    "ACTIONS_KEPT_FOR",
     "BATCH_LIMIT",
+    "EMPTY",
     "FINISHED",
     "KEYS_DAYS",
     "PRUNABLE",
@@ -29,14 +32,18 @@ __all__ = [
     "PruneResult",
     "find",
     "prune",
+    "prune_actions",
 ]
 
 BATCH_LIMIT = 500
 """Rows in one transaction at most, and rows read at one time."""
 KEYS_DAYS = 7.0
 """How long a sender may repeat a delivery: keys are kept for at least as long."""
+ACTIONS_KEPT_FOR = timedelta(days=396)
+"""How long the record of an operator's action is kept: 13 months, a year and the time to look at it."""
 FINISHED = (DeliveryState.DONE, DeliveryState.DEAD, DeliveryState.QUARANTINED)
-PRUNABLE = (*FINISHED, DeliveryState.PRUNED)
+EMPTY = (DeliveryState.PRUNED, DeliveryState.ERASED)
+PRUNABLE = (*FINISHED, *EMPTY)
 _COLUMNS = (delivery.c.id, delivery.c.state, delivery.c.received_at, delivery.c.signed_at)
 
 
@@ -89,7 +96,7 @@ class _Candidate(NamedTuple):
         if before is not None and self.received_at < before:
             return "forget"
         old = self.received_at < limits.empty_before
-        return "empty" if old and self.state is not DeliveryState.PRUNED else "keep"
+        return "empty" if old and self.state not in EMPTY else "keep"
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,6 +169,11 @@ def prune(connection: Connection, batch: PruneBatch, limits: Cutoffs) -> PruneRe
             .values(state=DeliveryState.PRUNED.value, **nothing)
         )
     return _counted(rows, limits, batch.after, over=batch.over)
+
+
+def prune_actions(connection: Connection, now: datetime) -> None:
+    """Delete the records of operators' actions that are older than ACTIONS_KEPT_FOR."""
+    connection.execute(delete(action).where(action.c.at < now - ACTIONS_KEPT_FOR))
 
 
 def _row(row: Iterable[object]) -> _Candidate:

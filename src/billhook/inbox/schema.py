@@ -1,4 +1,4 @@
-"""The inbox's tables: deliveries, a run for each handler of one, failures of runs, handlers, and workers."""
+"""The inbox's tables: deliveries, runs of handlers, failures, handlers, workers, actions, counts."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import Any
 from sqlalchemy import (
     BigInteger,
     Column,
+    Float,
     ForeignKey,
     Index,
     Integer,
@@ -20,9 +21,20 @@ from sqlalchemy import (
 
 from billhook.inbox.sql import UtcDateTime
 
-__all__ = ["REVISION", "delivery", "failure", "handler", "metadata", "run", "version", "worker"]
+__all__ = [
+    "REVISION",
+    "action",
+    "delivery",
+    "failure",
+    "handler",
+    "hourly_count",
+    "metadata",
+    "run",
+    "version",
+    "worker",
+]
 
-REVISION = "0007"
+REVISION = "0009"
 """The migration that this code was written for; the app refuses any other."""
 
 
@@ -60,6 +72,9 @@ delivery = Table(
     Column("digest", LargeBinary),
     # Last, so that reading the others of a row never walks through a large body.
     Column("body", LargeBinary, nullable=False),
+    # How often it was planned, so that it is counted the first time only; NULL if stored before there were
+    # counts. Behind the body, for it is written and not read.
+    Column("plans", Integer),
     UniqueConstraint("source", "key", "slot"),
     Index(None, "event_type", "id"),
 )
@@ -89,6 +104,10 @@ run = Table(
     Column("excused", Integer, nullable=False, server_default=text("0")),
     # How often an operator had it run again after it was finished: see billhook.effects.
     Column("replays", Integer, nullable=False, server_default=text("0")),
+    # Of its last attempt: when it was claimed, from its end on when its handler was called, and how long the
+    # call took. NULL if it was not called.
+    Column("started_at", UtcDateTime),
+    Column("duration_seconds", Float),
     UniqueConstraint("delivery_id", "handler"),
 )
 failure = Table(
@@ -100,6 +119,7 @@ failure = Table(
     Column("failed_at", UtcDateTime, nullable=False),
     Column("error", Text, nullable=False),
     Column("traceback", Text),
+    Column("duration_seconds", Float),
 )
 # Only of handlers that are paused, limited, or paused after failures: see billhook.inbox.limits.
 handler = Table(
@@ -128,6 +148,36 @@ worker = Table(
     # No index: it is written often, and there are few rows.
     Column("seen_at", UtcDateTime, nullable=False),
 )
+# What operators did. Texts of payloads are in none of its columns: see billhook.inbox.actions.
+action = Table(
+    "billhook_action",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("at", UtcDateTime, nullable=False),
+    Column("who", Text, nullable=False),
+    Column("what", Text, nullable=False),
+    Column("which", Text, nullable=False),
+    # How many deliveries it changed; NULL for an action on a handler.
+    Column("deliveries", Integer),
+)
+# See billhook.inbox.counts.
+hourly_count = Table(
+    "billhook_count",
+    metadata,
+    Column("hour", UtcDateTime, primary_key=True),
+    Column("source", Text, primary_key=True),
+    Column("event_type", Text, primary_key=True),
+    Column("handler", Text, primary_key=True),
+    Column("what", Text, primary_key=True),
+    Column("cause", Text, primary_key=True),
+    # The step of duration; -1 for what has none.
+    Column("bucket", Integer, primary_key=True, autoincrement=False),
+    Column("shard", Integer, primary_key=True, autoincrement=False),
+    Column("number", BigInteger, nullable=False),
+    Column("seconds", Float, nullable=False),
+    Column("last_at", UtcDateTime, nullable=False),
+    sqlite_with_rowid=False,
+)
 
 
 def _partial(name: str, condition: str, *columns: Column[Any]) -> None:
@@ -138,6 +188,7 @@ def _partial(name: str, condition: str, *columns: Column[Any]) -> None:
 
 _partial("delivery_received_idx", "state IN ('received')", delivery.c.id)
 _partial("delivery_unfinished_idx", "state IN ('received', 'planned')", delivery.c.id)
+_partial("delivery_failed_idx", "state IN ('dead', 'quarantined')", delivery.c.state, delivery.c.id)
 _partial("delivery_conflict_idx", "conflict_of IS NOT NULL", delivery.c.id)
 _partial("run_due_at_idx", "state IN ('due', 'running')", run.c.due_at, run.c.id)
 _partial("run_alone_idx", "alone = 1 AND state IN ('due')", run.c.due_at)

@@ -14,12 +14,16 @@ from functools import cache
 from typing import Any
 
 from sqlalchemy import (
+    BigInteger,
     ColumnElement,
     Connection,
+    Float,
     FromClause,
+    Integer,
     Row,
     Text,
     Update,
+    and_,
     bindparam,
     case,
     exists,
@@ -30,11 +34,11 @@ from sqlalchemy import (
     update,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.types import TypeEngine
 
-from billhook.inbox.leases import HELD
 from billhook.inbox.records import NEWEST_ONLY, Lease, RunResult
 from billhook.inbox.schema import delivery, failure, run
-from billhook.inbox.sql import in_parameter, in_states
+from billhook.inbox.sql import UtcDateTime, in_parameter, in_states, json_rows, json_text
 from billhook.inbox.states import DeliveryState, RunState, check
 
 __all__ = ["OrderKey", "finish_deliveries", "release_next", "settle"]
@@ -71,13 +75,9 @@ def settle(connection: Connection, results: Sequence[RunResult]) -> tuple[dict[L
     because the one before it in its order finished. A result with an old fencing token changes nothing:
     another worker holds the lease.
     """
-    # All successes in one statement. The others are few, and each has values of its own.
-    succeeded = [result for result in results if result.state is RunState.SUCCEEDED]
-    rows = _write_results(connection, succeeded) if succeeded else []
     for result in results:
-        if result.state is not RunState.SUCCEEDED:
-            check(RunState.RUNNING, result.state)
-            rows += _write_results(connection, [result])
+        check(RunState.RUNNING, result.state)
+    rows = _write_results(connection, results)
     leases = {Lease(row.id, row.token): row.handler for row in rows}
     settled = [result for result in results if result.lease in leases]
     failed = [result for result in settled if result.state in (RunState.DUE, RunState.DEAD)]
@@ -97,38 +97,65 @@ def settle(connection: Connection, results: Sequence[RunResult]) -> tuple[dict[L
     return leases, released
 
 
-def _write_results(connection: Connection, results: Sequence[RunResult]) -> list[Row[Any]]:
-    """Settle runs that all ended alike, where the lease still holds; returns the rows that it did."""
-    last = results[-1]
-    values = {
-        "run_ids": [result.run_id for result in results],
-        "leases": [f"{result.run_id}:{result.token}" for result in results],
-        "new_state": last.state.value,
-        "error": last.error,
-        "moment": last.due_at if last.state is RunState.DUE else last.at,
-    }
-    statement = _result_statement(due=last.state is RunState.DUE, excused=last.excused)
-    return list(connection.execute(statement, values))
+_RESULT: dict[str, TypeEngine[Any]] = {
+    "run_id": BigInteger(),
+    "token": Integer(),
+    "state": Text(),
+    "error": Text(),
+    "due_at": UtcDateTime(),
+    "finished_at": UtcDateTime(),
+    "excused": Integer(),
+    "uncalled": Integer(),
+    "started_at": UtcDateTime(),
+    "duration_seconds": Float(),
+}
 
 
 @cache
-def _result_statement(*, due: bool, excused: bool) -> Update:
-    values: dict[str, Any] = {
-        "state": bindparam("new_state", type_=Text),
-        "last_error": bindparam("error", type_=Text),
+def _settle_statement(dialect: str) -> Update:
+    given = json_rows("results", _RESULT, dialect).c
+    # The fencing: the token is compared in the statement that writes, so that no claim comes between.
+    held = and_(run.c.id == given.run_id, run.c.token == given.token, run.c.state == RunState.RUNNING.value)
+    values = {
+        "state": given.state,
+        "last_error": given.error,
         "lease_owner": None,
         "alone": 0,  # however it ended, it did not kill its worker: it is no suspect any more
-        "due_at" if due else "finished_at": bindparam("moment", type_=run.c.due_at.type),
+        "due_at": func.coalesce(given.due_at, run.c.due_at),
+        "finished_at": given.finished_at,
+        "attempts": run.c.attempts - given.uncalled,  # the claim counted it
+        "excused": run.c.excused + given.excused,
+        "started_at": func.coalesce(given.started_at, run.c.started_at),
+        "duration_seconds": given.duration_seconds,
     }
-    if excused:
-        values["excused"] = run.c.excused + 1
-    # The fencing: HELD compares the token in the same statement that writes, so that no claim comes between.
     return (
         update(run)
-        .where(HELD)
+        .where(held)
         .values(values)
         .returning(run.c.id, run.c.token, run.c.handler, run.c.order_key)
     )
+
+
+def _write_results(connection: Connection, results: Sequence[RunResult]) -> list[Row[Any]]:
+    """Write the results whose lease still holds, in one statement; returns the rows of their runs."""
+    given = [
+        {
+            "run_id": result.run_id,
+            "token": result.token,
+            "state": result.state.value,
+            "error": result.error,
+            "due_at": result.due_at if result.state is RunState.DUE else None,
+            "finished_at": None if result.state is RunState.DUE else result.at,
+            "excused": int(result.excused),
+            "uncalled": int(result.uncalled),
+            "started_at": result.started_at,
+            "duration_seconds": result.duration_seconds,
+        }
+        for result in results
+    ]
+    dialect = connection.dialect.name
+    values = {"results": json_text(given, dialect)}
+    return list(connection.execute(_settle_statement(dialect), values))
 
 
 def _record_failures(connection: Connection, failed: Sequence[RunResult]) -> None:
@@ -139,6 +166,7 @@ def _record_failures(connection: Connection, failed: Sequence[RunResult]) -> Non
             "failed_at": result.at,
             "error": result.error,
             "traceback": result.traceback,
+            "duration_seconds": result.duration_seconds,
         }
         for result in failed
     ]

@@ -24,6 +24,7 @@ from sqlalchemy import (
     Connection,
     DateTime,
     Dialect,
+    FromClause,
     Integer,
     LargeBinary,
     Table,
@@ -31,18 +32,33 @@ from sqlalchemy import (
     TextClause,
     TypeDecorator,
     bindparam,
+    cast,
+    column,
+    func,
     insert,
     literal_column,
+    select,
     text,
 )
-from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
 from sqlalchemy.sql.functions import FunctionElement
 from sqlalchemy.sql.operators import OperatorType
 from sqlalchemy.types import TypeEngine
 
-__all__ = ["UtcDateTime", "in_parameter", "in_states", "in_values", "insert_rows", "position_of"]
+__all__ = [
+    "UtcDateTime",
+    "in_parameter",
+    "in_states",
+    "in_values",
+    "insert_rows",
+    "json_rows",
+    "json_text",
+    "position_of",
+    "seconds_after",
+    "utc_text",
+]
 
 
 class UtcDateTime(TypeDecorator[datetime]):
@@ -138,6 +154,29 @@ def _instr(element: _Position, compiler: SQLCompiler, **kw: Any) -> str:
     return f"instr({column}, {value})"
 
 
+class _SecondsAfter(FunctionElement[datetime]):
+    inherit_cache = True
+    type = UtcDateTime()
+
+
+def seconds_after(moment: datetime, column: ColumnElement[int]) -> ColumnElement[datetime]:
+    """Return the moment, a whole second in UTC, plus as many seconds as an integer column says."""
+    return _SecondsAfter(literal_column(f"'{moment:%Y-%m-%d %H:%M:%S}'", Text), column)
+
+
+@compiles(_SecondsAfter, "postgresql")
+def _plus_interval(element: _SecondsAfter, compiler: SQLCompiler, **kw: Any) -> str:
+    moment, seconds = (compiler.process(clause, **kw) for clause in element.clauses)
+    return f"(CAST({moment} || '+00' AS timestamptz) + make_interval(secs => {seconds}))"
+
+
+@compiles(_SecondsAfter)
+def _plus_seconds(element: _SecondsAfter, compiler: SQLCompiler, **kw: Any) -> str:
+    moment, seconds = (compiler.process(clause, **kw) for clause in element.clauses)
+    # As SQLAlchemy writes a time to SQLite.
+    return f"strftime('%Y-%m-%d %H:%M:%S.000000', {moment}, '+' || {seconds} || ' seconds')"
+
+
 def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]]) -> None:
     """Insert rows in their order; all have the same columns. Without rows, nothing is executed.
 
@@ -148,7 +187,7 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
         return
     if connection.dialect.name == "postgresql":
         statement = _from_json(table.name, tuple(rows[0]))
-        connection.execute(statement, {"rows": json.dumps([*map(dict, rows)], default=_moment)})
+        connection.execute(statement, {"rows": json_text(map(dict, rows), "postgresql")})
     else:
         connection.execute(insert(table), rows)
 
@@ -162,5 +201,26 @@ def _from_json(table: str, columns: tuple[str, ...]) -> TextClause:
     )
 
 
-def _moment(value: datetime) -> str:
-    return value.isoformat()
+def json_text(rows: Iterable[Mapping[str, Any]], dialect: str) -> str:
+    """Return rows as one JSON text, with times as that database reads them."""
+    return json.dumps([*rows], default=datetime.isoformat if dialect == "postgresql" else utc_text)
+
+
+def utc_text(moment: datetime) -> str:
+    """Return a time as SQLAlchemy writes it to SQLite: UTC, `2026-01-31 23:59:59.000000`."""
+    # Not by strftime: that takes three times as long, twice for each delivery.
+    return moment.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
+
+
+def json_rows(parameter: str, columns: Mapping[str, TypeEngine[Any]], dialect: str) -> FromClause:
+    """Return the rows of a parameter, made by `json_text`, to be joined with a table."""
+    if dialect == "postgresql":
+        record = func.jsonb_to_recordset(cast(bindparam(parameter, type_=Text), JSONB))
+        typed = [column(name, column_type) for name, column_type in columns.items()]
+        return record.table_valued(*typed, name=parameter).render_derived(with_types=True)
+    each = func.json_each(bindparam(parameter, type_=Text)).table_valued("value", name=f"{parameter}_json")
+    values = [
+        func.json_extract(each.c.value, literal_column(f"'$.{name}'"), type_=column_type).label(name)
+        for name, column_type in columns.items()
+    ]
+    return select(*values).subquery(parameter)

@@ -8,7 +8,7 @@ delivery   received ──► planned ──► done            run   waiting �
               │  │        │ └─────► dead                      │        │          └──────► dead
               │  └ replay └ replay ─┘                         └ replay ┴ replay (from any finished state)
               ├──► quarantined
-              └──► done (no handler)           done, dead, quarantined ──► pruned
+              └──► done (no handler)           done, dead, quarantined ──► pruned, erased
 
 An operator's discard: any delivery that is not done or pruned ──► done, and any run of it that has not
 succeeded ──► discarded.
@@ -41,6 +41,7 @@ class DeliveryState(StrEnum):
     DEAD = "dead"  # every handler finished, at least one of them dead
     QUARANTINED = "quarantined"  # authentic, but not readable as its type
     PRUNED = "pruned"  # body and runs are gone; the key still tells a duplicate
+    ERASED = "erased"  # an operator removed all content; the key still tells a duplicate
 
 
 class RunState(StrEnum):
@@ -54,15 +55,17 @@ class RunState(StrEnum):
     DEAD = "dead"
 
 
+_EMPTY = (DeliveryState.PRUNED, DeliveryState.ERASED)
 DELIVERY_STEPS: dict[DeliveryState, frozenset[DeliveryState]] = {
     DeliveryState.RECEIVED: frozenset({DeliveryState.PLANNED, DeliveryState.DONE, DeliveryState.QUARANTINED}),
     DeliveryState.PLANNED: frozenset({DeliveryState.DONE, DeliveryState.DEAD}),
-    DeliveryState.DONE: frozenset({DeliveryState.RECEIVED, DeliveryState.PLANNED, DeliveryState.PRUNED}),
+    DeliveryState.DONE: frozenset({DeliveryState.RECEIVED, DeliveryState.PLANNED, *_EMPTY}),
     DeliveryState.DEAD: frozenset(
-        {DeliveryState.RECEIVED, DeliveryState.PLANNED, DeliveryState.DONE, DeliveryState.PRUNED}
+        {DeliveryState.RECEIVED, DeliveryState.PLANNED, DeliveryState.DONE, *_EMPTY}
     ),
-    DeliveryState.QUARANTINED: frozenset({DeliveryState.RECEIVED, DeliveryState.DONE, DeliveryState.PRUNED}),
+    DeliveryState.QUARANTINED: frozenset({DeliveryState.RECEIVED, DeliveryState.DONE, *_EMPTY}),
     DeliveryState.PRUNED: frozenset(),
+    DeliveryState.ERASED: frozenset(),
 }
 
 RUN_STEPS: dict[RunState, frozenset[RunState]] = {
@@ -103,6 +106,7 @@ class DeliveryStatus(StrEnum):
     DEAD = "dead"
     QUARANTINED = "quarantined"
     PRUNED = "pruned"
+    ERASED = "erased"
 
 
 def delivery_status(state: str, runs: Iterable[tuple[str, int]]) -> DeliveryStatus:

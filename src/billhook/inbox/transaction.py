@@ -12,6 +12,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Integer, Select, Text, bindparam, case, select, update
 
 from billhook.inbox import locks
+from billhook.inbox.counts import Counts
 from billhook.inbox.leases import (
     HELD,
     JOINED,
@@ -68,6 +69,8 @@ _START = (
         token=run.c.token + 1,
         due_at=bindparam("leased_until", type_=UtcDateTime),
         lease_owner=bindparam("owner", type_=Text),
+        started_at=_NOW,
+        duration_seconds=None,
     )
 )
 _TRIES = 4
@@ -99,6 +102,7 @@ class InboxTransaction:
         self._settled_names: set[str] = set()
         self._limited_results: list[tuple[str, str | None]] = []
         self._locked = False
+        self._counts = Counts()
         self.steps: list[str] = []
         self.duplicates: list[DuplicateRun] = []
         self._released: list[int] = []
@@ -131,6 +135,9 @@ class InboxTransaction:
             self._take_locks(results, ())
         settled, released = settle(self._connection, results)
         self._released += released
+        for result in results:
+            if result.lease in settled:
+                self._counts.add_result(result, settled[result.lease])
         if self._limits:
             self._settled_names |= self._limits.keys() & settled.values()
             self._limited_results += [
@@ -153,6 +160,7 @@ class InboxTransaction:
         planned = plan(self._connection, plans, now)
         self.duplicates += planned.duplicates
         self._released += planned.released
+        self._counts.add_plans(plans, planned.first_plans, planned.duplicates, now)
         return planned.won
 
     def apply_limits(self, now: datetime, *, release_due: bool = False) -> None:
@@ -163,6 +171,10 @@ class InboxTransaction:
         if self._limited_results:
             self._limiter.record_results(self._limited_results, now)
         self._limiter.release(self._settled_names, now, release_due=release_due)
+
+    def write_counts(self) -> None:
+        """Count what was settled and planned; the last step, because it locks rows that others count in."""
+        self._counts.write(self._connection, self._owner)
 
     @property
     def released(self) -> list[int]:
@@ -216,9 +228,9 @@ class InboxTransaction:
         starting = rows if idle is None else rows[:idle]
         # A run that was lost in a queue starts at once or stays due: only a started run can be found out.
         queued = list(takewhile(lambda row: row.lease_owner != LOST_IN_QUEUE, rows[len(starting) :]))
-        claims = self._mark_running(starting, self._owner, leased_until) if starting else []
+        claims = self._mark_running(starting, self._owner, now, leased_until) if starting else []
         if queued:
-            claims += self._mark_running(queued, self._owner + QUEUED, leased_until)
+            claims += self._mark_running(queued, self._owner + QUEUED, now, leased_until)
         self._limiter.record_started(claims, now)
         if claims:
             self.steps.append("claim")
@@ -234,7 +246,7 @@ class InboxTransaction:
         if not rows:
             return None
         self.steps.append("claim")
-        claims = self._mark_running(rows, self._owner, leased_until)
+        claims = self._mark_running(rows, self._owner, now, leased_until)
         self._limiter.record_started(claims, now)
         return claims[0]
 
@@ -243,9 +255,12 @@ class InboxTransaction:
         # Sorted here: the database would move the bodies about to sort the rows.
         return sorted(self._connection.execute(query, values), key=lambda row: (row.due_at, row.run_id))
 
-    def _mark_running(self, rows: Sequence[Any], owner: str, leased_until: datetime) -> list[Claim]:
+    def _mark_running(
+        self, rows: Sequence[Any], owner: str, now: datetime, leased_until: datetime
+    ) -> list[Claim]:
         run_ids = [row.run_id for row in rows]
-        self._connection.execute(_START, {"run_ids": run_ids, "leased_until": leased_until, "owner": owner})
+        values = {"run_ids": run_ids, "now": now, "leased_until": leased_until, "owner": owner}
+        self._connection.execute(_START, values)
         return [
             Claim(
                 row.run_id,

@@ -2,6 +2,7 @@
 
 from billhook.receiver.asgi import AsgiReceiver
 from billhook.receiver.blueprint import DeferredBlueprint, make_blueprint, webhook_routes
+from billhook.receiver.health import make_health_blueprint
 from billhook.receiver.intake import Intake
 from billhook.receiver.wsgi import WsgiReceiver
 
@@ -11,5 +12,6 @@ __all__ = [
     "Intake",
     "WsgiReceiver",
     "make_blueprint",
+    "make_health_blueprint",
     "webhook_routes",
 ]

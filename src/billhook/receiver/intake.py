@@ -11,6 +11,8 @@ import logging
 import re
 from collections.abc import Callable, Container
 from contextlib import suppress
+from datetime import datetime
+from typing import Protocol
 
 from billhook.clock import Clock
 from billhook.errors import (
@@ -20,7 +22,7 @@ from billhook.errors import (
     SignatureError,
     UnsupportedEncoding,
 )
-from billhook.inbox import NewDelivery, PutStatus, Receipt
+from billhook.inbox import OTHER_TYPES, Counted, NewDelivery, PutStatus, Receipt
 from billhook.logs import fields
 from billhook.printable import printable
 from billhook.receiver.headers import RequestHeaders
@@ -52,6 +54,21 @@ _SIGNALS = (
 )
 
 
+class CountCallback(Protocol):
+    """Counts one thing that happened at a moment, and how many seconds it is about."""
+
+    def __call__(
+        self,
+        what: Counted,
+        at: datetime,
+        *,
+        source: str,
+        event_type: str = "",
+        cause: str = "",
+        duration_seconds: float | None = None,
+    ) -> None: ...
+
+
 class Intake:
     """Verify and answer deliveries of all sources of one app. `sender`, the Flask app, sends its signals.
 
@@ -65,12 +82,15 @@ class Intake:
         *,
         sender: object,
         wake: Callable[[int], None],
+        count: CountCallback,
         known_types: Container[str],
         max_body_bytes: int,
         deadline_seconds: float,
         wake_blocks: bool = False,
     ) -> None:
         """`wake` is called with the id of each accepted delivery; the response does not depend on it.
+
+        `count` counts refusals and duplicates; see billhook.inbox.Inbox.count.
 
         `wake_blocks` says that it handles the delivery, rather than have a thread or process do so.
         `known_types` are the event types with a model. For a known key, at most one delivery of all other
@@ -79,6 +99,7 @@ class Intake:
         self.clock = clock
         self._sender = sender
         self._wake = wake
+        self._count = count
         self._known_types = known_types
         self._wake_blocks = wake_blocks
         self.max_body_bytes = max_body_bytes
@@ -134,6 +155,14 @@ class Intake:
         reason = f"{error.cause}: {error}" if isinstance(error, InboxUnavailable) else error.cause
         text = f"delivery to source {source.name} refused with {answer.status} ({printable(reason)})"
         self._rejections.record(source.name, error.cause, level, text)
+        age_seconds = error.age_seconds if isinstance(error, SignatureError) else None
+        self._count(
+            Counted.REFUSED,
+            self.clock.now(),
+            source=source.name,
+            cause=error.cause,
+            duration_seconds=None if age_seconds is None else abs(age_seconds),
+        )
         emit(delivery_rejected, self._sender, source=source.name, status=answer.status, cause=error.cause)
         return answer
 
@@ -165,6 +194,9 @@ class Intake:
                 named = incoming.event_type or "a delivery without a type"
                 extra = _record_fields(incoming, receipt.status)  # it is not stored, and has no id
                 logger.warning(text, named, receipt.delivery_id, extra=extra)
+            counted_as = incoming.event_type if incoming.known else OTHER_TYPES
+            at, source = incoming.received_at, incoming.source
+            self._count(Counted.DUPLICATE, at, source=source, event_type=counted_as)
             emit(delivery_duplicate, self._sender, **facts)
         else:
             self._emit_quarantined(incoming, receipt, facts)

@@ -71,6 +71,11 @@ class Operation:
     """Error statuses beyond those of every operation, for the description."""
 
     @property
+    def key(self) -> str:
+        """Method and path, which no other operation has."""
+        return f"{self.method} {self.path}"
+
+    @property
     def has_body(self) -> bool:
         """True if the request has a body rather than a query."""
         return self.method in ("POST", "PUT") and self.takes is not None

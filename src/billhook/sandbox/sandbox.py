@@ -27,6 +27,8 @@ from billhook.sandbox.http.app import create_app
 from billhook.sandbox.http.auth import Authenticator
 from billhook.sandbox.operations import Services
 from billhook.sandbox.options import SandboxOptions
+from billhook.sandbox.pages import with_pages
+from billhook.sandbox.pages.runner import OperationRunner
 from billhook.sandbox.scenario import seed_demo_data
 from billhook.sandbox.scheduler import Scheduler
 from billhook.sandbox.service import Service
@@ -147,7 +149,12 @@ class Sandbox:
             flush=self.sender.flush,
             api_token_changed=self._api_token_changed,
         )
-        return create_app(self.service, services, self._authenticator, GROUPS)
+        app = create_app(self.service, services, self._authenticator, GROUPS)
+        runner = OperationRunner(self.service, services, GROUPS)
+        # Around `wsgi_app`, so that `app` stays a Flask app with its test client.
+        paged = with_pages(app.wsgi_app, runner, self._authenticator, self.jwt_key)
+        app.wsgi_app = paged  # type: ignore[assignment, method-assign]
+        return app
 
     def call(self, method: str, path: str, body: object = None) -> Any:
         """Send a request with valid credentials, without a socket; return the decoded body.

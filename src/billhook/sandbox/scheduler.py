@@ -92,6 +92,7 @@ class Scheduler:
                 if job is not None:
                     # All changes of a job happen at its due time, also if it runs later.
                     tx.now = job.due_at
+                    tx.cause = f"{job.kind} {job.subject_id}".rstrip()
                     self._jobs[job.kind](tx, job.subject_id)
                 self._set(tx, goal if job is None else job.due_at)
         except DBAPIError:  # possibly transient: the job stays scheduled

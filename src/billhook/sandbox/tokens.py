@@ -17,6 +17,7 @@ __all__ = [
     "ACCESS_SECONDS",
     "JWT_ALGORITHM",
     "access_token",
+    "active_serial",
     "has_active",
     "is_active",
     "jwt_key",
@@ -71,10 +72,15 @@ def is_active(tx: Transaction, token: str) -> bool:
 
 def has_active(tx: Transaction) -> bool:
     """Return True if there is an active API token."""
-    return (
-        tx.connection.execute(select(api_token.c.seq).where(api_token.c.revoked_at.is_(None))).first()
-        is not None
-    )
+    return active_serial(tx) is not None
+
+
+def active_serial(tx: Transaction) -> int | None:
+    """Return the serial number of the active API token, which tells nothing about it; None if none is."""
+    found: int | None = tx.connection.execute(
+        select(api_token.c.seq).where(api_token.c.revoked_at.is_(None))
+    ).scalar()
+    return found
 
 
 def access_token(client_id: str, key: bytes, now: datetime) -> tuple[str, datetime]:

@@ -132,9 +132,13 @@ def outgoing_message_id(message_id: str | None) -> str:
 
 def _outside(age_seconds: float, tolerance_seconds: int) -> SignatureError:
     tolerance = f"the tolerance is {tolerance_seconds} s"
+    error: SignatureError
     if age_seconds > 0:
-        return TimestampTooOld(f"signed {age_seconds:.1f} s ago, {tolerance}")
-    return TimestampInFuture(f"signed {-age_seconds:.1f} s ahead of this clock, {tolerance}")
+        error = TimestampTooOld(f"signed {age_seconds:.1f} s ago, {tolerance}")
+    else:
+        error = TimestampInFuture(f"signed {-age_seconds:.1f} s ahead of this clock, {tolerance}")
+    error.age_seconds = age_seconds
+    return error
 
 
 TOKEN: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")  # Source: RFC 9110, section 5.6.2

@@ -9,7 +9,16 @@ from typing import TypeAlias
 
 from billhook.events import Event, UnknownEvent
 from billhook.testing.apps import make_app, options, prepare
-from billhook.testing.results import DeadRun, dead, handled, refused, settle
+from billhook.testing.results import (
+    DeadRun,
+    dead,
+    handled,
+    pause_handler,
+    paused,
+    refused,
+    resume_handler,
+    settle,
+)
 from billhook.testing.sending import Answer, deliver, delivery_of
 from billhook.testing.services import RunningSandbox, running_sandbox
 
@@ -19,7 +28,10 @@ __all__ = [
     "DeadRun",
     "Deliver",
     "Handled",
+    "PauseHandler",
+    "Paused",
     "Refused",
+    "ResumeHandler",
     "RunningSandbox",
     "Settle",
     "dead",
@@ -28,8 +40,11 @@ __all__ = [
     "handled",
     "make_app",
     "options",
+    "pause_handler",
+    "paused",
     "prepare",
     "refused",
+    "resume_handler",
     "running_sandbox",
     "settle",
 ]
@@ -40,3 +55,6 @@ Settle: TypeAlias = Callable[..., int]
 Handled: TypeAlias = Callable[..., list[Event | UnknownEvent]]
 Dead: TypeAlias = Callable[[], list[DeadRun]]
 Refused: TypeAlias = Callable[[], list[str]]
+PauseHandler: TypeAlias = Callable[..., None]
+ResumeHandler: TypeAlias = Callable[..., None]
+Paused: TypeAlias = Callable[[], dict[str, str | None]]

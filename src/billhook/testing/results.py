@@ -9,6 +9,7 @@ from typing import Any
 
 from flask import Flask
 
+from billhook.dispatch import Handler
 from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.inbox import RunState
@@ -17,7 +18,7 @@ from billhook.inbox.pending import next_due_at
 from billhook.state import BillhookState
 from billhook.testing.apps import preparation
 
-__all__ = ["DeadRun", "dead", "handled", "refused", "settle"]
+__all__ = ["DeadRun", "dead", "handled", "pause_handler", "paused", "refused", "resume_handler", "settle"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +82,28 @@ def refused(app: Flask) -> list[str]:
     return list(preparation(app).refusals)
 
 
+def pause_handler(app: Flask, handler: Callable[..., Any] | str, why: str | None = None) -> None:
+    """Pause a handler, as `billhook handlers pause` does: `settle` does not call it any more.
+
+    Raises ConfigError for one that the app does not have.
+    """
+    known = preparation(app)
+    known.state.inbox.pause_handler(_own_name(known.state, handler), why, known.clock.now())
+
+
+def resume_handler(app: Flask, handler: Callable[..., Any] | str) -> None:
+    """Resume a paused handler. Raises ConfigError for one that is not paused or not the app's."""
+    known = preparation(app)
+    name = _own_name(known.state, handler)
+    if not known.state.inbox.resume_handler(name, known.clock.now()):
+        raise ConfigError(f"{name} is not paused: paused() has those that are")
+
+
+def paused(app: Flask) -> dict[str, str | None]:
+    """Return the names of the paused handlers with their reasons; `pause_after` pauses some by itself."""
+    return {one.name: one.why for one in preparation(app).state.inbox.paused_handlers()}
+
+
 def _runs(state: BillhookState) -> Iterator[tuple[DeliveryDetails, RunDetails]]:
     for one in export(state.inbox, DeliveryFilter()):
         for run in one.runs:
@@ -92,6 +115,15 @@ def _event(one: DeliveryDetails) -> Event | UnknownEvent:
 
 
 def _names(state: BillhookState, handler: Callable[..., Any] | str) -> set[str]:
+    found = _find(state, handler)
+    return {found.name, *found.aliases}
+
+
+def _own_name(state: BillhookState, handler: Callable[..., Any] | str) -> str:
+    return _find(state, handler).name
+
+
+def _find(state: BillhookState, handler: Callable[..., Any] | str) -> Handler:
     known = {
         each.name: each
         for event_type in (*EVENT_TYPES, UnknownEvent.signal_name)
@@ -99,7 +131,7 @@ def _names(state: BillhookState, handler: Callable[..., Any] | str) -> set[str]:
     }
     for name, each in known.items():
         if handler in (name, each.function, *each.aliases):
-            return {name, *each.aliases}
+            return each
     raise ConfigError(
         f"{handler!r} is no handler of this app, which has {', '.join(sorted(known)) or 'none'}"
     )

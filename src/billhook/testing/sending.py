@@ -13,6 +13,7 @@ from flask import Flask
 from billhook.dispatch import Delivery, Headers
 from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, sample
+from billhook.events.samples import refuse_misspelt
 from billhook.receiver.blueprint import WebhookRoute, webhook_routes
 from billhook.signing.source import DEFAULT_SOURCE
 from billhook.testing.apps import preparation
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from billhook.client import BillingClient
 
 __all__ = ["Answer", "deliver", "delivery_of"]
+
+
+_OPTIONS = ("signed", "age_seconds", "key", "source")
+"""The options of `deliver`: a misspelt one would be taken for a field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +49,8 @@ def deliver(
     """Sign an event, and post it to the app as the service does; return the answer.
 
     Of a class, or the name of one, it is the sample of `billhook.events.sample`; `overrides` replace fields.
-    A name that no class has gives an event of an unknown type. `signed` is False for none, or a text: the
+    One that looks like a misspelt field is a TypeError, and one that is like no field adds it. A name that no
+    class has gives an event of an unknown type. `signed` is False for none, or a text: the
     secret to sign with. `age_seconds` is the age of the signature, `key` the message id, `source` the
     name of the source; without one it is the default, or the only one.
     """
@@ -108,10 +114,11 @@ def _event(
         if known is None:
             return UnknownEvent(type=event, data=dict(overrides))
         event = known
-    if isinstance(event, type):
-        return sample(event, **overrides)
     if isinstance(event, UnknownEvent):
         return UnknownEvent(type=event.type, data={**event.data, **overrides})
+    refuse_misspelt(event if isinstance(event, type) else type(event), overrides, _OPTIONS)
+    if isinstance(event, type):
+        return sample(event, **overrides)
     # Made anew and not copied: the overrides are to be valid too.
     return type(event)(**{**event.model_dump(exclude_unset=True), **overrides}) if overrides else event
 

@@ -215,3 +215,42 @@ def test_standalone_check_checks_the_app_of_the_environment(run, tmp_path):
     facts = json.loads(result.stdout)
     assert [one["ok"] for one in facts["checks"]] == [True, False, True, True]
     assert "POST /webhooks/billing" in [one["what"] for one in facts["checks"]]
+
+
+HANDLED = """
+from billhook import Handlers
+
+handlers = Handlers()
+handlers.on_any(name="note")(lambda event: None)
+"""
+
+
+def test_check_and_doctor_take_handlers_as_the_worker_does(run, tmp_path):
+    (tmp_path / "few.py").write_text(HANDLED)
+
+    without = json.loads(run("check", "--json", SECRETS=SECRET).stdout)
+    named = json.loads(run("check", "few.py", "--json", SECRETS=SECRET).stdout)
+    examined = json.loads(run("doctor", "few.py", "--json", SECRETS=SECRET).stdout)["findings"]
+    unnamed = json.loads(run("doctor", "--json", SECRETS=SECRET).stdout)["findings"]
+
+    assert [one["ok"] for one in without["checks"] if one["what"] == "handlers"] == [False]
+    assert [one["told"] for one in named["checks"] if one["what"] == "handlers"] == ["1 registered"]
+    assert "no-handlers" not in [one["code"] for one in examined]
+    assert "no-handlers" in [one["code"] for one in unnamed]
+
+
+@pytest.mark.parametrize("command", ["check", "doctor"])
+def test_an_app_has_its_own_handlers(shop, command):
+    result = shop().test_cli_runner().invoke(args=["billhook", command, "few.py"])
+
+    assert result.exit_code == 2
+    assert "HANDLERS is for `billhook` only: the Flask app has its own handlers" in result.stderr
+
+
+def test_the_help_of_doctor_has_its_options_and_its_command(run):
+    told = run("doctor", "--help").stdout
+
+    assert "[HANDLERS]... | signature" in told
+    assert "--gunicorn FILE" in told
+    assert "Find the signature scheme" in told
+    assert "examine" not in told.replace("examined", "")

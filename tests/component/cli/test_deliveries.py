@@ -189,6 +189,7 @@ def test_counts_names_every_state(shop):
         "dead": 1,
         "quarantined": 1,
         "pruned": 0,
+        "erased": 0,
     }
 
 
@@ -262,3 +263,16 @@ def test_the_groups_help_fits_a_terminal(run, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
 
     assert all(len(line) <= 80 for line in run("deliveries", "--help").stdout.splitlines())
+
+
+def test_show_says_how_long_each_attempt_took(run, shop):
+    told = run("deliveries", "show", "2").stdout
+    document = json.loads(run("deliveries", "show", "2", "--json").stdout)
+
+    found = document[0] if isinstance(document, list) else document
+    runs = {one["handler"]: one for one in found["runs"]}
+    (failed,) = runs["send"]["failures"]
+    assert "took" in told
+    assert 0 < failed["duration_seconds"] < 60
+    assert runs["send"]["duration_seconds"] == failed["duration_seconds"]
+    assert runs["book"]["started_at"] < runs["book"]["finished_at"]

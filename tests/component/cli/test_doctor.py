@@ -14,7 +14,7 @@ import pytest
 import billhook
 from billhook import Handlers, Source
 from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, sample
-from billhook.inbox import WorkerRecord
+from billhook.inbox import Counted, WorkerRecord
 from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts, newest_deliveries
 from billhook.signing import BodyHMAC, BodyJWT, TimestampedHMAC
 from billhook.wire import strict_json
@@ -391,6 +391,18 @@ def test_unknown_fields_values_and_types_are_told_with_examples_and_the_change(s
     assert len(notes) == 5
 
 
+def test_what_billhook_send_sent_tells_nothing_of_the_service(shop):
+    app = shop()
+    sent = app.test_cli_runner().invoke(
+        args=["billhook", "send", "PingTest", "--file", "-"], input='{"mine": 1}'
+    )
+    assert sent.exit_code == 0, sent.output
+
+    assert "unknown-field" not in examine(app)
+    deliver(app, b'{"theirs": 1}', "PingTest", message_id="of-the-service")
+    assert "theirs" in examine(app)["unknown-field"]["what"]
+
+
 def test_the_sample_is_bounded(shop):
     app = shop()
     inbox = app.extensions["billhook"].inbox
@@ -437,7 +449,8 @@ def test_a_clock_that_is_off_shows_in_what_was_stored(shop):
 
 def test_the_page_lists_each_finding():
     source = Path(billhook.__file__).parent / "cli"
-    text = "".join(path.read_text() for path in (source / "doctor").glob("*.py"))
+    parts = [*(source / "doctor").glob("*.py"), *(source.parent / "doctor").glob("*.py")]
+    text = "".join(path.read_text() for path in parts)
     made = set(re.findall(r'Finding\(\s*"(?:error|warning|note)"[^,]*,\s*"([a-z-]+)"', text))
     made |= {f"{what}-{access}" for what in ("secret-file", "inbox-mode") for access in ("read", "write")}
     page = (source / "README.md").read_text().partition("## What doctor finds")[2]
@@ -456,3 +469,45 @@ def test_it_changes_nothing(run, tmp_path, secret_file):
 
     assert sorted(tmp_path.iterdir()) == before
     assert Path(secrets).read_text() == SECRET + "\n"
+
+
+# --- refusals -----------------------------------------------------------------------------------------
+
+
+def refused(inbox, cause, seconds=None, number=1):
+    for _ in range(number):
+        now = datetime.now(UTC)
+        inbox.count(Counted.REFUSED, now, source="default", cause=cause, duration_seconds=seconds)
+    inbox._counts.close()
+
+
+@pytest.mark.parametrize(
+    ("cause", "text"), [("stale", "behind this clock"), ("future", "ahead of this clock")]
+)
+def test_a_clock_that_is_off_is_seen_in_refusals(examined, inbox, cause, text):
+    refused(inbox, cause, 412.0, number=3)
+
+    (found,) = examined().values()
+
+    assert found["code"] == "clock-refusals"
+    assert found["what"].startswith("3 genuine deliveries were refused")
+    assert f"412 s {text}" in found["what"]
+
+
+def test_a_secret_that_fits_no_delivery_is_seen_in_refusals(examined, inbox):
+    refused(inbox, "mismatch", number=2)
+
+    (found,) = examined().values()
+
+    assert found["code"] == "refused-all"
+    assert "doctor signature" in found["remedy"]
+
+
+def test_control_wrong_signatures_beside_accepted_deliveries_are_no_finding(examined, inbox):
+    """Anyone can send them."""
+    refused(inbox, "mismatch", number=2)
+    now = datetime.now(UTC)
+    with inbox.transaction("w") as transaction:
+        transaction._counts.add(Counted.ACCEPTED, now, source="default", event_type="PingTest")
+
+    assert examined() == {}

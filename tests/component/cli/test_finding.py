@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -11,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from billhook.events import EVENT_TYPES
 from billhook.inbox import Deliveries
+from support.apps import deliver
 from support.inbox_view import incoming, open_inbox, place_of
 from support.processes import until
 from support.timeouts import scaled
@@ -83,11 +86,21 @@ def test_tail_begins_with_the_newest_oldest_first(run, shop, once):
     result = run("deliveries", "tail", "-n", "2")
 
     assert result.exit_code == 0
-    lines = [line.split("  ") for line in result.stdout.splitlines()]
+    lines = [re.split("  +", line) for line in result.stdout.splitlines()]
     assert [cells[1:] for cells in lines] == [
         ["3", "PingTest", "quarantined", "default", "m3"],
         ["4", "PingTest", "done", "default", "m4"],
     ]
+
+
+def test_the_columns_of_tail_are_aligned_for_every_listed_type(run, shop, once):
+    for number, name in enumerate(EVENT_TYPES):
+        deliver(shop.app, b"{}", name, message_id=f"of-each-{number}")
+
+    lines = run("deliveries", "tail", "-n", "30").stdout.splitlines()
+
+    assert len(lines) == 4 + len(EVENT_TYPES)
+    assert {line.index("  default  ") for line in lines} == {lines[0].index("  default  ")}
 
 
 @pytest.mark.parametrize(
@@ -117,7 +130,7 @@ def test_tail_escapes_what_is_not_printable(run, inbox_url, once):
 
     result = run("deliveries", "tail")
 
-    assert result.stdout.endswith("  (none)  quarantined  default  m\\x1b[31m\n")
+    assert re.split("  +", result.stdout)[-4:] == ["(none)", "quarantined", "default", "m\\x1b[31m\n"]
 
 
 @pytest.fixture

@@ -217,7 +217,7 @@ def test_the_users_app_is_what_flask_billhook_works_on(app_with, run):
 
     assert "of-the-app" in listed.stdout
     assert current.exit_code == 0
-    assert "without a handler" in handlers.stdout
+    assert "No handler is registered: pass them to the app's extension" in handlers.stderr
 
 
 def test_send_uses_the_apps_secrets(app_with, run):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -55,9 +56,9 @@ def test_handlers_says_loudly_that_one_is_paused(run, shop):
     assert "PAUSED" in result.stdout
     assert "at most 2 at once" in result.stdout
     assert "100/min" in result.stdout
-    assert "PAUSED: book since " in result.stderr
-    assert r"(the ledger\x1b is closed)" in result.stderr
-    assert "billhook handlers resume book" in result.stderr
+    said, remedy = result.stderr.splitlines()
+    assert re.fullmatch(r"PAUSED: book since [0-9-]+ [0-9:]+ UTC \(the ledger\\x1b is closed\)", said)
+    assert remedy == "        its deliveries wait; to go on: billhook handlers resume book"
     listed = {
         one["name"]: one
         for one in json.loads(run("handlers", "list", "shop.py", "--json").stdout)["handlers"]
@@ -114,7 +115,11 @@ def test_without_modules_the_names_are_those_that_have_runs(run, shop):
     assert "no delivery has had a run of zzz yet: there are book, note; " in refused
     assert "BILLHOOK_HANDLERS" in refused
     again = run("handlers", "pause", "book", "--why", "audit")
-    assert again.stdout == "book was paused already; the reason is the new one\n"
+    since, reason = again.stdout.splitlines()
+    told = r"book was paused already, since [0-9-]+ [0-9:]+ UTC, for: the ledger\\x1b is closed"
+    assert re.fullmatch(told, since)
+    assert reason == "the reason is now: audit"
+    assert "for: audit\nit has no reason any more" in run("handlers", "pause", "book").stdout
 
 
 def test_a_discarded_run_of_a_paused_handler_waits_for_nothing(run, shop):
@@ -124,3 +129,39 @@ def test_a_discarded_run_of_a_paused_handler_waits_for_nothing(run, shop):
 
     assert "discarded" in shown.stdout
     assert "limit allows" not in shown.stdout
+
+
+def test_a_delivery_that_waits_for_its_handlers_limit_says_so(app_with, inbox_url, run):
+    handlers = Handlers()
+    handlers.on(PingTest, name="slow", rate="1/d")(lambda event: None)
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="worker")
+    for number in range(2):
+        deliver(app, b"{}", "PingTest", message_id=f"msg_{number}")
+    get_state(app).handle_due()
+
+    first, second = run("deliveries", "list").stdout.splitlines()[-2:]
+
+    assert "at its limit" in first
+    assert "at its limit" not in second
+
+
+def test_resume_takes_several_names_or_all_and_refuses_an_unknown_one_before_the_first(run, shop):
+    run("handlers", "pause", "note", HANDLERS="shop.py")
+
+    misspelt = run("handlers", "resume", "book", "nte")
+    assert (misspelt.exit_code, misspelt.stderr) == (1, "Error: nte is not paused; did you mean note?\n")
+    unknown = run("handlers", "resume", "zzz")
+    assert unknown.stderr == "Error: zzz is not paused; paused handlers: book, note\n"
+    both = run("handlers", "resume", "note", "book")
+    assert (both.exit_code, both.stdout) == (0, "note is resumed\nbook is resumed\n")
+
+
+def test_resume_all(run, shop):
+    run("handlers", "pause", "note", HANDLERS="shop.py")
+
+    assert run("handlers", "resume", "--all").stdout == "book is resumed\nnote is resumed\n"
+    assert run("handlers", "resume", "--all").stdout == "no handler is paused\n"
+    for wrong in ([], ["book", "--all"]):
+        refused = run("handlers", "resume", *wrong)
+        assert refused.exit_code == 2
+        assert "give the names of paused handlers, or --all" in refused.stderr

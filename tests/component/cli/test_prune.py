@@ -61,6 +61,7 @@ def test_prune_with_json_asks_nothing(run, old, where):
             "dead": {"keys_kept": 0, "deleted": 1},
             "quarantined": {"keys_kept": 1, "deleted": 0},
             "pruned": {"keys_kept": 0, "deleted": 0},
+            "erased": {"keys_kept": 0, "deleted": 0},
         },
     }
 

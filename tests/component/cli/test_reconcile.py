@@ -250,7 +250,30 @@ def test_customers_are_not_read_unless_that_is_asked_for(business: Business):
     assert (result.exit_code, "CustomerCreated" in result.stdout) == (1, False)
     assert "not compared: 1 customers that no delivery tells of; --read-customers" in result.stderr
     assert "1 cannot be injected: the event holds the customer, whom no delivery tells of" in result.stdout
-    assert "note: there is no ContractCreated at all in this range" in result.stderr
+    notes = [line for line in result.stderr.splitlines() if "at all in this range" in line]
+    assert len(notes) == 1
+    assert notes[0].startswith(
+        "note: there is no ContractCreated at all in this range; for types that you do"
+    )
+
+
+def test_types_that_never_came_are_one_note(business: Business):
+    for name in ("InvoiceApproved", "ContractCreated"):
+        business.fault("lose", eventType=name)
+    business.live(10)
+
+    told = business.reconcile("--until", "2999-01-01").stderr
+
+    assert told.count("at all in this range") == 1
+    assert "there is no ContractCreated, InvoiceApproved at all in this range" in told
+
+
+def test_a_sandbox_whose_clock_was_moved_needs_a_later_end_and_that_is_said(run, business: Business):
+    told = business.reconcile().stderr
+    assert told.startswith("note: the range ends at ")
+    assert "in a sandbox whose clock was moved everything is later: give its time as --until" in told
+    assert business.reconcile("--until", "2999-01-01").stderr == ""
+    assert "sandbox whose clock" in " ".join(run("reconcile", "--help").stdout.split())
 
 
 def test_an_invoice_that_changed_after_the_range_is_not_compared(business: Business):

@@ -338,7 +338,7 @@ def test_without_handlers_the_command_explains_where_to_name_them(run):
     result, as_json = run("handlers"), run("handlers", "--json")
 
     told = "No handler is registered: name your modules or files as arguments or in BILLHOOK_HANDLERS\n"
-    assert (result.exit_code, result.stderr, as_json.stderr) == (0, told, "")
+    assert (result.exit_code, result.stdout, result.stderr, as_json.stderr) == (0, "", told, "")
     assert json.loads(as_json.stdout)["handlers"] == []
 
 

@@ -88,6 +88,7 @@ def test_of_several_that_wait_only_the_newest_is_handled(stored_only, caplog):
         (4, "succeeded", None),
     ]
     assert states(app) == ["done"] * 4
+    assert rows(inbox_at(app), "SELECT attempts FROM run ORDER BY id") == [(0,), (0,), (1,), (1,)]
     assert len(succeeded) == 2
     assert "delivery 1 is superseded by delivery 3, and follow is not called" in caplog.text
 

@@ -17,7 +17,8 @@ from billhook.engines.celery.sweeper import Sweeper
 from billhook.errors import ConfigError, Discard
 from billhook.events import EVENT_TYPES, CustomerCreated, InvoicePaymentStatusChanged, PingTest, sample
 from billhook.extension import get_state
-from billhook.inbox.admin import is_busy
+from billhook.inbox import DeliveryFilter
+from billhook.inbox.admin import count, is_busy, page, with_runs
 from support.apps import deliver, inbox_at
 from support.inbox_view import rows
 from support.processes import until
@@ -53,6 +54,12 @@ def send(app, count, event_type="PingTest", first=1):
 
 def states(app):
     return rows(inbox_at(app), "SELECT handler, state, attempts FROM run ORDER BY id")
+
+
+def shown(inbox):
+    """The status of each delivery and of its runs, as operators see them."""
+    listed = with_runs(inbox, list(reversed(page(inbox, DeliveryFilter(), 9))))
+    return [(one.status, [each.status for each in one.runs]) for one in listed]
 
 
 def inbox_of(app):
@@ -171,10 +178,13 @@ def test_runs_stored_under_a_former_name_are_paused_with_the_handler(stored_only
 
     state.handle_due()
     assert calls == []
+    assert shown(inbox) == [("paused", ["paused"])]
+    assert count(inbox, DeliveryFilter(state="paused")) == 1
 
     inbox.resume_handler("note", now)
     state.handle_due()
     assert calls == ["PingTest-1"]
+    assert count(inbox, DeliveryFilter(state="paused")) == 0
 
 
 def test_a_handler_that_was_paused_under_a_former_name_is_not_called(stored_only):
@@ -186,10 +196,25 @@ def test_a_handler_that_was_paused_under_a_former_name_is_not_called(stored_only
 
     get_state(app).handle_due()
     assert calls == []
+    assert shown(inbox) == [("paused", ["paused"])] * 2
+    assert count(inbox, DeliveryFilter(state="paused")) == 2
 
     inbox.resume_handler("former", now)
     get_state(app).handle_due()
     assert calls == ["PingTest-1", "PingTest-2"]
+
+
+def test_a_run_that_waits_for_a_limit_is_not_shown_as_paused(stored_only):
+    """Beside another handler that is paused: what holds a run is told by its own handler."""
+    app = stored_only(noting([], rate="1/d"))
+    inbox, now = inbox_of(app)
+    inbox.pause_handler("other", None, now)
+    send(app, 2)
+    send(app, 1, "CustomerCreated")
+    get_state(app).handle_due()
+
+    assert shown(inbox) == [("done", ["succeeded"]), ("waiting", ["due"]), ("paused", ["paused"])]
+    assert [count(inbox, DeliveryFilter(state=each)) for each in ("paused", "waiting")] == [1, 1]
 
 
 def test_nothing_is_busy_while_runs_wait_for_a_later_start(stored_only, clock):

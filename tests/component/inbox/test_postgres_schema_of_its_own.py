@@ -22,7 +22,16 @@ from support.inbox_view import NOON, change, incoming, open_inbox, postgres, row
 from support.postgres import with_options
 from support.proxy import proxied
 
-TABLES = ["billhook_handler", "billhook_version", "billhook_worker", "delivery", "failure", "run"]
+TABLES = [
+    "billhook_action",
+    "billhook_count",
+    "billhook_handler",
+    "billhook_version",
+    "billhook_worker",
+    "delivery",
+    "failure",
+    "run",
+]
 
 
 def tables(url, schema):

@@ -9,7 +9,7 @@ from alembic import command
 from alembic.config import Config
 
 from billhook.errors import SchemaMismatch
-from billhook.inbox import Inbox, PutStatus, RunOptions, RunPlan, RunResult, RunState, migrate
+from billhook.inbox import CountedAs, Inbox, PutStatus, RunOptions, RunPlan, RunResult, RunState, migrate
 from billhook.inbox.schema import REVISION
 from support.inbox_view import NOON, change, incoming, open_inbox, place_of, rows, value
 
@@ -105,6 +105,21 @@ def test_after_an_upgrade_unplanned_deliveries_can_be_ordered(old):
         "due",
         "waiting",
     ]
+
+
+def test_after_an_upgrade_old_deliveries_are_counted_once_each(old):
+    inbox, where = old
+    inbox.upgrade()
+    counted = "SELECT hour, event_type, what, number FROM billhook_count ORDER BY number"
+    one_hour = "2026-01-15 12:00:00.000000"
+    assert rows(where, counted) == [(one_hour, "PingTest", "accepted", 3)]
+
+    with inbox.transaction("worker") as transaction:
+        labels = CountedAs("default", "PingTest")
+        won = transaction.plan([RunPlan(3, counted_as=labels)], NOON)
+
+    assert won == [3]
+    assert rows(where, "SELECT sum(number) FROM billhook_count") == [(4,)]
 
 
 def test_an_inbox_that_was_not_upgraded_is_refused_with_the_command(old):

@@ -40,6 +40,7 @@ def receiver(inbox, clock, woken):
         clock,
         sender=App(),
         wake=woken.append,
+        count=inbox.count,
         known_types=EVENT_TYPES,
         max_body_bytes=100,
         deadline_seconds=1.0,

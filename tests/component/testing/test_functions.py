@@ -26,8 +26,11 @@ from billhook.testing import (
     handled,
     make_app,
     options,
+    pause_handler,
+    paused,
     prepare,
     refused,
+    resume_handler,
     settle,
 )
 
@@ -87,6 +90,37 @@ def test_an_event_is_named_by_its_class_its_type_or_an_instance(app_of, given, s
     settle(app)
 
     assert seen == handled(app, "seen") == [stored]
+
+
+@pytest.mark.parametrize("given", [InvoiceApproved, "InvoiceApproved", sample(InvoiceApproved)], ids=str)
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("invoiceid", "invoice_id"),
+        ("invoice", "invoice_id"),
+        ("invioceId", "invoice_id"),
+        ("age", "age_seconds"),
+        ("sign", "signed"),
+    ],
+)
+def test_a_misspelt_field_is_refused_with_the_nearest_name_and_nothing_is_sent(app_of, given, name, meant):
+    app = app_of(Shop().handlers)
+
+    with pytest.raises(TypeError, match=f"InvoiceApproved has no field '{name}': did you mean {meant}?"):
+        deliver(app, given, **{name: "x"})
+
+    assert settle(app) == 0
+
+
+def test_a_field_that_is_like_no_other_is_added(app_of):
+    handlers, seen = Handlers(), []
+    handlers.on(InvoiceApproved, name="seen")(seen.append)
+    app = app_of(handlers)
+
+    deliver(app, InvoiceApproved, purchaseOrder="po_1")
+    settle(app)
+
+    assert seen[0].model_extra == {"purchaseOrder": "po_1"}
 
 
 def test_an_event_is_sent_as_it_is(app_of):
@@ -304,3 +338,35 @@ class TestWithUnittest(unittest.TestCase):
             get_state(app).close()
 
         assert shop.calls == [("inv_9", 1)]
+
+
+def test_a_paused_handler_is_not_called_until_it_is_resumed(app_of):
+    shop = Shop()
+    app = app_of(shop.handlers)
+
+    pause_handler(app, shop.send, "the ledger is closed")
+    deliver(app, InvoiceApproved)
+    assert settle(app) == 0
+    assert list(paused(app).values()) == ["the ledger is closed"]
+
+    resume_handler(app, shop.send)
+    assert settle(app) == 1
+    assert paused(app) == {}
+    with pytest.raises(ConfigError, match=r"is not paused: paused\(\) has those that are"):
+        resume_handler(app, shop.send)
+    with pytest.raises(ConfigError, match="'nothing' is no handler of this app"):
+        pause_handler(app, "nothing")
+
+
+def test_a_handler_that_paused_itself_is_seen_with_its_reason(app_of):
+    handlers = Handlers()
+
+    @handlers.on(InvoiceApproved, name="fragile", pause_after=2, retry=[1, 1, 1])
+    def fragile(event):
+        raise KeyError("no")
+
+    app = app_of(handlers)
+    deliver(app, InvoiceApproved)
+
+    assert settle(app) == 2
+    assert paused(app) == {"fragile": "2 failed attempts in a row, the last one: KeyError: 'no'"}

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import threading
 import time
+from contextlib import nullcontext
 from contextvars import ContextVar
 
 import pytest
 
 from billhook.dispatch import event_loop
+from billhook.dispatch.call import call
 from billhook.dispatch.event_loop import EventLoops
+from billhook.dispatch.handler import Handler
+from billhook.dispatch.tracebacks import users_frames
 
 LONG = 60.0
 
@@ -209,3 +214,21 @@ def test_a_child_begins_without_its_parents_loop(loops):
     loops._reset()
 
     assert loops.run(running_loop(), None) is not first
+
+
+@pytest.mark.parametrize("seconds", [0.05, LONG])
+def test_a_failure_of_an_async_handler_is_shown_with_the_handlers_frames_alone(seconds):
+    async def ask_the_bank():
+        await asyncio.sleep(0 if seconds == LONG else LONG)
+        raise KeyError("account")
+
+    async def handle(event):
+        await ask_the_bank()
+
+    failure = call(Handler(handle, timeout_seconds=seconds), None, nullcontext, object(), object())
+
+    shown = users_frames(failure.traceback).splitlines()
+    frames = [line for line in shown if line.startswith("  File ")]
+    assert [re.search(r"in (\w+)$", line)[1] for line in frames][:2] == ["handle", "ask_the_bank"]
+    assert sum(line.startswith("Traceback") for line in shown) == 1
+    assert len(shown) < 12

@@ -252,21 +252,40 @@ def test_a_time_out_has_to_be_some_seconds(seconds):
 @pytest.mark.parametrize("retry", [(-1,), (float("nan"),), (31 * 86_400 + 1,)])
 def test_a_wait_has_to_be_possible(retry):
     with pytest.raises(
-        ConfigError, match=r"a retry after .* seconds: it must be from 0 to 2678400 \(31 days\)"
+        ConfigError, match=r"a wait between attempts is .* seconds: it must be from 0 to 2678400 \(31 days\)"
     ):
         Handlers().on(PingTest, retry=retry)
 
 
-def test_the_waits_as_a_text_are_refused():
-    told = re.escape("retry is the text '10': give the waits in seconds, retry=[10, 60]")
-    with pytest.raises(ConfigError, match=told):
-        Handlers().on(PingTest, retry="10")
-
-
-@pytest.mark.parametrize("retry", [5, [None], (10**400,)])
-def test_the_waits_have_to_be_numbers(retry):
-    with pytest.raises(ConfigError, match=r"the waits .* must be seconds, as \(10, 60\)"):
+@pytest.mark.parametrize(("retry", "said"), [("10", "the text '10'"), (5, "5"), (True, "True")])
+def test_waits_that_are_no_list_are_refused_with_an_example(retry, said):
+    told = re.escape(f"retry is {said}: give the waits before the second, the third and further attempts")
+    with pytest.raises(ConfigError, match=told + r".* as retry=\[10, 60\]; retry=\[\] tries once"):
         Handlers().on(PingTest, retry=retry)
+
+
+@pytest.mark.parametrize("retry", [[None], ["soon"], (10**400,)])
+def test_the_waits_have_to_be_numbers(retry):
+    with pytest.raises(
+        ConfigError, match=r"the waits .*: each must be a number of seconds, as in \[10, 60\]"
+    ):
+        Handlers().on(PingTest, retry=retry)
+
+
+@pytest.mark.parametrize(
+    ("rate", "said"),
+    [
+        (10, 'rate is 10: write it as a text, a number and a unit, as "10/s"'),
+        ("10", "rate is '10': write a whole number, a slash and s, min, h or d"),
+        ("10/sec", "rate is '10/sec': write a whole number, a slash and s, min, h or d"),
+        ("1.5/s", "rate is '1.5/s': write a whole number"),
+        ("0/s", "rate is '0/s', so no run would start: `billhook handlers pause` does that"),
+        ("1001/s", "rate is '1001/s', which is over 1000 a second: leave it out"),
+    ],
+)
+def test_a_rate_that_cannot_be_is_refused_with_what_to_write(rate, said):
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        Handlers().on(PingTest, rate=rate)
 
 
 def test_options_travel_with_the_handler(sender):

@@ -23,7 +23,7 @@ LEGAL = {
     ("quarantined", "received"),
     ("dead", "done"),
     ("quarantined", "done"),
-    *((before, "pruned") for before in ("done", "dead", "quarantined")),
+    *product(("done", "dead", "quarantined"), ("pruned", "erased")),
 }
 LEGAL_RUNS = {
     ("waiting", "due"),

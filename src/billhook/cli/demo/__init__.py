@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
@@ -11,9 +12,11 @@ import click
 from billhook.cli.errors import CliError
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import as_json
+from billhook.errors import MissingExtra
 
 if TYPE_CHECKING:
     from billhook.cli.demo.expectations import DemoResult
+    from billhook.cli.demo.processes import DemoAddress
 
 __all__ = ["demo", "report"]
 
@@ -26,8 +29,9 @@ _COLUMNS = ("sent", "answer", "handler got", "inbox", "result")
 
 
 @click.command(short_help="See it work on this machine.")
+@click.option("--stay", is_flag=True, help="Keep everything running until Ctrl-C, and print the addresses.")
 @as_json
-def demo(as_json: bool) -> None:
+def demo(stay: bool, as_json: bool) -> None:
     """See it work: a sandbox of the billing service, gunicorn, a worker, an inbox, and 5 bad deliveries.
 
     The demo subscribes to every event, sends usage and moves the sandbox's clock forward until all 23 events
@@ -36,22 +40,31 @@ def demo(as_json: bool) -> None:
     It takes a few seconds and needs no network, set-up or secret: only a free loopback port and a temporary
     folder, which it removes. Exit code 0 if every delivery had the expected result.
 
+    With --stay, raise an event on the sandbox's pages afterwards: it arrives in the receiver's dashboard.
+
     \b
-    Example:
+    Examples:
       billhook demo && echo all is well
+      billhook demo --stay
     """
     from billhook.cli.demo.processes import HANDLERS, DemoEnvironment
 
     started = time.monotonic()
-    with DemoEnvironment(HANDLERS) as environment, progress("running the demo", None) as steps:
+    with DemoEnvironment(HANDLERS, stays=stay) as environment:
         if not environment.has_sandbox:
+            if stay:
+                raise MissingExtra("a demo that stays", "sandbox")
             click.echo(_SAMPLES_ONLY, err=True)
-        results = environment.play(steps.advance)
+        with progress("running the demo", None) as steps:
+            results = environment.play(steps.advance)
         seconds = time.monotonic() - started
         log = environment.log_tail() if any(result.wrong for result in results) else ""
-    if not as_json:
-        _print_steps(environment.steps)
-    good = report(results, seconds, as_json)
+        if not as_json:
+            _print_steps(environment.steps)
+        good = report(results, seconds, as_json, environment.addresses if stay else ())
+        if good and stay:
+            _announce(environment.addresses, as_json)
+            environment.stay()
     if not good:
         raise CliError(
             "not every delivery had the expected result; the end of the servers' log:\n"
@@ -59,6 +72,19 @@ def demo(as_json: bool) -> None:
         )
     if not as_json:
         click.echo(_NEXT)
+
+
+def _announce(addresses: Sequence[DemoAddress], as_json: bool) -> None:
+    """Print where everything is, and how to log in."""
+    if not as_json:
+        click.echo("Everything stays up until Ctrl-C:")
+        for one in addresses:
+            click.echo(f"  {one.name:10} {one.url}")
+            for name, value in one.login.items():
+                click.echo(f"  {'':10} {name}: {value}")
+        click.echo("Raise an event on the sandbox's page Trigger: it arrives in the dashboard.")
+    # A reader at the other end of a pipe waits for this, and the process does not end.
+    sys.stdout.flush()
 
 
 def _print_steps(steps: Sequence[str]) -> None:
@@ -69,12 +95,16 @@ def _print_steps(steps: Sequence[str]) -> None:
     click.echo("- posted 5 bad deliveries\n")
 
 
-def report(results: Sequence[DemoResult], seconds: float, as_json: bool) -> bool:
-    """Print the results; return True if every one is as expected."""
+def report(
+    results: Sequence[DemoResult], seconds: float, as_json: bool, addresses: Sequence[DemoAddress] = ()
+) -> bool:
+    """Print the results; return True if every one is as expected. JSON has the addresses of what stays."""
     good = sum(not result.wrong for result in results)
     if as_json:
         ok = good == len(results)
-        print_json({"ok": ok, "seconds": round(seconds, 2), "rows": [result.to_json() for result in results]})
+        found = {"ok": ok, "seconds": round(seconds, 2), "rows": [result.to_json() for result in results]}
+        stays = {one.name: {"url": one.url, "login": dict(one.login)} for one in addresses}
+        print_json({**found, "addresses": stays} if stays else found)
         return ok
     print_table(
         "",

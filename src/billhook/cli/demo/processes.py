@@ -12,8 +12,9 @@ import sys
 import tempfile
 import time
 from base64 import b64encode
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType, TracebackType
@@ -38,7 +39,7 @@ from billhook.errors import ApiError, InboxUnavailable, MissingExtra
 if TYPE_CHECKING:
     from billhook.cli.demo.sender import SandboxSender
 
-__all__ = ["HANDLERS", "DemoEnvironment"]
+__all__ = ["HANDLERS", "DemoAddress", "DemoEnvironment"]
 
 
 HANDLERS = "billhook.cli.demo.handlers"
@@ -46,8 +47,18 @@ _URL_PATH = "/webhooks/billing"
 _TIMEOUT_SECONDS = 60.0
 """For an answer and for the handlers: the first delivery waits until the servers are up."""
 _TAIL_LINES = 40
+_POLL_SECONDS = 0.5
 _SANDBOX = "sandbox.db"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+@dataclass(frozen=True, slots=True)
+class DemoAddress:
+    """Where a part of the demo is reached, with what it takes to log in."""
+
+    name: str
+    url: str
+    login: Mapping[str, str] = field(default_factory=dict, repr=False)
 
 
 class DemoEnvironment:
@@ -56,8 +67,10 @@ class DemoEnvironment:
     `play` sends and compares; `steps` lists what the sandbox did.
     """
 
-    def __init__(self, handlers: str) -> None:
+    def __init__(self, handlers: str, *, stays: bool = False) -> None:
+        """`stays`: with a dashboard, and a signal ends it with the exit code 0."""
         self._handlers = handlers
+        self._stays = stays
         # New ones for each run: nothing of the user's own is used, or could be used against it.
         secret, forged = (f"whsec_{b64encode(secrets.token_bytes(32)).decode()}" for _ in range(2))
         self._secret = secret
@@ -68,6 +81,7 @@ class DemoEnvironment:
         self.steps: list[str] = []
         self._begun = False
         self._interrupted_by: int | None = None
+        self.addresses: list[DemoAddress] = []
 
     def __enter__(self) -> DemoEnvironment:
         self._before = [(number, signal.signal(number, self._on_signal)) for number in _SIGNALS]
@@ -86,7 +100,8 @@ class DemoEnvironment:
         """Exit, but not while a child is being started: nothing would stop that child."""
         self._interrupted_by = number
         if self._begun:
-            sys.exit(128 + number)
+            # A demo that stays ends so; one that does not is interrupted.
+            sys.exit(0 if self._stays else 128 + number)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -133,6 +148,12 @@ class DemoEnvironment:
             self._check_alive()  # a server that exited is the better explanation
             raise
 
+    def stay(self) -> None:
+        """Keep everything running until a signal ends this process. Raises CliError if a server exits."""
+        while True:
+            self._check_alive()
+            time.sleep(_POLL_SECONDS)
+
     def log_tail(self) -> str:
         """Return the last lines that gunicorn and the worker logged."""
         with suppress(OSError):
@@ -141,16 +162,22 @@ class DemoEnvironment:
         return ""
 
     def _begin(self) -> None:
-        secret_file = self._folder / "secret"
-        secret_file.touch(mode=0o600)
-        secret_file.write_text(self._secret + "\n", encoding="ascii")
+        secret_file = _private(self._folder / "secret", self._secret + "\n")
         environ = self._environ(secret_file)
+        password = secrets.token_urlsafe(18)
+        if self._stays:
+            environ["BILLHOOK_DASHBOARD"] = str(_private(self._folder / "dashboard", f"demo:{password}\n"))
         # Bound here, so no other process can take the port; requests wait in its queue until a server is up.
         with (
             socket.create_server(("127.0.0.1", 0)) as listener,
             (self._folder / "log").open("wb") as log,
         ):
             self._port = listener.getsockname()[1]
+            url = f"http://127.0.0.1:{self._port}"
+            self.addresses.append(DemoAddress("receiver", f"{url}{_URL_PATH}"))
+            if self._stays:
+                login = {"user": "demo", "password": password}
+                self.addresses.append(DemoAddress("dashboard", f"{url}/billhook/", login))
 
             def start(name: str, command: list[str], *sockets: socket.socket) -> None:
                 self._children[name] = spawn(
@@ -180,6 +207,8 @@ class DemoEnvironment:
         )
         sandbox = Sandbox(options)
         url = self._serving.enter_context(serving(sandbox))
+        login = {"client id": sandbox.client_id, "API token": sandbox.api_token or ""}
+        self.addresses.insert(0, DemoAddress("sandbox", f"{url}/", login))
         client = sandbox_client(url, sandbox.client_id, sandbox.api_token or "", 2 * _TIMEOUT_SECONDS)
         return SandboxSender(self._serving.enter_context(client), _TIMEOUT_SECONDS)
 
@@ -212,6 +241,13 @@ class DemoEnvironment:
         shutil.rmtree(self._folder, ignore_errors=True)
         for number, handler in self._before:
             signal.signal(number, handler)
+
+
+def _private(path: Path, text: str) -> Path:
+    """Write a file that its owner alone may read."""
+    path.touch(mode=0o600)
+    path.write_text(text, encoding="ascii")
+    return path
 
 
 _MAX_DELIVERIES = 1_000

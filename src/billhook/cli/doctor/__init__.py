@@ -13,15 +13,40 @@ import click
 
 from billhook.cli.doctor.signature import signature
 from billhook.cli.output import print_json, print_table
-from billhook.cli.params import as_json
+from billhook.cli.params import DefaultGroup, as_json, handlers_argument
 
 if TYPE_CHECKING:
-    from billhook.cli.doctor.finding import Finding
+    from billhook.doctor.finding import Finding
 
 __all__ = ["doctor"]
 
 
-@click.group(invoke_without_command=True, short_help="Find out what is wrong, and what to do about it.")
+class _Doctor(DefaultGroup):
+    default = "examine"
+
+
+@click.group(
+    cls=_Doctor,
+    short_help="Find out what is wrong, and what to do about it.",
+    subcommand_metavar="[HANDLERS]... | signature [ARGS]...",
+)
+def doctor() -> None:
+    """Examine options, secrets, inbox, handlers, gunicorn's settings and a sample of stored deliveries.
+
+    HANDLERS are modules or .py files, as `worker` takes them; the default is BILLHOOK_HANDLERS. Each finding
+    says why it matters and what to do. It changes nothing, and sends nothing. Exit code 1 if a finding is an
+    error, 0 for warnings and notes. `billhook check` sends a probe through the app.
+
+    \b
+    Examples:
+      billhook doctor billing.py
+      flask --app myshop billhook doctor --gunicorn deploy/gunicorn.conf.py --json
+      billhook doctor signature --request request.http --secret-file secret.txt
+    """
+
+
+@doctor.command("examine", hidden=True)
+@handlers_argument
 @click.option(
     "--gunicorn", "gunicorn_file", metavar="FILE",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -32,25 +57,19 @@ __all__ = ["doctor"]
     help="How many of the newest deliveries to look at for what the models do not list.",
 )  # fmt: skip
 @as_json
-@click.pass_context
-def doctor(context: click.Context, gunicorn_file: Path | None, sample_size: int, as_json: bool) -> None:
-    """Examine options, secrets, inbox, handlers, gunicorn's settings and a sample of stored deliveries.
-
-    Each finding says why it matters and what to do. It changes nothing, and sends nothing. Exit code 1 if a
-    finding is an error, 0 for warnings and notes. `billhook check` sends a probe through the app.
+def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample_size: int, as_json: bool) -> None:
+    """Examine everything: what `billhook doctor` does.
 
     \b
-    Examples:
-      billhook doctor
-      flask --app myshop billhook doctor --gunicorn deploy/gunicorn.conf.py --json
-      billhook doctor signature --request request.http --secret-file secret.txt
+    Example:
+      billhook doctor billing.py --sample 5000
     """
-    if context.invoked_subcommand is not None:
-        return
     from billhook.cli.doctor.examination import examine
-    from billhook.cli.doctor.finding import LEVELS
+    from billhook.doctor.finding import LEVELS
 
-    findings = sorted(examine(gunicorn_file, sample_size), key=lambda each: LEVELS.index(each.level))
+    findings = sorted(
+        examine(gunicorn_file, sample_size, handlers), key=lambda each: LEVELS.index(each.level)
+    )
     if as_json:
         well = all(each.level != "error" for each in findings)
         print_json({"ok": well, "findings": [asdict(each) for each in findings]})

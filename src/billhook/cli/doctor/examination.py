@@ -6,51 +6,49 @@ import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from billhook.cli.context import is_file_missing, load_settings, open_inbox, user_app
-from billhook.cli.doctor.configuration import (
+from billhook.cli.errors import CliError
+from billhook.cli.handlers import load_subscribers
+from billhook.doctor.configuration import (
     handler_findings,
     option_findings,
     secret_file_findings,
     source_findings,
 )
-from billhook.cli.doctor.finding import Finding
-from billhook.cli.doctor.gunicorn_settings import foreign_file, gunicorn_findings, is_own, read_gunicorn_file
-from billhook.cli.doctor.payloads import clock_findings, payload_findings
-from billhook.cli.doctor.storage import postgres_findings, sqlite_findings
-from billhook.cli.errors import CliError
-from billhook.cli.handlers import load_subscribers
-from billhook.cli.output import printable
-from billhook.cli.replay import missing_worker
+from billhook.doctor.examination import SAMPLE_BYTES
+from billhook.doctor.finding import Finding
+from billhook.doctor.gunicorn_settings import foreign_file, gunicorn_findings, is_own, read_gunicorn_file
+from billhook.doctor.inbox import inbox_findings, unusable_inbox
+from billhook.doctor.payloads import clock_findings, payload_findings
 from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
 
 if TYPE_CHECKING:
-    from billhook.inbox import Inbox
     from billhook.inbox.diagnosis import SampledDelivery
     from billhook.settings import Settings
     from billhook.signing.source import Source
 
-__all__ = ["SAMPLE", "examine"]
-
-SAMPLE = 1_000
-"""How many of the newest deliveries are looked at, unless asked for others."""
-_SAMPLE_BYTES = 16 * 1024 * 1024
+__all__ = ["examine"]
 
 
-def examine(gunicorn_file: Path | None, sample_size: int) -> Iterator[Finding]:
-    """Yield all findings. What cannot be loaded is a finding, and the rest is examined all the same."""
+def examine(gunicorn_file: Path | None, sample_size: int, handlers: Sequence[str] = ()) -> Iterator[Finding]:
+    """Yield all findings; `handlers` are modules or files, in place of BILLHOOK_HANDLERS.
+
+    What cannot be loaded is a finding, and the rest is examined all the same.
+    """
     found: list[Finding] = []
     with _noting(found):
         settings = load_settings()
         found += [*option_findings(settings, os.environ), *secret_file_findings(settings)]
         with _noting(found):
             found += source_findings(_sources(settings))
-        sample = _examine_inbox(found, sample_size)
+        sample = _examine_inbox(found, settings.engine, sample_size)
         with _noting(found):
             arrived = Counter(each.event_type for each in sample if each.event_type)
-            found += handler_findings(load_subscribers(), arrived)
+            found += handler_findings(load_subscribers(handlers), arrived)
         found += _about_gunicorn(gunicorn_file, settings.deadline_seconds)
         found += [*payload_findings(sample), *clock_findings(sample)]
     # Two parts may stumble over the same mistake, such as an app that cannot be loaded.
@@ -91,7 +89,7 @@ def _sources(settings: Settings) -> Sequence[Source]:
     return [Source(DEFAULT_SOURCE, configured_scheme(settings), secrets, settings.tolerance_seconds)]
 
 
-def _examine_inbox(found: list[Finding], sample_size: int) -> Sequence[SampledDelivery]:
+def _examine_inbox(found: list[Finding], engine: str, sample_size: int) -> Sequence[SampledDelivery]:
     from billhook.inbox.diagnosis import newest_deliveries
 
     with _noting(found), open_inbox(missing_ok=True) as inbox:
@@ -107,40 +105,11 @@ def _examine_inbox(found: list[Finding], sample_size: int) -> Sequence[SampledDe
             )
             return ()
         try:
-            found += _about_the_inbox(inbox)
-            return newest_deliveries(inbox, sample_size, _SAMPLE_BYTES)
+            found += inbox_findings(inbox, engine, own_app=user_app() is not None, now=datetime.now(UTC))
+            return newest_deliveries(inbox, sample_size, SAMPLE_BYTES)
         except (InboxUnavailable, SchemaMismatch) as error:
-            found.append(
-                Finding(
-                    "error",
-                    "inbox",
-                    str(error),
-                    "every delivery is answered 503 until it can be stored",
-                    "make the database reachable; for its schema run `billhook db upgrade`",
-                )
-            )
+            found.append(unusable_inbox(error))
     return ()
-
-
-def _about_the_inbox(inbox: Inbox) -> Iterator[Finding]:
-    from billhook.inbox.diagnosis import SqliteFacts, inbox_facts
-
-    inbox.check_writable()
-    facts = inbox_facts(inbox)
-    yield from sqlite_findings(facts) if isinstance(facts, SqliteFacts) else postgres_findings(facts)
-    for one in inbox.paused_handlers():
-        why = f" ({printable(one.why)})" if one.why else ""
-        yield Finding(
-            "warning", "handler-paused",
-            f"{printable(one.name)} is PAUSED since {one.since.strftime('%Y-%m-%d %H:%M:%S UTC')}{why}",
-            "no worker calls it, and its deliveries wait", f"billhook handlers resume {printable(one.name)}",
-        )  # fmt: skip
-    missing = missing_worker(inbox)
-    if missing is not None:
-        yield Finding(
-            "warning", "no-worker", missing.partition(";")[0],
-            "deliveries are stored, and no handler is called", missing.partition("; ")[2],
-        )  # fmt: skip
 
 
 def _about_gunicorn(file: Path | None, deadline_seconds: float) -> Iterator[Finding]:

@@ -141,11 +141,17 @@ def python_of(found: FoundScheme, secret_file: str | None) -> str:
 
 
 def _told(result: SearchResult, notes: Sequence[str], secret_file: str | None) -> list[str]:
-    lines = _told_scheme(result.schemes[0], secret_file) if result.schemes else ["No scheme was found."]
+    lines = (
+        _told_scheme(result.schemes[0], secret_file) if result.schemes else ["No scheme fits this request."]
+    )
     for other in result.schemes[1:3]:
         lines.append(f"Also fits: {other.kind} over {other.content!r}, in {other.signature_header}")
-    wrong = [f"{each.kind}: {each.said}" for each in result.near_misses]
-    return [*lines, *_listed("What is wrong:", wrong), *_listed("Note:", notes)]
+    wrong = [each.said for each in result.near_misses]
+    return [
+        *lines,
+        *_listed("What may be wrong:" if not result.schemes else "What is wrong:", wrong),
+        *_listed("Note:", notes),
+    ]
 
 
 def _told_scheme(found: FoundScheme, secret_file: str | None) -> list[str]:
@@ -219,7 +225,7 @@ def _notes(request: RawRequest, result: SearchResult) -> list[str]:
         )
     if best is not None and best.signed_at is None:
         notes.append(
-            "this scheme signs no time: who saw a delivery can send it again, and its key alone stops that"
+            "this scheme signs no time: who saw a delivery can send it again, and only its key stops that"
         )
     return notes
 
@@ -234,7 +240,7 @@ def _about_what_is_set(request: RawRequest, result: SearchResult, secrets: Seque
             for name, source in _configured(secrets)
         ]
     except BillhookError as error:
-        return [f"the scheme that is set here now cannot be used with these secrets: {error}"]
+        return [f"the scheme that is configured cannot be used with these secrets: {error}"]
 
 
 def _configured(secrets: Sequence[str]) -> list[tuple[str, Source]]:
@@ -246,7 +252,7 @@ def _configured(secrets: Sequence[str]) -> list[tuple[str, Source]]:
     app = user_app()
     if app is None:
         scheme = configured_scheme(load_settings())
-        name = f"the scheme that is set here now ({scheme.name})"
+        name = f"the scheme that is configured ({scheme.name})"
         return [(name, Source(DEFAULT_SOURCE, scheme, secrets))]
     sources = {route.source.name: route.source for route in webhook_routes(app)}
     return [(f"the app's source {name!r} ({each.scheme.name})", each) for name, each in sources.items()]
@@ -266,5 +272,5 @@ def _verdict(source: Source, request: RawRequest, signed_at: datetime | None) ->
             tolerance_seconds=1,
         )
     except SignatureError as error:
-        return f"does not take this request: {error}"
-    return "takes this request"
+        return f"would refuse this request: {error}"
+    return "would accept this request"

@@ -175,8 +175,9 @@ def reason(error: BaseException | None) -> str:
 
 _COLUMNS = ("source", "key", "event_type", "body", "digest", "headers", "signed_at", "received_at")
 _INSERT_NEW = """
-    INSERT INTO delivery (source, key, event_type, body, digest, headers, signed_at, received_at, state)
-    SELECT source, key, event_type, body, digest, headers, signed_at, received_at, 'received'
+    INSERT INTO delivery
+        (source, key, event_type, body, digest, headers, signed_at, received_at, state, plans)
+    SELECT source, key, event_type, body, digest, headers, signed_at, received_at, 'received', 0
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[], %s::bytea[], %s::text[], %s::timestamptz[],
                 %s::timestamptz[])
          WITH ORDINALITY

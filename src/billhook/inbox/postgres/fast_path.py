@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,6 +14,7 @@ import psycopg
 
 from billhook.failpoints import reach
 from billhook.fork import reset_in_child
+from billhook.inbox.counts import Counts, add_on_postgres, shard_of
 from billhook.inbox.postgres.driver import DeadlineConnection, is_lost
 from billhook.inbox.records import Claim, DeliverySnapshot, RunPlan, RunResult, StoredDelivery
 
@@ -26,24 +28,27 @@ _UNREAD = """
     FROM delivery WHERE id = %s AND state IN ('received')
 """
 _DUE = "SELECT 1 FROM run WHERE delivery_id = %s AND state IN ('due', 'running') AND due_at <= %s LIMIT 1"
-_BEGIN = """
+_BEGIN = f"""
     WITH planned AS (
-        UPDATE delivery SET state = 'planned' WHERE id = %(delivery)s AND state = 'received' RETURNING id
+        UPDATE delivery SET state = 'planned', plans = plans + 1
+        WHERE id = %(delivery)s AND state = 'received' RETURNING id, plans
     ), others AS (
         INSERT INTO run (delivery_id, handler, state, attempts, due_at, token)
         SELECT planned.id, handler, 'due', 0, %(now)s, token
         FROM planned, unnest(%(handlers)s::text[], %(tokens)s::int[]) AS other (handler, token)
     )
-    INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, lease_owner)
-    SELECT id, %(handler)s, 'running', 1, %(leased_until)s, %(token)s, %(owner)s FROM planned
+    , counted AS ({add_on_postgres(also_from="planned,", where="planned.plans = 1")})
+    INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, lease_owner, started_at)
+    SELECT id, %(handler)s, 'running', 1, %(leased_until)s, %(token)s, %(owner)s, %(now)s FROM planned
     RETURNING id
-"""
+"""  # noqa: S608 - of constants
 # A statement of its own: the next one then sees what others committed before they released the row.
 _LOCK = "SELECT 1 FROM delivery WHERE id = %s FOR NO KEY UPDATE"
-_FINISH = """
+_FINISH = f"""
     WITH finished AS (
-        UPDATE run SET state = 'succeeded', finished_at = %(at)s, last_error = NULL, lease_owner = NULL
-        WHERE id = %(run)s AND token = %(token)s AND state = 'running' RETURNING id
+        UPDATE run SET state = 'succeeded', finished_at = %(at)s, last_error = NULL, lease_owner = NULL,
+            started_at = coalesce(%(started_at)s, started_at), duration_seconds = %(duration_seconds)s
+        WHERE id = %(run)s AND token = %(token)s AND state = 'running' RETURNING handler
     ), concluded AS (
         UPDATE delivery SET state = 'done' WHERE id = %(delivery)s AND state = 'planned'
         AND EXISTS (SELECT 1 FROM finished)
@@ -51,8 +56,9 @@ _FINISH = """
             SELECT 1 FROM run WHERE delivery_id = %(delivery)s AND id <> %(run)s AND state <> 'succeeded'
         )
     )
-    SELECT id FROM finished
-"""
+    , counted AS ({add_on_postgres(handler="finished.handler", also_from="finished,")})
+    SELECT 1 FROM finished
+"""  # noqa: S608 - of constants
 
 
 class PostgresFastPath:
@@ -85,11 +91,17 @@ class PostgresFastPath:
 
     def settle(self, result: RunResult) -> bool:
         """Settle the success of a delivery's only run; False when its lease was lost."""
+        counts = Counts()
+        counts.add_result(result, handler="")
         values = {
             "run": result.run_id,
             "token": result.token,
             "delivery": result.delivery_id,
             "at": result.at,
+            "started_at": result.started_at,
+            "duration_seconds": result.duration_seconds,
+            # Of the handler that the statement finds.
+            "counts": counts.for_postgres(shard_of(str(os.getpid()))),
         }
         with self._cursor() as cursor:
             cursor.execute("BEGIN")
@@ -134,6 +146,8 @@ def _plan_and_claim(
         return None
     first, *others = planned.handlers
     token = secrets.randbits(30)
+    counts = Counts()
+    counts.add_plans([planned], {stored.delivery_id: stored.received_at}, (), now)
     values = {
         "delivery": stored.delivery_id,
         "handler": first,
@@ -143,6 +157,7 @@ def _plan_and_claim(
         "handlers": others,
         "tokens": [secrets.randbits(30) for _ in others],
         "now": now,
+        "counts": counts.for_postgres(shard_of(owner)),
     }
     row = cursor.execute(_BEGIN, values).fetchone()
     if row is None:

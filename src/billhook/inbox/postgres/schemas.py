@@ -23,7 +23,7 @@ _NAME = re.compile(r'\s*(?:"((?:[^"]|"")+)"|([^",\s]+))\s*(?:,|$)')
 _SHARED = ("public", "$user")
 _TABLES = ("delivery", "run", "failure", "billhook_version")
 """The tables of releases that used the first schema of the search_path: no others are moved by name."""
-_LATER_TABLES = ("billhook_worker", "billhook_handler")
+_LATER_TABLES = ("billhook_worker", "billhook_handler", "billhook_action", "billhook_count")
 """Tables that such an inbox has too if a later release was used in that schema."""
 _FORMER = text(
     "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "

@@ -7,7 +7,6 @@ import time
 import urllib.parse
 from collections.abc import Sequence
 from contextlib import closing
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.pool import QueuePool
 
 from billhook.inbox.records import NewDelivery
+from billhook.inbox.sql import utc_text
 from billhook.inbox.sqlite.file import beside, rewrite, sync
 from billhook.inbox.sqlite.locks import WriteLock
 
@@ -27,7 +27,6 @@ __all__ = [
     "insert",
     "new_engine",
     "take_over_log",
-    "utc_text",
 ]
 
 _SETTINGS = (
@@ -37,6 +36,8 @@ _SETTINGS = (
     "fullfsync=1",
     "checkpoint_fullfsync=1",
     "wal_autocheckpoint=0",
+    # What is deleted or written anew is overwritten with zeros, or an erased body would stay in the file.
+    "secure_delete=ON",
     # Sort in memory: TMPDIR may be full, and must not hold copies of bodies.
     "temp_store=MEMORY",
 )
@@ -114,10 +115,11 @@ def take_over_log(path: Path, busy_seconds: float) -> None:
 
 
 _INSERT_NEW = (
-    "INSERT INTO delivery (source, key, event_type, body, digest, headers, signed_at, received_at, state)"
+    "INSERT INTO delivery "
+    "(source, key, event_type, body, digest, headers, signed_at, received_at, state, plans)"
     " VALUES "
 )
-_INSERT_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, 'received')"
+_INSERT_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, 'received', 0)"
 _UNLESS_STORED = " ON CONFLICT (source, key, slot) DO NOTHING"
 
 
@@ -145,12 +147,6 @@ def insert(
     # SQLite's write lock was held for the whole statement, so the new ids are consecutive.
     last, count = cursor.lastrowid or 0, cursor.rowcount
     return range(last - count + 1, last + 1)
-
-
-def utc_text(moment: datetime) -> str:
-    """Return a time as SQLAlchemy writes it to SQLite: UTC, `2026-01-31 23:59:59.000000`."""
-    # Not by strftime: that takes three times as long, twice for each delivery.
-    return moment.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
 
 
 def _raise_unless_busy(error: sqlite3.OperationalError) -> None:

@@ -11,8 +11,9 @@ from functools import partial
 from typing import cast
 
 from billhook.failpoints import reach
+from billhook.inbox.counts import ADD_ON_SQLITE, Counts
 from billhook.inbox.records import Claim, DeliverySnapshot, RunPlan, RunResult, StoredDelivery
-from billhook.inbox.sqlite.driver import utc_text
+from billhook.inbox.sql import utc_text
 
 __all__ = ["SqliteFastPath"]
 
@@ -24,14 +25,18 @@ _UNREAD = """
     FROM delivery WHERE id = ? AND state = 'received'
 """
 _DUE = "SELECT 1 FROM run WHERE delivery_id = ? AND state IN ('due', 'running') AND due_at <= ? LIMIT 1"
-_PLAN = "UPDATE delivery SET state = 'planned' WHERE id = ? AND state = 'received'"
+_PLAN = """
+    UPDATE delivery SET state = 'planned', plans = plans + 1 WHERE id = ? AND state = 'received'
+    RETURNING plans
+"""
 _RUN = """
-    INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, lease_owner)
-    VALUES (?, ?, ?, ?, ?, ?, ?)
+    INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, lease_owner, started_at)
+    VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 _FINISH = """
-    UPDATE run SET state = 'succeeded', finished_at = ?, last_error = NULL, lease_owner = NULL
-    WHERE id = ? AND token = ? AND state = 'running'
+    UPDATE run SET state = 'succeeded', finished_at = ?, started_at = coalesce(?, started_at),
+        duration_seconds = ?, last_error = NULL, lease_owner = NULL
+    WHERE id = ? AND token = ? AND state = 'running' RETURNING handler
 """
 _CONCLUDE = """
     UPDATE delivery SET state = 'done' WHERE id = ? AND state = 'planned'
@@ -70,13 +75,22 @@ class SqliteFastPath:
         token = secrets.randbits(30)
         with self._write() as driver:
             # The condition on the state decides between two workers that read the same delivery.
-            if not driver.execute(_PLAN, (stored.delivery_id,)).rowcount:
+            plans = driver.execute(_PLAN, (stored.delivery_id,)).fetchone()
+            if plans is None:
                 return None
-            begun = (stored.delivery_id, first, "running", 1, utc_text(leased_until), token, owner)
+            started_at = utc_text(now)
+            begun = (
+                *(stored.delivery_id, first, "running", 1),
+                *(utc_text(leased_until), token, owner, started_at),
+            )
             run_id = driver.execute(_RUN, begun).lastrowid
             for handler in others:
-                due = (stored.delivery_id, handler, "due", 0, utc_text(now), secrets.randbits(30), None)
+                due = (stored.delivery_id, handler, "due", 0, started_at, secrets.randbits(30), None, None)
                 driver.execute(_RUN, due)
+            if plans[0] == 1:
+                counts = Counts()
+                counts.add_plans([planned], {stored.delivery_id: stored.received_at}, (), now)
+                _write(driver, counts)
             reach("in_plan")
             reach("in_claim")
         reach("after_plan")
@@ -87,12 +101,22 @@ class SqliteFastPath:
         """Settle the success of a delivery's only run; False when its lease was lost."""
         with self._write() as driver:
             # The fencing: the token in the condition, so the result of an old claim changes nothing.
-            if not driver.execute(_FINISH, (utc_text(result.at), result.run_id, result.token)).rowcount:
+            started_at = None if result.started_at is None else utc_text(result.started_at)
+            values = (utc_text(result.at), started_at, result.duration_seconds, *result.lease)
+            finished = driver.execute(_FINISH, values).fetchone()
+            if finished is None:
                 return False
             driver.execute(_CONCLUDE, (result.delivery_id,))
+            counts = Counts()
+            counts.add_result(result, finished[0])
+            _write(driver, counts)
             reach("in_settle")
         reach("after_settle")
         return True
+
+
+def _write(driver: sqlite3.Connection, counts: Counts) -> None:
+    driver.executemany(ADD_ON_SQLITE, counts.for_sqlite())
 
 
 def _stored(row: tuple[int, str, str, str, bytes, str, str | None, str, str, str | None]) -> StoredDelivery:

@@ -20,7 +20,12 @@ __all__ = [
     "pop_due",
     "schedule",
     "schedule_first_month_end",
+    "upcoming",
 ]
+
+
+# Month-end runs last of all jobs due at one moment: its report includes the billing cycles that end then.
+_ORDER = (scheduled_job.c.due_at, scheduled_job.c.kind == "month_end", scheduled_job.c.seq)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +84,20 @@ def pop_due(tx: Transaction, until: datetime) -> ScheduledJob | None:
 
     Jobs are taken in the order of their due times; of one moment, in the order in which they were scheduled.
     """
-    # Month-end runs last of all jobs due at one moment: its report includes the billing cycles that end then.
-    order = (scheduled_job.c.due_at, scheduled_job.c.kind == "month_end", scheduled_job.c.seq)
     row = tx.connection.execute(
-        select(scheduled_job).where(scheduled_job.c.due_at <= until).order_by(*order).limit(1)
+        select(scheduled_job).where(scheduled_job.c.due_at <= until).order_by(*_ORDER).limit(1)
     ).first()
     if row is None:
         return None
-    item = ScheduledJob(row.seq, row.due_at, row.kind, row.subject_id)
+    item = ScheduledJob(*row)
     discard(tx, item)
     return item
+
+
+def upcoming(tx: Transaction, limit: int) -> list[ScheduledJob]:
+    """Return the first `limit` jobs, in the order in which they will run."""
+    rows = tx.connection.execute(select(scheduled_job).order_by(*_ORDER).limit(limit))
+    return [ScheduledJob(*row) for row in rows]
 
 
 def discard(tx: Transaction, item: ScheduledJob) -> None:

@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import Field, StrictStr
-from sqlalchemy import Row, insert, select
+from sqlalchemy import ColumnElement, Row, insert, select
 
 from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES
@@ -67,6 +67,15 @@ class Fault(Resource, register=False):
     created_at: Annotated[UtcDatetime, Field(description="When it was created.")]
 
 
+class FaultQuery(Resource, register=False):
+    """Which faults to remove."""
+
+    fault: Annotated[
+        StrictStr | None,
+        Field(description=f"Only those of this kind: {', '.join(FaultKind)}.", examples=["duplicate"]),
+    ] = None
+
+
 class FaultList(Resource, register=False):
     """All active faults."""
 
@@ -106,17 +115,24 @@ def list_all(call: Call[None]) -> FaultList:
     return _all(call.tx)
 
 
-@FAULTS_GROUP.operation("DELETE", "", gives=FaultList)
-def clear(call: Call[None]) -> FaultList:
-    """Remove all faults; held deliveries are sent at once. Responds with the removed faults."""
+@FAULTS_GROUP.operation("DELETE", "", takes=FaultQuery, gives=FaultList)
+def clear(call: Call[FaultQuery]) -> FaultList:
+    """Remove all faults, or those of one kind. Responds with the removed faults.
+
+    Deliveries that `reorder` holds are sent at once.
+    """
+    kind = call.request.fault
+    if kind not in (None, *FaultKind):
+        raise invalid_request(f"fault is one of {', '.join(FaultKind)}", "fault")
     # Read before they are deleted: `struck` is the result of a test.
-    removed = _all(call.tx)
-    faults.clear(call.tx)
+    where = () if kind is None else (fault.c.kind == kind,)
+    removed = _all(call.tx, *where)
+    faults.clear(call.tx, None if kind is None else FaultKind(kind))
     return removed
 
 
-def _all(tx: Transaction) -> FaultList:
-    rows = tx.connection.execute(select(fault).order_by(fault.c.seq))
+def _all(tx: Transaction, *where: ColumnElement[bool]) -> FaultList:
+    rows = tx.connection.execute(select(fault).where(*where).order_by(fault.c.seq))
     return FaultList(faults=[_shown(row) for row in rows])
 
 

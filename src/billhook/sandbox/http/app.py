@@ -16,7 +16,6 @@ from billhook.errors import SandboxError
 from billhook.resources import ErrorBody, Resource
 from billhook.sandbox.errors import invalid_request, too_large
 from billhook.sandbox.http.auth import Authenticator
-from billhook.sandbox.http.invoice_page import INVOICE_PAGE_RULE, invoice_page
 from billhook.sandbox.http.openapi import with_description
 from billhook.sandbox.http.parsing import parse_body, parse_query, read_body
 from billhook.sandbox.operations import Call, Operation, OperationGroup, Services
@@ -81,7 +80,7 @@ def create_app(
 
 @cache  # compiling the rules takes longer than all else, and all sandboxes of a process share them
 def _routes(groups: Sequence[OperationGroup]) -> tuple[Map, dict[str, RouteCallable]]:
-    """Return the addresses of the operations of `groups` and of invoices' pages, and their views."""
+    """Return the addresses of the operations of `groups`, and their views."""
     app = Flask("billhook.sandbox", static_folder=None)
     app.url_map.converters["foreign"] = _ForeignIdConverter
     # Merging would redirect /contracts//a to the contract "a"; an externalId may begin with a slash.
@@ -89,13 +88,7 @@ def _routes(groups: Sequence[OperationGroup]) -> tuple[Map, dict[str, RouteCalla
     for group in groups:
         for operation in group.operations:
             _add_route(app, operation)
-    app.add_url_rule(INVOICE_PAGE_RULE, "invoice_page", _invoice_page, methods=["GET"])
     return app.url_map, app.view_functions
-
-
-def _invoice_page(invoice_id: str, proof: str) -> Response:
-    service, _, _ = current_app.extensions[_EXTENSION_KEY]
-    return invoice_page(service, invoice_id, proof)
 
 
 def _add_route(app: Flask, operation: Operation) -> None:
@@ -129,6 +122,7 @@ def _handle(operation: Operation, path: dict[str, str]) -> Response:
     if any("\0" in part for part in path.values()):
         raise invalid_request("the address holds a NUL character: no id has one")
     with service.transaction(writes=operation.writes) as tx:
+        tx.cause = operation.key
         result = operation.function(Call(tx, parsed, path, services))
     return _response(result)
 

@@ -34,12 +34,23 @@ class Authenticator:
         """Check the header `x-api-key` and the rate of requests; 401 or 429."""
         # WSGI decodes a header's bytes as Latin-1 and joins repeated headers with a comma.
         client_id = request.headers.get("x-api-key", "").encode("latin-1", "replace")
+        self._check_id(client_id)
+        # One limit for all requests, since there is one client id.
+        self._count("requests")
+
+    def check_login(self, client_id: str) -> None:
+        """Check the rate of attempts to log in to the pages, and the client id; 429 or 401."""
+        self._count("logins")
+        self._check_id(client_id.encode("utf-8", "replace"))
+
+    def _check_id(self, client_id: bytes) -> None:
         # In constant time, and as bytes: compare_digest refuses texts that are not ASCII.
         if not hmac.compare_digest(client_id, self._client_id):
             raise not_authenticated(_REFUSED)
-        # One limit for all requests, since there is one client id.
-        if not self._limiter.hit(self._limit, "requests"):
-            reset = self._limiter.get_window_stats(self._limit, "requests").reset_time
+
+    def _count(self, what: str) -> None:
+        if not self._limiter.hit(self._limit, what):
+            reset = self._limiter.get_window_stats(self._limit, what).reset_time
             raise rate_limited(max(1, math.ceil(reset - time.time())))
 
     def check_access_token(self, request: Request, now: datetime) -> None:

@@ -56,6 +56,8 @@ def fetch_page(
     limit: int,
     cursor: str | None,
     name: str,
+    *,
+    newest_first: bool = False,
 ) -> ListPage[Row[Any]]:
     """Return at most `limit` rows of `query` after `cursor`; `name` identifies the list.
 
@@ -66,10 +68,12 @@ def fetch_page(
     counted = query.with_only_columns(func.count(), maintain_column_froms=True)
     total = connection.execute(counted).scalar_one()
     if cursor is not None:
-        query = query.where(tuple_(*order) > tuple_(*_place(cursor, name, len(order))))
+        place, last_place = tuple_(*order), tuple_(*_place(cursor, name, len(order)))
+        query = query.where(place < last_place if newest_first else place > last_place)
     places = [column.label(f"place_{number}") for number, column in enumerate(order)]
     # One row more than shown: it tells whether there is another page.
-    rows = connection.execute(query.add_columns(*places).order_by(*order).limit(limit + 1)).all()
+    ordered = [column.desc() for column in order] if newest_first else order
+    rows = connection.execute(query.add_columns(*places).order_by(*ordered).limit(limit + 1)).all()
     shown = list(rows[:limit])
     last = shown[-1][-len(order) :] if len(rows) > limit else None
     return ListPage(shown, total, None if last is None else _cursor(name, last))

@@ -99,12 +99,20 @@ class Repository(Generic[R]):
         return changed
 
     def page(
-        self, tx: Transaction, limit: int, cursor: str | None, *where: ColumnElement[bool]
+        self,
+        tx: Transaction,
+        limit: int,
+        cursor: str | None,
+        *where: ColumnElement[bool],
+        newest_first: bool = False,
     ) -> ListPage[R]:
-        """Return at most `limit` resources that match, oldest first, after `cursor`."""
+        """Return at most `limit` resources that match, after `cursor`; oldest first by default."""
         query = select(self.table.c.body).where(*where)
         order = [self.table.c.seq]
-        return fetch_page(tx.connection, query, order, limit, cursor, self.table.name).of(self.read)
+        found = fetch_page(
+            tx.connection, query, order, limit, cursor, self.table.name, newest_first=newest_first
+        )
+        return found.of(self.read)
 
     def read(self, row: Row[Any]) -> R:
         """Return the resource of a row that has a `body`."""

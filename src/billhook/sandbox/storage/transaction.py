@@ -28,6 +28,9 @@ class Transaction:
     real_now: datetime
     """The machine's time, by which deliveries are signed and retried."""
     options: SandboxOptions
+    cause: str = "start"
+    """What runs in it, as the log of events notes it: method and path of an operation, or a job and its
+    subject."""
     enqueued: bool = False
     """True if deliveries became due: the sender is woken up after the commit."""
     scheduled: bool = False

@@ -26,13 +26,15 @@ def any_fault(tx: Transaction) -> bool:
     return tx.connection.execute(select(fault.c.seq).limit(1)).first() is not None
 
 
-def clear(tx: Transaction) -> None:
-    """Delete all faults; deliveries that they hold become due."""
-    values = {"held": False, "due_at": tx.real_now}
-    released = tx.connection.execute(update(delivery).where(delivery.c.held).values(**values)).rowcount
-    tx.enqueued = tx.enqueued or released > 0
-    tx.connection.execute(delete(applied_fault))
-    tx.connection.execute(delete(fault))
+def clear(tx: Transaction, kind: FaultKind | None = None) -> None:
+    """Delete all faults, or those of one kind; deliveries that they hold become due."""
+    if kind in (None, FaultKind.REORDER):
+        values = {"held": False, "due_at": tx.real_now}
+        released = tx.connection.execute(update(delivery).where(delivery.c.held).values(**values)).rowcount
+        tx.enqueued = tx.enqueued or released > 0
+    removed = select(fault.c.id) if kind is None else select(fault.c.id).where(fault.c.kind == kind)
+    tx.connection.execute(delete(applied_fault).where(applied_fault.c.fault_id.in_(removed)))
+    tx.connection.execute(delete(fault).where(fault.c.id.in_(removed)))
 
 
 def decide(tx: Transaction, found: Sequence[DueDelivery]) -> list[tuple[DueDelivery, FaultKind | None]]:

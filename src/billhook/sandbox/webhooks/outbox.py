@@ -55,7 +55,7 @@ def raise_event(tx: Transaction, event: Event, *, only: Collection[str] | None =
     event_id = new_id("evt")
     number = tx.connection.execute(
         insert(raised_event)
-        .values(id=event_id, event_type=event.type, body=event.to_json(), raised_at=tx.now)
+        .values(id=event_id, event_type=event.type, body=event.to_json(), raised_at=tx.now, cause=tx.cause)
         .returning(raised_event.c.seq)
     ).scalar_one()
     _prune_events(tx, number)

@@ -262,7 +262,7 @@ class _Search:
             said = (
                 f"{match.text.header} signs {match.content.template!r} with the time {text}, which is in no"
             )
-            return self._note("header", f"{said} header: something on the way removed the one that has it")
+            return self._note("header", f"{said} header: a proxy on the way removed the one that has it")
         return False
 
     def _other_digest(self) -> bool:
@@ -294,9 +294,9 @@ class _Search:
         fields = self._fields()
         missing = [name for name in ("id", "timestamp") if not fields[name]]
         if not self.texts:
-            said = "no header has the form of a signature: something on the way removed it, or the sender"
+            said = "no header looks like a signature: a proxy on the way removed it, or the sender"
             told = ", ".join(self._request.headers) or "no headers"
-            self._note("header", f"{said} signs nothing. The request has {told}")
+            self._note("header", f"{said} does not sign. The request has {told}")
         elif proven:
             said = (
                 f"{names} was made with the private key of secret {proven[0]}, over other bytes than any of"
@@ -307,9 +307,11 @@ class _Search:
             said = (
                 f"{names} has the form of Standard Webhooks, and no header has their {' and '.join(missing)}"
             )
-            self._note("header", f"{said}: something on the way removed or changed it")
+            self._note("header", f"{said}: a proxy on the way removed or changed it")
         else:
-            said = f"no secret given made what is in {names}, over any of {self.tried} contents tried"
+            said = (
+                f"none of the secrets made the signature in {names}, over any of {self.tried} contents tried"
+            )
             self._note(
                 "secret", f"{said}: it is another endpoint's secret, or the body or a header was changed"
             )

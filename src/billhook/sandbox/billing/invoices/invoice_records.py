@@ -30,6 +30,7 @@ __all__ = [
     "InvoiceView",
     "LineItemView",
     "is_valid_proof",
+    "page_path",
     "page_url",
 ]
 
@@ -102,7 +103,12 @@ def page_url(tx: Transaction, invoice_id: str) -> str | None:
     base_url = tx.options.base_url
     if base_url is None:
         return None
-    return f"{base_url.rstrip('/')}{PAGES_PATH}/{invoice_id}/{_proof(tx, invoice_id)}"
+    return f"{base_url.rstrip('/')}{page_path(tx, invoice_id)}"
+
+
+def page_path(tx: Transaction, invoice_id: str) -> str:
+    """Return the address of an invoice's page in this sandbox."""
+    return f"{PAGES_PATH}/{invoice_id}/{_proof(tx, invoice_id)}"
 
 
 def is_valid_proof(tx: Transaction, invoice_id: str, proof: str) -> bool:

@@ -40,8 +40,11 @@ raised_event = record(
     Column("event_type", Text, nullable=False, index=True),
     Column("body", LargeBinary, nullable=False),
     Column("raised_at", UtcMicroseconds, nullable=False),
+    Column("cause", Text, nullable=False),
 )
-"""Every event that was raised, with or without subscriptions; `raised_at` is the sandbox's time."""
+"""Every event that was raised, with or without subscriptions; `raised_at` is the sandbox's time. `cause` is
+what raised it: the method and path of an operation, or the kind of a scheduled job and the id of its
+subject."""
 
 delivery = record(
     "delivery",

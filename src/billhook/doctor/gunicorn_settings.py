@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from billhook.cli.doctor.finding import Finding
+from billhook.doctor.finding import Finding
 from billhook.file_modes import access_by_others
 
 __all__ = ["foreign_file", "gunicorn_findings", "is_own", "read_gunicorn_file"]

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from billhook.cli.doctor.finding import Finding
+from billhook.doctor.finding import Finding
 from billhook.file_modes import access_by_others
 
 if TYPE_CHECKING:
@@ -26,6 +26,21 @@ _GOOD_BYTES = 24
 _MOST_TOLERANCE_SECONDS = 900
 _PLACEHOLDER = re.compile(r"changeme|change-me|password|placeholder|example|secret", re.IGNORECASE)
 _PUBLIC = ("whpk_", "-----BEGIN")
+_WHY_SECRET = {
+    "read": "who knows a signing secret can forge deliveries",
+    "write": "who can write it can put a secret of their own into it, and then forge deliveries",
+}
+"""By what others may do with the file."""
+_WHY_OTHER_SECRET = {
+    "BILLHOOK_DASHBOARD": {
+        "read": "who knows a password of the dashboard sees every delivery, and may replay and discard",
+        "write": "who can write it can let anyone see every delivery, and replay and discard",
+    },
+    "BILLHOOK_METRICS_TOKEN_FILE": {
+        "read": "who knows the token reads the metrics: numbers of deliveries, names of handlers",
+        "write": "who can write it can let anyone read the metrics",
+    },
+}
 
 
 def option_findings(settings: Settings, environ: Mapping[str, str]) -> Iterator[Finding]:
@@ -55,6 +70,8 @@ def secret_file_findings(settings: Settings) -> Iterator[Finding]:
     for key, name in (
         ("BILLHOOK_SECRETS_FILE", settings.secrets_file),
         ("BILLHOOK_API_REFRESH_TOKEN_FILE", settings.api_refresh_token_file),
+        ("BILLHOOK_DASHBOARD", settings.dashboard),
+        ("BILLHOOK_METRICS_TOKEN_FILE", settings.metrics_token_file),
     ):
         if name is None:
             continue
@@ -64,8 +81,7 @@ def secret_file_findings(settings: Settings) -> Iterator[Finding]:
             yield Finding(
                 "error" if access == "write" else "warning", f"secret-file-{access}",
                 f"other users may {access} {path} ({key})",
-                "who knows a signing secret can forge deliveries" if access == "read" else
-                "who can write it can put a secret of their own into it, and then forge deliveries",
+                _WHY_OTHER_SECRET.get(key, _WHY_SECRET)[access],
                 f"chmod 600 {shlex.quote(str(path))}",
             )  # fmt: skip
         with suppress(OSError):

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from billhook.cli.doctor.finding import Finding
+from billhook.doctor.finding import Finding
 
 if TYPE_CHECKING:
     from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts

@@ -1,0 +1,252 @@
+"""`billhook status`: how the inbox is, in one screen; with thresholds an exit code for cron and probes."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from billhook.cli.context import open_inbox
+from billhook.cli.output import print_json, print_table, printable, say_paused
+from billhook.cli.params import as_json
+from billhook.cli.replay import missing_worker
+from billhook.clock import format_ago, format_duration, parse_duration
+
+if TYPE_CHECKING:
+    from billhook.inbox import Inbox
+    from billhook.inbox.figures import Overview
+    from billhook.status import Thresholds
+
+__all__ = ["status"]
+
+_WATCH_SECONDS = 2.0
+_RATE = re.compile(r"([0-9]{1,9})/(?:([0-9]{1,2})\s*)?(h|d)")
+
+
+class _Duration(click.ParamType):  # type: ignore[type-arg]
+    """A duration: a number and s, m, h, d or w."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> timedelta:
+        if isinstance(value, timedelta):
+            return value
+        try:
+            return parse_duration(value)
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+class _Silence(click.ParamType):  # type: ignore[type-arg]
+    """TYPE=DURATION: an event type, "*" for any, and how long ago its last delivery may be."""
+
+    name = "silence"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, timedelta]:
+        if isinstance(value, tuple):
+            return value
+        event_type, equals, duration = value.rpartition("=")
+        if not equals or not event_type:
+            self.fail(f"{value!r} is not TYPE=DURATION, such as InvoiceApproved=26h", param, ctx)
+        return event_type, _Duration().convert(duration, param, ctx)
+
+
+class _Rate(click.ParamType):  # type: ignore[type-arg]
+    """N/h or N/d: a number in an hour or a day."""
+
+    name = "rate"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        if isinstance(value, tuple):
+            return value
+        match = _RATE.fullmatch(str(value))
+        hours = 0 if match is None else int(match[2] or 1) * {"h": 1, "d": 24}[match[3]]
+        if match is None or not 1 <= hours <= 48:
+            self.fail(f"{value!r} is not a number in up to 48 hours, such as 10/h or 50/1d", param, ctx)
+        return int(match[1]), hours
+
+
+@click.command()
+@click.option(
+    "--max-age",
+    type=_Duration(),
+    metavar="AGE",
+    help="Fail if an unfinished delivery is older: 90s, 5m, 2h.",
+)
+@click.option("--max-dead", type=click.IntRange(0), metavar="N", help="Fail if more deliveries are dead.")
+@click.option(
+    "--max-silence",
+    type=_Silence(),
+    multiple=True,
+    metavar="TYPE=AGE",
+    help="Fail if the last delivery of this type is older, or there was none; * is any type. Repeatable.",
+)
+@click.option(
+    "--max-refused",
+    type=_Rate(),
+    metavar="N/h",
+    help="Fail if more were refused in the last hour: 10/h, 50/1d.",
+)
+@click.option("--watch", is_flag=True, help="Show it anew every two seconds, until Ctrl-C.")
+@as_json
+def status(
+    max_age: timedelta | None,
+    max_dead: int | None,
+    max_silence: Sequence[tuple[str, timedelta]],
+    max_refused: tuple[int, int] | None,
+    watch: bool,
+    as_json: bool,
+) -> None:
+    """Show how the inbox is: what waits, what failed, what was refused, types, handlers and workers.
+
+    All figures are from the inbox, so they cover every process. Counts are of this hour and the 24 hours
+    before it; durations are estimated from counts by step of duration. Refusals are counted within 5 s.
+
+    With thresholds the exit code is 1 if one is crossed, and a line on stderr says which.
+
+    \b
+    Examples:
+      billhook status
+      billhook status --watch
+      billhook status --max-age 5m --max-dead 0 --max-silence InvoiceApproved=26h --max-refused 10/h
+    """
+    from billhook.status import Thresholds
+
+    if watch and as_json:
+        raise click.UsageError("choose one of --watch and --json")
+    thresholds = Thresholds(max_age, max_dead, dict(max_silence), max_refused)
+    with open_inbox() as inbox:
+        if not watch:
+            lines = _show(inbox, thresholds, as_json=as_json)
+            if lines:
+                sys.exit(1)
+            return
+        with suppress(KeyboardInterrupt):
+            while True:
+                click.clear()
+                _show(inbox, thresholds, as_json=False)
+                time.sleep(_WATCH_SECONDS)
+
+
+def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
+    """Print the state of the inbox; return the thresholds that are crossed."""
+    from billhook.inbox.overview import read_overview
+    from billhook.status import crossed, summary
+
+    overview = read_overview(inbox, datetime.now(UTC))
+    lines = crossed(inbox, overview, thresholds)
+    told = summary(overview, missing_worker(inbox))
+    if as_json:
+        print_json(_to_json(overview, told, lines))
+    else:
+        _print(inbox, overview, told)
+    for line in lines:
+        click.echo(f"CROSSED {printable(line)}", err=True)
+    return lines
+
+
+# --- for people ---------------------------------------------------------------------------------------
+
+
+def _print(inbox: Inbox, overview: Overview, told: str) -> None:
+    moment = overview.at.strftime("%Y-%m-%d %H:%M:%S UTC")
+    click.echo(f"{moment}  {printable(inbox.database.display_url)}  schema {overview.revision}")
+    click.echo(printable(told) + "\n")
+    print_table("", ("", "now", ""), _now_rows(overview), whole=("now",))
+    if overview.types:
+        click.echo()
+        columns = ("type", "24 h", "duplicates", "quarantined", "conflicts", "last")
+        print_table("", columns, _type_rows(overview), whole=("24 h",))
+    if overview.handlers:
+        click.echo()
+        columns = ("handler", "succeeded", "failed", "dead", "p50", "p95")
+        print_table("", columns, _handler_rows(overview), whole=("succeeded", "p50", "p95"))
+    say_paused(overview.paused)
+
+
+def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
+    from billhook.status import number_text
+
+    backlog = overview.backlog
+    oldest = ""
+    if backlog.oldest_at is not None:
+        age = format_duration((overview.at - backlog.oldest_at).total_seconds())
+        oldest = f"{backlog.unread} unread; the oldest waits for {age}"
+    conflicts = f"{number_text(backlog.conflicts)} conflicts" if backlog.conflicts else ""
+    causes = ", ".join(f"{cause} {number}" for cause, number in overview.refused.items())
+    off = [f"{cause} by {seconds:.0f} s on average" for cause, seconds in overview.refused_seconds.items()]
+    alive = [one for one in overview.workers if one.alive]
+    silent = [one.owner for one in overview.workers if not one.alive]
+    engines = ", ".join(sorted({one.engine for one in alive}))
+    return [
+        ("unfinished", number_text(backlog.waiting), oldest),
+        ("dead", number_text(backlog.dead), "billhook deliveries list --state dead" if backlog.dead else ""),
+        ("quarantined", number_text(backlog.quarantined), conflicts),
+        ("refused in 24 h", str(sum(overview.refused.values())), "; ".join([causes, *off]).strip("; ")),
+        ("workers", str(len(alive)), engines + (f"; silent: {', '.join(silent)}" if silent else "")),
+    ]
+
+
+def _type_rows(overview: Overview) -> list[tuple[object, ...]]:
+    return [
+        (
+            one.event_type or "(none)",
+            *(one.accepted, one.duplicates or "", one.quarantined or "", one.conflicts or ""),
+            format_ago(one.last_at, overview.at),
+        )
+        for one in overview.types
+    ]
+
+
+def _handler_rows(overview: Overview) -> list[tuple[object, ...]]:
+    def shown(seconds: float | None) -> str:
+        return "" if seconds is None else format_duration(seconds)
+
+    return [
+        (
+            one.name,
+            *(one.succeeded, one.failed or "", one.dead or ""),
+            *(shown(one.p50_seconds), shown(one.p95_seconds)),
+        )
+        for one in overview.handlers
+    ]
+
+
+# --- for programs -------------------------------------------------------------------------------------
+
+
+def _to_json(overview: Overview, told: str, lines: Sequence[str]) -> dict[str, Any]:
+    backlog = overview.backlog
+    found = {
+        "at": overview.at,
+        "since": overview.since,
+        "schema": overview.revision,
+        "summary": told,
+        "unfinished": backlog.waiting,
+        **asdict(backlog),
+        "refused": dict(overview.refused),
+        "last_at": overview.last_at,
+        "types": [{"type": one.event_type, **_without(asdict(one), "event_type")} for one in overview.types],
+        "handlers": [_without(asdict(one), "buckets", "seconds") for one in overview.handlers],
+        "paused": [asdict(one) for one in overview.paused],
+        "workers": [asdict(one) for one in overview.workers],
+        "crossed": list(lines),
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(found, default=datetime.isoformat))
+    return plain
+
+
+def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
+    return {name: value for name, value in values.items() if name not in names}

@@ -1,0 +1,127 @@
+"""A body, read as its event type: each field with its value and its meaning, and what no model lists."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from billhook.errors import InvalidJSON
+from billhook.events import EVENT_TYPES
+from billhook.events.description import event_json_schema, event_summary, schema_fields
+from billhook.events.unlisted import unlisted
+from billhook.wire import strict_json
+
+__all__ = ["BodyField", "TypedBody", "indented_json", "read_body"]
+
+_MOST_FIELDS = 300
+_VALUE_CHARACTERS = 2_000
+_TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+')
+
+
+@dataclass(frozen=True, slots=True)
+class BodyField:
+    """One value of a body. `remark` says what the model does not know of it; empty for what it lists."""
+
+    path: str
+    value: str
+    meaning: str
+    remark: str
+
+
+@dataclass(frozen=True, slots=True)
+class TypedBody:
+    """The fields of a body. `meaning` is what such an event says; `left_out` fields are not in the list."""
+
+    meaning: str
+    fields: tuple[BodyField, ...]
+    left_out: int
+
+
+def read_body(event_type: str, body: bytes) -> TypedBody | None:
+    """Return the fields of a body; None for one that is no JSON object."""
+    try:
+        data = strict_json.loads(body)
+    except InvalidJSON:
+        return None
+    if not isinstance(data, dict):
+        return None
+    model = EVENT_TYPES.get(event_type)
+    meanings: dict[str, str] = {}
+    remarks: dict[str, str] = {}
+    if model is not None:
+        meanings = {row["name"]: row["meaning"] for row in schema_fields(event_json_schema(model))}
+        remarks = {one.path: f"{one.kind} not listed" for one in unlisted(model, data)}
+    rows = [
+        BodyField(path, _text(value), meanings.get(plain, ""), _remark(remarks, plain))
+        for path, plain, value in _leaves(data, "", "")
+    ]
+    return TypedBody(
+        event_summary(model) if model is not None else "An event type that this billhook does not know.",
+        tuple(rows[:_MOST_FIELDS]),
+        max(0, len(rows) - _MOST_FIELDS),
+    )
+
+
+def _leaves(value: Any, path: str, plain: str) -> Iterator[tuple[str, str, Any]]:
+    """Yield each value that holds no others: its path, the path as models have it, and itself."""
+    if isinstance(value, dict) and value:
+        for name, inner in value.items():
+            dot = "." if path else ""
+            yield from _leaves(inner, f"{path}{dot}{name}", f"{plain}{dot}{name}")
+    elif isinstance(value, list) and value:
+        for index, inner in enumerate(value):
+            yield from _leaves(inner, f"{path}[{index}]", f"{plain}[]")
+    elif path:
+        yield path, plain, value
+
+
+def _remark(remarks: dict[str, str], plain: str) -> str:
+    """Return what is unlisted of a path, or of an object that it is in."""
+    parts = plain.split(".")
+    for end in range(len(parts), 0, -1):
+        above = ".".join(parts[:end])
+        for candidate in (above, above.removesuffix("[]")):
+            if candidate in remarks:
+                return remarks[candidate]
+    return ""
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, str):
+        text = value
+    elif value is None or isinstance(value, bool | dict | list):
+        text = json.dumps(value)
+    else:
+        text = str(value)
+    return text if len(text) <= _VALUE_CHARACTERS else text[:_VALUE_CHARACTERS] + "…"
+
+
+def indented_json(text: str) -> str:
+    """Return JSON with a line for each value, and every token as it was sent; text that is none as it is."""
+    if not _is_json(text):
+        return text
+    parts: list[str] = []
+    depth, before = 0, ""
+    for part in _TOKEN.findall(text):
+        if part in "]}":
+            depth -= 1
+            if before not in "[{":
+                parts.append("\n" + "  " * depth)
+        elif before and before in "[{,":
+            parts.append("\n" + "  " * depth)
+        parts.append(": " if part == ":" else part)
+        if part in "[{":
+            depth += 1
+        before = part
+    return "".join(parts)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True

@@ -1,0 +1,154 @@
+"""Dashboard: pages of the deliveries of a Flask app, for those whom the app lets look, and lets act."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from flask import Flask, Response, abort, current_app, request
+from werkzeug.exceptions import HTTPException
+from werkzeug.wrappers import Response as AnyResponse
+
+from billhook.dashboard import actions, deliveries, delivery, failures, handlers, health, overview
+from billhook.dashboard.context import DashboardContext
+from billhook.dashboard.tones import last_error, run_state, tone
+from billhook.errors import ConfigError, InboxError
+from billhook.extension import exempt_from_csrf
+from billhook.pages import PageLink, Pages, Visitor
+from billhook.printable import first_line
+
+__all__ = ["Dashboard", "Permission"]
+
+logger = logging.getLogger("billhook.dashboard")
+
+Permission = Callable[..., Any]
+"""Called in each request, without arguments or with the request: returns whether the visitor may.
+
+True, or the visitor's name, which is then in the record of what was done; anything else is no. It may return
+a response instead, such as a redirect to a login, or raise an HTTPException.
+"""
+
+_NAME = "billhook_dashboard"
+_LINKS = (
+    PageLink("overview", "Overview"),
+    PageLink("deliveries", "Deliveries"),
+    PageLink("failures", "Failures"),
+    PageLink("handlers", "Handlers"),
+    PageLink("actions", "Actions"),
+    PageLink("health", "Health"),
+)
+
+_VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
+    ("/", "overview", overview.show, "GET"),
+    ("/deliveries", "deliveries", deliveries.show_list, "GET"),
+    ("/deliveries/replay", "preview_replay", deliveries.preview_replay, "POST"),
+    ("/deliveries/replay/confirmed", "replay_selected", deliveries.replay_selected, "POST"),
+    ("/deliveries/<int:delivery_id>", "delivery", delivery.show, "GET"),
+    ("/deliveries/<int:delivery_id>/body", "body", delivery.send_body, "GET"),
+    ("/deliveries/<int:delivery_id>/replay", "replay", delivery.replay_one, "POST"),
+    ("/deliveries/<int:delivery_id>/discard", "discard", delivery.discard_one, "POST"),
+    ("/deliveries/<int:delivery_id>/erase", "erase", delivery.erase_one, "POST"),
+    ("/failures", "failures", failures.show_list, "GET"),
+    ("/failures/<group_id>/replay", "replay_group", failures.replay_group, "POST"),
+    ("/handlers", "handlers", handlers.show_list, "GET"),
+    ("/handlers/pause", "pause", handlers.pause, "POST"),
+    ("/handlers/resume", "resume", handlers.resume, "POST"),
+    ("/actions", "actions", actions.show_list, "GET"),
+    ("/health", "health", health.show, "GET"),
+)
+
+
+class Dashboard:
+    """Web pages of an app's deliveries, handlers and failures.
+
+    >>> dashboard = Dashboard(may_look=lambda: current_user.is_staff)  # doctest: +SKIP
+    >>> dashboard.init_app(app)  # doctest: +SKIP
+
+    `may_look` says who sees the pages, bodies of deliveries included, and `may_act` who of them may also
+    replay, discard and pause: see Permission. Without `may_act` the pages are read-only.
+    """
+
+    def __init__(self, may_look: Permission | None = None, may_act: Permission | None = None) -> None:
+        self._may_look = may_look
+        self._may_act = may_act
+
+    def init_app(self, app: Flask, url_prefix: str = "/billhook") -> None:
+        """Add the pages to an app below `url_prefix`. Raises ConfigError without `may_look`.
+
+        The app needs a Billhook by its first request, and a `secret_key` where several processes serve it.
+        """
+        if self._may_look is None:
+            raise ConfigError(
+                "the dashboard shows customers' data, so it is not mounted without may_look: "
+                "Dashboard(may_look=lambda: current_user.is_staff), or who else may see it"
+            )
+        if _NAME in app.blueprints:
+            raise ConfigError("this app has a dashboard already: call init_app once")
+        own_key = secrets.token_bytes(32)
+        pages = Pages(
+            _NAME,
+            "billhook.dashboard",
+            title="billhook",
+            links=_LINKS,
+            identify=partial(_identify, _checked(self._may_look), _checked(self._may_act)),
+            key=lambda: current_app.secret_key or own_key,
+            filters={"first_line": first_line},
+            functions={"last_error": last_error, "run_state": run_state, "tone": tone},
+        )
+        context = DashboardContext(pages)
+        for rule, name, view, method in _VIEWS:
+            pages.blueprint.add_url_rule(rule, name, partial(view, context), methods=[method])
+        pages.blueprint.register_error_handler(InboxError, partial(_storage_failed, context))
+        app.register_blueprint(pages.blueprint, url_prefix="/" + url_prefix.strip("/"))
+        exempt_from_csrf(app, pages.blueprint)  # the app's own check knows no tokens of these forms
+
+
+def _checked(permission: Permission | None) -> Callable[[], Any]:
+    """Return the permission as a function without arguments. Raises ConfigError if it takes others."""
+    if permission is None:
+        return lambda: False
+    if not callable(permission):
+        raise ConfigError(f"may_look and may_act are functions, got {type(permission).__name__}")
+    signature = inspect.signature(permission)
+    for arguments in ((), (request,)):
+        try:
+            signature.bind(*arguments)
+        except TypeError:
+            continue
+        return partial(permission, *arguments)
+    raise ConfigError(f"may_look and may_act take no argument, or the request: got {signature}")
+
+
+def _identify(may_look: Callable[[], Any], may_act: Callable[[], Any]) -> Visitor:
+    """Return the visitor of the current request. Raises HTTPException for one who may not look."""
+    looking = may_look()
+    if isinstance(looking, AnyResponse):
+        abort(looking)
+    if not _is_yes(looking):
+        abort(403, "You may not look at these pages.")
+    try:
+        acting = may_act()
+    except HTTPException:
+        acting = False
+    names = [one for one in (acting, looking, request.remote_user) if isinstance(one, str) and one]
+    return Visitor(names[0] if names else "unknown", _is_yes(acting))
+
+
+def _is_yes(answer: object) -> bool:
+    """Return True for True and for a name. An object is no answer: an anonymous user is one, too."""
+    if answer is True or (isinstance(answer, str) and answer):
+        return True
+    if answer is not False and answer is not None and answer != "" and not isinstance(answer, AnyResponse):
+        logger.error(
+            "may_look or may_act returned a %s, which is refused: return True or a name",
+            type(answer).__name__,
+        )
+    return False
+
+
+def _storage_failed(context: DashboardContext, error: InboxError) -> Response:
+    return context.pages.render("pages/error.html", 503, name="Storage failed", description=str(error))

@@ -1,0 +1,180 @@
+"""The first page: how things are in one sentence, four numbers, what happened over time, and every type."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+
+from flask import Response, request, url_for
+
+from billhook.dashboard.context import DashboardContext
+from billhook.doctor.inbox import missing_worker
+from billhook.events import EVENT_TYPES
+from billhook.extension import ENVIRON
+from billhook.inbox.counts import OTHER_TYPES, Counted
+from billhook.inbox.figures import Overview, PeriodFigures, TypeFigures
+from billhook.inbox.overview import read_overview, read_periods
+from billhook.pages import Bars, Series, Sparkline, bar_chart, sparkline
+from billhook.status import all_well, troubles
+
+__all__ = ["TypeRow", "is_silent", "show"]
+
+DAY = timedelta(days=1)
+HOUR = timedelta(hours=1)
+UNLIKELY = 5.0
+"""A type is silent when this many were to be expected since its last: one time in 150 that is chance."""
+_LONG_DAYS = 30
+_CAUSES = 5
+"""Of more causes of refusals the most frequent are told apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRow:
+    """An event type in the list; `number` and `chart` are of the time that was asked for."""
+
+    name: str
+    number: int
+    chart: Sparkline
+    last_at: datetime | None
+    handlers: tuple[str, ...]
+    silent: bool
+
+
+def show(context: DashboardContext) -> Response:
+    """Return the page; `range=30d` in the address shows days instead of hours."""
+    now, inbox = context.now, context.inbox
+    overview = read_overview(inbox, now)
+    in_days = request.args.get("range") == "30d"
+    first_day, midnight = _floor(now, DAY) - (_LONG_DAYS - 1) * DAY, _floor(now, DAY) + DAY
+    # For hours the days are read for the types that are silent, which takes no more than what was accepted.
+    needed = tuple(Counted) if in_days else (Counted.ACCEPTED,)
+    days = read_periods(inbox, first_day, midnight, DAY, needed)
+    periods = (
+        days
+        if in_days
+        else read_periods(inbox, _floor(now, HOUR) - 23 * HOUR, _floor(now, HOUR) + HOUR, HOUR)
+    )
+    labels = [f"{one.at:%m-%d}" if in_days else f"{one.at:%H:%M}" for one in periods]
+    return context.pages.render(
+        "overview.html",
+        overview=overview,
+        accepted=sum(each.counted.get(Counted.ACCEPTED, 0) for each in periods),
+        troubles=list(_troubles(context, overview)),
+        all_well=all_well(overview),
+        in_days=in_days,
+        received=_received_chart(periods, labels),
+        handled=_handled_chart(periods, labels),
+        types=_type_rows(context, overview, periods, days),
+        alive=sum(one.alive for one in overview.workers),
+        now=now,
+    )
+
+
+def _floor(moment: datetime, step: timedelta) -> datetime:
+    start = moment.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    return start.replace(hour=0) if step == DAY else start
+
+
+# --- the sentence -------------------------------------------------------------------------------------
+
+
+def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[str, str]]:
+    """Yield what needs attention, the worst first: a part of a sentence, and the address of its page."""
+    state = context.state
+    own_app = ENVIRON not in state.app.extensions
+    missing = missing_worker(state.inbox, state.settings.engine, own_app=own_app, now=overview.at)
+    addresses = {
+        "worker": url_for(".health"),
+        "dead": url_for(".failures"),
+        "quarantined": url_for(".deliveries", state="quarantined"),
+        "paused": url_for(".handlers"),
+        "age": url_for(".deliveries", state="planned"),
+        "refused": "#received",
+    }
+    for about, text in troubles(overview, missing):
+        yield text, addresses[about]
+
+
+# --- charts -------------------------------------------------------------------------------------------
+
+
+def _received_chart(periods: Sequence[PeriodFigures], labels: Sequence[str]) -> Bars:
+    causes: dict[str, int] = {}
+    for period in periods:
+        for cause, number in period.refused.items():
+            causes[cause] = causes.get(cause, 0) + number
+    shown = sorted(causes, key=lambda cause: -causes[cause])[:_CAUSES]
+    others = len(causes) > len(shown)
+    series = [Series("accepted", "good"), Series("duplicate", "quiet"), Series("conflict", "warn")]
+    series += [Series(f"refused: {cause}", "bad") for cause in shown]
+    series += [Series("refused: other causes", "bad")] if others else []
+    rows = []
+    for label, period in zip(labels, periods, strict=True):
+        values = [
+            period.counted.get(each, 0) for each in (Counted.ACCEPTED, Counted.DUPLICATE, Counted.CONFLICT)
+        ]
+        values += [period.refused.get(cause, 0) for cause in shown]
+        if others:
+            values.append(sum(number for cause, number in period.refused.items() if cause not in shown))
+        rows.append((label, values))
+    return bar_chart("Received", series, rows)
+
+
+def _handled_chart(periods: Sequence[PeriodFigures], labels: Sequence[str]) -> Bars:
+    series = [Series("succeeded", "good"), Series("failed, tried again", "warn"), Series("dead", "bad")]
+    kinds = (Counted.SUCCEEDED, Counted.FAILED, Counted.DEAD)
+    rows = [
+        (label, [period.counted.get(kind, 0) for kind in kinds])
+        for label, period in zip(labels, periods, strict=True)
+    ]
+    return bar_chart("Attempts of handlers", series, rows)
+
+
+# --- types --------------------------------------------------------------------------------------------
+
+
+def _type_rows(
+    context: DashboardContext,
+    overview: Overview,
+    periods: Sequence[PeriodFigures],
+    days: Sequence[PeriodFigures],
+) -> list[TypeRow]:
+    """Return a row for each type with a model and one for all others; types that were seen come first."""
+    found = {one.event_type: one for one in overview.types}
+    others = [one.last_at for name, one in found.items() if name not in EVENT_TYPES and one.last_at]
+    found[OTHER_TYPES] = TypeFigures(OTHER_TYPES, last_at=max(others, default=None))
+    rows = []
+    for name in (*EVENT_TYPES, OTHER_TYPES):
+        last_at = found[name].last_at if name in found else None
+        values = [period.by_type.get(name, 0) for period in periods]
+        rows.append(
+            TypeRow(
+                name,
+                sum(values),
+                sparkline(name, values),
+                last_at,
+                context.state.handlers.names(name),
+                is_silent([day.by_type.get(name, 0) for day in days], last_at, overview.at),
+            )
+        )
+    return sorted(rows, key=_rank)
+
+
+def _rank(row: TypeRow) -> tuple[bool, bool, int, bool, str]:
+    return row.last_at is None, not row.silent, -row.number, row.name == OTHER_TYPES, row.name
+
+
+def is_silent(by_day: Sequence[int], last_at: datetime | None, now: datetime) -> bool:
+    """Return whether a type has stopped to arrive: at its own rate several were to come since the last.
+
+    `by_day` are the numbers of the last days, today at the end. The rate is that of the days from the first
+    delivery on to the last.
+    """
+    if last_at is None or not any(by_day):
+        return False
+    first = next(day for day, number in enumerate(by_day) if number)
+    midnight = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    began_at = midnight - (len(by_day) - 1 - first) * DAY
+    seconds = max((last_at - began_at).total_seconds(), DAY.total_seconds())
+    return sum(by_day) / seconds * (now - last_at).total_seconds() >= UNLIKELY

@@ -1,0 +1,34 @@
+"""The options of a handler in words, for those who operate it."""
+
+from __future__ import annotations
+
+from billhook.dispatch.handler import Handler
+
+__all__ = ["identity_text", "limits_text", "order_text"]
+
+_UNITS = {1.0: "s", 60.0: "min", 3_600.0: "h", 86_400.0: "d"}
+
+
+def order_text(handler: Handler) -> str | None:
+    """Return the field that its runs are ordered by; None if they are not."""
+    return f"{handler.ordered_by}, newest only" if handler.newest_only else handler.ordered_by
+
+
+def identity_text(handler: Handler) -> str:
+    """Return the fields by which it recognises content duplicates, a line each; empty if it does not."""
+    if not handler.identity:
+        return ""
+    return "\n".join([*handler.identity, f"for {handler.identity_window_seconds:g} s"])
+
+
+def limits_text(handler: Handler) -> str:
+    """Return its limits, a line each; empty without any."""
+    limits = []
+    if handler.at_most is not None:
+        limits.append(f"at most {handler.at_most} at once")
+    if handler.rate is not None:
+        number, seconds = handler.rate
+        limits.append(f"{number}/{_UNITS[seconds]}")
+    if handler.pause_after is not None:
+        limits.append(f"pauses after {handler.pause_after} failures in a row")
+    return "\n".join(limits)

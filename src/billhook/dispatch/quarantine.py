@@ -1,0 +1,19 @@
+"""Why a delivery is quarantined or was discarded, as it is stored with it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+__all__ = ["parse_error"]
+
+
+def parse_error(text: str) -> dict[str, Any]:
+    """Return why a delivery is quarantined or discarded: `error`, and `details` with `loc` and `msg`."""
+    # The engine stores a parser's errors as JSON, `discard` stores the user's reason as plain text, and that
+    # text may happen to be JSON of another form.
+    try:
+        error = json.loads(text)
+    except ValueError:
+        error = None
+    return error if isinstance(error, dict) and "error" in error else {"error": text, "details": []}

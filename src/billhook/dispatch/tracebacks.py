@@ -1,0 +1,31 @@
+"""Tracebacks of handlers, as their authors want to read them."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["users_frames"]
+
+_CALLER = re.compile(
+    r'  File "[^"]*/(?:billhook/dispatch/(?:call|handler|event_loop)'
+    r"|asyncio/(?:runners|base_events)|concurrent/futures/(?:_base|thread))\.py\", "
+)
+"""A frame of what calls a handler; the standard library's are those of an async one."""
+
+
+def users_frames(traceback: str) -> str:
+    """Drop the frames that called the handler: they do not help to find the error."""
+    shown: list[str] = []
+    skipping = at_head = False
+    for line in traceback.splitlines():
+        if line.startswith('  File "'):
+            # Only at the head of a traceback: a handler that itself calls into billhook shows those frames.
+            skipping = at_head and _CALLER.match(line) is not None
+            at_head = skipping
+        # Lines indented by four belong to the frame above them; any other line ends the frames, and a chained
+        # exception begins another traceback.
+        elif not line.startswith("    "):
+            skipping, at_head = False, line.startswith("Traceback ")
+        if not skipping:
+            shown.append(line)
+    return "\n".join(shown)

@@ -1,0 +1,120 @@
+"""The record of what operators did: a row and a line of the log for each action.
+
+A row says who did what to which deliveries or handler, and when. It is written before the first change, so
+that an action which is interrupted has one too. No text of a payload is in it: a condition such as
+`--contains` is there without its value, and so is the customer of an erasure. An operator's reasons are not
+in it either, for these may name a customer.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import insert, select, update
+
+from billhook.inbox.inbox import Inbox
+from billhook.inbox.retention import prune_actions
+from billhook.inbox.schema import action
+from billhook.logs import fields
+from billhook.printable import printable
+
+__all__ = ["Action", "ActionRecorder", "ids_text", "list_actions", "recorded"]
+
+logger = logging.getLogger("billhook.actions")
+
+_LONGEST_WHO = 100
+_MOST_RANGES = 50
+"""Ranges of ids in a row; the number of deliveries is exact however many there are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """One action of an operator. `deliveries` is how many it changed; None for an action on a handler."""
+
+    id: int
+    at: datetime
+    who: str
+    what: str
+    which: str
+    deliveries: int | None
+
+
+class ActionRecorder:
+    """Counts what an action has changed, in its row; see `recorded`."""
+
+    def __init__(self, inbox: Inbox, action_id: int, which: str) -> None:
+        self._inbox = inbox
+        self._id = action_id
+        self._selected_by = which
+        self._ranges: list[tuple[int, int]] = []
+        self.which = which
+        self.deliveries: int | None = None
+
+    def add(self, number: int, delivery_ids: Iterable[int] = ()) -> None:
+        """Add `number` changed deliveries; `delivery_ids` are those that the conditions selected."""
+        self.deliveries = (self.deliveries or 0) + number
+        ids = _text(_merge(self._ranges, delivery_ids))
+        self.which = ": ".join(filter(None, [self._selected_by, ids]))
+        values = {"deliveries": self.deliveries, "which": self.which}
+        with self._inbox.database.write() as connection:
+            connection.execute(update(action).where(action.c.id == self._id).values(values))
+
+
+@contextmanager
+def recorded(inbox: Inbox, who: str, what: str, which: str, now: datetime) -> Iterator[ActionRecorder]:
+    """Record an action while the block does it; call the recorder's `add` after each batch of deliveries.
+
+    `who` is the operator's name, as the caller knows it; `what` is the verb, as the command line has it;
+    `which` is the handler, or the ids or conditions that select the deliveries. An action that fails keeps
+    its row. Deletes rows of 13 months ago.
+    """
+    who = printable(who)[:_LONGEST_WHO]
+    row = {"at": now, "who": who, "what": what, "which": which}
+    with inbox.database.write() as connection:
+        prune_actions(connection, now)
+        action_id = connection.execute(insert(action).values(row).returning(action.c.id)).scalar_one()
+    recorder = ActionRecorder(inbox, action_id, which)
+    try:
+        yield recorder
+    finally:
+        number = recorder.deliveries
+        count = "" if number is None else f" ({number} deliveries)"
+        extra = fields(who=who, action=what, count=number)
+        logger.info("%s by %s: %s%s", what, who, printable(recorder.which), count, extra=extra)
+
+
+def list_actions(
+    inbox: Inbox, limit: int, below: int | None = None, since: datetime | None = None
+) -> list[Action]:
+    """Return actions, newest first; `below` is the last id of the page before."""
+    query = select(action).order_by(action.c.id.desc()).limit(limit)
+    if below is not None:
+        query = query.where(action.c.id < below)
+    if since is not None:
+        query = query.where(action.c.at >= since)
+    with inbox.database.read() as connection:
+        return [Action(*row) for row in connection.execute(query)]
+
+
+def ids_text(ids: Iterable[int]) -> str:
+    """Return ids as `1-3, 7`, cut with … where there are too many."""
+    return _text(_merge([], ids))
+
+
+def _merge(ranges: list[tuple[int, int]], ids: Iterable[int]) -> list[tuple[int, int]]:
+    """Add ids to ranges, of which one more than are shown is kept."""
+    for one in sorted(ids):
+        if ranges and one == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], one)
+        elif len(ranges) <= _MOST_RANGES:
+            ranges.append((one, one))
+    return ranges
+
+
+def _text(ranges: Sequence[tuple[int, int]]) -> str:
+    parts = [str(first) if first == last else f"{first}-{last}" for first, last in ranges[:_MOST_RANGES]]
+    return ", ".join([*parts, "…"] if len(ranges) > _MOST_RANGES else parts)

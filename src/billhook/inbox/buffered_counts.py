@@ -1,0 +1,101 @@
+"""Counts of what no transaction is written for: in memory, and written every few seconds.
+
+Refused deliveries and duplicates. Anyone can cause refusals, so they must cost the disk little: at most one
+transaction in five seconds and process, however many there are.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from datetime import datetime
+
+from billhook.errors import InboxUnavailable, OutOfResources
+from billhook.fork import reset_in_child
+from billhook.inbox.counts import Counted, Counts
+from billhook.logs import fields
+from billhook.threads import start_thread
+
+__all__ = ["BufferedCounts"]
+
+logger = logging.getLogger("billhook.inbox")
+
+EVERY_SECONDS = 5.0
+CLOSE_SECONDS = 1.0
+LIMIT = 10_000
+"""Rows in memory at most, while the inbox cannot be written; what does not fit is not counted."""
+
+
+class BufferedCounts:
+    """Counts of one process; a thread writes them while there are any, and ends."""
+
+    def __init__(self, write: Callable[[Counts], None], every_seconds: float = EVERY_SECONDS) -> None:
+        """`write` adds counts to the inbox in a transaction of its own."""
+        self._write = write
+        self._every_seconds = every_seconds
+        self._reset()
+        reset_in_child(self._reset)
+
+    def _reset(self) -> None:
+        self._lock = threading.Lock()
+        self._counts = Counts()
+        self._thread: threading.Thread | None = None
+        self._closing = threading.Event()
+
+    def add(
+        self,
+        what: Counted,
+        at: datetime,
+        *,
+        source: str,
+        event_type: str = "",
+        cause: str = "",
+        duration_seconds: float | None = None,
+    ) -> None:
+        """Count one thing, which is in the inbox some seconds later; never waits for the inbox."""
+        with self._lock:
+            if len(self._counts) < LIMIT:
+                self._counts.add(
+                    what,
+                    at,
+                    source=source,
+                    event_type=event_type,
+                    cause=cause,
+                    duration_seconds=duration_seconds,
+                )
+            if self._thread is None and not self._closing.is_set():
+                try:
+                    self._thread = start_thread(self._run, "billhook-counts")
+                except OutOfResources as error:  # the next one tries again
+                    logger.warning("%s; counts wait in memory", error, extra=fields(cause=error))
+
+    def close(self) -> None:
+        """Write what there is, within a second, and start no thread any more."""
+        self._closing.set()
+        thread = self._thread
+        if thread is not None:
+            thread.join(CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        while True:
+            closing = self._closing.wait(self._every_seconds)
+            with self._lock:
+                counts, self._counts = self._counts, Counts()
+            written = self._written(counts)
+            with self._lock:
+                if not written:
+                    self._counts.merge(counts)
+                if closing or not self._counts:
+                    self._thread = None
+                    return
+
+    def _written(self, counts: Counts) -> bool:
+        try:
+            self._write(counts)
+        except InboxUnavailable:  # the committer logs it
+            return False
+        except Exception as error:
+            text = "counts of refusals and duplicates could not be written"
+            logger.exception(text, extra=fields(cause=error))
+        return True

@@ -1,0 +1,177 @@
+"""The geometry of charts: from numbers to rectangles and positions, which the macros draw as SVG.
+
+Widths are percentages, so that a chart fills the width that it is given; heights are pixels. Each chart has a
+summary in words, and its numbers, for those who do not see it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+from billhook.clock import format_duration
+from billhook.pages.text import format_number
+
+__all__ = [
+    "Bars",
+    "Lane",
+    "LaneChart",
+    "Mark",
+    "Series",
+    "Sparkline",
+    "bar_chart",
+    "lane_chart",
+    "sparkline",
+]
+
+_GAP = 0.22
+"""The part of a bar's place that stays empty."""
+_SHORTEST = 2.0
+"""Pixels: one among thousands is still seen."""
+_TICK_SECONDS = (1, 10, 60, 600, 3_600, 6 * 3_600, 86_400, 7 * 86_400, 30 * 86_400)
+_EDGE = 2.0
+"""Percent that marks keep from the sides of a lane."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rectangle:
+    """A part of a bar: x and width in percent, y and height in pixels; `tone` is its colour's name."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """One kind of number in a chart: its name, and a tone: good, bad, warn, quiet or accent."""
+
+    name: str
+    tone: str
+
+
+@dataclass(frozen=True, slots=True)
+class Bars:
+    """A chart of stacked bars, ready to be drawn: `rows` are the labels with the numbers of each series."""
+
+    title: str
+    series: tuple[Series, ...]
+    rows: tuple[tuple[str, tuple[float, ...]], ...]
+    height: int
+    columns: tuple[tuple[str, tuple[Rectangle, ...]], ...]
+    highest: float
+    summary: str
+
+    @property
+    def totals(self) -> list[tuple[Series, float]]:
+        """Each series with its sum."""
+        return [(one, sum(values[n] for _, values in self.rows)) for n, one in enumerate(self.series)]
+
+
+def bar_chart(
+    title: str, series: Sequence[Series], rows: Sequence[tuple[str, Sequence[float]]], height: int = 96
+) -> Bars:
+    """Return a chart with a bar for each row; a row is its label and a number for each series."""
+    highest = max((sum(values) for _, values in rows), default=0)
+    place = 100 / max(1, len(rows))
+    columns = []
+    for position, (label, values) in enumerate(rows):
+        x, bottom, parts = position * place + place * _GAP / 2, float(height), []
+        for one, number in zip(series, values, strict=True):
+            if number > 0:
+                tall = max(_SHORTEST, height * number / highest)
+                bottom = max(0.0, bottom - tall)
+                parts.append(Rectangle(_r(x), _r(bottom), _r(place * (1 - _GAP)), _r(tall), one.tone))
+        told = ", ".join(f"{one.name} {format_number(n)}" for one, n in zip(series, values, strict=True) if n)
+        columns.append((f"{label}: {told or 'none'}", tuple(parts)))
+    fixed = tuple((label, tuple(values)) for label, values in rows)
+    chart = Bars(title, tuple(series), fixed, height, tuple(columns), highest, "")
+    return Bars(title, chart.series, fixed, height, chart.columns, highest, _summary(chart))
+
+
+def _summary(chart: Bars) -> str:
+    totals = ", ".join(f"{one.name} {format_number(number)}" for one, number in chart.totals)
+    if not chart.highest:
+        return f"{chart.title}: none"
+    label = max(chart.rows, key=lambda row: sum(row[1]))[0]
+    return f"{chart.title}: {totals}; the highest bar is {format_number(chart.highest)}, at {label}"
+
+
+@dataclass(frozen=True, slots=True)
+class Sparkline:
+    """A small chart without axes, beside a number; `summary` says what it shows."""
+
+    columns: tuple[Rectangle, ...]
+    height: int
+    summary: str
+
+
+def sparkline(name: str, values: Sequence[float], tone: str = "accent", height: int = 20) -> Sparkline:
+    """Return a small chart with a bar for each number, the oldest first."""
+    highest, place = max(values, default=0), 100 / max(1, len(values))
+    columns = []
+    for position, number in enumerate(values):
+        if number > 0:
+            tall = max(_SHORTEST, height * number / highest)
+            columns.append(
+                Rectangle(_r(position * place), _r(height - tall), _r(place * 0.8), _r(tall), tone)
+            )
+    listed = ", ".join(map(format_number, values)) if any(values) else "none"
+    return Sparkline(tuple(columns), height, f"{name}: {listed}")
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Something at a moment: `text` says what; `open` is drawn as a ring, for what is still to come."""
+
+    at: datetime
+    tone: str
+    text: str
+    open: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lane:
+    """A row of marks over time."""
+
+    name: str
+    marks: tuple[Mark, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaneChart:
+    """Lanes over one axis of time, ready to be drawn; `ticks` are positions in percent with their texts."""
+
+    lanes: tuple[Lane, ...]
+    ticks: tuple[tuple[float, str], ...]
+    position: Callable[[datetime], float] = field(repr=False)
+
+
+def lane_chart(start: datetime, lanes: Sequence[Lane]) -> LaneChart:
+    """Return lanes over the time since `start`, on a logarithmic scale.
+
+    The first attempts of a handler are milliseconds apart, and its last ones hours: both are to be seen.
+    """
+    seconds = [(mark.at - start).total_seconds() for lane in lanes for mark in lane.marks]
+    span = max(1.0, *seconds) if seconds else 1.0
+    scale = (100 - 2 * _EDGE) / math.log1p(span)
+
+    def place(passed: float) -> float:
+        return _r(_EDGE + scale * math.log1p(max(0.0, passed)))
+
+    def position(moment: datetime) -> float:
+        return place((moment - start).total_seconds())
+
+    ticks = [(place(0), "0")]
+    for passed in _TICK_SECONDS:
+        if passed <= span and place(passed) - ticks[-1][0] >= 12:  # or the texts would touch
+            ticks.append((place(passed), format_duration(passed)))
+    return LaneChart(tuple(lanes), tuple(ticks), position)
+
+
+def _r(number: float) -> float:
+    return round(number, 2)

@@ -1,0 +1,221 @@
+"""Pages: a Flask blueprint of web pages with templates of their own, guarded forms and strict headers."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from pathlib import Path
+from typing import Any
+
+from flask import Blueprint, Response, abort, current_app, g, redirect, request, url_for
+from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
+from werkzeug.exceptions import HTTPException, NotFound
+
+from billhook import clock
+from billhook.pages import text
+from billhook.pages.highlighting import highlight_json, highlight_traceback
+from billhook.pages.security import HEADERS, NOTICE_SECONDS, CsrfTokens, Notices, is_from_own_pages
+from billhook.printable import printable
+
+__all__ = ["PageLink", "Pages", "Visitor"]
+
+logger = logging.getLogger("billhook.pages")
+
+_ASSETS = Path(__file__).with_name("assets")
+_ASSET_TYPES = {"style.css": "text/css", "icon.svg": "image/svg+xml"}
+_SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
+_FILTERS = {
+    "ago": clock.format_ago,
+    "bytes": text.format_bytes,
+    "duration": clock.format_duration,
+    "json_html": highlight_json,
+    "number": text.format_number,
+    "shown": text.show_invisible,
+    "time": text.time_element,
+    "traceback_html": highlight_traceback,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Visitor:
+    """The person at the browser: a name for the log, and whether they may change anything.
+
+    A visitor without a name, for a login, sees no navigation.
+    """
+
+    name: str
+    may_act: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PageLink:
+    """A link in the navigation of each page: the name of its view in the blueprint, and its text."""
+
+    view: str
+    text: str
+
+
+class Pages:
+    """One set of pages: `blueprint` takes their views, `render` makes a page from a template.
+
+    Templates are in the folder `templates` of `package`, and extend `pages/layout.html`. They are in an
+    environment of their own, so that none of the app's can take their place; all that they show is escaped.
+    `identify` returns the visitor of the current request, or raises an HTTPException; no view and no file is
+    reached without. A request that may change something, which is any but GET and HEAD, also needs a visitor
+    who may act, an `Origin` of this site and the token of a form, all checked before its view is called.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        package: str,
+        *,
+        title: str,
+        links: Iterable[PageLink],
+        identify: Callable[[], Visitor],
+        key: Callable[[], str | bytes],
+        filters: Mapping[str, Callable[..., Any]] | None = None,
+        functions: Mapping[str, Callable[..., Any]] | None = None,
+    ) -> None:
+        self.title = title
+        self.links = tuple(links)
+        self._identify = identify
+        self._tokens = CsrfTokens(key, name)
+        self._notices = Notices(key, name)
+        self._cookie = f"{name}_form"
+        self._notice_cookie = f"{name}_notice"
+        self._package = package
+        self._filters = {**_FILTERS, **(filters or {})}
+        self._functions = dict(functions or {})
+        self.blueprint = Blueprint(name, package)
+        self.blueprint.before_request(self._guard)
+        self.blueprint.after_request(self._add_headers)
+        self.blueprint.register_error_handler(HTTPException, self._error_page)
+        self.blueprint.add_url_rule("/assets/<name>", "asset", _asset)
+
+    # --- rendering ------------------------------------------------------------------------------------
+
+    def render(self, template: str, status: int = 200, **values: Any) -> Response:
+        """Return a page made from a template of the package, with these values."""
+        notice = self._notices.read(request.cookies.get(self._notice_cookie))
+        g.billhook_notice_shown = notice is not None
+        html = self._templates.get_template(template).render(
+            pages=self, visitor=g.get("billhook_visitor"), notice=notice, **values
+        )
+        return Response(html, status, content_type="text/html; charset=utf-8")
+
+    def redirect(self, location: str, notice: str, tone: str = "good") -> Response:
+        """Return a redirect to a page of the same set, which shows the notice once: for after a form."""
+        response = current_app.make_response(redirect(location, 303))
+        value = self._notices.write(notice, tone)
+        response.set_cookie(self._notice_cookie, value, max_age=NOTICE_SECONDS, **self._cookie_options())
+        return response
+
+    @cached_property
+    def _templates(self) -> Environment:
+        environment = Environment(
+            loader=ChoiceLoader([PackageLoader(self._package), _PrefixedPages("billhook.pages")]),
+            autoescape=True,
+            finalize=text.as_shown,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        environment.filters.update(self._filters)
+        environment.globals.update(
+            url_for=url_for, asset_url=self._asset_url, csrf_token=self._csrf_token, may_act=_may_act
+        )
+        environment.globals.update(self._functions)
+        return environment
+
+    def _asset_url(self, name: str) -> str:
+        return url_for(".asset", name=name, v=_asset_hashes()[name])
+
+    def is_current(self, link: PageLink) -> bool:
+        """Return whether a link of the navigation leads to the page that is being made."""
+        return request.endpoint == f"{request.blueprint}.{link.view}"
+
+    # --- requests -------------------------------------------------------------------------------------
+
+    def _guard(self) -> None:
+        g.billhook_visitor = None  # for the error page, if the visitor is refused
+        visitor = g.billhook_visitor = self._identify()
+        if request.method in _SAFE_METHODS:
+            return
+        refusal = self._refusal(visitor)
+        if refusal is not None:
+            told = "refused %s %s by %s: %s"
+            logger.warning(told, request.method, printable(request.path), printable(visitor.name), refusal)
+            abort(403, refusal)
+
+    def _refusal(self, visitor: Visitor) -> str | None:
+        """Return why the visitor may not send this request; None if they may."""
+        if not visitor.may_act:
+            return "You may look at these pages, and change nothing."
+        if not is_from_own_pages(request):
+            return "The form was not sent from a page of this site, as its Origin header tells."
+        token, nonce = request.form.get("csrf_token", ""), request.cookies.get(self._cookie, "")
+        return self._tokens.refusal(token, visitor.name, nonce)
+
+    def _csrf_token(self) -> str:
+        """Return the token for the forms of the page that is being made, and have its cookie set."""
+        nonce = g.get("billhook_new_nonce") or request.cookies.get(self._cookie)
+        if not nonce:
+            nonce = g.billhook_new_nonce = CsrfTokens.new_nonce()
+        return self._tokens.make(g.billhook_visitor.name, nonce)
+
+    def _add_headers(self, response: Response) -> Response:
+        nonce = g.pop("billhook_new_nonce", None)
+        if nonce is not None:
+            response.set_cookie(self._cookie, nonce, **self._cookie_options())
+        if g.pop("billhook_notice_shown", False):
+            response.delete_cookie(self._notice_cookie, **self._cookie_options())
+        for name, value in HEADERS.items():
+            response.headers.setdefault(name, value)
+        return response
+
+    @staticmethod
+    def _cookie_options() -> dict[str, Any]:
+        path = url_for(".asset", name="x").removesuffix("assets/x")
+        return {"path": path, "httponly": True, "samesite": "Strict", "secure": request.is_secure}
+
+    def _error_page(self, error: HTTPException) -> Response:
+        """Return the page of an error, with its headers, such as those that ask for a password."""
+        if error.response is not None:  # a view's own, such as a redirect to a login
+            return error.response  # type: ignore[return-value]
+        response = self.render(
+            "pages/error.html", error.code or 500, name=error.name, description=error.description
+        )
+        for name, value in error.get_headers():
+            if name not in ("Content-Type", "Content-Length"):
+                response.headers.add(name, value)
+        return response
+
+
+class _PrefixedPages(PackageLoader):
+    """The templates of this package, by names that begin with `pages/`."""
+
+    def get_source(self, environment: Environment, template: str) -> Any:
+        return super().get_source(environment, template.removeprefix("pages/"))
+
+
+def _may_act() -> bool:
+    visitor: Visitor | None = g.get("billhook_visitor")
+    return visitor is not None and visitor.may_act
+
+
+def _asset(name: str) -> Response:
+    if name not in _ASSET_TYPES:
+        raise NotFound
+    response = Response((_ASSETS / name).read_bytes(), content_type=f"{_ASSET_TYPES[name]}; charset=utf-8")
+    # Its address changes with its content.
+    response.headers["Cache-Control"] = "private, max-age=31536000, immutable"
+    return response
+
+
+@cache
+def _asset_hashes() -> dict[str, str]:
+    return {name: hashlib.sha256((_ASSETS / name).read_bytes()).hexdigest()[:12] for name in _ASSET_TYPES}

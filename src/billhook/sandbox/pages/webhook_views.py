@@ -1,0 +1,120 @@
+"""Webhooks: subscriptions, and faults as switches."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from decimal import Decimal
+from types import MappingProxyType
+from typing import Any
+
+from flask import Response, request
+
+from billhook.errors import SandboxError
+from billhook.events import EVENT_TYPES
+from billhook.sandbox.pages.context import PAGE_ROWS, act, context, cursor, go, pager, refusal, show
+from billhook.sandbox.pages.routes import RouteTable
+from billhook.sandbox.webhooks import subscriptions, timeline
+from billhook.sandbox.webhooks.outcomes import FaultKind
+
+__all__ = ["ROUTES"]
+
+ROUTES = RouteTable()
+ALL_TYPES = "all"
+"""In the form of a subscription: one for each type of event."""
+FAULT_TEXTS: Mapping[str, str] = MappingProxyType(
+    {
+        FaultKind.DUPLICATE: "sent twice at the same time",
+        FaultKind.DELAY: "sent 5 seconds late",
+        FaultKind.REORDER: "held until a later one was sent, for 10 seconds at most",
+        FaultKind.DROP: "the receiver's answer is lost, so it is sent again",
+        FaultKind.CORRUPT: "one bit of the body is flipped after signing",
+        FaultKind.WRONG_SECRET: "signed with a random secret",
+        FaultKind.STALE: "signed an hour ago",
+        FaultKind.LOSE: "never sent: only a resend delivers it",
+    }
+)
+"""What each fault does to a delivery."""
+_SHARES = MappingProxyType({"1": "every delivery", "0.5": "half of them", "0.1": "one in ten"})
+
+
+@ROUTES.get("/webhooks")
+def webhooks() -> Response:
+    """Show the subscriptions and the faults."""
+    runner = context().runner
+    with runner.reading() as tx:
+        page = subscriptions.page(tx, PAGE_ROWS, cursor())
+        states = timeline.count_states(tx)
+    active = runner.run("GET /_sandbox/faults").faults
+    struck: Counter[str] = Counter()
+    for one in active:
+        struck[one.fault] += one.struck
+    return show(
+        "webhooks.html",
+        page=page,
+        pager=pager(page.next_cursor),
+        states=states,
+        types=sorted(EVENT_TYPES),
+        all_types=ALL_TYPES,
+        allow_private=runner.service.options.allow_private,
+        faults=FAULT_TEXTS,
+        active={one.fault: one for one in reversed(active)},
+        struck=struck,
+        shares=_SHARES,
+    )
+
+
+@ROUTES.post("/webhooks")
+def subscribe() -> Response:
+    """Subscribe a URL to one type of event, or to all."""
+    url, wanted = request.form.get("url", "").strip(), request.form.get("type", "")
+    types = list(EVENT_TYPES) if wanted == ALL_TYPES else [wanted]
+    threshold = request.form.get("threshold", "").strip()
+    try:
+        for event_type in types:
+            body: dict[str, Any] = {"callbackUrl": url, "eventType": event_type}
+            if threshold and len(types) == 1:
+                body["threshold"] = Decimal(threshold)
+            context().runner.run("POST /webhook", body)
+    except SandboxError as error:
+        return go("webhooks", refusal(error), good=False)
+    except ArithmeticError:  # decimal's, for a text that is no number
+        return go("webhooks", "Refused: the threshold is not a number", good=False)
+    count = "1 type" if len(types) == 1 else f"{len(types)} types"
+    return go("webhooks", f"The address is subscribed to {count} of events.")
+
+
+@ROUTES.post("/webhooks/<subscription_id>/ping")
+def ping(subscription_id: str) -> Response:
+    """Send a PingTest to the address of a subscription."""
+    key = "POST /_sandbox/subscriptions/{subscriptionId}/ping"
+    try:
+        sent = context().runner.run(key, subscriptionId=subscription_id)
+    except SandboxError as error:
+        return go("webhooks", refusal(error), good=False)
+    context().runner.deliver()
+    return go("event", "A PingTest is sent.", event_id=sent.raised_id)
+
+
+@ROUTES.post("/webhooks/<subscription_id>/remove")
+def unsubscribe(subscription_id: str) -> Response:
+    """End a subscription."""
+    key = "DELETE /_sandbox/subscriptions/{subscriptionId}"
+    done = "The subscription is ended, and its pending deliveries are cancelled."
+    return act(("webhooks", {}), done, key, subscriptionId=subscription_id)
+
+
+@ROUTES.post("/faults/<kind>/on")
+def fault_on(kind: str) -> Response:
+    """Inject a fault from now on, into all deliveries or a share of them."""
+    share = request.form.get("share", "1")
+    if share not in _SHARES:
+        return go("webhooks", "Refused: choose one of the shares", good=False)
+    body = {"fault": kind, "probability": Decimal(share)}
+    return act(("webhooks", {}), f"The fault {kind} is on.", "POST /_sandbox/faults", body)
+
+
+@ROUTES.post("/faults/<kind>/off")
+def fault_off(kind: str) -> Response:
+    """Remove the faults of a kind."""
+    return act(("webhooks", {}), f"The fault {kind} is off.", "DELETE /_sandbox/faults", {"fault": kind})

@@ -1,0 +1,144 @@
+"""Say in words how an inbox is, and whether it crosses thresholds: for `billhook status` and for pages."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from billhook.clock import format_ago, format_duration
+from billhook.inbox import Counted
+from billhook.inbox.figures import COUNT_LIMIT
+from billhook.inbox.overview import read_periods
+
+if TYPE_CHECKING:
+    from billhook.inbox import Inbox
+    from billhook.inbox.figures import Overview
+
+__all__ = ["OLD", "Thresholds", "Trouble", "all_well", "crossed", "number_text", "summary", "troubles"]
+
+OLD = timedelta(minutes=10)
+"""A delivery that is unfinished for longer needs attention."""
+_HOUR = timedelta(hours=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Thresholds:
+    """What an operator wants to be told of; None and empty: not asked for."""
+
+    max_age: timedelta | None = None
+    """How old the oldest unfinished delivery may be."""
+    max_dead: int | None = None
+    """How many deliveries may be dead."""
+    max_silence: Mapping[str, timedelta] = field(default_factory=dict)
+    """How long ago the last delivery of an event type may be; "*" stands for any type."""
+    max_refused: tuple[int, int] | None = None
+    """How many deliveries may be refused, in how many hours."""
+
+
+def crossed(inbox: Inbox, overview: Overview, thresholds: Thresholds) -> list[str]:
+    """Return a line for each threshold that is crossed: the name of its option, the value, and the limit."""
+    lines = []
+    backlog = overview.backlog
+    if thresholds.max_age is not None and backlog.oldest_at is not None:
+        age = overview.at - backlog.oldest_at
+        if age > thresholds.max_age:
+            limit = _age(thresholds.max_age)
+            lines.append(f"max-age: the oldest unfinished delivery is {_age(age)} old, the limit is {limit}")
+    if thresholds.max_dead is not None and backlog.dead > thresholds.max_dead:
+        are = "delivery is" if backlog.dead == 1 else "deliveries are"
+        lines.append(f"max-dead: {number_text(backlog.dead)} {are} dead, the limit is {thresholds.max_dead}")
+    lines += _silent(overview, thresholds.max_silence)
+    if thresholds.max_refused is not None:
+        limit_number, hours = thresholds.max_refused
+        refused = _refused_within(inbox, overview.at, hours)
+        if refused > limit_number:
+            span = "hour" if hours == 1 else f"{hours} hours"
+            lines.append(
+                f"max-refused: about {refused:.0f} deliveries were refused in the last {span}, "
+                f"the limit is {limit_number}"
+            )
+    return lines
+
+
+def _silent(overview: Overview, max_silence: Mapping[str, timedelta]) -> list[str]:
+    last = {one.event_type: one.last_at for one in overview.types} | {"*": overview.last_at}
+    lines = []
+    for event_type, limit in max_silence.items():
+        last_at = last.get(event_type)
+        named = "delivery" if event_type == "*" else event_type
+        if last_at is None:
+            lines.append(f"max-silence: no {named} was ever received, the limit is {_age(limit)}")
+        elif overview.at - last_at > limit:
+            age = _age(overview.at - last_at)
+            lines.append(f"max-silence: the last {named} is {age} old, the limit is {_age(limit)}")
+    return lines
+
+
+def _refused_within(inbox: Inbox, now: datetime, hours: int) -> float:
+    """Estimate how many were refused in the last hours: of the first of them the part that is within."""
+    hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+    periods = read_periods(inbox, hour - hours * _HOUR, hour + _HOUR, _HOUR)
+    first, *others = [one.counted.get(Counted.REFUSED, 0) for one in periods]
+    return first * (1 - (now - hour) / _HOUR) + sum(others)
+
+
+class Trouble(NamedTuple):
+    """A part of a sentence on what needs attention; `about` is what it is about, for a link."""
+
+    about: Literal["worker", "dead", "quarantined", "paused", "age", "refused"]
+    text: str
+
+
+def troubles(overview: Overview, missing_worker: str | None = None) -> list[Trouble]:
+    """Return what needs attention, the worst first.
+
+    `missing_worker` is what billhook.doctor.inbox.missing_worker says: it knows which engine is used.
+    """
+    backlog, found = overview.backlog, []
+    if missing_worker is not None:
+        text = missing_worker.partition(";")[0]
+        found.append(Trouble("worker", text[0].lower() + text[1:]))
+    if backlog.dead:
+        found.append(Trouble("dead", f"{_counted(backlog.dead, 'delivery is', 'deliveries are')} dead"))
+    if backlog.quarantined:
+        text = f"{_counted(backlog.quarantined, 'delivery is', 'deliveries are')} quarantined"
+        found.append(Trouble("quarantined", text))
+    if overview.paused:
+        text = f"{_counted(len(overview.paused), 'handler is', 'handlers are')} paused"
+        found.append(Trouble("paused", text))
+    if backlog.oldest_at is not None and overview.at - backlog.oldest_at > OLD:
+        age = format_duration((overview.at - backlog.oldest_at).total_seconds())
+        found.append(Trouble("age", f"the oldest unfinished delivery waits for {age}"))
+    if refused := sum(overview.refused.values()):
+        text = f"{_counted(refused, 'request was', 'requests were')} refused in 24 hours"
+        found.append(Trouble("refused", text))
+    return found
+
+
+def all_well(overview: Overview) -> str:
+    """Return the sentence for an inbox without troubles."""
+    if overview.last_at is None:
+        return "No delivery has been received yet."
+    last = format_ago(overview.last_at, overview.at)
+    return f"All is well: nothing failed and nothing waits for long. The last delivery came {last}."
+
+
+def summary(overview: Overview, missing_worker: str | None = None) -> str:
+    """Return one sentence on how the inbox is."""
+    found = ", ".join(one.text for one in troubles(overview, missing_worker))
+    return f"Needs attention: {found}." if found else all_well(overview)
+
+
+def number_text(number: int) -> str:
+    """Return a number of deliveries as shown: at the limit of counting with a plus sign."""
+    return f"{number:,}+" if number >= COUNT_LIMIT else f"{number:,}"
+
+
+def _counted(number: int, one: str, more: str) -> str:
+    return f"{number_text(number)} {one if number == 1 else more}"
+
+
+def _age(age: timedelta) -> str:
+    return format_duration(max(0.0, age.total_seconds()))

@@ -1,0 +1,243 @@
+"""The dashboard in a real browser, standalone under gunicorn, with deliveries that were sent to do harm."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from billhook.extension import get_state
+from billhook.standalone import create_app
+from support.browser import WatchedPage
+from support.server import Server, gunicorn
+from support.signing import APPROVED, SECRET, signed
+
+HOSTILE = '"><script>alert(1)</script><svg/onload=alert(2)><img src=x onerror=alert(3)>\u202etxt.exe\u2066'
+PASSWORD = "a long enough password"
+HANDLERS = """
+from billhook import Handlers
+handlers = Handlers()
+
+@handlers.on_any(name="shop.book", timeout_seconds=30)
+def book(event):
+    raise KeyError(HOSTILE if hasattr(event, "invoice_id") and event.invoice_id != "inv_1" else "no ledger")
+
+@handlers.on_any(name="shop.mail")
+def mail(event): ...
+
+HOSTILE = %r
+"""
+PAGES = {
+    "overview": "/billhook/",
+    "30 days": "/billhook/?range=30d",
+    "deliveries": "/billhook/deliveries",
+    "filters": "/billhook/deliveries?state=retrying&error=%22%3E%3Cscript%3Ealert(1)%3C/script%3E",
+    "hostile delivery": "/billhook/deliveries/1",
+    "quarantined delivery": "/billhook/deliveries/2",
+    "failures": "/billhook/failures",
+    "handlers": "/billhook/handlers",
+    "actions": "/billhook/actions",
+    "health": "/billhook/health",
+    "not found": "/billhook/deliveries/999",
+}
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory) -> Iterator[Server]:
+    """The standalone app with a dashboard, a hostile delivery, a broken one, and some that fail."""
+    folder: Path = tmp_path_factory.mktemp("dashboard")
+    (folder / "shop.py").write_text(HANDLERS % HOSTILE)
+    users = folder / "users.txt"
+    users.write_text(f"alice:{PASSWORD}\nread-only bob:{PASSWORD}\n")
+    users.chmod(0o600)
+    options = {
+        "BILLHOOK_DASHBOARD": str(users),
+        "BILLHOOK_HANDLERS": str(folder / "shop.py"),
+        "BILLHOOK_MAX_BODY_BYTES": "3000000",
+    }
+    with gunicorn(folder, door="asgi", **options) as server:
+        environ = {**options, "BILLHOOK_SECRETS": SECRET, "BILLHOOK_ENGINE": "worker"}
+        app = create_app({**environ, "BILLHOOK_INBOX_URL": f"sqlite:///{server.inbox}"})
+        state = get_state(app)
+        harm = {
+            "date": "2026-01-15T09:30:00Z",
+            "invoiceId": HOSTILE,
+            HOSTILE: HOSTILE,
+            "long": "x" * 1_000_000,
+        }
+        client, body = app.test_client(), json.dumps(harm).encode()
+        headers = {f"X-Custom-{number}": "<script>alert(4)</script>" for number in range(200)}
+        for sent, event_type in (
+            (body, "InvoiceApproved"),
+            (b'{"a": <script>', "PingTest"),
+            *[(APPROVED, "InvoiceApproved")] * 4,
+        ):
+            client.post("/webhooks/billing", data=sent, headers={**headers, **signed(sent, event_type)})
+        state.handle_due()
+        state.inbox.pause_handler("shop.mail", HOSTILE, state.dispatcher.clock.now())
+        state.close()
+        yield server
+
+
+@pytest.fixture
+def open_page(browser, served) -> Iterator[Any]:
+    opened: list[WatchedPage] = []
+
+    def make(name: str = "alice", **options: Any) -> WatchedPage:
+        login = {"username": name, "password": PASSWORD}
+        opened.append(
+            WatchedPage(browser, f"http://127.0.0.1:{served.port}", http_credentials=login, **options)
+        )
+        return opened[-1]
+
+    yield make
+    for page in opened:
+        page.close()
+
+
+def without_the_challenge(complaints: list[str]) -> list[str]:
+    """What is left without the answers 401 and 404, which chromium's console tells of."""
+    return [each for each in complaints if not re.search(r"status of (401|404)", each)]
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_is_inert_readable_on_any_screen_and_accessible(open_page, name):
+    watched = open_page()
+
+    for width, dark in ((1280, False), (320, True)):
+        watched.visit(PAGES[name], width=width, dark=dark)
+
+        assert watched.overflow() <= 0
+        assert watched.serious_violations() == []
+    assert without_the_challenge(watched.complaints) == []
+
+
+def test_control_what_a_page_may_not_do_is_noticed(open_page):
+    watched = open_page()
+    watched.visit(PAGES["health"], width=320)
+
+    watched.page.evaluate(
+        "document.querySelector('main').innerHTML = `<img src='http://other.example/x.png'>"
+        "<p style='color: red'>x</p><svg width='900' height='9'></svg><button></button>`"
+    )
+    watched.page.wait_for_function("document.querySelector('img').complete")
+    watched.page.evaluate("alert('asked')")
+    noticed = " ".join(watched.complaints)
+
+    assert "img-src" in noticed
+    assert "style-src" in noticed
+    assert "dialog: asked" in noticed
+    assert watched.overflow() > 0
+    assert any(each.startswith("button-name") for each in watched.serious_violations())
+
+
+def test_every_action_is_reached_by_keyboard_without_scripts(open_page):
+    watched = open_page(java_script_enabled=False)
+    page = watched.page
+    page.goto("/billhook/")
+
+    # Failures: replay a group at a rate, and pause its handler.
+    watched.tab_to("nav a:has-text('Failures')")
+    page.keyboard.press("Enter")
+    watched.tab_to("tr:has-text('no ledger') summary:has-text('Replay')")
+    page.keyboard.press("Enter")
+    watched.tab_to("tr:has-text('no ledger') input[name=rate]")
+    page.keyboard.type("1000")
+    page.keyboard.press("Enter")
+    page.get_by_role("status").get_by_text("Replayed: 4 runs are due again.").wait_for()
+
+    # Handlers: pause for a reason, resume.
+    watched.tab_to("nav a:has-text('Handlers')")
+    page.keyboard.press("Enter")
+    watched.tab_to("tr:has-text('shop.book') summary:has-text('Pause')")
+    page.keyboard.press("Enter")
+    watched.tab_to("tr:has-text('shop.book') input[name=why]")
+    page.keyboard.type("the ledger is closed")
+    page.keyboard.press("Enter")
+    page.get_by_role("status").get_by_text("shop.book is paused").wait_for()
+    watched.tab_to("tr:has-text('shop.book') button:has-text('Resume')")
+    page.keyboard.press("Enter")
+    page.get_by_role("status").get_by_text("shop.book is resumed.").wait_for()
+
+    # Deliveries: filter, mark, count, replay.
+    watched.tab_to("nav a:has-text('Deliveries')")
+    page.keyboard.press("Enter")
+    watched.tab_to("summary:has-text('Filter')")
+    page.keyboard.press("Enter")
+    watched.tab_to("input[name=type]")
+    page.keyboard.type("PingTest")
+    page.keyboard.press("Enter")
+    page.get_by_text("--type PingTest").wait_for(state="attached")
+    watched.tab_to("button:has-text('all that the filters select')")
+    page.keyboard.press("Enter")
+    page.get_by_role("heading", name="Replay 1 delivery?").wait_for()
+    watched.tab_to("main button:has-text('Replay')")
+    page.keyboard.press("Enter")
+    page.get_by_role("status").get_by_text("1 delivery is read again").wait_for()
+
+    # One delivery: discard it for a reason, erase it.
+    page.goto("/billhook/deliveries/6")
+    watched.tab_to("summary:has-text('Discard')")
+    page.keyboard.press("Enter")
+    watched.tab_to("input[name=reason]")
+    page.keyboard.type("done by hand")
+    page.keyboard.press("Enter")
+    page.get_by_role("status").get_by_text("Discarded").wait_for()
+    watched.tab_to("summary:has-text('Erase')")
+    page.keyboard.press("Enter")
+    watched.tab_to("button:has-text('Erase body')")
+    page.keyboard.press("Space")
+    page.get_by_role("status").get_by_text("Erased").wait_for()
+
+    assert without_the_challenge(watched.complaints) == []
+
+
+def test_the_marked_deliveries_are_replayed_after_a_count(open_page):
+    watched = open_page(java_script_enabled=False)
+    page = watched.page
+    page.goto("/billhook/deliveries")
+
+    page.get_by_label("delivery 4").check()
+    page.get_by_label("delivery 5").check()
+    page.get_by_role("button", name="the marked ones").click()
+    page.get_by_role("heading", name="Replay 2 deliveries?").wait_for()
+    page.get_by_role("button", name="Replay").click()
+
+    page.get_by_role("status").wait_for()
+    assert page.url.endswith("/billhook/deliveries")
+
+
+def test_a_read_only_visitor_has_no_buttons(open_page):
+    watched = open_page("bob")
+
+    for name in ("deliveries", "hostile delivery", "failures", "handlers"):
+        watched.visit(PAGES[name])
+        assert watched.page.locator("form[method=post]").count() == 0
+        assert watched.page.get_by_text("read-only").count() == 1
+
+
+def test_a_form_of_another_origin_changes_nothing(open_page, served):
+    watched = open_page()
+    watched.visit(PAGES["handlers"])
+    token = watched.page.locator("input[name=csrf_token]").first.get_attribute("value")
+    form = (
+        f'<form method="post" action="http://127.0.0.1:{served.port}/billhook/handlers/pause">'
+        f'<input name="csrf_token" value="{token}"><input name="handler" value="shop.book">'
+        "<button>Go</button></form>"
+    )
+    # The browser's own login and cookies; only the page is another's: localhost is not 127.0.0.1.
+    watched.page.route(
+        "http://localhost:1/*", lambda route: route.fulfill(body=form, content_type="text/html")
+    )
+    watched.page.goto("http://localhost:1/evil")
+
+    with watched.page.expect_response("**/handlers/pause") as answered:
+        watched.page.get_by_role("button").click()
+
+    assert answered.value.status == 403
+    watched.visit(PAGES["handlers"])
+    assert "shop.book" not in watched.page.locator("tr:has-text('paused')").all_inner_texts()[0]

@@ -1,0 +1,231 @@
+"""The sandbox's pages in Chromium: they hold their policy, fit narrow windows, and are for everyone."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from billhook.sandbox.scenario import run_scenario
+from support.browser import WatchedPage
+from support.receivers import Receiver, receiving
+from support.sandbox import API_TOKEN, START, Running, running
+
+HOSTILE = "<script>alert(1)</script><img src=https://evil.example/x onerror=alert(2)>\u202e"
+LISTS = (
+    "/pages/", "/pages/timeline", "/pages/customers", "/pages/contracts", "/pages/usage", "/pages/invoices",
+    "/pages/credits", "/pages/trigger?type=PaymentFailed", "/pages/webhooks", "/pages/secrets",
+)  # fmt: skip
+FIRST_OF = {
+    "/pages/timeline": ".events td a",
+    "/pages/customers": ".data td a",
+    "/pages/contracts": ".data td a",
+    "/pages/invoices": ".data td a",
+}
+"""Lists whose first link leads to a page of its own."""
+
+
+@pytest.fixture(scope="module")
+def demo(browser: Any) -> Iterator[tuple[Running, Receiver]]:
+    """A sandbox in which everything has happened, some of it hostile."""
+    with running() as sandbox, receiving(500, 503) as receiver:
+        receiver.body = HOSTILE.encode()
+        for _ in run_scenario(sandbox.sandbox.call, receiver.url, START):
+            sandbox.token = ""
+        sandbox.ok("POST", "/_sandbox/customers", {"name": HOSTILE[:80], "legalName": HOSTILE * 5000})
+        sandbox.ok("POST", "/_sandbox/faults", {"fault": "lose", "probability": 0.5})
+        sandbox.ok("POST", "/_sandbox/trigger/PaymentFailed", {"failureReason": HOSTILE})
+        sandbox.ok("POST", "/_sandbox/flush")
+        yield sandbox, receiver
+
+
+@contextmanager
+def watched(browser: Any, origin: str, **options: Any) -> Iterator[WatchedPage]:
+    """A tab of a new profile."""
+    visit = WatchedPage(browser, origin, **options)
+    try:
+        yield visit
+    finally:
+        visit.close()
+
+
+def log_in(visit: WatchedPage) -> None:
+    visit.page.goto("/")
+    visit.page.fill("[name=client_id]", "sandbox")
+    visit.page.fill("[name=api_token]", API_TOKEN)
+    visit.page.click("main button")
+
+
+def enter(visit: WatchedPage) -> None:
+    """Press Enter, and wait for the page that it leads to."""
+    with visit.page.expect_navigation():
+        visit.page.keyboard.press("Enter")
+
+
+def addresses(visit: WatchedPage) -> list[str]:
+    """Every page of the demo: the login, the lists, one of each kind, and the invoice to print."""
+    found = ["/pages/login", *LISTS]
+    for path, selector in FIRST_OF.items():
+        visit.page.goto(path)
+        found.append(str(visit.page.locator(selector).first.get_attribute("href")))
+    visit.page.goto(found[-1])
+    return [*found, str(visit.page.get_by_text("Page to print").get_attribute("href"))]
+
+
+@pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (320, "light"), (320, "dark")]
+)
+def test_every_page_keeps_to_itself_fits_the_window_and_keeps_no_one_out(
+    browser: Any, demo: tuple[Running, Receiver], width: int, scheme: str
+) -> None:
+    sandbox, _ = demo
+    with watched(browser, sandbox.url) as visit:
+        log_in(visit)
+        paths = addresses(visit)
+        statuses, wide, faults = {}, {}, []
+        for path in paths:
+            statuses[path] = visit.visit(path, width=width, dark=scheme == "dark").status
+            wide[path] = visit.overflow()
+            faults += [f"{path}: {fault}" for fault in visit.serious_violations()]
+
+    assert len(paths) == 16
+    assert set(statuses.values()) == {200}
+    assert [path for path, pixels in wide.items() if pixels > 0] == []
+    assert faults == []
+    assert visit.complaints == []
+
+
+def test_the_keyboard_reaches_every_action(browser: Any, demo: tuple[Running, Receiver]) -> None:
+    sandbox, _ = demo
+    missed = {}
+    with watched(browser, sandbox.url) as visit:
+        log_in(visit)
+        for path in addresses(visit):
+            visit.page.goto(path)
+            reached, actions = visit.tabbed(), visit.actions()
+            missed[path] = [one for one in actions if one not in reached]
+            assert len(actions) > 1 or path.startswith("/_sandbox/pages/")
+
+    assert {path: actions for path, actions in missed.items() if actions} == {}
+
+
+def test_an_event_is_raised_and_the_clock_moved_by_the_keyboard_alone(browser: Any) -> None:
+    with running() as sandbox, receiving() as receiver, watched(browser, sandbox.url) as visit:
+        sandbox.ok("POST", "/webhook", {"callbackUrl": receiver.url, "eventType": "PaymentFailed"})
+        keys = visit.page.keyboard
+        visit.page.goto("/")
+        visit.page.wait_for_function("document.activeElement.name === 'client_id'")
+        keys.type("sandbox")
+        keys.press("Tab")
+        keys.type(API_TOKEN)
+        enter(visit)
+        visit.page.get_by_role("button", name="+ 1 month").focus()
+        enter(visit)
+        moved = visit.page.get_by_role("status").inner_text()
+        visit.page.goto("/pages/trigger?type=PaymentFailed")
+        visit.page.get_by_role("button", name="Raise PaymentFailed").focus()
+        enter(visit)
+        heading = visit.page.get_by_role("heading", level=1).inner_text()
+        sandbox.token = ""
+        sandbox.ok("POST", "/_sandbox/flush")
+        visit.page.reload()
+        delivered = visit.page.get_by_text("delivered").count()
+
+    assert moved.startswith("The clock is at 2026-02-10")
+    assert heading == "PaymentFailed"
+    assert [got.headers["x-webhook-type"] for got in receiver.got] == ["PaymentFailed"]
+    assert delivered == 1
+    assert visit.complaints == []
+
+
+def test_everything_works_with_scripts_off(browser: Any) -> None:
+    with running() as sandbox, watched(browser, sandbox.url, java_script_enabled=False) as visit:
+        log_in(visit)
+        visit.page.goto("/pages/webhooks")
+        visit.page.get_by_role("button", name="Switch on corrupt").click()
+        switched = visit.page.get_by_role("status").inner_text()
+        visit.page.goto("/pages/secrets")
+        visit.page.get_by_role("button", name="Show the secret").click()
+        secret = visit.page.locator("textarea").input_value()
+        visit.page.get_by_role("button", name="Log out").click()
+        out = visit.page.get_by_role("heading", level=1).inner_text()
+        expected = sandbox.sandbox.signing_secret
+
+    assert switched == "The fault corrupt is on."
+    assert secret == expected
+    assert out == "Log in to the sandbox"
+    assert visit.complaints == []
+
+
+def test_a_page_of_another_site_cannot_send_a_form(browser: Any) -> None:
+    form = '<form method="post" action="{}/pages/clock"><input name="advance" value="P1D"><button>Go</button>'
+    with running() as sandbox, watched(browser, sandbox.url) as visit:
+        log_in(visit)
+        # A form of another origin, though of the same site: the browser sends the session along.
+        with page_server(form.format(sandbox.url)) as other:
+            visit.page.goto(other)
+            visit.page.get_by_role("button").click()
+            refused = visit.page.get_by_role("heading", level=1).inner_text()
+        unmoved = sandbox.sandbox.clock.ahead
+
+    assert refused == "Forbidden"
+    assert unmoved.total_seconds() == 0
+
+
+# --- that the checks can fail -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["<script>1</script>", '<p style="color: red">x</p>', '<img alt="x" src="http://127.0.0.1:9/x.png">'],
+)
+def test_a_breach_of_the_policy_would_be_noticed(browser: Any, content: str) -> None:
+    with page_server(content) as origin, watched(browser, origin) as visit:
+        visit.page.goto("/")
+
+    assert any("Content Security Policy" in one for one in visit.complaints)
+
+
+def test_faults_of_a_page_would_be_noticed(browser: Any) -> None:
+    content = '<input name="a"><pre>' + "x" * 500 + '</pre><a href="/b" tabindex="-1">b</a>'
+    with page_server(content, policy="default-src *") as origin, watched(browser, origin) as visit:
+        visit.visit("/", width=320)
+        wide, faults = visit.overflow(), visit.serious_violations()
+        missed = set(visit.actions()) - set(visit.tabbed())
+        visit.page.evaluate("fetch('http://127.0.0.1:9/', {mode: 'no-cors'}).catch(() => null)")
+
+    assert wide > 0
+    assert any(one.startswith("label: ") for one in faults)
+    assert missed == {"a  /b b"}
+    assert any(one.startswith("request") and "127.0.0.1:9" in one for one in visit.complaints)
+
+
+@contextmanager
+def page_server(content: str, policy: str = "default-src 'none'") -> Iterator[str]:
+    """Serve one page with a policy, at every address; gives the origin."""
+    body = f'<!doctype html><html lang="en"><title>t</title><link rel="icon" href="data:,"><main>{content}'
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200)
+            self.send_header("Content-Type", "text/html")
+            self.send_header("Content-Security-Policy", policy)
+            self.end_headers()
+            self.wfile.write(body.encode())
+
+        def log_message(self, *_: object) -> None:
+            """Log nothing."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()

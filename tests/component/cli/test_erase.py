@@ -1,0 +1,277 @@
+"""`billhook deliveries erase` and `billhook actions`: what a user sees, and what is recorded."""
+
+from __future__ import annotations
+
+import json
+import logging
+
+import pytest
+
+from billhook.cli.context import operator
+from billhook.events import ContractCreated, PaymentFailed, sample
+from support.apps import deliver
+from support.inbox_view import change, rows, value
+
+
+def actions(run) -> list[dict[str, object]]:
+    result = run("actions", "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+def states(where) -> dict[int, str]:
+    return dict(rows(where, "SELECT id, state FROM delivery ORDER BY id"))
+
+
+# --- by id ----------------------------------------------------------------------------------------
+
+
+def test_erase_removes_content_and_list_show_and_json_say_so(run, shop):
+    result = run("deliveries", "erase", "2", "--yes")
+
+    assert (result.exit_code, result.stdout) == (0, "1 of 1 delivery erased\n")
+    listed = {one["id"]: one for one in json.loads(run("deliveries", "list", "--json").stdout)}
+    shown = run("deliveries", "show", "2").stdout
+    document = json.loads(run("deliveries", "show", "2", "--json").stdout)
+    assert (listed[2]["state"], listed[2]["standing"], listed[2]["key"]) == ("erased", "erased", "m2")
+    assert "delivery 2: InvoiceApproved, erased" in shown
+    assert "erased: its headers, body and errors were removed" in shown
+    assert "send" in shown
+    assert (document["body"], document["headers"], document["runs"][0]["failures"]) == ("", {}, [])
+    assert "inv_1" not in shown + json.dumps(document)
+    assert [
+        one["id"] for one in json.loads(run("deliveries", "list", "--state", "erased", "--json").stdout)
+    ] == [2]
+
+
+def test_without_an_answer_nothing_is_erased(run, shop, where):
+    asked = run("deliveries", "erase", "2", stdin="n\n")
+    unanswered = run("deliveries", "erase", "2")
+
+    assert "Erase 1 delivery for good?" in asked.stderr
+    assert asked.exit_code == unanswered.exit_code == 1
+    assert "add --yes to skip the question" in unanswered.stderr
+    assert states(where)[2] == "dead"
+    assert actions(run) == []
+
+
+def test_a_dry_run_erases_and_records_nothing(run, shop, where):
+    before = rows(where, "SELECT * FROM delivery")
+
+    result = run("deliveries", "erase", "--state", "dead", "--dry-run")
+
+    assert (result.exit_code, result.stdout) == (0, "1 of 1 delivery would be erased\n")
+    assert rows(where, "SELECT * FROM delivery") == before
+    assert actions(run) == []
+
+
+def test_an_erased_delivery_is_refused_by_the_commands_that_need_its_body(run, shop, forwarding):
+    run("deliveries", "erase", "2", "--yes")
+
+    for command in (["replay", "2"], ["replay", "2", "--all-handlers"], ["discard", "2", "--reason", "x"]):
+        refused = run("deliveries", *command, "--yes")
+        assert refused.exit_code == 1
+        assert "delivery 2 was erased, its body is gone; nothing was " in refused.stderr
+    again = run("deliveries", "erase", "2", "--yes")
+    assert "delivery 2 was erased, its body is gone; nothing was erased" in again.stderr
+    assert "delivery 2 was erased, its body is gone; nothing was sent" in run(*forwarding, "2").stderr
+    assert "0 of 1 delivery sent" in run(*forwarding, "--state", "erased").stdout
+    assert shop.handle() == []
+
+
+@pytest.fixture
+def forwarding(secret_file):
+    secret = secret_file("whsec_" + "A" * 43 + "=")
+    return ["deliveries", "forward", "--to", "http://127.0.0.1:9/", "--secret-file", secret, "--yes"]
+
+
+def test_the_sender_is_told_of_a_duplicate_after_the_erasure(run, shop, where):
+    run("deliveries", "erase", "1", "--yes")
+
+    answer = deliver(shop.app, sample(PaymentFailed).to_json(), "PaymentFailed", message_id="m1")
+
+    assert (answer.status_code, answer.json) == (200, {"status": "duplicate"})
+    assert value(where, "SELECT count(*) FROM delivery") == 4
+    assert value(where, "SELECT body FROM delivery WHERE id = 1") == b""
+
+
+def test_what_is_not_finished_is_refused_unless_it_may_be_discarded(run, shop, where):
+    deliver(shop.app, sample(PaymentFailed).to_json(), "PaymentFailed", message_id="late")
+    change(where, "UPDATE run SET state = 'due', attempts = 1 WHERE delivery_id = 5")
+    change(where, "UPDATE delivery SET state = 'planned' WHERE id = 5")
+
+    refused = run("deliveries", "erase", "5", "1", "--yes")
+    would = run("deliveries", "erase", "5", "1", "--dry-run")
+    asked = run("deliveries", "erase", "5", "1", "--discard", stdin="y\n")
+
+    assert refused.exit_code == 1
+    assert "1 delivery of 2 not finished (5): nothing was erased; wait for the handlers" in refused.stderr
+    assert "1 not erased: not finished" in would.stdout
+    assert "Erase 2 deliveries for good, and give up 1 of them that are not finished?" in asked.stderr
+    assert asked.stdout == "2 of 2 deliveries erased, 1 of them discarded first\n"
+    assert (states(where)[1], states(where)[5]) == ("erased", "erased")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "nothing to erase is selected: give ids"),
+        (["1", "--customer", "c"], "give ids or --customer, not both"),
+        (["1", "--type", "PingTest"], "give ids or filters, not both"),
+        (["--customer", " "], "--customer is empty: give the customer's id"),
+    ],
+)
+def test_a_selection_that_makes_no_sense_is_refused(run, shop, arguments, told):
+    result = run("deliveries", "erase", *arguments, "--yes")
+
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+# --- by customer ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def customers(shop):
+    """Beside the four of the shop: two of customer 42, one of 420, and one that cannot be read, of 42."""
+    contract = sample(ContractCreated).model_copy(update={"customer_id": "42"}).to_json()
+    nested = sample(ContractCreated).to_json().replace(b'"customer":{"date"', b'"customer":{"id":"42","date"')
+    assert b'"id":"42"' in nested
+    for key, body, kind in (
+        ("c5", contract, "ContractCreated"),
+        ("c6", nested, "ContractCreated"),
+        ("c7", b'{"customerId": "420"}', "Later"),
+        ("c8", b'{"customerId": "42"', "Later"),
+    ):
+        deliver(shop.app, body, kind, message_id=key)
+    return shop
+
+
+def test_all_deliveries_of_a_customer_are_erased_and_no_other(run, customers, where):
+    result = run("deliveries", "erase", "--customer", "42", "--yes")
+
+    assert states(where) == {
+        1: "done", 2: "dead", 3: "quarantined", 4: "done", 5: "erased", 6: "erased", 7: "done",
+        8: "quarantined",
+    }  # fmt: skip
+    assert result.stdout == "2 of 2 deliveries erased\n"
+    assert "searched 8 deliveries: 2 of this customer" in result.stderr
+
+
+def test_what_cannot_be_read_and_has_the_id_is_named_and_left_to_the_user(run, customers):
+    result = run("deliveries", "erase", "--customer", "42", "--yes")
+    as_json = json.loads(run("deliveries", "erase", "--customer", "42", "--json").stdout)
+
+    assert result.exit_code == 1
+    assert "1 delivery not erased: not readable, but with the id somewhere (8)" in result.stderr
+    assert (as_json["selected"], as_json["unreadable"]) == (0, [8])
+
+
+def test_the_search_may_be_narrowed_and_says_how_far_it_got(run, customers, where):
+    result = run(
+        "deliveries", "erase", "--customer", "42", "--type", "ContractCreated", "--key", "c5", "--yes"
+    )
+
+    assert result.exit_code == 0
+    assert "searched 1 delivery: 1 of this customer" in result.stderr
+    assert (states(where)[5], states(where)[6]) == ("erased", "done")
+
+
+def test_a_customer_whom_no_delivery_names(run, customers, where):
+    result = run("deliveries", "erase", "--customer", "4", "--yes")
+
+    assert (result.exit_code, result.stdout) == (0, "0 of 0 deliveries erased\n")
+    assert actions(run) == []
+
+
+def test_erase_in_json(run, customers):
+    result = run("deliveries", "erase", "--customer", "42", "--type", "ContractCreated", "--json")
+
+    assert json.loads(result.stdout) == {
+        "selected": 2, "erased": 2, "discarded": 0, "unfinished": 0, "unreadable": [], "log_emptied": True,
+        "dry_run": False,
+    }  # fmt: skip
+
+
+def test_reconcile_does_not_store_again_what_was_erased(run, shop):
+    run("deliveries", "erase", "1", "--yes")
+
+    result = run("reconcile", "--since", "1d", "--inject", API_URL="http://127.0.0.1:9", API_CLIENT_ID="x",
+                 API_REFRESH_TOKEN="0123456789abcdef")  # fmt: skip
+
+    assert result.exit_code == 1
+    assert "1 delivery of this range was erased" in result.stderr
+    assert "--inject would store" in result.stderr
+
+
+# --- the record -----------------------------------------------------------------------------------
+
+
+def test_every_action_is_recorded_with_its_user_and_its_deliveries(run, shop, tmp_path, caplog):
+    with caplog.at_level(logging.INFO):
+        run("deliveries", "replay", "2", "--yes")
+        shop.handle()
+        run("deliveries", "discard", "--state", "dead", "--type", "InvoiceApproved", "--reason", "r", "--yes")
+        run("handlers", "pause", "book", "--why", "audit")
+        run("handlers", "resume", "book")
+        run("deliveries", "erase", "1", "3", "4", "--yes")
+        run("deliveries", "prune", "--older-than", "0", "--state", "done", "--yes")
+
+    found = list(reversed(actions(run)))
+    assert [(one["what"], one["which"], one["deliveries"]) for one in found] == [
+        ("replay", "2", 1),
+        ("discard", "--type InvoiceApproved --state dead: 2", 1),
+        ("pause", "book", None),
+        ("resume", "book", None),
+        ("erase", "1, 3-4", 3),
+        ("prune", "--older-than 0 --state done", 1),
+    ]
+    assert {one["who"] for one in found} == {operator()}
+    assert all(one["at"].endswith("+00:00") for one in found)
+    logged = [one for one in caplog.records if one.name == "billhook.actions"]
+    assert [one.action for one in logged] == [one["what"] for one in found]
+    table = run("actions", "--limit", "2")
+    assert ["prune" in table.stdout, "erase" in table.stdout, "discard" in table.stdout] == [
+        True,
+        True,
+        False,
+    ]
+    assert f"More: add --after {found[-2]['id']}" in table.stderr
+
+
+def test_no_text_of_a_payload_is_in_the_record(run, customers, where):
+    run("deliveries", "erase", "--customer", "42", "--type", "ContractCreated", "--yes")
+    run("deliveries", "discard", "--contains", "inv_1", "--reason", "of customer 4711", "--yes")
+    run("deliveries", "replay", "--error", "no mail", "--all-handlers", "--yes")
+
+    assert [one["which"] for one in actions(run)][-2:] == [
+        "--contains …: 2",
+        "--customer … --type ContractCreated: 5-6",
+    ]
+    record = str(rows(where, "SELECT * FROM billhook_action"))
+    assert not any(text in record for text in ("inv_1", "4711", "no mail", "'42'", " 42"))
+
+
+def test_a_command_that_changes_nothing_is_no_action(run, shop):
+    run("deliveries", "replay", "2", "--dry-run")
+    run("deliveries", "discard", "99", "--reason", "x", "--yes")
+    run("deliveries", "replay", "--type", "Overage", "--json")
+    run("deliveries", "prune", "--older-than", "1", "--dry-run")
+    run("handlers", "resume", "book")
+
+    assert actions(run) == []
+    assert run("actions").stdout == "no action is recorded\n"
+
+
+def test_the_operator_is_the_user_of_the_system_and_with_sudo_who_used_it(monkeypatch):
+    monkeypatch.setenv("USER", "somebody-else")
+    monkeypatch.setenv("LOGNAME", "somebody-else")
+    monkeypatch.delenv("SUDO_USER", raising=False)
+    plain = operator()
+    monkeypatch.setenv("SUDO_USER", "ada")
+    monkeypatch.setattr("os.getuid", lambda: 0)
+
+    assert plain != "somebody-else"
+    assert operator() == "root (sudo by ada)"
+    monkeypatch.setattr("os.getuid", lambda: 54_321)
+    assert operator() == "user 54321"

@@ -1,0 +1,216 @@
+"""`billhook status`: what it shows of an inbox, its thresholds and exit codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from billhook import status as status_module
+from billhook.events import CustomerCreated, sample
+from billhook.extension import get_state
+from billhook.inbox import Counted
+from billhook.inbox.overview import read_overview
+from billhook.status import Thresholds, crossed, summary
+from support.apps import deliver
+from support.inbox_view import NOON, change, incoming
+from support.processes import until
+
+HOUR = timedelta(hours=1)
+
+
+@pytest.fixture
+def refusing(shop):
+    """The shop with two more refusals."""
+    inbox = get_state(shop.app).inbox
+    for cause in ("mismatch", "mismatch"):
+        inbox.count(Counted.REFUSED, datetime.now(UTC), source="default", cause=cause)
+    inbox._counts.close()
+    return shop
+
+
+# --- what it shows ------------------------------------------------------------------------------------
+
+
+def test_status_shows_what_failed_who_handles_what_and_what_was_refused(run, refusing):
+    result = run("status")
+
+    assert result.exit_code == 0, result.output
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert any(line[:2] == ["dead", "1"] for line in lines), result.stdout
+    assert any(line[:6] == ["refused", "in", "24", "h", "2", "mismatch"] for line in lines), result.stdout
+    assert any(line[:2] == ["InvoiceApproved", "1"] for line in lines), result.stdout
+    assert any(line[:3] == ["send", "0", "1"] for line in lines), result.stdout
+    assert "1 delivery is dead" in result.stdout
+
+
+def test_status_as_json_has_the_same_figures(run, refusing):
+    result = run("status", "--json")
+
+    found = json.loads(result.stdout)
+    assert (found["dead"], found["unfinished"], found["refused"]) == (1, 0, {"mismatch": 2})
+    types = {one["type"]: one["accepted"] for one in found["types"]}
+    assert types["InvoiceApproved"] == 1
+    (send,) = [one for one in found["handlers"] if one["name"] == "send"]
+    assert (send["succeeded"], send["dead"]) == (0, 1)
+    assert 0 < send["p50_seconds"] <= send["p95_seconds"]
+    assert found["crossed"] == []
+
+
+def test_status_of_an_app_is_shown_by_flask(shop):
+    result = shop.app.test_cli_runner().invoke(args=["billhook", "status", "--json"])
+
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["dead"] == 1
+
+
+def test_status_says_that_there_is_no_inbox(run, tmp_path):
+    result = run("status", INBOX_URL=f"sqlite:///{tmp_path / 'none' / 'inbox.db'}")
+
+    assert result.exit_code == 2
+    assert "Traceback" not in result.output
+    assert "none" in result.stderr
+
+
+def test_a_hostile_type_and_reason_cannot_control_the_terminal(run, shop, where):
+    change(where, "UPDATE delivery SET event_type = ? WHERE id = 1", "Evil\x1b[31m")
+    get_state(shop.app).inbox.pause_handler("send", "because\x1b[2J", NOON)
+
+    result = run("status")
+
+    assert "\x1b" not in result.output
+    assert r"because\x1b[2J" in result.stderr
+
+
+# --- thresholds ---------------------------------------------------------------------------------------
+
+
+def test_a_threshold_that_is_crossed_is_named_and_the_exit_code_is_1(run, refusing):
+    result = run("status", "--max-dead", "0", "--max-silence", "CustomerCreated=26h", "--max-refused", "1/h")
+
+    assert result.exit_code == 1
+    assert result.stderr.splitlines() == [
+        "CROSSED max-dead: 1 delivery is dead, the limit is 0",
+        "CROSSED max-silence: no CustomerCreated was ever received, the limit is 1 d 2 h",
+        "CROSSED max-refused: about 2 deliveries were refused in the last hour, the limit is 1",
+    ]
+
+
+def test_thresholds_that_are_not_crossed_have_exit_code_0(run, refusing):
+    thresholds = ("--max-age", "5m", "--max-dead", "1", "--max-silence", "InvoiceApproved=26h")
+
+    result = run("status", *thresholds, "--max-silence", "*=1h", "--max-refused", "2/h", "--json")
+
+    assert result.exit_code == 0
+    assert json.loads(result.stdout)["crossed"] == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--max-age", "5"], "'5' is not a duration"),
+        (["--max-silence", "InvoiceApproved"], "is not TYPE=DURATION"),
+        (["--max-silence", "InvoiceApproved=x"], "'x' is not a duration"),
+        (["--max-refused", "10"], "is not a number in up to 48 hours"),
+        (["--max-refused", "10/9d"], "is not a number in up to 48 hours"),
+        (["--max-dead", "-1"], "-1 is not in the range"),
+        (["--watch", "--json"], "choose one of"),
+    ],
+)
+def test_a_wrong_threshold_is_refused_with_what_to_write(run, shop, arguments, told):
+    result = run("status", *arguments)
+
+    assert result.exit_code == 2
+    assert told in result.stderr
+
+
+def lines(inbox, now, **thresholds):
+    return crossed(inbox, read_overview(inbox, now), Thresholds(**thresholds))
+
+
+def test_the_age_is_that_of_the_oldest_unfinished_delivery(inbox):
+    inbox.put(incoming("k"))
+
+    assert lines(inbox, NOON + timedelta(minutes=5), max_age=timedelta(minutes=5)) == []
+    assert lines(inbox, NOON + timedelta(minutes=6), max_age=timedelta(minutes=5)) == [
+        "max-age: the oldest unfinished delivery is 6 min old, the limit is 5 min"
+    ]
+
+
+def test_silence_is_measured_from_the_last_delivery_of_the_type(inbox):
+    inbox.put(incoming("k"))
+    limit = {"PingTest": 2 * HOUR, "*": 4 * HOUR}
+
+    assert lines(inbox, NOON + 2 * HOUR, max_silence=limit) == []
+    assert lines(inbox, NOON + 5 * HOUR, max_silence=limit) == [
+        "max-silence: the last PingTest is 5 h old, the limit is 2 h",
+        "max-silence: the last delivery is 5 h old, the limit is 4 h",
+    ]
+
+
+def test_refusals_leave_the_last_hour_gradually(inbox):
+    for _ in range(10):
+        inbox.count(Counted.REFUSED, NOON, source="default", cause="mismatch")
+    inbox._counts.close()
+
+    def refused(minutes):
+        return lines(inbox, NOON + timedelta(minutes=minutes), max_refused=(4, 1))
+
+    assert ["about 10" in line for line in refused(59)] == [True]
+    assert ["about 5" in line for line in refused(90)] == [True]
+    assert refused(100) == []
+
+
+# --- words --------------------------------------------------------------------------------------------
+
+
+def test_the_summary_says_what_needs_attention_in_the_words_of_the_dashboard(inbox, where):
+    assert summary(read_overview(inbox, NOON)) == "No delivery has been received yet."
+
+    inbox.put(incoming("k"))
+    well = summary(read_overview(inbox, NOON + timedelta(minutes=3)))
+    inbox.put(incoming("l"))
+    change(where, "UPDATE delivery SET state = 'dead' WHERE id = 1")
+    inbox.pause_handler("book", None, NOON)
+    told = summary(read_overview(inbox, NOON + timedelta(minutes=11)), "No worker is running; start one")
+
+    last = "The last delivery came 3 min ago."
+    assert well == f"All is well: nothing failed and nothing waits for long. {last}"
+    assert told == (
+        "Needs attention: no worker is running, 1 delivery is dead, 1 handler is paused, "
+        "the oldest unfinished delivery waits for 11 min."
+    )
+
+
+def test_numbers_beyond_the_limit_of_counting_are_shown_as_at_least(monkeypatch):
+    monkeypatch.setattr(status_module, "COUNT_LIMIT", 1000)
+
+    assert [status_module.number_text(number) for number in (999, 1000)] == ["999", "1,000+"]
+
+
+# --- watching -----------------------------------------------------------------------------------------
+
+
+def test_watch_shows_what_changes_until_ctrl_c(shop, inbox_url, tmp_path):
+    command = [sys.executable, "-m", "billhook", "status", "--watch"]
+    environ = {**os.environ, "BILLHOOK_INBOX_URL": inbox_url, "COLUMNS": "120"}
+    with (tmp_path / "out").open("wb") as out:
+        watching = subprocess.Popen(command, stdout=out, stderr=subprocess.STDOUT, env=environ, cwd=tmp_path)
+
+        def shown():
+            return (tmp_path / "out").read_text()
+
+        try:
+            until(lambda: "InvoiceApproved" in shown())
+            assert "CustomerCreated" not in shown()
+            deliver(shop.app, sample(CustomerCreated).to_json(), "CustomerCreated", message_id="m5")
+            until(lambda: "CustomerCreated" in shown())
+        finally:
+            watching.send_signal(signal.SIGINT)
+            assert watching.wait(30) == 0
+    assert "Traceback" not in shown()

@@ -1,0 +1,230 @@
+"""Who may look, who may act, and what every action needs before it does anything."""
+
+from __future__ import annotations
+
+import logging
+
+import pytest
+from flask import abort, redirect
+from flask_wtf.csrf import CSRFProtect
+
+from billhook import Billhook
+from billhook.dashboard import Dashboard
+from billhook.errors import ConfigError
+from billhook.extension import get_state
+from billhook.inbox.actions import list_actions
+from support.apps import deliver
+from support.dashboard import ORIGIN, PAGES, Site
+
+ACTIONS = {
+    "deliveries/replay": {"id": "1"},
+    "deliveries/replay/confirmed": {"id": "1"},
+    "deliveries/1/replay": {},
+    "deliveries/1/discard": {"reason": "done by hand"},
+    "deliveries/1/erase": {"discard": "1"},
+    "failures/{group}/replay": {},
+    "handlers/pause": {"handler": "shop.book"},
+    "handlers/resume": {"handler": "shop.book"},
+}
+
+
+@pytest.fixture
+def failing(site):
+    """A site with a delivery whose handler failed, and what may not change in it."""
+
+    def make(**more):
+        made = site(**more)
+        made.broken.append(KeyError("no ledger"))
+        made.deliver()
+        return made
+
+    return make
+
+
+def state_of(made) -> object:
+    from billhook.inbox.admin import details
+
+    return details(made.inbox, [1]), made.inbox.paused_handlers(), list_actions(made.inbox, 10)
+
+
+def path_of(made, action: str) -> str:
+    from billhook.inbox.failing import failure_groups
+
+    return action.format(group=failure_groups(made.inbox)[0].id)
+
+
+# --- looking --------------------------------------------------------------------------------------
+
+
+def test_without_may_look_there_is_no_dashboard(plain_app):
+    app = plain_app()
+
+    with pytest.raises(ConfigError, match="not mounted without may_look"):
+        Dashboard().init_app(app)
+
+    assert app.test_client().get("/billhook/").status_code == 404
+
+
+@pytest.mark.parametrize("answer", [False, None, "", 0, 1, object(), [], "alice@", True])
+def test_only_true_and_a_name_let_a_visitor_look(site, answer):
+    made = site(may_look=lambda: answer)
+    made.deliver()
+
+    statuses = {made.get(path).status_code for path in PAGES[1:]}
+
+    assert statuses == ({200} if answer is True or answer == "alice@" else {403})
+
+
+def test_an_answer_that_is_no_answer_is_logged(site, caplog):
+    made = site(may_look=lambda: object())
+
+    made.get("deliveries")
+
+    assert "returned a object, which is refused: return True or a name" in caplog.text
+
+
+def test_may_look_may_send_visitors_elsewhere(site):
+    made = site(may_look=lambda: redirect("/login"))
+
+    assert (made.get("deliveries").status_code, made.get("deliveries").location) == (302, "/login")
+    assert "InvoiceApproved" not in made.get("deliveries").text
+
+
+def test_may_look_may_raise(site):
+    assert site(may_look=lambda: abort(401)).get("deliveries").status_code == 401
+
+
+def test_may_look_may_take_the_request(site):
+    made = site(may_look=lambda request: request.headers.get("X-Staff") == "yes")
+
+    assert made.get("deliveries").status_code == 403
+    assert made.get("deliveries", headers={"X-Staff": "yes"}).status_code == 200
+
+
+def test_a_permission_of_another_form_is_refused_at_start(plain_app):
+    with pytest.raises(ConfigError, match="take no argument, or the request"):
+        Dashboard(may_look=lambda one, two: True).init_app(plain_app())
+    with pytest.raises(ConfigError, match="are functions, got bool"):
+        Dashboard(may_look=True).init_app(plain_app())
+
+
+def test_a_second_dashboard_of_an_app_is_refused(plain_app):
+    app = plain_app()
+    Dashboard(may_look=lambda: True).init_app(app)
+
+    with pytest.raises(ConfigError, match="has a dashboard already"):
+        Dashboard(may_look=lambda: True).init_app(app, url_prefix="/other")
+
+
+# --- acting ---------------------------------------------------------------------------------------
+
+
+def test_the_list_of_actions_is_complete(site):
+    rules = site().app.url_map.iter_rules()
+
+    posts = {
+        rule.rule
+        for rule in rules
+        if rule.endpoint.startswith("billhook_dashboard") and "POST" in rule.methods
+    }
+
+    assert posts == {
+        "/billhook/" + path.replace("1", "<int:delivery_id>").replace("{group}", "<group_id>")
+        for path in ACTIONS
+    }
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+@pytest.mark.parametrize(
+    "how", ["get", "no token", "no origin", "another origin", "may not act", "may not look"]
+)
+def test_an_action_is_refused_and_changes_nothing(failing, action, how):
+    allowed = {"look": True, "act": True}
+    made = failing(may_look=lambda: allowed["look"], may_act=lambda: allowed["act"])
+    path, token, before = path_of(made, action), made.token(), state_of(made)
+    fields = ACTIONS[action] | ({} if how == "no token" else {"csrf_token": token})
+    headers = {"no origin": {}, "another origin": {"Origin": "https://evil.example"}}.get(how, ORIGIN)
+    allowed |= {"look": how != "may not look", "act": how != "may not act"}
+
+    if how == "get":
+        response = made.get(path, query_string=fields, headers=headers)
+    else:
+        response = made.client.post(f"/billhook/{path}", data=fields, headers=headers)
+
+    assert response.status_code == (405 if how == "get" else 403)
+    assert state_of(made) == before
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_control_the_same_form_with_all_of_that_is_taken(failing, action):
+    made = failing()
+    before = state_of(made)
+
+    response = made.post(path_of(made, action), **ACTIONS[action])
+
+    assert response.status_code == (200 if action == "deliveries/replay" else 303)
+    if action not in ("deliveries/replay", "handlers/resume"):  # it only counts; it was not paused
+        assert state_of(made) != before
+
+
+@pytest.mark.parametrize(
+    "may_act", [None, lambda: False, lambda: None, lambda: abort(403), lambda: redirect("/")]
+)
+def test_without_may_act_pages_have_no_button(failing, may_act):
+    made = failing(may_act=may_act)
+
+    pages = [made.get(path).text for path in PAGES[1:]]
+
+    assert all('method="post"' not in page for page in pages)
+    assert "read-only" in pages[0]
+
+
+def test_an_action_is_a_row_and_a_line_of_the_log_with_the_visitors_name(failing, caplog):
+    made = failing(may_look=lambda: True, may_act=lambda: "Ève\n")
+    caplog.set_level(logging.INFO, "billhook.actions")
+
+    made.post("deliveries/1/discard", reason="the customer cus_1 is gone")
+
+    (row,) = list_actions(made.inbox, 10)
+    assert (row.who, row.what, row.which, row.deliveries) == ("Ève\\n", "discard", "1", 1)
+    assert "discard by Ève\\n: 1 (1 deliveries)" in caplog.text
+    assert "cus_1" not in caplog.text
+
+
+def test_forms_work_beside_the_apps_own_csrf_protection(plain_app):
+    app = plain_app(SECRET_KEY="not-a-secret")
+    app.post("/order")(lambda: "ordered")
+    CSRFProtect(app)
+    Billhook(app)
+    Dashboard(may_look=lambda: True, may_act=lambda: True).init_app(app)
+    deliver(app)
+    made = Site(app, [])
+
+    assert made.post("deliveries/1/discard", reason="done").status_code == 303
+    assert app.test_client().post("/order").status_code == 400
+
+
+def test_an_app_without_a_secret_key_has_one_for_its_forms(plain_app):
+    app = plain_app()
+    Billhook(app)
+    Dashboard(may_look=lambda: True, may_act=lambda: True).init_app(app, url_prefix="billhook/")
+    deliver(app)
+
+    assert app.secret_key is None
+    assert Site(app, []).post("deliveries/1/discard", reason="done").status_code == 303
+
+
+def test_storage_that_fails_is_a_page_that_says_so(site):
+    made = site()
+    get_state(made.app).inbox.close()
+    path = made.inbox.database.display_url
+    if not path.startswith("/"):
+        pytest.skip("a file is taken away here, which PostgreSQL has none of")
+    from pathlib import Path
+
+    Path(path).write_bytes(b"no database" * 1000)
+
+    response = made.get("deliveries")
+
+    assert response.status_code == 503
+    assert response.headers["Content-Security-Policy"].startswith("default-src 'none'")

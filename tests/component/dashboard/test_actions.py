@@ -1,0 +1,240 @@
+"""What the buttons do: replay, discard, erase, pause and resume; each is a row of the record."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+
+import pytest
+
+from billhook.inbox.actions import list_actions
+from billhook.inbox.admin import details
+from billhook.inbox.failing import failure_groups
+from support.inbox_view import rows, value
+from support.signing import APPROVED
+
+pytestmark = pytest.mark.usefixtures("inbox_url")
+
+
+@pytest.fixture
+def failing(site):
+    """A site with three deliveries whose handler failed."""
+    made = site()
+    made.broken.append(KeyError("no ledger"))
+    for number in range(3):
+        made.deliver(APPROVED.replace(b"inv_1", b"inv_%d" % number))
+    return made
+
+
+def status(made, delivery_id: int) -> str:
+    return details(made.inbox, [delivery_id])[0].status
+
+
+def recorded(made) -> list[tuple[str, str, str, int | None]]:
+    return [(one.who, one.what, one.which, one.deliveries) for one in list_actions(made.inbox, 10)]
+
+
+# --- replay ---------------------------------------------------------------------------------------
+
+
+def test_marked_deliveries_are_counted_first_and_then_replayed(failing):
+    failing.broken.clear()
+
+    preview = failing.post("deliveries/replay", id=["1", "3"], scope="some")
+    nothing_yet = [status(failing, one) for one in (1, 2, 3)]
+    done = failing.act("deliveries/replay/confirmed", id=["1", "3"])
+    failing.state.handle_due()
+
+    assert "Replay 2 deliveries?" in preview.text
+    assert "flask --app … billhook deliveries replay 1 3<" in preview.text
+    assert "2 of them have something to replay: 2 runs will be due again" in preview.text
+    assert nothing_yet == ["retrying"] * 3
+    assert done == "Replayed: 2 runs are due again."
+    assert [status(failing, one) for one in (1, 2, 3)] == ["done", "retrying", "done"]
+    assert recorded(failing) == [("alice", "replay", "1, 3", 2)]
+
+
+def test_all_that_the_filters_select_is_counted_first_and_then_replayed(failing):
+    failing.broken.clear()
+    failing.deliver(b"{}", "PingTest")
+
+    preview = failing.post("deliveries/replay", scope="all", type="InvoiceApproved", error="LEDGER")
+    fields = dict(re.findall(r'type="hidden" name="(\w+)" value="(\w+)"', preview.text.partition("<main")[2]))
+    done = failing.act(
+        "deliveries/replay/confirmed", **{k: v for k, v in fields.items() if k != "csrf_token"}
+    )
+    failing.state.handle_due()
+
+    assert "Replay 3 deliveries?" in preview.text
+    assert "billhook deliveries replay --type InvoiceApproved --error LEDGER<" in preview.text
+    assert done == "Replayed: 3 runs are due again."
+    assert [status(failing, one) for one in (1, 2, 3)] == ["done"] * 3
+    assert recorded(failing) == [("alice", "replay", "type InvoiceApproved, error: 1-3", 3)]
+
+
+def test_at_a_rate_each_run_is_due_at_its_own_time(failing, where):
+    before = datetime.now(UTC)
+
+    failing.post("deliveries/replay/confirmed", scope="all", rate="0.5")
+
+    due = [
+        datetime.fromisoformat(one).replace(tzinfo=UTC)
+        for (one,) in rows(where, "SELECT due_at FROM run WHERE state = 'due' ORDER BY delivery_id")
+    ]
+    assert [after - first for first, after in pairwise(due)] == [timedelta(seconds=2)] * 2
+    assert timedelta(0) <= due[0] - before < timedelta(seconds=60)
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "fast", "1e9"])
+def test_a_rate_that_is_none_is_refused(failing, rate):
+    response = failing.post("deliveries/replay/confirmed", scope="all", rate=rate)
+
+    assert response.status_code == 400
+    assert "The rate is a number of runs per second" in response.text
+    assert recorded(failing) == []
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "No delivery is selected"),
+        ({"scope": "some"}, "No delivery is selected"),
+        ({"id": "x"}, "An id of a delivery is a number"),
+        ({"scope": "all", "since": "never"}, "The filters cannot be read"),
+    ],
+)
+@pytest.mark.parametrize("action", ["deliveries/replay", "deliveries/replay/confirmed"])
+def test_a_selection_that_says_nothing_replays_nothing(failing, action, fields, told):
+    response = failing.post(action, **fields)
+
+    assert response.status_code == 400
+    assert told in response.text
+    assert recorded(failing) == []
+
+
+def test_more_than_a_request_can_take_is_refused(failing, monkeypatch):
+    monkeypatch.setattr("billhook.dashboard.deliveries.MOST_REPLAYED", 2)
+
+    preview = failing.post("deliveries/replay", scope="all")
+    response = failing.post("deliveries/replay/confirmed", scope="all")
+
+    assert "These are more than 2" in preview.text
+    assert response.status_code == 400
+    assert recorded(failing) == []
+
+
+def test_what_failed_of_one_delivery_or_one_handler_is_replayed(failing):
+    failing.broken.clear()
+
+    failed = failing.act("deliveries/1/replay")
+    again = failing.act("deliveries/2/replay", handler="shop.mail")
+    unknown = failing.post("deliveries/2/replay", handler="shop.other")
+    nothing = failing.act("deliveries/1/replay")
+
+    assert failed == "Replayed: 1 run is due again."
+    assert again == "Replayed: 1 run is due again."
+    assert unknown.status_code == 400
+    assert nothing == "Nothing was replayed: no handler of these deliveries failed."
+    assert [each[1:3] for each in recorded(failing)][1:] == [
+        ("replay", "handler shop.mail: 2"),
+        ("replay", "1"),
+    ]
+
+
+def test_a_quarantined_delivery_is_read_again(site):
+    made = site()
+    number = made.deliver(b"{broken")
+
+    done = made.act(f"deliveries/{number}/replay")
+
+    assert "Read it again" in made.get(f"deliveries/{number}").text or status(made, number) == "received"
+    assert done == "Replayed: 1 delivery is read again."
+
+
+def test_a_group_of_failures_is_replayed_and_no_other(failing):
+    failing.broken[:] = [RuntimeError("something else")]
+    other = failing.deliver(APPROVED.replace(b"inv_1", b"inv_9"))
+    failing.broken.clear()
+    (group,) = [one for one in failure_groups(failing.inbox) if "KeyError" in one.line]
+
+    done = failing.act(f"failures/{group.id}/replay", rate="1000")
+    gone = failing.post(f"failures/{'0' * 20}/replay")
+
+    assert done == "Replayed: 3 runs are due again."
+    assert status(failing, other) == "retrying"
+    assert gone.status_code == 404
+    assert recorded(failing) == [("alice", "replay", "handler shop.book: 1-3", 3)]
+
+
+# --- discard, erase -------------------------------------------------------------------------------
+
+
+def test_a_delivery_is_discarded_for_a_reason_of_one_line(failing):
+    done = failing.act("deliveries/1/discard", reason=" done\n by hand ")
+    again = failing.act("deliveries/1/discard", reason="again")
+
+    assert done == "Discarded: its handlers are not called again."
+    assert again == "Nothing was discarded: it is done."
+    assert status(failing, 1) == "done"
+    assert "done by hand" in failing.text("deliveries/1")
+
+
+@pytest.mark.parametrize("reason", ["", "  ", "a\0b"])
+def test_a_discard_without_a_reason_is_refused(failing, reason):
+    assert failing.post("deliveries/1/discard", reason=reason).status_code == 400
+    assert status(failing, 1) == "retrying"
+
+
+def test_the_content_of_a_delivery_is_erased(failing, where):
+    refused = failing.act("deliveries/1/erase")
+    left = value(where, "SELECT body FROM delivery WHERE id = 1")
+    done = failing.act("deliveries/1/erase", discard="1")
+    again = failing.act("deliveries/1/erase")
+
+    assert refused == "Not erased: it is not finished. Discard it first."
+    assert b"inv_0" in left
+    assert done.startswith("Erased")
+    assert value(where, "SELECT body FROM delivery WHERE id = 1") == b""
+    assert again == "Nothing was erased: there is no content."
+    assert "It is erased: only its key is kept." in failing.text("deliveries/1")
+    assert [each[1:] for each in recorded(failing)][1] == ("erase", "1", 1)
+
+
+# --- handlers -------------------------------------------------------------------------------------
+
+
+def test_a_handler_is_paused_with_a_reason_and_resumed(failing):
+    paused = failing.act("handlers/pause", handler="shop.mail", why="the ledger\nis closed")
+    shown = " ".join(failing.text("handlers").split())
+    resumed = failing.act("handlers/resume", handler="shop.mail")
+    again = failing.act("handlers/resume", handler="shop.mail")
+
+    assert paused == "shop.mail is paused: its deliveries wait."
+    assert re.search(r"shop\.mail .* paused .* the ledger is closed", shown)
+    assert resumed == "shop.mail is resumed."
+    assert again == "shop.mail was not paused."
+    assert [each[1:] for each in recorded(failing)] == [
+        ("resume", "shop.mail", None),
+        ("pause", "shop.mail", None),
+    ]
+
+
+def test_a_handler_that_nothing_knows_is_not_paused(failing):
+    response = failing.post("handlers/pause", handler="shop.other")
+
+    assert response.status_code == 400
+    assert failing.inbox.paused_handlers() == []
+
+
+def test_the_page_of_actions_shows_who_did_what(failing):
+    for _ in range(52):
+        failing.post("deliveries/1/replay")
+    failing.post("handlers/pause", handler="shop.mail")
+
+    first = failing.get("actions")
+    (address,) = re.findall(r'href="([^"]*before=[^"]*)"', first.text)
+    second = failing.client.get(address)
+
+    assert re.search(r"alice.*?pause.*?shop\.mail", first.text, re.DOTALL)
+    assert [len(re.findall(r'data-label="who"', page.text)) for page in (first, second)] == [50, 3]

@@ -1,0 +1,149 @@
+"""The first page: the sentence, the numbers, the charts, and types that have gone silent."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from billhook.clock import FrozenClock
+from billhook.dashboard.overview import is_silent
+from billhook.inbox import WorkerRecord
+from support.apps import deliver
+from support.signing import OTHER_SECRET
+
+NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
+DAY = timedelta(days=1)
+
+
+@pytest.fixture
+def at_noon(site, inbox_url):
+    """A site whose clock stands at noon, with a worker that was just seen."""
+    made = site(clock=FrozenClock(NOON))
+    made.inbox.record_worker(WorkerRecord("worker-1", "worker", 2, NOON), NOON)
+    return made
+
+
+def sentence(made) -> str:
+    found = re.search(r'<p class="lead">(.*?)</p>', made.get("").text, re.DOTALL)
+    return " ".join(re.sub(r"<[^>]+>", "", found[1]).split())
+
+
+def figures(made, query: str = "") -> list[tuple[str, str]]:
+    pattern = r'class="figure \w+" href="([^"]+)"><strong>([^<]+)</strong> <span>([^<]+)</span>'
+    return [
+        (f"{number} {text}", address) for address, number, text in re.findall(pattern, made.get(query).text)
+    ]
+
+
+def row(made, event_type: str) -> str:
+    found = re.search(
+        rf"<tr[^>]*>(?:(?!</tr>).)*?>{re.escape(event_type)}<.*?</tr>", made.get("").text, re.DOTALL
+    )
+    return " ".join(re.sub(r"<[^>]+>", " ", found[0]).split())
+
+
+def test_an_inbox_without_deliveries_says_so(at_noon):
+    assert sentence(at_noon) == "No delivery has been received yet."
+    assert [text for text, _ in figures(at_noon)] == [
+        "0 accepted", "0 not finished", "0 dead", "0 quarantined",
+    ]  # fmt: skip
+
+
+def test_all_is_well_when_nothing_failed_and_nothing_waits(at_noon):
+    at_noon.deliver(at=NOON)
+
+    assert (
+        sentence(at_noon)
+        == "All is well: nothing failed and nothing waits for long. The last delivery came 0 ms ago."
+    )
+
+
+def test_what_needs_attention_is_told_the_worst_first_with_links_to_it(at_noon):
+    at_noon.deliver(b"{broken", at=NOON)
+    at_noon.broken.append(KeyError("no ledger"))
+    at_noon.deliver(at=NOON)
+    at_noon.inbox.pause_handler("shop.mail", None, NOON)
+    assert deliver(at_noon.app, secret=OTHER_SECRET, at=NOON).status_code == 401
+    at_noon.state.inbox.close()  # writes what was counted in memory
+    at_noon.state.dispatcher.clock.advance(seconds=1_200)
+
+    told = sentence(at_noon)
+    page = at_noon.get("").text
+
+    assert told == (
+        "Needs attention: no worker has been seen for 20 minutes, 1 delivery is quarantined, "
+        "1 handler is paused, the oldest unfinished delivery waits for 20 min, "
+        "1 request was refused in 24 hours."
+    )
+    addresses = re.findall(r'href="([^"]+)"', page.partition('class="lead"')[2].partition("</p>")[0])
+    assert [at_noon.client.get(one).status_code for one in addresses if one.startswith("/")] == [200] * 4
+    assert "refused: mismatch" in page
+
+
+def test_the_numbers_are_links_to_what_they_count(at_noon):
+    at_noon.deliver(b"{broken", at=NOON)
+    at_noon.broken.append(KeyError("no ledger"))
+    at_noon.deliver(at=NOON)
+
+    found = figures(at_noon)
+
+    assert [text for text, _ in found] == ["2 accepted", "1 not finished", "0 dead", "1 quarantined"]
+    listed = [at_noon.client.get(address.replace("&amp;", "&")) for _, address in found]
+    counted = [len(re.findall(r'name="id" value=', each.text)) for each in listed]
+    assert counted == [2, 1, 0, 1]
+
+
+def test_the_charts_say_what_happened_in_each_hour_and_day(at_noon):
+    at_noon.deliver(at=NOON, message_id="one")
+    deliver(at_noon.app, b"{}", at=NOON, message_id="two")
+    deliver(at_noon.app, b"{}", at=NOON, message_id="two")
+    at_noon.state.handle_due()
+    at_noon.broken.append(KeyError("no ledger"))
+    at_noon.deliver(at=NOON)
+    at_noon.state.inbox.close()
+
+    hours, days = at_noon.get("").text, at_noon.get("?range=30d").text
+
+    for page, label in ((hours, "12:00"), (days, "01-15")):
+        assert f"Received: accepted 3, duplicate 1, conflict 0; the highest bar is 4, at {label}" in page
+        assert "Attempts of handlers: succeeded 3, failed, tried again 1, dead 0" in page
+    assert hours.count('scope="row"') == 2 * 24
+    assert days.count('scope="row"') == 2 * 30
+    assert row(at_noon, "InvoiceApproved").startswith("InvoiceApproved 2 InvoiceApproved: 0, 0")
+    assert row(at_noon, "InvoiceApproved").endswith("0 ms ago shop.book, shop.mail")
+    assert row(at_noon, "TierCrossed") == "TierCrossed 0 never none"
+    assert hours.count('data-label="last seen"') == 24  # 23 types, and one row for all others
+
+
+@pytest.mark.parametrize(
+    ("by_day", "since_last", "silent"),
+    [
+        ([0] * 29 + [0], None, False),
+        ([10] * 29 + [0], timedelta(hours=11), False),
+        ([10] * 29 + [0], timedelta(hours=13), True),
+        ([1] * 30, timedelta(days=4), False),
+        ([1] * 24 + [0] * 6, timedelta(days=6), True),
+        ([0] * 29 + [1], timedelta(hours=12), False),
+        ([0] * 20 + [1] + [0] * 9, timedelta(days=9), True),
+        ([0] * 27 + [1] + [0] * 2, timedelta(days=2), False),
+    ],
+)
+def test_a_type_is_silent_when_several_were_to_come_since_its_last(by_day, since_last, silent):
+    last_at = None if since_last is None else NOON - since_last
+
+    assert is_silent(by_day, last_at, NOON) is silent
+
+
+def test_a_silent_type_is_marked_and_comes_first(at_noon):
+    for number in range(10):
+        at_noon.deliver(
+            b"{}", "PingTest", at=at_noon.state.dispatcher.clock.now(), message_id=f"msg_{number}"
+        )
+        at_noon.state.dispatcher.clock.advance(seconds=3_600)
+    at_noon.state.dispatcher.clock.advance(seconds=3 * 86_400)
+    at_noon.deliver(at=at_noon.state.dispatcher.clock.now())
+
+    assert row(at_noon, "PingTest").endswith("3 d ago silent none")
+    assert at_noon.get("").text.index(">PingTest<") < at_noon.get("").text.index(">InvoiceApproved<")

@@ -1,0 +1,296 @@
+"""What the pages show, also of what was sent to do harm; and what they never show."""
+
+from __future__ import annotations
+
+import json
+import re
+from datetime import UTC, datetime
+
+import pytest
+
+from billhook.events import sample
+from billhook.events.contracts import ContractCreated
+from billhook.inbox.admin import details
+from support.apps import deliver
+from support.dashboard import PAGES
+from support.signing import APPROVED, SECRET
+
+pytestmark = pytest.mark.usefixtures("inbox_url")
+
+HOSTILE = '"><script>alert(1)</script><svg/onload=alert(2)>\u202etxt.exe\u2066\x1b[31m'
+
+
+def addresses(response, pattern: str) -> list[str]:
+    return re.findall(rf'href="([^"]*{pattern}[^"]*)"', response.text)
+
+
+# --- deliveries -----------------------------------------------------------------------------------
+
+
+def test_the_list_shows_state_handlers_and_error(site):
+    made = site()
+    made.deliver()
+    made.broken.append(KeyError("no ledger\nsecond line"))
+    made.deliver()
+
+    text = " ".join(made.text("deliveries").split())
+
+    assert "InvoiceApproved done" in text
+    assert "InvoiceApproved retrying book retrying mail succeeded" in text
+    assert "KeyError: 'no ledger\\nsecond line'" in text
+
+
+@pytest.mark.parametrize(
+    ("query", "shown"),
+    [
+        ("", [3, 2, 1]),
+        ("state=retrying", [2]),
+        ("type=PingTest", [3]),
+        ("type=InvoiceApproved&state=done", [1]),
+        ("handler=shop.mail&error=LEDGER", [2]),
+        ("contains=inv_2", [2]),
+        ("key=msg_1", [1]),
+        ("since=1h&until=2030-01-01", [3, 2, 1]),
+        ("until=1h", []),
+        ("source=other", []),
+        ("conflicts=1", []),
+        ("twins=1", []),
+    ],
+)
+def test_filters_combine_and_the_command_says_the_same(site, query, shown):
+    made = site()
+    made.deliver(message_id="msg_1")
+    made.broken.append(KeyError("no ledger"))
+    made.deliver(APPROVED.replace(b"inv_1", b"inv_2"), message_id="msg_2")
+    made.deliver(b"{}", "PingTest", message_id="msg_3")
+
+    response = made.get(f"deliveries?{query}")
+
+    assert [int(each) for each in re.findall(r'name="id" value="(\d+)"', response.text)] == shown
+    for pair in filter(None, query.split("&")):
+        name, value = pair.split("=")
+        assert f"--{name}" + ("" if name in ("conflicts", "twins") else f" {value}") in response.text
+
+
+@pytest.mark.parametrize("query", ["since=yesterday", "state=broken", "error=" + "x" * 300, "key=%00"])
+def test_a_filter_that_cannot_be_read_is_told_and_selects_nothing(site, query):
+    made = site()
+    made.deliver()
+
+    response = made.get(f"deliveries?{query}")
+
+    assert response.status_code == 200
+    assert f'<p class="notice bad">{query.partition("=")[0]}: ' in response.text
+    assert 'name="id"' not in response.text
+
+
+@pytest.mark.parametrize("before", ["x", "-1", "0", "9" * 30, "²"])
+def test_an_id_that_is_none_is_a_bad_request(site, before):
+    assert site().get(f"deliveries?before={before}").status_code == 400
+
+
+def test_the_list_goes_on_on_the_next_page_with_the_same_filters(site):
+    made = site()
+    for number in range(53):
+        deliver(made.app, b"{}", "PingTest", message_id=f"msg_{number}")
+
+    first = made.get("deliveries?type=PingTest")
+    (address,) = addresses(first, "before=")
+    second = made.client.get(address.replace("&amp;", "&"))
+
+    assert [len(re.findall(r'name="id" value=', one.text)) for one in (first, second)] == [50, 3]
+    assert "type=PingTest" in address
+    assert addresses(second, "before=") == []
+    assert "billhook deliveries list --type PingTest --after 4<" in second.text
+
+
+# --- one delivery ---------------------------------------------------------------------------------
+
+
+def test_a_body_is_read_with_meanings_and_marks_what_no_model_lists(site):
+    made = site()
+    body = json.loads(sample(ContractCreated).to_json())
+    body["novelty"], body["customer"]["tier"] = {"a": [1.50, True]}, "gold"
+    number = made.deliver(json.dumps(body).replace("1.5,", "1.50,").encode(), "ContractCreated")
+
+    rows = re.findall(
+        r"<tr( class=\"unlisted\")?>\s*<td data-label=\"field\">(.*?)</tr>",
+        made.get(f"deliveries/{number}").text,
+        re.DOTALL,
+    )
+    found = {" ".join(re.sub(r"<[^>]+>", " ", text).split()): bool(marked) for marked, text in rows}
+
+    assert found["contractId con_2001 Id of the contract."] is False
+    assert found["customer.integrationEntities[0].syncStatus Synced Synchronization status."] is False
+    assert found["novelty.a[0] 1.50 field not listed"] is True
+    assert found["novelty.a[1] true field not listed"] is True
+    assert found["customer.tier gold field not listed"] is True
+
+
+def test_the_text_of_a_body_keeps_every_digit_and_the_file_every_byte(site):
+    made = site()
+    body = b'{"date":"2026-01-15T09:30:00Z",  "invoiceId":"inv_1","amount":12.50,"many":[],"big":1e2}'
+    number = made.deliver(body)
+
+    text = made.text(f"deliveries/{number}")
+    file = made.get(f"deliveries/{number}/body")
+
+    assert re.search(
+        r'"amount"\s*:\s+12\.50\s*,\s*\n\s+"many"\s*:\s+\[\s*\]\s*,\s*\n\s+"big"\s*:\s+1e2', text
+    )
+    assert file.data == body
+    assert file.content_type == "application/octet-stream"
+    assert file.headers["Content-Disposition"] == f'attachment; filename="delivery-{number}.bin"'
+    assert file.headers["X-Content-Type-Options"] == "nosniff"
+
+
+def test_a_body_that_cannot_be_read_is_shown_as_text_with_the_reason(site):
+    made = site()
+    number = made.deliver(b'\xff{"a": 1, <script>')
+
+    text = made.text(f"deliveries/{number}")
+
+    assert "Quarantined: the body is not UTF-8 (byte 0)" in " ".join(text.split())
+    assert "\\xff" in text
+
+
+def test_attempts_errors_and_related_deliveries_are_shown(site):
+    made = site()
+    made.broken.append(RuntimeError("no ledger"))
+    made.deliver()
+    number = made.deliver()
+    made.deliver(APPROVED.replace(b"09:30", b"09:31"), message_id="one")
+    contradicting = made.deliver(APPROVED, message_id="one")
+
+    response = made.get(f"deliveries/{number}")
+    conflict = made.text(f"deliveries/{contradicting}")
+
+    assert 'aria-label="shop.book: attempt 1 failed at ' in response.text
+    assert "next attempt at " in response.text
+    assert 'class="hl-' in response.text
+    assert "billhook/dispatch/call.py" not in response.text
+    assert "raise type(broken[0])" in made.text(f"deliveries/{number}")
+    assert f"/billhook/deliveries/{number - 1}" in response.text
+    assert "the same order" in response.text
+    assert "It conflicts with delivery" in conflict
+    assert "the same key" in conflict
+
+
+def test_an_unknown_delivery_is_not_found(site):
+    response = site().get("deliveries/7")
+
+    assert response.status_code == 404
+    assert "There is no delivery 7 in this inbox." in response.text
+
+
+# --- failures, handlers, health, actions ----------------------------------------------------------
+
+
+def test_failures_are_grouped_by_handler_and_first_line(site):
+    made = site()
+    for error in (KeyError("a"), KeyError("a"), RuntimeError("b\nmore")):
+        made.broken[:] = [error]
+        made.deliver()
+
+    text = " ".join(made.text("failures").split())
+
+    assert "3 runs fail now, in 2 groups" in text
+    assert re.search(r"2 shop\.book KeyError: 'a' 20\d\d-.* ago 2 1 ", text)
+    assert re.search(r"1 shop\.book RuntimeError: b 20", text)
+
+
+def test_handlers_are_shown_with_their_options_and_pause(site):
+    made = site()
+    made.inbox.pause_handler("shop.mail", "the ledger is closed", datetime.now(UTC))
+
+    text = " ".join(made.text("handlers").split())
+
+    assert "shop.book InvoiceApproved, PaymentFailed time-out 30 s active" in text
+    assert re.search(
+        r"shop\.mail InvoiceApproved ordered by invoice_id paused .* ago: the ledger is closed", text
+    )
+    assert "PingTest" in text.partition("without a handler")[2]
+
+
+def test_a_handler_that_is_not_loaded_is_known_by_its_runs(site):
+    made = site()
+    made.inbox.pause_handler("shop.old", None, datetime.now(UTC))
+
+    assert "shop.old not loaded here" in " ".join(made.text("handlers").split())
+
+
+def test_health_shows_what_doctor_finds(site):
+    made = site()
+    made.deliver(b'{"novelty": 1}', "PingTest")
+
+    text = " ".join(made.text("health").split())
+
+    assert "No worker is running" in text
+    assert "PingTest: novelty is not listed" in text
+
+
+# --- harm -----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def harmed(site):
+    """A site with a delivery of everything that a sender or a handler could put into a page."""
+    made = site(BILLHOOK_MAX_BODY_BYTES=3_000_000)
+    body = json.dumps(
+        {
+            "date": "2026-01-15T09:30:00Z",
+            "invoiceId": HOSTILE,
+            HOSTILE: HOSTILE,
+            "long": "x" * 1_000_000,
+            "invisible": "\u200b" * 10_000,
+        },
+        ensure_ascii=False,
+    ).encode()
+    made.broken.append(RuntimeError(HOSTILE + "y" * 1_000_000))
+    headers = {
+        f"X-Custom-{number}": HOSTILE.replace("\x1b", "").encode().decode("latin-1") for number in range(200)
+    }
+    made.deliver(body, headers=headers)
+    made.inbox.pause_handler("shop.mail", HOSTILE, datetime.now(UTC))
+    made.post("deliveries/1/discard", reason=HOSTILE)
+    made.broken[:] = [RuntimeError(HOSTILE)]
+    made.deliver(body, "Ev.il-Type")
+    made.deliver(body)
+    return made
+
+
+@pytest.mark.parametrize(
+    "path", [*PAGES[1:3], "deliveries/2", "deliveries/3", *PAGES[4:], f"deliveries?error={HOSTILE}"]
+)
+def test_what_was_sent_to_do_harm_is_text(harmed, path):
+    response = harmed.get(path)
+
+    assert response.status_code == 200
+    assert "<script" not in response.text
+    assert "<svg/" not in response.text
+    assert not re.search(r"[\u202a-\u202e\u2066-\u2069\u200b\x1b]", response.text)
+    assert not re.search(r"<[^>]*\s(?:style|on\w+)=", response.text)
+    assert not re.search(r'(?:href|src|action)="(?!/billhook/|#)', response.text)
+    assert len(response.text) < 400_000
+
+
+def test_no_page_shows_a_secret_or_a_signature(site):
+    made = site()
+    made.broken.append(KeyError("no ledger"))
+    canaries = ["X-Forwarded-Signature", "X-Hub-Signature-256", "X-My-Sig", "X-Api-Key"]
+    made.deliver(headers=dict.fromkeys(canaries, "canary-1234567890"))
+    signature = re.search(r"v1,[A-Za-z0-9+/=]+", str(details(made.inbox, [1])[0].headers))[0]
+
+    pages = [
+        made.get(path).text
+        for path in ("deliveries", "deliveries/1", "failures", "handlers", "actions", "health")
+    ]
+
+    assert all(
+        hidden not in page
+        for page in pages
+        for hidden in (SECRET, SECRET[6:], signature, signature[3:], "canary-")
+    )
+    assert "Webhook-Signature" in pages[1]
+    assert "characters)" in pages[1]
+    assert "Webhook-Id" in pages[1]

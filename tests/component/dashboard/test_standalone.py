@@ -1,0 +1,146 @@
+"""The standalone app's dashboard: users and passwords of a file."""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from collections.abc import Iterator
+
+import pytest
+from flask import Flask
+
+from billhook.errors import ConfigError
+from billhook.extension import get_state
+from billhook.standalone import create_app
+from support.dashboard import ORIGIN
+from support.signing import SECRET, signed
+from support.templates import new_inbox
+
+PASSWORD = "a long: enough password"
+
+
+@pytest.fixture
+def make(tmp_path, monkeypatch) -> Iterator:
+    monkeypatch.chdir(tmp_path)
+    made: list[Flask] = []
+
+    def create(text: str | None, mode: int = 0o600) -> Flask:
+        environ = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_ENGINE": "worker"}
+        new_inbox(f"sqlite:///{tmp_path / 'billhook.db'}")
+        if text is not None:
+            file = tmp_path / "dashboard.txt"
+            file.write_text(text)
+            file.chmod(mode)
+            environ["BILLHOOK_DASHBOARD"] = str(file)
+        made.append(create_app(environ))
+        return made[-1]
+
+    yield create
+    for app in made:
+        get_state(app).close()
+
+
+def basic(name: str, password: str) -> dict[str, str]:
+    return {"Authorization": "Basic " + base64.b64encode(f"{name}:{password}".encode()).decode()}
+
+
+def test_without_the_option_there_is_no_dashboard(make):
+    assert make(None).test_client().get("/billhook/").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({}, 401),
+        (basic("alice", PASSWORD), 200),
+        (basic("bob", "another password!"), 200),
+        (basic("alice", "another password!"), 401),
+        (basic("bob", PASSWORD), 401),
+        (basic("alice", ""), 401),
+        (basic("", PASSWORD), 401),
+        (basic("mallory", PASSWORD), 401),
+        ({"Authorization": "Basic !!"}, 401),
+        ({"Authorization": f"Bearer {PASSWORD}"}, 401),
+    ],
+)
+def test_only_a_user_of_the_file_with_the_right_password_looks(make, headers, status):
+    client = make(f"# staff\n\nalice:{PASSWORD}\nread-only bob:another password!\n").test_client()
+
+    answers = [
+        client.get(path, headers=headers) for path in ("/billhook/handlers", "/billhook/assets/style.css")
+    ]
+
+    assert [each.status_code for each in answers] == [status, status]
+    if status == 401:
+        assert answers[0].headers["WWW-Authenticate"] == 'Basic realm="billhook dashboard", charset=UTF-8'
+        assert "Handlers" not in answers[0].text
+
+
+def test_a_read_only_user_may_not_act_and_the_other_may(make):
+    app = make(f"alice:{PASSWORD}\nread-only bob:another password!\n")
+    client = app.test_client()
+    client.post("/webhooks/billing", data=b"{}", headers=signed())
+    statuses = []
+    for name, password in (("alice", PASSWORD), ("bob", "another password!")):
+        login = basic(name, password)
+        token = re.search(
+            r'csrf_token" value="([^"]+)', client.get("/billhook/deliveries", headers=login).text
+        )
+        data = {"csrf_token": token[1] if token else "", "reason": "done"}
+        answer = client.post("/billhook/deliveries/1/discard", data=data, headers={**login, **ORIGIN})
+        statuses.append(answer.status_code)
+
+    assert statuses == [303, 403]
+    assert (
+        "billhook deliveries list"
+        in client.get("/billhook/deliveries", headers=basic("alice", PASSWORD)).text
+    )
+
+
+def test_a_wrong_password_is_logged_without_what_was_sent(make, caplog):
+    caplog.set_level(logging.INFO)
+    client = make(f"alice:{PASSWORD}\n").test_client()
+
+    client.get("/billhook/", headers=basic("mallory", "guessed-password"))
+
+    assert "sign-in to the dashboard refused" in caplog.text
+    assert "mallory" not in caplog.text
+    assert "guessed" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("", "names no user"),
+        ("# none\n", "names no user"),
+        ("alice\n", "line 1: write USER:PASSWORD"),
+        (":" + PASSWORD, "line 1: write USER:PASSWORD"),
+        ("read only bob:" + PASSWORD, "a name without spaces"),
+        ("\nalice:too short", "line 2: the password of alice has fewer than 12 characters"),
+        (f"alice:{PASSWORD}\nread-only alice:{PASSWORD}", "names a user twice"),
+    ],
+)
+def test_a_file_that_is_none_is_refused_without_its_passwords(make, text, told):
+    with pytest.raises(ConfigError, match=told) as caught:
+        make(text)
+
+    assert PASSWORD not in str(caught.value)
+    assert "too short" not in str(caught.value)
+
+
+def test_a_file_that_others_may_write_is_refused_and_one_that_is_missing(make, monkeypatch, tmp_path):
+    with pytest.raises(ConfigError, match="others may write it; run: chmod 600"):
+        make(f"alice:{PASSWORD}\n", mode=0o622)
+    (tmp_path / "dashboard.txt").unlink()
+    environ = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_DASHBOARD": str(tmp_path / "dashboard.txt")}
+    with pytest.raises(ConfigError, match="cannot be read: FileNotFoundError"):
+        create_app(environ)
+
+
+def test_all_processes_sign_forms_with_the_same_key_which_no_password_is_part_of(make):
+    first, second = make(f"alice:{PASSWORD}\n"), make(f"alice:{PASSWORD}\n")
+    other = make("alice:another password!\n")
+
+    assert first.secret_key == second.secret_key != other.secret_key
+    assert len(first.secret_key) == 64

@@ -1,0 +1,388 @@
+"""Counts by hour: each thing once, in the transaction that does it; few rows; nothing lost when merged."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from contextlib import suppress
+from dataclasses import replace
+from datetime import datetime, timedelta
+
+import pytest
+
+from billhook.errors import InboxUnavailable
+from billhook.inbox import Counted, CountedAs, RunPlan, RunResult, RunState, buffered_counts, replay
+from billhook.inbox.buffered_counts import BufferedCounts
+from billhook.inbox.counts import DURATION_BOUNDS, SHARDS, Counts, shard_of
+from support.inbox_view import NOON, change, hung, incoming, open_inbox, rows, upgraded, value
+from support.processes import until
+
+OWNER = "host:1"
+LEASE = timedelta(seconds=30)
+LABELS = CountedAs("default", "PingTest")
+NUMBERS = "SELECT event_type, handler, what, number FROM billhook_count ORDER BY what, handler, bucket"
+
+
+def at(seconds):
+    return NOON + timedelta(seconds=seconds)
+
+
+def plan(inbox, key="k", handlers=("h",), *, owner=OWNER, error=None, **facts):
+    delivery_id = inbox.put(replace(incoming(key), **facts)).delivery_id
+    with inbox.transaction(owner) as transaction:
+        transaction.plan([RunPlan(delivery_id, handlers, error, counted_as=LABELS)], at(1))
+    return delivery_id
+
+
+def claim(inbox, limit=10, owner=OWNER):
+    with inbox.transaction(owner) as transaction:
+        return transaction.claim(limit, at(2), at(2) + LEASE)
+
+
+def result(one, state=RunState.SUCCEEDED, duration_seconds=None, **facts):
+    ids = (one.run_id, one.token, one.delivery.delivery_id, one.attempt)
+    return RunResult(*ids, state, at(3), duration_seconds=duration_seconds, counted_as=LABELS, **facts)
+
+
+def settle(inbox, *results):
+    with inbox.transaction(OWNER) as transaction:
+        return transaction.settle(results)
+
+
+# --- deliveries ---------------------------------------------------------------------------------------
+
+
+def test_a_delivery_is_counted_when_it_is_planned_in_the_hour_of_its_receipt(inbox, where):
+    plan(inbox, received_at=NOON + timedelta(minutes=59))
+
+    found = rows(where, "SELECT hour, source, event_type, what, number, last_at FROM billhook_count")
+
+    last = "2026-01-15 12:59:00.000000"
+    assert found == [("2026-01-15 12:00:00.000000", "default", "PingTest", "accepted", 1, last)]
+
+
+def test_a_plan_that_another_worker_made_first_is_not_counted_again(inbox, where):
+    delivery_id = plan(inbox)
+    with inbox.transaction(OWNER) as transaction:
+        transaction.plan([RunPlan(delivery_id, ("h",), counted_as=LABELS)], at(1))
+
+    assert rows(where, NUMBERS) == [("PingTest", "", "accepted", 1)]
+
+
+def test_a_quarantined_delivery_is_counted_as_accepted_and_as_quarantined(inbox, where):
+    plan(inbox, handlers=(), error="unreadable")
+
+    assert rows(where, NUMBERS) == [("PingTest", "", "accepted", 1), ("PingTest", "", "quarantined", 1)]
+
+
+def test_a_delivery_that_is_planned_again_after_a_replay_is_not_accepted_again(inbox, where):
+    delivery_id = plan(inbox, handlers=(), error="unreadable")
+    replay.replay(inbox, [delivery_id], at(2))
+    assert value(where, "SELECT state FROM delivery") == "received"
+
+    with inbox.transaction(OWNER) as transaction:
+        won = transaction.plan([RunPlan(delivery_id, ("h",), counted_as=LABELS)], at(3))
+
+    assert won == [delivery_id]
+    assert value(where, "SELECT number FROM billhook_count WHERE what = 'accepted'") == 1
+
+
+def test_a_conflict_and_an_untyped_delivery_are_counted_when_they_are_stored(inbox, where):
+    plan(inbox)
+    inbox.put(replace(incoming("k"), event_type="PaymentFailed", known=True))
+    inbox.put(replace(incoming("k"), event_type="Invented", known=False))
+    inbox.put(replace(incoming("other"), event_type=""))
+
+    found = rows(where, NUMBERS)
+
+    others = [("*", "", "conflict", 1), ("PaymentFailed", "", "conflict", 1), ("", "", "untyped", 1)]
+    assert sorted(found) == sorted([("PingTest", "", "accepted", 1), *others])
+
+
+def test_a_conflict_that_an_operator_has_handled_is_not_accepted_too(inbox, where):
+    plan(inbox)
+    conflict = inbox.put(replace(incoming("k"), event_type="PaymentFailed", known=True)).delivery_id
+    replay.replay(inbox, [conflict], at(2))
+
+    with inbox.transaction(OWNER) as transaction:
+        won = transaction.plan([RunPlan(conflict, ("h",), counted_as=LABELS)], at(3))
+
+    assert won == [conflict]
+    assert value(where, "SELECT number FROM billhook_count WHERE what = 'accepted'") == 1
+
+
+# --- runs ---------------------------------------------------------------------------------------------
+
+
+def test_attempts_are_counted_by_handler_result_and_duration(inbox, where):
+    for number in range(4):
+        plan(inbox, f"k{number}")
+    one, two, three, four = claim(inbox)
+
+    settle(
+        inbox,
+        result(one, duration_seconds=0.004),
+        result(two, duration_seconds=0.005),
+        result(three, RunState.DUE, 2000.0, due_at=at(60), error="e"),
+        result(four, RunState.DEAD, error="e"),
+    )
+
+    counted = "SELECT what, bucket, number, seconds FROM billhook_count WHERE handler = 'h' ORDER BY what"
+    five_ms = DURATION_BOUNDS.index(0.005)
+    assert rows(where, counted) == [
+        ("dead", -1, 1, 0.0),
+        ("failed", len(DURATION_BOUNDS), 1, 2000.0),
+        ("succeeded", five_ms, 2, pytest.approx(0.009)),
+    ]
+
+
+def test_a_run_remembers_when_its_handler_was_called_and_for_how_long(inbox, where):
+    plan(inbox)
+    (one,) = claim(inbox)
+    assert rows(where, "SELECT started_at, duration_seconds FROM run") == [
+        ("2026-01-15 12:00:02.000000", None)
+    ]
+
+    settle(inbox, result(one, duration_seconds=0.25))
+
+    expected = [("2026-01-15 12:00:02.750000", 0.25, "2026-01-15 12:00:03.000000")]
+    assert rows(where, "SELECT started_at, duration_seconds, finished_at FROM run") == expected
+
+
+def test_results_of_one_transaction_keep_their_own_moments(inbox, where):
+    plan(inbox, "a")
+    plan(inbox, "b")
+    one, two = claim(inbox)
+
+    settle(inbox, result(one), replace(result(two), at=at(7)))
+
+    found = [found for (found,) in rows(where, "SELECT finished_at FROM run ORDER BY id")]
+    assert found == ["2026-01-15 12:00:03.000000", "2026-01-15 12:00:07.000000"]
+
+
+def test_a_failed_attempt_keeps_its_duration(inbox, where):
+    plan(inbox)
+    (one,) = claim(inbox)
+
+    settle(inbox, result(one, RunState.DUE, 1.5, due_at=at(60), error="e"))
+
+    assert rows(where, "SELECT attempt, duration_seconds FROM failure") == [(1, 1.5)]
+
+
+def test_a_result_whose_lease_is_lost_is_not_counted(inbox, where):
+    plan(inbox)
+    (one,) = claim(inbox)
+
+    settle(inbox, replace(result(one), token=one.token - 1))
+
+    assert rows(where, NUMBERS) == [("PingTest", "", "accepted", 1)]
+
+
+def test_an_attempt_that_a_stop_interrupted_is_not_counted(inbox, where):
+    plan(inbox)
+    (one,) = claim(inbox)
+
+    settled = settle(inbox, result(one, RunState.DUE, due_at=at(60), error="stopped", excused=True))
+
+    assert settled == {one.lease}
+    assert rows(where, NUMBERS) == [("PingTest", "", "accepted", 1)]
+
+
+def test_a_transaction_that_is_rolled_back_counts_nothing(inbox, where):
+    delivery_id = inbox.put(incoming("k")).delivery_id
+
+    with suppress(ZeroDivisionError), inbox.transaction(OWNER) as transaction:
+        transaction.plan([RunPlan(delivery_id, ("h",), counted_as=LABELS)], at(1))
+        transaction.write_counts()
+        1 / 0  # noqa: B018 - fails
+
+    assert rows(where, NUMBERS) == []
+
+
+def test_the_fast_path_counts_what_the_general_path_counts(inbox, where):
+    plan(inbox, "general")
+    (one,) = claim(inbox)
+    settle(inbox, result(one, duration_seconds=0.25))
+    expected = rows(where, NUMBERS)
+    change(where, "DELETE FROM billhook_count")
+    delivery_id = inbox.put(incoming("fast")).delivery_id
+
+    with inbox.fast_path.read(delivery_id, at(2)) as snapshot:
+        planned = RunPlan(delivery_id, ("h",), counted_as=LABELS)
+        two = snapshot.plan_and_claim(planned, OWNER, at(2), at(2) + LEASE)
+    assert inbox.fast_path.settle(result(two, duration_seconds=0.25))
+    assert not inbox.fast_path.settle(result(two, duration_seconds=0.25))
+
+    assert rows(where, NUMBERS) == expected
+    runs = rows(where, "SELECT started_at, duration_seconds, finished_at FROM run ORDER BY id")
+    assert runs[0] == runs[1]
+
+
+# --- many writers -------------------------------------------------------------------------------------
+
+
+def test_every_thing_is_counted_once_by_writers_side_by_side(inbox, where):
+    """Without the sorted order of rows, or with a read before the write, some would deadlock or be lost."""
+    errors = []
+
+    def count(owner):
+        try:
+            for number in range(25):
+                names = ["A", "B"] if number % 2 else ["B", "A"]
+                with inbox.transaction(owner) as transaction:
+                    for name in names:
+                        transaction._counts.add(Counted.ACCEPTED, at(number), source="s", event_type=name)
+        except Exception as error:  # noqa: BLE001 - shown below
+            errors.append(error)
+
+    same_shard = [f"w{n}" for n in range(500) if shard_of(f"w{n}") == 3][:4]
+    threads = [threading.Thread(target=count, args=(owner,)) for owner in [*same_shard, "x", "y"]]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert errors == []
+    found = rows(where, "SELECT event_type, sum(number) FROM billhook_count GROUP BY event_type ORDER BY 1")
+    assert [(name, int(number)) for name, number in found] == [("A", 150), ("B", 150)]
+
+
+# --- compaction ---------------------------------------------------------------------------------------
+
+
+def write(inbox, moments, owner=OWNER, what=Counted.ACCEPTED):
+    counts = Counts()
+    for moment in moments:
+        counts.add(what, moment, source="default", event_type="PingTest")
+    with inbox.database.write() as connection:
+        for shard in range(SHARDS) if owner is None else [0]:
+            counts.write_to_shard(connection, shard)
+
+
+def compact(inbox, now):
+    return list(iter(lambda: inbox.compact_counts(now), 0))
+
+
+def test_the_shards_of_past_hours_are_merged_and_the_current_hour_is_left(inbox, where):
+    write(inbox, [NOON, NOON - timedelta(hours=3)], owner=None)
+
+    compact(inbox, NOON + timedelta(minutes=30))
+
+    found = rows(where, "SELECT hour, shard, number FROM billhook_count WHERE shard < 1 ORDER BY hour")
+    assert found == [("2026-01-15 09:00:00.000000", -1, SHARDS), ("2026-01-15 12:00:00.000000", 0, 1)]
+    assert value(where, "SELECT count(*) FROM billhook_count") == 1 + SHARDS
+
+
+def test_hours_become_days_after_three_days_and_one_sum_after_13_months(inbox, where):
+    hours = [NOON - timedelta(hours=number) for number in range(24 * 420)]
+    write(inbox, hours)
+
+    compact(inbox, NOON)
+
+    found = rows(where, "SELECT hour, number FROM billhook_count ORDER BY hour")
+    assert sum(number for _, number in found) == len(hours)
+    days = [hour for hour, _ in found if hour < "2026-01-12"]
+    assert all(hour.endswith("00:00:00.000000") for hour in days)
+    assert (days[0], days[1]) == ("1970-01-01 00:00:00.000000", "2024-12-15 00:00:00.000000")
+    assert len(days) == 1 + 393
+    assert len(found) - len(days) == 24 * 3 + 13
+    assert compact(inbox, NOON) == []
+
+
+def test_what_is_counted_late_is_added_to_its_day(inbox, where):
+    day = NOON - timedelta(days=10)
+    write(inbox, [day])
+    compact(inbox, NOON)
+    write(inbox, [day + timedelta(minutes=5)])
+
+    compact(inbox, NOON)
+
+    assert rows(where, "SELECT hour, number, last_at FROM billhook_count") == [
+        ("2026-01-05 00:00:00.000000", 2, "2026-01-05 12:05:00.000000")
+    ]
+
+
+def test_compaction_waits_for_no_transaction_that_counts(postgres_url):
+    """A worker holds rows that it counts in until its commit: compaction passes over them."""
+    inbox = open_inbox(upgraded(postgres_url))
+    write(inbox, [NOON - timedelta(hours=5), NOON - timedelta(hours=6)])
+
+    with inbox.database.write() as connection:
+        counts = Counts()
+        counts.add(Counted.ACCEPTED, NOON - timedelta(hours=5), source="default", event_type="PingTest")
+        counts.write_to_shard(connection, 0)
+        taken = compact(inbox, NOON)
+
+    assert taken == [1]
+    assert compact(inbox, NOON) == [1]
+    inbox.close()
+
+
+# --- refusals and duplicates --------------------------------------------------------------------------
+
+
+def refuse(buffered, cause="mismatch", number=1):
+    for _ in range(number):
+        buffered.add(Counted.REFUSED, NOON, source="default", cause=cause)
+
+
+def test_refusals_are_written_together_some_time_later(inbox, where, monkeypatch):
+    monkeypatch.setattr(inbox._counts, "_every_seconds", 0.05)
+    refuse(inbox._counts, number=1000)
+    refuse(inbox._counts, "stale")
+
+    query = "SELECT cause, number FROM billhook_count WHERE what = 'refused' ORDER BY cause"
+    until(lambda: rows(where, query) == [("mismatch", 1000), ("stale", 1)])
+
+
+def test_a_flood_of_refusals_costs_one_transaction_in_its_time():
+    written = []
+    buffered = BufferedCounts(written.append, every_seconds=60)
+
+    refuse(buffered, number=50_000)
+    buffered.close()
+
+    assert [len(counts) for counts in written] == [1]
+
+
+def test_refusals_are_written_when_the_process_ends(inbox, where):
+    refuse(inbox._counts, number=3)
+
+    inbox.close()
+
+    assert rows(where, "SELECT cause, number FROM billhook_count") == [("mismatch", 3)]
+
+
+def test_counts_that_cannot_be_written_wait_in_memory_and_their_number_is_bounded(monkeypatch):
+    monkeypatch.setattr(buffered_counts, "LIMIT", 5)
+    tries = itertools.count()
+    written = []
+
+    def write(counts):
+        if next(tries) < 2:
+            raise InboxUnavailable("away")
+        written.append(counts)
+
+    buffered = BufferedCounts(write, every_seconds=0.02)
+    for number in range(100):
+        refuse(buffered, cause=f"c{number}")
+
+    until(lambda: written)
+    assert len(written[0]) == 5
+    buffered.close()
+
+
+def test_counting_never_waits_for_a_database_that_hangs(inbox, where, monkeypatch):
+    monkeypatch.setattr(inbox._counts, "_every_seconds", 0.01)
+    with hung(where):
+        refuse(inbox._counts, number=100)
+    until(lambda: rows(where, "SELECT sum(number) FROM billhook_count") == [(100,)])
+
+
+def test_moments_of_any_zone_are_counted_in_their_hour_of_utc():
+    counts = Counts()
+    counts.add(Counted.ACCEPTED, datetime.fromisoformat("2026-01-15T12:30:00+05:30"), source="s")
+
+    (row,) = counts.for_sqlite()
+
+    assert row[0] == "2026-01-15 07:00:00.000000"

@@ -1,0 +1,357 @@
+"""Erasing deliveries: what goes for good, what is left, and that no handler meets an empty body."""
+
+from __future__ import annotations
+
+import sqlite3
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from billhook.inbox import (
+    ContentKey,
+    DeliveryFilter,
+    Inbox,
+    PutStatus,
+    RunOptions,
+    RunPlan,
+    RunResult,
+    RunState,
+)
+from billhook.inbox.discard import discard
+from billhook.inbox.erase import EraseResult, empty_log, erase, search_bodies
+from billhook.inbox.replay import ReplayResult, replay
+from billhook.inbox.retention import Cutoffs
+from support.inbox_view import NOON, incoming, open_inbox, rows, value
+
+MARK = b"a-secret-of-the-customer"
+BODY = b'{"customerId": "' + MARK + b'"}'
+LATER = NOON + timedelta(hours=1)
+
+
+def put(inbox, key, *handlers, body=BODY, options=None):
+    """A delivery that is planned for these handlers; its id."""
+    new = incoming(key, body=body)
+    delivery_id = inbox.put(new).delivery_id
+    with inbox.transaction("w") as transaction:
+        planned = RunPlan(delivery_id, handlers, options={name: options for name in handlers if options})
+        transaction.plan([planned], NOON)
+    return delivery_id
+
+
+def handle(inbox, state=RunState.SUCCEEDED):
+    """Whatever is due ends so; an error quotes the body, as those of handlers do."""
+    error = None if state is RunState.SUCCEEDED else f"KeyError: {MARK.decode()}"
+    with inbox.transaction("w") as transaction:
+        claims = transaction.claim(9, NOON, LATER)
+        transaction.settle(
+            [
+                RunResult(
+                    one.run_id, one.token, one.delivery.delivery_id, one.attempt, state, NOON,
+                    due_at=LATER if state is RunState.DUE else None, error=error, traceback=error,
+                )
+                for one in claims
+            ]
+        )  # fmt: skip
+    return claims
+
+
+def stored_text(where):
+    """All that the inbox's tables hold, as one text."""
+    tables = ("delivery", "run", "failure", "billhook_action", "billhook_handler")
+    return "".join(str(rows(where, f"SELECT * FROM {table}")) for table in tables)
+
+
+# --- what goes and what stays ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.DEAD])
+def test_an_erased_delivery_keeps_its_key_and_its_result_and_nothing_of_its_content(inbox, where, state):
+    options = RunOptions(f"order {MARK.decode()}", ContentKey("digest", ("customer_id",), NOON, 60.0))
+    erased = put(inbox, "k1", "book", options=options)
+    handle(inbox, state)
+    other = put(inbox, "k2", "book", body=b"{}")
+    assert MARK.decode() in stored_text(where)
+
+    result = erase(inbox, [erased], LATER)
+
+    assert result == EraseResult(erased=1)
+    assert rows(
+        where, "SELECT key, state, body, headers, error, digest FROM delivery WHERE id = ?", erased
+    ) == [("k1", "erased", b"", "{}", None, None)]
+    assert rows(where, "SELECT handler, state, attempts, last_error, order_key, identity FROM run WHERE "
+                "delivery_id = ?", erased) == [("book", state.value, 1, None, None, None)]  # fmt: skip
+    assert MARK.decode() not in stored_text(where)
+    assert value(where, "SELECT state FROM delivery WHERE id = ?", other) == "planned"
+
+
+def test_failed_attempts_of_an_erased_delivery_are_gone_and_those_of_others_stay(inbox, where):
+    erased, other = put(inbox, "k1", "book"), put(inbox, "k2", "book")
+    handle(inbox, RunState.DEAD)
+
+    erase(inbox, [erased], LATER)
+
+    left = rows(where, "SELECT delivery_id FROM failure JOIN run ON run.id = run_id")
+    assert left == [(other,)]
+
+
+def test_a_quarantined_delivery_is_erased_with_the_reason(inbox, where):
+    delivery_id = inbox.put(incoming("k", body=BODY)).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, error=f"not readable: {MARK.decode()}")], NOON)
+
+    assert erase(inbox, [delivery_id], LATER) == EraseResult(erased=1)
+    assert MARK.decode() not in stored_text(where)
+
+
+@pytest.mark.parametrize("body", [BODY, b'{"other": "bytes"}'])
+def test_a_delivery_that_is_sent_again_after_its_erasure_is_a_duplicate_and_not_stored(inbox, where, body):
+    delivery_id = put(inbox, "k", "book")
+    handle(inbox)
+    erase(inbox, [delivery_id], LATER)
+
+    receipt = inbox.put(incoming("k", body=body))
+
+    assert (receipt.status, receipt.delivery_id) == (PutStatus.DUPLICATE, delivery_id)
+    assert rows(where, "SELECT body FROM delivery") == [(b"",)]
+
+
+def test_control_a_delivery_under_another_key_is_new(inbox):
+    erase(inbox, [put(inbox, "k")], LATER)
+
+    assert inbox.put(incoming("k2", body=BODY)).status is PutStatus.ACCEPTED
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"all_handlers": True}, {"handler": "book"}, {"as_type": "PingTest"}], ids=str
+)
+@pytest.mark.parametrize("handlers", [("book",), ()], ids=["handled", "without-handler"])
+def test_an_erased_delivery_is_not_replayed(inbox, where, how, handlers):
+    delivery_id = put(inbox, "k", *handlers)
+    handle(inbox, RunState.DEAD)
+    erase(inbox, [delivery_id], LATER)
+
+    assert replay(inbox, [delivery_id], LATER, **how) == ReplayResult()
+    assert handle(inbox) == []
+    assert value(where, "SELECT state FROM delivery") == "erased"
+
+
+def test_a_handler_that_is_newer_gets_no_erased_delivery(inbox):
+    delivery_id = put(inbox, "k", "book")
+    handle(inbox)
+    erase(inbox, [delivery_id], LATER)
+    asked = []
+
+    def newcomer(stored, names):
+        asked.append(stored)
+        return RunOptions()
+
+    assert replay(inbox, [delivery_id], LATER, handler="new", backfill=newcomer) == ReplayResult()
+    assert asked == []
+
+
+# --- what is not finished -------------------------------------------------------------------------
+
+
+def test_a_delivery_that_is_not_finished_is_left_with_its_body(inbox, where):
+    unread = inbox.put(incoming("k1", body=BODY)).delivery_id
+    waiting = put(inbox, "k2", "book")
+
+    result = erase(inbox, [unread, waiting], LATER)
+
+    assert result == EraseResult(unfinished=2)
+    assert rows(where, "SELECT body FROM delivery") == [(BODY,), (BODY,)]
+    (claim,) = handle(inbox)
+    assert claim.delivery.body == BODY
+
+
+def test_one_that_is_discarded_for_it_is_not_handled_any_more(inbox, where):
+    unread = inbox.put(incoming("k1", body=BODY)).delivery_id
+    waiting, retrying = put(inbox, "k2", "book"), put(inbox, "k3", "send")
+    handle(inbox, RunState.DUE)
+
+    result = erase(inbox, [unread, waiting, retrying], LATER, discard_unfinished=True)
+
+    assert result == EraseResult(erased=3, discarded=3)
+    assert MARK.decode() not in stored_text(where)
+    assert inbox.received(9) == []
+    with inbox.transaction("w") as transaction:
+        assert transaction.claim(9, LATER + timedelta(days=1), LATER + timedelta(days=2)) == []
+
+
+def test_the_result_of_a_handler_that_was_running_writes_nothing_into_an_erased_delivery(inbox, where):
+    delivery_id = put(inbox, "k", "book")
+    with inbox.transaction("w") as transaction:
+        (claim,) = transaction.claim(9, NOON, LATER)
+    erase(inbox, [delivery_id], NOON, discard_unfinished=True)
+
+    with inbox.transaction("w") as transaction:
+        failed = RunResult(
+            claim.run_id, claim.token, delivery_id, 1, RunState.DEAD, LATER,
+            error=MARK.decode(), traceback=MARK.decode(),
+        )  # fmt: skip
+        transaction.settle([failed])
+
+    assert MARK.decode() not in stored_text(where)
+    assert value(where, "SELECT state FROM delivery") == "erased"
+
+
+def test_the_next_in_the_order_of_an_erased_delivery_is_handled(inbox):
+    options = RunOptions("one-after-the-other")
+    first, second = (put(inbox, key, "book", options=options) for key in ("k1", "k2"))
+
+    erase(inbox, [first], NOON, discard_unfinished=True)
+
+    (claim,) = handle(inbox)
+    assert claim.delivery.delivery_id == second
+
+
+def test_a_dry_run_counts_and_changes_nothing(inbox, where):
+    done = put(inbox, "k1", "book")
+    handle(inbox)
+    open_one = put(inbox, "k2", "book")
+    before = stored_text(where)
+
+    counts = [
+        erase(inbox, [done, open_one], LATER, discard_unfinished=flag, dry_run=True) for flag in (False, True)
+    ]
+
+    assert counts == [EraseResult(erased=1, unfinished=1), EraseResult(erased=2, discarded=1)]
+    assert stored_text(where) == before
+
+
+def test_an_erased_delivery_is_deleted_when_its_key_may_go(inbox, where):
+    delivery_id = put(inbox, "k")
+    erase(inbox, [delivery_id], LATER)
+
+    for days, left in ((3, "erased"), (29, "erased"), (31, None)):
+        inbox.prune(Cutoffs.of(NOON + timedelta(days=days), 30))
+        assert rows(where, "SELECT state FROM delivery") == ([(left,)] if left else [])
+
+
+def test_an_erased_delivery_is_neither_erased_nor_discarded_again(inbox, where):
+    delivery_id = put(inbox, "k")
+    erase(inbox, [delivery_id], LATER)
+
+    assert erase(inbox, [delivery_id], LATER, discard_unfinished=True) == EraseResult()
+    assert discard(inbox, [delivery_id], "why", LATER).deliveries == 0
+
+
+# --- the file -------------------------------------------------------------------------------------
+
+
+def bytes_of(path: Path) -> bytes:
+    """What the files of a SQLite inbox hold, whatever SQLite makes of it."""
+    files = [path.with_name(path.name + suffix) for suffix in ("", "-wal")]
+    return b"".join(one.read_bytes() for one in files if one.exists())
+
+
+@pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("size", [0, 9_000], ids=["in-a-page", "over-pages"])
+def test_nothing_of_an_erased_body_is_left_in_the_file_or_its_log(inbox, where, size):
+    body = b'{"customerId": "' + MARK + b'", "x": "' + MARK * (size // len(MARK)) + b'"}'
+    ids = [put(inbox, f"k{number}", "book", body=body) for number in range(20)]
+    handle(inbox, RunState.DUE)
+    assert MARK in bytes_of(where)
+
+    erase(inbox, ids, LATER, discard_unfinished=True)
+    assert empty_log(inbox) is True
+
+    assert MARK not in bytes_of(where)
+
+
+@pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
+def test_control_without_overwriting_the_body_stays_in_the_file_until_vacuum(inbox, where):
+    put(inbox, "k", body=BODY * 500)
+    inbox.close()
+
+    with closing(sqlite3.connect(where)) as connection:
+        connection.execute("PRAGMA secure_delete=OFF")
+        connection.execute("UPDATE delivery SET body = ''")
+        connection.commit()
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    assert MARK in bytes_of(where)
+    with closing(sqlite3.connect(where)) as connection:
+        connection.execute("VACUUM")
+    assert MARK not in bytes_of(where)
+    opened = open_inbox(where)
+    assert opened.put(incoming("k2")).status is PutStatus.ACCEPTED
+    opened.close()
+
+
+@pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
+def test_a_log_that_a_reader_still_needs_is_said_to_stay(inbox, where, monkeypatch):
+    monkeypatch.setattr("billhook.inbox.erase._LOG_SECONDS", 0.1)
+    delivery_id = put(inbox, "k")
+
+    with closing(sqlite3.connect(where, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM delivery").fetchone()
+        erase(inbox, [delivery_id], LATER)
+        assert empty_log(inbox) is False
+
+    assert empty_log(inbox) is True
+    assert MARK not in bytes_of(where)
+
+
+# --- search ---------------------------------------------------------------------------------------
+
+
+def test_a_search_examines_the_bodies_that_have_a_part(inbox):
+    ids = [put(inbox, f"k{number}", body=body) for number, body in enumerate([b"a", b"ab", b"b", b"abc"])]
+    seen = []
+
+    def examine(event_type, body):
+        seen.append(body)
+        return {b"ab": True, b"abc": None}.get(body, False)
+
+    search = search_bodies(inbox, DeliveryFilter(), [b"b", b"\\"], examine)
+
+    assert seen == [b"ab", b"b", b"abc"]
+    assert (search.found, search.unsure, search.searched) == ([ids[1]], [ids[3]], 4)
+
+
+def test_a_search_reads_a_batch_at_a_time_and_tells_how_far_it_is(inbox, monkeypatch):
+    monkeypatch.setattr("billhook.inbox.erase.BATCH", 2)
+    ids = [put(inbox, f"k{number}") for number in range(5)]
+    steps = []
+
+    search = search_bodies(inbox, DeliveryFilter(), [MARK], lambda kind, body: True, steps.append)
+
+    assert steps == [2, 2, 1]
+    assert search.found == ids
+
+
+def test_a_delivery_that_is_erased_and_replayed_at_one_time_is_handled_with_its_body_or_not_at_all(
+    inbox, where, inbox_url
+):
+    ids = [put(inbox, f"k{number}", "book") for number in range(30)]
+    handle_all(inbox, RunState.DEAD)
+    others = [Inbox(inbox_url, deadline_seconds=8.0) for _ in range(2)]
+
+    def replay_each():
+        return [replay(others[0], [one], NOON).runs for one in ids]
+
+    def erase_each():
+        return [erase(others[1], [one], NOON).erased for one in reversed(ids)]
+
+    with ThreadPoolExecutor(2) as pool:
+        replayed, erased = (work.result() for work in [pool.submit(replay_each), pool.submit(erase_each)])
+    bodies = handle_all(inbox, RunState.SUCCEEDED)
+
+    assert [before + after for before, after in zip(replayed, reversed(erased), strict=True)] == [1] * 30
+    assert bodies == [BODY] * sum(replayed)
+    assert value(where, "SELECT count(*) FROM delivery WHERE state = 'erased'") == sum(erased)
+    for other in others:
+        other.close()
+
+
+def handle_all(inbox, state):
+    """Handle until nothing is due; the bodies that the handlers were given."""
+    bodies = []
+    while claims := handle(inbox, state):
+        bodies += [one.delivery.body for one in claims]
+    return bodies

@@ -1,0 +1,230 @@
+"""What operators are shown of an inbox: backlog, types, handlers, refusals, workers; and by hour and day."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta
+
+import pytest
+
+from billhook.inbox import Counted, CountedAs, RunPlan, RunResult, RunState, WorkerRecord, overview
+from billhook.inbox import figures as figures_of
+from billhook.inbox.counts import DURATION_BOUNDS, Counts
+from billhook.inbox.figures import percentile
+from billhook.inbox.overview import read_backlog, read_overview, read_periods
+from billhook.inbox.schema import REVISION
+from support.inbox_view import NOON, change, incoming
+
+OWNER = "host:1"
+LEASE = timedelta(seconds=30)
+HOUR = timedelta(hours=1)
+
+
+def put(inbox, key, event_type="PingTest", minutes=0):
+    new = replace(incoming(key), event_type=event_type, received_at=NOON + timedelta(minutes=minutes))
+    return inbox.put(replace(new, known=True)).delivery_id
+
+
+def plan(inbox, delivery_id, *handlers, event_type="PingTest", error=None):
+    labels = CountedAs("default", event_type)
+    with inbox.transaction(OWNER) as transaction:
+        transaction.plan([RunPlan(delivery_id, handlers, error, counted_as=labels)], NOON)
+
+
+def run(inbox, state=RunState.SUCCEEDED, seconds=0.004, due_at=None):
+    """Claim and settle what is due."""
+    with inbox.transaction(OWNER) as transaction:
+        claims = transaction.claim(10, NOON, NOON + LEASE)
+    results = [
+        RunResult(
+            *(one.run_id, one.token, one.delivery.delivery_id, one.attempt, state, NOON),
+            error=None if state is RunState.SUCCEEDED else "e",
+            due_at=due_at,
+            duration_seconds=seconds,
+            counted_as=CountedAs("default", one.delivery.event_type),
+        )
+        for one in claims
+    ]
+    with inbox.transaction(OWNER) as transaction:
+        transaction.settle(results)
+
+
+# --- backlog ------------------------------------------------------------------------------------------
+
+
+def test_an_empty_inbox_has_nothing(inbox):
+    found = read_overview(inbox, NOON)
+
+    assert found.backlog == figures_of.Backlog(0, 0, None, 0, 0, 0)
+    assert (found.revision, found.last_at, found.types, found.handlers) == (REVISION, None, [], [])
+    assert (found.refused, found.workers, found.paused) == ({}, [], [])
+
+
+def test_the_backlog_is_what_is_unread_in_progress_or_failed(inbox):
+    plan(inbox, put(inbox, "dead"), "h")
+    run(inbox, RunState.DEAD)
+    plan(inbox, put(inbox, "done"), "h")
+    run(inbox)
+    plan(inbox, put(inbox, "unreadable"), error="e")
+    put(inbox, "done", "PaymentFailed")
+    plan(inbox, put(inbox, "in progress", minutes=3), "h")
+    put(inbox, "unread", minutes=5)
+
+    found = read_backlog(inbox)
+
+    oldest_at = NOON + timedelta(minutes=3)
+    assert found == figures_of.Backlog(1, 1, oldest_at, dead=1, quarantined=2, conflicts=1)
+    assert found.waiting == 2
+
+
+def test_large_numbers_are_counted_up_to_a_limit(inbox, monkeypatch):
+    monkeypatch.setattr(overview, "COUNT_LIMIT", 3)
+    for number in range(5):
+        put(inbox, f"k{number}")
+
+    assert read_backlog(inbox).unread == 3
+
+
+# --- types --------------------------------------------------------------------------------------------
+
+
+def test_each_type_has_its_numbers_and_its_last_delivery(inbox):
+    plan(inbox, put(inbox, "a"), "h")
+    plan(inbox, put(inbox, "b", minutes=7), "h")
+    plan(inbox, put(inbox, "c", "PaymentFailed", minutes=9), event_type="PaymentFailed", error="unreadable")
+    put(inbox, "a", "PaymentFailed")
+    put(inbox, "unread", "CustomerCreated", minutes=11)
+    inbox.count(Counted.DUPLICATE, NOON, source="default", event_type="PingTest")
+    inbox._counts.close()
+
+    found = {one.event_type: one for one in read_overview(inbox, NOON).types}
+
+    figures = figures_of.TypeFigures
+    after = timedelta(minutes=1)
+    assert found == {
+        "PingTest": figures("PingTest", accepted=2, duplicates=1, last_at=NOON + 7 * after),
+        "PaymentFailed": figures(
+            "PaymentFailed", accepted=1, conflicts=1, quarantined=1, last_at=NOON + 9 * after
+        ),
+        "CustomerCreated": figures("CustomerCreated", last_at=NOON + 11 * after),
+    }
+    assert read_overview(inbox, NOON).last_at == NOON + 11 * after
+
+
+def test_the_last_delivery_is_known_after_retention_has_deleted_it(inbox, where):
+    plan(inbox, put(inbox, "a"))
+    change(where, "DELETE FROM delivery")
+
+    (found,) = read_overview(inbox, NOON).types
+
+    assert (found.accepted, found.last_at) == (1, NOON)
+
+
+def test_what_is_older_than_the_hours_asked_for_is_left_out(inbox):
+    plan(inbox, put(inbox, "old", minutes=-60 * 5))
+    plan(inbox, put(inbox, "new"))
+
+    assert [one.accepted for one in read_overview(inbox, NOON, hours=4).types] == [1]
+    assert [one.accepted for one in read_overview(inbox, NOON, hours=5).types] == [2]
+
+
+# --- handlers -----------------------------------------------------------------------------------------
+
+
+def test_each_handler_has_its_attempts_and_durations(inbox):
+    plan(inbox, put(inbox, "a"), "h", "g")
+    run(inbox, seconds=0.004)
+    plan(inbox, put(inbox, "b"), "h")
+    run(inbox, RunState.DUE, seconds=15.0, due_at=NOON + HOUR)
+    plan(inbox, put(inbox, "c"), "g")
+    run(inbox, RunState.DEAD, seconds=0.15)
+
+    g, h = read_overview(inbox, NOON).handlers
+
+    assert (h.name, h.succeeded, h.failed, h.dead, h.discarded) == ("h", 1, 1, 0, 0)
+    assert (g.name, g.succeeded, g.failed, g.dead) == ("g", 1, 0, 1)
+    assert h.p50_seconds == pytest.approx(0.005)
+    assert h.p95_seconds == pytest.approx(19.0)
+    assert h.seconds == pytest.approx(15.004)
+    assert sum(h.buckets) == 2
+
+
+@pytest.mark.parametrize(
+    ("buckets", "part", "expected"),
+    [
+        ({}, 0.5, None),
+        ({0: 10}, 0.5, 0.0005),
+        ({3: 100}, 0.5, 0.0075),
+        ({3: 100}, 1.0, 0.01),
+        ({3: 50, 6: 50}, 0.5, 0.01),
+        ({3: 50, 6: 50}, 0.95, 0.095),
+        ({len(DURATION_BOUNDS): 1}, 0.95, 1000.0),
+    ],
+)
+def test_a_percentile_is_estimated_within_its_step_of_duration(buckets, part, expected):
+    counted = [buckets.get(number, 0) for number in range(len(DURATION_BOUNDS) + 1)]
+
+    found = percentile(counted, part)
+
+    assert found == (None if expected is None else pytest.approx(expected))
+
+
+# --- refusals, workers, handlers that are paused ------------------------------------------------------
+
+
+def test_refusals_are_shown_by_cause_with_how_far_their_clocks_were_off(inbox):
+    refuse = {"source": "default"}
+    inbox.count(Counted.REFUSED, NOON, cause="mismatch", **refuse)
+    inbox.count(Counted.REFUSED, NOON, cause="stale", duration_seconds=400, **refuse)
+    inbox.count(Counted.REFUSED, NOON, cause="stale", duration_seconds=600, **refuse)
+    inbox._counts.close()
+
+    found = read_overview(inbox, NOON)
+
+    assert found.refused == {"mismatch": 1, "stale": 2}
+    assert found.refused_seconds == {"stale": pytest.approx(500)}
+
+
+def test_workers_are_shown_and_those_that_are_silent(inbox):
+    for owner, seconds in (("gone:1", -61), ("host:2", -59)):
+        seen_at = NOON + timedelta(seconds=seconds)
+        inbox.record_worker(WorkerRecord(owner, "worker", 3, NOON - HOUR), seen_at)
+
+    workers = read_overview(inbox, NOON).workers
+
+    assert [(one.owner, one.alive) for one in workers] == [("gone:1", False), ("host:2", True)]
+
+
+def test_paused_handlers_are_shown(inbox):
+    inbox.pause_handler("h", "a reason", NOON)
+
+    assert [(one.name, one.why) for one in read_overview(inbox, NOON).paused] == [("h", "a reason")]
+
+
+# --- periods ------------------------------------------------------------------------------------------
+
+
+def test_periods_have_what_happened_in_each_hour_and_day(inbox):
+    counts = Counts()
+    for hours, what, labels in [
+        (0, Counted.ACCEPTED, {"event_type": "PingTest"}),
+        (0, Counted.ACCEPTED, {"event_type": "PaymentFailed"}),
+        (2, Counted.ACCEPTED, {"event_type": "PingTest"}),
+        (2, Counted.REFUSED, {"cause": "stale"}),
+        (2, Counted.SUCCEEDED, {"event_type": "PingTest", "handler": "h"}),
+    ]:
+        counts.add(what, NOON + hours * HOUR, source="default", **labels)
+    with inbox.database.write() as connection:
+        counts.write(connection, OWNER)
+
+    hours = read_periods(inbox, NOON, NOON + 3 * HOUR, HOUR)
+    (day,) = read_periods(inbox, NOON.replace(hour=0), NOON.replace(hour=0) + 24 * HOUR, 24 * HOUR)
+
+    assert [one.at for one in hours] == [NOON, NOON + HOUR, NOON + 2 * HOUR]
+    assert [dict(one.counted) for one in hours] == [
+        {Counted.ACCEPTED: 2},
+        {},
+        {Counted.ACCEPTED: 1, Counted.REFUSED: 1, Counted.SUCCEEDED: 1},
+    ]
+    assert hours[2].refused == {"stale": 1}
+    assert dict(day.by_type) == {"PingTest": 2, "PaymentFailed": 1}

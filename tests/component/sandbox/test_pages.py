@@ -1,0 +1,410 @@
+"""What the sandbox's pages show and do, on real databases, through forms and links."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import unescape
+from typing import Any
+
+import pytest
+
+from billhook.events import EVENT_TYPES
+from billhook.sandbox.scenario import run_scenario
+from billhook.signing import StandardWebhooks, TimestampedRSA
+from support.receivers import Receiver, flush, receiving, subscribe
+from support.sandbox import API_TOKEN, START, Running, running
+from support.sandbox_pages import PagesBrowser, rules
+from support.scenarios import Customer, contract, customer, fee, invoices, metered
+
+SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+HOSTILE = "<script>alert(1)</script><svg onload=alert(2)>\"'&\u202e"
+MEGABYTE = "A" * 900_000
+"""As long a text as a request may hold, which is the API's limit of 1 MB less the rest of the request."""
+
+
+@pytest.fixture
+def demo(sandbox_url: str) -> Iterator[tuple[Running, PagesBrowser, Receiver]]:
+    """A sandbox in which each of the 23 events has happened, and a browser that is logged in."""
+    with running(database_url=sandbox_url, secrets=[SECRET]) as sandbox, receiving() as receiver:
+        for _ in run_scenario(sandbox.sandbox.call, receiver.url, START):
+            sandbox.token = ""
+        flush(sandbox)
+        yield sandbox, PagesBrowser.logged_in(sandbox), receiver
+
+
+def links(page: str, pattern: str) -> list[str]:
+    """The links of a page that match, below /pages, in their order."""
+    return re.findall(rf'href="/pages({pattern})"', page)
+
+
+def facts(page: str) -> dict[str, str]:
+    """The names and values of a page's list of facts, without markup."""
+    found = re.findall(r"<dt>(.*?)</dt><dd>(.*?)</dd>", page, re.DOTALL)
+    return {name: re.sub("<[^>]+>", "", value).strip() for name, value in found}
+
+
+# --- the demo ---------------------------------------------------------------------------------------
+
+
+def test_every_page_shows_what_the_demo_has_left(demo: tuple[Running, PagesBrowser, Receiver]) -> None:
+    _, browser, receiver = demo
+    lists = ["", "/timeline", "/customers", "/contracts", "/usage", "/invoices", "/credits"]
+    found = {path: browser.get(path or "/").text for path in lists}
+    details = {
+        kind: browser.get(links(found[path], pattern)[0]).text
+        for kind, path, pattern in (
+            ("event", "/timeline", "/timeline/evt_[0-9a-f]+"),
+            ("customer", "/customers", "/customers/cus_[0-9a-f]+"),
+            ("contract", "/contracts", "/contracts/con_[0-9a-f]+"),
+            ("invoice", "/invoices", "/invoices/inv_[0-9a-f]+"),
+        )
+    }
+    types = {name: browser.get(f"/timeline?type={name}").text.count(f">{name}</a>") for name in EVENT_TYPES}
+
+    assert "Acme Ltd" in found["/customers"]
+    assert "Acme by use" in found["/contracts"]
+    assert "sum <b>244</b>" in found["/usage"]  # 4 times 60 calls, and 4 of the stranger
+    assert "430.00 USD" in found["/invoices"]
+    assert "-30" in found["/credits"]
+    assert receiver.url in found["/timeline"]
+    assert facts(details["event"])["what happened"] == "Pay an invoice, or record a failed payment"
+    assert facts(details["contract"])["status"] == "Expired"
+    assert facts(details["invoice"])["amount"] == "250.00 USD"
+    assert "As the API has it" in details["customer"]
+    assert all(types.values()), types
+
+
+def test_no_page_shows_a_secret_or_a_signature_unless_asked(
+    demo: tuple[Running, PagesBrowser, Receiver],
+) -> None:
+    sandbox, browser, receiver = demo
+    event = links(browser.get("/timeline").text, "/timeline/evt_[0-9a-f]+")[0]
+    pages = [browser.client.get(rule).text for rule in rules("GET")] + [browser.get(event).text]
+    shown = browser.post("/secrets/show")
+    signatures = {got.headers["webhook-signature"] for got in receiver.got}
+
+    secrets = {SECRET, API_TOKEN, sandbox.sandbox.jwt_key.decode(), *signatures}
+    assert len(signatures) > 20
+    assert [secret for secret in secrets if any(secret in page for page in pages)] == []
+    assert shown.status_code == 200
+    assert f"export BILLHOOK_SECRETS={SECRET}" in shown.text
+    assert shown.headers["Cache-Control"] == "no-store"
+    assert browser.client.get("/pages/secrets/show").status_code == 404
+
+
+def test_lists_are_paged_by_links_from_the_newest_on(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
+        for n in range(30):
+            sandbox.ok("POST", "/_sandbox/customers", {"name": f"Customer {n:02}"})
+        browser = PagesBrowser.logged_in(sandbox)
+        first = browser.get("/customers").text
+        [more] = links(first, r"/customers\?cursor=[^\"]+")
+        second = browser.get(more).text
+        wrong = browser.get("/customers?cursor=nonsense")
+
+    names = re.compile(r"Customer \d\d")
+    assert names.findall(first) == [f"Customer {n:02}" for n in range(29, 4, -1)]
+    assert names.findall(second) == [f"Customer {n:02}" for n in range(4, -1, -1)]
+    assert 'href="/pages/customers">First page' in second
+    assert wrong.status_code == 400
+    assert "cursor" in wrong.text
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/timeline/evt_x", "/customers/cus_x", "/contracts/con_x", "/invoices/inv_x",
+        "/timeline?type=Nothing", "/usage?days=5", "/invoices?status=Nothing", "/nothing",
+    ],
+)  # fmt: skip
+def test_what_is_not_there_is_said_on_a_page(path: str, sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
+        page = PagesBrowser.logged_in(sandbox).get(path)
+
+    assert page.status_code == 404
+    assert page.content_type == "text/html; charset=utf-8"
+    assert "Not Found" in page.text
+
+
+def test_a_nul_in_an_address_or_a_form_is_refused(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
+        browser = PagesBrowser.logged_in(sandbox)
+        found = [
+            browser.get("/customers/a%00b").status_code,
+            browser.get("/usage?customer=a%00b").status_code,
+            browser.post("/webhooks", url="http://127.0.0.1/\0", type="PingTest").status_code,
+        ]
+
+    assert found == [400, 400, 400]
+
+
+def test_a_page_that_fails_says_so_and_nothing_of_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running() as sandbox:
+        browser = PagesBrowser.logged_in(sandbox)
+        sandbox.sandbox.service.database.close()
+        monkeypatch.setattr(sandbox.sandbox.service.database, "reading", None)
+        page = browser.get("/customers")
+
+    assert page.status_code == 500
+    assert "Its log has the details." in page.text
+    assert "TypeError" not in page.text
+
+
+# --- hostile texts ----------------------------------------------------------------------------------
+
+
+def test_hostile_texts_are_inert_on_every_page(sandbox_url: str) -> None:
+    short = HOSTILE[:80]
+    with running(database_url=sandbox_url) as sandbox, receiving(500) as receiver:
+        receiver.body = HOSTILE.encode()
+        subscribe(sandbox, "CustomerCreated", f"{receiver.url}?{'%3Cscript%3E'}")
+        made = customer(sandbox, name=short, aliases=[short], legalName=HOSTILE, status=HOSTILE)
+        metered(sandbox, short)
+        deal = contract(sandbox, made, name=HOSTILE, products=[fee(12.5) | {"displayName": HOSTILE}])
+        event = {"name": short, "timestamp": "2026-01-10T09:00:00Z", "customerAlias": short, "ref": short}
+        sandbox.ok("PUT", "/events", {"events": [{**event, "data": {HOSTILE: HOSTILE}}]})
+        grant = {"customerId": made, "creditAmount": 5, "creditProductId": short}
+        sandbox.ok("POST", "/_sandbox/credits/grant", grant)
+        sandbox.advance("P32D")
+        flush(sandbox)
+        browser = PagesBrowser.logged_in(sandbox)
+        [invoice] = [one["id"] for one in invoices(sandbox)]
+        created = links(browser.get("/timeline?type=CustomerCreated").text, "/timeline/evt_[0-9a-f]+")[0]
+        paths = [created, f"/customers/{made}", f"/contracts/{deal['id']}", f"/invoices/{invoice}"]
+        pages = [browser.client.get(rule) for rule in rules("GET")] + [browser.get(path) for path in paths]
+        printed = re.search(r'href="(/_sandbox/pages/[^"]+)"', pages[-1].text)
+        assert printed
+        pages.append(browser.get(printed[1]))
+
+    assert {page.status_code for page in pages} <= {200, 404}
+    for page in pages:
+        assert "<script" not in page.text
+        assert "<svg onload" not in page.text
+        assert "\u202e" not in page.text
+    shown = [page for page in pages if "&lt;script&gt;alert(1)&lt;/script&gt;" in page.text]
+    assert len(shown) >= 10
+
+
+def test_the_longest_texts_fit_on_a_page(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
+        made = customer(sandbox, name="Long", legalName=MEGABYTE)
+        deal = contract(sandbox, made, name=MEGABYTE, products=[fee(12.5)])
+        sandbox.advance("P32D")
+        browser = PagesBrowser.logged_in(sandbox)
+        [invoice] = [one["id"] for one in invoices(sandbox)]
+        paths = [f"/customers/{made}", f"/contracts/{deal['id']}", f"/invoices/{invoice}", "/contracts"]
+        pages = [browser.get(path) for path in [*paths, "/timeline", "/"]]
+        printed = re.search(r'href="(/_sandbox/pages/[^"]+)"', pages[2].text)
+        assert printed
+        pages.append(browser.get(printed[1]))
+        [event] = links(browser.get("/timeline?type=ContractCreated").text, "/timeline/evt_[0-9a-f]+")
+        event_page = browser.get(event)
+
+    assert [page.status_code for page in pages] == [200] * 7
+    assert max(len(page.text) for page in pages) < 250_000
+    # The body of an event is what the page is for: it is shown as it was sent.
+    assert MEGABYTE in event_page.text
+
+
+# --- actions ----------------------------------------------------------------------------------------
+
+
+def test_the_clock_moves_by_a_day_a_month_or_a_duration(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
+        browser = PagesBrowser.logged_in(sandbox)
+        said = [browser.act("/clock", advance=period) for period in ("P1D", "P1M", "PT12H", "-P1D", "")]
+
+    assert said[0] == "The clock is at 2026-01-11T12:00:00Z; 0 jobs were run."
+    assert said[1] == "The clock is at 2026-02-11T12:00:00Z; 1 job was run."
+    assert said[2].startswith("The clock is at 2026-02-12T00:00:00Z")
+    assert said[3].startswith("Refused: advance is not an ISO 8601 duration")
+    assert said[4].startswith("Refused: ")
+
+
+def test_any_event_is_triggered_from_its_sample_signed_and_sent() -> None:
+    scheme, found = StandardWebhooks(), {}
+    with running(secrets=[SECRET]) as sandbox, receiving() as receiver:
+        browser = PagesBrowser.logged_in(sandbox)
+        said = browser.act("/webhooks", url=receiver.url, type="all")
+        flush(sandbox)
+        for event_type in EVENT_TYPES:
+            form = browser.get(f"/trigger?type={event_type}").text
+            body = re.search(r"<textarea[^>]*>(.*?)</textarea>", form, re.DOTALL)
+            assert body
+            receiver.got.clear()
+            sent = browser.post("/trigger", type=event_type, body=unescape(body[1]))
+            flush(sandbox)
+            [got] = receiver.got
+            keys = scheme.load([SECRET])
+            verified = scheme.verify(
+                got.headers, got.body, keys, event_type=event_type, now=START, tolerance_seconds=300
+            )
+            page = browser.client.get(sent.location).text
+            found[event_type] = got.headers["x-webhook-type"], verified.key in page, ">delivered<" in page
+
+    assert said == "The address is subscribed to 23 types of events."
+    assert found == {event_type: (event_type, True, True) for event_type in EVENT_TYPES}
+
+
+def test_what_was_typed_is_shown_again_if_it_is_no_event(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
+        browser = PagesBrowser.logged_in(sandbox)
+        broken = browser.post("/trigger", type="PaymentFailed", body='{"amount": ')
+        wrong = browser.post("/trigger", type="PaymentFailed", body='{"amount": "<b>much</b>"}')
+        unknown = browser.act("/trigger", type="Nothing", body="{}")
+        raised = sandbox.raised()
+
+    assert (broken.status_code, wrong.status_code) == (400, 400)
+    assert "{&#34;amount&#34;:</textarea>" in broken.text
+    assert "Refused: " in wrong.text
+    assert "&lt;b&gt;much&lt;/b&gt;" in wrong.text
+    assert unknown == "Refused: there is no such event type"
+    assert raised == []
+
+
+def test_a_delivery_is_sent_again_under_its_id(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox, receiving() as receiver:
+        browser = PagesBrowser.logged_in(sandbox)
+        browser.act("/webhooks", url=receiver.url, type="PingTest")
+        flush(sandbox)
+        [event] = links(browser.get("/timeline").text, "/timeline/evt_[0-9a-f]+")
+        before = browser.get(event).text
+        [action] = re.findall(r'action="/pages(/timeline/[^"]+/resend)"', before)
+        said = browser.act(action)
+        flush(sandbox)
+        after = browser.get(event).text
+        waited = browser.act(f"{event}/wait")
+        unknown = browser.act(action.replace("dlv_", "dlv_x"))
+
+    assert said == "The delivery is sent again, under the same id."
+    assert [one.id for one in receiver.got] == [receiver.got[0].id] * 2
+    assert (before.count('data-label="started"'), after.count('data-label="started"')) == (1, 2)
+    assert waited == "Attempts that were due have been made."
+    assert unknown == "Refused: there is no such delivery"
+
+
+def test_subscriptions_are_made_pinged_and_ended(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox, receiving() as receiver:
+        browser = PagesBrowser.logged_in(sandbox)
+        made = browser.act("/webhooks", url=receiver.url, type="CreditPoolThresholdCrossed", threshold="75.5")
+        page = browser.get("/webhooks").text
+        [action] = re.findall(r'action="/pages(/webhooks/sub_[0-9a-f]+)/ping"', page)
+        pinged = browser.act(f"{action}/ping")
+        flush(sandbox)
+        ended = browser.act(f"{action}/remove")
+        again = browser.act(f"{action}/ping")
+        refused = [
+            browser.act("/webhooks", url=url, type=kind, threshold=threshold)
+            for url, kind, threshold in (
+                ("ftp://x", "PingTest", ""),
+                (receiver.url, "Nothing", ""),
+                (receiver.url, "CreditPoolThresholdCrossed", "much"),
+            )
+        ]
+
+    assert made == "The address is subscribed to 1 type of events."
+    assert "75.5" in page
+    assert pinged == "A PingTest is sent."
+    assert [one.headers["x-webhook-type"] for one in receiver.got] == ["PingTest"]
+    assert ended == "The subscription is ended, and its pending deliveries are cancelled."
+    assert again == "Refused: there is no such subscription"
+    assert all(said.startswith("Refused: ") for said in refused)
+
+
+def test_faults_are_switched_on_and_off_one_by_one(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
+        browser = PagesBrowser.logged_in(sandbox)
+        on = [browser.act("/faults/corrupt/on", share="1"), browser.act("/faults/lose/on", share="0.1")]
+        page = browser.get("/webhooks").text
+        active = [(one["fault"], one["probability"]) for one in faults(sandbox)]
+        off = browser.act("/faults/corrupt/off")
+        left = [one["fault"] for one in faults(sandbox)]
+        refused = [
+            browser.act("/faults/nothing/on", share="1"),
+            browser.act("/faults/nothing/off"),
+            browser.act("/faults/lose/on", share="2"),
+        ]
+
+    assert on == ["The fault corrupt is on.", "The fault lose is on."]
+    assert active == [("corrupt", 1), ("lose", 0.1)]
+    assert page.count("Switch off") == 2
+    assert "10 %" in page
+    assert off == "The fault corrupt is off."
+    assert left == ["lose"]
+    assert all(said.startswith("Refused: ") for said in refused)
+
+
+def test_an_invoice_is_approved_sent_and_paid(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
+        contract(sandbox, products=[fee(12.5)])
+        sandbox.advance("P1M")
+        [made] = invoices(sandbox)
+        browser, path = PagesBrowser.logged_in(sandbox), f"/invoices/{made['id']}"
+        early = browser.act(f"{path}/send")
+        said = [browser.act(f"{path}/{action}") for action in ("approve", "fail", "send", "pay", "pay")]
+        page = browser.get(path).text
+        sandbox.token = ""
+        raised = [one for kind in ("InvoiceApproved", "PaymentFailed") for one, _ in sandbox.raised(kind)]
+
+    assert early == "Refused: the invoice is not approved yet: approve it first"
+    assert said[:4] == [
+        "The invoice is approved and sent.",
+        "A payment has failed.",
+        "The invoice is sent once more.",
+        "The invoice is paid.",
+    ]
+    assert said[4].startswith("Refused: ")
+    assert facts(page)["still due"] == "0.00 USD"
+    assert raised == ["InvoiceApproved", "PaymentFailed"]
+
+
+def test_credits_are_granted_and_a_contract_is_activated(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url) as sandbox:
+        buyer = Customer.of(sandbox)
+        deal = buyer.buy(fee(1), status="InReview")
+        browser = PagesBrowser.logged_in(sandbox)
+        granted = browser.act("/credits", customer=buyer.id, amount="12.50")
+        refused = [
+            browser.act("/credits", customer=customer_id, amount=amount)
+            for customer_id, amount in ((buyer.id, "NaN"), (buyer.id, "-1"), ("cus_x", "1"))
+        ]
+        page = browser.get(f"/credits?customer={buyer.id}").text
+        activated = browser.act(f"/contracts/{deal}/activate")
+        again = browser.act(f"/contracts/{deal}/activate")
+
+    assert granted == "The credits are granted."
+    assert all(said.startswith("Refused: ") for said in refused)
+    assert page.count("12.50") >= 3
+    assert activated == "The contract is active."
+    assert again.startswith("Refused: ")
+
+
+def test_a_secret_is_rotated_and_then_shown(sandbox_url: str) -> None:
+    with running(database_url=sandbox_url, secrets=[SECRET]) as sandbox:
+        browser = PagesBrowser.logged_in(sandbox)
+        said = browser.act("/secrets/rotate", overlap="on")
+        page, shown = browser.get("/secrets").text, browser.post("/secrets/show").text
+        newest = sandbox.sandbox.signing_secret
+
+    assert said.startswith("Deliveries are signed with a new secret, and with the previous one until")
+    assert "the newest secret and the one before it" in page
+    assert newest != SECRET
+    assert str(newest) in shown
+    assert SECRET not in shown
+
+
+def test_of_a_key_pair_only_the_public_key_is_shown() -> None:
+    with running(scheme=TimestampedRSA()) as sandbox:
+        browser = PagesBrowser.logged_in(sandbox)
+        shown = browser.post("/secrets/show").text
+        refused = browser.act("/secrets/rotate", overlap="on")
+
+    assert "-----BEGIN PUBLIC KEY-----" in shown
+    assert "PRIVATE" not in shown
+    assert "export BILLHOOK_SECRETS" not in shown
+    assert refused.startswith("Refused: a delivery signed by timestamped-rsa has room for one signature")
+
+
+def faults(sandbox: Running) -> list[dict[str, Any]]:
+    return list(sandbox.ok("GET", "/_sandbox/faults")["faults"])

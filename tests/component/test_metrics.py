@@ -1,0 +1,266 @@
+"""Metrics: what a scrape gives, from one inbox for all processes; who may read them."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from datetime import timedelta
+
+import pytest
+from click.testing import CliRunner
+from flask import Flask
+from prometheus_client import generate_latest
+from prometheus_client.openmetrics import parser as openmetrics
+from prometheus_client.parser import text_string_to_metric_families
+
+from billhook.cli import main
+from billhook.clock import FrozenClock
+from billhook.errors import ConfigError
+from billhook.inbox import Counted, CountedAs, Inbox, RunPlan, RunResult, RunState, WorkerRecord
+from billhook.inbox.counts import Counts
+from billhook.metrics import InboxCollector, _registry, metrics_blueprint, metrics_text
+from billhook.standalone import create_app
+from support.apps import deliver
+from support.inbox_view import NOON, incoming, open_inbox
+from support.signing import SECRET
+
+TOKEN = "a-token-of-many-characters"
+
+
+def samples(text):
+    """The values of a scrape by name and labels."""
+    return {
+        (one.name, *sorted(one.labels.items())): one.value
+        for family in text_string_to_metric_families(text)
+        for one in family.samples
+    }
+
+
+def scrape(inbox, at=NOON):
+    registry = _registry(lambda: inbox)
+    for collector in list(registry._collector_to_names):
+        collector._clock = FrozenClock(at)
+    return samples(generate_latest(registry).decode())
+
+
+def handle(inbox, key, state=RunState.SUCCEEDED, seconds=0.03, handler="h"):
+    labels = CountedAs("default", "PingTest")
+    delivery_id = inbox.put(incoming(key)).delivery_id
+    with inbox.transaction("w") as transaction:
+        transaction.plan([RunPlan(delivery_id, (handler,), counted_as=labels)], NOON)
+        (one,) = transaction.claim(1, NOON, NOON + timedelta(seconds=30))
+        ids = (one.run_id, one.token, delivery_id, 1)
+        error = None if state is RunState.SUCCEEDED else "e"
+        result = RunResult(*ids, state, NOON, error=error, duration_seconds=seconds, counted_as=labels)
+        transaction.settle([result])
+
+
+def test_a_scrape_has_deliveries_attempts_and_durations(inbox):
+    handle(inbox, "a")
+    handle(inbox, "b", RunState.DEAD, seconds=3.0)
+    inbox.count(Counted.DUPLICATE, NOON, source="default", event_type="PingTest")
+    inbox.count(Counted.REFUSED, NOON, source="default", cause="stale", duration_seconds=400)
+    inbox._counts.close()
+
+    found = scrape(inbox)
+
+    def deliveries(result):
+        labels = (("result", result), ("source", "default"), ("type", "PingTest"))
+        return found["billhook_deliveries_total", *labels]
+
+    def duration(part, *labels):
+        return found["billhook_attempt_duration_seconds_" + part, ("handler", "h"), *labels]
+
+    assert (deliveries("accepted"), deliveries("duplicate")) == (2, 1)
+    assert found["billhook_deliveries_refused_total", ("cause", "stale"), ("source", "default")] == 1
+    attempts = {name[2][1]: value for name, value in found.items() if name[0] == "billhook_attempts_total"}
+    assert attempts == {"succeeded": 1, "dead": 1}
+    assert [duration("bucket", ("le", bound)) for bound in ("0.02", "0.05", "2", "5", "+Inf")] == [
+        0,
+        1,
+        1,
+        2,
+        2,
+    ]
+    assert (duration("count"), duration("sum")) == (2, pytest.approx(3.03))
+
+
+def test_a_scrape_has_the_state_of_now(inbox):
+    handle(inbox, "dead", RunState.DEAD)
+    inbox.put(incoming("unread"))
+    inbox.pause_handler("h", None, NOON)
+    inbox.record_worker(WorkerRecord("gone", "thread", 1, NOON), NOON - timedelta(minutes=5))
+    inbox.record_worker(WorkerRecord("here", "worker", 1, NOON), NOON)
+
+    found = scrape(inbox)
+
+    stored = {name[1][1]: value for name, value in found.items() if name[0] == "billhook_deliveries_stored"}
+    assert stored == {"unread": 1, "in_progress": 0, "dead": 1, "quarantined": 0}
+    assert found[("billhook_oldest_unfinished_timestamp_seconds",)] == NOON.timestamp()
+    assert found["billhook_handler_paused_timestamp_seconds", ("handler", "h")] == NOON.timestamp()
+    assert found["billhook_last_delivery_timestamp_seconds", ("type", "PingTest")] == NOON.timestamp()
+    assert found["billhook_workers", ("engine", "worker")] == 1
+    assert found["billhook_workers", ("engine", "thread")] == 0
+
+
+def test_counters_never_fall_when_counts_are_merged(inbox):
+    counts = Counts()
+    for days in (0, 3, 10, 500):
+        counts.add(Counted.ACCEPTED, NOON - timedelta(days=days), source="default", event_type="PingTest")
+    with inbox.database.write() as connection:
+        counts.write(connection, "w")
+    before = scrape(inbox)
+
+    while inbox.compact_counts(NOON):
+        pass
+
+    assert {name: value for name, value in scrape(inbox).items() if name[0].endswith("_total")} == {
+        name: value for name, value in before.items() if name[0].endswith("_total")
+    }
+    assert 4 in before.values()
+
+
+def test_labels_are_bounded_whatever_types_a_sender_invents(app_with):
+    app = app_with(BILLHOOK_ENGINE="inline")
+    for number in range(40):
+        deliver(app, b"{}", f"Invented{number}", message_id=f"m{number}")
+
+    with app.app_context():
+        text = metrics_text(app.extensions["billhook"].inbox)
+
+    assert "Invented" not in text
+    labels = (("result", "accepted"), ("source", "default"), ("type", "*"))
+    assert samples(text)["billhook_deliveries_total", *labels] == 40
+
+
+def test_an_inbox_that_cannot_be_read_is_a_scrape_that_says_so(tmp_path):
+    path, aside = tmp_path / "inbox.db", tmp_path / "aside"
+    file = open_inbox(path)
+    server = Inbox("postgresql+psycopg://postgres@127.0.0.1:1/none")
+
+    path.rename(aside)
+    found = [scrape(file), scrape(server)]
+    aside.rename(path)
+
+    assert found == [{("billhook_inbox_up",): 0}] * 2
+    assert scrape(file)[("billhook_inbox_up",)] == 1
+    file.close()
+
+
+# --- over HTTP ----------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def client(app_with):
+    app = app_with(BILLHOOK_ENGINE="inline")
+    app.register_blueprint(metrics_blueprint(token=TOKEN))
+    deliver(app)
+    return app.test_client()
+
+
+def test_metrics_are_given_to_those_with_the_token(client):
+    answer = client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
+
+    assert answer.status_code == 200
+    assert samples(answer.text)[("billhook_inbox_up",)] == 1
+
+
+def test_metrics_are_given_as_openmetrics_to_those_who_ask_for_it(client):
+    accept = "application/openmetrics-text; version=1.0.0"
+    answer = client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}", "Accept": accept})
+
+    families = {one.name for one in openmetrics.text_string_to_metric_families(answer.text)}
+    assert {"billhook_deliveries", "billhook_attempt_duration_seconds"} <= families
+
+
+@pytest.mark.parametrize(
+    "sent", [None, "", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN, "Bearer \udcff"]
+)
+def test_metrics_are_refused_without_the_token(client, sent):
+    headers = (
+        {} if sent is None else {"Authorization": sent.encode("utf-8", "surrogateescape").decode("latin-1")}
+    )
+
+    answer = client.get("/metrics", headers=headers)
+
+    assert answer.status_code == 401
+    assert "billhook_" not in answer.text
+
+
+def test_metrics_without_a_token_have_to_be_asked_for(app_with):
+    app = app_with()
+    app.register_blueprint(metrics_blueprint(token=None))
+
+    assert app.test_client().get("/metrics").status_code == 200
+
+
+def test_a_short_token_is_refused():
+    with pytest.raises(ConfigError, match="fewer than 16 characters") as caught:
+        metrics_blueprint(token="short")
+
+    assert "short" not in str(caught.value)
+
+
+@pytest.mark.parametrize("token", [None, TOKEN])
+def test_the_standalone_receiver_has_metrics_with_a_token_file_only(tmp_path, monkeypatch, token):
+    monkeypatch.chdir(tmp_path)
+    environ = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_ENGINE": "worker"}
+    if token is not None:
+        file = tmp_path / "token"
+        file.touch(mode=0o600)
+        file.write_text(token + "\n")
+        environ["BILLHOOK_METRICS_TOKEN_FILE"] = str(file)
+    app: Flask = create_app(environ)
+
+    statuses = [
+        app.test_client().get("/metrics", headers=headers).status_code
+        for headers in ({}, {"Authorization": f"Bearer {TOKEN}"})
+    ]
+
+    assert statuses == ([404, 404] if token is None else [401, 200])
+    app.extensions["billhook"].close()
+
+
+def test_a_token_file_that_is_missing_is_a_clear_error(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    environ = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_METRICS_TOKEN_FILE": str(tmp_path / "none")}
+
+    with pytest.raises(ConfigError, match=r"TOKEN_FILE .* cannot be read: FileNotFoundError"):
+        create_app(environ)
+
+
+# --- by command ---------------------------------------------------------------------------------------
+
+
+def test_the_command_prints_them(inbox, inbox_url, tmp_path):
+    handle(inbox, "a")
+    environ = {**os.environ, "BILLHOOK_INBOX_URL": inbox_url}
+
+    command = [sys.executable, "-m", "billhook", "metrics"]
+    printed = subprocess.run(command, env=environ, cwd=tmp_path, capture_output=True, check=True)
+
+    labels = (("handler", "h"), ("result", "succeeded"))
+    assert samples(printed.stdout.decode())["billhook_attempts_total", *labels] == 1
+
+
+def test_the_command_replaces_a_file(inbox, inbox_url, tmp_path, monkeypatch):
+    monkeypatch.setenv("BILLHOOK_INBOX_URL", inbox_url)
+    file = tmp_path / "billhook.prom"
+    file.write_text("old")
+
+    result = CliRunner().invoke(main, ["metrics", "--output", str(file)])
+    refused = CliRunner().invoke(main, ["metrics", "--output", str(tmp_path / "none" / "x.prom")])
+
+    assert (result.exit_code, result.output) == (0, "")
+    assert samples(file.read_text())[("billhook_inbox_up",)] == 1
+    assert [one.name for one in tmp_path.glob("*.prom*")] == ["billhook.prom"]
+    assert refused.exit_code == 1
+    assert "choose a file" in refused.output
+
+
+def test_registering_the_collector_does_not_read_the_inbox():
+    """An app registers it at import, before there is an inbox."""
+    registry = _registry(lambda: pytest.fail("the inbox was read"))
+
+    assert [type(one) for one in registry._collector_to_names] == [InboxCollector]

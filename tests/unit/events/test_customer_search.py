@@ -1,0 +1,96 @@
+"""Which bodies name a customer: every event type that has one, and none that only looks like it."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from billhook.events import EVENT_TYPES, sample
+from billhook.events.customer_search import names_customer, search_parts
+
+
+def has_part(body: bytes, customer: str) -> bool:
+    return any(part in body for part in search_parts(customer))
+
+
+@pytest.mark.parametrize("name", EVENT_TYPES)
+def test_an_event_names_the_customer_of_its_customer_id(name):
+    body = sample(EVENT_TYPES[name]).to_json()
+    content = json.loads(body)
+    customer = content.get("customerId") or (content.get("id") if name == "AnonymousCustomer" else None)
+
+    if customer is None:
+        assert name in WITHOUT_CUSTOMER_ID
+        return
+    assert names_customer(name, body, customer) is True
+    assert has_part(body, customer)
+    assert names_customer(name, body, customer[:-1]) is False
+    assert names_customer(name, body, customer + "0") is False
+
+
+WITHOUT_CUSTOMER_ID = {
+    "UpcomingRenewal", "ContractExpired", "CommitmentCrossed", "PingTest", "InvoiceApproved",
+    "InvoicePaymentStatusChanged", "InvoiceSendFailed", "MonthEndReport", "UnchargedEvents",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("event_type", "body"),
+    [
+        ("X", '{"customerId": "42"}'),
+        ("X", '{"customer_id": "42"}'),
+        ("X", '{"a": [{"b": {"customerId": "42"}}]}'),
+        ("X", '{"customerIds": ["7", "42"]}'),
+        ("X", '{"customerId": 42}'),
+        ("X", '{"customer": {"id": "42"}}'),
+        ("X", '{"customer": {"externalId": "42"}}'),
+        ("X", '{"customers": [{"aliases": ["x", "42"]}]}'),
+        ("X", '{"customer": "42"}'),
+        ("AnonymousCustomer", '{"id": "42"}'),
+        ("CustomerCreated", '{"customerId": "c", "externalId": "42"}'),
+        ("X", '{"customerId": "\\u0034\\u0032"}'),
+        ("X", '{"customerId": "1", "customerId": "42"}'),
+        ("X", '{"customerId": "42", "customerId": "1"}'),
+    ],
+)
+def test_a_customer_is_found_wherever_a_field_identifies_it(event_type, body):
+    assert names_customer(event_type, body.encode(), "42") is True
+    assert has_part(body.encode(), "42")
+
+
+@pytest.mark.parametrize(
+    ("event_type", "body"),
+    [
+        ("X", '{"customerId": "420"}'),
+        ("X", '{"customerId": "142"}'),
+        ("X", '{"invoiceNumber": "42"}'),
+        ("X", '{"id": "42"}'),
+        ("X", '{"contract": {"externalId": "42"}}'),
+        ("X", '{"amount": 42}'),
+        ("X", '{"customer": {"plan": {"id": "42"}}}'),
+        ("X", '{"note": "customerId: 42"}'),
+        ("X", '["42"]'),
+        ("X", '"42"'),
+    ],
+)
+def test_the_same_text_elsewhere_is_another_customers(event_type, body):
+    assert names_customer(event_type, body.encode(), "42") is False
+
+
+@pytest.mark.parametrize("body", [b'{"customerId": "42"', b"\xff 42", b"[" * 100_000 + b'"42"'])
+def test_of_a_body_that_is_not_json_nothing_can_be_said_if_it_has_the_id(body):
+    assert names_customer("X", body, "42") is None
+    assert names_customer("X", body, "77") is False
+    assert names_customer("X", body, "4") is False
+
+
+@pytest.mark.parametrize("customer", ["a/b", "Müller", 'a"b', "€"])
+def test_an_id_is_found_however_a_sender_escapes_it(customer):
+    escaped = json.dumps({"customerId": customer}).replace("/", "\\/").encode()
+    plain = json.dumps({"customerId": customer}, ensure_ascii=False).encode()
+    wide = json.dumps({"customerId": customer}, ensure_ascii=False).encode("utf-16")
+
+    for body in (escaped, plain, wide):
+        assert has_part(body, customer)
+        assert names_customer("X", body, customer) is True

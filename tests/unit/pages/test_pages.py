@@ -1,0 +1,213 @@
+"""Pages: headers, escaping, and what a form needs before its view is called."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+import pytest
+
+from billhook.pages import Visitor
+
+ORIGIN = {"Origin": "http://localhost"}
+
+
+def token_of(response) -> str:
+    return re.search(r'name="csrf_token" value="([^"]+)"', response.text)[1]
+
+
+def send(site, token: str | None = None, headers=ORIGIN, **more):
+    data = {"value": "v"} if token is None else {"value": "v", "csrf_token": token}
+    return site.client.post("/pages/change", data=data, headers=headers, **more)
+
+
+# --- pages ----------------------------------------------------------------------------------------
+
+
+def test_a_page_forbids_every_script_frame_and_foreign_origin(site):
+    response = site().client.get("/pages/")
+
+    assert response.headers["Content-Security-Policy"].split("; ") == [
+        "default-src 'none'",
+        "style-src 'self'",
+        "img-src 'self'",
+        "form-action 'self'",
+        "frame-ancestors 'none'",
+        "base-uri 'none'",
+    ]
+    assert response.headers["X-Content-Type-Options"] == "nosniff"
+    assert response.headers["Cache-Control"] == "no-store"
+    assert response.headers["Referrer-Policy"] == "same-origin"
+
+
+def test_text_is_escaped_and_what_cannot_be_seen_is_written_out(site):
+    response = site(text='<script>alert(1)</script>\u202etxt\x00"').client.get("/pages/")
+
+    assert "<script" not in response.text
+    assert "<p>&lt;script&gt;alert(1)&lt;/script&gt;\\u202etxt\\x00&#34;</p>" in response.text
+    assert '<span class="invisible">\\u202e</span>txt<span class="invisible">\\x00</span>' in response.text
+    assert "\u202e" not in response.text
+
+
+def test_the_style_sheet_and_the_icon_are_served_and_nothing_else(site):
+    client = site().client
+    page = client.get("/pages/").text
+
+    addresses = re.findall(r'(?:href|src)="(/pages/assets/[^"]+)"', page)
+
+    assert [client.get(each).status_code for each in addresses] == [200, 200]
+    assert [client.get(each).content_type.split(";")[0] for each in addresses] == [
+        "text/css",
+        "image/svg+xml",
+    ]
+    assert "immutable" in client.get(addresses[0]).headers["Cache-Control"]
+    assert client.get("/pages/assets/pages.py").status_code == 404
+    assert client.get("/pages/assets/..%2fpages.py").status_code == 404
+
+
+def test_a_visitor_who_is_not_known_sees_neither_page_nor_style_sheet(site):
+    made = site(text="a secret of the app")
+    made.visitor = None
+
+    refused = [made.client.get(path) for path in ("/pages/", "/pages/assets/style.css")]
+
+    assert [each.status_code for each in refused] == [401, 401]
+    assert all("a secret" not in each.text and "List" not in each.text for each in refused)
+    assert refused[0].headers["Content-Security-Policy"].startswith("default-src 'none'")
+
+
+# --- forms ----------------------------------------------------------------------------------------
+
+
+def test_a_form_of_the_page_is_taken_and_the_next_page_says_so_once(site):
+    made = site()
+
+    response = send(made, token_of(made.client.get("/pages/")))
+
+    assert (response.status_code, response.location, made.changes) == (303, "/pages/", ["v"])
+    assert "It is changed" in made.client.get("/pages/").text
+    assert "It is changed" not in made.client.get("/pages/").text
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Origin": "null"},
+        {"Origin": "https://evil.example"},
+        {"Origin": "http://localhost.evil.example"},
+        {"Origin": "http://localhost:81"},
+        {"Origin": "http://["},
+        {"Origin": "ftp://localhost"},
+        {"Sec-Fetch-Site": "same-origin"},
+        {**ORIGIN, "Sec-Fetch-Site": "same-site"},
+        {**ORIGIN, "Sec-Fetch-Site": "cross-site"},
+        {**ORIGIN, "Sec-Fetch-Site": "none"},
+    ],
+)
+def test_a_form_from_elsewhere_is_refused_though_its_token_is_good(site, headers):
+    made = site()
+    token = token_of(made.client.get("/pages/"))
+
+    refused = send(made, token, headers)
+
+    assert refused.status_code == 403
+    assert "not sent from a page of this site" in refused.text
+    assert made.changes == []
+    assert send(made, token).status_code == 303  # the control: the token was good
+
+
+@pytest.mark.parametrize("origin", ["https://shop.example", "http://shop.example"])
+def test_the_origin_is_compared_with_the_host_that_a_proxy_passed_on(site, origin):
+    made = site()
+    token = token_of(made.client.get("/pages/", base_url="http://shop.example"))
+
+    sent = send(made, token, {"Origin": origin}, base_url="http://shop.example")
+
+    assert sent.status_code == 303
+
+
+@pytest.mark.parametrize("token", [None, "", "x", "WyJhbGljZSIsIm4iXQ.aR.x"])
+def test_a_form_without_a_token_of_this_site_is_refused(site, token):
+    made = site()
+    made.client.get("/pages/")
+
+    refused = send(made, token)
+
+    assert refused.status_code == 403
+    assert "has no token of this site" in refused.text
+    assert made.changes == []
+
+
+def test_a_token_is_of_one_visitor_in_one_browser(site):
+    made = site()
+    token = token_of(made.client.get("/pages/"))
+    made.visitor = Visitor("mallory", may_act=True)
+
+    as_another = send(made, token)
+    made.visitor = Visitor("alice", may_act=True)
+    made.client = made.app.test_client()
+    in_another_browser = send(made, token)
+
+    assert [as_another.status_code, in_another_browser.status_code] == [403, 403]
+    assert "made for another visitor" in as_another.text
+    assert made.changes == []
+
+
+def test_a_token_made_with_another_key_is_refused(site):
+    made = site()
+    token = token_of(made.client.get("/pages/"))
+    made.key = "l" * 32
+
+    assert send(made, token).status_code == 403
+    assert made.changes == []
+
+
+@pytest.mark.parametrize(("hours", "status"), [(7.9, 303), (8.1, 403)])
+def test_a_token_is_good_for_a_working_day(site, monkeypatch, hours, status):
+    from itsdangerous import TimestampSigner
+
+    made = site()
+    token = token_of(made.client.get("/pages/"))
+    later = TimestampSigner("k").get_timestamp() + int(timedelta(hours=hours).total_seconds())
+    monkeypatch.setattr(TimestampSigner, "get_timestamp", lambda self: later)
+
+    assert send(made, token).status_code == status
+
+
+def test_a_visitor_who_may_only_look_gets_no_form_and_may_send_none(site):
+    acting = site()
+    token = token_of(acting.client.get("/pages/"))
+    acting.visitor = Visitor("alice", may_act=False)
+
+    page, refused = acting.client.get("/pages/"), send(acting, token)
+
+    assert "<form" not in page.text
+    assert "read-only" in page.text
+    assert (refused.status_code, acting.changes) == (403, [])
+
+
+def test_a_form_cannot_be_sent_by_get(site):
+    made = site()
+
+    assert made.client.get("/pages/change?value=v").status_code == 405
+    assert made.changes == []
+
+
+def test_a_refusal_is_logged_with_the_visitor_and_one_line(site, caplog):
+    made = site(name="al\nice")
+
+    send(made, "x")
+
+    (record,) = [each for each in caplog.records if each.name == "billhook.pages"]
+    assert record.getMessage() == (
+        "refused POST /pages/change by al\\nice: "
+        "The form has no token of this site. Load its page again, and send it then."
+    )
+
+
+def test_a_notice_that_was_not_written_here_is_not_shown(site):
+    made = site()
+    made.client.set_cookie("site_pages_notice", "WyJmb3JnZWQiLCJnb29kIl0.aR.x", path="/pages/")
+
+    assert "forged" not in made.client.get("/pages/").text

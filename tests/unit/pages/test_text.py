@@ -1,0 +1,87 @@
+"""Text, times and numbers as pages show them; JSON and tracebacks in colour."""
+
+from __future__ import annotations
+
+import time
+from datetime import UTC, datetime, timedelta
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from billhook.clock import format_ago, format_duration
+from billhook.pages import (
+    format_bytes,
+    format_time,
+    highlight_json,
+    highlight_traceback,
+    show_invisible,
+)
+
+NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.0, "0 ms"), (0.34, "340 ms"), (1, "1 s"), (2.25, "2.2 s"), (59, "59 s"), (60, "1 min"),
+        (200, "3 min 20 s"), (3_600, "1 h"), (63_360, "17 h 36 min"), (187_200, "2 d 4 h"),
+    ],
+)  # fmt: skip
+def test_a_duration_has_at_most_two_units(seconds, shown):
+    assert format_duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("number", "shown"), [(1, "1 byte"), (999, "999 bytes"), (3_400, "3.4 KB"), (1e6, "1.0 MB")]
+)
+def test_a_size(number, shown):
+    assert format_bytes(number) == shown
+
+
+def test_times_are_in_utc_and_say_how_long_ago():
+    berlin = NOON.astimezone(ZoneInfo("Europe/Berlin"))
+
+    assert format_time(berlin) == "2026-01-15 12:00:00"
+    assert format_time(None) == ""
+    assert format_ago(NOON, NOON + timedelta(minutes=5)) == "5 min ago"
+    assert format_ago(NOON, NOON - timedelta(seconds=10)) == "in 10 s"
+
+
+def test_a_character_that_cannot_be_seen_differs_from_a_backslash_that_was_sent():
+    shown = show_invisible("a\u202e\\u202e<")
+
+    assert shown == '<bdi>a<span class="invisible">\\u202e</span>\\u202e&lt;</bdi>'
+
+
+@pytest.mark.parametrize("highlight", [highlight_json, highlight_traceback])
+@pytest.mark.parametrize(
+    "text", ["</pre><script>alert(1)</script>", '{"a": "<script>"}', "\u202e\x00<svg/onload=1>"]
+)
+def test_highlighting_escapes_whatever_language_it_reads(highlight, text):
+    html = highlight(text)
+
+    assert "<script" not in html
+    assert "<svg" not in html
+    assert "\u202e" not in html
+    assert "style=" not in html  # which the content security policy would refuse
+
+
+def test_json_is_in_colour_and_a_very_long_text_is_not():
+    assert '<span class="hl-nt">"a"</span>' in highlight_json('{"a": 1}')
+    assert "<span" not in highlight_json('{"a": "' + "x" * 50_000 + '"}')
+    assert highlight_json("{\n\n\n}").count("\n") >= 3
+
+
+def test_a_traceback_is_in_colour():
+    text = 'Traceback (most recent call last):\n  File "a.py", line 3, in book\n    1 / 0\nKeyError: 1\n'
+
+    assert '<span class="hl-' in highlight_traceback(text)
+
+
+def test_a_megabyte_of_characters_that_cannot_be_seen_does_not_hold_up_a_page():
+    started = time.perf_counter()
+
+    shown = show_invisible("\u202e" * 200_000 + "x" * 800_000)
+
+    assert shown.count("<span") == 1
+    assert time.perf_counter() - started < 15
