@@ -137,6 +137,16 @@ def test_observers_of_signals_run_beside_the_loop_with_the_app_at_hand(flask_app
     assert thread is not loop_thread
 
 
+def test_without_observers_and_engine_no_thread_takes_part_in_the_answer(plain_app, monkeypatch):
+    monkeypatch.delattr(asyncio, "to_thread")
+    app = plain_app(BILLHOOK_ENGINE="worker")
+    Billhook(app)
+
+    status, _, body = asyncio.run(ask(Billhook().asgi_app(app), headers=signed()))
+
+    assert (status, json.loads(body)) == (200, {"status": "accepted"})
+
+
 def test_a_hundred_concurrent_deliveries_are_stored_in_few_transactions(flask_app, application, monkeypatch):
     committer = get_state(flask_app).inbox._committer
     batches = []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from itertools import accumulate
 from typing import NamedTuple
 
 from billhook.inbox.counts import DURATION_BOUNDS, Counted
@@ -142,10 +144,8 @@ def percentile(buckets: Sequence[int], part: float) -> float | None:
     total = sum(buckets)
     if not total:
         return None
-    wanted, below = total * part, 0
-    lower = 0.0
-    for number, upper in zip(buckets, (*DURATION_BOUNDS, DURATION_BOUNDS[-1]), strict=True):
-        if number and below + number >= wanted:
-            return lower + (upper - lower) * (wanted - below) / number
-        below, lower = below + number, upper
-    return lower
+    up_to = list(accumulate(buckets))
+    step = bisect_left(up_to, total * part)
+    lower, upper = (0.0, *DURATION_BOUNDS)[step], (*DURATION_BOUNDS, DURATION_BOUNDS[-1])[step]
+    in_step = (total * part - up_to[step]) / buckets[step] + 1
+    return lower + (upper - lower) * in_step

@@ -189,8 +189,7 @@ class Limiter:
             if (rate := self._rate(name)) is not None:
                 interval, _ = _pace(rate)
                 values["next_start_at"] = _next_start(state, rate, now) + interval * len(by_name[name])
-            if values:
-                self._write(state, **values)
+            self._write(state, **values)
 
     def _rate(self, name: str) -> tuple[int, float] | None:
         limits = self._limits.get(name)

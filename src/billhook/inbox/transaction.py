@@ -280,14 +280,13 @@ class InboxTransaction:
 
     def mark_joined(self, held: Sequence[Lease]) -> None:
         """Mark running suspects as joined: other runs are started beside them."""
-        if held:
-            suspects = select(run.c.id).where(HELD, run.c.alone == 1, ~run.c.lease_owner.endswith(JOINED))
-            # Skipped, not waited for: a row that another transaction locks has its lease expired there, and
-            # that transaction may wait for a lock of this one.
-            query = suspects.with_for_update(skip_locked=True)
-            run_ids = list(self._connection.execute(query, lease_parameters(held)).scalars())
-            joining = update(run).where(in_values(run.c.id, run_ids))
-            self._connection.execute(joining.values(lease_owner=run.c.lease_owner + JOINED))
+        suspects = select(run.c.id).where(HELD, run.c.alone == 1, ~run.c.lease_owner.endswith(JOINED))
+        # Skipped, not waited for: a row that another transaction locks has its lease expired there, and that
+        # transaction may wait for a lock of this one.
+        query = suspects.with_for_update(skip_locked=True)
+        run_ids = list(self._connection.execute(query, lease_parameters(held)).scalars())
+        joining = update(run).where(in_values(run.c.id, run_ids))
+        self._connection.execute(joining.values(lease_owner=run.c.lease_owner + JOINED))
 
     def renew(self, held: Sequence[Lease], leased_until: datetime) -> set[Lease]:
         """Extend leases; returns those that are still held."""

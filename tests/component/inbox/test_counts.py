@@ -12,6 +12,7 @@ import pytest
 
 from billhook.errors import InboxUnavailable
 from billhook.inbox import Counted, CountedAs, RunPlan, RunResult, RunState, buffered_counts, replay
+from billhook.inbox import counts as counts_of_inbox
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.counts import DURATION_BOUNDS, SHARDS, Counts, shard_of
 from support.inbox_view import NOON, change, hung, incoming, open_inbox, rows, upgraded, value
@@ -318,6 +319,18 @@ def test_compaction_waits_for_no_transaction_that_counts(postgres_url):
     inbox.close()
 
 
+def test_one_process_compacts_at_a_time(postgres_url):
+    inbox = open_inbox(upgraded(postgres_url))
+    write(inbox, [NOON - timedelta(hours=5)])
+
+    with inbox.database.write() as connection:
+        assert counts_of_inbox.compact(connection, NOON) == 1
+        assert compact(inbox, NOON) == []
+
+    assert value(postgres_url, "SELECT count(*) FROM billhook_count") == 1
+    inbox.close()
+
+
 # --- refusals and duplicates --------------------------------------------------------------------------
 
 
@@ -369,6 +382,25 @@ def test_counts_that_cannot_be_written_wait_in_memory_and_their_number_is_bounde
 
     until(lambda: written)
     assert len(written[0]) == 5
+    buffered.close()
+
+
+def test_counts_that_no_database_takes_are_logged_and_given_up(caplog):
+    """Not kept: they would be tried for ever, and fail those that are counted later."""
+    written = []
+
+    def write(counts):
+        if not written:
+            written.append("failed")
+            raise ValueError("not a number")
+        written.append(len(counts))
+
+    buffered = BufferedCounts(write, every_seconds=0.02)
+    refuse(buffered)
+    until(lambda: "counts of refusals and duplicates could not be written" in caplog.text)
+    refuse(buffered, "stale")
+
+    until(lambda: written == ["failed", 1])
     buffered.close()
 
 

@@ -138,11 +138,13 @@ def test_each_handler_has_its_attempts_and_durations(inbox):
     run(inbox, RunState.DUE, seconds=15.0, due_at=NOON + HOUR)
     plan(inbox, put(inbox, "c"), "g")
     run(inbox, RunState.DEAD, seconds=0.15)
+    plan(inbox, put(inbox, "d"), "g")
+    run(inbox, RunState.DISCARDED, seconds=None)
 
     g, h = read_overview(inbox, NOON).handlers
 
     assert (h.name, h.succeeded, h.failed, h.dead, h.discarded) == ("h", 1, 1, 0, 0)
-    assert (g.name, g.succeeded, g.failed, g.dead) == ("g", 1, 0, 1)
+    assert (g.name, g.succeeded, g.failed, g.dead, g.discarded, sum(g.buckets)) == ("g", 1, 0, 1, 1, 2)
     assert h.p50_seconds == pytest.approx(0.005)
     assert h.p95_seconds == pytest.approx(19.0)
     assert h.seconds == pytest.approx(15.004)
