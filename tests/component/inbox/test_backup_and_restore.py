@@ -206,6 +206,14 @@ def damaged(backup):
         stream.write(os.urandom(100_000))
 
 
+def inconsistent(backup):
+    """Its pages are sound, its content is not: a value is missing that its schema asks for."""
+    with contextlib.closing(sqlite3.connect(backup)) as connection, connection:
+        connection.execute("PRAGMA writable_schema = ON")
+        sql = "replace(sql, 'error TEXT', 'error TEXT NOT NULL')"
+        connection.execute(f"UPDATE sqlite_master SET sql = {sql} WHERE name = 'delivery'")
+
+
 def too_new(backup):
     change(backup, "UPDATE billhook_version SET version_num = '9999'")
 
@@ -220,6 +228,7 @@ def something_else(backup):
     ("harm", "error", "told"),
     [
         (damaged, InboxError, r"backup\.db failed: (it is damaged: |database disk image is malformed)"),
+        (inconsistent, InboxError, r"backup\.db failed: it is damaged: NULL value in delivery\.error"),
         (lambda backup: backup.write_bytes(b"text " * 2000), InboxError, "failed: file is not a database"),
         (too_new, ConfigError, "failed: the inbox has schema 9999, .* upgrade the package"),
         (something_else, ConfigError, r"backup\.db failed: there is no inbox in it"),
