@@ -29,9 +29,13 @@ class Answer(NamedTuple):
 
 
 class Line:
-    """One keep-alive connection, opened when it is needed. Raises OSError when it broke."""
+    """One keep-alive connection, opened when it is needed. Raises OSError when it broke.
 
-    def __init__(self, port: int, timeout_seconds: float = 10.0) -> None:
+    By default it waits longer than a receiver takes to start on a machine with much else to do: a delivery
+    that waits for the next receiver is not one that was refused.
+    """
+
+    def __init__(self, port: int, timeout_seconds: float = 60.0) -> None:
         self._port = port
         self._timeout_seconds = timeout_seconds
         self._socket: socket.socket | None = None
