@@ -46,6 +46,9 @@ DURATION_BOUNDS = (
 )
 """The upper bounds of the steps of duration in seconds; the last step, beyond them, has none."""
 NO_DURATION = -1
+_PARTS_OF_SECOND = 2**20
+"""Durations are summed in these parts, a microsecond or so: up to 272 years such a sum is exact, in any order.
+Others would fall by a rounding error when rows are merged, and Prometheus takes a fall for a restart."""
 HOURS_KEPT_FOR = timedelta(days=3)
 KEPT_FOR = timedelta(days=396)
 """How long counts are kept by day: 13 months."""
@@ -127,11 +130,12 @@ class Counts:
     ) -> None:
         """Count one thing that happened `at` that moment, and how long it took."""
         hour = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-        bucket = NO_DURATION
+        bucket, seconds = NO_DURATION, 0.0
         if duration_seconds is not None:
             bucket = bisect_left(DURATION_BOUNDS, duration_seconds)
+            seconds = round(duration_seconds * _PARTS_OF_SECOND) / _PARTS_OF_SECOND
         key = CountKey(hour, source, event_type, handler, what.value, cause, bucket)
-        self._add(key, _Sum(1, duration_seconds or 0.0, at))
+        self._add(key, _Sum(1, seconds, at))
 
     def add_result(self, result: RunResult, handler: str) -> None:
         """Count an attempt that was settled, unless it was interrupted by an orderly stop."""
