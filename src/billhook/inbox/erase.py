@@ -20,6 +20,7 @@ from billhook.inbox.admin import BATCH, id_batches
 from billhook.inbox.discard import discard_in
 from billhook.inbox.filters import DeliveryFilter
 from billhook.inbox.inbox import Inbox
+from billhook.inbox.limits import forget_errors
 from billhook.inbox.locks import lock_deliveries, lock_order
 from billhook.inbox.retention import FINISHED
 from billhook.inbox.schema import delivery, failure, run
@@ -85,6 +86,9 @@ def _empty(connection: Connection, states: dict[int, DeliveryState]) -> None:
     for before in set(states.values()):
         check(before, DeliveryState.ERASED)
     own = in_values(run.c.delivery_id, states)
+    # The reason why a handler is paused ends with the last error, which may quote the body.
+    failed = select(failure.c.error).where(failure.c.run_id.in_(select(run.c.id).where(own)))
+    forget_errors(connection, set(connection.execute(failed).scalars()))
     connection.execute(delete(failure).where(failure.c.run_id.in_(select(run.c.id).where(own))))
     # The order key and the identity are made of fields of the body.
     connection.execute(update(run).where(own).values(last_error=None, order_key=None, identity=None))

@@ -43,7 +43,7 @@ from billhook.inbox.schema import delivery, handler, run
 from billhook.inbox.sql import in_parameter, in_states, in_values, seconds_after
 from billhook.inbox.states import RunState
 
-__all__ = ["PAUSED_COUNT", "PAUSED_RUN", "Limiter", "find_paused", "pause", "resume"]
+__all__ = ["PAUSED_COUNT", "PAUSED_RUN", "Limiter", "find_paused", "forget_errors", "pause", "resume"]
 
 BATCH = 500
 """Runs held or released for one handler in one transaction, where no limit says fewer."""
@@ -65,6 +65,7 @@ PAUSED_RUN = and_(
     ),
 )
 """A run that waits because its handler is paused."""
+_LAST = ", the last one: "
 _MOMENT = bindparam("moment", type_=run.c.due_at.type)
 _RECEIVED_AT = select(delivery.c.received_at).where(delivery.c.id == run.c.delivery_id).scalar_subquery()
 _MOVE = update(run).where(in_parameter(run.c.id, "run_ids")).returning(run.c.delivery_id)
@@ -293,7 +294,7 @@ class Limiter:
                 failures = 0 if error is None else failures + 1
                 # Or more: the option may have been lowered since they were counted.
                 if why is None and most is not None and failures >= most:
-                    why = f"{failures} failed attempts in a row, the last one: {error}"
+                    why = f"{failures} failed attempts in a row{_LAST}{error}"
             if why is not None and state.paused_at is None:
                 self._write(state, failures=failures, paused_at=now, paused_why=why, release_at=None)
                 self.paused.append(PausedHandler(name, now, why))
@@ -358,3 +359,13 @@ def resume(connection: Connection, name: str, now: datetime) -> bool:
     values = {"paused_at": None, "paused_why": None, "failures": 0, "release_at": now}
     resumed = update(handler).where(handler.c.name == name, handler.c.paused_at.is_not(None))
     return bool(connection.execute(resumed.values(values)).rowcount)
+
+
+def forget_errors(connection: Connection, errors: Collection[str]) -> None:
+    """Remove these errors from the reasons why handlers were paused after failures in a row."""
+    for one in find_paused(connection):
+        before, last, error = (one.why or "").partition(_LAST)
+        if last and error in errors:
+            lock_limits(connection)
+            same = update(handler).where(handler.c.name == one.name, handler.c.paused_why == one.why)
+            connection.execute(same.values(paused_why=f"{before}{last}erased with its delivery"))

@@ -13,6 +13,7 @@ import pytest
 from billhook.inbox import (
     ContentKey,
     DeliveryFilter,
+    HandlerLimits,
     Inbox,
     PutStatus,
     RunOptions,
@@ -95,6 +96,27 @@ def test_failed_attempts_of_an_erased_delivery_are_gone_and_those_of_others_stay
 
     left = rows(where, "SELECT delivery_id FROM failure JOIN run ON run.id = run_id")
     assert left == [(other,)]
+
+
+def test_the_error_of_an_erased_delivery_is_not_told_as_what_paused_its_handler(inbox, where):
+    erased = put(inbox, "k1", "book")
+    limits = {"book": HandlerLimits(("book",), pause_after=1)}
+    with inbox.transaction("w", limits) as transaction:
+        (claim,) = transaction.claim(9, NOON, LATER)
+        error = f"KeyError: {MARK.decode()}"
+        ids = (claim.run_id, claim.token, claim.delivery.delivery_id, claim.attempt)
+        transaction.settle([RunResult(*ids, RunState.DEAD, NOON, error=error, traceback=error)])
+        transaction.apply_limits(NOON)
+    inbox.pause_handler("other", "by hand", NOON)
+    assert MARK.decode() in stored_text(where)
+
+    erase(inbox, [erased], LATER)
+
+    assert MARK.decode() not in stored_text(where)
+    assert [(one.name, one.why) for one in inbox.paused_handlers()] == [
+        ("book", "1 failed attempts in a row, the last one: erased with its delivery"),
+        ("other", "by hand"),
+    ]
 
 
 def test_a_quarantined_delivery_is_erased_with_the_reason(inbox, where):
