@@ -45,6 +45,13 @@ def stack(tmp_path):
         yield made
 
 
+@pytest.fixture
+def stack_on_postgres(tmp_path, postgres_url):
+    """Processes over a new inbox on PostgreSQL, none of them started yet."""
+    with stack_on(tmp_path, new_inbox(postgres_url)) as made:
+        yield made
+
+
 def reload(stack: Stack, web: Process, door: str) -> Process:
     """SIGHUP: every worker is replaced."""
     before = set(web.children())
@@ -120,14 +127,31 @@ def test_a_restart_answers_200_or_503_and_loses_nothing(stack, figures, long, do
 
     load = send_through(stack, door, restart, times)
 
-    found = faults(stack, load)
-    figures.add(f"lost, {door}", sum(found.values()), len(load), times, "restarts")
     for closed in ("closed while new", "closed while kept"):
         figures.add(f"{closed}, {door}", load.statuses[closed], load.statuses.total(), times, "restarts")
+    figures.add(f"lost, {door}", check(stack, load, times), len(load), times, "restarts")
+
+
+@pytest.mark.parametrize("restart", [reload, replace, stop_and_start], ids=lambda value: value.__name__)
+def test_a_restart_on_postgresql_answers_200_or_503_and_loses_nothing(
+    stack_on_postgres, figures, long, restart
+):
+    times = 20 if long else 2
+
+    load = send_through(stack_on_postgres, "asgi", restart, times)
+
+    lost = check(stack_on_postgres, load, times)
+    figures.add("lost, asgi on PostgreSQL", lost, len(load), times, "restarts")
+
+
+def check(stack: Stack, load: RestartLoad, times: int) -> int:
+    """Check that all answers were 200 or 503 and that nothing is lost; how much is."""
+    found = faults(stack, load)
     assert found == {"lost": 0, "twice": 0, "altered": 0}
     assert load.statuses.keys() <= {"200", "503", "closed while kept"}, load.statuses
     # Once for each connection and restart at most: a closed connection is followed by one to the successor.
     assert load.statuses["closed while kept"] <= times * CONNECTIONS
+    return sum(found.values())
 
 
 def test_control_a_kill_leaves_new_connections_without_an_answer_or_kept_ones_closed(stack):

@@ -65,10 +65,19 @@ def answers(server: Server, seconds: float, timeout_seconds: float = 30.0) -> Co
 @pytest.mark.parametrize("door", ["asgi", "asgi-fast"])
 @pytest.mark.parametrize("room", [ROOM_FOR_ALL, ROOM_FOR_A_THIRD], ids=["within the limit", "beyond it"])
 def test_slow_clients_cost_an_honest_sender_no_delivery(tmp_path, door, room):
-    counts = dict.fromkeys(KINDS, OF_EACH_KIND)
+    check_no_delivery_is_refused(tmp_path, door, room, KINDS)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slow_clients_of_one_kind_cost_an_honest_sender_no_delivery(tmp_path, kind):
+    check_no_delivery_is_refused(tmp_path, "asgi", ["--worker-connections", "200"], [kind])
+
+
+def check_no_delivery_is_refused(tmp_path, door, room, kinds):
+    counts = dict.fromkeys(kinds, OF_EACH_KIND)
     with gunicorn(tmp_path, *room, door=door) as server, slow_clients(server.port, **counts) as process:
         crowd = SlowCrowd(process)
-        until(lambda: crowd.report.get("opened", 0) >= len(KINDS) * OF_EACH_KIND, 20)
+        until(lambda: crowd.report.get("opened", 0) >= len(kinds) * OF_EACH_KIND, 20)
 
         found = answers(server, SECONDS)
 
