@@ -9,11 +9,18 @@ from __future__ import annotations
 import hashlib
 import hmac
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from billhook.clock import SystemClock
-from billhook.errors import ConfigError, InboxUnavailable, MissingExtra, SchemaMismatch
+from billhook.errors import (
+    ConfigError,
+    InboxUnavailable,
+    MissingExtra,
+    RequestError,
+    SchemaMismatch,
+    SignatureError,
+)
 from billhook.events import EVENT_TYPES
 from billhook.inbox import OTHER_TYPES
 from billhook.inbox.counts import DURATION_BOUNDS, Counted
@@ -83,7 +90,7 @@ class InboxCollector(Collector):
         yield from _workers(overview)
 
 
-def _deliveries(totals: Iterable[Total]) -> Iterator[Metric]:
+def _deliveries(totals: Collection[Total]) -> Iterator[Metric]:
     stored = CounterMetricFamily(
         "billhook_deliveries",
         "Deliveries by what became of them when they came; quarantined ones are among the accepted.",
@@ -93,6 +100,8 @@ def _deliveries(totals: Iterable[Total]) -> Iterator[Metric]:
         "billhook_deliveries_refused", "Deliveries that were refused, by cause.", labels=("source", "cause")
     )
     numbers: Counter[tuple[str, str, str]] = Counter()
+    for source in {one.source for one in totals}:
+        numbers.update({(source, cause, Counted.REFUSED): 0 for cause in _causes()})
     for one in totals:
         if one.what in _DELIVERIES:
             numbers[one.source, _label(one.event_type), one.what] += one.number
@@ -105,6 +114,22 @@ def _deliveries(totals: Iterable[Total]) -> Iterator[Metric]:
             stored.add_metric((source, label, what), number)
     yield stored
     yield refused
+
+
+def _causes() -> set[str]:
+    """Return the causes of refusals, which are shown as 0 before they happen.
+
+    An alert on an increase sees none in a series that begins with the first refusals, and after an outage all
+    of them are counted at once.
+    """
+    causes: set[str] = set()
+    waiting: list[type[RequestError | SignatureError | InboxUnavailable]]
+    waiting = [RequestError, SignatureError, InboxUnavailable]
+    while waiting:
+        cause = waiting.pop()
+        causes.add(cause.cause)
+        waiting += cause.__subclasses__()
+    return causes
 
 
 def _attempts(totals: Iterable[Total]) -> Iterator[Metric]:
@@ -121,6 +146,7 @@ def _attempts(totals: Iterable[Total]) -> Iterator[Metric]:
     seconds: Counter[str] = Counter()
     for one in totals:
         if one.what in _ATTEMPTS:
+            numbers.update({(one.handler, what): 0 for what in _ATTEMPTS})
             numbers[one.handler, one.what] += one.number
             if one.bucket >= 0:
                 of_handler = buckets.setdefault(one.handler, [0] * (len(DURATION_BOUNDS) + 1))

@@ -75,7 +75,7 @@ def test_a_scrape_has_deliveries_attempts_and_durations(inbox):
     assert (deliveries("accepted"), deliveries("duplicate")) == (2, 1)
     assert found["billhook_deliveries_refused_total", ("cause", "stale"), ("source", "default")] == 1
     attempts = {name[2][1]: value for name, value in found.items() if name[0] == "billhook_attempts_total"}
-    assert attempts == {"succeeded": 1, "dead": 1}
+    assert attempts == {"succeeded": 1, "failed": 0, "dead": 1, "discarded": 0}
     assert [duration("bucket", ("le", bound)) for bound in ("0.02", "0.05", "2", "5", "+Inf")] == [
         0,
         1,
@@ -119,6 +119,17 @@ def test_counters_never_fall_when_counts_are_merged(inbox):
         name: value for name, value in before.items() if name[0].endswith("_total")
     }
     assert 4 in before.values()
+
+
+def test_a_refusal_that_has_not_happened_is_shown_as_0_so_that_the_first_ones_are_an_increase(inbox):
+    """After an outage all its refusals are counted at once: the series would begin with its last value."""
+    handle(inbox, "a")
+
+    found = scrape(inbox)
+
+    refused = {dict(labels)["cause"]: value for (name, *labels), value in found.items() if "refused" in name}
+    assert refused.keys() >= {"storage", "deadline", "backlog", "resources", "mismatch", "stale", "future"}
+    assert set(refused.values()) == {0}
 
 
 def test_labels_are_bounded_whatever_types_a_sender_invents(app_with):

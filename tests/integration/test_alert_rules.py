@@ -102,5 +102,14 @@ def test_an_alert_fires_on_its_fault_and_no_other_does(promtool, tmp_path, alert
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+def test_a_worker_that_stopped_in_order_is_gone_too(promtool, tmp_path):
+    """It takes its row out of the inbox, so that the metric has no series at all."""
+    series = {name: values for name, values in GOOD.items() if not name.startswith("billhook_workers")}
+
+    result = judged(promtool, tmp_path, series, {"BillhookWorkerGone"})
+
+    assert result.returncode == 0, result.stdout + result.stderr
+
+
 def test_every_alert_is_tested():
     assert re.findall(r"alert: (\w+)", RULES.read_text()) == list(FAULTS)

@@ -47,7 +47,7 @@ DURATION_BOUNDS = (
 """The upper bounds of the steps of duration in seconds; the last step, beyond them, has none."""
 NO_DURATION = -1
 _PARTS_OF_SECOND = 2**20
-"""Durations are summed in these parts, a microsecond or so: up to 272 years such a sum is exact, in any order.
+"""Durations are summed in these parts, of a microsecond: such a sum is exact up to 272 years, in any order.
 Others would fall by a rounding error when rows are merged, and Prometheus takes a fall for a restart."""
 HOURS_KEPT_FOR = timedelta(days=3)
 KEPT_FOR = timedelta(days=396)

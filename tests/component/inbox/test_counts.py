@@ -305,7 +305,7 @@ def test_what_is_counted_late_is_added_to_its_day(inbox, where):
 
 
 def test_the_sum_of_durations_is_the_same_after_rows_are_merged(inbox, where):
-    """A sum that fell by a rounding error would be a restart for Prometheus, which then counts all of it again."""
+    """Prometheus takes a sum that falls by a rounding error for a restart, and counts all of it again."""
     for name in range(20):
         counts = Counts()
         for number in range(24 * 5):
