@@ -285,6 +285,30 @@ def test_nothing_of_an_erased_body_is_left_in_the_file_or_its_log(inbox, where, 
 
 
 @pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
+def test_what_sqlite_left_where_rows_were_before_they_moved_is_gone_after_vacuum(inbox, where):
+    """Rows that grow by their errors are moved to other pages, and SQLite zeroes only what it deletes."""
+    ids = [put(inbox, f"k{number}", "book", "mail") for number in range(60)]
+    for hours in range(4):
+        with inbox.transaction("w") as transaction:
+            now = NOON + timedelta(hours=hours)
+            claims = transaction.claim(200, now, now + timedelta(hours=1))
+            error = MARK.decode() * (1 + 7 * hours)
+            due_at = now + timedelta(hours=1)
+            ids_of = [(one.run_id, one.token, one.delivery.delivery_id, one.attempt) for one in claims]
+            transaction.settle(
+                [RunResult(*each, RunState.DUE, now, due_at=due_at, error=error) for each in ids_of]
+            )
+
+    erase(inbox, ids, LATER, discard_unfinished=True)
+    assert empty_log(inbox) is True
+    inbox.close()
+    with closing(sqlite3.connect(where)) as connection:
+        connection.execute("VACUUM")
+
+    assert MARK not in bytes_of(where)
+
+
+@pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
 def test_control_without_overwriting_the_body_stays_in_the_file_until_vacuum(inbox, where):
     put(inbox, "k", body=BODY * 500)
     inbox.close()
