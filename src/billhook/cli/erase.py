@@ -36,8 +36,8 @@ _MOST_NAMED = 20
 
 
 @click.command(
-    epilog="Copies elsewhere are not erased: backups, exports, logs, your own database; and until VACUUM dead "
-    "rows on PostgreSQL, and on SQLite traces of rows that moved. The page of the inbox says more."
+    epilog="Copies elsewhere are not erased: backups, exports, logs, your own database; nor, until VACUUM, "
+    "dead rows on PostgreSQL and traces of rows that moved on SQLite. The page of the inbox says more."
 )
 @click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
 @click.option(
