@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from datetime import datetime
 
-from billhook.errors import InboxUnavailable, OutOfResources
+from billhook.errors import InboxUnavailable, OutOfResources, SchemaMismatch
 from billhook.fork import reset_in_child
 from billhook.inbox.counts import Counted, Counts
 from billhook.logs import fields
@@ -93,7 +93,7 @@ class BufferedCounts:
     def _written(self, counts: Counts) -> bool:
         try:
             self._write(counts)
-        except InboxUnavailable:  # the committer logs it
+        except (InboxUnavailable, SchemaMismatch):  # logged by what stores deliveries
             return False
         except Exception as error:
             text = "counts of refusals and duplicates could not be written"

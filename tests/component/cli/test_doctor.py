@@ -19,7 +19,7 @@ from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts, inbox_facts, ne
 from billhook.signing import BodyHMAC, BodyJWT, TimestampedHMAC
 from billhook.wire import strict_json
 from support.apps import deliver, inbox_file
-from support.inbox_view import change, open_inbox, place_of
+from support.inbox_view import change, incoming, open_inbox, place_of
 from support.postgres import libpq
 from support.processes import until
 from support.signing import OTHER_SECRET, SECRET
@@ -501,6 +501,21 @@ def test_a_secret_that_fits_no_delivery_is_seen_in_refusals(examined, inbox):
 
     assert found["code"] == "refused-all"
     assert "doctor signature" in found["remedy"]
+
+
+def test_control_wrong_signatures_beside_deliveries_that_no_worker_has_read_are_no_finding(examined, inbox):
+    """Their signatures were good, and they are counted only when a worker reads them."""
+    inbox.put(incoming("k", at=datetime.now(UTC)))
+    refused(inbox, "mismatch")
+
+    assert "refused-all" not in {found["code"] for found in examined().values()}
+
+
+def test_control_wrong_signatures_beside_duplicates_are_no_finding(examined, inbox):
+    inbox.count(Counted.DUPLICATE, datetime.now(UTC), source="default", event_type="PingTest")
+    refused(inbox, "mismatch")
+
+    assert "refused-all" not in {found["code"] for found in examined().values()}
 
 
 def test_control_wrong_signatures_beside_accepted_deliveries_are_no_finding(examined, inbox):

@@ -10,7 +10,7 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from billhook.errors import InboxUnavailable
+from billhook.errors import InboxUnavailable, SchemaMismatch
 from billhook.inbox import Counted, CountedAs, RunPlan, RunResult, RunState, buffered_counts, replay
 from billhook.inbox import counts as counts_of_inbox
 from billhook.inbox.buffered_counts import BufferedCounts
@@ -400,6 +400,24 @@ def test_counts_that_cannot_be_written_wait_in_memory_and_their_number_is_bounde
 
     until(lambda: written)
     assert len(written[0]) == 5
+    buffered.close()
+
+
+def test_counts_wait_while_the_schema_is_that_of_another_version(caplog):
+    """As in a process that was not restarted yet: with a traceback each time strangers could fill its log."""
+    tries = itertools.count()
+    written = []
+
+    def write(counts):
+        if next(tries) < 2:
+            raise SchemaMismatch("0999", "0009")
+        written.append(len(counts))
+
+    buffered = BufferedCounts(write, every_seconds=0.02)
+    refuse(buffered)
+
+    until(lambda: written == [1])
+    assert caplog.records == []
     buffered.close()
 
 
