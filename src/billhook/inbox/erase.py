@@ -107,7 +107,8 @@ def empty_log(inbox: Inbox) -> bool:
     path = getattr(inbox.database, "path", None)
     if path is None:
         return True
-    log = path.with_name(path.name + "-wal")
+    file = path.resolve()  # where the path is a link, the log is beside the file itself
+    log = file.with_name(file.name + "-wal")
     end = time.monotonic() + _LOG_SECONDS
     while True:
         inbox.database.checkpoint(at_once=True)

@@ -343,6 +343,27 @@ def test_a_log_that_a_reader_still_needs_is_said_to_stay(inbox, where, monkeypat
     assert MARK not in bytes_of(where)
 
 
+def test_the_log_of_an_inbox_behind_a_link_is_beside_the_file_itself(tmp_path, monkeypatch):
+    monkeypatch.setattr("billhook.inbox.erase._LOG_SECONDS", 0.1)
+    file, link = tmp_path / "folder" / "inbox.db", tmp_path / "link.db"
+    file.parent.mkdir()
+    open_inbox(file).close()
+    link.symlink_to(file)
+    inbox = open_inbox(link)
+    delivery_id = put(inbox, "k")
+
+    with closing(sqlite3.connect(file, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM delivery").fetchone()
+        erase(inbox, [delivery_id], LATER)
+        assert empty_log(inbox) is False
+        assert MARK in bytes_of(file)
+
+    assert empty_log(inbox) is True
+    assert MARK not in bytes_of(file)
+    inbox.close()
+
+
 # --- search ---------------------------------------------------------------------------------------
 
 
