@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import errno
+import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import click
@@ -39,4 +42,14 @@ class BillhookGroup(click.Group):
             if error.errno not in _DISK_FULL:
                 raise
             # A full disk is the user's to mend. Any other OSError may be our mistake: it keeps its trace.
+            _discard_unwritten_output()
             raise CliError(f"cannot write: {error.strerror}") from None
+
+
+def _discard_unwritten_output() -> None:
+    """Give up what stdout could not write: Python would try again when it exits, and exit with code 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with Path(os.devnull).open("wb") as null:
+            os.dup2(null.fileno(), sys.stdout.fileno())

@@ -20,6 +20,7 @@ LONGEST_WINDOW_SECONDS = 7 * 86_400
 MOST_RUNS = 1_000
 """The highest `at_most` and `pause_after`, and the highest `rate` in runs a second."""
 _UNITS = {"s": 1.0, "min": 60.0, "h": 3_600.0, "d": 86_400.0}
+NAME_LENGTH = 200
 _RATE = re.compile(r"(?P<number>[0-9]{1,9})/(?P<unit>s|min|h|d)")
 
 _Texts: TypeAlias = "list[str] | tuple[str, ...] | set[str] | frozenset[str]"
@@ -94,8 +95,8 @@ def parse_options(
     if newest_only and ordered_by is None:
         raise ConfigError("newest_only needs ordered_by, the field by which one delivery replaces another")
     return {
-        "name": options.get("name"),
-        "aliases": _texts("aliases", options),
+        "name": _name(options.get("name")),
+        "aliases": tuple(map(_name, _texts("aliases", options))),
         "retry": None if retry is None else _retry(retry),
         "timeout_seconds": timeout_seconds,
         "sources": _texts("sources", options),
@@ -107,6 +108,13 @@ def parse_options(
         "identity": identity,
         "identity_window_seconds": _window(options.get("identity_window_seconds", IDENTITY_WINDOW_SECONDS)),
     }
+
+
+def _name(name: Any) -> Any:
+    """Return a handler's name, or None for the default. It is stored with every run, and shown everywhere."""
+    if name is None or (isinstance(name, str) and 0 < len(name) <= NAME_LENGTH and name.isprintable()):
+        return name
+    raise ConfigError(f"a handler's name is {name!r:.80}: give 1 to {NAME_LENGTH} printable characters")
 
 
 def _retry(waits: object) -> RetrySchedule:

@@ -76,10 +76,12 @@ def scan(text: str, start: int, depth: int = 0) -> tuple[object, int]:
     """
     try:
         value, end = _SCAN(text, start)
-    except StopIteration as error:
-        raise InvalidJSON(not_json(text, error.value)) from None
-    except json.JSONDecodeError as error:
-        raise InvalidJSON(not_json(text, error.pos)) from None
+    except (StopIteration, json.JSONDecodeError) as error:
+        at = error.value if isinstance(error, StopIteration) else error.pos
+        # Python 3.14 decodes some thousand levels, where earlier versions raise RecursionError.
+        if len(_unmatched(text[start:at])) > MAX_DEPTH:
+            raise InvalidJSON(f"the body is nested deeper than {MAX_DEPTH} levels") from None
+        raise InvalidJSON(not_json(text, at)) from None
     except RecursionError:
         raise InvalidJSON(f"the body is nested deeper than {MAX_DEPTH} levels") from None
     part = text[start:end]
@@ -121,11 +123,16 @@ def datetime_text(moment: datetime) -> str:
 
 def _check_depth(text: str) -> None:
     """Refuse more than MAX_DEPTH levels before the decoder, which is recursive, sees them."""
+    if _unmatched(text):
+        raise InvalidJSON(f"the body is nested deeper than {MAX_DEPTH} levels, or has an unmatched bracket")
+
+
+def _unmatched(text: str) -> str:
+    """Return the brackets that remain when the MAX_DEPTH innermost levels of pairs are taken away."""
     brackets = _NO_BRACKET.sub("", text).translate(_SQUARE)
     for _ in range(MAX_DEPTH):
         brackets = brackets.replace("[]", "")  # takes off the innermost level, everywhere at once
-    if brackets:
-        raise InvalidJSON(f"the body is nested deeper than {MAX_DEPTH} levels, or has an unmatched bracket")
+    return brackets
 
 
 def _check_surrogates(value: object) -> None:

@@ -170,6 +170,21 @@ def test_two_equal_names_are_refused_at_the_second(first, second):
         handlers.on(InvoiceApproved, **second)(plain)
 
 
+@pytest.mark.parametrize("name", ["", "n" * 201, "a\0b", "two\nlines", "\ud800", "\u202ehtiw", 7])
+def test_a_name_that_a_database_or_a_line_of_output_cannot_hold_is_refused(name):
+    for options in ({"name": name}, {"aliases": [name]}):
+        with pytest.raises(ConfigError, match="give 1 to 200 printable characters"):
+            Handlers().on(PingTest, **options)
+
+
+@pytest.mark.parametrize("name", ["n" * 200, "shop.orders:Änderung", "on payment"])
+def test_a_name_may_be_any_line_of_text(name):
+    handlers = Handlers()
+    handlers.on(PingTest, name=name)(lambda event, delivery: None)
+
+    assert only(handlers).name == name
+
+
 def test_aliases_as_one_text_are_refused():
     with pytest.raises(ConfigError, match=r"aliases is the text 'old': give a tuple, aliases=\('old',\)"):
         Handlers().on(PingTest, aliases="old")

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from billhook.errors import InvalidJSON
-from billhook.wire.strict_json import MAX_DEPTH, MAX_DIGITS, dumps, loads
+from billhook.wire.strict_json import MAX_DEPTH, MAX_DIGITS, dumps, loads, scan
 from support.timeouts import scaled
 
 NOT_UTF8 = "the body is not UTF-8"
@@ -203,3 +203,10 @@ def test_values_are_written_compactly_and_exactly(value: object, body: bytes):
 def test_dumping_a_value_without_a_json_form_raises(value: object, error: type[Exception], told: str):
     with pytest.raises(error, match=told):
         dumps(value)
+
+
+@pytest.mark.parametrize("rest", ["", "1", "1, x"])
+@pytest.mark.parametrize(("depth", "told"), [(65, "nested deeper than 64 levels"), (64, "is not JSON")])
+def test_a_part_that_breaks_off_too_deep_is_refused_for_its_depth(depth, told, rest):
+    with pytest.raises(InvalidJSON, match=told):
+        scan('{"a": [{}, {}], "b": ' + "[" * depth + rest, len('{"a": [{}, {}], "b": '), 1)
