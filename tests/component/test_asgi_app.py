@@ -14,6 +14,7 @@ from billhook import Billhook, signals
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.extension import get_state
 from billhook.inbox.probe import StartupCheck
+from billhook.receiver import intake
 from support.signing import PATH, signed
 
 
@@ -139,6 +140,8 @@ def test_observers_of_signals_run_beside_the_loop_with_the_app_at_hand(flask_app
 
 def test_without_observers_and_engine_no_thread_takes_part_in_the_answer(plain_app, monkeypatch):
     monkeypatch.delattr(asyncio, "to_thread")
+    for each in intake._SIGNALS:
+        monkeypatch.setattr(each, "receivers", {})  # those of other tests in this process
     app = plain_app(BILLHOOK_ENGINE="worker")
     Billhook(app)
 

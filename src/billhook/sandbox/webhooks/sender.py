@@ -80,13 +80,15 @@ class Sender:
             with self._service.transaction(writes=False) as tx:
                 due = count_due(tx)
             left = ends - time.monotonic()
-            if not due or left <= 0 or self._stopped.is_set():
+            if not due or left <= 0:
                 return due
             with self._changed:
                 self._changed.wait_for(
                     lambda: self._changes != seen or self._stopped.is_set(),  # noqa: B023 - called at once
                     left,
                 )
+            if self._stopped.is_set():  # not counted again: the database is closed next
+                return due
 
     def _run(self) -> None:
         while not self._stopped.is_set():
