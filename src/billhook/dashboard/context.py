@@ -50,7 +50,8 @@ class DashboardContext:
         """Return a delivery; the page of an unknown one is 404."""
         from billhook.inbox.admin import details
 
-        found = details(self.inbox, [delivery_id])
+        # No database takes a larger number.
+        found = details(self.inbox, [delivery_id]) if delivery_id < 2**63 else []
         if not found:
             abort(404, f"There is no delivery {delivery_id} in this inbox.")
         return found[0]

@@ -176,6 +176,16 @@ def test_attempts_errors_and_related_deliveries_are_shown(site):
     assert "the same key" in conflict
 
 
+@pytest.mark.parametrize("delivery_id", [2**63 - 1, 2**63, 10**30])
+def test_a_number_that_no_delivery_can_have_is_not_found(site, delivery_id):
+    made = site()
+    path = f"deliveries/{delivery_id}"
+
+    answers = [made.get(path), made.get(f"{path}/body"), made.post(f"{path}/replay")]
+
+    assert [answer.status_code for answer in answers] == [404, 404, 404]
+
+
 def test_an_unknown_delivery_is_not_found(site):
     response = site().get("deliveries/7")
 
