@@ -111,6 +111,19 @@ def test_lists_are_paged_by_links_from_the_newest_on(sandbox_url: str) -> None:
     assert "cursor" in wrong.text
 
 
+@pytest.mark.parametrize("odd", ["_scheme=javascript&_external=1", "_scheme=x", "_method=POST", "endpoint=x"])
+def test_the_address_of_a_page_decides_nothing_but_the_values_of_its_links(odd: str) -> None:
+    with running() as sandbox:
+        for n in range(30):
+            sandbox.ok("POST", "/_sandbox/customers", {"name": f"Customer {n:02}"})
+        browser = PagesBrowser.logged_in(sandbox)
+        page = browser.get(f"/customers?{odd}&kept=1")
+
+    assert page.status_code == 200
+    assert re.search(r'href="/pages/customers\?kept=1&amp;cursor=', page.text)
+    assert "javascript" not in page.text
+
+
 @pytest.mark.parametrize(
     "path",
     [

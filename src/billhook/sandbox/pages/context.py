@@ -86,8 +86,11 @@ def cursor() -> str | None:
 
 def pager(next_cursor: str | None) -> dict[str, str | None]:
     """Return the addresses of the first and the next page of the list that is shown; None for no link."""
-    place = {**(request.view_args or {}), **request.args}
-    place.pop("cursor", None)
+    # url_for has arguments of its own: with `_scheme` of an address, a link would run a script.
+    asked = {name: value for name, value in request.args.items() if not name.startswith("_")}
+    place = {**asked, **(request.view_args or {})}
+    for name in ("cursor", "endpoint"):
+        place.pop(name, None)
     view = request.endpoint or ""
     return {
         "first": url_for(view, **place) if cursor() else None,
