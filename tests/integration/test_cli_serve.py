@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -129,6 +130,34 @@ def test_serve_handles_deliveries_and_stops_all_processes_on_sigterm(cli):
     assert "Handlers:   2" in log
     assert "Traceback" not in log
     assert log.index("Shutting down: Master") < log.index("billhook.worker: worker stopped")
+
+
+def status_of(url: str, credentials: str | None = None) -> int:
+    """The status of GET, with or without an Authorization header."""
+    request = urllib.request.Request(url, headers={"Authorization": credentials} if credentials else {})
+    try:
+        with urllib.request.urlopen(request, timeout=30) as response:
+            return int(response.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def test_serve_says_where_the_dashboard_and_the_metrics_are(cli):
+    for name, content in (("users.txt", "alice:a-long-password"), ("token.txt", "t" * 32)):
+        (cli.folder / name).write_text(content)
+        (cli.folder / name).chmod(0o600)
+    cli.environ |= {"BILLHOOK_DASHBOARD": "users.txt", "BILLHOOK_METRICS_TOKEN_FILE": "token.txt"}
+
+    cli.serve("shop_handlers.py")
+
+    root = cli.url.removesuffix("/webhooks/billing")
+    found = dict(line.split(":", 1) for line in cli.log().splitlines()[:5])
+    assert found["Dashboard"].strip() == f"{root}/billhook/"
+    assert found["Metrics"].strip() == f"{root}/metrics"
+    password = base64.b64encode(b"alice:a-long-password").decode()
+    for path, credentials in (("/billhook/", f"Basic {password}"), ("/metrics", f"Bearer {'t' * 32}")):
+        assert status_of(root + path) == 401
+        assert status_of(root + path, credentials) == 200
 
 
 def test_no_process_is_left_when_serve_is_killed(cli):

@@ -16,7 +16,7 @@ from billhook.cli.handlers import handler_names, require_all_handled
 from billhook.cli.params import BIND, DEFAULT_BIND, check_bindable, handlers_argument, is_local, require_all
 
 if TYPE_CHECKING:
-    from billhook.state import BillhookState
+    from flask import Flask
 
 __all__ = ["serve"]
 
@@ -84,11 +84,12 @@ def serve(
     # Unbuffered, so that the output of a handler appears immediately.
     environ = {**worker_environment(handlers), "PYTHONUNBUFFERED": "1"}
     # Built here once: a wrong configuration is reported before any process starts.
-    state = get_state(load_app(environ))
+    app = load_app(environ)
+    state = get_state(app)
     if require_all:
         require_all_handled(state.handlers)
     web_threads = threads if worker_class == "gthread" else None
-    _announce(state, bind, workers, web_threads)
+    _announce(app, bind, workers, web_threads)
     web = web_command(bind, workers, web_threads)
     start_web = partial(spawn, web, environ, pass_fds=_descriptors(bind))
     start_worker = partial(spawn_worker, worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS), environ)
@@ -103,8 +104,11 @@ def serve(
     sys.exit(code)
 
 
-def _announce(state: BillhookState, bind: str, workers: int, web_threads: int | None) -> None:
+def _announce(app: Flask, bind: str, workers: int, web_threads: int | None) -> None:
     """Print what is served where. Raises an error for an address that cannot be bound."""
+    from billhook.extension import get_state
+
+    state = get_state(app)
     handlers = handler_names(state.handlers)
     # The children open connections of their own; this process only watches them.
     state.inbox.close()
@@ -114,6 +118,10 @@ def _announce(state: BillhookState, bind: str, workers: int, web_threads: int | 
         f"Inbox:      {state.inbox.database.display_url}",
         f"Handlers:   {len(handlers)}",
     ]
+    if state.settings.dashboard is not None:
+        lines.append(f"Dashboard:  {at}/billhook/")
+    if state.settings.metrics_token_file is not None:
+        lines.append(f"Metrics:    {at}/metrics")
     if not handlers:
         lines.append("No handler is registered: deliveries are stored, but not handled.")
     if not is_local(bind):
