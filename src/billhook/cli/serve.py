@@ -90,8 +90,7 @@ def serve(
         require_all_handled(state.handlers)
     web_threads = threads if worker_class == "gthread" else None
     _announce(app, bind, workers, web_threads)
-    web = web_command(bind, workers, web_threads)
-    start_web = partial(spawn, web, environ, pass_fds=_descriptors(bind))
+    start_web = partial(spawn, web_command(bind, workers, web_threads), environ, pass_fds=_descriptors(bind))
     start_worker = partial(spawn_worker, worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS), environ)
     # The web server stops first, so that a worker still receives the wake-ups of its last deliveries.
     with Supervisor(
