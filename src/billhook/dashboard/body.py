@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from billhook.errors import InvalidJSON
@@ -18,6 +19,9 @@ __all__ = ["BodyField", "TypedBody", "indented_json", "read_body"]
 
 _MOST_FIELDS = 300
 _VALUE_CHARACTERS = 2_000
+_PATH_CHARACTERS = 300
+_DEEPEST = 20
+"""Levels of indentation: with more, the spaces of a deep body would outweigh it a thousand times."""
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+')
 
 
@@ -54,39 +58,48 @@ def read_body(event_type: str, body: bytes) -> TypedBody | None:
     if model is not None:
         meanings = {row["name"]: row["meaning"] for row in schema_fields(event_json_schema(model))}
         remarks = {one.path: f"{one.kind} not listed" for one in unlisted(model, data)}
-    rows = [
-        BodyField(path, _text(value), meanings.get(plain, ""), _remark(remarks, plain))
-        for path, plain, value in _leaves(data, "", "")
-    ]
+    leaves = _leaves(data, "", "", "", remarks) if data else iter(())
+    rows = tuple(
+        BodyField(_cut(path, _PATH_CHARACTERS), _text(value), meanings.get(plain, ""), remark)
+        for path, plain, remark, value in islice(leaves, _MOST_FIELDS)
+    )
     return TypedBody(
         event_summary(model) if model is not None else "An event type that this billhook does not know.",
-        tuple(rows[:_MOST_FIELDS]),
-        max(0, len(rows) - _MOST_FIELDS),
+        rows,
+        _count_leaves(data) - len(rows),
     )
 
 
-def _leaves(value: Any, path: str, plain: str) -> Iterator[tuple[str, str, Any]]:
-    """Yield each value that holds no others: its path, the path as models have it, and itself."""
+def _leaves(
+    value: Any, path: str, plain: str, remark: str, remarks: Mapping[str, str]
+) -> Iterator[tuple[str, str, str, Any]]:
+    """Yield each value that holds no others: its path, the path as models have it, its remark, and itself.
+
+    The remark is what is unlisted of the value, or of the nearest that it is in. It is handed down: names may
+    be as long as a body, so looking up every part of each path would take minutes.
+    """
+    remark = remarks.get(plain) or remarks.get(plain.removesuffix("[]")) or remark
     if isinstance(value, dict) and value:
         for name, inner in value.items():
             dot = "." if path else ""
-            yield from _leaves(inner, f"{path}{dot}{name}", f"{plain}{dot}{name}")
+            yield from _leaves(inner, f"{path}{dot}{name}", f"{plain}{dot}{name}", remark, remarks)
     elif isinstance(value, list) and value:
         for index, inner in enumerate(value):
-            yield from _leaves(inner, f"{path}[{index}]", f"{plain}[]")
-    elif path:
-        yield path, plain, value
+            yield from _leaves(inner, f"{path}[{index}]", f"{plain}[]", remark, remarks)
+    else:
+        yield path, plain, remark, value
 
 
-def _remark(remarks: dict[str, str], plain: str) -> str:
-    """Return what is unlisted of a path, or of an object that it is in."""
-    parts = plain.split(".")
-    for end in range(len(parts), 0, -1):
-        above = ".".join(parts[:end])
-        for candidate in (above, above.removesuffix("[]")):
-            if candidate in remarks:
-                return remarks[candidate]
-    return ""
+def _count_leaves(data: dict[str, Any]) -> int:
+    """Return how many values hold no others, without their paths: each may be as long as a body."""
+    number, left = 0, list(data.values())
+    while left:
+        value = left.pop()
+        if isinstance(value, dict | list) and value:
+            left.extend(value.values() if isinstance(value, dict) else value)
+        else:
+            number += 1
+    return number
 
 
 def _text(value: Any) -> str:
@@ -96,7 +109,11 @@ def _text(value: Any) -> str:
         text = json.dumps(value)
     else:
         text = str(value)
-    return text if len(text) <= _VALUE_CHARACTERS else text[:_VALUE_CHARACTERS] + "…"
+    return _cut(text, _VALUE_CHARACTERS)
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else text[:characters] + "…"
 
 
 def indented_json(text: str) -> str:
@@ -109,9 +126,9 @@ def indented_json(text: str) -> str:
         if part in "]}":
             depth -= 1
             if before not in "[{":
-                parts.append("\n" + "  " * depth)
+                parts.append("\n" + "  " * min(depth, _DEEPEST))
         elif before and before in "[{,":
-            parts.append("\n" + "  " * depth)
+            parts.append("\n" + "  " * min(depth, _DEEPEST))
         parts.append(": " if part == ":" else part)
         if part in "[{":
             depth += 1

@@ -40,7 +40,8 @@ def show_list(context: DashboardContext) -> Response:
         next=url_for(".deliveries", **selection.fields, before=shown[-1].summary.id)
         if len(found) > PAGE
         else None,
-        command=selection.command(context.command) + (f" --after {before}" if before is not None else ""),
+        command=selection.list_command(context.command)
+        + (f" --after {before}" if before is not None else ""),
         types=sorted(EVENT_TYPES),
         states=list(DeliveryStatus),
         handlers=_known_handlers(context),
@@ -81,7 +82,7 @@ def preview_replay(context: DashboardContext) -> Response:
         most=MOST_REPLAYED,
         command=f"{context.command} deliveries replay {' '.join(map(str, ids))}"
         if ids
-        else selection.command(context.command, "replay"),
+        else selection.replay_command(context.command),
     )
 
 

@@ -71,7 +71,8 @@ def replay_one(context: DashboardContext, delivery_id: int) -> Response:
     if handler is not None and handler not in {run.handler for run in found.runs}:
         abort(400, "This delivery has no run of that handler.")
     which = "" if handler is None else f"handler {handler}"
-    done = replay_batches(context, [[delivery_id]], which, handler=handler)
+    again = request.form.get("again") == "1"
+    done = replay_batches(context, [[delivery_id]], which, handler=handler, again=again)
     return _back(context, delivery_id, describe(done), "good" if done.deliveries else "warn")
 
 

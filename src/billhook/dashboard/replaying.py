@@ -36,8 +36,12 @@ def replay_batches(
     *,
     rate: float | None = None,
     handler: str | None = None,
+    again: bool = False,
 ) -> ReplayResult:
     """Replay deliveries, a transaction for each batch. With a rate, each run is due when its turn comes.
+
+    What failed is replayed; with `again` what `handler` has finished well, too. A run may succeed between the
+    page that showed it as failed and the form, and must not be made twice by that.
 
     So the rate holds without a request or a process that waits, and after a restart. Runs with an order key
     are due in their order instead.
@@ -46,7 +50,7 @@ def replay_batches(
     with context.recorded("replay", which) as record:
         for batch in batches:
             due = None if rate is None else partial(_due_at, now, rate, done.runs)
-            changed = replay(inbox, batch, now, handler=handler, due=due)
+            changed = replay(inbox, batch, now, handler=handler, only_failed=not again, due=due)
             record(changed.deliveries, batch)
             done += changed
             inbox.notifier.notify()

@@ -37,11 +37,23 @@ class Selection:
         """Whether anything but the state is chosen."""
         return any(name != "state" for name in self.fields)
 
-    def command(self, program: str, what: str = "list") -> str:
-        """Return the command that lists, or replays, the same."""
+    def list_command(self, program: str) -> str:
+        """Return the command that lists the same."""
+        return self._command(program, "list")
+
+    def replay_command(self, program: str) -> str | None:
+        """Return the command that replays the same; None if there is none.
+
+        The command replays with `--handler` what succeeded too, has no `--twins`, and asks for a filter.
+        """
+        if not self.fields or "handler" in self.fields or "twins" in self.fields:
+            return None
+        return self._command(program, "replay")
+
+    def _command(self, program: str, what: str) -> str:
         words = [program, "deliveries", what]
         for name, value in self.fields.items():
-            words.append(f"--{name}" if name in FLAGS else f"--{name} {shlex.quote(value)}")
+            words.append(f"--{name}" if name in FLAGS else f"--{name} {_quote(value)}")
         return " ".join(words)
 
     def within_search_limit(self, inbox: Inbox) -> Selection:
@@ -53,6 +65,22 @@ class Selection:
         if received_at is not None:
             searched += f", back to {received_at:%Y-%m-%d %H:%M:%S} UTC"
         return replace(self, filter=replace(self.filter, from_id=from_id), searched=searched + ".")
+
+
+def _quote(text: str) -> str:
+    """Return a text as a word of a shell's command line, without characters that cannot be seen.
+
+    Pages write these as escapes, which plain quotes would hand to the command as they are. bash, zsh and ksh
+    read escapes in $'…'.
+    """
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return "$'" + "".join(each if each.isprintable() else _escape(each) for each in escaped) + "'"
+
+
+def _escape(character: str) -> str:
+    return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else f"\\U{ord(character):08x}"
 
 
 def parse_selection(values: Mapping[str, str], now: datetime) -> Selection:

@@ -49,6 +49,7 @@ def replay(
     now: datetime,
     *,
     handler: str | None = None,
+    only_failed: bool = False,
     backfill: Backfill | None = None,
     all_handlers: bool = False,
     as_type: str | None = None,
@@ -58,9 +59,10 @@ def replay(
     """Replay these deliveries; notify `inbox.notifier` after the last batch.
 
     A quarantined delivery, and one without runs, is planned again. Of the others the failed runs become due:
-    dead ones, and those that wait for a retry; with `handler` the runs of that name in any finished state,
-    with `all_handlers` every finished run. Attempts start at 0. A run that is running, or waits in its order,
-    is left alone; an ordered one goes back to its place. `backfill` makes a first run of `handler`.
+    dead ones, and those that wait for a retry; with `handler` the runs of that name in any finished state, or
+    `only_failed` ones; with `all_handlers` every finished run. Attempts start at 0. A run that is running, or
+    waits in its order, is left alone; an ordered one goes back to its place. `backfill` makes a first run of
+    `handler`.
     With `as_type` deliveries without runs are planned again as this type; without it a delivery without a
     type is left alone. `due` returns when the run of an index in this batch is due, by default `now`: for a
     rate that holds without a process that waits. A `dry_run` counts and changes nothing.
@@ -75,7 +77,7 @@ def replay(
             return _read_as(connection, states, as_type, dry_run=dry_run)
         again = connection.execute(
             select(run.c.id, run.c.delivery_id, run.c.state, run.c.handler, run.c.order_key)
-            .where(in_values(run.c.delivery_id, states), _which(handler, all_handlers))
+            .where(in_values(run.c.delivery_id, states), _which(handler, all_handlers, only_failed))
             .order_by(run.c.id)
         ).all()
         plans = _backfill_plans(connection, states, handler, backfill) if handler and backfill else []
@@ -90,14 +92,13 @@ def replay(
     return ReplayResult(len(touched) + len(requeued), len(requeued), len(again), len(plans))
 
 
-def _which(handler: str | None, all_handlers: bool) -> ColumnElement[bool]:
+def _which(handler: str | None, all_handlers: bool, only_failed: bool) -> ColumnElement[bool]:
     """Return which runs may be made due."""
     failed = and_(run.c.state == RunState.DUE.value, run.c.attempts > 0)
+    broken = or_(run.c.state == RunState.DEAD.value, failed)
     if handler is not None:
-        return and_(run.c.handler == handler, or_(_FINISHED, failed))
-    if all_handlers:
-        return or_(_FINISHED, failed)
-    return or_(run.c.state == RunState.DEAD.value, failed)
+        return and_(run.c.handler == handler, broken if only_failed else or_(_FINISHED, failed))
+    return or_(_FINISHED, failed) if all_handlers else broken
 
 
 def _read_as(

@@ -8,9 +8,11 @@ from itertools import pairwise
 
 import pytest
 
+from billhook.dashboard import failures
 from billhook.inbox.actions import list_actions
 from billhook.inbox.admin import details
-from billhook.inbox.failing import failure_groups
+from billhook.inbox.failing import failing_delivery_ids, failure_groups
+from billhook.inbox.replay import replay
 from support.inbox_view import rows, value
 from support.signing import APPROVED
 
@@ -128,7 +130,7 @@ def test_what_failed_of_one_delivery_or_one_handler_is_replayed(failing):
     failing.broken.clear()
 
     failed = failing.act("deliveries/1/replay")
-    again = failing.act("deliveries/2/replay", handler="shop.mail")
+    again = failing.act("deliveries/2/replay", handler="shop.mail", again="1")
     unknown = failing.post("deliveries/2/replay", handler="shop.other")
     nothing = failing.act("deliveries/1/replay")
 
@@ -140,6 +142,42 @@ def test_what_failed_of_one_delivery_or_one_handler_is_replayed(failing):
         ("replay", "handler shop.mail: 2"),
         ("replay", "1"),
     ]
+
+
+def test_a_run_that_succeeded_after_its_page_was_shown_is_not_made_again(failing):
+    failing.broken.clear()
+    page = failing.get("deliveries/1").text
+    fields = dict(
+        re.findall(r'type="hidden" name="(\w+)" value="([^"]+)"', page.partition("<h2>Handlers")[2])
+    )
+    failing.post("deliveries/1/replay")
+    failing.state.handle_due()
+
+    late = failing.act("deliveries/1/replay", handler="shop.book")
+    asked = failing.act("deliveries/1/replay", handler="shop.book", again="1")
+
+    assert fields["handler"] == "shop.mail"  # the last button, of the one that succeeded
+    assert fields["again"] == "1"
+    assert late == "Nothing was replayed: no handler of these deliveries failed."
+    assert asked == "Replayed: 1 run is due again."
+
+
+def test_a_group_replays_no_run_that_succeeds_meanwhile(failing, monkeypatch):
+    group = failure_groups(failing.inbox)[0].id
+    failing.broken.clear()
+
+    def found_before_a_worker_came(*arguments):
+        batches = list(failing_delivery_ids(*arguments))
+        replay(failing.inbox, [1], datetime.now(UTC))  # as if its retry were due
+        failing.state.handle_due()
+        yield from batches
+
+    monkeypatch.setattr(failures, "failing_delivery_ids", found_before_a_worker_came)
+
+    done = failing.act(f"failures/{group}/replay")
+
+    assert status(failing, 1) == "done"
+    assert done == "Replayed: 2 runs are due again."
 
 
 def test_a_quarantined_delivery_is_read_again(site):

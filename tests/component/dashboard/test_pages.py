@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
+import subprocess
 from datetime import UTC, datetime
 
 import pytest
@@ -304,3 +306,89 @@ def test_no_page_shows_a_secret_or_a_signature(site):
     assert "Webhook-Signature" in pages[1]
     assert "characters)" in pages[1]
     assert "Webhook-Id" in pages[1]
+
+
+# --- bodies that are made to outgrow their page ----------------------------------------------------
+
+
+@pytest.mark.parametrize("event_type", ["InvoiceApproved", "Unheard"])
+@pytest.mark.parametrize(
+    ("body", "left_out"),
+    [
+        (b'{"%s": [%s]}' % (b"k" * 100_000, b",".join([b"0"] * 2_000)), 1_700),
+        (b'{"%s": 1}' % (b"." * 200_000), 0),
+        (b'{"a": %s%s%s}' % (b"[" * 200, b",".join([b"0"] * 15_000), b"]" * 200), 0),
+    ],
+    ids=["a long name of many values", "a name of dots alone", "many values in deep lists"],
+)
+def test_no_body_makes_a_page_that_is_many_times_its_size(site, body, left_out, event_type):
+    made = site()
+    number = made.deliver(body, event_type)
+
+    response = made.get(f"deliveries/{number}")
+
+    assert response.status_code == 200
+    assert len(response.data) < 1_000_000
+    assert (f"{left_out:,} more fields are in the text below" in response.text) == bool(left_out)
+
+
+def test_what_is_inside_of_an_unlisted_field_is_marked_as_such(site):
+    made = site()
+    number = made.deliver(APPROVED[:-1] + b',"extra":{"deep":[{"more":1}]},"":2}')
+
+    text = made.get(f"deliveries/{number}").text
+
+    assert re.search(r'extra\.deep\[0\]\.more.*?<span class="state warn">field not listed', text, re.DOTALL)
+    assert '<tr class="unlisted">\n<td data-label="field"><span class="mono"><bdi></bdi>' in text
+
+
+@pytest.mark.parametrize("number", [2**63, 10**30])
+@pytest.mark.parametrize("path", ["", "/body"])
+def test_an_id_that_no_database_has_is_not_found(site, number, path):
+    assert site().get(f"deliveries/{number}{path}").status_code == 404
+
+
+# --- the commands -----------------------------------------------------------------------------------
+
+HOSTILE_TEXTS = [
+    "$(touch /tmp/x)`id`; 'rm' \"-rf\" !! \\",
+    "\u202etxt.exe\x1b[31m",
+    "it's a\tb\nc \\n \U000e0041",
+    "--yes",
+    "-x",
+]
+
+
+@pytest.mark.parametrize("text", HOSTILE_TEXTS)
+def test_a_shell_reads_from_the_command_exactly_what_was_filtered_by(site, text):
+    page = site().get("deliveries", query_string={"contains": text, "error": text}).text
+    shown = re.search(r'<code class="command">(.*?)</code>', page, re.DOTALL)
+    assert shown is not None
+    command = html.unescape(shown[1]).removeprefix("flask --app … billhook deliveries list ")
+
+    words = subprocess.run(
+        ["bash", "-c", f"printf '%s\\0' {command}"],
+        capture_output=True, check=True, text=True, env={"LC_ALL": "C.UTF-8"},
+    ).stdout.split("\0")  # fmt: skip
+
+    assert words[:-1] == ["--error", text.strip(), "--contains", text.strip()]
+
+
+@pytest.mark.parametrize(
+    ("fields", "has_command"),
+    [
+        ({"state": "dead"}, True),
+        ({"conflicts": "1"}, True),
+        ({"state": "dead", "handler": "shop.book"}, False),
+        ({"twins": "1"}, False),
+        ({}, False),
+    ],
+)
+def test_a_replay_shows_a_command_only_where_one_does_the_same(site, fields, has_command):
+    made = site()
+    made.deliver()
+
+    page = made.post("deliveries/replay", scope="all", **fields).text
+
+    assert ("billhook deliveries replay" in page) == has_command
+    assert ("no command that does the same" in page) != has_command
