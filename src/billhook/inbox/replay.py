@@ -24,6 +24,7 @@ __all__ = ["Backfill", "ReplayResult", "replay"]
 _FINISHED = in_states(run.c.state, RunState.SUCCEEDED, RunState.DISCARDED, RunState.DEAD)
 # A delivery that is still received needs no replay, and a pruned one has nothing to replay.
 _HANDLED = (DeliveryState.PLANNED, DeliveryState.DONE, DeliveryState.DEAD)
+_AGAIN = (run.c.id, run.c.delivery_id, run.c.state, run.c.handler, run.c.order_key)
 _REPLAYABLE = (*_HANDLED, DeliveryState.QUARANTINED)
 
 Backfill = Callable[[StoredDelivery, Collection[str]], RunOptions | None]
@@ -59,10 +60,9 @@ def replay(
     """Replay these deliveries; notify `inbox.notifier` after the last batch.
 
     A quarantined delivery, and one without runs, is planned again. Of the others the failed runs become due:
-    dead ones, and those that wait for a retry; with `handler` the runs of that name in any finished state, or
-    `only_failed` ones; with `all_handlers` every finished run. Attempts start at 0. A run that is running, or
-    waits in its order, is left alone; an ordered one goes back to its place. `backfill` makes a first run of
-    `handler`.
+    dead ones, and those that wait for a retry; with `handler` those of that name in any finished state, or
+    `only_failed` ones; with `all_handlers` every finished run. Attempts start at 0. A run that is running or
+    waits in its order is left alone; an ordered one goes back to its place. `backfill` makes first runs.
     With `as_type` deliveries without runs are planned again as this type; without it a delivery without a
     type is left alone. `due` returns when the run of an index in this batch is due, by default `now`: for a
     rate that holds without a process that waits. A `dry_run` counts and changes nothing.
@@ -75,11 +75,8 @@ def replay(
         states = _states(connection, delivery_ids, untyped=as_type is not None)
         if as_type is not None:
             return _read_as(connection, states, as_type, dry_run=dry_run)
-        again = connection.execute(
-            select(run.c.id, run.c.delivery_id, run.c.state, run.c.handler, run.c.order_key)
-            .where(in_values(run.c.delivery_id, states), _which(handler, all_handlers, only_failed))
-            .order_by(run.c.id)
-        ).all()
+        which = (in_values(run.c.delivery_id, states), _which(handler, all_handlers, only_failed))
+        again = connection.execute(select(*_AGAIN).where(*which).order_by(run.c.id)).all()
         plans = _backfill_plans(connection, states, handler, backfill) if handler and backfill else []
         requeued = [] if handler is not None else _to_read_anew(connection, states)
         touched = {row.delivery_id for row in again} | {planned.delivery_id for planned in plans}

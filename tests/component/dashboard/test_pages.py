@@ -342,12 +342,6 @@ def test_what_is_inside_of_an_unlisted_field_is_marked_as_such(site):
     assert '<tr class="unlisted">\n<td data-label="field"><span class="mono"><bdi></bdi>' in text
 
 
-@pytest.mark.parametrize("number", [2**63, 10**30])
-@pytest.mark.parametrize("path", ["", "/body"])
-def test_an_id_that_no_database_has_is_not_found(site, number, path):
-    assert site().get(f"deliveries/{number}{path}").status_code == 404
-
-
 # --- the commands -----------------------------------------------------------------------------------
 
 HOSTILE_TEXTS = [

@@ -93,6 +93,17 @@ def test_no_page_shows_a_secret_or_a_signature_unless_asked(
     assert browser.client.get("/pages/secrets/show").status_code == 404
 
 
+@pytest.mark.parametrize("threshold", ["NaN", "sNaN", "Infinity", "many"])
+def test_a_threshold_that_is_no_number_is_refused(threshold: str) -> None:
+    with running() as sandbox:
+        browser = PagesBrowser.logged_in(sandbox)
+        address = {"url": "http://127.0.0.1:9/", "type": "PingTest"}
+
+        notice = browser.act("/webhooks", **address, threshold=threshold)
+
+    assert notice == "Refused: the threshold is not a number"
+
+
 def test_lists_are_paged_by_links_from_the_newest_on(sandbox_url: str) -> None:
     with running(database_url=sandbox_url) as sandbox:
         for n in range(30):

@@ -1,11 +1,11 @@
-"""Filters of the templates: amounts as exact text, and texts that are not longer than their place."""
+"""Amounts of forms, and filters of templates: exact amounts, and texts no longer than their place."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from decimal import Decimal
+from decimal import Decimal, InvalidOperation
 
-__all__ = ["clipped", "format_amount", "format_percent", "with_texts"]
+__all__ = ["clipped", "format_amount", "format_percent", "parse_number", "with_texts"]
 
 _CHARACTERS = 40
 """An amount that is longer is shown with an exponent."""
@@ -39,3 +39,12 @@ def clipped(text: object, most: int) -> str:
 def with_texts(values: Iterable[str]) -> list[tuple[str, str]]:
     """Return each value with itself as its text: the options of a choice."""
     return [(value, value) for value in values]
+
+
+def parse_number(text: str) -> Decimal | None:
+    """Return the number in the field of a form; None for what is none, or is not finite."""
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        return None
+    return number if number.is_finite() else None

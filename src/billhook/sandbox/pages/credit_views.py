@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from decimal import Decimal, InvalidOperation
-
 from flask import Response, request
 
 from billhook.sandbox.billing.credits import credit_history
+from billhook.sandbox.pages.amounts import parse_number
 from billhook.sandbox.pages.charting import balance_chart
 from billhook.sandbox.pages.context import PAGE_ROWS, act, context, cursor, go, pager, show
 from billhook.sandbox.pages.names import credit_product_names, customer_names
@@ -48,16 +47,8 @@ def credit() -> Response:
 def grant() -> Response:
     """Grant credits to a customer, from the oldest credit product."""
     customer_id, amount = request.form.get("customer", ""), request.form.get("amount", "").strip()
-    number = _number(amount)
+    number = parse_number(amount)
     if number is None:
         return go("credit", "Refused: the number of credits is not a number", good=False)
     body = {"customerId": customer_id, "creditAmount": number}
     return act(("credit", {}), "The credits are granted.", "POST /_sandbox/credits/grant", body)
-
-
-def _number(text: str) -> Decimal | None:
-    try:
-        number = Decimal(text)
-    except InvalidOperation:
-        return None
-    return number if number.is_finite() else None

@@ -12,6 +12,7 @@ from flask import Response, request
 
 from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES
+from billhook.sandbox.pages.amounts import parse_number
 from billhook.sandbox.pages.context import PAGE_ROWS, act, context, cursor, go, pager, refusal, show
 from billhook.sandbox.pages.routes import RouteTable
 from billhook.sandbox.webhooks import subscriptions, timeline
@@ -69,17 +70,18 @@ def subscribe() -> Response:
     """Subscribe a URL to one type of event, or to all."""
     url, wanted = request.form.get("url", "").strip(), request.form.get("type", "")
     types = list(EVENT_TYPES) if wanted == ALL_TYPES else [wanted]
-    threshold = request.form.get("threshold", "").strip()
+    text = request.form.get("threshold", "").strip()
+    threshold = parse_number(text)
+    if text and threshold is None:
+        return go("webhooks", "Refused: the threshold is not a number", good=False)
     try:
         for event_type in types:
             body: dict[str, Any] = {"callbackUrl": url, "eventType": event_type}
-            if threshold and len(types) == 1:
-                body["threshold"] = Decimal(threshold)
+            if threshold is not None and len(types) == 1:
+                body["threshold"] = threshold
             context().runner.run("POST /webhook", body)
     except SandboxError as error:
         return go("webhooks", refusal(error), good=False)
-    except ArithmeticError:  # decimal's, for a text that is no number
-        return go("webhooks", "Refused: the threshold is not a number", good=False)
     count = "1 type" if len(types) == 1 else f"{len(types)} types"
     return go("webhooks", f"The address is subscribed to {count} of events.")
 
