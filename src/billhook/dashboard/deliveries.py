@@ -66,7 +66,13 @@ def parse_id(text: str | None) -> int | None:
 
 def preview_replay(context: DashboardContext) -> Response:
     """Return the page that says what a replay would do, and asks for the decision."""
-    ids, selection = _chosen(context)
+    return _preview(context, *_chosen(context))
+
+
+def _preview(
+    context: DashboardContext, ids: list[int], selection: Selection, *, grown: bool = False
+) -> Response:
+    selection = selection.at_fixed_times()  # an age would select others by the time of the decision
     if ids:
         total, would = len(ids), ReplayResult()
         for batch in _batches(ids):
@@ -80,6 +86,7 @@ def preview_replay(context: DashboardContext) -> Response:
         total=total,
         would=would,
         most=MOST_REPLAYED,
+        grown=grown,
         command=f"{context.command} deliveries replay {' '.join(map(str, ids))}"
         if ids
         else selection.replay_command(context.command),
@@ -87,14 +94,17 @@ def preview_replay(context: DashboardContext) -> Response:
 
 
 def replay_selected(context: DashboardContext) -> Response:
-    """Replay what the page before counted, and return to the list."""
+    """Replay what the page before counted, and return to the list; if it is more by now, ask again."""
     ids, selection = _chosen(context)
     rate = parse_rate(request.form.get("rate", ""))
     batches: Iterable[list[int]]
     if ids:
         batches, which = _batches(ids), ""
     else:
-        if count(context.inbox, selection.filter) > MOST_REPLAYED:
+        number, counted = count(context.inbox, selection.filter), request.form.get("counted", "")
+        if counted.isascii() and counted.isdecimal() and number > int(counted[:9]):
+            return _preview(context, ids, selection, grown=True)
+        if number > MOST_REPLAYED:
             abort(400, f"These are more than {MOST_REPLAYED:,} deliveries: use the command, or more filters.")
         batches, which = id_batches(context.inbox, selection.filter), _conditions(selection)
     done = replay_batches(context, batches, which, rate=rate)

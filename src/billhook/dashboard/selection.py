@@ -37,6 +37,12 @@ class Selection:
         """Whether anything but the state is chosen."""
         return any(name != "state" for name in self.fields)
 
+    def at_fixed_times(self) -> Selection:
+        """Return it with times instead of ages, so that it selects the same later on."""
+        times = {"since": self.filter.since, "until": self.filter.until}
+        fixed = {name: at.isoformat() for name, at in times.items() if at is not None}
+        return replace(self, fields={**self.fields, **fixed})
+
     def list_command(self, program: str) -> str:
         """Return the command that lists the same."""
         return self._command(program, "list")

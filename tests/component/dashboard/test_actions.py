@@ -75,6 +75,25 @@ def test_all_that_the_filters_select_is_counted_first_and_then_replayed(failing)
     assert recorded(failing) == [("alice", "replay", "type InvoiceApproved, error: 1-3", 3)]
 
 
+def test_what_has_grown_since_it_was_counted_is_asked_about_again(failing):
+    preview = failing.post("deliveries/replay", scope="all", since="2h")
+    kept = dict(re.findall(r'type="hidden" name="(\w+)" value="([^"]*)"', preview.text.partition("<main")[2]))
+    kept.pop("csrf_token")
+    failing.deliver(APPROVED.replace(b"inv_1", b"inv_9"))
+
+    asked = failing.post("deliveries/replay/confirmed", **kept)
+    nothing_yet = recorded(failing)
+    done = failing.act("deliveries/replay/confirmed", **{**kept, "counted": "4"})
+
+    assert kept["counted"] == "3"
+    assert datetime.fromisoformat(kept["since"]) < datetime.now(UTC) - timedelta(hours=2)
+    assert asked.status_code == 200
+    assert "Replay 4 deliveries?" in asked.text
+    assert "the filters select more than when they were counted" in asked.text
+    assert nothing_yet == []
+    assert done == "Replayed: 4 runs are due again."
+
+
 def test_at_a_rate_each_run_is_due_at_its_own_time(failing, where):
     before = datetime.now(UTC)
 
