@@ -69,6 +69,12 @@ class Waiting(Generic[C]):
         """Forget a connection, if it waits."""
         self._since.pop(connection, None)
 
+    @property
+    def longest_seconds(self) -> float:
+        """How long the connection has waited that waits longest; 0 without any."""
+        since = next(iter(self._since.values()), None)
+        return 0.0 if since is None else self._clock() - since
+
     def end_longest(self, seconds: float = 0.0) -> bool:
         """End the connection that has waited longest; False if none has waited `seconds`."""
         for connection, since in self._since.items():
@@ -138,8 +144,11 @@ class ConnectionLimits(Generic[C]):
         missed_least = (self.closing, self.unread, self.without_head, self.without_body, self.idle)
         if any(waiting.end_longest(PATIENCE_SECONDS) for waiting in missed_least):
             return True
-        # Connections are opened so fast that all are new. One that is in use is never idle for long.
-        others = (self.without_head, self.without_body, self.idle, self.ended, self.idle_and_known)
+        # Connections are opened so fast that all are new. One that is in use is never idle for long, and of
+        # those without a request the one that waits longest goes, whatever it waits for: an honest client
+        # sends head and body within milliseconds.
+        new = sorted((self.without_head, self.without_body), key=lambda waiting: -waiting.longest_seconds)
+        others = (*new, self.idle, self.ended, self.idle_and_known)
         return any(waiting.end_longest() for waiting in others)
 
     def discard(self, connection: C) -> None:

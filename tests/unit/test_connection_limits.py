@@ -132,6 +132,8 @@ def test_there_is_none_when_every_connection_is_being_answered(limits):
         ({"without_body": 0.1, "idle": 60.0}, "idle"),
         ({"without_head": 0.1, "idle": 0.2}, "without_head"),
         ({"without_body": 0.1, "idle": 0.2}, "without_body"),
+        ({"without_head": 0.1, "without_body": 0.2}, "without_body"),
+        ({"without_head": 0.2, "without_body": 0.1}, "without_head"),
         ({"idle": 0.2, "ended": 0.3}, "idle"),
         ({"ended": 0.3}, "ended"),
         # A connection on which a delivery was accepted is the last to go.
