@@ -145,7 +145,7 @@ class ConnectionLimits(Generic[C]):
         if any(waiting.end_longest(PATIENCE_SECONDS) for waiting in missed_least):
             return True
         # Connections are opened so fast that all are new. One that is in use is never idle for long, and of
-        # those without a request the one that waits longest goes, whatever it waits for: an honest client
+        # those without a request the one that waits longest goes, for a head or a body: an honest client
         # sends head and body within milliseconds.
         new = sorted((self.without_head, self.without_body), key=lambda waiting: -waiting.longest_seconds)
         others = (*new, self.idle, self.ended, self.idle_and_known)
