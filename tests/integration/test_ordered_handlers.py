@@ -106,23 +106,26 @@ def fill(inbox, keys):
         )
 
 
-def check_order(lines, *, died=False):
+def check_order(lines, *, died=None):
     """Of each key the next attempt begins when the last one ended, and success comes in order of arrival.
 
-    With `died`, what succeeded just before a worker died may succeed once more: nobody knew of it.
+    `died` is the process of a worker that was killed: attempts in its other threads end without a line, and
+    what succeeded just before may succeed once more, since nobody knew of it.
     """
     by_key = defaultdict(list)
-    for what, key, number, _ in lines:
-        by_key[key].append((what, int(number)))
+    for what, key, number, pid in lines:
+        by_key[key].append((what, int(number), pid))
     for key, found in by_key.items():
-        for (what, number), (following, its_number) in pairwise(found):
+        for (what, number, pid), (following, its_number, _) in pairwise(found):
             if what == "begin":
-                assert (following, its_number) in {("end", number), ("fail", number)}, f"{key} overlaps"
+                expected = ("end", "fail", "begin") if pid == died else ("end", "fail")
+                assert following in expected, f"{key} overlaps"
+                assert its_number == number, f"{key} overlaps"
             else:
                 assert following == "begin"
                 again = died and its_number == number
                 assert again or its_number == number + (what == "end"), f"{key} out of order"
-        ended = [number for what, number in found if what == "end"]
+        ended = [number for what, number, _ in found if what == "end"]
         ended = sorted(set(ended)) if died else ended
         assert ended == list(range(OF_EACH)), f"{key}: {ended}"
     return by_key
@@ -213,6 +216,8 @@ def test_a_worker_that_is_killed_in_mid_handler_holds_its_key_until_its_lease_en
     results = in_children(3, child)
 
     assert sorted(results) == [b"", b"done", b"done"]
-    check_order(diary.lines(), died=True)
+    lines = diary.lines()
+    (died,) = {pid for what, *_, pid in lines if what == "fail"}
+    check_order(lines, died=died)
     worker_died = "SELECT count(*) FROM failure WHERE error LIKE 'the worker died%'"
     assert value(place_of(inbox_url), worker_died) >= 1
