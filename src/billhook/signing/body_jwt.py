@@ -16,11 +16,17 @@ from typing import Any, ClassVar, Final, Literal, final, get_args
 
 from billhook.errors import ConfigError, InvalidJSON, MissingExtra, SignatureMalformed
 from billhook.signing.hmac_sha256 import HmacSha256
-from billhook.signing.keys import Keys, Secret, Secrets, single_secret
-from billhook.signing.parsing import LAST_TIMESTAMP, read_header
+from billhook.signing.parsing import LAST_TIMESTAMP, UNIX, read_header
 from billhook.signing.rsa_sha256 import RsaSha256
-from billhook.signing.scheme import Scheme, SignedContent, check_header_names
-from billhook.signing.times import UNIX
+from billhook.signing.scheme import (
+    Keys,
+    Scheme,
+    Secret,
+    Secrets,
+    SignedContent,
+    check_header_names,
+    single_secret,
+)
 from billhook.wire import strict_json
 
 __all__ = ["BodyJWT"]

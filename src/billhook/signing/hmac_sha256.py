@@ -65,13 +65,16 @@ class HmacSha256:
         self._decode = decode
 
     def load(self, secret: str) -> HmacKey:
+        return HmacKey(self._material(secret))
+
+    def sign(self, secret: str, content: bytes) -> bytes:
+        return hmac.digest(self._material(secret), content, "sha256")
+
+    def _material(self, secret: str) -> bytes:
         material = self._decode(secret)
         if len(material) < MIN_SECRET_BYTES:
             raise WeakSecret(len(material), MIN_SECRET_BYTES)
-        return HmacKey(material)
-
-    def sign(self, secret: str, content: bytes) -> bytes:
-        return self.load(secret).digest(content)
+        return material
 
 
 @final
@@ -86,16 +89,13 @@ class HmacKey:
     def __init__(self, material: bytes) -> None:
         self._context = hmac.new(material, digestmod="sha256")
 
-    def digest(self, content: bytes) -> bytes:
+    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
         try:
             context = self._context.copy()
             context.update(content)
-            return context.digest()
+            expected = context.digest()
         except ValueError:  # the arguments are valid, so OpenSSL is out of memory
             raise MemoryError from None
-
-    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        expected = self.digest(content)
         # No early return: the time must not depend on which signature matches.
         found = False
         for signature in signatures:

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from billhook.errors import ConfigError, MissingSecret
-from billhook.signing.keys import Keys
-from billhook.signing.scheme import Scheme
+from billhook.signing.scheme import Keys, Scheme
 from billhook.signing.standard_webhooks import StandardWebhooks
 
 __all__ = ["DEFAULT_SOURCE", "RECONCILE_SOURCE", "Source"]

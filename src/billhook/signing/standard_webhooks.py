@@ -9,18 +9,27 @@ from typing import ClassVar, Final, final
 from billhook.errors import SignatureMalformed
 from billhook.signing.ed25519 import PRIVATE_PREFIX, PUBLIC_PREFIX, Ed25519
 from billhook.signing.hmac_sha256 import HmacSha256, base64_secret
-from billhook.signing.keys import Algorithm, Key, Keys, Secret, Secrets, single_secret
 from billhook.signing.parsing import (
     MAX_SIGNATURES,
-    check_signatures,
+    UNIX,
     encode_signature,
     read_header,
     read_identifier,
     read_signature,
     split_entries,
 )
-from billhook.signing.scheme import Scheme, SignedContent, check_header_names, outgoing_message_id
-from billhook.signing.times import UNIX
+from billhook.signing.scheme import (
+    Algorithm,
+    Key,
+    Keys,
+    Scheme,
+    Secret,
+    Secrets,
+    SignedContent,
+    check_header_names,
+    outgoing_message_id,
+    single_secret,
+)
 
 __all__ = ["StandardWebhooks"]
 
@@ -66,25 +75,23 @@ class StandardWebhooks(Scheme):
         message_id = read_identifier(read_header(headers, self._id_header), self._id_header)
         timestamp = read_header(headers, self._timestamp_header)
         signed_at = UNIX.read(timestamp, self._timestamp_header)
-        signatures = self._signatures(read_header(headers, self._signature_header))
+        header = self._signature_header
+        signatures: dict[str, list[bytes]] = {}
+        for entry in split_entries(read_header(headers, header), " ", MAX_SIGNATURES, header):
+            version, comma, value = entry.partition(",")
+            if not (version and comma):
+                raise SignatureMalformed(f"{header} is not a list of version,signature entries")
+            algorithm = VERSIONS.get(version)
+            if algorithm is not None:
+                of_kind = signatures.setdefault(algorithm.name, [])
+                of_kind.append(read_signature(value, "base64", algorithm.signature_bytes, header))
+                if len(of_kind) > algorithm.most_signatures:
+                    raise SignatureMalformed(
+                        f"{header} has more than {algorithm.most_signatures} signatures of one kind"
+                    )
         # Unambiguous: neither the id nor the timestamp can contain a dot.
         content = b"%b.%b.%b" % (message_id.encode(), timestamp.encode(), body)
         return SignedContent(content, signatures, signed_at, message_id)
-
-    def _signatures(self, text: str) -> dict[str, list[bytes]]:
-        found: dict[str, list[bytes]] = {}
-        for entry in split_entries(text, " ", MAX_SIGNATURES, self._signature_header):
-            version, comma, value = entry.partition(",")
-            if not (version and comma):
-                raise SignatureMalformed(
-                    f"{self._signature_header} is not a list of version,signature entries"
-                )
-            algorithm = VERSIONS.get(version)
-            if algorithm is not None:
-                raw = read_signature(value, "base64", algorithm.signature_bytes, self._signature_header)
-                found.setdefault(algorithm.name, []).append(raw)
-                check_signatures(found[algorithm.name], algorithm.most_signatures, self._signature_header)
-        return found
 
     def sign(
         self, body: bytes, secret: Secret, *, event_type: str, now: datetime, message_id: str | None = None

@@ -13,21 +13,30 @@ from billhook.errors import ConfigError, SignatureMalformed
 from billhook.signing.content_template import ContentTemplate
 from billhook.signing.ed25519 import Ed25519
 from billhook.signing.hmac_sha256 import SECRET_ENCODINGS, HmacSha256, SecretEncoding
-from billhook.signing.keys import Algorithm, Keys, Secret, Secrets, single_secret
 from billhook.signing.parsing import (
     MAX_SIGNATURES,
     Encoding,
-    check_signatures,
+    TimeFormat,
+    TimeFormatName,
     encode_signature,
     read_header,
     read_identifier,
     read_signature,
     split_entries,
 )
+from billhook.signing.parsing import time_format as the_time_format
 from billhook.signing.rsa_sha256 import RsaSha256
-from billhook.signing.scheme import Scheme, SignedContent, check_header_names, outgoing_message_id
-from billhook.signing.times import TimeFormat, TimeFormatName
-from billhook.signing.times import time_format as the_time_format
+from billhook.signing.scheme import (
+    Algorithm,
+    Keys,
+    Scheme,
+    Secret,
+    Secrets,
+    SignedContent,
+    check_header_names,
+    outgoing_message_id,
+    single_secret,
+)
 
 __all__ = ["AlgorithmName", "HeaderEntries", "ReplayProtection", "SignatureTemplate"]
 
@@ -180,7 +189,9 @@ class SignatureTemplate(Scheme):
         if "id" in values:
             message_id = read_identifier(values["id"], self._names["id"])
         # Before they are decoded: each costs time, and a sender without the secret chooses how many.
-        check_signatures(texts, self._algorithm.most_signatures, header)
+        most = self._algorithm.most_signatures
+        if len(texts) > most:
+            raise SignatureMalformed(f"{header} has more than {most} signatures of one kind")
         signatures = [self._signature(text, header) for text in texts]
         content = self._rendered(values, event_type, body)
         if content is None:

@@ -10,8 +10,14 @@ from datetime import datetime
 from typing import Final, NamedTuple, get_args
 
 from billhook.errors import SignatureMalformed
-from billhook.signing.parsing import MAX_HEADER_BYTES, Encoding, is_identifier, read_signature
-from billhook.signing.times import TIME_FORMATS, TimeFormatName
+from billhook.signing.parsing import (
+    IDENTIFIER,
+    MAX_HEADER_BYTES,
+    TIME_FORMATS,
+    Encoding,
+    TimeFormatName,
+    read_signature,
+)
 
 __all__ = ["BASE64URL", "CapturedRequest", "SignatureText", "TimeText", "signature_texts"]
 
@@ -97,7 +103,7 @@ def _id_rank(item: tuple[str, str]) -> tuple[bool, bool]:
 def _may_be_id(name: str, text: str) -> bool:
     # Longer texts are signatures, tokens or cookies, and what ends so is base64.
     short = len(text) < LONGEST_ID and not text.endswith("=")
-    return short and not _NO_ID.fullmatch(name.lower()) and is_identifier(text)
+    return short and not _NO_ID.fullmatch(name.lower()) and bool(IDENTIFIER.fullmatch(text))
 
 
 def _times(headers: Mapping[str, str]) -> Iterator[TimeText]:
