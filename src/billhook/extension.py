@@ -23,7 +23,7 @@ from billhook.signing import BodyHMAC, Scheme, StandardWebhooks, TimestampedHMAC
 from billhook.signing.source import DEFAULT_SOURCE, RECONCILE_SOURCE, Source
 
 if TYPE_CHECKING:
-    from billhook.asgi import AsgiApp
+    from billhook.receiver.asgi import AsgiApp
     from billhook.state import BillhookState
 
 __all__ = ["ENVIRON", "Billhook", "configured_scheme", "exempt_from_csrf", "get_settings", "get_state"]
@@ -147,9 +147,7 @@ class Billhook:
         middleware do not see deliveries; their signature is what lets them in. Raises ConfigError for an app
         without billhook.
         """
-        from billhook.asgi import AsgiApp
-
-        return AsgiApp(app, get_state(app))
+        return get_state(app).asgi_app()
 
     def _all_sources(self, settings: Settings) -> Sequence[Source]:
         named = {source.name for source in self._sources}

@@ -29,7 +29,7 @@ from billhook.signals import event_signal
 if TYPE_CHECKING:
     from flask import Blueprint
 
-    from billhook.asgi import AsgiApp
+    from billhook.receiver.asgi import AsgiApp
 
 __all__ = ["create_app", "create_asgi_app", "load_handlers"]
 
@@ -74,10 +74,7 @@ def create_app(environ: Mapping[str, str] | None = None) -> Flask:
 
 def create_asgi_app(environ: Mapping[str, str] | None = None) -> AsgiApp:
     """Return the same receiver as an ASGI 3 application, for an event loop. Raises ConfigError."""
-    from billhook.asgi import AsgiApp
-
-    app = create_app(environ)
-    return AsgiApp(app, get_state(app))
+    return get_state(create_app(environ)).asgi_app()
 
 
 def _metrics_blueprint(token_file: str) -> Blueprint:

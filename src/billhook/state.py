@@ -19,12 +19,13 @@ from billhook.events import EVENT_TYPES
 from billhook.fork import reset_in_child
 from billhook.inbox import Inbox
 from billhook.logs import fields
-from billhook.receiver import AsgiReceiver, Intake, WsgiReceiver
-from billhook.receiver.probe import find_probe
+from billhook.receiver import Intake, WsgiReceiver
+from billhook.receiver.wsgi import find_probe
 from billhook.settings import Settings
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
+    from billhook.receiver.asgi import AsgiApp
 
 __all__ = ["BillhookState"]
 
@@ -71,7 +72,6 @@ class BillhookState:
             wake_blocks=isinstance(self.engine, InlineEngine),
         )
         self.wsgi_receiver = WsgiReceiver(self.intake, self.inbox)
-        self.asgi_receiver = AsgiReceiver(self.intake, self.inbox, app.app_context)
 
     def start(self) -> None:
         """Start this process's threads: first those of the receiver, then the engine."""
@@ -82,6 +82,19 @@ class BillhookState:
             # An exception here would stop gunicorn too; each thread is started again at its first use.
             text = "%s; deliveries are answered 503 meanwhile"
             logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
+
+    def asgi_app(self) -> AsgiApp:
+        """Return an ASGI application for the app; see Billhook.asgi_app."""
+        from billhook.receiver.asgi import AsgiApp
+
+        return AsgiApp(
+            self.app,
+            self.intake,
+            self.inbox,
+            start=self.start,
+            close=self.close,
+            ensure_engine=self.ensure_engine if isinstance(self.engine, ThreadEngine) else None,
+        )
 
     def start_engine_on_request(self) -> None:
         """Start the thread engine with the app's first request, if it does not run yet.

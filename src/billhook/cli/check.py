@@ -18,8 +18,7 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from billhook.cli.posting import HttpReply
-    from billhook.receiver.blueprint import WebhookRoute
-    from billhook.receiver.probe import DeliveryProbe
+    from billhook.receiver.wsgi import DeliveryProbe, WebhookRoute
     from billhook.state import BillhookState
 
 __all__ = ["check"]
@@ -82,7 +81,7 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
 
 def _findings(app: Flask, state: BillhookState, path: str | None) -> Iterator[_Finding]:
     from billhook.cli.handlers import handler_names
-    from billhook.receiver.blueprint import WebhookRoute, webhook_routes
+    from billhook.receiver.wsgi import WebhookRoute, webhook_routes
 
     yield _check_inbox(state)
     names = handler_names(state.handlers)
@@ -110,7 +109,7 @@ def _check_inbox(state: BillhookState) -> _Finding:
 
 def _send_probe(app: Flask, state: BillhookState, route: WebhookRoute, known: list[str]) -> _Finding:
     from billhook.cli.posting import AppPoster
-    from billhook.receiver.probe import PROBE, DeliveryProbe
+    from billhook.receiver.wsgi import PROBE, DeliveryProbe
 
     probe = DeliveryProbe()
     headers = _sign(state, route)

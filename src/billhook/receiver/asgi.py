@@ -1,50 +1,81 @@
-"""AsgiReceiver: take one delivery from an ASGI scope to its response: read, verify, store."""
+"""AsgiApp: a Flask app as an ASGI application; deliveries are received on the event loop."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import AbstractContextManager, suppress
-from functools import lru_cache
+from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from contextlib import suppress
+from functools import cached_property, lru_cache
 from typing import Any
+
+from a2wsgi import WSGIMiddleware
+from flask import Flask
 
 from billhook.errors import BodyIncomplete, BodyTooLarge, InboxUnavailable, RequestError, SignatureError
 from billhook.inbox import Inbox
-from billhook.receiver.body import DRAIN_BYTES, check_length, declared_length
-from billhook.receiver.headers import RequestHeaders
 from billhook.receiver.intake import Intake
-from billhook.receiver.responses import WebhookResponse, method_not_allowed
-from billhook.receiver.time_limit import TimeLimit
+from billhook.receiver.request import DRAIN_BYTES, RequestHeaders, TimeLimit, declared_length
+from billhook.receiver.responses import METHOD_NOT_ALLOWED, WebhookResponse
+from billhook.receiver.wsgi import webhook_routes
 from billhook.signing.source import Source
 
-__all__ = ["AsgiReceiver", "Receive", "Scope", "Send"]
+__all__ = ["AsgiApp"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
-class AsgiReceiver:
-    """Receive deliveries on an event loop: a request that waits for its commit occupies no thread."""
+class AsgiApp:
+    """The ASGI application that `Billhook.asgi_app` returns; mount it or serve it.
+
+    A request that waits for its commit occupies no thread.
+
+    A server that speaks the lifespan protocol starts the engine and stops it. Where this is mounted in
+    another application, which passes no lifespan on, the engine starts with the first request and is stopped
+    as the process ends.
+    """
 
     def __init__(
-        self, intake: Intake, inbox: Inbox, context: Callable[[], AbstractContextManager[Any]]
+        self,
+        app: Flask,
+        intake: Intake,
+        inbox: Inbox,
+        *,
+        start: Callable[[], None],
+        close: Callable[[], None],
+        ensure_engine: Callable[[], None] | None,
     ) -> None:
-        """`context` is entered around signal observers and engines that take their time, in a thread."""
+        """`start` and `close` are for the life of a server; `ensure_engine` is called with every delivery."""
+        self.flask_app = app
         self._intake = intake
         self._inbox = inbox
-        self._context = context
+        self._start = start
+        self._close = close
+        self._ensure_engine = ensure_engine
         self._body_limit = TimeLimit(intake.body_seconds)
+        self._other_paths: Any = WSGIMiddleware(self._call_flask)  # type: ignore[arg-type]
 
-    async def receive(self, source: Source, scope: Scope, receive: Receive, send: Send) -> None:
-        """Accept one request to the path of a source and send its response."""
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request, or the life of the server."""
+        source = None
+        if scope["type"] == "http":
+            path, root = scope["path"], scope.get("root_path", "")
+            if root and path.startswith(root):
+                path = path[len(root) :]  # below the point where the application is mounted
+            source = self._sources.get(path)
+        if source is None:
+            await self._serve_other(scope, receive, send)
+            return
+        if self._ensure_engine is not None:
+            self._ensure_engine()
         if scope["method"] == "POST":
             try:
                 response = await self._accept(source, scope, receive)
             except MemoryError:  # handled here, because the frames that held the body are released
                 response = self._intake.out_of_memory(source)
         else:
-            response = method_not_allowed()
+            response = METHOD_NOT_ALLOWED
         with suppress(OSError):  # the client has gone; what is stored stays stored
             await send(_head(response))
             # A server drops the body of a response to HEAD, but may log a line about each.
@@ -52,6 +83,12 @@ class AsgiReceiver:
             await send({"type": "http.response.body", "body": body})
         if response.status in (405, 413):  # refused before the body was read
             await self._drain(receive)
+
+    @cached_property
+    def _sources(self) -> dict[str, Source]:
+        """The source of each path; read at the first request, when Flask accepts no more routes."""
+        routes = webhook_routes(self.flask_app)
+        return {path: route.source for route in routes for path in (route.path, route.path.rstrip("/") + "/")}
 
     async def _accept(self, source: Source, scope: Scope, receive: Receive) -> WebhookResponse:
         loop = asyncio.get_running_loop()
@@ -68,13 +105,16 @@ class AsgiReceiver:
 
     async def _read_body(self, headers: RequestHeaders, receive: Receive) -> bytes:
         """Return the exact bytes of the body. Raises BodyTooLarge or BodyIncomplete."""
-        expected = declared_length(headers.get("content-length", ""), self._intake.max_body_bytes)
+        limit_bytes = self._intake.max_body_bytes
+        expected = declared_length(headers.get("content-length", ""), limit_bytes)
         body: bytes | bytearray = b""
+        more = True
         try:
             with self._body_limit.of(asyncio.current_task()) as limit:  # type: ignore[arg-type]  # within a task
-                while True:
+                while more:
                     message = await receive()
-                    limit.check()
+                    if limit.over:
+                        raise TimeoutError  # noqa: TRY301 - answered as the one that the limit raises
                     if message["type"] != "http.request":
                         raise BodyIncomplete("the client disconnected")
                     piece = message.get("body", b"")
@@ -85,13 +125,13 @@ class AsgiReceiver:
                         if isinstance(body, bytes):
                             body = bytearray(body)
                         body += piece
-                    if len(body) > self._intake.max_body_bytes:
-                        raise BodyTooLarge(f"over {self._intake.max_body_bytes} bytes")
-                    if not message.get("more_body", False):
-                        break
+                    if len(body) > limit_bytes:
+                        raise BodyTooLarge(f"over {limit_bytes} bytes")
+                    more = message.get("more_body", False)
         except TimeoutError:
             raise BodyIncomplete(f"no complete body within {self._intake.body_seconds:g} s") from None
-        check_length(len(body), expected, self._intake.max_body_bytes)
+        if expected is not None and len(body) < expected:
+            raise BodyIncomplete(f"{len(body)} of {expected} bytes came")
         return bytes(body)  # the same object, if it came in one piece
 
     async def _drain(self, receive: Receive) -> None:
@@ -115,8 +155,29 @@ class AsgiReceiver:
         return await asyncio.to_thread(self._run_in_context, answer, *arguments)
 
     def _run_in_context(self, answer: Callable[..., WebhookResponse], *arguments: Any) -> WebhookResponse:
-        with self._context():
+        with self.flask_app.app_context():
             return answer(*arguments)
+
+    # --- what is no delivery --------------------------------------------------------------------------
+
+    async def _serve_other(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self._other_paths(scope, receive, send)
+            return
+        while True:
+            message = await receive()
+            if message["type"] == "lifespan.startup":
+                await asyncio.to_thread(self._start)
+                await send({"type": "lifespan.startup.complete"})
+            else:
+                await asyncio.to_thread(self._close)  # waits for the handlers that are running
+                await send({"type": "lifespan.shutdown.complete"})
+                return
+
+    def _call_flask(self, environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
+        # The server marks the end of a body without a length, and Werkzeug reads such a body only if told so.
+        environ["wsgi.input_terminated"] = True
+        return self.flask_app(environ, start_response)
 
 
 @lru_cache(128)  # the 503 alone has 56 values of Retry-After

@@ -25,9 +25,9 @@ from billhook.errors import (
 from billhook.inbox import OTHER_TYPES, Counted, NewDelivery, PutStatus, Receipt
 from billhook.logs import fields
 from billhook.printable import printable
-from billhook.receiver.headers import RequestHeaders
 from billhook.receiver.rejection_log import RejectionLog
-from billhook.receiver.responses import WebhookResponse, error_response, success_response
+from billhook.receiver.request import RequestHeaders
+from billhook.receiver.responses import ACCEPTED, DUPLICATE, WebhookResponse, error_response
 from billhook.signals import (
     delivery_accepted,
     delivery_conflict,
@@ -118,7 +118,12 @@ class Intake:
         """Return the delivery to store. Raises UnsupportedEncoding and SignatureError."""
         if headers.get("content-encoding", "identity").strip().lower() not in ("", "identity"):
             raise UnsupportedEncoding  # the body is not the bytes that were signed
-        event_type = _read_event_type(headers)
+        # "" if it is missing, malformed or sent twice. A scheme that signs the type verifies no delivery with
+        # "": the signed type is unknown then, so the result is a 401 like any other mismatch.
+        # Source: spec, "Events", rule 1 (the type is in X-Webhook-Type only).
+        event_type: str = headers.get("x-webhook-type", "")
+        if not _TYPE.fullmatch(event_type):
+            event_type = ""
         now = self.clock.now()
         verified = source.scheme.verify(
             headers,
@@ -141,9 +146,20 @@ class Intake:
 
     def stored(self, delivery: NewDelivery, receipt: Receipt) -> WebhookResponse:
         """Emit the signals of a committed delivery, wake the engine, and return the response."""
-        self._rejections.flush()
-        self._emit_stored(delivery, receipt)
-        return success_response(receipt.status)
+        if self._rejections.kinds:
+            self._rejections.flush()
+        if receipt.status is not PutStatus.ACCEPTED:
+            return self._stored_before(delivery, receipt)
+        if delivery_accepted.receivers:
+            emit(delivery_accepted, self._sender, delivery_id=receipt.delivery_id, **_facts(delivery))
+        try:
+            self._wake(receipt.delivery_id)
+        except Exception as error:
+            # It is stored, so the response stays 200; the engine finds the delivery at its next poll.
+            text = "could not wake the engine for delivery %d"
+            extra = _record_fields(delivery, error, receipt.delivery_id)
+            logger.exception(text, receipt.delivery_id, extra=extra)
+        return ACCEPTED
 
     def rejected(
         self, source: Source, error: RequestError | SignatureError | InboxUnavailable
@@ -177,31 +193,23 @@ class Intake:
         """Log the rejections that were counted but not logged yet; call it when the process ends."""
         self._rejections.flush(all_of_them=True)
 
-    def _emit_stored(self, incoming: NewDelivery, receipt: Receipt) -> None:
-        facts = {"source": incoming.source, "key": incoming.key, "event_type": incoming.event_type}
-        if receipt.status is PutStatus.ACCEPTED:
-            emit(delivery_accepted, self._sender, delivery_id=receipt.delivery_id, **facts)
-            try:
-                self._wake(receipt.delivery_id)
-            except Exception as error:
-                # It is stored, so the response stays 200; the engine finds the delivery at its next poll.
-                text = "could not wake the engine for delivery %d"
-                extra = _record_fields(incoming, error, receipt.delivery_id)
-                logger.exception(text, receipt.delivery_id, extra=extra)
-        elif receipt.status in (PutStatus.DUPLICATE, PutStatus.SURPLUS):
-            if receipt.status is PutStatus.SURPLUS:
-                text = "not stored: %s contradicts delivery %d, whose key has all the conflicts that are kept"
-                named = incoming.event_type or "a delivery without a type"
-                extra = _record_fields(incoming, receipt.status)  # it is not stored, and has no id
-                logger.warning(text, named, receipt.delivery_id, extra=extra)
-            counted_as = incoming.event_type if incoming.known else OTHER_TYPES
-            at, source = incoming.received_at, incoming.source
-            self._count(Counted.DUPLICATE, at, source=source, event_type=counted_as)
-            emit(delivery_duplicate, self._sender, **facts)
-        else:
-            self._emit_quarantined(incoming, receipt, facts)
+    def _stored_before(self, incoming: NewDelivery, receipt: Receipt) -> WebhookResponse:
+        """Log, count and emit a delivery whose key was stored before, or that has no type."""
+        if receipt.status not in (PutStatus.DUPLICATE, PutStatus.SURPLUS):
+            self._emit_quarantined(incoming, receipt)
+            return ACCEPTED
+        if receipt.status is PutStatus.SURPLUS:
+            text = "not stored: %s contradicts delivery %d, whose key has all the conflicts that are kept"
+            named = incoming.event_type or "a delivery without a type"
+            extra = _record_fields(incoming, receipt.status)  # it is not stored, and has no id
+            logger.warning(text, named, receipt.delivery_id, extra=extra)
+        counted_as = incoming.event_type if incoming.known else OTHER_TYPES
+        at, source = incoming.received_at, incoming.source
+        self._count(Counted.DUPLICATE, at, source=source, event_type=counted_as)
+        emit(delivery_duplicate, self._sender, **_facts(incoming))
+        return DUPLICATE
 
-    def _emit_quarantined(self, incoming: NewDelivery, receipt: Receipt, facts: dict[str, str]) -> None:
+    def _emit_quarantined(self, incoming: NewDelivery, receipt: Receipt) -> None:
         """Log and emit a quarantined delivery: it conflicts with another one, or has no type."""
         text = "delivery %d (%s) is quarantined: %s"
         named = incoming.event_type or "no type"
@@ -210,6 +218,7 @@ class Intake:
         if receipt.conflict_of is not None:
             found = {"delivery_id": receipt.delivery_id, "conflict_of": receipt.conflict_of}
             stored_as = receipt.stored_event_type
+            facts = _facts(incoming)
             emit(delivery_conflict, self._sender, stored_event_type=stored_as, **found, **facts)
         emit(
             delivery_quarantined,
@@ -218,6 +227,11 @@ class Intake:
             event_type=incoming.event_type,
             error=receipt.error,
         )
+
+
+def _facts(delivery: NewDelivery) -> dict[str, str]:
+    """Return what every signal about a stored delivery is sent with."""
+    return {"source": delivery.source, "key": delivery.key, "event_type": delivery.event_type}
 
 
 def _record_fields(
@@ -231,13 +245,3 @@ def _record_fields(
         event_type=delivery.event_type,
         cause=cause,
     )
-
-
-def _read_event_type(headers: RequestHeaders) -> str:
-    """Return the event type of the request, or "" if it is missing, malformed or sent twice.
-
-    A scheme that signs the type verifies no delivery with "": the signed type is unknown then, so the result
-    is a 401 like any other mismatch. Source: spec, "Events", rule 1 (the type is in X-Webhook-Type only).
-    """
-    event_type: str = headers.get("x-webhook-type", "")
-    return event_type if _TYPE.fullmatch(event_type) else ""

@@ -40,16 +40,17 @@ class RejectionLog:
     def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
         self._monotonic = monotonic
         self._lock = threading.Lock()
-        self._kinds: dict[tuple[str, str], _Kind] = {}
+        self.kinds: dict[tuple[str, str], _Kind] = {}
+        """Empty until the first rejection: what is called for every accepted delivery asks this first."""
 
     def record(self, source: str, cause: str, level: int, text: str) -> None:
         """Log `text` now, or count it into the next line of its kind."""
         now = self._monotonic()
         with self._lock:
-            kind = self._kinds.get((source, cause))
+            kind = self.kinds.get((source, cause))
             first = kind is None or (not kind.untold and now - kind.told_at >= INTERVAL_SECONDS)
             if kind is None or first:
-                self._kinds[source, cause] = _Kind(told_at=now)
+                self.kinds[source, cause] = _Kind(told_at=now)
             else:
                 kind.level, kind.text, kind.untold = level, text, kind.untold + 1
         if first:
@@ -58,16 +59,16 @@ class RejectionLog:
 
     def flush(self, now: float | None = None, *, all_of_them: bool = False) -> None:
         """Log the kinds whose last line is a second old, or `all_of_them` when the process ends."""
-        if not self._kinds:  # called for every accepted delivery, so return before taking the lock
+        if not self.kinds:
             return
         now = self._monotonic() if now is None else now
         due: list[tuple[str, str, _Kind, float]] = []
         with self._lock:
-            for (source, cause), kind in self._kinds.items():
+            for (source, cause), kind in self.kinds.items():
                 seconds = now - kind.told_at
                 if kind.untold and (all_of_them or seconds >= INTERVAL_SECONDS):
                     due.append((source, cause, kind, seconds))
-                    self._kinds[source, cause] = _Kind(told_at=now)
+                    self.kinds[source, cause] = _Kind(told_at=now)
         for source, cause, kind, seconds in due:
             extra = fields(source=source, cause=cause, count=kind.untold)
             text = "%s; %d times in %.0f s"

@@ -10,9 +10,15 @@ import secrets
 from typing import NamedTuple
 
 from billhook.errors import InboxUnavailable, RequestError, SignatureError
-from billhook.inbox.records import PutStatus
 
-__all__ = ["PROBE_RESPONSE", "WebhookResponse", "error_response", "method_not_allowed", "success_response"]
+__all__ = [
+    "ACCEPTED",
+    "DUPLICATE",
+    "METHOD_NOT_ALLOWED",
+    "PROBE_RESPONSE",
+    "WebhookResponse",
+    "error_response",
+]
 
 
 class WebhookResponse(NamedTuple):
@@ -27,15 +33,19 @@ def _error(status: int, kind: str, code: str, message: str) -> WebhookResponse:
     return WebhookResponse(status, json.dumps({"type": kind, "code": code, "message": message}).encode())
 
 
-_ACCEPTED = WebhookResponse(200, b'{"status": "accepted"}')
-_DUPLICATE = WebhookResponse(200, b'{"status": "duplicate"}')
+ACCEPTED = WebhookResponse(200, b'{"status": "accepted"}')
+DUPLICATE = WebhookResponse(200, b'{"status": "duplicate"}')
+"""For a delivery that is committed, by this request or an earlier one."""
 PROBE_RESPONSE = WebhookResponse(200, b'{"status": "probed"}')
 """For a probe, which is not stored; only this process itself can send one."""
 _UNAUTHENTICATED = _error(
     401, "authentication_error", "authentication_failed", "The delivery could not be authenticated."
 )
 _UNAVAILABLE = _error(503, "api_error", "internal_error", "The delivery could not be stored; send it again.")
-_METHOD = _error(405, "invalid_request_error", "method_not_allowed", "Deliveries are sent with POST.")
+METHOD_NOT_ALLOWED = _error(
+    405, "invalid_request_error", "method_not_allowed", "Deliveries are sent with POST."
+)._replace(headers=(("Allow", "POST"),))
+"""For any method but POST."""
 _REQUESTS = {
     "body_incomplete": _error(
         400, "invalid_request_error", "incomplete_body", "The body ended before all of it came."
@@ -47,11 +57,6 @@ _REQUESTS = {
 }
 
 
-def success_response(verdict: PutStatus) -> WebhookResponse:
-    """Return the 200 for a delivery that is committed, by this request or an earlier one."""
-    return _DUPLICATE if verdict in (PutStatus.DUPLICATE, PutStatus.SURPLUS) else _ACCEPTED
-
-
 def error_response(error: RequestError | SignatureError | InboxUnavailable) -> WebhookResponse:
     """Return the response for a delivery that was not stored; identical for every SignatureError."""
     if isinstance(error, SignatureError):
@@ -60,8 +65,3 @@ def error_response(error: RequestError | SignatureError | InboxUnavailable) -> W
         return _REQUESTS[error.cause]
     # Random within a minute, so that senders do not all retry at the same moment.
     return _UNAVAILABLE._replace(headers=(("Retry-After", str(5 + secrets.randbelow(56))),))
-
-
-def method_not_allowed() -> WebhookResponse:
-    """Return the 405 for any method but POST."""
-    return _METHOD._replace(headers=(("Allow", "POST"),))

@@ -12,7 +12,7 @@ from flask_wtf.csrf import CSRFProtect
 
 from billhook import Handlers, Source
 from billhook.events import PingTest
-from billhook.receiver.probe import PROBE
+from billhook.receiver.wsgi import PROBE
 from billhook.signing import TimestampedRSA
 from support.apps import deliver, inbox_file
 from support.inbox_view import rows

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from billhook.errors import BodyIncomplete, BodyTooLarge
-from billhook.receiver.body import DRAIN_BYTES, BodyDeadline, close_connection, drain, read_body
+from billhook.receiver.request import DRAIN_BYTES, BodyDeadline, close_connection, drain, read_body
 from support.processes import in_children, until
 from support.timeouts import scaled
 

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from billhook.receiver.headers import RequestHeaders
+from billhook.receiver.request import RequestHeaders
 
 ENVIRON = {
     "REQUEST_METHOD": "POST",
