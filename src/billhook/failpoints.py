@@ -10,7 +10,7 @@ import itertools
 import os
 import signal
 
-__all__ = ["FAILPOINTS", "reach"]
+__all__ = ["ARMED", "FAILPOINTS", "reach"]
 
 FAILPOINTS = (
     "before_insert",  # deliveries verified, nothing stored
@@ -28,6 +28,8 @@ FAILPOINTS = (
 
 _armed, _, _times = os.environ.get("BILLHOOK_FAILPOINT", "").partition(":")
 _reached = itertools.count(1)
+ARMED = bool(_armed)
+"""Whether this process was started to be killed: on the way of each delivery `reach` is not even called."""
 
 
 def reach(name: str) -> None:

@@ -64,7 +64,7 @@ class BillhookState:
         self.intake = Intake(
             clock,
             sender=app,
-            wake=self.engine.wake,
+            wake=None if isinstance(self.engine, ExternalEngine) else self.engine.wake,
             count=self.inbox.count,
             known_types=EVENT_TYPES,
             max_body_bytes=settings.max_body_bytes,

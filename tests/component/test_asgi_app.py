@@ -140,7 +140,7 @@ def test_observers_of_signals_run_beside_the_loop_with_the_app_at_hand(flask_app
 
 def test_without_observers_and_engine_no_thread_takes_part_in_the_answer(plain_app, monkeypatch):
     monkeypatch.delattr(asyncio, "to_thread")
-    for each in intake._SIGNALS:
+    for each in intake.SIGNALS:
         monkeypatch.setattr(each, "receivers", {})  # those of other tests in this process
     app = plain_app(BILLHOOK_ENGINE="worker")
     Billhook(app)

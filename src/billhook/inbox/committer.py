@@ -12,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from itertools import pairwise
 from queue import Empty, SimpleQueue
 
@@ -23,12 +24,12 @@ from billhook.errors import (
     OutOfResources,
     SchemaMismatch,
 )
-from billhook.failpoints import reach
+from billhook.failpoints import ARMED, reach
 from billhook.fork import reset_in_child
 from billhook.inbox.probe import StartupCheck
 from billhook.inbox.records import NewDelivery, PutStatus, Receipt
 from billhook.logs import fields
-from billhook.threads import start_thread, threads_are_greenlets
+from billhook.threads import run_blocking, start_thread, threads_are_greenlets
 
 __all__ = ["BacklogLimit", "Committer"]
 
@@ -49,24 +50,20 @@ COST_FACTOR = 20
 """A backlog count is used for 20 times as long as it took: counting costs a twentieth of the time at most."""
 
 
+@dataclass(slots=True, eq=False)
 class _QueueEntry:
     """One request's place in the queue.
 
-    A thread waits for `done`, a lock that is held until the result is there; a coroutine for `future`.
+    A coroutine waits for `future`, a thread for `done`, a lock that is held until the result is there.
     """
 
-    __slots__ = ("abandoned", "delivery", "done", "error", "future", "next", "receipt")
-
-    def __init__(self, delivery: NewDelivery, future: asyncio.Future[Receipt] | None = None) -> None:
-        self.delivery = delivery
-        self.receipt: Receipt | None = None
-        self.error: InboxUnavailable | None = None
-        self.next: _QueueEntry | None = None
-        self.abandoned = False
-        self.future = future
-        if future is None:
-            self.done = threading.Lock()
-            self.done.acquire()
+    delivery: NewDelivery
+    future: asyncio.Future[Receipt] | None = None
+    done: threading.Lock = field(default_factory=threading.Lock)
+    receipt: Receipt | None = None
+    error: InboxUnavailable | None = None
+    next: _QueueEntry | None = None
+    abandoned: bool = False
 
 
 class BacklogLimit:
@@ -111,13 +108,19 @@ class Committer:
         *,
         backlog: BacklogLimit | None = None,
         on_failure: Callable[[], None] = lambda: None,
+        insert_blocks: bool = False,
     ) -> None:
-        """`insert_batch` commits; `after_commit` follows each batch, `on_failure` each refused one."""
+        """`insert_batch` commits; `after_commit` follows each batch, `on_failure` each refused one.
+
+        `insert_blocks` says that `insert_batch` waits for the disk in C code: see billhook.threads.
+        """
         self._insert_batch = insert_batch
         self._after_commit = after_commit
         self._deadline_seconds = deadline_seconds
         self._backlog = backlog
         self._on_failure = on_failure
+        self._insert_blocks = insert_blocks
+        self._greenlets = False
         self._next_waiter = threading.local()
         self.startup_check: StartupCheck | None = None
         """The check of the database that was still running when this process had started."""
@@ -147,6 +150,7 @@ class Committer:
         if getattr(self._next_waiter, "entry", None) is not None:
             self.response_sent()  # a thread that puts again has sent its last response
         entry = _QueueEntry(delivery)
+        entry.done.acquire()
         self._queue.put(entry)
         try:
             while not (
@@ -221,6 +225,7 @@ class Committer:
             self._thread.join(timeout_seconds)
 
     def _work(self) -> None:
+        self._greenlets = threads_are_greenlets()  # here: a server may change the threads of each process
         while (first := self._queue.get()) is not None:
             self._busy_since = time.monotonic()
             self._commit_batch(first)
@@ -239,9 +244,15 @@ class Committer:
             if self._backlog is not None and self._backlog.full():
                 raise BacklogFull(f"{self._backlog.limit} deliveries wait already")  # noqa: TRY301 - like the others
             self._fill(batch)  # as late as possible: the batch takes all that came until now
-            reach("before_insert")
-            receipts = self._insert_batch([entry.delivery for entry in batch])
-            reach("after_insert")
+            deliveries = [entry.delivery for entry in batch]
+            if ARMED:
+                reach("before_insert")
+            if self._greenlets and self._insert_blocks:
+                receipts = run_blocking(self._insert_batch, deliveries)
+            else:
+                receipts = self._insert_batch(deliveries)
+            if ARMED:
+                reach("after_insert")
             if self._backlog is not None:
                 self._backlog.add(sum(receipt.status is PutStatus.ACCEPTED for receipt in receipts))
             self._failing = False
@@ -254,7 +265,7 @@ class Committer:
                 entry.error = error
         if error is not None:
             self._busy_since = None  # a sender may retry at once: nothing is being tried any more
-        _wake(batch)
+        _wake(batch, one_by_one=not self._greenlets)
 
     def _fill(self, batch: list[_QueueEntry]) -> None:
         """Add the requests that wait in the queue to the batch.
@@ -291,8 +302,8 @@ class Committer:
         return InboxUnavailable("the commit failed")
 
 
-def _wake(batch: list[_QueueEntry]) -> None:
-    """Wake each event loop once, and the first of the threads, which wakes the next."""
+def _wake(batch: list[_QueueEntry], *, one_by_one: bool) -> None:
+    """Wake each event loop once, and the first of the threads, which wakes the next; or all of them."""
     threads: list[_QueueEntry] = []
     loops: dict[asyncio.AbstractEventLoop, list[_QueueEntry]] = {}
     for entry in batch:
@@ -303,7 +314,7 @@ def _wake(batch: list[_QueueEntry]) -> None:
     for loop, entries in loops.items():
         with suppress(RuntimeError):  # the loop is closed: its requests have ended
             loop.call_soon_threadsafe(_resolve, entries)
-    if threads_are_greenlets():  # they run one after the other anyway
+    if not one_by_one:  # greenlets run one after the other anyway
         for entry in threads:
             entry.done.release()
         return

@@ -66,11 +66,12 @@ class Inbox:
         count = self._native(self._count_unfinished)
         self._probe = Probe(self._native(self._commit_nothing))
         self._committer = Committer(
-            self._native(partial(ingest, self.database)),
+            partial(ingest, self.database),
             self._native(self._after_commit),
             deadline_seconds,
             backlog=None if backlog_limit is None else BacklogLimit(count, backlog_limit),
             on_failure=self._probe.discard_answer,
+            insert_blocks=not self.database.is_remote,
         )
         self._counts = BufferedCounts(self._native(self._write_counts))
         self.count = self._counts.add

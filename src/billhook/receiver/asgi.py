@@ -13,7 +13,7 @@ from flask import Flask
 
 from billhook.errors import BodyIncomplete, BodyTooLarge, InboxUnavailable, RequestError, SignatureError
 from billhook.inbox import Inbox
-from billhook.receiver.intake import Intake
+from billhook.receiver.intake import SIGNALS, Intake
 from billhook.receiver.request import DRAIN_BYTES, RequestHeaders, TimeLimit, declared_length
 from billhook.receiver.responses import METHOD_NOT_ALLOWED, WebhookResponse
 from billhook.receiver.wsgi import webhook_routes
@@ -150,7 +150,7 @@ class AsgiApp:
 
     async def _run(self, answer: Callable[..., WebhookResponse], *arguments: Any) -> WebhookResponse:
         """Call a method of the intake; in a thread if observers or the engine would block the loop."""
-        if not self._intake.may_block:
+        if not (self._intake.wake_blocks or any(signal.receivers for signal in SIGNALS)):
             return answer(*arguments)
         return await asyncio.to_thread(self._run_in_context, answer, *arguments)
 

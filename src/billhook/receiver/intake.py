@@ -38,20 +38,21 @@ from billhook.signals import (
 )
 from billhook.signing.source import Source
 
-__all__ = ["Intake"]
+__all__ = ["SIGNALS", "Intake"]
 
 logger = logging.getLogger("billhook.receiver")
 
 # The type header is one ASCII name. Two header lines arrive joined by a comma, so they fail.
 _TYPE = re.compile(r"[A-Za-z][A-Za-z0-9_.-]{0,127}")
 
-_SIGNALS = (
+SIGNALS = (
     delivery_accepted,
     delivery_conflict,
     delivery_duplicate,
     delivery_quarantined,
     delivery_rejected,
 )
+"""What an intake emits: with an observer of any, `stored` and `rejected` call code of the app."""
 
 
 class CountCallback(Protocol):
@@ -81,7 +82,7 @@ class Intake:
         clock: Clock,
         *,
         sender: object,
-        wake: Callable[[int], None],
+        wake: Callable[[int], None] | None,
         count: CountCallback,
         known_types: Container[str],
         max_body_bytes: int,
@@ -89,6 +90,7 @@ class Intake:
         wake_blocks: bool = False,
     ) -> None:
         """`wake` is called with the id of each accepted delivery; the response does not depend on it.
+        None where nothing in this process handles deliveries.
 
         `count` counts refusals and duplicates; see billhook.inbox.Inbox.count.
 
@@ -101,18 +103,13 @@ class Intake:
         self._wake = wake
         self._count = count
         self._known_types = known_types
-        self._wake_blocks = wake_blocks
+        self.wake_blocks = wake_blocks
         self.max_body_bytes = max_body_bytes
         self.deadline_seconds = deadline_seconds
         """The time from the head of a request to its response."""
         self.body_seconds = deadline_seconds * 0.7
         """The part of it in which the body has to arrive; the rest is for the commit."""
         self._rejections = RejectionLog()
-
-    @property
-    def may_block(self) -> bool:
-        """Whether `stored` and `rejected` may take their time: they call code of the app."""
-        return self._wake_blocks or any(signal.receivers for signal in _SIGNALS)
 
     def verify(self, source: Source, headers: RequestHeaders, body: bytes) -> NewDelivery:
         """Return the delivery to store. Raises UnsupportedEncoding and SignatureError."""
@@ -152,13 +149,14 @@ class Intake:
             return self._stored_before(delivery, receipt)
         if delivery_accepted.receivers:
             emit(delivery_accepted, self._sender, delivery_id=receipt.delivery_id, **_facts(delivery))
-        try:
-            self._wake(receipt.delivery_id)
-        except Exception as error:
-            # It is stored, so the response stays 200; the engine finds the delivery at its next poll.
-            text = "could not wake the engine for delivery %d"
-            extra = _record_fields(delivery, error, receipt.delivery_id)
-            logger.exception(text, receipt.delivery_id, extra=extra)
+        if self._wake is not None:
+            try:
+                self._wake(receipt.delivery_id)
+            except Exception as error:
+                # It is stored, so the response stays 200; the engine finds the delivery at its next poll.
+                text = "could not wake the engine for delivery %d"
+                extra = _record_fields(delivery, error, receipt.delivery_id)
+                logger.exception(text, receipt.delivery_id, extra=extra)
         return ACCEPTED
 
     def rejected(

@@ -1,31 +1,31 @@
-"""Python's sqlite3 driver: connect, begin, checkpoint, and insert a batch in one statement."""
+"""Python's sqlite3 driver: connect, begin, checkpoint, and the connections of one process."""
 
 from __future__ import annotations
 
 import sqlite3
 import time
 import urllib.parse
-from collections.abc import Sequence
-from contextlib import closing
+from collections.abc import Callable, Sequence
+from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event
+from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
-from billhook.inbox.records import NewDelivery
-from billhook.inbox.sql import utc_text
-from billhook.inbox.sqlite.file import beside, rewrite, sync
+from billhook.inbox.sqlite.file import beside, record_log_owner, rewrite, sync
 from billhook.inbox.sqlite.locks import WriteLock
 
 __all__ = [
+    "Connections",
     "checkpoint_passive",
     "checkpoint_truncate",
     "connect",
     "execute_until_deadline",
-    "insert",
     "new_engine",
+    "raise_unless_busy",
     "take_over_log",
 ]
 
@@ -114,42 +114,8 @@ def take_over_log(path: Path, busy_seconds: float) -> None:
     checkpoint_truncate(path)
 
 
-_INSERT_NEW = (
-    "INSERT INTO delivery "
-    "(source, key, event_type, body, digest, headers, signed_at, received_at, state, plans)"
-    " VALUES "
-)
-_INSERT_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, 'received', 0)"
-_UNLESS_STORED = " ON CONFLICT (source, key, slot) DO NOTHING"
-
-
-def insert(
-    connection: sqlite3.Connection, rows: Sequence[NewDelivery], lock: WriteLock, busy_seconds: float
-) -> range:
-    """Commit the rows that are new, in one statement; see billhook.inbox.database.Database.insert_new.
-
-    Tried at once, without the lock of all processes: taking it costs two system calls, and SQLite's own lock
-    is enough while no other process writes. When another connection has the file locked, `lock` decides.
-    """
-    values: list[object] = []
-    for row in rows:
-        signed_at = None if row.signed_at is None else utc_text(row.signed_at)
-        received_at = utc_text(row.received_at)
-        values += (row.source, row.key, row.event_type, row.body, row.digest, row.headers)
-        values += (signed_at, received_at)
-    statement = _INSERT_NEW + ",".join([_INSERT_ROW] * len(rows)) + _UNLESS_STORED
-    try:
-        cursor = connection.execute(statement, values)
-    except sqlite3.OperationalError as error:
-        _raise_unless_busy(error)
-        with lock.held():  # the holder of SQLite's own lock can now only be another short insert
-            cursor = execute_until_deadline(connection, statement, values, busy_seconds)
-    # SQLite's write lock was held for the whole statement, so the new ids are consecutive.
-    last, count = cursor.lastrowid or 0, cursor.rowcount
-    return range(last - count + 1, last + 1)
-
-
-def _raise_unless_busy(error: sqlite3.OperationalError) -> None:
+def raise_unless_busy(error: sqlite3.OperationalError) -> None:
+    """Return if another connection has the file locked. Raises any other `error`."""
     if error.sqlite_errorcode & 0xFF != sqlite3.SQLITE_BUSY:  # extended codes have more bits
         raise error
 
@@ -191,7 +157,71 @@ def execute_until_deadline(
         try:
             return connection.execute(statement, values)
         except sqlite3.OperationalError as error:
-            _raise_unless_busy(error)
+            raise_unless_busy(error)
         if time.monotonic() > end:
             raise sqlite3.OperationalError("database is locked")
         time.sleep(0.0005)
+
+
+class Connections:
+    """The connections of one process, opened at first use, closed all together. The caller holds a lock."""
+
+    def __init__(
+        self, path: Path, busy_seconds: float, verify: Callable[[Connection], None], lock: WriteLock
+    ) -> None:
+        """`verify` is called in the first transaction and raises to refuse the file."""
+        self._path = path
+        self._busy_seconds = busy_seconds
+        self._verify = verify
+        self._lock = lock
+        self._log_is_ours = False
+        self.engine: Engine | None = None
+        self.writer: Connection | None = None
+        self.inserter: sqlite3.Connection | None = None
+
+    def open_engine(self) -> Engine:
+        """Open the engine, for reading."""
+        engine = new_engine(self._path, self._busy_seconds)
+        with engine.connect().execution_options(billhook_read=True) as connection:
+            self._verify(connection)
+        with suppress(OSError):  # a reader works without room on the disk
+            record_log_owner(self._path)
+        self.engine = engine
+        return engine
+
+    def open_writer(self) -> Connection:
+        """Open the connection for transactions; the caller must hold the write lock."""
+        self.writer = self._engine_to_write().connect()
+        return self.writer
+
+    def open_inserter(self) -> sqlite3.Connection:
+        """Open the driver's connection for single statements."""
+        with self._lock.held():
+            self._engine_to_write()
+        # No time to wait: when the file is locked, the write lock between processes is waited for instead.
+        self.inserter = connect(self._path, busy_seconds=0)
+        return self.inserter
+
+    def _engine_to_write(self) -> Engine:
+        engine = self.engine or self.open_engine()
+        # What another process, or a failure, left in the log may be in memory only: see take_over_log.
+        if not self._log_is_ours:
+            take_over_log(self._path, self._busy_seconds)
+            record_log_owner(self._path)
+            self._log_is_ours = True
+        return engine
+
+    def close(self) -> None:
+        """Close them all in order; the next use opens them again, and takes over the log first."""
+        # While they are closed another process may fail, and leave in the log what is not on the disk.
+        self._log_is_ours = False
+        with suppress(DBAPIError, sqlite3.Error):
+            if self.inserter is not None:
+                self.inserter.close()
+            if self.writer is not None:
+                self.writer.invalidate()
+                self.writer.close()
+        self.writer = self.inserter = None
+        if self.engine is not None:
+            self.engine.dispose()
+            self.engine = None

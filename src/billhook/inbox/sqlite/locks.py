@@ -75,7 +75,8 @@ class ForkGuard:
         self._reset()
 
     def _reset(self) -> None:
-        self._changed = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._changed = threading.Condition(self._lock)
         self._forking = False
         self._inside = int(self._depth.value > 0)
 
@@ -88,7 +89,7 @@ class ForkGuard:
         """Hold forks back during the block; wait for a fork that is in progress."""
         depth = self._depth.value
         if not depth:
-            with self._changed:
+            with self._lock:  # by itself, as the condition's own methods would take most of the time
                 if self._forking:
                     self._changed.wait_for(lambda: not self._forking, _LONGEST_SECONDS)
                 self._inside += 1
@@ -99,9 +100,10 @@ class ForkGuard:
             self._depth.value = depth
             # By depth: the blocks of one thread may nest, and only the outermost one counts.
             if not depth:
-                with self._changed:
+                with self._lock:
                     self._inside -= 1
-                    self._changed.notify_all()
+                    if self._forking:
+                        self._changed.notify_all()
 
     def before(self) -> None:
         """Wait until no thread is at work, and keep it so. Called in the thread that forks."""
