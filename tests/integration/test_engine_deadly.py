@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import closing
+from pathlib import Path
 
 import pytest
 
@@ -41,7 +42,13 @@ def test_neighbours_of_a_handler_that_ends_its_process_are_all_done(place, engin
 
 @pytest.mark.parametrize("engine", sorted(ENGINES))
 def test_without_a_suspicion_the_neighbours_would_be_dead(tmp_path, engine):
-    place = Place(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}", DISABLE_SUSPECTS="1")
+    # On a busy machine the neighbours may all end before the handler that ends the process has begun.
+    assert any(_neighbours_die_without_suspicion(tmp_path / str(number), engine) for number in range(5))
+
+
+def _neighbours_die_without_suspicion(folder: Path, engine: str) -> bool:
+    folder.mkdir()
+    place = Place(folder, f"sqlite:///{folder / 'billhook.db'}", DISABLE_SUSPECTS="1")
     with closing(place.inbox):
         place.put("exits")
         place.put_innocents()
@@ -50,7 +57,7 @@ def test_without_a_suspicion_the_neighbours_would_be_dead(tmp_path, engine):
 
     dead = {key for key, state in place.states().items() if state == "dead"}
     assert "exits act" in dead
-    assert len(dead) > 1
+    return len(dead) > 1
 
 
 def test_a_handler_is_done_although_its_sibling_ends_the_process_each_time(place):

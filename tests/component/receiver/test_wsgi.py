@@ -20,7 +20,7 @@ from billhook.receiver.intake import Intake
 from billhook.receiver.responses import error_response
 from billhook.receiver.wsgi import WsgiReceiver
 from billhook.signing import SignatureTemplate
-from support.inbox_view import rows
+from support.inbox_view import LONG_DEADLINE_SECONDS, rows
 from support.signing import SECRET, signed
 from support.timeouts import scaled
 
@@ -36,6 +36,10 @@ def woken():
 
 @pytest.fixture
 def receiver(inbox, clock, woken):
+    return make_receiver(inbox, clock, woken)
+
+
+def make_receiver(inbox, clock, woken, deadline_seconds=LONG_DEADLINE_SECONDS):
     intake = Intake(
         clock,
         sender=App(),
@@ -43,7 +47,7 @@ def receiver(inbox, clock, woken):
         count=inbox.count,
         known_types=EVENT_TYPES,
         max_body_bytes=100,
-        deadline_seconds=1.0,
+        deadline_seconds=deadline_seconds,
     )
     return WsgiReceiver(intake, inbox)
 
@@ -388,7 +392,8 @@ def test_retry_after_is_spread_from_five_seconds_to_a_minute():
     assert len(set(waits)) == 56
 
 
-def test_reading_takes_its_time_from_the_deadline(receiver):
+def test_reading_takes_its_time_from_the_deadline(inbox, clock, woken):
+    receiver = make_receiver(inbox, clock, woken, deadline_seconds=1.0)
     ours, theirs = socket.socketpair()
     found, _ = environ(CONTENT_LENGTH="50")
     found["wsgi.input"] = ours.makefile("rb", buffering=0)
