@@ -28,7 +28,7 @@ from billhook.sandbox.http.auth import Authenticator
 from billhook.sandbox.operations import Services
 from billhook.sandbox.options import SandboxOptions
 from billhook.sandbox.pages import with_pages
-from billhook.sandbox.pages.runner import OperationRunner
+from billhook.sandbox.pages.context import OperationRunner
 from billhook.sandbox.scenario import seed_demo_data
 from billhook.sandbox.scheduler import Scheduler
 from billhook.sandbox.service import Service

@@ -16,24 +16,17 @@ from billhook.pages import PageLink, Pages
 from billhook.sandbox.billing.invoices.invoice_records import PAGES_PATH
 from billhook.sandbox.http.auth import Authenticator
 from billhook.sandbox.pages import (
-    contract_views,
-    credit_views,
     customer_views,
+    event_views,
     invoice_views,
     overview,
-    secret_views,
     session,
-    timeline_views,
-    trigger_views,
-    usage_views,
     webhook_views,
 )
-from billhook.sandbox.pages.amounts import clipped, format_amount, format_percent, with_texts
-from billhook.sandbox.pages.causes import job_text
 from billhook.sandbox.pages.charting import STATUS_TEXTS, STATUS_TONES
-from billhook.sandbox.pages.context import EXTENSION_KEY, PageContext, context, refusal
-from billhook.sandbox.pages.invoice_page import INVOICE_PAGE_RULE, invoice_page
-from billhook.sandbox.pages.runner import OperationRunner
+from billhook.sandbox.pages.context import EXTENSION_KEY, OperationRunner, PageContext, context, refusal
+from billhook.sandbox.pages.invoice_views import INVOICE_PAGE_RULE, invoice_page
+from billhook.sandbox.pages.texts import clipped, format_amount, format_percent, job_text, with_texts
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -55,19 +48,7 @@ _LINKS = (
     PageLink("webhooks", "Webhooks"),
     PageLink("secrets", "Secrets"),
 )
-VIEWS = (
-    session,
-    overview,
-    timeline_views,
-    customer_views,
-    contract_views,
-    usage_views,
-    invoice_views,
-    credit_views,
-    trigger_views,
-    webhook_views,
-    secret_views,
-)
+VIEWS = (session, overview, event_views, customer_views, invoice_views, webhook_views)
 """The modules of views: each has a table ROUTES."""
 _FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {

@@ -1,10 +1,12 @@
-"""What every view of the pages uses: the sandbox, rendering, and actions that end on a page."""
+"""What every view of the pages uses: route tables, the sandbox, rendering, and actions that end on a page."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
-from typing import Any
+import inspect
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 from flask import Response, current_app, request, url_for
 from werkzeug.exceptions import NotFound
@@ -13,12 +15,21 @@ from billhook.errors import SandboxError
 from billhook.pages import Pages
 from billhook.resources import ErrorBody
 from billhook.sandbox.http.auth import Authenticator
-from billhook.sandbox.pages.runner import OperationRunner
+from billhook.sandbox.http.parsing import parse_body, parse_query
+from billhook.sandbox.operations import Call, Operation, OperationGroup, Services
+from billhook.sandbox.service import Service
+from billhook.sandbox.storage.transaction import Transaction
+from billhook.wire import strict_json
+
+if TYPE_CHECKING:
+    from flask import Blueprint
 
 __all__ = [
     "EXTENSION_KEY",
     "PAGE_ROWS",
+    "OperationRunner",
     "PageContext",
+    "RouteTable",
     "act",
     "choice",
     "context",
@@ -29,11 +40,84 @@ __all__ = [
     "show",
 ]
 
+View = Callable[..., Any]
 EXTENSION_KEY = "billhook.sandbox.pages"
 PAGE_ROWS = 25
 """Rows of a table on one page."""
 _MESSAGE_CHARACTERS = 500
 """Messages travel in a cookie, which has 4 KB."""
+
+
+@dataclass(frozen=True, slots=True)
+class RouteTable:
+    """Rules with their methods and views; an endpoint is called as its view is."""
+
+    routes: list[tuple[str, str, View]] = field(default_factory=list)
+
+    def get(self, rule: str) -> Callable[[View], View]:
+        """Decorate the view of a page: it changes nothing."""
+        return self._route("GET", rule)
+
+    def post(self, rule: str) -> Callable[[View], View]:
+        """Decorate the view of an action."""
+        return self._route("POST", rule)
+
+    def register(self, blueprint: Blueprint) -> None:
+        """Add the routes to a blueprint."""
+        for rule, method, view in self.routes:
+            blueprint.add_url_rule(rule, view.__name__, view, methods=[method])
+
+    def _route(self, method: str, rule: str) -> Callable[[View], View]:
+        def add(view: View) -> View:
+            self.routes.append((rule, method, view))
+            return view
+
+        return add
+
+
+class OperationRunner:
+    """Runs operations as the API does: the same models, the same transaction, the same function."""
+
+    def __init__(self, service: Service, services: Services, groups: Sequence[OperationGroup]) -> None:
+        self.service = service
+        self._services = services
+        self._operations = {operation.key: operation for group in groups for operation in group.operations}
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """Run a transaction that only reads."""
+        with self.service.transaction(writes=False) as tx:
+            yield tx
+
+    def run(self, key: str, body: Mapping[str, Any] | bytes | None = None, **path: str) -> Any:
+        """Run the operation `key`, such as `POST /_sandbox/clock`, and return its result; SandboxError.
+
+        `body` is the request as JSON, or as what is to be written so; or the query where there is no body.
+        """
+        operation = self._operations[key]
+        request = self._request(operation, body)
+        with self.service.transaction(writes=operation.writes) as tx:
+            tx.cause = key
+            return operation.function(Call(tx, request, path, self._services))
+
+    def deliver(self, seconds: float = 1) -> None:
+        """Wait for deliveries that are due: usually the next page shows their answers then."""
+        self._services.flush(seconds)
+
+    def summary(self, key: str) -> str | None:
+        """Return what an operation does, in words; None for what is none."""
+        operation = self._operations.get(key)
+        described = None if operation is None else inspect.getdoc(operation.function)
+        return None if described is None else described.partition("\n")[0].rstrip(".")
+
+    def _request(self, operation: Operation, body: Mapping[str, Any] | bytes | None) -> Any:
+        if operation.takes is None:
+            return None
+        if not operation.has_body:
+            assert not isinstance(body, bytes), operation.key  # noqa: S101 - only operations with a body
+            return parse_query(operation.takes, body or {})
+        raw = body if isinstance(body, bytes) else strict_json.dumps(body or {})
+        return parse_body(operation.takes, raw)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,29 +1,35 @@
-"""Customers, and one customer with contracts, invoices, usage and credits."""
+"""Customers, their contracts and their usage: each meter by day, and the events that arrived."""
 
 from __future__ import annotations
 
 from datetime import UTC
 from typing import Any
 
-from flask import Response
+from flask import Response, request
+from sqlalchemy import select
 from werkzeug.exceptions import NotFound
 
-from billhook.resources import Customer
+from billhook.resources import Customer, UsageEvent
 from billhook.sandbox.billing import metered_items
+from billhook.sandbox.billing.contracts import contracts as stored_contracts
+from billhook.sandbox.billing.contracts import cycles
 from billhook.sandbox.billing.contracts.contracts import CONTRACTS
+from billhook.sandbox.billing.contracts.cycles import ContractRecord
 from billhook.sandbox.billing.credits import credit_history
 from billhook.sandbox.billing.customers import CUSTOMERS, customer_views
 from billhook.sandbox.billing.invoices.invoices import INVOICES
 from billhook.sandbox.billing.usage.meters import METERS
 from billhook.sandbox.billing.usage.usage_series import days_up_to, usage_by_day
 from billhook.sandbox.pages.charting import invoiced_chart, usage_charts
-from billhook.sandbox.pages.context import PAGE_ROWS, context, cursor, pager, show
-from billhook.sandbox.pages.json_text import indented
-from billhook.sandbox.pages.names import credit_product_names
-from billhook.sandbox.pages.routes import RouteTable
+from billhook.sandbox.pages.context import PAGE_ROWS, RouteTable, act, choice, context, cursor, pager, show
+from billhook.sandbox.pages.texts import credit_product_names, customer_names, indented
+from billhook.sandbox.storage.paging import fetch_page
 from billhook.sandbox.storage.repository import to_document
-from billhook.sandbox.storage.tables.billing import contract, invoice
+from billhook.sandbox.storage.tables.billing import contract as contract_table
+from billhook.sandbox.storage.tables.billing import invoice
+from billhook.sandbox.storage.tables.usage import event
 from billhook.sandbox.storage.transaction import Transaction
+from billhook.wire import strict_json
 
 __all__ = ["ROUTES"]
 
@@ -31,6 +37,10 @@ ROUTES = RouteTable()
 _DAYS = 45
 _MONTHS = 12
 _LATEST = 10
+_LATEST_INVOICES = 12
+_METERS = 12
+"""Charts on the page."""
+_PERIODS = ("14", "45", "90", "365")
 
 
 @ROUTES.get("/customers")
@@ -56,7 +66,7 @@ def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
     days = days_up_to(tx.now.astimezone(UTC).date(), _DAYS)
     series = usage_by_day(tx, METERS.page(tx, PAGE_ROWS, None).items, days, found.id)
     pools = credit_history.pools(tx, _LATEST, None, found.id).items
-    owner = contract.c.customer_id == found.id, contract.c.deleted_at.is_(None)
+    owner = contract_table.c.customer_id == found.id, contract_table.c.deleted_at.is_(None)
     return {
         "customer": found,
         "document": indented(to_document(found)),
@@ -68,3 +78,83 @@ def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
         "pools": pools,
         "product_names": credit_product_names(tx, [one.credit_product_id for one in pools]),
     }
+
+
+@ROUTES.get("/contracts")
+def contracts() -> Response:
+    """List the contracts that are not deleted, newest first."""
+    with context().runner.reading() as tx:
+        there = contract_table.c.deleted_at.is_(None)
+        page = CONTRACTS.page(tx, PAGE_ROWS, cursor(), there, newest_first=True)
+        names = customer_names(tx, [one.customer_id for one in page.items])
+    return show("contracts.html", page=page, names=names, pager=pager(page.next_cursor))
+
+
+@ROUTES.get("/contracts/<contract_id>")
+def contract(contract_id: str) -> Response:
+    """Show one contract, with its present cycle, its products and its invoices."""
+    with context().runner.reading() as tx:
+        # Not by its external id, which may hold slashes; and a deleted one is shown, too.
+        found = CONTRACTS.find(tx, contract_id)
+        if found is None:
+            raise NotFound("There is no contract with this id.")
+        where = invoice.c.contract_id == found.id
+        return show(
+            "contract.html",
+            contract=found,
+            name=stored_contracts.display_name(found),
+            names=customer_names(tx, [found.customer_id]),
+            cycle=_present_cycle(tx, found),
+            sold=stored_contracts.sold_products(tx, found),
+            invoices=INVOICES.page(tx, _LATEST_INVOICES, None, where, newest_first=True),
+            document=indented(to_document(found)),
+        )
+
+
+@ROUTES.post("/contracts/<contract_id>/activate")
+def activate(contract_id: str) -> Response:
+    """Activate a contract that is in review."""
+    return act(
+        ("contract", {"contract_id": contract_id}), "The contract is active.",
+        "POST /_sandbox/contracts/{contractId}/activate", contractId=contract_id,
+    )  # fmt: skip
+
+
+def _present_cycle(tx: Transaction, found: ContractRecord) -> tuple[object, object] | None:
+    over = found.end_date is not None and found.end_date <= tx.now
+    return None if over or found.start_date > tx.now else cycles.cycle_at(found, tx.now)
+
+
+@ROUTES.get("/usage")
+def usage() -> Response:
+    """Show each meter's usage by day, of one customer or of all, and the newest usage events."""
+    days_text = choice("days", _PERIODS) or "45"
+    customer_id = request.args.get("customer") or None
+    with context().runner.reading() as tx:
+        days = days_up_to(tx.now.astimezone(UTC).date(), int(days_text))
+        meters = METERS.page(tx, _METERS, None)
+        series = usage_by_day(tx, meters.items, days, customer_id)
+        where = [] if customer_id is None else [event.c.customer_id == customer_id]
+        page = fetch_page(
+            tx.connection, select(event).where(*where), [event.c.seq], PAGE_ROWS, cursor(), event.name,
+            newest_first=True,
+        )  # fmt: skip
+        names = customer_names(tx)
+        shown = customer_names(tx, [row.customer_id for row in page.items])
+    return show(
+        "usage.html",
+        charts_of=usage_charts(series, days),
+        meters=meters,
+        page=page,
+        data={row.seq: _data(row.body) for row in page.items},
+        pager=pager(page.next_cursor),
+        customers=sorted(names.items(), key=lambda one: one[1].casefold()),
+        names=shown,
+        chosen={"customer": customer_id, "days": days_text},
+        periods=_PERIODS,
+    )
+
+
+def _data(body: str) -> str:
+    found = UsageEvent.from_json(body.encode()).data
+    return "" if not found else strict_json.dumps(found).decode()

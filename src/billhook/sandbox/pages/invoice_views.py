@@ -1,4 +1,9 @@
-"""Invoices: by month, in a table, and one with its lines; approving, sending and paying it."""
+"""Invoices, by month and each with a printable page; approving, sending and paying them; and credits.
+
+The printable page is at the address that webhooks give as the invoice's PDF: a browser prints it to PDF, in
+any script and currency, and a PDF library would need a font for each. It needs no session, since people
+open it from a link; the address cannot be guessed. Source: spec, "Events", invoicePdfUrl.
+"""
 
 from __future__ import annotations
 
@@ -6,18 +11,34 @@ from flask import Response, request
 from sqlalchemy import ColumnElement
 from werkzeug.exceptions import NotFound
 
-from billhook.sandbox.billing.invoices.invoice_records import page_path
+from billhook.resources import Customer
+from billhook.sandbox.billing.credits import credit_history
+from billhook.sandbox.billing.customers import CUSTOMERS
+from billhook.sandbox.billing.invoices.invoice_records import is_valid_proof, page_path
 from billhook.sandbox.billing.invoices.invoices import INVOICES
-from billhook.sandbox.pages.charting import STATUS_TONES, invoiced_chart
-from billhook.sandbox.pages.context import PAGE_ROWS, act, choice, context, cursor, pager, show
-from billhook.sandbox.pages.names import customer_names
-from billhook.sandbox.pages.routes import RouteTable
+from billhook.sandbox.pages.charting import STATUS_TONES, balance_chart, invoiced_chart
+from billhook.sandbox.pages.context import (
+    PAGE_ROWS,
+    RouteTable,
+    act,
+    choice,
+    context,
+    cursor,
+    go,
+    pager,
+    show,
+)
+from billhook.sandbox.pages.texts import credit_product_names, customer_names, parse_number
 from billhook.sandbox.storage.tables.billing import invoice as invoice_table
 
-__all__ = ["ROUTES"]
+__all__ = ["INVOICE_PAGE_RULE", "ROUTES", "invoice_page"]
 
 ROUTES = RouteTable()
 _MONTHS = 12
+INVOICE_PAGE_RULE = "/<invoice_id>/<proof>"
+_POOLS = 50
+_COURSE = 40
+"""Entries of the ledger in a pool's chart."""
 
 
 @ROUTES.get("/invoices")
@@ -86,3 +107,59 @@ def fail(invoice_id: str) -> Response:
 def _change(invoice_id: str, done: str, name: str, body: dict[str, str] | None = None) -> Response:
     key = f"POST /_sandbox/invoices/{{invoiceId}}/{name}"
     return act(("invoice", {"invoice_id": invoice_id}), done, key, body, invoiceId=invoice_id)
+
+
+def invoice_page(invoice_id: str, proof: str) -> Response:
+    """Return the page of an invoice at its unguessable address; 404 for any other address."""
+    with context().runner.reading() as tx:
+        if not is_valid_proof(tx, invoice_id, proof):
+            raise NotFound("There is no such page.")
+        invoice = INVOICES.get(tx, invoice_id)
+        customer = CUSTOMERS.get(tx, str(invoice.customer_id))
+    response = show("invoice_page.html", invoice=invoice, customer=customer, address=_address(customer))
+    # The link alone gives access, so it must not reach other sites.
+    response.headers["Referrer-Policy"] = "no-referrer"
+    return response
+
+
+def _address(customer: Customer) -> str:
+    there = customer.address
+    if there is None:
+        return ""
+    parts = (there.address_text, there.postal_code, there.city, there.state, there.country)
+    return ", ".join(part for part in parts if part)
+
+
+@ROUTES.get("/credits")
+def credit() -> Response:
+    """Show the credit pools, and the newest ledger entries."""
+    customer_id = request.args.get("customer") or None
+    with context().runner.reading() as tx:
+        pools = credit_history.pools(tx, _POOLS, None, customer_id)
+        entries = credit_history.newest_entries(tx, PAGE_ROWS, cursor(), customer_id)
+        rows = [*pools.items, *entries.items]
+        return show(
+            "credits.html",
+            pools=pools,
+            courses={
+                one.id: balance_chart(credit_history.balance_history(tx, one, _COURSE)) for one in pools.items
+            },
+            expiries=credit_history.next_expiries(tx, [one.id for one in pools.items]),
+            entries=entries,
+            pager=pager(entries.next_cursor),
+            names=customer_names(tx, [one.customer_id for one in rows]),
+            product_names=credit_product_names(tx, [one.credit_product_id for one in rows]),
+            customers=sorted(customer_names(tx).items(), key=lambda one: one[1].casefold()),
+            chosen={"customer": customer_id},
+        )
+
+
+@ROUTES.post("/credits")
+def grant() -> Response:
+    """Grant credits to a customer, from the oldest credit product."""
+    customer_id, amount = request.form.get("customer", ""), request.form.get("amount", "").strip()
+    number = parse_number(amount)
+    if number is None:
+        return go("credit", "Refused: the number of credits is not a number", good=False)
+    body = {"customerId": customer_id, "creditAmount": number}
+    return act(("credit", {}), "The credits are granted.", "POST /_sandbox/credits/grant", body)

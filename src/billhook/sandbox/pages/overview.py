@@ -11,9 +11,8 @@ from billhook.errors import SandboxError
 from billhook.pages import Bars, Series, bar_chart
 from billhook.sandbox.billing import scheduled_jobs
 from billhook.sandbox.billing.usage.usage_series import days_up_to
-from billhook.sandbox.pages.causes import described_cause
-from billhook.sandbox.pages.context import context, go, refusal, show
-from billhook.sandbox.pages.routes import RouteTable
+from billhook.sandbox.pages.context import RouteTable, context, go, refusal, show
+from billhook.sandbox.pages.texts import described_cause
 from billhook.sandbox.storage.tables import billing, entities, webhooks
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks import timeline

@@ -1,7 +1,8 @@
-"""Webhooks: subscriptions, and faults as switches."""
+"""Webhooks: subscriptions, faults as switches, and the signing secret to copy into a receiver."""
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from collections.abc import Mapping
 from decimal import Decimal
@@ -12,10 +13,19 @@ from flask import Response, request
 
 from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES
-from billhook.sandbox.pages.amounts import parse_number
-from billhook.sandbox.pages.context import PAGE_ROWS, act, context, cursor, go, pager, refusal, show
-from billhook.sandbox.pages.routes import RouteTable
-from billhook.sandbox.webhooks import subscriptions, timeline
+from billhook.sandbox.pages.context import (
+    PAGE_ROWS,
+    RouteTable,
+    act,
+    context,
+    cursor,
+    go,
+    pager,
+    refusal,
+    show,
+)
+from billhook.sandbox.pages.texts import parse_number
+from billhook.sandbox.webhooks import signing_secrets, subscriptions, timeline
 from billhook.sandbox.webhooks.outcomes import FaultKind
 
 __all__ = ["ROUTES"]
@@ -120,3 +130,50 @@ def fault_on(kind: str) -> Response:
 def fault_off(kind: str) -> Response:
     """Remove the faults of a kind."""
     return act(("webhooks", {}), f"The fault {kind} is off.", "DELETE /_sandbox/faults", {"fault": kind})
+
+
+@ROUTES.get("/secrets")
+def secrets() -> Response:
+    """Show how deliveries are signed, and the buttons that show the secret or make another."""
+    return _page(None)
+
+
+@ROUTES.post("/secrets/show")
+def show_secret() -> Response:
+    """Show what receivers verify with: the newest secret, or the public key of a pair."""
+    # A POST, so that no prefetch, no history and no link shows it.
+    with context().runner.reading() as tx:
+        return _page(signing_secrets.verification_secret(tx))
+
+
+@ROUTES.post("/secrets/rotate")
+def rotate_secret() -> Response:
+    """Sign with a new secret from now on."""
+    overlap = "overlap" in request.form
+    try:
+        context().runner.run("POST /_sandbox/secrets/rotate", {"overlap": overlap})
+    except SandboxError as error:
+        return go("secrets", refusal(error), good=False)
+    until = ", and with the previous one until the next rotation" if overlap else ""
+    return go("secrets", f"Deliveries are signed with a new secret{until}. Give it to your receivers.")
+
+
+def _page(secret: signing_secrets.Secret | None) -> Response:
+    runner = context().runner
+    with runner.reading() as tx:
+        signer = signing_secrets.current_signer(tx)
+    texts = {} if secret is None else {"": secret} if isinstance(secret, str) else dict(secret)
+    return show(
+        "secrets.html",
+        scheme=signer.scheme.name,
+        headers=sorted(signer.scheme.headers),
+        can_overlap=signer.can_overlap,
+        overlapping=len(signer.secrets) > 1,
+        secrets=texts,
+        commands={name: _export(text) for name, text in texts.items()},
+    )
+
+
+def _export(text: str) -> str | None:
+    """Return the line for a shell; None for a key of several lines, which belongs into a file."""
+    return None if "\n" in text else f"export BILLHOOK_SECRETS={shlex.quote(text)}"

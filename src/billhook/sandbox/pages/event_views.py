@@ -1,27 +1,39 @@
-"""The timeline: what happened, the events that it raised, their deliveries and attempts."""
+"""Events: the timeline of what happened, with deliveries and attempts; and raising events from samples."""
 
 from __future__ import annotations
 
 from datetime import timedelta
 
-from flask import Response
-from sqlalchemy import ColumnElement, select
+from flask import Response, request
+from sqlalchemy import ColumnElement, func, select
 from werkzeug.exceptions import NotFound
 
-from billhook.events import EVENT_TYPES
+from billhook.errors import SandboxError
+from billhook.events import EVENT_TYPES, sample
 from billhook.pages import Lane, LaneChart, Mark, lane_chart
-from billhook.sandbox.pages.causes import described_cause
-from billhook.sandbox.pages.context import PAGE_ROWS, act, choice, context, cursor, go, pager, show
-from billhook.sandbox.pages.json_text import indented_text
-from billhook.sandbox.pages.routes import RouteTable
-from billhook.sandbox.storage.tables.webhooks import delivery, raised_event
+from billhook.sandbox.pages.context import (
+    PAGE_ROWS,
+    RouteTable,
+    act,
+    choice,
+    context,
+    cursor,
+    go,
+    pager,
+    refusal,
+    show,
+)
+from billhook.sandbox.pages.texts import described_cause, indented, indented_text
+from billhook.sandbox.storage.tables.webhooks import delivery, raised_event, subscription
 from billhook.sandbox.webhooks import delivery_log, timeline
 from billhook.sandbox.webhooks.timeline import DeliveryTrace
+from billhook.wire import strict_json
 
 __all__ = ["ROUTES"]
 
 ROUTES = RouteTable()
 _WAIT_SECONDS = 5
+_KEY = "POST /_sandbox/trigger/{eventType}"
 
 
 @ROUTES.get("/timeline")
@@ -96,3 +108,57 @@ def _attempts_chart(trace: DeliveryTrace) -> LaneChart:
         planned = max(trace.delivery.due_at, start + timedelta(seconds=1))
         marks.append(Mark(planned, "warn", "next attempt", open=True))
     return lane_chart(start, [Lane("attempts", tuple(marks))])
+
+
+@ROUTES.get("/trigger")
+def trigger() -> Response:
+    """Show the types of events, and the sample of one of them in a form."""
+    event_type = choice("type", EVENT_TYPES)
+    return _form(event_type, None if event_type is None else _sample(event_type))
+
+
+@ROUTES.post("/trigger")
+def raise_event() -> Response:
+    """Raise an event of the form's type with the form's body."""
+    event_type, text = request.form.get("type", ""), request.form.get("body", "").strip()
+    if event_type not in EVENT_TYPES:
+        return go("trigger", "Refused: there is no such event type", good=False)
+    try:
+        raised = context().runner.run(_KEY, (text or "{}").encode(), eventType=event_type)
+    except SandboxError as error:
+        # Not a redirect: what was typed is shown again.
+        return _form(event_type, text, refusal(error), error.status)
+    context().runner.deliver()
+    message = f"{event_type} is raised, and sent to everyone who subscribed to it."
+    return go("event", message, event_id=raised.raised_id)
+
+
+def _form(
+    event_type: str | None, body: str | None, problem: str | None = None, status: int = 200
+) -> Response:
+    with context().runner.reading() as tx:
+        of = subscription.c
+        query = select(of.event_type, func.count()).group_by(of.event_type)
+        subscribed = {row[0]: row[1] for row in tx.connection.execute(query)}
+    return show(
+        "trigger.html",
+        status,
+        types={name: _meaning(name) for name in sorted(EVENT_TYPES)},
+        subscribed=subscribed,
+        chosen=event_type,
+        body=body,
+        problem=problem,
+    )
+
+
+def _meaning(event_type: str) -> str:
+    """Return the first sentence of the type's description."""
+    return " ".join((EVENT_TYPES[event_type].__doc__ or "").split()).partition(" Source:")[0]
+
+
+def _sample(event_type: str) -> str:
+    """Return the sample without its date: the event is dated by the sandbox's clock."""
+    fields = strict_json.loads(sample(EVENT_TYPES[event_type]).to_json())
+    if isinstance(fields, dict):
+        fields.pop("date", None)
+    return indented(fields)
