@@ -1,4 +1,7 @@
-"""Operations: a method and a path, the models of request and response, and the function between them."""
+"""Operations: a method and a path, the models of request and response, and the function between them.
+
+Models mark fields that the sandbox adds to the specification's objects, so that no client relies on them.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,17 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from pydantic import Field
+
 from billhook.resources import Resource
 from billhook.sandbox.limits import DEFAULT_BODY_BYTES
 from billhook.sandbox.storage.transaction import Transaction
 
-__all__ = ["Call", "Operation", "OperationGroup", "Services"]
-
+__all__ = ["SANDBOX_MARK", "Call", "Operation", "OperationGroup", "Services", "sandbox_field"]
 
 _CONTROL_PREFIX = "/_sandbox"
-
 B = TypeVar("B")
+SANDBOX_MARK = "The sandbox's own: the specification does not list it."
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,3 +127,8 @@ class OperationGroup:
             return function
 
         return register
+
+
+def sandbox_field(description: str, **options: Any) -> Any:
+    """Return a pydantic Field whose description, shown in the OpenAPI document, has the mark."""
+    return Field(description=f"{description} {SANDBOX_MARK}", **options)

@@ -24,7 +24,7 @@ from billhook.sandbox.billing.credits import credit_grants, credit_schedules
 from billhook.sandbox.billing.invoices import cycle_billing, invoice_lifecycle
 from billhook.sandbox.clock import SandboxClock
 from billhook.sandbox.http.app import create_app
-from billhook.sandbox.http.auth import Authenticator
+from billhook.sandbox.http.requests import Authenticator
 from billhook.sandbox.operations import Services
 from billhook.sandbox.options import SandboxOptions
 from billhook.sandbox.pages import with_pages

@@ -10,7 +10,7 @@ import jwt
 from sqlalchemy import insert, select, update
 
 from billhook.sandbox.storage import key_value
-from billhook.sandbox.storage.tables.entities import api_token
+from billhook.sandbox.storage.tables.billing import api_token
 from billhook.sandbox.storage.transaction import Transaction
 
 __all__ = [

@@ -18,7 +18,7 @@ from billhook.clock import FrozenClock
 from billhook.events import PingTest
 from billhook.sandbox import Sandbox, SandboxOptions
 from billhook.sandbox.billing import scheduled_jobs
-from billhook.sandbox.durations import CalendarDuration
+from billhook.sandbox.clock import CalendarDuration
 from billhook.sandbox.scheduler import Scheduler
 from billhook.sandbox.storage.tables.billing import scheduled_job as scheduled_job_table
 from billhook.sandbox.storage.tables.webhooks import raised_event

@@ -24,7 +24,7 @@ _MOVER = textwrap.dedent("""
 
     from billhook.clock import FrozenClock
     from billhook.sandbox import Sandbox, SandboxOptions
-    from billhook.sandbox.durations import CalendarDuration
+    from billhook.sandbox.clock import CalendarDuration
 
     options = SandboxOptions(database_url=sys.argv[1], api_token=sys.argv[2])
     sandbox = Sandbox(options, clock=FrozenClock(datetime(2026, 1, 10, 12, tzinfo=UTC)))

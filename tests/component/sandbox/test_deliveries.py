@@ -18,7 +18,7 @@ from sqlalchemy import event
 
 from billhook.clock import FrozenClock
 from billhook.sandbox import Sandbox, SandboxOptions
-from billhook.sandbox.webhooks import subscriptions
+from billhook.sandbox.webhooks import outbox
 from support.processes import until
 from support.receivers import (
     Hostile,
@@ -312,8 +312,8 @@ def test_a_process_that_is_killed_in_mid_send_sends_again_after_its_restart(tmp_
         )
         made = Sandbox(options)
         with made.service.transaction(writes=True) as tx:
-            asked = subscriptions.subscribe(tx, receiver.url, "PingTest", None, None)
-            subscriptions.ping(tx, asked, receiver.url)
+            asked = outbox.subscribe(tx, receiver.url, "PingTest", None, None)
+            outbox.ping_subscription(tx, asked, receiver.url)
         made.close()
         code = (
             "import sys, threading; from billhook.sandbox import Sandbox, SandboxOptions\n"

@@ -9,7 +9,7 @@ from urllib.parse import quote
 import pytest
 from sqlalchemy import delete
 
-from billhook.sandbox.storage.tables.entities import catalog_product
+from billhook.sandbox.storage.tables.billing import catalog_product
 from support.sandbox import Running, running
 
 INVALID = (400, "invalid_request_error", "invalid_request")

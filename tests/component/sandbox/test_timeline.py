@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import date, timedelta
 
 from billhook.sandbox.storage.tables.webhooks import raised_event
-from billhook.sandbox.webhooks import timeline
+from billhook.sandbox.webhooks import delivery_log
 from support.receivers import flush, receiving, subscribe, trigger
 from support.sandbox import START, Running, running
 
@@ -15,7 +15,7 @@ def pages_of(sandbox: Running, limit: int) -> list[list[tuple[str, list[str]]]]:
     found, cursor = [], None
     while True:
         with sandbox.sandbox.service.transaction(writes=False) as tx:
-            page = timeline.timeline(tx, limit, cursor)
+            page = delivery_log.timeline(tx, limit, cursor)
         found.append([(one.cause, [event.event_type for event in one.events]) for one in page.items])
         cursor = page.next_cursor
         if cursor is None:
@@ -58,11 +58,11 @@ def test_an_event_has_its_deliveries_and_their_attempts(sandbox_url: str) -> Non
         sandbox.real.advance(seconds=2)
         flush(sandbox)
         with sandbox.sandbox.service.transaction(writes=False) as tx:
-            page = timeline.timeline(tx, 10, None, raised_event.c.event_type == "Overage")
+            page = delivery_log.timeline(tx, 10, None, raised_event.c.event_type == "Overage")
             [event] = page.items[0].events
-            found = timeline.event_trace(tx, event.id)
-            states = timeline.count_states(tx)
-            missing = timeline.event_trace(tx, "evt_other")
+            found = delivery_log.event_trace(tx, event.id)
+            states = delivery_log.count_states(tx)
+            missing = delivery_log.event_trace(tx, "evt_other")
 
     assert page.total == 1
     [delivery] = event.deliveries
@@ -83,8 +83,8 @@ def test_events_are_counted_by_day_of_the_sandboxs_time(sandbox_url: str) -> Non
             for _ in range(count):
                 trigger(sandbox, "PingTest")
         with sandbox.sandbox.service.transaction(writes=False) as tx:
-            every = timeline.events_by_day(tx, START)
-            later = timeline.events_by_day(tx, START + timedelta(hours=1))
+            every = delivery_log.events_by_day(tx, START)
+            later = delivery_log.events_by_day(tx, START + timedelta(hours=1))
 
     assert every == {date(2026, 1, 10): 2, date(2026, 1, 11): 1, date(2026, 1, 14): 3}
     assert later == {date(2026, 1, 11): 1, date(2026, 1, 14): 3}

@@ -8,7 +8,7 @@ from typing import Any, get_args
 import pytest
 
 from billhook.resources import RESOURCES, Resource
-from billhook.sandbox.fields import SANDBOX_MARK
+from billhook.sandbox.operations import SANDBOX_MARK
 from billhook.sandbox.sandbox import GROUPS
 
 GIVEN = {

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from billhook.sandbox.durations import CalendarDuration, add_months
+from billhook.sandbox.clock import CalendarDuration, add_months
 
 
 def at(text: str) -> datetime:

@@ -1,11 +1,16 @@
-"""The specification's interface, one module for each tag. Source: spec, "Endpoints"."""
+"""The specification's interface, a group of operations for each tag. Source: spec, "Endpoints"."""
 
-from billhook.sandbox.api.auth import AUTH_GROUP
-from billhook.sandbox.api.contracts import CATALOG_PRODUCTS_GROUP, CONTRACTS_GROUP, PLANS_GROUP
-from billhook.sandbox.api.customers import CONSUMPTIONS_GROUP, CUSTOM_FIELDS_GROUP, CUSTOMERS_GROUP
+from billhook.sandbox.api.access import AUTH_GROUP, WEBHOOKS_GROUP
+from billhook.sandbox.api.customers import (
+    CATALOG_PRODUCTS_GROUP,
+    CONSUMPTIONS_GROUP,
+    CONTRACTS_GROUP,
+    CUSTOM_FIELDS_GROUP,
+    CUSTOMERS_GROUP,
+    PLANS_GROUP,
+)
 from billhook.sandbox.api.invoices import CREDITS_GROUP, INVOICES_GROUP
 from billhook.sandbox.api.usage import CLOUD_USAGE_GROUP, EVENTS_GROUP, MEASUREMENTS_GROUP
-from billhook.sandbox.api.webhooks import WEBHOOKS_GROUP
 
 __all__ = ["GROUPS"]
 

@@ -25,7 +25,7 @@ from billhook.sandbox.billing.invoices import invoices
 from billhook.sandbox.billing.invoices.invoice_records import InvoicePageView, InvoiceResponseView
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup
-from billhook.sandbox.storage.paging import page_limit
+from billhook.sandbox.storage.repository import page_limit
 from billhook.sandbox.storage.tables.billing import invoice
 
 __all__ = ["CREDITS_GROUP", "INVOICES_GROUP"]

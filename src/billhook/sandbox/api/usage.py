@@ -31,7 +31,7 @@ from billhook.sandbox.billing.usage.event_batch import RawEventBatch, ValidEvent
 from billhook.sandbox.billing.usage.event_query import aggregate, list_events
 from billhook.sandbox.billing.usage.meters import CompiledMeter
 from billhook.sandbox.operations import Call, OperationGroup
-from billhook.sandbox.storage.paging import page_limit
+from billhook.sandbox.storage.repository import page_limit
 from billhook.wire import strict_json
 
 __all__ = ["CLOUD_USAGE_GROUP", "EVENTS_GROUP", "MEASUREMENTS_GROUP"]

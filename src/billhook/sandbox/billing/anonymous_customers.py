@@ -17,10 +17,8 @@ from billhook.sandbox.billing import customers, ingestion
 from billhook.sandbox.billing.usage import daily_usage, meters
 from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, UsageRollup
 from billhook.sandbox.billing.usage.meters import CompiledMeter
-from billhook.sandbox.storage.bulk import in_texts
-from billhook.sandbox.storage.columns import to_microseconds
-from billhook.sandbox.storage.tables.billing import contract, credit_pool, invoice
-from billhook.sandbox.storage.tables.entities import alias, customer
+from billhook.sandbox.storage.columns import in_texts, to_microseconds
+from billhook.sandbox.storage.tables.billing import alias, contract, credit_pool, customer, invoice
 from billhook.sandbox.storage.tables.usage import event, measurement, usage_day, usage_instance
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire import strict_json

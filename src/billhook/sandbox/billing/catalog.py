@@ -10,9 +10,9 @@ from collections.abc import Collection, Sequence
 from sqlalchemy import select
 
 from billhook.resources import CatalogProduct, ContractProduct, Plan
-from billhook.sandbox.storage.bulk import in_texts
+from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.repository import Repository
-from billhook.sandbox.storage.tables.entities import catalog_product, plan
+from billhook.sandbox.storage.tables.billing import catalog_product, plan
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire import strict_json
 

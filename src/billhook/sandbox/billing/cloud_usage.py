@@ -13,7 +13,7 @@ from billhook.resources import CloudUsageResult, CloudUsageSubmission, StoredRes
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.limits import check_key
 from billhook.sandbox.storage.repository import Repository, request_document
-from billhook.sandbox.storage.tables import entities
+from billhook.sandbox.storage.tables import billing
 from billhook.sandbox.storage.transaction import Transaction
 
 __all__ = ["SUBMISSIONS", "CloudUsageRecord", "store"]
@@ -25,7 +25,7 @@ class CloudUsageRecord(StoredResource, CloudUsageResult, register=False):
     product_code: Annotated[StrictStr, Field(description="Code of the product.", examples=["API-1"])]
 
 
-SUBMISSIONS = Repository(entities.cloud_usage, CloudUsageRecord, "cld")
+SUBMISSIONS = Repository(billing.cloud_usage, CloudUsageRecord, "cld")
 
 
 def store(tx: Transaction, request: CloudUsageSubmission) -> None:
@@ -37,7 +37,7 @@ def store(tx: Transaction, request: CloudUsageSubmission) -> None:
         if key is not None:
             check_key(key, f"results.{n}.idempotencyKey")
             # The same idempotencyKey means the same result, submitted again.
-            if SUBMISSIONS.first(tx, entities.cloud_usage.c.idempotency_key == key):
+            if SUBMISSIONS.first(tx, billing.cloud_usage.c.idempotency_key == key):
                 continue
         data = request_document(result)
         SUBMISSIONS.add(tx, {**data, "productCode": request.product_code}, idempotency_key=key)

@@ -16,7 +16,7 @@ from billhook.resources import CustomField, CustomFieldInput, CustomFieldValue
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.limits import check_key
 from billhook.sandbox.storage.repository import Repository
-from billhook.sandbox.storage.tables.entities import custom_field
+from billhook.sandbox.storage.tables.billing import custom_field
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire import strict_json
 from billhook.wire.fields import UtcDatetime

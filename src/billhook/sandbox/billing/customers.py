@@ -20,10 +20,9 @@ from billhook.sandbox.billing.currencies import in_dollars
 from billhook.sandbox.billing.decimals import EXACT
 from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.limits import MAX_ALIASES, check_key, key_error
-from billhook.sandbox.storage.bulk import in_texts
+from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.repository import Repository, request_document, to_document
-from billhook.sandbox.storage.tables.billing import invoice
-from billhook.sandbox.storage.tables.entities import alias, customer, customer_integration
+from billhook.sandbox.storage.tables.billing import alias, customer, customer_integration, invoice
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks.outbox import raise_event
 

@@ -22,7 +22,7 @@ from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, Usa
 from billhook.sandbox.billing.usage.event_batch import RawEvent, ValidEvent, validate_event
 from billhook.sandbox.billing.usage.meters import CompiledMeter, Contribution
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.storage.bulk import in_texts, insert_rows
+from billhook.sandbox.storage.columns import in_texts, insert_rows
 from billhook.sandbox.storage.repository import Repository, request_document
 from billhook.sandbox.storage.tables.usage import event, measurement, usage_day
 from billhook.sandbox.storage.transaction import Transaction

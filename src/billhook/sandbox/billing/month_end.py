@@ -20,10 +20,9 @@ from billhook.sandbox.billing import currencies, customers, scheduled_jobs
 from billhook.sandbox.billing.contracts import contracts
 from billhook.sandbox.billing.decimals import EXACT, ZERO
 from billhook.sandbox.billing.invoices import late_usage
-from billhook.sandbox.durations import add_months
+from billhook.sandbox.clock import add_months
 from billhook.sandbox.errors import not_found
-from billhook.sandbox.storage.tables.billing import contract, invoice, report
-from billhook.sandbox.storage.tables.entities import customer
+from billhook.sandbox.storage.tables.billing import contract, customer, invoice, report
 from billhook.sandbox.storage.tables.usage import event
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from sqlalchemy import delete, func, insert, select
 
-from billhook.sandbox.durations import add_months
+from billhook.sandbox.clock import add_months
 from billhook.sandbox.storage.tables.billing import scheduled_job
 from billhook.sandbox.storage.transaction import Transaction
 

@@ -1,20 +1,16 @@
 """The control API: the operations under /_sandbox, which are not in the specification."""
 
-from billhook.sandbox.control.clock import CLOCK_GROUP
-from billhook.sandbox.control.contracts import CONTRACTS_GROUP, PLANS_GROUP
-from billhook.sandbox.control.credentials import SECRETS_GROUP, TOKENS_GROUP
+from billhook.sandbox.control.contracts import CLOUD_USAGE_GROUP, CONTRACTS_GROUP, METERS_GROUP, PLANS_GROUP
 from billhook.sandbox.control.customers import CUSTOM_FIELDS_GROUP, CUSTOMERS_GROUP
-from billhook.sandbox.control.deliveries import DELIVERIES_GROUP
-from billhook.sandbox.control.event_log import EVENT_LOG_GROUP, TRIGGER_GROUP
-from billhook.sandbox.control.faults import FAULTS_GROUP
+from billhook.sandbox.control.deliveries import DELIVERIES_GROUP, EVENT_LOG_GROUP, TRIGGER_GROUP
 from billhook.sandbox.control.invoices import (
     CREDITS_GROUP,
     EXCHANGE_RATES_GROUP,
     INVOICES_GROUP,
     REPORTS_GROUP,
 )
-from billhook.sandbox.control.meters import CLOUD_USAGE_GROUP, METERS_GROUP
-from billhook.sandbox.control.subscriptions import SUBSCRIPTIONS_GROUP
+from billhook.sandbox.control.service import CLOCK_GROUP, SECRETS_GROUP, TOKENS_GROUP
+from billhook.sandbox.control.subscriptions import FAULTS_GROUP, SUBSCRIPTIONS_GROUP
 
 __all__ = ["GROUPS"]
 

@@ -1,4 +1,7 @@
-"""Fetching and activating contracts; plans with their products."""
+"""Fetching and activating contracts; plans, and the meters of what they sell; submitted cloud usage.
+
+Source: spec, "Endpoints", Meters.
+"""
 
 from __future__ import annotations
 
@@ -6,25 +9,36 @@ from typing import Annotated
 
 from pydantic import Field, StrictStr
 
-from billhook.resources import BillingData, ContractProduct, ContractResponse, PageQuery, Plan, Resource
-from billhook.resources.paging import CountedPage
+from billhook.resources import (
+    BillingData,
+    ContractProduct,
+    ContractResponse,
+    CountedPage,
+    PageQuery,
+    Plan,
+    Resource,
+)
 from billhook.sandbox.billing import catalog, contract_lifecycle
 from billhook.sandbox.billing.catalog import CATALOG_PRODUCTS
+from billhook.sandbox.billing.cloud_usage import SUBMISSIONS, CloudUsageRecord
 from billhook.sandbox.billing.contracts import contracts, pricing
 from billhook.sandbox.billing.new_contracts import check_plan_billing, plan_period, products_period
+from billhook.sandbox.billing.usage import meters
+from billhook.sandbox.billing.usage.meters import Meter, NewMeter
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.limits import MAX_PRODUCTS, check_key
 from billhook.sandbox.operations import Call, OperationGroup
-from billhook.sandbox.storage.paging import page_limit
-from billhook.sandbox.storage.repository import request_document
-from billhook.sandbox.storage.tables.entities import plan
+from billhook.sandbox.storage.repository import page_limit, request_document
+from billhook.sandbox.storage.tables.billing import plan
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire.fields import ListOf, MaybeListOf
 
-__all__ = ["CONTRACTS_GROUP", "PLANS_GROUP"]
+__all__ = ["CLOUD_USAGE_GROUP", "CONTRACTS_GROUP", "METERS_GROUP", "PLANS_GROUP"]
 
 CONTRACTS_GROUP = OperationGroup("_sandbox/contracts", prefix="/_sandbox/contracts")
 PLANS_GROUP = OperationGroup("_sandbox/plans", prefix="/_sandbox/plans")
+METERS_GROUP = OperationGroup("_sandbox/meters", prefix="/_sandbox/meters")
+CLOUD_USAGE_GROUP = OperationGroup("_sandbox/cloudUsage", prefix="/_sandbox/cloudUsageSubmissions")
 
 
 @CONTRACTS_GROUP.operation("GET", "/{contractId}", name="get", gives=ContractResponse)
@@ -133,3 +147,48 @@ def _check_plan(tx: Transaction, request: NewPlan) -> None:
     sold = [(f"products.{n}", product) for n, product in enumerate(request.products or [])]
     # Only for its errors: a plan's products must share one billing cycle.
     products_period(sold, plan_period(request.billing_data))
+
+
+class MeterResponse(Resource, register=False):
+    """One meter."""
+
+    meter: Annotated[Meter, Field(description="The meter.")]
+
+
+class MeterPage(CountedPage, register=False):
+    """One page of the meters."""
+
+    meters: Annotated[ListOf[Meter], Field(description="The meters of this page.")]
+
+
+@METERS_GROUP.operation("POST", "", name="create", takes=NewMeter, gives=MeterResponse)
+def create_meter(call: Call[NewMeter]) -> MeterResponse:
+    """Create a meter. It counts the events that arrive from now on."""
+    return MeterResponse(meter=meters.create(call.tx, call.request))
+
+
+@METERS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=MeterPage)
+def list_meters(call: Call[PageQuery]) -> MeterPage:
+    """List the meters, oldest first."""
+    page = meters.METERS.page(call.tx, page_limit(call.request), call.request.cursor)
+    return MeterPage(meters=page.items, **page.fields())
+
+
+@METERS_GROUP.operation("GET", "/{meterId}", name="get", gives=MeterResponse)
+def get_meter(call: Call[None]) -> MeterResponse:
+    """Get a meter."""
+    return MeterResponse(meter=meters.METERS.get(call.tx, call.path["meterId"]))
+
+
+# The specification has no operation that reads what was submitted; tests need one.
+class SubmittedUsagePage(CountedPage, register=False):
+    """A page of results."""
+
+    results: Annotated[ListOf[CloudUsageRecord], Field(description="The results of this page.")]
+
+
+@CLOUD_USAGE_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=SubmittedUsagePage)
+def list_submissions(call: Call[PageQuery]) -> SubmittedUsagePage:
+    """List the results that were submitted, oldest first."""
+    page = SUBMISSIONS.page(call.tx, page_limit(call.request), call.request.cursor)
+    return SubmittedUsagePage(results=page.items, **page.fields())

@@ -20,9 +20,8 @@ from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.limits import check_key
 from billhook.sandbox.operations import Call, OperationGroup
-from billhook.sandbox.storage.paging import page_limit
-from billhook.sandbox.storage.repository import request_document
-from billhook.sandbox.storage.tables.entities import custom_field, customer
+from billhook.sandbox.storage.repository import page_limit, request_document
+from billhook.sandbox.storage.tables.billing import custom_field, customer
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire.fields import ListOf, MaybeListOf
 

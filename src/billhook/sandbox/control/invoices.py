@@ -30,7 +30,7 @@ from billhook.sandbox.billing.month_end import ReportResponse
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.limits import check_key
 from billhook.sandbox.operations import Call, OperationGroup
-from billhook.sandbox.storage.paging import page_limit
+from billhook.sandbox.storage.repository import page_limit
 from billhook.wire.fields import CustomerId, ExactDecimal, ListOf, UtcDatetime
 
 __all__ = ["CREDITS_GROUP", "EXCHANGE_RATES_GROUP", "INVOICES_GROUP", "REPORTS_GROUP"]

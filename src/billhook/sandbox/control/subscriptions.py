@@ -1,23 +1,33 @@
-"""Listing, ending and pinging subscriptions."""
+"""Listing, ending and pinging subscriptions; injecting faults into their deliveries."""
 
 from __future__ import annotations
 
+import secrets
+from decimal import Decimal
 from typing import Annotated, Any
 
 from pydantic import Field, StrictStr
-from sqlalchemy import Row
+from sqlalchemy import ColumnElement, Row, insert, select
 
+from billhook.errors import SandboxError
+from billhook.events import EVENT_TYPES
 from billhook.resources import PageQuery, Resource
 from billhook.resources.paging import CountedPage
-from billhook.sandbox.errors import not_found
+from billhook.sandbox.errors import invalid_request, not_found
+from billhook.sandbox.limits import MAX_TIMES
 from billhook.sandbox.operations import Call, OperationGroup
-from billhook.sandbox.storage.paging import page_limit
-from billhook.sandbox.webhooks import subscriptions
-from billhook.wire.fields import ExactDecimal, ListOf, UtcDatetime
+from billhook.sandbox.storage.repository import page_limit
+from billhook.sandbox.storage.tables.webhooks import fault
+from billhook.sandbox.storage.transaction import Transaction, new_id
+from billhook.sandbox.webhooks import faults, outbox, signing_secrets
+from billhook.sandbox.webhooks.outcomes import SPOILING, TIMED, FaultKind
+from billhook.wire.fields import ExactDecimal, Integer, ListOf, PositiveInt, UtcDatetime
 
-__all__ = ["SUBSCRIPTIONS_GROUP"]
+__all__ = ["FAULTS_GROUP", "SUBSCRIPTIONS_GROUP"]
 
 SUBSCRIPTIONS_GROUP = OperationGroup("_sandbox/subscriptions", prefix="/_sandbox/subscriptions")
+FAULTS_GROUP = OperationGroup("_sandbox/faults", prefix="/_sandbox/faults")
+MAX_SECONDS = 86_400
 
 
 class Subscription(Resource, register=False):
@@ -53,7 +63,7 @@ class Pinged(Resource, register=False):
 @SUBSCRIPTIONS_GROUP.operation("GET", "", takes=PageQuery, gives=SubscriptionPage)
 def list_all(call: Call[PageQuery]) -> SubscriptionPage:
     """List the subscriptions, oldest first."""
-    page = subscriptions.page(call.tx, page_limit(call.request), call.request.cursor)
+    page = outbox.subscription_page(call.tx, page_limit(call.request), call.request.cursor)
     return SubscriptionPage(subscriptions=[_shown(row) for row in page.items], **page.fields())
 
 
@@ -61,7 +71,7 @@ def list_all(call: Call[PageQuery]) -> SubscriptionPage:
 def remove(call: Call[None]) -> Subscription:
     """Delete a subscription; its pending deliveries are cancelled."""
     found = _find(call)
-    subscriptions.cancel(call.tx, found.id)
+    outbox.cancel_subscription(call.tx, found.id)
     # The row as it was: there is no other way to see it any more.
     return _shown(found)
 
@@ -70,12 +80,12 @@ def remove(call: Call[None]) -> Subscription:
 def ping(call: Call[None]) -> Pinged:
     """Send a PingTest, for any subscribed type."""
     found = _find(call)
-    raised_id, delivery_id = subscriptions.ping(call.tx, found.id, found.callback_url)
+    raised_id, delivery_id = outbox.ping_subscription(call.tx, found.id, found.callback_url)
     return Pinged(raised_id=raised_id, delivery_id=delivery_id)
 
 
 def _find(call: Call[Any]) -> Row[Any]:
-    found = subscriptions.find(call.tx, call.path["subscriptionId"])
+    found = outbox.find_subscription(call.tx, call.path["subscriptionId"])
     if found is None:
         raise not_found("subscription")
     return found
@@ -86,3 +96,143 @@ def _shown(row: Row[Any]) -> Subscription:
     # Null columns are left out: a field that is set to None is sent as null.
     columns = {name: getattr(row, name) for name in names}
     return Subscription(**{name: value for name, value in columns.items() if value is not None})
+
+
+class NewFault(Resource, register=False):
+    """A fault to inject. It strikes each delivery once at most; all but `lose` let it arrive in the end."""
+
+    fault: Annotated[StrictStr, Field(description=f"One of {', '.join(FaultKind)}.", examples=["duplicate"])]
+    event_type: Annotated[StrictStr | None, Field(description="Only with events of this type.")] = None
+    subscription_id: Annotated[StrictStr | None, Field(description="Only with this subscription.")] = None
+    probability: Annotated[
+        ExactDecimal | None,
+        Field(
+            description="Share of deliveries that it strikes, above 0 and up to 1; 1 by default.",
+            examples=[Decimal("0.5")],
+        ),
+    ] = None
+    times: Annotated[
+        PositiveInt | None, Field(description="Number of deliveries that it strikes; none: all.")
+    ] = None
+    seconds: Annotated[
+        ExactDecimal | None,
+        Field(description=f"Seconds of delay (5 by default) and reorder (10), at most {MAX_SECONDS}."),
+    ] = None
+    seed: Annotated[Integer | None, Field(description="The same seed strikes the same deliveries.")] = None
+
+
+class Fault(Resource, register=False):
+    """An active fault."""
+
+    id: Annotated[StrictStr, Field(description="Id of the fault.")]
+    fault: Annotated[StrictStr, Field(description=f"One of {', '.join(FaultKind)}.")]
+    event_type: Annotated[StrictStr | None, Field(description="Only with events of this type.")] = None
+    subscription_id: Annotated[StrictStr | None, Field(description="Only with this subscription.")] = None
+    probability: Annotated[ExactDecimal, Field(description="Share of deliveries that it strikes.")]
+    times: Annotated[Integer | None, Field(description="Number of deliveries that it strikes.")] = None
+    seconds: Annotated[ExactDecimal | None, Field(description="Seconds of the delay.")] = None
+    seed: Annotated[Integer, Field(description="Seed of its random choices.")]
+    struck: Annotated[Integer, Field(description="Number of deliveries struck so far.")]
+    created_at: Annotated[UtcDatetime, Field(description="When it was created.")]
+
+
+class FaultQuery(Resource, register=False):
+    """Which faults to remove."""
+
+    fault: Annotated[
+        StrictStr | None,
+        Field(description=f"Only those of this kind: {', '.join(FaultKind)}.", examples=["duplicate"]),
+    ] = None
+
+
+class FaultList(Resource, register=False):
+    """All active faults."""
+
+    faults: Annotated[ListOf[Fault], Field(description="In the order in which they are applied.")]
+
+
+@FAULTS_GROUP.operation("POST", "", name="add", takes=NewFault, gives=Fault)
+def add_fault(call: Call[NewFault]) -> Fault:
+    """Inject a fault from now on. Of several that match a delivery, the oldest strikes first."""
+    tx, request = call.tx, call.request
+    wrong = _wrong_fault(tx, request)
+    if wrong is not None:
+        raise wrong
+    kind = FaultKind(request.fault)
+    # Stored, also a random one, so that GET shows how to repeat this run.
+    seed = next(
+        one
+        for one in (request.seed, tx.options.effective_random_seed, secrets.randbits(31))
+        if one is not None
+    )
+    fault_id = new_id("flt")
+    tx.connection.execute(
+        insert(fault).values(
+            id=fault_id, kind=kind, event_type=request.event_type, subscription_id=request.subscription_id,
+            probability=Decimal(1) if request.probability is None else request.probability,
+            times=request.times,
+            seconds=Decimal(TIMED[kind]) if kind in TIMED and request.seconds is None else request.seconds,
+            seed=str(seed), created_at=tx.now,
+        )
+    )  # fmt: skip
+    return _fault(tx.connection.execute(select(fault).where(fault.c.id == fault_id)).one())
+
+
+@FAULTS_GROUP.operation("GET", "", name="list_all", gives=FaultList)
+def list_faults(call: Call[None]) -> FaultList:
+    """List the active faults, and how often each struck."""
+    return _faults(call.tx)
+
+
+@FAULTS_GROUP.operation("DELETE", "", name="clear", takes=FaultQuery, gives=FaultList)
+def clear_faults(call: Call[FaultQuery]) -> FaultList:
+    """Remove all faults, or those of one kind. Responds with the removed faults.
+
+    Deliveries that `reorder` holds are sent at once.
+    """
+    kind = call.request.fault
+    if kind not in (None, *FaultKind):
+        raise invalid_request(f"fault is one of {', '.join(FaultKind)}", "fault")
+    # Read before they are deleted: `struck` is the result of a test.
+    where = () if kind is None else (fault.c.kind == kind,)
+    removed = _faults(call.tx, *where)
+    faults.clear(call.tx, None if kind is None else FaultKind(kind))
+    return removed
+
+
+def _faults(tx: Transaction, *where: ColumnElement[bool]) -> FaultList:
+    rows = tx.connection.execute(select(fault).where(*where).order_by(fault.c.seq))
+    return FaultList(faults=[_fault(row) for row in rows])
+
+
+def _wrong_fault(tx: Transaction, request: NewFault) -> SandboxError | None:
+    if request.fault not in list(FaultKind):
+        return invalid_request(f"fault is one of {', '.join(FaultKind)}", "fault")
+    kind = FaultKind(request.fault)
+    if request.event_type not in (None, *EVENT_TYPES):
+        return invalid_request(f"eventType is not one of the {len(EVENT_TYPES)} types", "eventType")
+    # A fault for an unknown subscription would never strike.
+    if request.subscription_id is not None and outbox.find_subscription(tx, request.subscription_id) is None:
+        return invalid_request("there is no such subscription", "subscriptionId")
+    if request.probability is not None and not 0 < request.probability <= 1:
+        return invalid_request("probability is over 0, and 1 at most", "probability")
+    if request.times is not None and request.times > MAX_TIMES:
+        return invalid_request(f"times is {MAX_TIMES} at most; leave it out to strike all", "times")
+    if request.seconds is not None and kind not in TIMED:
+        return invalid_request(f"seconds are for {' and '.join(TIMED)} only: leave them out", "seconds")
+    if request.seconds is not None and not 0 < request.seconds <= MAX_SECONDS:
+        return invalid_request(f"seconds are over 0, and {MAX_SECONDS} at most", "seconds")
+    # Such a delivery arrives in the end: a spoiled attempt needs one after it.
+    if kind in SPOILING and not tx.options.retry_seconds:
+        return invalid_request("nothing would come after it: the sandbox has no retries", "fault")
+    # Receivers can refuse an old delivery only by the signed time.
+    if kind is FaultKind.STALE and not signing_secrets.current_signer(tx).signs_time:
+        name = tx.options.scheme.name
+        return invalid_request(f"{name} signs no time here: no delivery can be stale", "fault")
+    return None
+
+
+def _fault(row: Row[Any]) -> Fault:
+    names = ("id", "event_type", "subscription_id", "probability", "times", "seconds", "struck", "created_at")
+    columns = {name: value for name in names if (value := getattr(row, name)) is not None}
+    return Fault(fault=row.kind, seed=int(row.seed), **columns)

@@ -15,9 +15,8 @@ from werkzeug.routing import BaseConverter, Map
 from billhook.errors import SandboxError
 from billhook.resources import ErrorBody, Resource
 from billhook.sandbox.errors import invalid_request, too_large
-from billhook.sandbox.http.auth import Authenticator
 from billhook.sandbox.http.openapi import with_description
-from billhook.sandbox.http.parsing import parse_body, parse_query, read_body
+from billhook.sandbox.http.requests import Authenticator, parse_body, parse_query, read_body
 from billhook.sandbox.operations import Call, Operation, OperationGroup, Services
 from billhook.sandbox.service import Service
 

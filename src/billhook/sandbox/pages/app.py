@@ -14,7 +14,7 @@ from werkzeug.exceptions import NotFound
 from billhook.errors import SandboxError
 from billhook.pages import PageLink, Pages
 from billhook.sandbox.billing.invoices.invoice_records import PAGES_PATH
-from billhook.sandbox.http.auth import Authenticator
+from billhook.sandbox.http.requests import Authenticator
 from billhook.sandbox.pages import (
     customer_views,
     event_views,

@@ -14,8 +14,7 @@ from werkzeug.exceptions import NotFound
 from billhook.errors import SandboxError
 from billhook.pages import Pages
 from billhook.resources import ErrorBody
-from billhook.sandbox.http.auth import Authenticator
-from billhook.sandbox.http.parsing import parse_body, parse_query
+from billhook.sandbox.http.requests import Authenticator, parse_body, parse_query
 from billhook.sandbox.operations import Call, Operation, OperationGroup, Services
 from billhook.sandbox.service import Service
 from billhook.sandbox.storage.transaction import Transaction

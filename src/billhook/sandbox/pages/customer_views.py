@@ -23,8 +23,7 @@ from billhook.sandbox.billing.usage.usage_series import days_up_to, usage_by_day
 from billhook.sandbox.pages.charting import invoiced_chart, usage_charts
 from billhook.sandbox.pages.context import PAGE_ROWS, RouteTable, act, choice, context, cursor, pager, show
 from billhook.sandbox.pages.texts import credit_product_names, customer_names, indented
-from billhook.sandbox.storage.paging import fetch_page
-from billhook.sandbox.storage.repository import to_document
+from billhook.sandbox.storage.repository import fetch_page, to_document
 from billhook.sandbox.storage.tables.billing import contract as contract_table
 from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.storage.tables.usage import event

@@ -25,8 +25,8 @@ from billhook.sandbox.pages.context import (
 )
 from billhook.sandbox.pages.texts import described_cause, indented, indented_text
 from billhook.sandbox.storage.tables.webhooks import delivery, raised_event, subscription
-from billhook.sandbox.webhooks import delivery_log, timeline
-from billhook.sandbox.webhooks.timeline import DeliveryTrace
+from billhook.sandbox.webhooks import delivery_log
+from billhook.sandbox.webhooks.delivery_log import DeliveryTrace
 from billhook.wire import strict_json
 
 __all__ = ["ROUTES"]
@@ -47,7 +47,7 @@ def events() -> Response:
         found = select(delivery.c.raised_id).where(delivery.c.state == state)
         where.append(raised_event.c.id.in_(found))
     with context().runner.reading() as tx:
-        page = timeline.timeline(tx, PAGE_ROWS, cursor(), *where)
+        page = delivery_log.timeline(tx, PAGE_ROWS, cursor(), *where)
     return show(
         "timeline.html",
         page=page,
@@ -63,7 +63,7 @@ def events() -> Response:
 def event(event_id: str) -> Response:
     """Show one event with its body, its deliveries and all attempts."""
     with context().runner.reading() as tx:
-        found = timeline.event_trace(tx, event_id)
+        found = delivery_log.event_trace(tx, event_id)
     if found is None:
         raise NotFound("There is no event with this id; the sandbox keeps the newest 100,000.")
     trace, body = found

@@ -13,9 +13,9 @@ from billhook.sandbox.billing import scheduled_jobs
 from billhook.sandbox.billing.usage.usage_series import days_up_to
 from billhook.sandbox.pages.context import RouteTable, context, go, refusal, show
 from billhook.sandbox.pages.texts import described_cause
-from billhook.sandbox.storage.tables import billing, entities, webhooks
+from billhook.sandbox.storage.tables import billing, webhooks
 from billhook.sandbox.storage.transaction import Transaction
-from billhook.sandbox.webhooks import timeline
+from billhook.sandbox.webhooks import delivery_log
 from billhook.wire.strict_json import datetime_text
 
 __all__ = ["ROUTES"]
@@ -35,9 +35,9 @@ def overview() -> Response:
             "overview.html",
             jobs=scheduled_jobs.upcoming(tx, _JOBS),
             counts=_counts(tx),
-            states=timeline.count_states(tx),
+            states=delivery_log.count_states(tx),
             chart=_events_chart(tx),
-            latest=timeline.timeline(tx, _LATEST, None).items,
+            latest=delivery_log.timeline(tx, _LATEST, None).items,
             described=described_cause,
         )
 
@@ -56,7 +56,7 @@ def move_clock() -> Response:
 
 def _counts(tx: Transaction) -> dict[str, int]:
     of = {
-        "customers": select(func.count()).select_from(entities.customer),
+        "customers": select(func.count()).select_from(billing.customer),
         "contracts": select(func.count()).where(billing.contract.c.deleted_at.is_(None)),
         "invoices": select(func.count()).select_from(billing.invoice),
         "subscriptions": select(func.count()).select_from(webhooks.subscription),
@@ -68,6 +68,6 @@ def _counts(tx: Transaction) -> dict[str, int]:
 def _events_chart(tx: Transaction) -> Bars:
     days = days_up_to(tx.now.astimezone(UTC).date(), _DAYS)
     since = tx.now.replace(hour=0, minute=0, second=0, microsecond=0) - timedelta(days=_DAYS - 1)
-    counted = timeline.events_by_day(tx, since)
+    counted = delivery_log.events_by_day(tx, since)
     rows = [(day.isoformat(), (counted.get(day, 0),)) for day in days]
     return bar_chart("Events raised a day", [Series("events", "accent")], rows, height=72)

@@ -12,8 +12,7 @@ from billhook.sandbox.billing.catalog import CATALOG_PRODUCTS
 from billhook.sandbox.billing.credits.credit_grants import CREDIT_PRODUCTS
 from billhook.sandbox.billing.customers import CUSTOMERS
 from billhook.sandbox.pages.context import context
-from billhook.sandbox.storage.tables.billing import credit_product
-from billhook.sandbox.storage.tables.entities import catalog_product, customer
+from billhook.sandbox.storage.tables.billing import catalog_product, credit_product, customer
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire import strict_json
 

@@ -25,7 +25,7 @@ from billhook.sandbox.pages.context import (
     show,
 )
 from billhook.sandbox.pages.texts import parse_number
-from billhook.sandbox.webhooks import signing_secrets, subscriptions, timeline
+from billhook.sandbox.webhooks import delivery_log, outbox, signing_secrets
 from billhook.sandbox.webhooks.outcomes import FaultKind
 
 __all__ = ["ROUTES"]
@@ -54,8 +54,8 @@ def webhooks() -> Response:
     """Show the subscriptions and the faults."""
     runner = context().runner
     with runner.reading() as tx:
-        page = subscriptions.page(tx, PAGE_ROWS, cursor())
-        states = timeline.count_states(tx)
+        page = outbox.subscription_page(tx, PAGE_ROWS, cursor())
+        states = delivery_log.count_states(tx)
     active = runner.run("GET /_sandbox/faults").faults
     struck: Counter[str] = Counter()
     for one in active:

@@ -19,7 +19,7 @@ from billhook.errors import ConfigError, MissingExtra
 from billhook.sandbox.errors import unavailable
 from billhook.sandbox.storage import key_value
 from billhook.sandbox.storage.instance_lock import FileLock, lock_each_session
-from billhook.sandbox.storage.tables import entities, metadata
+from billhook.sandbox.storage.tables import billing, metadata
 
 __all__ = [
     "SandboxDatabase",
@@ -234,7 +234,7 @@ def _is_empty(connection: Connection) -> bool:
     tables = inspector.get_table_names(schema)
     if not tables:
         return True
-    ours = entities.setting
+    ours = billing.setting
     found = None
     # Compared by its columns: another program may have a table of this name.
     if ours.name in tables and {one["name"] for one in inspector.get_columns(ours.name, schema)} == set(

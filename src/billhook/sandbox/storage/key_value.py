@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy
 from sqlalchemy import Connection, insert, select, update
 
-from billhook.sandbox.storage.tables.entities import setting
+from billhook.sandbox.storage.tables.billing import setting
 
 __all__ = ["delete", "get", "put"]
 

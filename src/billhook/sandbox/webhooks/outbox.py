@@ -1,4 +1,7 @@
-"""The outbox: events and the deliveries that are to be sent, from raising an event to settling it."""
+"""The outbox: subscriptions, events and the deliveries that are to be sent.
+
+A subscription says which URL receives which type of event. Events are followed from raising to settling.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,13 @@ import random
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from decimal import Decimal
+from typing import Any
 
-from sqlalchemy import delete, func, insert, select, update
+from sqlalchemy import Row, delete, func, insert, select, update
 
-from billhook.events import Event
+from billhook.events import Event, PingTest
+from billhook.sandbox.storage.repository import ListPage, fetch_page
 from billhook.sandbox.storage.tables.webhooks import (
     applied_fault,
     attempt,
@@ -21,7 +27,19 @@ from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.addresses import destination
 from billhook.sandbox.webhooks.outcomes import AttemptRecord, FaultKind
 
-__all__ = ["DueDelivery", "count_due", "enqueue", "find_due", "next_due_at", "raise_event", "settle"]
+__all__ = [
+    "DueDelivery",
+    "cancel_subscription",
+    "count_due",
+    "find_due",
+    "find_subscription",
+    "next_due_at",
+    "ping_subscription",
+    "raise_event",
+    "settle",
+    "subscribe",
+    "subscription_page",
+]
 
 JITTER = 0.1
 """Share by which a retry's wait is randomly shorter or longer than the schedule says."""
@@ -197,3 +215,54 @@ def _prune_events(tx: Transaction, newest: int) -> None:
         tx.connection.execute(delete(table).where(table.c.delivery_id.in_(deliveries)))
     tx.connection.execute(delete(delivery).where(delivery.c.raised_id.in_(events)))
     tx.connection.execute(delete(raised_event).where(raised_event.c.id.in_(events)))
+
+
+def subscribe(
+    tx: Transaction, url: str, event_type: str, threshold: Decimal | None, recurring_threshold: Decimal | None
+) -> str:
+    """Return the id of the subscription with this URL, type and thresholds; create it if there is none."""
+    thresholds = {"threshold": threshold, "recurring_threshold": recurring_threshold}
+    there = tx.connection.execute(
+        select(subscription).where(
+            subscription.c.callback_url == url, subscription.c.event_type == event_type
+        )
+    )
+    for row in there:  # compared in Python: as texts in the columns, 80 and 80.0 differ
+        if (row.threshold, row.recurring_threshold) == (threshold, recurring_threshold):
+            return str(row.id)
+    subscription_id = new_id("sub")
+    tx.connection.execute(
+        insert(subscription).values(
+            id=subscription_id, callback_url=url, event_type=event_type, created_at=tx.now, **thresholds
+        )
+    )
+    return subscription_id
+
+
+def find_subscription(tx: Transaction, subscription_id: str) -> Row[Any] | None:
+    """Return the subscription with this id; None if there is none."""
+    return tx.connection.execute(select(subscription).where(subscription.c.id == subscription_id)).first()
+
+
+def subscription_page(tx: Transaction, limit: int, cursor: str | None) -> ListPage[Row[Any]]:
+    """Return a page of all subscriptions, oldest first."""
+    order = [subscription.c.seq]
+    return fetch_page(tx.connection, select(subscription), order, limit, cursor, subscription.name)
+
+
+def ping_subscription(tx: Transaction, subscription_id: str, url: str) -> tuple[str, str]:
+    """Send a PingTest to the URL, for any subscribed type. Returns the ids of event and delivery."""
+    # only=(): the ping goes to this URL, not to the subscriptions to PingTest.
+    raised_id = raise_event(tx, PingTest(), only=())
+    return raised_id, enqueue(tx, raised_id, subscription_id, url)
+
+
+def cancel_subscription(tx: Transaction, subscription_id: str) -> None:
+    """Delete the subscription and cancel its pending deliveries; the others stay in the log."""
+    tx.connection.execute(delete(subscription).where(subscription.c.id == subscription_id))
+    # An attempt in progress ends as it will: `settle` leaves the state cancelled.
+    tx.connection.execute(
+        update(delivery)
+        .where(delivery.c.subscription_id == subscription_id, delivery.c.state == "pending")
+        .values(state="cancelled", due_at=None, held=False)
+    )

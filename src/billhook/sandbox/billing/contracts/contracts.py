@@ -17,7 +17,7 @@ from billhook.sandbox.billing.contracts.cycles import ContractRecord, cycle_at, 
 from billhook.sandbox.billing.usage import meters
 from billhook.sandbox.billing.usage.daily_usage import TimeSpan
 from billhook.sandbox.billing.usage.meters import Meter
-from billhook.sandbox.durations import MAX_TIME
+from billhook.sandbox.clock import MAX_TIME
 from billhook.sandbox.errors import not_found
 from billhook.sandbox.storage.repository import Repository
 from billhook.sandbox.storage.tables.billing import contract

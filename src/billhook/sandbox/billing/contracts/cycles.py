@@ -13,7 +13,7 @@ from pydantic import Field, StrictBool
 
 from billhook.resources import Commitment, Contract, Duration
 from billhook.resources.base import WRITE_ONLY
-from billhook.sandbox.durations import CalendarDuration, add_months
+from billhook.sandbox.clock import CalendarDuration, add_months
 from billhook.wire.fields import Integer, UtcDatetime
 
 __all__ = [

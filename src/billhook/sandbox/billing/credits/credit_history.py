@@ -9,7 +9,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, func, select
 
-from billhook.sandbox.storage.paging import ListPage, fetch_page
+from billhook.sandbox.storage.repository import ListPage, fetch_page
 from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, ledger_entry
 from billhook.sandbox.storage.transaction import Transaction
 

@@ -18,9 +18,9 @@ from billhook.events import CreditPoolDepleted, CreditPoolIncreased, CreditPoolT
 from billhook.resources import CreditLedgerEntry, CreditLedgerPage
 from billhook.sandbox.billing.decimals import EXACT, ZERO
 from billhook.sandbox.billing.thresholds import percent, threshold_rules, thresholds_crossed
-from billhook.sandbox.fields import sandbox_field
-from billhook.sandbox.storage.bulk import in_texts
-from billhook.sandbox.storage.paging import fetch_page
+from billhook.sandbox.operations import sandbox_field
+from billhook.sandbox.storage.columns import in_texts
+from billhook.sandbox.storage.repository import fetch_page
 from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, ledger_entry
 from billhook.sandbox.storage.transaction import Transaction, new_id
 from billhook.sandbox.webhooks.outbox import raise_event

@@ -18,7 +18,7 @@ from billhook.sandbox.billing import customers, scheduled_jobs
 from billhook.sandbox.billing.contracts.cycles import ContractRecord, renews
 from billhook.sandbox.billing.credits.credit_grants import grant_from
 from billhook.sandbox.billing.rating import Charge, charge
-from billhook.sandbox.durations import add_months
+from billhook.sandbox.clock import add_months
 from billhook.sandbox.storage.tables.billing import credit_charge, credit_schedule
 from billhook.sandbox.storage.transaction import Transaction, new_id
 

@@ -18,7 +18,7 @@ from billhook.resources.base import READ_ONLY, WRITE_ONLY
 from billhook.resources.paging import CountedPage
 from billhook.sandbox import tokens
 from billhook.sandbox.billing.decimals import EXACT, ZERO
-from billhook.sandbox.fields import sandbox_field
+from billhook.sandbox.operations import sandbox_field
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire.fields import ExactDecimal, Integer, ListOf, MaybeListOf, UtcDatetime
 

@@ -11,7 +11,7 @@ from decimal import Decimal, localcontext
 from sqlalchemy import select
 
 from billhook.sandbox.billing.decimals import EXACT, ZERO
-from billhook.sandbox.durations import add_months
+from billhook.sandbox.clock import add_months
 from billhook.sandbox.storage.tables.billing import invoice
 from billhook.sandbox.storage.transaction import Transaction
 

@@ -24,8 +24,7 @@ from billhook.sandbox.billing.invoices.statements import StatementItem, rerated
 from billhook.sandbox.billing.line_items import ContractCycle
 from billhook.sandbox.billing.rating import FIGURES, Charge
 from billhook.sandbox.billing.usage.daily_usage import UsageKey
-from billhook.sandbox.storage.bulk import in_texts
-from billhook.sandbox.storage.columns import from_microseconds
+from billhook.sandbox.storage.columns import from_microseconds, in_texts
 from billhook.sandbox.storage.tables.billing import billed_line, contract, invoice
 from billhook.sandbox.storage.transaction import Transaction
 

@@ -25,8 +25,13 @@ from billhook.sandbox.billing.usage.meters import (
     Meter,
     value_identity,
 )
-from billhook.sandbox.storage.bulk import in_texts, insert_rows, select_by_keys
-from billhook.sandbox.storage.columns import from_microseconds, to_microseconds
+from billhook.sandbox.storage.columns import (
+    from_microseconds,
+    in_texts,
+    insert_rows,
+    select_by_keys,
+    to_microseconds,
+)
 from billhook.sandbox.storage.tables.usage import event, usage_cut, usage_day, usage_instance
 from billhook.sandbox.storage.transaction import Transaction
 

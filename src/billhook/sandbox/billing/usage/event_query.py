@@ -22,8 +22,8 @@ from billhook.sandbox.billing.usage.grouping import Grouping, grouping
 from billhook.sandbox.billing.usage.meters import AggregationMethod, Meter
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.limits import MAX_AGGREGATED_METERS, MAX_GROUPS
-from billhook.sandbox.storage.paging import ListPage, fetch_page
-from billhook.sandbox.storage.tables.entities import alias
+from billhook.sandbox.storage.repository import ListPage, fetch_page
+from billhook.sandbox.storage.tables.billing import alias
 from billhook.sandbox.storage.tables.usage import event
 from billhook.sandbox.storage.transaction import Transaction
 

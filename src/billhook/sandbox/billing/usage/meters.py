@@ -21,9 +21,9 @@ from billhook.errors import FieldMissing, RuleBroken
 from billhook.resources import Resource, StoredResource
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.limits import MAX_CONDITIONS, check_key
-from billhook.sandbox.storage.bulk import in_texts
+from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.repository import Repository, request_document
-from billhook.sandbox.storage.tables.entities import catalog_product
+from billhook.sandbox.storage.tables.billing import catalog_product
 from billhook.sandbox.storage.tables.usage import meter
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire import strict_json

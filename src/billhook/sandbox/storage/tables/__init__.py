@@ -1,6 +1,6 @@
 """The sandbox's tables, by subject."""
 
 from billhook.sandbox.storage.columns import metadata
-from billhook.sandbox.storage.tables import billing, entities, usage, webhooks
+from billhook.sandbox.storage.tables import billing, usage, webhooks
 
 __all__ = ["billing", "entities", "metadata", "usage", "webhooks"]

@@ -1,17 +1,21 @@
-"""Tables of contracts, invoices, credits and scheduled jobs.
+"""Tables of customers, plans, products, contracts, invoices, credits and scheduled jobs; tokens and settings.
 
 A resource is stored as JSON in `body`; other columns repeat what queries filter, order or add up by.
 """
 
 from __future__ import annotations
 
-from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
+from sqlalchemy import Boolean, Column, ForeignKey, Index, Integer, LargeBinary, Table, Text, UniqueConstraint
 
 from billhook.sandbox.storage.columns import DecimalText, UtcMicroseconds, document, metadata, record, serial
 
 __all__ = [
+    "alias",
+    "api_token",
     "billed_line",
     "carried_forward",
+    "catalog_product",
+    "cloud_usage",
     "contract",
     "credit_charge",
     "credit_cover",
@@ -19,15 +23,73 @@ __all__ = [
     "credit_pool",
     "credit_product",
     "credit_schedule",
+    "custom_field",
+    "customer",
+    "customer_integration",
     "invoice",
     "ledger_entry",
+    "plan",
     "report",
     "scheduled_job",
+    "setting",
     "top_up",
     "usage_peak",
 ]
 
-
+customer = document(
+    "customer",
+    Column("external_id", Text, unique=True),
+    Column("anonymous", Boolean, nullable=False, default=False),
+    Column("inactive", Boolean, nullable=False, default=False),
+)
+"""Customers. `anonymous` is true if usage under an unknown alias created the customer, and no request has
+changed it since. `inactive` is true if its status is Inactive."""
+alias = Table(
+    "alias",
+    metadata,
+    # The primary key: a name cannot belong to two customers, even if a request does not check it.
+    Column("alias", Text, primary_key=True),
+    Column("customer_id", Text, ForeignKey("customer.id"), nullable=False, index=True),
+)
+"""The names by which usage refers to customers, each of one customer: aliases, external id and id."""
+customer_integration = Table(
+    "customer_integration",
+    metadata,
+    Column("type", Text, primary_key=True),
+    Column("external_id", Text, primary_key=True),
+    Column("customer_id", Text, ForeignKey("customer.id"), nullable=False, index=True),
+)
+"""Entities of other providers, each linked to one customer."""
+plan = document("plan", Column("external_id", Text, unique=True), Column("products", Text, nullable=False))
+"""Plans. `products` are the products that the plan sells, as JSON; the API's Plan does not show them."""
+catalog_product = document("catalog_product", Column("external_id", Text, unique=True))
+custom_field = document(
+    "custom_field",
+    Column("entity", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    # A customer and a contract may have fields of the same name.
+    UniqueConstraint("entity", "name"),
+)
+"""Definitions of custom fields; `name` is customFieldName."""
+cloud_usage = document("cloud_usage", Column("idempotency_key", Text, unique=True))
+"""Results of submissions to marketplaces."""
+setting = Table(
+    "setting",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("value", Text, nullable=False),
+)
+"""Values of the sandbox itself: the fingerprint of its tables, the offset of its clock, its keys."""
+api_token = Table(
+    "api_token",
+    metadata,
+    serial(),
+    # A copy of the database must not be enough to log in.
+    Column("digest", LargeBinary, nullable=False, unique=True),
+    Column("created_at", UtcMicroseconds, nullable=False),
+    Column("revoked_at", UtcMicroseconds),
+)
+"""API tokens, as SHA-256; at most one is not revoked. Source: spec, "Authentication", rules 2 and 3."""
 contract = document(
     "contract",
     Column("customer_id", Text, nullable=False, index=True),
@@ -41,7 +103,6 @@ contract = document(
 )
 """Contracts. A deleted contract remains, with `deleted_at`: invoices still refer to it. `in_force_at` is its
 start, or its creation or activation if that was later; null while it is in review."""
-
 invoice = document(
     "invoice",
     Column("customer_id", Text, nullable=False),
@@ -67,7 +128,6 @@ invoice = document(
 )
 """Invoices. `kind` is cycle (of a contract, from `cycle_start` to `cycle_end`) or topup (of credits).
 `number` counts the invoices of a `year`. `usd_rate`: US dollars for one unit of `currency`."""
-
 billed_line = Table(
     "billed_line",
     metadata,
@@ -98,7 +158,6 @@ billed_line = Table(
 """The amounts billed so far for a contract's line in a cycle; its charge is the line `position` of the
 invoice. Usage counts for it from `counted_from`. `late` is true if usage arrived after the approval of the
 invoice and is not billed yet."""
-
 carried_forward = Table(
     "carried_forward",
     metadata,
@@ -107,13 +166,11 @@ carried_forward = Table(
     Column("amount", DecimalText, nullable=False),
 )
 """Negative totals of a contract's invoices, which reduce its next invoice."""
-
 report = record(
     "report",
     Column("body", Text, nullable=False),
 )
 """Month-end reports, as JSON."""
-
 scheduled_job = Table(
     "agenda",
     metadata,
@@ -126,10 +183,7 @@ scheduled_job = Table(
 )
 """Scheduled jobs of the sandbox's clock, run in the order of `due_at`, then `seq`. A job that has run is
 deleted."""
-
-
 credit_product = document("credit_product")
-
 credit_pool = record(
     "credit_pool",
     Column("customer_id", Text, nullable=False, index=True),
@@ -142,7 +196,6 @@ credit_pool = record(
 )
 """One credit pool for each customer, credit product and kind. `filled_to` is the balance after the last
 grant: the 100 % that the used share refers to."""
-
 credit_lot = record(
     "credit_lot",
     Column("pool_id", Text, ForeignKey("credit_pool.id"), nullable=False, index=True),
@@ -152,7 +205,6 @@ credit_lot = record(
 )
 """The credits left of each grant; a lot that is used up is deleted. The balance of a pool is the sum of its
 lots. `automatic` is true if usage draws from the lot without a request."""
-
 ledger_entry = record(
     "ledger_entry",
     Column("customer_id", Text, nullable=False),
@@ -167,7 +219,6 @@ ledger_entry = record(
     Index("ledger_entry_of", "customer_id", "seq"),
 )
 """Every change of a pool's balance; `amount` is negative if the balance falls."""
-
 credit_schedule = record(
     "credit_schedule",
     Column("contract_id", Text, nullable=False, index=True),
@@ -176,7 +227,6 @@ credit_schedule = record(
     Column("starts_at", UtcMicroseconds, nullable=False),
 )
 """Recurring grants of contracts; `body` is the CreditGrant, as JSON."""
-
 credit_charge = Table(
     "credit_charge",
     metadata,
@@ -190,7 +240,6 @@ credit_charge = Table(
     sqlite_autoincrement=True,
 )
 """Prices of credits that contracts granted, charged by the invoice of the cycle with `granted_at`."""
-
 top_up = Table(
     "top_up",
     metadata,
@@ -199,7 +248,6 @@ top_up = Table(
     Column("body", Text, nullable=False),
 )
 """Credits to grant when their invoice is approved; the row is deleted then."""
-
 credit_cover = Table(
     "cover",
     metadata,
@@ -212,7 +260,6 @@ credit_cover = Table(
 )
 """Usage of a contract's product in a cycle that credits paid for, and usage that was left to an invoice, for
 which later credits are not drawn. The figures never decrease."""
-
 usage_peak = Table(
     "reached",
     metadata,

@@ -1,0 +1,171 @@
+"""The service as a whole: its clock, which can be moved ahead, its API tokens and its signing secrets.
+
+Source: spec, "Authentication", rules 2 and 3.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+from pydantic import Field, StrictBool, StrictStr, model_validator
+
+from billhook.errors import FieldConflict, FieldMissing
+from billhook.resources import Resource
+from billhook.sandbox import tokens
+from billhook.sandbox.billing import scheduled_jobs
+from billhook.sandbox.clock import MAX_TIME, CalendarDuration
+from billhook.sandbox.errors import invalid_request, not_found
+from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.webhooks import signing_secrets
+from billhook.wire.fields import Integer, UtcDatetime
+
+__all__ = ["CLOCK_GROUP", "SECRETS_GROUP", "TOKENS_GROUP"]
+
+CLOCK_GROUP = OperationGroup("_sandbox/clock", prefix="/_sandbox/clock")
+TOKENS_GROUP = OperationGroup("_sandbox/tokens", prefix="/_sandbox/tokens")
+SECRETS_GROUP = OperationGroup("_sandbox/secrets", prefix="/_sandbox/secrets")
+
+
+class ClockMove(Resource, register=False):
+    """How far to move the clock ahead."""
+
+    advance: Annotated[
+        StrictStr | None,
+        Field(
+            description="How far to move it, as an ISO 8601 duration: P30D, P1M, PT36H.", examples=["P30D"]
+        ),
+    ] = None
+    to: Annotated[
+        UtcDatetime | None,
+        Field(description="Or the time to move it to, which must not be in the past.", examples=[]),
+    ] = None
+
+    # Both together would leave open which of them counts.
+    @model_validator(mode="after")
+    def _one_goal(self) -> ClockMove:
+        if self.advance is None and self.to is None:
+            raise FieldMissing("give advance (an ISO 8601 duration) or to (a moment)", "advance")
+        if self.advance is not None and self.to is not None:
+            raise FieldConflict("advance and to exclude each other: give one of them", "advance", "to")
+        return self
+
+
+class ClockMoved(Resource, register=False):
+    """The time after a move, and the number of jobs that it ran."""
+
+    now: Annotated[UtcDatetime, Field(description="The sandbox's time.")]
+    steps: Annotated[
+        Integer, Field(description="Number of scheduled jobs that fell due and were run.", examples=[3])
+    ]
+
+
+class ClockShown(Resource, register=False):
+    """The service's time."""
+
+    now: Annotated[UtcDatetime, Field(description="The sandbox's time.")]
+    next_due_at: Annotated[
+        UtcDatetime | None, Field(description="When the next scheduled job falls due.")
+    ] = None
+
+
+@CLOCK_GROUP.operation("GET", "", name="show", gives=ClockShown)
+def show_clock(call: Call[None]) -> ClockShown:
+    """Get the service's time."""
+    # The field is left out without a job: a field that is set to None is sent as null.
+    first = scheduled_jobs.next_due_at(call.tx)
+    return ClockShown(now=call.tx.now) if first is None else ClockShown(now=call.tx.now, next_due_at=first)
+
+
+# writes=False: each job has a transaction of its own, which a write lock held here would block.
+@CLOCK_GROUP.operation("POST", "", name="move", takes=ClockMove, gives=ClockMoved, writes=False)
+def move_clock(call: Call[ClockMove]) -> ClockMoved:
+    """Move the clock ahead, running every scheduled job that falls due, in the order of time."""
+    # A function instead of a moment: `advance` counts from the end of a move that is still running.
+    now, steps = call.services.move_clock(lambda now: _target(call.request, now))
+    return ClockMoved(now=now, steps=steps)
+
+
+def _target(request: ClockMove, now: datetime) -> datetime:
+    # Jobs that have run cannot be undone, so the clock never goes back.
+    if request.to is not None and request.to < now:
+        raise invalid_request("the clock never goes back: give a time in the future", "to")
+    try:
+        target = request.to or CalendarDuration.parse(request.advance or "").after(now)
+    except ValueError as error:
+        raise invalid_request(f"advance is {error}: it has no sign and no space", "advance") from None
+    except OverflowError:  # beyond the calendar, so beyond MAX_TIME, too
+        target = datetime.max.replace(tzinfo=UTC)
+    if target > MAX_TIME:
+        name = "to" if request.advance is None else "advance"
+        raise invalid_request(f"the clock goes up to the year {MAX_TIME.year}", name)
+    return target
+
+
+class NewToken(Resource, register=False):
+    """A new API token. It is shown only here."""
+
+    # repr=False keeps the token out of logs and of pytest's output.
+    refresh_token: Annotated[
+        StrictStr, Field(description="What POST /login takes as refreshToken.", repr=False)
+    ]
+
+
+@TOKENS_GROUP.operation("POST", "", name="rotate", gives=NewToken)
+def rotate_api_token(call: Call[None]) -> NewToken:
+    """Create an API token and revoke the previous one, which cannot log in any more.
+
+    Access tokens issued for the previous one stay valid until their hour is over.
+    """
+    token = tokens.rotate(call.tx)
+    # Otherwise Sandbox.api_token would still return the revoked one.
+    call.services.api_token_changed(token)
+    return NewToken(refresh_token=token)
+
+
+@TOKENS_GROUP.operation("DELETE", "", name="revoke", errors=(404,))
+def revoke_api_token(call: Call[None]) -> None:
+    """Revoke the API token. A sandbox that is started without one creates another."""
+    if not tokens.revoke(call.tx):
+        raise not_found("API token")
+    call.services.api_token_changed(None)
+
+
+class Rotation(Resource, register=False):
+    """How to rotate the secret."""
+
+    overlap: Annotated[
+        StrictBool,
+        Field(
+            description="True to sign with the previous secret as well, until the next rotation.",
+            examples=[True],
+        ),
+    ] = False
+
+
+class Rotated(Resource, register=False):
+    """The new secret. It is shown only here."""
+
+    signing_secret: Annotated[
+        StrictStr, Field(description="What receivers verify with: the secret, or the public key of a pair.")
+    ]
+    key_id: Annotated[StrictStr | None, Field(description="The key's id, where deliveries name it.")] = None
+
+
+@SECRETS_GROUP.operation("POST", "/rotate", name="rotate", takes=Rotation, gives=Rotated)
+def rotate_signing_secret(call: Call[Rotation]) -> Rotated:
+    """Sign with a new secret from now on; with `overlap` also with the previous one."""
+    signer = signing_secrets.current_signer(call.tx)
+    # Signing with the new secret alone would break receivers that rely on the overlap.
+    if call.request.overlap and not signer.can_overlap:
+        raise invalid_request(
+            f"a delivery signed by {signer.scheme.name} has room for one signature: give the new secret to "
+            "the receivers beside the old one, and rotate without overlap",
+            "overlap",
+        )
+    secret = signing_secrets.rotate(call.tx, overlap=call.request.overlap)
+    if isinstance(secret, str):
+        return Rotated(signing_secret=secret)
+    # A mapping has one entry: signing needs exactly one key.
+    ((key_id, text),) = secret.items()
+    return Rotated(signing_secret=text, key_id=key_id)
