@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from sqlalchemy import event, select
 
-from billhook.sandbox.billing import threshold_events
+from billhook.sandbox.billing import metered_items
 from billhook.sandbox.storage.tables.usage import meter
 from support.sandbox import Running, running
 from support.scenarios import Customer, metered
@@ -21,7 +21,7 @@ def statements_for(sandbox: Running, changed: Collection[tuple[str, str]]) -> li
 
     with sandbox.sandbox.service.transaction(writes=True) as tx:
         event.listen(tx.connection, "before_cursor_execute", note)
-        threshold_events.handle_usage_changed(tx, changed)
+        metered_items.handle_usage_changed(tx, changed)
         event.remove(tx.connection, "before_cursor_execute", note)
     return statements
 

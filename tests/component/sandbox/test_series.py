@@ -5,10 +5,9 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
-from billhook.sandbox.billing.credits import credit_history
-from billhook.sandbox.billing.invoices.invoice_series import invoices_by_month
+from billhook.sandbox.billing import chart_series
+from billhook.sandbox.billing.chart_series import days_up_to, invoices_by_month, usage_by_day
 from billhook.sandbox.billing.usage.meters import METERS
-from billhook.sandbox.billing.usage.usage_series import days_up_to, usage_by_day
 from support.sandbox import Running, running
 from support.scenarios import Customer, contract, cycle, fee, metered
 
@@ -97,11 +96,11 @@ def test_the_course_of_a_pools_balance_is_listed(sandbox_url: str) -> None:
         sandbox.ok("POST", "/credits/deduct", {"customerId": acme.id, "creditAmount": 25})
         sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": other.id, "creditAmount": 1})
         with sandbox.sandbox.service.transaction(writes=False) as tx:
-            [pool] = credit_history.pools(tx, 10, None, acme.id).items
-            both = credit_history.pools(tx, 10, None, None)
-            course = credit_history.balance_history(tx, pool, 2)
-            entries = credit_history.newest_entries(tx, 2, None, acme.id)
-            expiries = credit_history.next_expiries(tx, [one.id for one in both.items])
+            [pool] = chart_series.pool_page(tx, 10, None, acme.id).items
+            both = chart_series.pool_page(tx, 10, None, None)
+            course = chart_series.balance_history(tx, pool, 2)
+            entries = chart_series.newest_entries(tx, 2, None, acme.id)
+            expiries = chart_series.next_expiries(tx, [one.id for one in both.items])
 
     assert pool.balance == 5
     assert [one.customer_id for one in both.items] == [other.id, acme.id]

@@ -29,8 +29,8 @@ from billhook.resources import (
     ProductConsumptionsResponse,
 )
 from billhook.sandbox.billing import anonymous_customers, contract_lifecycle, customers, metered_items
-from billhook.sandbox.billing.catalog import CATALOG_PRODUCTS, PLANS
 from billhook.sandbox.billing.contracts import contracts
+from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS, PLANS
 from billhook.sandbox.billing.custom_fields import DEFINITIONS
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.errors import invalid_request

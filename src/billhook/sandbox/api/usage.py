@@ -19,7 +19,7 @@ from billhook.resources import (
     MeasurementResponse,
     NewMeasurement,
 )
-from billhook.sandbox.billing import cloud_usage, customers
+from billhook.sandbox.billing import customers, ingestion
 from billhook.sandbox.billing.ingestion import (
     compiled_meters,
     dry_run_contributions,
@@ -143,4 +143,4 @@ def set_measurement_of_day(call: Call[NewMeasurement]) -> MeasurementResponse:
 @CLOUD_USAGE_GROUP.operation("POST", "", name="submit", takes=CloudUsageSubmission)
 def submit_cloud_usage(call: Call[CloudUsageSubmission]) -> None:
     """Store results of usage submitted to a marketplace; a repeated idempotencyKey is dropped."""
-    cloud_usage.store(call.tx, call.request)
+    ingestion.store_cloud_usage(call.tx, call.request)

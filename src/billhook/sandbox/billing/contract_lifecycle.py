@@ -10,7 +10,7 @@ from typing import Any
 
 from billhook.events import ContractCreated, ContractExpired, NewCustomerWithoutContract, UpcomingRenewal
 from billhook.resources import Contract, ContractStatus, NewContract
-from billhook.sandbox.billing import custom_fields, customers, new_contracts, scheduled_jobs, threshold_events
+from billhook.sandbox.billing import custom_fields, customers, metered_items, new_contracts, scheduled_jobs
 from billhook.sandbox.billing.contracts import contracts, cycles
 from billhook.sandbox.billing.contracts.contracts import CONTRACTS
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
@@ -107,7 +107,7 @@ def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
 
 def handle_contract_start(tx: Transaction, contract_id: str) -> None:
     """Handle the job `contract_start`: apply usage of the first day that arrived before the start."""
-    threshold_events.handle_cycle_started(tx, contracts.find(tx, contract_id))
+    metered_items.handle_cycle_started(tx, contracts.find(tx, contract_id))
 
 
 def handle_contract_end(tx: Transaction, contract_id: str) -> None:
@@ -154,7 +154,7 @@ def _schedule_contract(tx: Transaction, contract: ContractRecord) -> None:
     cycle_billing.bill_past_cycles(tx, contract)
     if runs:
         if contract.start_date <= tx.now:
-            threshold_events.handle_cycle_started(tx, contract)
+            metered_items.handle_cycle_started(tx, contract)
         else:
             scheduled_jobs.schedule(tx, contract.start_date, "contract_start", contract.id)
 

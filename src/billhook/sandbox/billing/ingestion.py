@@ -1,7 +1,8 @@
-"""Ingest usage: batches of events, and measurements that replace the events of a day.
+"""Ingest usage: batches of events, measurements that replace the events of a day, and cloud usage.
 
 A batch is validated, matched to customers, metered and stored in a few statements. Source: spec, "Endpoints",
-PUT /events; "States and transitions"; "Events", rule 5; "Resources and their fields", Measurement.
+PUT /events; "States and transitions"; "Events", rule 5; "Resources and their fields", Measurement;
+Cloud usage submission result.
 """
 
 from __future__ import annotations
@@ -9,12 +10,20 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import Any
+from typing import Annotated, Any
 
+from pydantic import Field, StrictStr
 from sqlalchemy import insert, select, update
 
-from billhook.resources import Measurement, NewMeasurement, UsageDate
-from billhook.sandbox.billing import customers, threshold_events
+from billhook.resources import (
+    CloudUsageResult,
+    CloudUsageSubmission,
+    Measurement,
+    NewMeasurement,
+    StoredResource,
+    UsageDate,
+)
+from billhook.sandbox.billing import customers, metered_items
 from billhook.sandbox.billing.decimals import ZERO
 from billhook.sandbox.billing.invoices import late_usage
 from billhook.sandbox.billing.usage import daily_usage, meters
@@ -22,13 +31,17 @@ from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, Usa
 from billhook.sandbox.billing.usage.event_batch import RawEvent, ValidEvent, validate_event
 from billhook.sandbox.billing.usage.meters import CompiledMeter, Contribution
 from billhook.sandbox.errors import invalid_request
+from billhook.sandbox.limits import check_key
 from billhook.sandbox.storage.columns import in_texts, insert_rows
 from billhook.sandbox.storage.repository import Repository, request_document
+from billhook.sandbox.storage.tables import billing
 from billhook.sandbox.storage.tables.usage import event, measurement, usage_day
 from billhook.sandbox.storage.transaction import Transaction
 
 __all__ = [
     "MEASUREMENTS",
+    "SUBMISSIONS",
+    "CloudUsageRecord",
     "IngestResult",
     "apply_usage_changes",
     "compiled_meters",
@@ -36,11 +49,11 @@ __all__ = [
     "dry_run_contributions",
     "ingest",
     "set_measurement",
+    "store_cloud_usage",
     "validate_batch",
 ]
 
 MEASUREMENTS = Repository(measurement, Measurement, "msr")
-
 _EVENT_COLUMNS = ("ref", "name", "alias", "customer_id", "at", "meter_ids", "body")
 
 
@@ -189,5 +202,29 @@ def _store_measured(tx: Transaction, row: UsageKey, stored: Measurement) -> None
 def apply_usage_changes(tx: Transaction, changed: Collection[UsageKey]) -> None:
     """Apply changed usage: emit threshold events and draw credits, then bill usage that came late."""
     # In this order: credits are drawn first, so that late usage is charged only for the rest.
-    threshold_events.handle_usage_changed(tx, changed)
+    metered_items.handle_usage_changed(tx, changed)
     late_usage.handle_usage_changed(tx, changed)
+
+
+class CloudUsageRecord(StoredResource, CloudUsageResult, register=False):
+    """A result as it is stored."""
+
+    product_code: Annotated[StrictStr, Field(description="Code of the product.", examples=["API-1"])]
+
+
+SUBMISSIONS = Repository(billing.cloud_usage, CloudUsageRecord, "cld")
+
+
+def store_cloud_usage(tx: Transaction, request: CloudUsageSubmission) -> None:
+    """Store each result; skip one whose idempotencyKey is stored already or occurs earlier in the request."""
+    if not request.product_code.strip():
+        raise invalid_request("productCode is empty: give one", "productCode")
+    for n, result in enumerate(request.results):
+        key = result.idempotency_key
+        if key is not None:
+            check_key(key, f"results.{n}.idempotencyKey")
+            # The same idempotencyKey means the same result, submitted again.
+            if SUBMISSIONS.first(tx, billing.cloud_usage.c.idempotency_key == key):
+                continue
+        data = request_document(result)
+        SUBMISSIONS.add(tx, {**data, "productCode": request.product_code}, idempotency_key=key)

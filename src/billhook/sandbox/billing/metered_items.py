@@ -1,25 +1,61 @@
-"""Metered items: products, and groups with a shared commitment, whose usage has thresholds.
+"""Metered items: products, and groups with a shared commitment, whose usage has thresholds; and their events.
 
-Source: spec, "Resources and their fields", Product consumption.
+An item's usage crosses tiers, uses up commitments and reaches percentages of them: each raises an event once
+a cycle. A change of usage also draws credits for it. Source: spec, "Resources and their fields", Product
+consumption; "Events".
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal, localcontext
+from typing import Any
 
-from billhook.resources import ProductConsumption
+from billhook.events import (
+    CommitmentCrossed,
+    CommitmentUsageCrossed,
+    CurrencyCommitmentUsageCrossed,
+    Event,
+    FinalTierExceeded,
+    ProductConsumptionSnapshot,
+    TierCrossed,
+)
+from billhook.resources import Customer, ProductConsumption
+from billhook.sandbox.billing import currencies, customers
 from billhook.sandbox.billing.contracts import contracts, cycles
+from billhook.sandbox.billing.contracts.cycles import ContractRecord
 from billhook.sandbox.billing.contracts.pricing import NO_COMMITMENT, CommitmentTerms, Tier
 from billhook.sandbox.billing.decimals import EXACT, ZERO, exact_sum
-from billhook.sandbox.billing.line_items import ContractCycle, ContractLine, ProductUsage, contract_lines
+from billhook.sandbox.billing.line_items import (
+    ContractCycle,
+    ContractLine,
+    ProductUsage,
+    contract_lines,
+    draw_credits,
+)
 from billhook.sandbox.billing.rating import usage_price
-from billhook.sandbox.billing.thresholds import percent
+from billhook.sandbox.billing.thresholds import (
+    ThresholdRule,
+    exceeds_final_tier,
+    high_water_mark,
+    percent,
+    store_high_water_mark,
+    threshold_rules,
+    thresholds_crossed,
+    tiers_entered,
+)
+from billhook.sandbox.billing.usage.daily_usage import UsageKey
 from billhook.sandbox.storage.transaction import Transaction
+from billhook.sandbox.webhooks.outbox import raise_event
 
-__all__ = ["MeteredItem", "customer_consumption", "metered_items"]
+__all__ = ["customer_consumption", "handle_cycle_started", "handle_usage_changed", "metered_items"]
+
+_HUNDRED_PERCENT = Decimal(100)
+_Crossed = list[tuple[Decimal, Event, list[str] | None]]
+"""The usage at each threshold, its event, and the subscription ids that receive it; None for all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,3 +144,137 @@ def _units_and_money(usages: Sequence[ProductUsage]) -> tuple[Decimal, Decimal]:
     with localcontext(EXACT):
         money = sum((usage_price(usage.priced.terms, usage.priced.units) for usage in usages), ZERO)
     return exact_sum(usage.priced.units for usage in usages), money
+
+
+def handle_usage_changed(tx: Transaction, changed: Collection[UsageKey]) -> None:
+    """Emit the events for these rows of daily usage, and draw credits for it.
+
+    It costs one query if no customer has a contract, and reads only the products that the meters concern.
+    """
+    # Only products of these meters have changed: the others need not be rated.
+    meters_of: defaultdict[str, set[str]] = defaultdict(set)
+    for customer_id, meter_id, *_ in changed:
+        meters_of[customer_id].add(meter_id)
+    for contract in contracts.in_force(tx, meters_of, tx.now) if meters_of else ():
+        _update_contract(tx, contract, meters_of[contract.customer_id])
+
+
+def handle_cycle_started(tx: Transaction, contract: ContractRecord) -> None:
+    """Emit the events and draw credits for usage from before the contract, or before its current cycle."""
+    _update_contract(tx, contract, None)
+
+
+def _update_contract(tx: Transaction, contract: ContractRecord, only_meters: Collection[str] | None) -> None:
+    cycle = ContractCycle(contract, *cycles.cycle_at(contract, tx.now))
+    customer = customers.find(tx, contract.customer_id)
+    # An Inactive customer is neither metered nor billed: no events, no credits drawn.
+    if customers.is_inactive(customer):
+        return
+    for line in contract_lines(tx, cycle, only_meters):
+        for item in metered_items(line):
+            _raise_threshold_events(tx, cycle, customer, item)
+        for usage in line.usages:
+            draw_credits(tx, cycle, usage)
+
+
+def _raise_threshold_events(
+    tx: Transaction, cycle: ContractCycle, customer: Customer, item: MeteredItem
+) -> None:
+    """Emit the events of all limits from the cycle's high-water mark to the usage, in rising order."""
+    if not (item.tiers or item.commitment.exists):
+        return
+    units, money = high_water_mark(tx, item.key, item.since)
+    # Not above the highest usage so far: a correction downwards crosses nothing.
+    if item.units <= units and item.money <= money:
+        return
+    crossed = [
+        *_tier_events(tx, cycle, customer, item, units),
+        *(
+            _money_thresholds(tx, cycle, customer, item, money)
+            if item.commitment.in_money
+            else _unit_thresholds(tx, customer, item, units)
+        ),
+    ]
+    # Rising, as slow usage would have crossed them one by one.
+    for _, event, only in sorted(crossed, key=lambda each: each[0]):
+        raise_event(tx, event, only=only)
+    store_high_water_mark(tx, item.key, item.since, max(units, item.units), max(money, item.money))
+
+
+def _tier_events(
+    tx: Transaction, cycle: ContractCycle, customer: Customer, item: MeteredItem, before: Decimal
+) -> _Crossed:
+    details: dict[str, Any] = {
+        "date": tx.now,
+        "customer_id": customer.id,
+        "contract_id": cycle.contract.id,
+        "customer_name": customer.name or customer.id,
+        "contract_name": contracts.display_name(cycle.contract),
+    }
+    found: _Crossed = [
+        (border, TierCrossed(**details, variant_id=f"{item.product_id}:tier{number}"), None)
+        for number, border in tiers_entered(item.tiers, before, item.units)
+    ]
+    if exceeds_final_tier(item.tiers, before, item.units):
+        final = FinalTierExceeded(
+            **details,
+            product_id=item.product_id,
+            product_name=item.name,
+            accumulated_units_value=item.units,
+        )
+        found.append((item.tiers[-1].up_to or ZERO, final, None))
+    return found
+
+
+def _unit_thresholds(tx: Transaction, customer: Customer, item: MeteredItem, before: Decimal) -> _Crossed:
+    committed = item.commitment.units
+    if committed <= 0:
+        return []
+    now = item.consumption()
+    details = now.model_dump(exclude={"exceeded_amount"})
+    found: _Crossed = []
+    for mark, waiting in thresholds_crossed(
+        threshold_rules(tx, CommitmentUsageCrossed.type), committed, before, item.units
+    ):
+        event = CommitmentUsageCrossed(
+            date=tx.now,
+            customer_id=customer.id,
+            threshold=mark,
+            pct_usage=now.usage_percentage,
+            product_consumption=ProductConsumptionSnapshot(**details),
+        )
+        found.append((mark, event, waiting))
+    if thresholds_crossed([ThresholdRule(_HUNDRED_PERCENT)], committed, before, item.units):
+        found.append((_HUNDRED_PERCENT, CommitmentCrossed(**now.model_dump()), None))
+    with localcontext(EXACT):
+        # From percent to units, to sort them among the tiers.
+        return [(mark.scaleb(-2) * committed, event, only) for mark, event, only in found]
+
+
+def _money_thresholds(
+    tx: Transaction, cycle: ContractCycle, customer: Customer, item: MeteredItem, before: Decimal
+) -> _Crossed:
+    committed = item.commitment.money
+    waiting = threshold_rules(tx, CurrencyCommitmentUsageCrossed.type) if committed > 0 else []
+    found: _Crossed = [
+        (
+            mark,
+            CurrencyCommitmentUsageCrossed(
+                date=tx.now,
+                product_id=item.product_id,
+                product_name=item.name,
+                customer_id=customer.id,
+                threshold=mark,
+                pct_usage=percent(item.money, committed),
+                currency=currencies.billing_currency(cycle.contract, customer),
+                committed_amount=committed,
+                consumed_amount=item.money,
+                cycle_start=item.since,
+            ),
+            only,
+        )
+        for mark, only in thresholds_crossed(waiting, committed, before, item.money)
+    ]
+    if thresholds_crossed([ThresholdRule(_HUNDRED_PERCENT)], committed, before, item.money):
+        found.append((_HUNDRED_PERCENT, CommitmentCrossed(**item.consumption().model_dump()), None))
+    return found

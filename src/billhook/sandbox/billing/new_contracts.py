@@ -22,8 +22,8 @@ from billhook.resources import (
     Plan,
     ProductGroup,
 )
-from billhook.sandbox.billing import catalog, currencies, customers
-from billhook.sandbox.billing.contracts import pricing
+from billhook.sandbox.billing import currencies, customers
+from billhook.sandbox.billing.contracts import contracts, pricing
 from billhook.sandbox.billing.contracts.contracts import CONTRACTS, inline_products
 from billhook.sandbox.billing.contracts.cycles import (
     billing_day_anchor,
@@ -95,10 +95,10 @@ def check_new_contract(tx: Transaction, request: NewContract) -> ContractOffer:
         pricing.check_one_of(grant.schedule, GRANT_SCHEDULES, f"creditGrants.{n}.schedule")
     # A contract of a plan sells the plan's products only.
     if request.plan_id:
-        plan = catalog.PLANS.find(tx, request.plan_id)
+        plan = contracts.PLANS.find(tx, request.plan_id)
         if plan is None:
             raise invalid_request("there is no such plan", "planId")
-        period, products = plan_period(plan.billing_data), catalog.plan_products(tx, [plan.id])[plan.id]
+        period, products = plan_period(plan.billing_data), contracts.plan_products(tx, [plan.id])[plan.id]
     else:
         plan, period = None, _check_products(tx, request)
         products = [product for _, product, _ in inline_products(request)]
@@ -152,7 +152,7 @@ def _check_products(tx: Transaction, request: NewContract) -> CalendarDuration:
     for where, product in sold:
         pricing.check_product(product, where)
         wanted = product.catalog_product_id
-        if wanted is not None and catalog.CATALOG_PRODUCTS.find(tx, wanted) is None:
+        if wanted is not None and contracts.CATALOG_PRODUCTS.find(tx, wanted) is None:
             raise invalid_request("there is no such catalog product", f"{where}.catalogProductId")
     for n, group in enumerate(request.product_groups or []):
         pricing.check_commitment(group.commitment, f"productGroups.{n}")

@@ -18,10 +18,10 @@ from billhook.resources import (
     Plan,
     Resource,
 )
-from billhook.sandbox.billing import catalog, contract_lifecycle
-from billhook.sandbox.billing.catalog import CATALOG_PRODUCTS
-from billhook.sandbox.billing.cloud_usage import SUBMISSIONS, CloudUsageRecord
+from billhook.sandbox.billing import contract_lifecycle
 from billhook.sandbox.billing.contracts import contracts, pricing
+from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS
+from billhook.sandbox.billing.ingestion import SUBMISSIONS, CloudUsageRecord
 from billhook.sandbox.billing.new_contracts import check_plan_billing, plan_period, products_period
 from billhook.sandbox.billing.usage import meters
 from billhook.sandbox.billing.usage.meters import Meter, NewMeter
@@ -102,8 +102,11 @@ def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
     billing: dict[str, object] = data.get("billingData") or {}
     data["billingData"] = {**billing, "billingInterval": billing.get("billingInterval") or "Monthly"}
     data["status"] = request.status or "Active"
-    made = catalog.PLANS.add(
-        call.tx, data, external_id=request.external_id, products=catalog.products_json(request.products or [])
+    made = contracts.PLANS.add(
+        call.tx,
+        data,
+        external_id=request.external_id,
+        products=contracts.products_json(request.products or []),
     )
     return FullPlanResponse(plan=_full_plan(made, request.products or []))
 
@@ -112,8 +115,8 @@ def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
 def list_plans(call: Call[PageQuery]) -> FullPlanPage:
     """List the plans with their products, oldest first."""
     # One query for the products of all plans on the page.
-    page = catalog.PLANS.page(call.tx, page_limit(call.request), call.request.cursor)
-    sold = catalog.plan_products(call.tx, [each.id for each in page.items])
+    page = contracts.PLANS.page(call.tx, page_limit(call.request), call.request.cursor)
+    sold = contracts.plan_products(call.tx, [each.id for each in page.items])
     return FullPlanPage(plans=[_full_plan(each, sold[each.id]) for each in page.items], **page.fields())
 
 
@@ -127,12 +130,13 @@ def _check_plan(tx: Transaction, request: NewPlan) -> None:
         raise invalid_request("name is empty: give one", "name")
     if request.external_id is not None:
         check_key(request.external_id, "externalId")
-        if catalog.PLANS.first(tx, plan.c.external_id == request.external_id):
+        if contracts.PLANS.first(tx, plan.c.external_id == request.external_id):
             raise invalid_request("another plan has this externalId", "externalId", code="already_exists")
     interval = request.billing_data and request.billing_data.billing_interval
-    if interval not in (None, *catalog.BILLING_INTERVALS):
+    if interval not in (None, *contracts.BILLING_INTERVALS):
         raise invalid_request(
-            f"billingInterval is one of {', '.join(catalog.BILLING_INTERVALS)}", "billingData.billingInterval"
+            f"billingInterval is one of {', '.join(contracts.BILLING_INTERVALS)}",
+            "billingData.billingInterval",
         )
     if request.billing_data is not None:
         check_plan_billing(request.billing_data, "billingData")

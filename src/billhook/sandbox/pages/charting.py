@@ -7,8 +7,7 @@ from datetime import date, datetime
 from decimal import Decimal
 
 from billhook.pages import Bars, Series, Sparkline, bar_chart, sparkline
-from billhook.sandbox.billing.invoices.invoice_series import invoices_by_month
-from billhook.sandbox.billing.usage.usage_series import UsageSeries
+from billhook.sandbox.billing.chart_series import UsageSeries, invoices_by_month
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire.fields import BillingStatus
 

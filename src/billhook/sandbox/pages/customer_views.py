@@ -10,16 +10,15 @@ from sqlalchemy import select
 from werkzeug.exceptions import NotFound
 
 from billhook.resources import Customer, UsageEvent
-from billhook.sandbox.billing import metered_items
+from billhook.sandbox.billing import chart_series, metered_items
+from billhook.sandbox.billing.chart_series import days_up_to, usage_by_day
 from billhook.sandbox.billing.contracts import contracts as stored_contracts
 from billhook.sandbox.billing.contracts import cycles
 from billhook.sandbox.billing.contracts.contracts import CONTRACTS
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
-from billhook.sandbox.billing.credits import credit_history
 from billhook.sandbox.billing.customers import CUSTOMERS, customer_views
 from billhook.sandbox.billing.invoices.invoices import INVOICES
 from billhook.sandbox.billing.usage.meters import METERS
-from billhook.sandbox.billing.usage.usage_series import days_up_to, usage_by_day
 from billhook.sandbox.pages.charting import invoiced_chart, usage_charts
 from billhook.sandbox.pages.context import PAGE_ROWS, RouteTable, act, choice, context, cursor, pager, show
 from billhook.sandbox.pages.texts import credit_product_names, customer_names, indented
@@ -64,7 +63,7 @@ def customer(customer_id: str) -> Response:
 def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
     days = days_up_to(tx.now.astimezone(UTC).date(), _DAYS)
     series = usage_by_day(tx, METERS.page(tx, PAGE_ROWS, None).items, days, found.id)
-    pools = credit_history.pools(tx, _LATEST, None, found.id).items
+    pools = chart_series.pool_page(tx, _LATEST, None, found.id).items
     owner = contract_table.c.customer_id == found.id, contract_table.c.deleted_at.is_(None)
     return {
         "customer": found,

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement
 from werkzeug.exceptions import NotFound
 
 from billhook.resources import Customer
-from billhook.sandbox.billing.credits import credit_history
+from billhook.sandbox.billing import chart_series
 from billhook.sandbox.billing.customers import CUSTOMERS
 from billhook.sandbox.billing.invoices.invoice_records import is_valid_proof, page_path
 from billhook.sandbox.billing.invoices.invoices import INVOICES
@@ -135,16 +135,16 @@ def credit() -> Response:
     """Show the credit pools, and the newest ledger entries."""
     customer_id = request.args.get("customer") or None
     with context().runner.reading() as tx:
-        pools = credit_history.pools(tx, _POOLS, None, customer_id)
-        entries = credit_history.newest_entries(tx, PAGE_ROWS, cursor(), customer_id)
+        pools = chart_series.pool_page(tx, _POOLS, None, customer_id)
+        entries = chart_series.newest_entries(tx, PAGE_ROWS, cursor(), customer_id)
         rows = [*pools.items, *entries.items]
         return show(
             "credits.html",
             pools=pools,
             courses={
-                one.id: balance_chart(credit_history.balance_history(tx, one, _COURSE)) for one in pools.items
+                one.id: balance_chart(chart_series.balance_history(tx, one, _COURSE)) for one in pools.items
             },
-            expiries=credit_history.next_expiries(tx, [one.id for one in pools.items]),
+            expiries=chart_series.next_expiries(tx, [one.id for one in pools.items]),
             entries=entries,
             pager=pager(entries.next_cursor),
             names=customer_names(tx, [one.customer_id for one in rows]),

@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 from billhook.errors import SandboxError
 from billhook.pages import Bars, Series, bar_chart
 from billhook.sandbox.billing import scheduled_jobs
-from billhook.sandbox.billing.usage.usage_series import days_up_to
+from billhook.sandbox.billing.chart_series import days_up_to
 from billhook.sandbox.pages.context import RouteTable, context, go, refusal, show
 from billhook.sandbox.pages.texts import described_cause
 from billhook.sandbox.storage.tables import billing, webhooks

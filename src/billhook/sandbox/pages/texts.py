@@ -8,7 +8,7 @@ from decimal import Decimal, InvalidOperation
 from types import MappingProxyType
 from typing import NamedTuple
 
-from billhook.sandbox.billing.catalog import CATALOG_PRODUCTS
+from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS
 from billhook.sandbox.billing.credits.credit_grants import CREDIT_PRODUCTS
 from billhook.sandbox.billing.customers import CUSTOMERS
 from billhook.sandbox.pages.context import context

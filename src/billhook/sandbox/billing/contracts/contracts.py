@@ -1,6 +1,7 @@
-"""Contracts: the stored records, and the products that they sell. `contract_lifecycle` changes their state.
+"""Contracts, as stored, and what they sell: catalog products, and plans that bundle products.
 
-Source: spec, "Resources and their fields", Contract; "Endpoints", Contracts.
+`contract_lifecycle` changes the state of a contract. Source: spec, "Resources and their fields", Contract;
+Catalog product; Plan; "Endpoints", Contracts.
 """
 
 from __future__ import annotations
@@ -11,20 +12,25 @@ from datetime import datetime, timedelta
 
 from sqlalchemy import select, tuple_
 
-from billhook.resources import Contract, ContractProduct, NewContract, ProductGroup
-from billhook.sandbox.billing import catalog, custom_fields
+from billhook.resources import CatalogProduct, Contract, ContractProduct, NewContract, Plan, ProductGroup
+from billhook.sandbox.billing import custom_fields
 from billhook.sandbox.billing.contracts.cycles import ContractRecord, cycle_at, renews
 from billhook.sandbox.billing.usage import meters
 from billhook.sandbox.billing.usage.daily_usage import TimeSpan
 from billhook.sandbox.billing.usage.meters import Meter
 from billhook.sandbox.clock import MAX_TIME
 from billhook.sandbox.errors import not_found
+from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.repository import Repository
-from billhook.sandbox.storage.tables.billing import contract
+from billhook.sandbox.storage.tables.billing import catalog_product, contract, plan
 from billhook.sandbox.storage.transaction import Transaction
+from billhook.wire import strict_json
 
 __all__ = [
+    "BILLING_INTERVALS",
+    "CATALOG_PRODUCTS",
     "CONTRACTS",
+    "PLANS",
     "SoldProduct",
     "active",
     "counts_last_day",
@@ -34,12 +40,46 @@ __all__ = [
     "in_force",
     "inline_products",
     "older_contract_terms",
+    "plan_products",
+    "products_json",
     "sold_meters",
     "sold_products",
     "views",
 ]
 
+CATALOG_PRODUCTS = Repository(catalog_product, CatalogProduct, "cat")
+BILLING_INTERVALS = ("Monthly", "Quarterly", "Yearly")
+PLANS = Repository(plan, Plan, "pln")
 CONTRACTS = Repository(contract, ContractRecord, "con")
+
+
+def product_names(tx: Transaction, product_ids: Collection[str]) -> dict[str, str]:
+    """Return the names of these products by id, with one query. Unknown ids are left out."""
+    if not product_ids:
+        return {}
+    which = in_texts(tx.connection, catalog_product.c.id, product_ids)
+    return {product.id: product.name for product in CATALOG_PRODUCTS.all(tx, which)}
+
+
+def plan_products(tx: Transaction, plan_ids: Collection[str]) -> dict[str, list[ContractProduct]]:
+    """Return the products of each of these plans, by the plan's id, with one query."""
+    if not plan_ids:
+        return {}
+    # Stored apart from the plan's document, which the API shows without products.
+    which = in_texts(tx.connection, plan.c.id, plan_ids)
+    rows = tx.connection.execute(select(plan.c.id, plan.c.products).where(which))
+    return {
+        row.id: [
+            ContractProduct.from_wire(each)
+            for each in strict_json.loads(row.products.encode())  # type: ignore[attr-defined]
+        ]
+        for row in rows
+    }
+
+
+def products_json(sold: Sequence[ContractProduct]) -> str:
+    """Return products as the JSON that the plan's table stores."""
+    return "[" + ",".join(each.to_json().decode() for each in sold) + "]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +197,7 @@ def display_name(contract: Contract) -> str:
 
 def sold_meters(tx: Transaction, sellers: Sequence[ContractRecord]) -> list[frozenset[str]]:
     """Return the ids of the meters of each contract's products, with two queries for all contracts."""
-    plans = catalog.plan_products(tx, {each.plan_id for each in sellers if each.plan_id})
+    plans = plan_products(tx, {each.plan_id for each in sellers if each.plan_id})
     catalog_ids = [
         {product.catalog_product_id for product, _ in _products(each, plans) if product.catalog_product_id}
         for each in sellers
@@ -168,10 +208,10 @@ def sold_meters(tx: Transaction, sellers: Sequence[ContractRecord]) -> list[froz
 
 def sold_products(tx: Transaction, contract: ContractRecord) -> list[SoldProduct]:
     """Return the products of the contract's plan; or its own products, then those of its groups."""
-    plans = catalog.plan_products(tx, [contract.plan_id] if contract.plan_id else [])
+    plans = plan_products(tx, [contract.plan_id] if contract.plan_id else [])
     sold = _products(contract, plans)
     wanted = {product.catalog_product_id for product, _ in sold if product.catalog_product_id is not None}
-    names = catalog.product_names(tx, wanted)
+    names = product_names(tx, wanted)
     measured_by = meters.by_product(tx, wanted)
     found, counted = [], set[str]()
     for number, (product, group) in enumerate(sold, 1):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime, timedelta
 
 from billhook.resources import ContractStatus
-from billhook.sandbox.billing import customers, scheduled_jobs, threshold_events
+from billhook.sandbox.billing import customers, metered_items, scheduled_jobs
 from billhook.sandbox.billing.contracts import contracts, cycles
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
 from billhook.sandbox.billing.invoices import invoices, late_usage
@@ -32,7 +32,7 @@ def handle_cycle_end(tx: Transaction, contract_id: str) -> None:
         next_end = cycles.cycle_at(contract, tx.now)[1]
         daily_usage.add_cuts(tx, contract.customer_id, [next_end])
         scheduled_jobs.schedule(tx, next_end, "cycle_end", contract.id)
-        threshold_events.handle_cycle_started(tx, contract)
+        metered_items.handle_cycle_started(tx, contract)
 
 
 def bill_past_cycles(tx: Transaction, contract: ContractRecord) -> None:

@@ -17,8 +17,7 @@ from billhook.resources import AggregationRequest, DataPoint, EventQuery, MeterK
 from billhook.sandbox.billing import customers
 from billhook.sandbox.billing.decimals import ZERO
 from billhook.sandbox.billing.usage import meters
-from billhook.sandbox.billing.usage.event_data import event_data, filter_clause
-from billhook.sandbox.billing.usage.grouping import Grouping, grouping
+from billhook.sandbox.billing.usage.event_data import Grouping, event_data, filter_clause, grouping
 from billhook.sandbox.billing.usage.meters import AggregationMethod, Meter
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.limits import MAX_AGGREGATED_METERS, MAX_GROUPS
