@@ -55,7 +55,7 @@ def test_imports_follow_the_layers():
             "No circles between siblings",
         ),
         ("pages/charts.py", "import billhook.inbox", "The base of all pages knows nothing"),
-        ("wire/model.py", "import billhook.wire.parsing", "No circles between siblings"),
+        ("wire/model.py", "import billhook.wire.fields", "No circles between siblings"),
         ("inbox/records.py", "import billhook.inbox.planning", "No circles between siblings"),
         (
             "client/transport.py",

@@ -120,7 +120,7 @@ def _work(inbox: Inbox, chosen: Selected, unsure: list[int], flags: Flags, *, di
 
 def _of_customer(inbox: Inbox, customer: str, selection: DeliveryFilter) -> tuple[Selected, list[int]]:
     """Return the deliveries that name the customer, and those that cannot be read and have the id in them."""
-    from billhook.events.customer_search import names_customer, search_parts
+    from billhook.events.inspection import names_customer, search_parts
     from billhook.inbox.admin import count
     from billhook.inbox.erase import search_bodies
 

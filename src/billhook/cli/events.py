@@ -33,7 +33,7 @@ def events(event_type: str | None, as_json: bool, json_schema: bool) -> None:
       billhook events PaymentFailed --json-schema > payment-failed.json
     """
     from billhook.events import EVENT_TYPES
-    from billhook.events.description import event_json_schema
+    from billhook.events.inspection import event_json_schema
 
     if as_json and json_schema:
         raise click.UsageError("choose one of --json and --json-schema")
@@ -51,7 +51,7 @@ def events(event_type: str | None, as_json: bool, json_schema: bool) -> None:
 
 def _list_all(as_json: bool) -> None:
     from billhook.events import EVENT_TYPES
-    from billhook.events.description import event_summary
+    from billhook.events.inspection import event_summary
 
     if as_json:
         print_json([_type_json(model) for model in EVENT_TYPES.values()])
@@ -62,7 +62,7 @@ def _list_all(as_json: bool) -> None:
 
 def _show(model: type[Event]) -> None:
     from billhook.events import sample
-    from billhook.events.description import event_json_schema, event_summary, schema_fields
+    from billhook.events.inspection import event_json_schema, event_summary, schema_fields
 
     click.echo(f"{model.type}: {event_summary(model)}")
     click.echo(f"signal: billhook.signals.{model.signal_name}")
@@ -88,7 +88,7 @@ def _indented(body: bytes) -> str:
 
 def _type_json(model: type[Event]) -> dict[str, object]:
     from billhook.events import sample
-    from billhook.events.description import event_json_schema, event_summary, schema_fields
+    from billhook.events.inspection import event_json_schema, event_summary, schema_fields
 
     return {
         "type": model.type,

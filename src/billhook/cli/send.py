@@ -152,7 +152,7 @@ def _payload_warnings(event_type: str, body: bytes, changes: Sequence[str]) -> l
 def _field_types(event_type: str) -> Mapping[str, str]:
     """Return each field's type in words by its path; nothing for a type without a model."""
     from billhook.events import EVENT_TYPES
-    from billhook.events.description import event_json_schema, schema_fields
+    from billhook.events.inspection import event_json_schema, schema_fields
 
     model = EVENT_TYPES.get(event_type)
     return (

@@ -11,28 +11,20 @@ from typing import Any, Self
 import httpx2
 from pydantic import SecretStr
 
-from billhook.client.operations.auth import Auth
-from billhook.client.operations.catalog_products import CatalogProducts
-from billhook.client.operations.cloud_usage import CloudUsage
-from billhook.client.operations.contracts import Contracts
-from billhook.client.operations.credits import Credits
-from billhook.client.operations.custom_fields import CustomFields
-from billhook.client.operations.customers import Customers
-from billhook.client.operations.events import Events
-from billhook.client.operations.invoices import Invoices
-from billhook.client.operations.measurements import Measurements
-from billhook.client.operations.plans import Plans
-from billhook.client.operations.webhooks import Webhooks
-from billhook.client.redaction import Redactor
+from billhook.client.operations.access import Auth, Webhooks
+from billhook.client.operations.contracts import CatalogProducts, Contracts, Plans
+from billhook.client.operations.customers import Customers, CustomFields
+from billhook.client.operations.invoices import Credits, Invoices
+from billhook.client.operations.usage import CloudUsage, Events, Measurements
 from billhook.client.retries import Retrier, RetryPolicy
 from billhook.client.session import Session
-from billhook.client.transport import Transport, parse_base_url
+from billhook.client.transport import Redactor, Transport, parse_base_url
 from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError
 from billhook.file_modes import check_secret_file
 from billhook.settings import Settings
 from billhook.wire import strict_json
-from billhook.wire.parsing import HEADER_RULE, fits_header
+from billhook.wire.model import HEADER_RULE, fits_header
 
 __all__ = ["BillingClient"]
 

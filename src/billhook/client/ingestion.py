@@ -16,7 +16,7 @@ from pydantic import ValidationError
 
 from billhook.errors import ApiError, RequestTooLarge, ResourceError
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, IngestionResult, UsageEvent
-from billhook.wire.parsing import describe_details
+from billhook.wire.model import describe_details
 
 __all__ = ["EventInput", "EventResult", "EventState", "Progress", "ingest"]
 

@@ -6,9 +6,8 @@ from datetime import datetime
 from typing import Any, TypeVar
 
 from billhook.client.operation import ApiOperation
-from billhook.client.redaction import Redactor
 from billhook.client.retries import retry_after_seconds
-from billhook.client.transport import ApiResponse
+from billhook.client.transport import ApiResponse, Redactor
 from billhook.errors import (
     ApiError,
     AuthenticationFailed,
@@ -24,7 +23,7 @@ from billhook.errors import (
 )
 from billhook.resources import ErrorBody, ErrorCode, ErrorType, Resource
 from billhook.wire import strict_json
-from billhook.wire.parsing import describe_details
+from billhook.wire.model import describe_details
 
 __all__ = ["MESSAGE_CHARACTERS", "parse_error", "parse_json", "parse_object", "parse_response"]
 

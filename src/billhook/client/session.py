@@ -10,7 +10,6 @@ from pydantic import SecretStr
 
 from billhook.client.auth import LOGIN, AccessToken, TokenProvider, access_token
 from billhook.client.operation import ApiOperation, custom_operation
-from billhook.client.redaction import Redactor
 from billhook.client.responses import (
     MESSAGE_CHARACTERS,
     parse_error,
@@ -19,12 +18,12 @@ from billhook.client.responses import (
     parse_response,
 )
 from billhook.client.retries import CallDeadline, Retrier
-from billhook.client.transport import ApiResponse, Transport
+from billhook.client.transport import ApiResponse, Redactor, Transport
 from billhook.clock import Clock
 from billhook.errors import ApiError, AuthenticationFailed, UnexpectedResponse
 from billhook.resources import LoginRequest, LoginResponse
 from billhook.resources.base import Resource
-from billhook.wire.parsing import fits_header
+from billhook.wire.model import fits_header
 
 __all__ = ["Session"]
 

@@ -11,8 +11,7 @@ from typing import Any
 
 from billhook.errors import InvalidJSON
 from billhook.events import EVENT_TYPES
-from billhook.events.description import event_json_schema, event_summary, schema_fields
-from billhook.events.unlisted import unlisted
+from billhook.events.inspection import event_json_schema, event_summary, schema_fields, unlisted
 from billhook.wire import strict_json
 
 __all__ = ["BodyField", "TypedBody", "indented_json", "read_body"]

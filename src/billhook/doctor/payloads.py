@@ -13,7 +13,7 @@ from billhook.printable import first_line
 from billhook.wire import strict_json
 
 if TYPE_CHECKING:
-    from billhook.events.unlisted import Unlisted
+    from billhook.events.inspection import Unlisted
     from billhook.inbox.diagnosis import SampledDelivery
 
 __all__ = ["TEST_USER_AGENT", "clock_findings", "payload_findings"]
@@ -40,7 +40,7 @@ class _Seen:
 def payload_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
     """Report fields, enumeration values and types that no model lists, each with an example."""
     from billhook.events import EVENT_TYPES
-    from billhook.events.unlisted import unlisted
+    from billhook.events.inspection import unlisted
 
     seen: dict[tuple[str, str, str], _Seen] = {}
     unknown_types: dict[str, int] = {}

@@ -4,39 +4,41 @@ Source: spec, "Events".
 """
 
 from billhook.events.base import EVENT_TYPES, Event
-from billhook.events.contracts import ContractCreated, ContractExpired, UpcomingRenewal
-from billhook.events.credits import (
-    CreditKind,
-    CreditPoolDepleted,
-    CreditPoolIncreased,
-    CreditPoolThresholdCrossed,
-)
 from billhook.events.customers import (
     AnonymousCustomer,
+    ContractCreated,
+    ContractExpired,
     CustomerCreated,
     CustomerPortalLinkSent,
     IntegrationEntity,
     NewCustomer,
     NewCustomerWithoutContract,
+    UpcomingRenewal,
 )
 from billhook.events.invoices import (
     BillingStatus,
+    CreditKind,
+    CreditPoolDepleted,
+    CreditPoolIncreased,
+    CreditPoolThresholdCrossed,
     InvoiceApproved,
     InvoicePaymentStatusChanged,
     InvoiceSendFailed,
     PaymentFailed,
 )
 from billhook.events.parsing import UnknownEvent, parse_event
-from billhook.events.reports import MonthEndReport, PingTest, UnchargedEvents
 from billhook.events.samples import sample
 from billhook.events.usage import (
     CommitmentCrossed,
     CommitmentUsageCrossed,
     CurrencyCommitmentUsageCrossed,
     FinalTierExceeded,
+    MonthEndReport,
     Overage,
+    PingTest,
     ProductConsumptionSnapshot,
     TierCrossed,
+    UnchargedEvents,
 )
 
 __all__ = [

@@ -11,7 +11,7 @@ from billhook.errors import InvalidPayload
 from billhook.events.base import EVENT_TYPES, Event
 from billhook.signals import event_signal
 from billhook.wire import strict_json
-from billhook.wire.parsing import read, require_object
+from billhook.wire.model import read, require_object
 
 __all__ = ["UnknownEvent", "parse_event"]
 

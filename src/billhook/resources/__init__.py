@@ -3,20 +3,33 @@
 Source: spec, "Resources and their fields" and "Endpoints".
 """
 
-from billhook.resources.auth import LoginRequest, LoginResponse
-from billhook.resources.base import READ_ONLY, RESOURCES, WRITE_ONLY, Access, Resource, StoredResource
+from billhook.resources.access import LoginRequest, LoginResponse, WebhookSubscription
+from billhook.resources.base import (
+    READ_ONLY,
+    RESOURCES,
+    WRITE_ONLY,
+    Access,
+    CountedPage,
+    ErrorBody,
+    ErrorCode,
+    ErrorType,
+    Page,
+    PageQuery,
+    Resource,
+    StoredResource,
+    WrongParam,
+)
 from billhook.resources.catalog import (
+    BillingData,
+    BillingDate,
     CatalogProduct,
     CatalogProductPage,
     CatalogProductResponse,
     CatalogProductUpdate,
     NewCatalogProduct,
-)
-from billhook.resources.cloud_usage import (
-    CloudUsageResult,
-    CloudUsageSubmission,
-    PartnerSubmission,
-    UsageWindow,
+    Plan,
+    PlanResponse,
+    PlanStatus,
 )
 from billhook.resources.contracts import (
     Commitment,
@@ -43,13 +56,6 @@ from billhook.resources.credits import (
     CreditTopUpResponse,
     LedgerIntegration,
 )
-from billhook.resources.custom_fields import (
-    CustomField,
-    CustomFieldInput,
-    CustomFieldPage,
-    CustomFieldResponse,
-    CustomFieldValue,
-)
 from billhook.resources.customers import (
     Address,
     Contact,
@@ -57,10 +63,14 @@ from billhook.resources.customers import (
     CustomerResponse,
     CustomerStatus,
     CustomerUpdate,
+    CustomField,
+    CustomFieldInput,
+    CustomFieldPage,
+    CustomFieldResponse,
+    CustomFieldValue,
     ProductConsumption,
     ProductConsumptionsResponse,
 )
-from billhook.resources.error_body import ErrorBody, ErrorCode, ErrorType, WrongParam
 from billhook.resources.integrations import (
     CustomerCloudSettings,
     CustomerIntegration,
@@ -78,9 +88,16 @@ from billhook.resources.invoices import (
     PaymentInfo,
     RevenueBreakdown,
 )
-from billhook.resources.measurements import Measurement, MeasurementResponse, NewMeasurement, UsageDate
-from billhook.resources.paging import CountedPage, Page, PageQuery
-from billhook.resources.plans import BillingData, BillingDate, Plan, PlanResponse, PlanStatus
+from billhook.resources.measurements import (
+    CloudUsageResult,
+    CloudUsageSubmission,
+    Measurement,
+    MeasurementResponse,
+    NewMeasurement,
+    PartnerSubmission,
+    UsageDate,
+    UsageWindow,
+)
 from billhook.resources.usage import (
     MAX_BATCH_BYTES,
     MAX_BATCH_EVENTS,
@@ -100,7 +117,6 @@ from billhook.resources.usage import (
     Period,
     UsageEvent,
 )
-from billhook.resources.webhooks import WebhookSubscription
 from billhook.wire import sample
 from billhook.wire.fields import BillingStatus
 

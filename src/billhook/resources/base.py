@@ -1,22 +1,43 @@
-"""Resource, the base of all API objects: the registry, and their forms as request and response."""
+"""What all API objects share: the registry, their forms in requests and responses, lists, the body of errors.
+
+Source: spec, "Endpoints"; "Errors".
+"""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 from types import MappingProxyType
 from typing import Annotated, Any, Self
 
-from pydantic import Field, GetJsonSchemaHandler, StrictStr
+from pydantic import AfterValidator, BeforeValidator, Field, GetJsonSchemaHandler, StrictBool, StrictStr
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema
 
 from billhook.errors import InvalidJSON, InvalidResource
 from billhook.wire import WireModel, strict_json
-from billhook.wire.fields import UtcDatetime
-from billhook.wire.parsing import read, require_object
+from billhook.wire.fields import ExactDecimal, MaybeListOf, UtcDatetime, open_enum
+from billhook.wire.model import read, require_object
+from billhook.wire.strict_json import datetime_text, dumps, loads
 
-__all__ = ["READ_ONLY", "RESOURCES", "WRITE_ONLY", "Access", "Resource", "StoredResource"]
+__all__ = [
+    "READ_ONLY",
+    "RESOURCES",
+    "WRITE_ONLY",
+    "Access",
+    "CountedPage",
+    "ErrorBody",
+    "ErrorCode",
+    "ErrorType",
+    "Page",
+    "PageQuery",
+    "Resource",
+    "StoredResource",
+    "WrongParam",
+]
 
 
 @dataclass(frozen=True)
@@ -131,3 +152,114 @@ class StoredResource(Resource, register=False):
 
 RESOURCES: Mapping[str, type[Resource]] = MappingProxyType(_registered)
 """Every model of this package by its name; read-only, filled by the classes themselves."""
+
+
+class ErrorType(StrEnum):
+    """The classes of errors that are listed."""
+
+    INVALID_REQUEST_ERROR = "invalid_request_error"
+    AUTHENTICATION_ERROR = "authentication_error"
+    RATE_LIMIT_ERROR = "rate_limit_error"
+    API_ERROR = "api_error"
+
+
+class ErrorCode(StrEnum):
+    """The codes that are listed; a failed validation has others."""
+
+    RESOURCE_NOT_FOUND = "resource_not_found"
+    REQUEST_TOO_LARGE = "request_too_large"
+    AUTHENTICATION_FAILED = "authentication_failed"
+    RATE_LIMIT_EXCEEDED = "rate_limit_exceeded"
+    INTERNAL_ERROR = "internal_error"
+
+
+class WrongParam(Resource):
+    """A parameter that is wrong, and why.
+
+    Source: spec, "Errors".
+    """
+
+    param: Annotated[StrictStr, Field(description="Name of the parameter.", examples=["startDate"])]
+    message: Annotated[
+        StrictStr, Field(description="Reason why the parameter is invalid.", examples=["is required"])
+    ]
+
+
+class ErrorBody(Resource):
+    """The body of every error.
+
+    Source: spec, "Errors".
+    """
+
+    type: Annotated[
+        StrictStr,
+        AfterValidator(open_enum(ErrorType)),
+        Field(
+            description="Class: one of invalid_request, authentication, rate_limit and api, or another.",
+            examples=["invalid_request_error"],
+        ),
+    ]
+    code: Annotated[
+        StrictStr,
+        AfterValidator(open_enum(ErrorCode)),
+        Field(description="Error code, for programs.", examples=["resource_not_found"]),
+    ]
+    message: Annotated[
+        StrictStr, Field(description="Error message, for people.", examples=["there is no such customer"])
+    ]
+    param: Annotated[
+        StrictStr | None, Field(description="Name of the invalid parameter.", examples=["customerId"])
+    ] = None
+    params: Annotated[
+        MaybeListOf[WrongParam], Field(description="Invalid parameters, each with the reason.")
+    ] = None
+
+
+def _read_text(value: object) -> object:
+    """In a URL all is text: `10` there is the number 10."""
+    if isinstance(value, str):
+        with contextlib.suppress(InvalidJSON):
+            return loads(value.encode("utf-8", "replace"))
+    return value
+
+
+class PageQuery(Resource):
+    """Which page of a list is wanted: the parameters of the URL.
+
+    Source: spec, "Endpoints", the pagination shape.
+    """
+
+    limit: Annotated[
+        ExactDecimal | None,
+        BeforeValidator(_read_text),
+        Field(description="Maximum number of items on the page.", examples=[100]),
+    ] = None
+    cursor: Annotated[
+        StrictStr | None, Field(description="Cursor of the page: nextCursor of the previous one.")
+    ] = None
+
+    def to_query(self) -> dict[str, str]:
+        """The parameters by the wire's names, as text; those never given, or None, are left out."""
+        given = self.model_dump(by_alias=True, exclude_none=True)
+        return {name: _as_text(value) for name, value in given.items()}
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return datetime_text(value) if isinstance(value, datetime) else dumps(value).decode()
+
+
+class Page(Resource, register=False):
+    """One page of a list, and where the next begins."""
+
+    has_more: Annotated[StrictBool, Field(description="Whether there is another page.", examples=[False])]
+    next_cursor: Annotated[
+        StrictStr | None, Field(description="Cursor of the next page; null or absent on the last page.")
+    ] = None
+
+
+class CountedPage(Page, register=False):
+    """One page of a list, with the number of items on all pages."""
+
+    total: Annotated[ExactDecimal, Field(description="Number of items on all pages.", examples=[1])]

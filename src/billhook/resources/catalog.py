@@ -1,21 +1,30 @@
-"""The product catalog. Source: spec, "Resources and their fields", Catalog product; "Endpoints"."""
+"""The product catalog, and plans.
+
+Source: spec, "Resources and their fields", Catalog product; Plan; "Endpoints".
+"""
 
 from __future__ import annotations
 
+from decimal import Decimal
+from enum import StrEnum
 from typing import Annotated
 
-from pydantic import Field, StrictBool, StrictStr
+from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
-from billhook.resources.base import Resource, StoredResource
-from billhook.resources.paging import CountedPage
-from billhook.wire.fields import ListOf
+from billhook.resources.base import READ_ONLY, CountedPage, Resource, StoredResource
+from billhook.wire.fields import ExactDecimal, Integer, ListOf, open_enum
 
 __all__ = [
+    "BillingData",
+    "BillingDate",
     "CatalogProduct",
     "CatalogProductPage",
     "CatalogProductResponse",
     "CatalogProductUpdate",
     "NewCatalogProduct",
+    "Plan",
+    "PlanResponse",
+    "PlanStatus",
 ]
 
 
@@ -73,3 +82,79 @@ class CatalogProductPage(CountedPage):
     """
 
     catalog_products: Annotated[ListOf[CatalogProduct], Field(description="Catalog products of this page.")]
+
+
+class PlanStatus(StrEnum):
+    """The states that are listed."""
+
+    ACTIVE = "Active"
+
+
+class BillingDate(Resource):
+    """The day on which a plan is billed.
+
+    Source: spec, "Resources and their fields", Plan, billingData.
+    """
+
+    anchor: Annotated[
+        StrictStr | None, Field(description="Anchor from which the billing day is counted.")
+    ] = None
+    day_of_month: Annotated[Integer | None, Field(description="Day of the month, from 1.", examples=[1])] = (
+        None
+    )
+
+
+class BillingData(Resource):
+    """How a plan is billed.
+
+    Source: spec, "Resources and their fields", Plan, billingData.
+    """
+
+    billing_interval: Annotated[
+        StrictStr | None, Field(description="Billing interval, such as Monthly.", examples=["Monthly"])
+    ] = None
+    duration: Annotated[
+        ExactDecimal | None,
+        Field(description="Contract length; the unit is not stated.", examples=[Decimal(12)]),
+    ] = None
+    payment_term: Annotated[StrictStr | None, Field(description="Payment term.")] = None
+    auto_renewal: Annotated[
+        StrictBool | None, Field(description="Whether the contract renews automatically.")
+    ] = None
+    pro_rated: Annotated[StrictBool | None, Field(description="Whether partial intervals are pro-rated.")] = (
+        None
+    )
+    billing_date: Annotated[BillingDate | None, Field(description="Day of billing.")] = None
+
+
+class Plan(StoredResource):
+    """A plan, which this interface only reads.
+
+    Source: spec, "Resources and their fields", Plan.
+    """
+
+    name: Annotated[
+        StrictStr | None, READ_ONLY, Field(description="Name of the plan.", examples=["Growth"])
+    ] = None
+    status: Annotated[
+        Annotated[StrictStr, AfterValidator(open_enum(PlanStatus))] | None,
+        READ_ONLY,
+        Field(description="State: Active, or another.", examples=["Active"]),
+    ] = None
+    billing_data: Annotated[
+        BillingData | None, READ_ONLY, Field(description="Billing settings of the plan.")
+    ] = None
+    external_id: Annotated[
+        StrictStr | None,
+        READ_ONLY,
+        Field(description="Id of the plan in your own system.", examples=["plan-growth"]),
+    ] = None
+
+
+class PlanResponse(Resource):
+    """The response of GET /plans/{planId}.
+
+    Source: spec, "Endpoints", Plans.
+    """
+
+    plan: Annotated[Plan, Field(description="The plan.")]

@@ -12,11 +12,10 @@ from typing import Annotated
 from pydantic import AfterValidator, Field, StrictBool, StrictStr, model_validator
 
 from billhook.errors import FieldConflict, FieldMissing
-from billhook.resources.base import READ_ONLY, WRITE_ONLY, Resource, StoredResource
+from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage, PageQuery, Resource, StoredResource
 from billhook.resources.credits import CreditGrant
-from billhook.resources.custom_fields import CustomFieldInput, CustomFieldValue
+from billhook.resources.customers import CustomFieldInput, CustomFieldValue
 from billhook.resources.integrations import ProductCloudSettings, ProductIntegration
-from billhook.resources.paging import CountedPage, PageQuery
 from billhook.wire.fields import (
     CustomerId,
     ExactDecimal,

@@ -11,9 +11,8 @@ from typing import Annotated
 from pydantic import Field, StrictBool, StrictStr, model_validator
 
 from billhook.errors import FieldMissing
-from billhook.resources.base import READ_ONLY, Resource
+from billhook.resources.base import READ_ONLY, Page, PageQuery, Resource
 from billhook.resources.integrations import ProductIntegration
-from billhook.resources.paging import Page, PageQuery
 from billhook.wire.fields import (
     CustomerId,
     ExactDecimal,

@@ -10,8 +10,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictBool, StrictStr
 
-from billhook.resources.base import READ_ONLY, Resource, StoredResource
-from billhook.resources.paging import CountedPage, PageQuery
+from billhook.resources.base import READ_ONLY, CountedPage, PageQuery, Resource, StoredResource
 from billhook.wire.fields import BillingStatus, ExactDecimal, ListOf, MaybeListOf, UtcDatetime, open_enum
 
 __all__ = [

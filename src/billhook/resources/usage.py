@@ -11,8 +11,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field, StrictBool, StrictStr, model_validator
 
 from billhook.errors import LimitBroken
-from billhook.resources.base import Resource
-from billhook.resources.paging import CountedPage, PageQuery
+from billhook.resources.base import CountedPage, PageQuery, Resource
 from billhook.wire.fields import CustomerId, ExactDecimal, JsonObject, JsonValue, ListOf, UtcDatetime
 
 __all__ = [

@@ -9,7 +9,7 @@ from typing import Literal
 
 from billhook.errors import ConfigError
 from billhook.signing import Scheme, StandardWebhooks
-from billhook.wire.parsing import HEADER_RULE, fits_header
+from billhook.wire.model import HEADER_RULE, fits_header
 
 __all__ = ["SandboxOptions"]
 

@@ -14,9 +14,8 @@ from werkzeug import Response
 from billhook import errors
 from billhook.client import RetryPolicy
 from billhook.client.operation import ApiOperation
-from billhook.client.redaction import Redactor
 from billhook.client.responses import parse_error, parse_object, parse_response
-from billhook.client.transport import MAX_ANSWER_BYTES, ApiResponse
+from billhook.client.transport import MAX_ANSWER_BYTES, ApiResponse, Redactor
 from billhook.errors import ApiError, ServiceError, UnexpectedResponse
 from billhook.resources import Invoice, InvoiceResponse, sample
 from support.billing_service import CLIENT_ID, REFRESH_TOKEN, Service, a_token, answered, error

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import pytest
 
 from billhook.events import sample
-from billhook.events.contracts import ContractCreated
+from billhook.events.customers import ContractCreated
 from billhook.inbox.admin import details
 from support.apps import deliver
 from support.dashboard import PAGES

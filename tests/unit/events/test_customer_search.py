@@ -7,7 +7,7 @@ import json
 import pytest
 
 from billhook.events import EVENT_TYPES, sample
-from billhook.events.customer_search import names_customer, search_parts
+from billhook.events.inspection import names_customer, search_parts
 
 
 def has_part(body: bytes, customer: str) -> bool:

@@ -7,7 +7,7 @@ from decimal import Decimal
 import pytest
 
 from billhook.events import EVENT_TYPES, ContractCreated, InvoicePaymentStatusChanged, PingTest, sample
-from billhook.events.unlisted import unlisted
+from billhook.events.inspection import unlisted
 from billhook.wire import strict_json
 
 

@@ -73,7 +73,7 @@ def as_usage_errors() -> Iterator[None]:
     from pydantic import ValidationError
 
     from billhook.errors import RuleBroken
-    from billhook.wire.parsing import describe_details
+    from billhook.wire.model import describe_details
 
     try:
         yield

@@ -1,4 +1,7 @@
-"""Customers. Source: spec, "Endpoints", Customers, which shows no creating, listing or deleting."""
+"""Customers, and the definitions of their custom fields.
+
+Source: spec, "Endpoints", Customers, which shows no creating, listing or deleting; Custom fields.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +10,39 @@ from typing import Any
 
 from billhook.client.operation import ApiOperation
 from billhook.client.operations.group import ApiGroup, encode_body
+from billhook.client.paging import Listing
 from billhook.resources import (
     Customer,
     CustomerResponse,
     CustomerUpdate,
+    CustomField,
+    CustomFieldPage,
+    CustomFieldResponse,
+    PageQuery,
     ProductConsumption,
     ProductConsumptionsResponse,
 )
 
-__all__ = ["BY_INTEGRATION", "CONSUMPTIONS", "CONSUMPTIONS_BY_ALIAS", "UPDATE", "Customers"]
+__all__ = [
+    "BY_INTEGRATION",
+    "CONSUMPTIONS",
+    "CONSUMPTIONS_BY_ALIAS",
+    "GET_FIELD",
+    "LIST_FIELDS",
+    "UPDATE_CUSTOMER",
+    "CustomFields",
+    "Customers",
+]
 
 # Repeatable: a PUT that arrives twice sets the same values again.
-UPDATE = ApiOperation("PUT", "/customers/{customerId}", repeatable=True)
+UPDATE_CUSTOMER = ApiOperation("PUT", "/customers/{customerId}", repeatable=True)
 BY_INTEGRATION = ApiOperation(
     "GET", "/customers/integration/{integrationType}/{integrationId}", repeatable=True
 )
 CONSUMPTIONS = ApiOperation("GET", "/customers/products-consumptions/{customerId}", repeatable=True)
 CONSUMPTIONS_BY_ALIAS = ApiOperation("GET", "/customers/products-consumptions/alias/{alias}", repeatable=True)
+LIST_FIELDS = ApiOperation("GET", "/customFields", repeatable=True)
+GET_FIELD = ApiOperation("GET", "/customFields/{customFieldId}", repeatable=True)
 
 
 class Customers(ApiGroup):
@@ -35,7 +54,7 @@ class Customers(ApiGroup):
         Calls PUT /customers/{customerId}. Raises ResourceNotFound.
         """
         body = encode_body(CustomerUpdate, customer)
-        return self._session.call(UPDATE, CustomerResponse, customer_id, body=body).customer
+        return self._session.call(UPDATE_CUSTOMER, CustomerResponse, customer_id, body=body).customer
 
     def get_by_integration(self, integration_type: str, integration_id: str) -> Customer:
         """Get the customer that is linked to an entity of another provider.
@@ -61,3 +80,17 @@ class Customers(ApiGroup):
         return self._session.call(
             CONSUMPTIONS_BY_ALIAS, ProductConsumptionsResponse, alias
         ).products_consumptions
+
+
+class CustomFields(ApiGroup):
+    """The definitions of custom fields. Customers and contracts contain the values."""
+
+    def list(self, *, limit: int | None = None) -> Listing[CustomField]:
+        """List the definitions, in pages of `limit`. Calls GET /customFields."""
+        return self._listing(
+            LIST_FIELDS, CustomFieldPage, lambda page: page.custom_fields, PageQuery, limit=limit
+        )
+
+    def get(self, custom_field_id: str) -> CustomField:
+        """Get a definition. Calls GET /customFields/{customFieldId}. Raises ResourceNotFound."""
+        return self._session.call(GET_FIELD, CustomFieldResponse, custom_field_id).custom_field

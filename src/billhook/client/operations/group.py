@@ -9,7 +9,7 @@ from billhook.client.operation import ApiOperation
 from billhook.client.paging import Listing, ListingPage
 from billhook.client.session import Session
 from billhook.resources import PageQuery, Resource
-from billhook.resources.paging import Page as AnsweredPage
+from billhook.resources.base import Page as AnsweredPage
 
 __all__ = ["ApiGroup", "encode_body"]
 

@@ -1,19 +1,42 @@
-"""Invoices. Source: spec, "Endpoints", Invoices, which shows reading only."""
+"""Invoices and credits.
+
+Source: spec, "Endpoints", Invoices, which shows reading only; Credits, which shows neither direct grants
+nor credit products.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
+from decimal import Decimal
+from typing import Any
 
 from billhook.client.operation import ApiOperation
-from billhook.client.operations.group import ApiGroup
+from billhook.client.operations.group import ApiGroup, encode_body
 from billhook.client.paging import Listing
-from billhook.resources import Invoice, InvoicePage, InvoiceQuery, InvoiceResponse
+from billhook.resources import (
+    CreditDeduction,
+    CreditGrant,
+    CreditLedgerEntry,
+    CreditLedgerPage,
+    CreditLedgerQuery,
+    CreditTopUp,
+    CreditTopUpResponse,
+    Invoice,
+    InvoicePage,
+    InvoiceQuery,
+    InvoiceResponse,
+)
 
-__all__ = ["GET", "LIST", "Invoices"]
+__all__ = ["DEDUCT", "GET_INVOICE", "LIST_CREDITS", "LIST_INVOICES", "TOP_UP", "Credits", "Invoices"]
 
 # Both are repeatable: GET changes nothing.
-LIST = ApiOperation("GET", "/invoices", repeatable=True)
-GET = ApiOperation("GET", "/invoices/{invoiceId}", repeatable=True)
+LIST_INVOICES = ApiOperation("GET", "/invoices", repeatable=True)
+GET_INVOICE = ApiOperation("GET", "/invoices/{invoiceId}", repeatable=True)
+LIST_CREDITS = ApiOperation("GET", "/credits", repeatable=True)
+# Not repeatable: a request that is repeated would deduct, or bill, twice.
+DEDUCT = ApiOperation("POST", "/credits/deduct", repeatable=False)
+TOP_UP = ApiOperation("POST", "/credits/top-up", repeatable=False)
 
 
 class Invoices(ApiGroup):
@@ -30,7 +53,7 @@ class Invoices(ApiGroup):
     ) -> Listing[Invoice]:
         """List the invoices that match all filters, in pages of `limit`. Calls GET /invoices."""
         return self._listing(
-            LIST,
+            LIST_INVOICES,
             InvoicePage,
             lambda page: page.invoices,
             InvoiceQuery,
@@ -43,4 +66,35 @@ class Invoices(ApiGroup):
 
     def get(self, invoice_id: str) -> Invoice:
         """Get an invoice. Calls GET /invoices/{invoiceId}. Raises ResourceNotFound."""
-        return self._session.call(GET, InvoiceResponse, invoice_id).invoice
+        return self._session.call(GET_INVOICE, InvoiceResponse, invoice_id).invoice
+
+
+class Credits(ApiGroup):
+    """The credits of customers, and their ledger."""
+
+    def list(self, customer_id: str, *, limit: int | None = None) -> Listing[CreditLedgerEntry]:
+        """List the customer's credit ledger, in pages of `limit`. Calls GET /credits."""
+        return self._listing(
+            LIST_CREDITS,
+            CreditLedgerPage,
+            lambda page: page.entries,
+            CreditLedgerQuery,
+            customer_id=customer_id,
+            limit=limit,
+        )
+
+    def deduct(self, customer_id: str, credit_amount: Decimal | int | float) -> dict[str, Any]:
+        """Subtract an amount from the customer's credits. Calls POST /credits/deduct.
+
+        Returns the response as plain values, {} if it is empty: the specification does not show it.
+        """
+        body = encode_body(CreditDeduction, {"customer_id": customer_id, "credit_amount": credit_amount})
+        return self._session.call_untyped(DEDUCT, body)
+
+    def top_up(self, customer_id: str, credit_grant: CreditGrant | Mapping[str, Any]) -> CreditTopUpResponse:
+        """Invoice a customer for credits, which are granted when the invoice is approved.
+
+        Calls POST /credits/top-up.
+        """
+        body = encode_body(CreditTopUp, {"customer_id": customer_id, "credit_grant": credit_grant})
+        return self._session.call(TOP_UP, CreditTopUpResponse, body=body)

@@ -14,7 +14,7 @@ from billhook.resources import (
     PageQuery,
     Resource,
 )
-from billhook.resources.paging import CountedPage
+from billhook.resources.base import CountedPage
 from billhook.sandbox.billing import anonymous_customers, custom_fields, customers
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.errors import invalid_request

@@ -12,7 +12,7 @@ from billhook.errors import InvalidResource
 from billhook.events import EVENT_TYPES, sample
 from billhook.events.samples import in_agreement
 from billhook.resources import PageQuery, Resource
-from billhook.resources.paging import CountedPage
+from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, invalid_resource, not_found
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.storage.repository import page_limit
@@ -22,7 +22,7 @@ from billhook.sandbox.webhooks import delivery_log, outbox
 from billhook.sandbox.webhooks.outbox import raise_event
 from billhook.wire import strict_json
 from billhook.wire.fields import ExactDecimal, Integer, JsonObject, ListOf, UtcDatetime
-from billhook.wire.parsing import read, require_object
+from billhook.wire.model import read, require_object
 
 __all__ = ["DELIVERIES_GROUP", "EVENT_LOG_GROUP", "TRIGGER_GROUP"]
 

@@ -13,7 +13,7 @@ from typing import Annotated
 from pydantic import Field, StrictBool, StrictStr
 
 from billhook.resources import PageQuery, Resource
-from billhook.resources.paging import CountedPage
+from billhook.resources.base import CountedPage
 from billhook.sandbox.billing import currencies, month_end
 from billhook.sandbox.billing.credits import credit_grants, credit_pools
 from billhook.sandbox.billing.credits.credit_grants import (

@@ -12,7 +12,7 @@ from sqlalchemy import ColumnElement, Row, insert, select
 from billhook.errors import SandboxError
 from billhook.events import EVENT_TYPES
 from billhook.resources import PageQuery, Resource
-from billhook.resources.paging import CountedPage
+from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.limits import MAX_TIMES
 from billhook.sandbox.operations import Call, OperationGroup

@@ -14,8 +14,7 @@ from typing import Annotated
 from pydantic import Field, StrictStr
 
 from billhook.resources import Invoice, LineItem, Resource
-from billhook.resources.base import READ_ONLY, WRITE_ONLY
-from billhook.resources.paging import CountedPage
+from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage
 from billhook.sandbox import tokens
 from billhook.sandbox.billing.decimals import EXACT, ZERO
 from billhook.sandbox.operations import sandbox_field

@@ -1,4 +1,7 @@
-"""Usage events. Source: spec, "Endpoints", Events."""
+"""Usage: events, measurements, and submission to the clouds' marketplaces.
+
+Source: spec, "Endpoints", Events; Measurements; Cloud usage submission.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +16,30 @@ from billhook.client.paging import Listing
 from billhook.resources import (
     Aggregation,
     AggregationRequest,
+    CloudUsageSubmission,
     DryRunResult,
     EventBatch,
     EventPage,
     EventQuery,
     IngestionResult,
+    Measurement,
+    MeasurementResponse,
+    NewMeasurement,
     UsageEvent,
 )
 
-__all__ = ["AGGREGATE", "DRY_RUN", "QUERY", "SUBMIT", "SUBMIT_V1", "Events"]
+__all__ = [
+    "AGGREGATE",
+    "CREATE_MEASUREMENT",
+    "DRY_RUN",
+    "QUERY",
+    "SUBMIT",
+    "SUBMIT_CLOUD_USAGE",
+    "SUBMIT_V1",
+    "CloudUsage",
+    "Events",
+    "Measurements",
+]
 
 # Repeatable: the service stores an event once for each `ref`, however often it is sent.
 SUBMIT = ApiOperation("POST", "/v2/events", repeatable=True)
@@ -30,6 +48,10 @@ QUERY = ApiOperation("GET", "/events", repeatable=True)
 # Repeatable although they are POST: they change nothing.
 DRY_RUN = ApiOperation("POST", "/events/dry-run", repeatable=True)
 AGGREGATE = ApiOperation("POST", "/v2/events/aggregation", repeatable=True)
+# Not repeatable: the specification does not show what a second measurement of a day does.
+CREATE_MEASUREMENT = ApiOperation("POST", "/measurements", repeatable=False)
+# Not repeatable: results have idempotency keys, but the specification does not show how they are used.
+SUBMIT_CLOUD_USAGE = ApiOperation("POST", "/cloudUsageSubmission", repeatable=False)
 
 
 class Events(ApiGroup):
@@ -105,3 +127,20 @@ class Events(ApiGroup):
 
 def _batch(events: Iterable[EventInput]) -> bytes:
     return encode_body(EventBatch, {"events": list(events)})
+
+
+class Measurements(ApiGroup):
+    """Measurements: the usage of a day as one figure."""
+
+    def create(self, measurement: NewMeasurement | Mapping[str, Any]) -> Measurement:
+        """Set a customer's usage of one day. Calls POST /measurements."""
+        body = encode_body(NewMeasurement, measurement)
+        return self._session.call(CREATE_MEASUREMENT, MeasurementResponse, body=body).measurement
+
+
+class CloudUsage(ApiGroup):
+    """The results of usage that was submitted to a cloud marketplace."""
+
+    def submit(self, submission: CloudUsageSubmission | Mapping[str, Any]) -> None:
+        """Submit the results to the service. Calls POST /cloudUsageSubmission, whose response is empty."""
+        self._session.call_untyped(SUBMIT_CLOUD_USAGE, encode_body(CloudUsageSubmission, submission))

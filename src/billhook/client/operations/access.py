@@ -1,7 +1,11 @@
-"""Webhooks. Source: spec, "Endpoints", Webhooks, which shows no listing or removing of subscriptions."""
+"""What a client sets up: its login, and webhook subscriptions.
+
+Source: spec, "Endpoints", Auth; Webhooks, which shows no listing or removing of subscriptions.
+"""
 
 from __future__ import annotations
 
+from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
@@ -10,10 +14,21 @@ from billhook.client.operations.group import ApiGroup, encode_body
 from billhook.events import Event
 from billhook.resources import WebhookSubscription
 
-__all__ = ["SUBSCRIBE", "Webhooks"]
+__all__ = ["SUBSCRIBE", "Auth", "Webhooks"]
 
 # Not repeatable: the specification does not show whether a second request makes a second subscription.
 SUBSCRIBE = ApiOperation("POST", "/webhook", repeatable=False)
+
+
+class Auth(ApiGroup):
+    """The login. Every other operation logs in by itself when it needs a token."""
+
+    def login(self) -> datetime:
+        """Fetch a new access token now, to check the credentials; return when it expires (UTC).
+
+        The token stays in the client. Calls POST /login. Raises AuthenticationFailed, or another ApiError.
+        """
+        return self._session.log_in()
 
 
 class Webhooks(ApiGroup):

@@ -1,0 +1,211 @@
+"""Ask the models: what a type says of itself, what a body has beyond it, whether a body names a customer.
+
+Neither an unlisted field nor an unlisted value of an open enumeration is an error: the service may add both
+at any time. Source: spec, "Events". A customer is named by the fields that identify one, never by a part of
+a text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from decimal import Decimal
+from typing import Any, Literal, get_args
+
+from pydantic import AfterValidator
+from pydantic.alias_generators import to_snake
+from pydantic.fields import FieldInfo
+
+from billhook.events.base import Event
+from billhook.wire import WireModel
+from billhook.wire.fields import OpenEnum
+
+__all__ = [
+    "Unlisted",
+    "event_json_schema",
+    "event_summary",
+    "names_customer",
+    "schema_fields",
+    "search_parts",
+    "unlisted",
+]
+
+_OWN_FIELDS = frozenset({"id", "externalid", "alias", "aliases"})
+"""Fields that identify the customer where the object is one. Source: spec, "Customer", "Events"."""
+
+
+def event_summary(model: type[Event]) -> str:
+    """Return the first line of the type's docstring: what such an event says."""
+    return (model.__doc__ or "").strip().splitlines()[0]
+
+
+def event_json_schema(model: type[Event]) -> dict[str, Any]:
+    """Return the JSON schema by the fields' JSON names, with numbers as numbers and not as text."""
+    from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
+    from pydantic_core import core_schema
+
+    class Wire(GenerateJsonSchema):
+        # pydantic's own schema of a Decimal allows text as well; the service sends numbers only.
+        def decimal_schema(self, schema: core_schema.DecimalSchema) -> JsonSchemaValue:
+            return {"type": "number"}
+
+    schema = model.model_json_schema(by_alias=True, schema_generator=Wire)
+    schema["description"] = event_summary(model)
+    for part in schema.get("$defs", {}).values():
+        if "description" in part:
+            # The rest of a docstring is for readers of the source.
+            part["description"] = part["description"].splitlines()[0]
+    return {"$schema": Wire.schema_dialect, **schema}
+
+
+def schema_fields(schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return every field by its path: name, type in words, required, meaning."""
+    return list(_fields(schema, schema.get("$defs", {}), ""))
+
+
+def _fields(schema: dict[str, Any], parts: dict[str, Any], prefix: str) -> Any:
+    """Yield the fields of an object, each followed by those of the object or the list in it."""
+    for name, field in schema.get("properties", {}).items():
+        kind, inner = _type_and_schema(field, parts)
+        yield {
+            "name": prefix + name,
+            "type": kind,
+            "required": name in schema.get("required", ()),
+            "meaning": field.get("description", ""),
+        }
+        if inner is not None:
+            yield from _fields(inner, parts, f"{prefix}{name}{'[]' if kind.startswith('list') else ''}.")
+
+
+def _type_and_schema(field: dict[str, Any], parts: dict[str, Any]) -> tuple[str, dict[str, Any] | None]:
+    """Return a field's type in words and the schema of the object in it, if there is one."""
+    if "$ref" in field:
+        return "object", parts[field["$ref"].rsplit("/", 1)[-1]]
+    if "anyOf" in field:
+        (kind, inner), *_ = (
+            _type_and_schema(each, parts) for each in field["anyOf"] if each.get("type") != "null"
+        )
+        return f"{kind} or null", inner
+    if field.get("type") == "array":
+        kind, inner = _type_and_schema(field["items"], parts)
+        return f"list of {kind}", inner
+    if field.get("format") == "date-time":
+        return "date-time", None
+    return {"string": "text", "boolean": "true/false"}.get(
+        field.get("type", ""), field.get("type", "any")
+    ), None
+
+
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """One field, or one value of an enumeration, that `model` does not list.
+
+    `path` is its place in the body, in the wire's spelling, `[]` for the items of a list. `value` is as
+    decoded. `change` is the line that a model would need.
+    """
+
+    kind: Literal["field", "value"]
+    model: str
+    path: str
+    value: Any
+    change: str
+
+
+def unlisted(model: type[WireModel], data: Mapping[str, Any], path: str = "") -> Iterator[Unlisted]:
+    """Yield what `data`, an object as strict_json decodes it, has beyond `model` and the models within it."""
+    fields = {field.alias or name: field for name, field in model.model_fields.items()}
+    for name, value in data.items():
+        place = f"{path}{name}"
+        field = fields.get(name)
+        if field is None:
+            yield Unlisted("field", model.__name__, place, value, _field_line(name, value))
+            continue
+        listed = _open_enum(field)
+        if listed is not None and isinstance(value, str) and value not in listed.listed:
+            yield Unlisted("value", model.__name__, place, value, f"{value.upper()} = {value!r}")
+        inner = _inner_model(field.annotation)
+        if inner is not None:
+            several = isinstance(value, list)
+            for item in value if isinstance(value, list) else [value]:
+                if isinstance(item, Mapping):
+                    yield from unlisted(inner, item, f"{place}[]." if several else f"{place}.")
+
+
+def _field_line(name: str, value: Any) -> str:
+    kinds: tuple[tuple[type[object], str], ...] = (
+        (bool, "StrictBool"),
+        (int, "ExactDecimal"),
+        (Decimal, "ExactDecimal"),
+        (str, "StrictStr"),
+        (list, "ListOf[JsonValue]"),
+        (dict, "JsonObject"),
+    )
+    kind = next((written for known, written in kinds if isinstance(value, known)), "JsonValue")
+    return f"{to_snake(name)}: {kind} | None = None"
+
+
+def _open_enum(field: FieldInfo) -> OpenEnum | None:
+    for each in field.metadata:
+        if isinstance(each, AfterValidator) and isinstance(each.func, OpenEnum):
+            return each.func
+    return None
+
+
+def _inner_model(annotation: Any) -> type[WireModel] | None:
+    """Return the model in an annotation such as `list[X]`, `X | None` or `Annotated[X, …]`."""
+    if isinstance(annotation, type) and issubclass(annotation, WireModel):
+        return annotation
+    return next((found for part in get_args(annotation) if (found := _inner_model(part))), None)
+
+
+def search_parts(customer: str) -> list[bytes]:
+    r"""Return byte strings of which every body that names this customer has one.
+
+    A sender may escape any character of a JSON string: a body with a backslash is one to read. So is one
+    with a zero byte, which is UTF-16.
+    """
+    return [customer.encode(), b"\\", b"\0"]
+
+
+def names_customer(event_type: str, body: bytes, customer: str) -> bool | None:
+    """Return whether a body names this customer; None if it is not JSON and has the id as a word somewhere.
+
+    A field names a customer if the word is in its name (`customerId`, `customer_id`), or if it is the id, the
+    external id or an alias of an object that is a customer: the value of a field `customer`, or the body of a
+    type such as AnonymousCustomer. Its value, or one in its list, equals `customer`: 42 is not in 420.
+    """
+    try:
+        # Numbers as their text: an id may be written without quotes. Objects as pairs: of two equal keys of a
+        # quarantined body, both count.
+        content = json.loads(
+            body, object_pairs_hook=_Pairs, parse_int=str, parse_float=str, parse_constant=str
+        )
+    except (ValueError, RecursionError):
+        word = rb"(?<![0-9A-Za-z_-])" + re.escape(customer.encode()) + rb"(?![0-9A-Za-z_-])"
+        return None if re.search(word, body) else False
+    return any(name == customer for name in _names(content, "customer" in event_type.casefold()))
+
+
+class _Pairs(list[tuple[str, Any]]):
+    """The names and values of a JSON object."""
+
+
+def _names(content: object, is_customer: bool) -> Iterator[object]:
+    """Yield the values that identify customers, wherever they are in the content."""
+    waiting: list[tuple[object, bool]] = [(content, is_customer)]
+    while waiting:
+        value, is_customer = waiting.pop()
+        if isinstance(value, _Pairs):
+            for name, each in value:
+                plain = name.replace("_", "").replace("-", "").casefold()
+                own = "customer" in plain or (is_customer and plain in _OWN_FIELDS)
+                yield from _values(each) if own else ()
+                waiting.append((each, "customer" in plain))
+        elif isinstance(value, list):
+            waiting += ((each, is_customer) for each in value)
+
+
+def _values(value: object) -> list[object]:
+    return list(value) if isinstance(value, list) and not isinstance(value, _Pairs) else [value]
