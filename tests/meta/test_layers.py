@@ -43,7 +43,7 @@ def test_imports_follow_the_layers():
         ("engines/dispatcher.py", "import sqlite3", "Only the inbox speaks SQL"),
         ("dispatch/call.py", "from flask import current_app", "Only the receiver and the top level"),
         ("sandbox/operations.py", "from billhook.sandbox.sandbox import Sandbox", "In the sandbox imports"),
-        ("sandbox/storage/bulk.py", "import billhook.sandbox.webhooks.outbox", "In the sandbox imports"),
+        ("sandbox/storage/columns.py", "import billhook.sandbox.webhooks.outbox", "In the sandbox imports"),
         (
             "sandbox/webhooks/outbox.py",
             "import billhook.sandbox.webhooks.sender",

@@ -3,4 +3,4 @@
 from billhook.sandbox.storage.columns import metadata
 from billhook.sandbox.storage.tables import billing, usage, webhooks
 
-__all__ = ["billing", "entities", "metadata", "usage", "webhooks"]
+__all__ = ["billing", "metadata", "usage", "webhooks"]
