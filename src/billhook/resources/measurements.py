@@ -1,4 +1,4 @@
-"""Usage told as figures: measurements of a day, and what is told to the clouds' marketplaces.
+"""Usage as figures: measurements of a day, and submissions to the clouds' marketplaces.
 
 Source: spec, "Resources and their fields"; "Endpoints".
 """
