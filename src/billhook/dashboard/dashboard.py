@@ -13,9 +13,8 @@ from flask import Flask, Response, abort, current_app, request
 from werkzeug.exceptions import HTTPException
 from werkzeug.wrappers import Response as AnyResponse
 
-from billhook.dashboard import actions, deliveries, delivery, failures, handlers, health, overview
-from billhook.dashboard.context import DashboardContext
-from billhook.dashboard.tones import last_error, run_state, tone
+from billhook.dashboard import deliveries, delivery, handlers, overview
+from billhook.dashboard.context import DashboardContext, last_error, run_state, tone
 from billhook.errors import ConfigError, InboxError
 from billhook.extension import exempt_from_csrf
 from billhook.pages import PageLink, Pages, Visitor
@@ -43,7 +42,7 @@ _LINKS = (
 )
 
 _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
-    ("/", "overview", overview.show, "GET"),
+    ("/", "overview", overview.show_overview, "GET"),
     ("/deliveries", "deliveries", deliveries.show_list, "GET"),
     ("/deliveries/replay", "preview_replay", deliveries.preview_replay, "POST"),
     ("/deliveries/replay/confirmed", "replay_selected", deliveries.replay_selected, "POST"),
@@ -52,13 +51,13 @@ _VIEWS: tuple[tuple[str, str, Callable[..., Response], str], ...] = (
     ("/deliveries/<int:delivery_id>/replay", "replay", delivery.replay_one, "POST"),
     ("/deliveries/<int:delivery_id>/discard", "discard", delivery.discard_one, "POST"),
     ("/deliveries/<int:delivery_id>/erase", "erase", delivery.erase_one, "POST"),
-    ("/failures", "failures", failures.show_list, "GET"),
-    ("/failures/<group_id>/replay", "replay_group", failures.replay_group, "POST"),
-    ("/handlers", "handlers", handlers.show_list, "GET"),
+    ("/failures", "failures", handlers.show_failures, "GET"),
+    ("/failures/<group_id>/replay", "replay_group", handlers.replay_group, "POST"),
+    ("/handlers", "handlers", handlers.show_handlers, "GET"),
     ("/handlers/pause", "pause", handlers.pause, "POST"),
     ("/handlers/resume", "resume", handlers.resume, "POST"),
-    ("/actions", "actions", actions.show_list, "GET"),
-    ("/health", "health", health.show, "GET"),
+    ("/actions", "actions", overview.show_actions, "GET"),
+    ("/health", "health", overview.show_health, "GET"),
 )
 
 

@@ -8,9 +8,7 @@ from collections.abc import Iterable
 from flask import Response, abort, current_app, request, url_for
 
 from billhook.dashboard.body import indented_json, read_body
-from billhook.dashboard.context import DashboardContext
-from billhook.dashboard.replaying import describe, replay_batches
-from billhook.dashboard.tones import run_state, tone
+from billhook.dashboard.context import DashboardContext, describe, replay_batches, run_state, tone
 from billhook.dispatch.quarantine import parse_error
 from billhook.dispatch.tracebacks import users_frames
 from billhook.inbox import DeliveryDetails

@@ -1,4 +1,7 @@
-"""The page of handlers: who handles what, with which options, and what is paused."""
+"""The pages of handlers and of failures.
+
+Who handles what, with which options, and what is paused; what fails now, grouped by handler and error.
+"""
 
 from __future__ import annotations
 
@@ -8,16 +11,17 @@ from datetime import datetime
 from flask import Response, abort, request, url_for
 
 from billhook.clock import format_duration
-from billhook.dashboard.context import DashboardContext
+from billhook.dashboard.context import DashboardContext, describe, parse_rate, replay_batches
 from billhook.dispatch import ConnectedHandlers
 from billhook.dispatch.description import identity_text, limits_text, order_text
 from billhook.dispatch.handler import Handler
 from billhook.events import EVENT_TYPES, UnknownEvent
 from billhook.inbox.admin import handler_names
+from billhook.inbox.failing import MOST_FAILING, failing_delivery_ids, failure_groups
 from billhook.inbox.figures import HandlerFigures
 from billhook.inbox.overview import read_overview
 
-__all__ = ["HandlerRow", "pause", "resume", "show_list"]
+__all__ = ["HandlerRow", "pause", "replay_group", "resume", "show_failures", "show_handlers"]
 
 UNKNOWN = "unknown types"
 _LONGEST = 500
@@ -39,7 +43,7 @@ class HandlerRow:
     why: str | None = None
 
 
-def show_list(context: DashboardContext) -> Response:
+def show_handlers(context: DashboardContext) -> Response:
     """Return the page of all handlers, and of those whose runs are stored under names that are not loaded."""
     connected = context.state.handlers
     handled: dict[str, tuple[Handler, list[str]]] = {}
@@ -123,3 +127,28 @@ def _terms(handler: Handler) -> tuple[str, ...]:
     if handler.aliases:
         terms.append("formerly " + ", ".join(handler.aliases))
     return tuple(terms)
+
+
+def show_failures(context: DashboardContext) -> Response:
+    """Return the page of all groups, the largest first."""
+    groups = failure_groups(context.inbox)
+    return context.pages.render(
+        "failures.html",
+        groups=groups,
+        total=sum(group.count for group in groups),
+        most=MOST_FAILING,
+        paused={one.name for one in context.inbox.paused_handlers()},
+        now=context.now,
+    )
+
+
+def replay_group(context: DashboardContext, group_id: str) -> Response:
+    """Replay the runs of a group at a rate, and return to the list."""
+    rate = parse_rate(request.form.get("rate", ""))
+    group = next((one for one in failure_groups(context.inbox) if one.id == group_id), None)
+    if group is None:
+        abort(404, "These runs do not fail any more, or with another error.")
+    batches = failing_delivery_ids(context.inbox, group.handler, group.line)
+    done = replay_batches(context, batches, f"handler {group.handler}", rate=rate, handler=group.handler)
+    tone = "good" if done.deliveries else "warn"
+    return context.pages.redirect(url_for(".failures"), describe(done), tone)

@@ -1,24 +1,33 @@
-"""The first page: how things are in one sentence, four numbers, what happened over time, and every type."""
+"""The first page: how things are in one sentence, four numbers, what happened over time, and every type.
+
+And two pages that it leads to: what `billhook doctor` finds, asked when the page is loaded; and what
+operators did, here and with the command line.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
-from flask import Response, request, url_for
+from flask import Response, current_app, request, url_for
 
 from billhook.dashboard.context import DashboardContext
+from billhook.dashboard.deliveries import parse_id
+from billhook.doctor import examine
 from billhook.doctor.inbox import missing_worker
 from billhook.events import EVENT_TYPES
 from billhook.extension import ENVIRON
+from billhook.inbox.actions import list_actions
 from billhook.inbox.counts import OTHER_TYPES, Counted
 from billhook.inbox.figures import Overview, PeriodFigures, TypeFigures
 from billhook.inbox.overview import read_overview, read_periods
 from billhook.pages import Bars, Series, Sparkline, bar_chart, sparkline
+from billhook.receiver import webhook_routes
 from billhook.status import all_well, troubles
 
-__all__ = ["TypeRow", "is_silent", "show"]
+__all__ = ["TypeRow", "is_silent", "show_actions", "show_health", "show_overview"]
 
 DAY = timedelta(days=1)
 HOUR = timedelta(hours=1)
@@ -27,6 +36,9 @@ UNLIKELY = 5.0
 _LONG_DAYS = 30
 _CAUSES = 5
 """Of more causes of refusals the most frequent are told apart."""
+SAMPLE = 300
+"""How many of the newest deliveries are looked at: fewer than by the command, to be quick."""
+PAGE = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +53,7 @@ class TypeRow:
     silent: bool
 
 
-def show(context: DashboardContext) -> Response:
+def show_overview(context: DashboardContext) -> Response:
     """Return the page; `range=30d` in the address shows days instead of hours."""
     now, inbox = context.now, context.inbox
     overview = read_overview(inbox, now)
@@ -178,3 +190,38 @@ def is_silent(by_day: Sequence[int], last_at: datetime | None, now: datetime) ->
     began_at = midnight - (len(by_day) - 1 - first) * DAY
     seconds = max((last_at - began_at).total_seconds(), DAY.total_seconds())
     return sum(by_day) / seconds * (now - last_at).total_seconds() >= UNLIKELY
+
+
+def show_health(context: DashboardContext) -> Response:
+    """Return the page of findings, the worst first."""
+    app = current_app._get_current_object()  # type: ignore[attr-defined]
+    state = context.state
+    sources = list({route.source.name: route.source for route in webhook_routes(app)}.values())
+    findings = examine(
+        state.settings,
+        app.extensions.get(ENVIRON, os.environ),
+        sources,
+        state.inbox,
+        state.handlers,
+        own_app=ENVIRON not in app.extensions,
+        now=context.now,
+        sample_size=SAMPLE,
+    )
+    return context.pages.render(
+        "health.html", findings=findings, command=f"{context.command} doctor", sample=SAMPLE
+    )
+
+
+def show_actions(context: DashboardContext) -> Response:
+    """Return a page of actions, newest first; the last id of the page before is in the address."""
+    before = parse_id(request.args.get("before"))
+    found = list_actions(context.inbox, PAGE + 1, before)
+    shown = found[:PAGE]
+    return context.pages.render(
+        "actions.html",
+        actions=shown,
+        first=url_for(".actions") if before is not None else None,
+        next=url_for(".actions", before=shown[-1].id) if len(found) > PAGE else None,
+        command=f"{context.command} actions",
+        now=context.now,
+    )

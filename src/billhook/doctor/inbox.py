@@ -1,23 +1,151 @@
-"""Findings about the inbox in use: its database, paused handlers, and whether a worker serves it."""
+"""Findings about the inbox in use: its database, paused handlers, and whether a worker serves it.
+
+Does a committed delivery survive, and who else can read it?
+"""
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from billhook.doctor.finding import Finding
-from billhook.doctor.storage import postgres_findings, sqlite_findings
 from billhook.errors import BillhookError
 from billhook.printable import printable
 
 if TYPE_CHECKING:
+    from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts
+if TYPE_CHECKING:
     from billhook.inbox import Inbox
 
-__all__ = ["inbox_findings", "missing_worker", "unusable_inbox"]
+__all__ = ["inbox_findings", "missing_worker", "postgres_findings", "sqlite_findings", "unusable_inbox"]
 
+_MIB = 1024 * 1024
+_LITTLE_BYTES = 1024 * _MIB
+_TOO_LITTLE_BYTES = 100 * _MIB
+_NETWORK = (
+    "nfs",
+    "cifs",
+    "smb",
+    "afs",
+    "9p",
+    "ceph",
+    "gluster",
+    "lustre",
+    "fuse.sshfs",
+    "fuse.s3fs",
+    "davfs",
+)
+_MEMORY = ("tmpfs", "ramfs")
+_FIXED_VERSION = (3, 51, 3)
+_OLDEST_POSTGRES = 15
 _SEEN_WITHIN = timedelta(minutes=1)
 """Three times the interval at which a worker renews its row in the inbox."""
+
+
+def sqlite_findings(facts: SqliteFacts, platform: str = sys.platform) -> Iterator[Finding]:
+    """Judge a SQLite inbox."""
+    if facts.journal_mode != "wal" or facts.synchronous != 2:
+        yield Finding(
+            "error", "sqlite-durability",
+            f"journal_mode is {facts.journal_mode} and synchronous {facts.synchronous}, not wal and 2",
+            "a delivery that was answered 200 may be gone after a power failure",
+            "stop other programs that open the inbox and change these settings",
+        )  # fmt: skip
+    if platform == "darwin" and not facts.fullfsync:
+        yield Finding(
+            "error", "sqlite-fullfsync", "fullfsync is off",
+            "on macOS a commit then stays in the drive's own memory, and a power failure loses it",
+            "use a SQLite that knows PRAGMA fullfsync",
+        )  # fmt: skip
+    yield from _about_the_file_system(facts)
+    yield from _about_space(facts)
+    if facts.version < _FIXED_VERSION:
+        version = ".".join(map(str, facts.version))
+        yield Finding(
+            "note", "sqlite-version", f"SQLite is {version}: before 3.51.3 it has the WAL-reset bug",
+            "billhook keeps clear of it; another program that writes to the file may corrupt it",
+            "leave the file to billhook, and back it up with `billhook db backup`, or upgrade SQLite",
+        )  # fmt: skip
+    for level, may in (("error", "write"), ("warning", "read")):
+        files = [name for name, access in facts.lax_files.items() if access == may]
+        if files:
+            yield Finding(
+                "error" if level == "error" else "warning", f"inbox-mode-{may}",
+                f"other users may {may} {', '.join(files)}",
+                "the inbox holds customers' data, and what handlers will be given",
+                f"chmod 600 {shlex.join(files)}",
+            )  # fmt: skip
+
+
+def _about_the_file_system(facts: SqliteFacts) -> Iterator[Finding]:
+    kind = facts.file_system or ""
+    if kind.startswith(_NETWORK):
+        yield Finding(
+            "error", "network-file-system", f"{facts.path} is on a network file system ({kind})",
+            "its locks and its fsync are not to be trusted: two processes may corrupt the inbox",
+            "put it on a local disk, or use PostgreSQL for several machines (BILLHOOK_INBOX_URL)",
+        )  # fmt: skip
+    elif kind in _MEMORY:
+        yield Finding(
+            "error", "inbox-in-memory", f"{facts.path} is on {kind}, which is memory",
+            "every delivery is lost when the machine or the container restarts",
+            "put it on a disk or a volume (BILLHOOK_INBOX_URL)",
+        )  # fmt: skip
+    elif kind == "overlay":
+        yield Finding(
+            "warning", "inbox-in-container", f"{facts.path} is in a container's own layer (overlay)",
+            "it is deleted together with the container, with all deliveries",
+            "put it on a volume (BILLHOOK_INBOX_URL)",
+        )  # fmt: skip
+
+
+def _about_space(facts: SqliteFacts) -> Iterator[Finding]:
+    # A log may grow beside the file, and a backup needs the file's size once more.
+    if facts.free_bytes < max(_LITTLE_BYTES, facts.file_bytes):
+        too_little = facts.free_bytes < _TOO_LITTLE_BYTES
+        yield Finding(
+            "error" if too_little else "warning", "free-space",
+            f"{facts.free_bytes // _MIB} MiB are free beside the inbox of {facts.file_bytes // _MIB} MiB",
+            "on a full disk every delivery is answered 503, and the service gives up at some time",
+            "free some space, or keep less: BILLHOOK_RETENTION_DAYS, `billhook deliveries prune`",
+        )  # fmt: skip
+
+
+def postgres_findings(facts: PostgresFacts) -> Iterator[Finding]:
+    """Judge an inbox on PostgreSQL."""
+    if facts.version < _OLDEST_POSTGRES:
+        yield Finding(
+            "error", "postgres-version", f"the server is PostgreSQL {facts.version}",
+            f"billhook needs {_OLDEST_POSTGRES} or newer", "upgrade the server",
+        )  # fmt: skip
+    if not (facts.fsync and facts.full_page_writes):
+        yield Finding(
+            "error", "postgres-fsync", "the server runs with fsync or full_page_writes off",
+            "what was answered 200 may be gone, and the database corrupt, after a power failure",
+            "set both to on in postgresql.conf and restart the server",
+        )  # fmt: skip
+    if facts.synchronous_commit in ("off", "local"):
+        yield Finding(
+            "error", "postgres-synchronous-commit", f"synchronous_commit is {facts.synchronous_commit}",
+            "a commit does not wait for the disk, or not for the standby: what was answered 200 may be gone",
+            "remove the setting from the role, the database and any pooler in between",
+        )  # fmt: skip
+    if not facts.local and facts.sslmode != "verify-full":
+        how = "without TLS" if not facts.encrypted else f"with sslmode={facts.sslmode}"
+        yield Finding(
+            "warning", "postgres-tls", f"{facts.place} is reached over a network {how}",
+            "libpq does not check who answers: another machine could read the password and every body",
+            "end BILLHOOK_INBOX_URL in ?sslmode=verify-full&sslrootcert=system",
+        )  # fmt: skip
+    if facts.superuser:
+        yield Finding(
+            "warning", "postgres-superuser", "billhook's role is a superuser of the server",
+            "an attacker who gets into a web process can read and change every database",
+            "make a role of its own: GRANT CREATE ON DATABASE … is all that `billhook db upgrade` needs",
+        )  # fmt: skip
 
 
 def inbox_findings(inbox: Inbox, engine: str, *, own_app: bool, now: datetime) -> Iterator[Finding]:

@@ -13,9 +13,8 @@ from billhook.pages.charts import (
     lane_chart,
     sparkline,
 )
-from billhook.pages.highlighting import highlight_json, highlight_traceback
 from billhook.pages.pages import PageLink, Pages, Visitor
-from billhook.pages.text import format_bytes, format_time, show_invisible
+from billhook.pages.text import format_bytes, format_time, highlight_json, highlight_traceback, show_invisible
 
 __all__ = [
     "Bars",

@@ -16,7 +16,6 @@ from werkzeug.exceptions import HTTPException, NotFound
 
 from billhook import clock
 from billhook.pages import text
-from billhook.pages.highlighting import highlight_json, highlight_traceback
 from billhook.pages.security import HEADERS, NOTICE_SECONDS, CsrfTokens, Notices, is_from_own_pages
 from billhook.printable import printable
 
@@ -31,11 +30,11 @@ _FILTERS = {
     "ago": clock.format_ago,
     "bytes": text.format_bytes,
     "duration": clock.format_duration,
-    "json_html": highlight_json,
+    "json_html": text.highlight_json,
     "number": text.format_number,
     "shown": text.show_invisible,
     "time": text.time_element,
-    "traceback_html": highlight_traceback,
+    "traceback_html": text.highlight_traceback,
 }
 
 

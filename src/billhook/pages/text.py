@@ -1,20 +1,31 @@
-"""How pages show text, times and numbers. Text may come from outside, so nothing in it is invisible."""
+"""How pages show text, times, numbers, JSON and tracebacks.
+
+Text may come from outside, so nothing in it is invisible. Pygments highlights: it writes <span class="…">,
+and the style sheet has the colours.
+"""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from functools import cache
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup, escape
 
 from billhook.printable import printable
 
+if TYPE_CHECKING:
+    from pygments.lexer import Lexer
+
 __all__ = [
+    "HIGHLIGHTED_CHARACTERS",
     "as_shown",
     "format_bytes",
     "format_number",
     "format_time",
+    "highlight_json",
+    "highlight_traceback",
     "show_invisible",
     "time_element",
 ]
@@ -22,6 +33,8 @@ __all__ = [
 _KEPT = "\n\t"
 _LONG = 1e15
 """Fractional numbers from here on are written with an exponent."""
+HIGHLIGHTED_CHARACTERS = 50_000
+"""Longer texts are shown without colours: some 15 ms are spent on this many characters."""
 
 
 def as_shown(value: Any) -> Any:
@@ -81,3 +94,34 @@ def format_bytes(number: int) -> str:
         if number >= size:
             return f"{number / size:.1f} {unit}"
     return "1 byte" if number == 1 else f"{number} bytes"
+
+
+def highlight_json(text: str) -> Markup:
+    """Return JSON, or what was meant to be, as HTML for a <pre>."""
+    return _highlight(text, "json")
+
+
+def highlight_traceback(text: str) -> Markup:
+    """Return a Python traceback as HTML for a <pre>."""
+    return _highlight(text, "traceback")
+
+
+def _highlight(text: str, language: str) -> Markup:
+    shown = printable(text, keep="\n\t")
+    if len(shown) > HIGHLIGHTED_CHARACTERS:
+        return escape(shown)
+    from pygments import highlight  # late: an app whose pages are not looked at needs none of it
+
+    lexer, formatter = _tools(language)
+    return Markup(highlight(shown, lexer, formatter))  # noqa: S704 - Pygments escapes what it is given
+
+
+@cache
+def _tools(language: str) -> tuple[Lexer, Any]:
+    from pygments.formatters.html import HtmlFormatter
+    from pygments.lexers.data import JsonLexer
+    from pygments.lexers.python import PythonTracebackLexer
+
+    # As it was sent: no empty line is dropped, and none is added.
+    lexers = {"json": JsonLexer, "traceback": PythonTracebackLexer}
+    return lexers[language](stripnl=False, ensurenl=False), HtmlFormatter(nowrap=True, classprefix="hl-")

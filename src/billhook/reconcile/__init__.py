@@ -3,9 +3,8 @@
 Source: spec, "Events", the table; "Endpoints", the lists of contracts, invoices and credits.
 """
 
-from billhook.reconcile.missing import Missing
 from billhook.reconcile.reconciliation import EVENT_TYPES_CHECKED, Reconciliation, TimeRange
-from billhook.reconcile.synthetic import inject
+from billhook.reconcile.synthetic import Missing, inject
 from billhook.reconcile.told import Told
 
 __all__ = ["EVENT_TYPES_CHECKED", "Missing", "Reconciliation", "TimeRange", "Told", "inject"]

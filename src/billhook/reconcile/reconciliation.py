@@ -29,7 +29,7 @@ from billhook.events import (
 )
 from billhook.inbox import Inbox
 from billhook.reconcile import synthetic
-from billhook.reconcile.missing import Missing
+from billhook.reconcile.synthetic import Missing
 from billhook.reconcile.told import PROVING_TYPES, CreditChange, Told
 from billhook.resources import BillingStatus, Contract, CreditLedgerEntry, Customer, Invoice
 

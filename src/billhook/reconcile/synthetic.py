@@ -1,14 +1,15 @@
-"""Synthetic events: made of what the API shows, and stored as deliveries of a source of their own.
+"""Missing events, which the API's data prove and no delivery tells of; and synthetic ones in their place.
 
-A value that the API does not show is null. Where an event cannot do without it, the event is not made, and
-the obstacle says what is not known.
+Synthetic events are made of what the API shows, and stored as deliveries of a source of their own. A value
+that the API does not show is null. Where an event cannot do without it, the event is not made, and the
+obstacle says what is not known.
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime
 from decimal import Decimal
 from hashlib import sha256
@@ -26,12 +27,12 @@ from billhook.events import (
 )
 from billhook.inbox import Inbox, NewDelivery, PutStatus
 from billhook.inbox.ingest import ingest
-from billhook.reconcile.missing import Missing
 from billhook.resources import BillingStatus, Contract, Customer, Invoice
 from billhook.signing.source import RECONCILE_SOURCE
 
 __all__ = [
     "NO_POOL",
+    "Missing",
     "contract_created",
     "contract_expired",
     "customer_created",
@@ -47,6 +48,27 @@ _NO_AMOUNT = "the API does not show how much of the invoice is paid"
 UNKNOWN = "Unknown"
 """The synchronization status of a customer's counterparts, which the API does not show."""
 _BATCH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """An event without a delivery that a handler could have had.
+
+    `kind` is contract, invoice, customer or credit, and `resource_id` the id of that object. `at` is when the
+    object was created or last changed, or the contract ended; `detail` tells what proves the event.
+    `quarantined_as` is the id of a quarantined delivery that tells of it. `event` is the synthetic event to
+    inject; without one, `obstacle` says why.
+    """
+
+    event_type: str
+    kind: str
+    resource_id: str
+    customer_id: str | None
+    at: datetime
+    detail: str
+    event: Event | None = None
+    obstacle: str | None = None
+    quarantined_as: int | None = None
 
 
 def contract_created(one: Missing, contract: Contract, customer: object, *, sought: bool) -> Missing:

@@ -8,13 +8,15 @@ from collections.abc import Callable
 from typing import TypeAlias
 
 from billhook.events import Event, UnknownEvent
-from billhook.testing.apps import make_app, options, prepare
-from billhook.testing.results import (
+from billhook.testing.apps import (
     DeadRun,
     dead,
     handled,
+    make_app,
+    options,
     pause_handler,
     paused,
+    prepare,
     refused,
     resume_handler,
     settle,

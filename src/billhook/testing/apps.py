@@ -1,10 +1,10 @@
-"""Apps under test: their options, their clock, and what was refused."""
+"""Apps under test: their options, their clock, what was refused, and what became of their deliveries."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +12,32 @@ from flask import Flask
 
 from billhook import signals
 from billhook.clock import FrozenClock
-from billhook.dispatch import Handlers
+from billhook.dispatch import Handler, Handlers
 from billhook.engines import ExternalEngine, InlineEngine
 from billhook.errors import ConfigError
+from billhook.events import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.extension import Billhook, get_state
+from billhook.inbox import RunState
+from billhook.inbox.admin import DeliveryDetails, DeliveryFilter, RunDetails, export
+from billhook.inbox.pending import next_due_at
 from billhook.signing.source import Source
 from billhook.state import BillhookState
 
-__all__ = ["Preparation", "make_app", "options", "preparation", "prepare"]
+__all__ = [
+    "DeadRun",
+    "Preparation",
+    "dead",
+    "handled",
+    "make_app",
+    "options",
+    "pause_handler",
+    "paused",
+    "preparation",
+    "prepare",
+    "refused",
+    "resume_handler",
+    "settle",
+]
 
 SECRET = "whsec_dGVzdHMgb2YgYmlsbGhvb2ssIG5vdCBhIHNlY3JldA=="  # noqa: S105 - it spells what it is
 _EXTENSION = "billhook_testing"
@@ -85,3 +103,119 @@ def preparation(app: Flask) -> Preparation:
     prepare(app)
     found: Preparation = app.extensions[_EXTENSION]
     return found
+
+
+@dataclass(frozen=True, slots=True)
+class DeadRun:
+    """A run whose attempts are used up; `error` is the last one."""
+
+    handler: str
+    event: Event | UnknownEvent
+    attempts: int
+    error: str
+
+
+def settle(app: Flask, advance: timedelta | float | None = None) -> int:
+    """Run what is due, move the clock to the next retry, and so on, until nothing is left to do.
+
+    With `advance`, a time or a number of seconds, the clock moves so far and no further; 0 runs what is due
+    now. Returns the number of attempts.
+    """
+    known = preparation(app)
+    if advance is not None and not isinstance(advance, timedelta):
+        advance = timedelta(seconds=advance)
+    until = None if advance is None else known.clock.now() + advance
+    attempts = 0
+    while True:
+        attempts += known.state.handle_due()
+        with known.state.inbox.database.read() as connection:
+            due_at = next_due_at(connection, known.clock.now())
+        if due_at is None or (until is not None and due_at > until):
+            break
+        known.clock.advance(seconds=(due_at - known.clock.now()).total_seconds())
+    if until is not None:
+        known.clock.advance(seconds=(until - known.clock.now()).total_seconds())
+    return attempts
+
+
+def handled(app: Flask, handler: Callable[..., Any] | str) -> list[Event | UnknownEvent]:
+    """Return the events that a handler, or the one of a name, has handled with success, oldest first.
+
+    Raises ConfigError for one that the app does not have.
+    """
+    state = preparation(app).state
+    names = _names(state, handler)
+    return [
+        _event(one)
+        for one, run in _runs(state)
+        if run.handler in names and run.state == RunState.SUCCEEDED.value
+    ]
+
+
+def dead(app: Flask) -> list[DeadRun]:
+    """Return the runs that failed for good, those of the oldest delivery first."""
+    return [
+        DeadRun(run.handler, _event(one), run.attempts, run.last_error or "")
+        for one, run in _runs(preparation(app).state)
+        if run.state == RunState.DEAD.value
+    ]
+
+
+def refused(app: Flask) -> list[str]:
+    """Return the causes of the deliveries that were not taken, in order: `mismatch`, `stale` and so on."""
+    return list(preparation(app).refusals)
+
+
+def pause_handler(app: Flask, handler: Callable[..., Any] | str, why: str | None = None) -> None:
+    """Pause a handler, as `billhook handlers pause` does: `settle` does not call it any more.
+
+    Raises ConfigError for one that the app does not have.
+    """
+    known = preparation(app)
+    known.state.inbox.pause_handler(_own_name(known.state, handler), why, known.clock.now())
+
+
+def resume_handler(app: Flask, handler: Callable[..., Any] | str) -> None:
+    """Resume a paused handler. Raises ConfigError for one that is not paused or not the app's."""
+    known = preparation(app)
+    name = _own_name(known.state, handler)
+    if not known.state.inbox.resume_handler(name, known.clock.now()):
+        raise ConfigError(f"{name} is not paused: paused() has those that are")
+
+
+def paused(app: Flask) -> dict[str, str | None]:
+    """Return the names of the paused handlers with their reasons; `pause_after` pauses some by itself."""
+    return {one.name: one.why for one in preparation(app).state.inbox.paused_handlers()}
+
+
+def _runs(state: BillhookState) -> Iterator[tuple[DeliveryDetails, RunDetails]]:
+    for one in export(state.inbox, DeliveryFilter()):
+        for run in one.runs:
+            yield one, run
+
+
+def _event(one: DeliveryDetails) -> Event | UnknownEvent:
+    return parse_event(one.summary.event_type, one.body, as_named=one.summary.sent_as is not None)
+
+
+def _names(state: BillhookState, handler: Callable[..., Any] | str) -> set[str]:
+    found = _find(state, handler)
+    return {found.name, *found.aliases}
+
+
+def _own_name(state: BillhookState, handler: Callable[..., Any] | str) -> str:
+    return _find(state, handler).name
+
+
+def _find(state: BillhookState, handler: Callable[..., Any] | str) -> Handler:
+    known = {
+        each.name: each
+        for event_type in (*EVENT_TYPES, UnknownEvent.signal_name)
+        for each in state.handlers.for_event_type(event_type)
+    }
+    for name, each in known.items():
+        if handler in (name, each.function, *each.aliases):
+            return each
+    raise ConfigError(
+        f"{handler!r} is no handler of this app, which has {', '.join(sorted(known)) or 'none'}"
+    )

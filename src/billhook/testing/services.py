@@ -13,8 +13,7 @@ from flask import Flask
 
 from billhook.events import EVENT_TYPES, Event
 from billhook.receiver.wsgi import webhook_routes
-from billhook.testing.apps import preparation
-from billhook.testing.results import settle
+from billhook.testing.apps import preparation, settle
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from billhook.dashboard import failures
+from billhook.dashboard import handlers
 from billhook.inbox.actions import list_actions
 from billhook.inbox.admin import details
 from billhook.inbox.failing import failing_delivery_ids, failure_groups
@@ -191,7 +191,7 @@ def test_a_group_replays_no_run_that_succeeds_meanwhile(failing, monkeypatch):
         failing.state.handle_due()
         yield from batches
 
-    monkeypatch.setattr(failures, "failing_delivery_ids", found_before_a_worker_came)
+    monkeypatch.setattr(handlers, "failing_delivery_ids", found_before_a_worker_came)
 
     done = failing.act(f"failures/{group}/replay")
 

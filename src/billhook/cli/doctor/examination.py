@@ -14,14 +14,17 @@ from billhook.cli.context import is_file_missing, load_settings, open_inbox, use
 from billhook.cli.errors import CliError
 from billhook.cli.handlers import load_subscribers
 from billhook.doctor.configuration import (
+    foreign_file,
+    gunicorn_findings,
     handler_findings,
+    is_own,
     option_findings,
+    read_gunicorn_file,
     secret_file_findings,
     source_findings,
 )
 from billhook.doctor.examination import SAMPLE_BYTES
 from billhook.doctor.finding import Finding
-from billhook.doctor.gunicorn_settings import foreign_file, gunicorn_findings, is_own, read_gunicorn_file
 from billhook.doctor.inbox import inbox_findings, unusable_inbox
 from billhook.doctor.payloads import clock_findings, payload_findings
 from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
