@@ -12,14 +12,14 @@ from functools import partial
 
 import pytest
 
-from billhook.cli.heartbeats import HeartbeatMonitor, HeartbeatSender, interval_seconds
+from billhook.cli.liveness import HeartbeatMonitor, HeartbeatSender, interval_seconds
 from billhook.cli.supervisor import Role, worker_roles
 from support.processes import until
 from support.supervision import drive, supervise
 
 BEATS = """
 import os, sys, time
-from billhook.cli.heartbeats import HeartbeatSender
+from billhook.cli.liveness import HeartbeatSender
 sender = HeartbeatSender(int(sys.argv[1]))
 sender.beat()
 print(flush=True)
@@ -40,14 +40,14 @@ if os.fork() == 0:
 )
 UP_AND_GONE = """
 import sys
-from billhook.cli.heartbeats import HeartbeatSender
+from billhook.cli.liveness import HeartbeatSender
 HeartbeatSender(int(sys.argv[1])).beat()
 raise SystemExit(3)
 """
 WATCHES = """
 import os, signal, sys, time
 from billhook.cli.shutdown import start_watchdog
-from billhook.cli.heartbeats import HeartbeatSender
+from billhook.cli.liveness import HeartbeatSender
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a user's code may
 sender = HeartbeatSender(int(sys.argv[1]))
 print(flush=True)
@@ -65,7 +65,7 @@ LIMIT_SECONDS = 4.0
 @pytest.fixture
 def soon(monkeypatch):
     """Nobody wants to wait for the shipped limit."""
-    monkeypatch.setattr("billhook.cli.heartbeats._MIN_SILENCE_SECONDS", LIMIT_SECONDS)
+    monkeypatch.setattr("billhook.cli.liveness._MIN_SILENCE_SECONDS", LIMIT_SECONDS)
 
 
 def begin(code, started, descriptor, *, popen=subprocess.Popen):
@@ -322,7 +322,7 @@ def test_the_watch_beats_within_a_second_or_a_third_of_a_lease(pipe):
     code = (
         "import sys, time\n"
         "from billhook.cli.shutdown import start_watchdog\n"
-        "from billhook.cli.heartbeats import HeartbeatSender\n"
+        "from billhook.cli.liveness import HeartbeatSender\n"
         "start_watchdog(0.3, HeartbeatSender(int(sys.argv[1])).beat)\n"
         "time.sleep(60)\n"
     )

@@ -15,16 +15,15 @@ from billhook.cli.db import db
 from billhook.cli.deliveries import deliveries
 from billhook.cli.demo import demo
 from billhook.cli.doctor import doctor
-from billhook.cli.errors import BillhookGroup
 from billhook.cli.events import events
 from billhook.cli.handlers import handlers
-from billhook.cli.metrics import metrics
 from billhook.cli.options import options
+from billhook.cli.output import BillhookGroup
 from billhook.cli.reconcile import reconcile
 from billhook.cli.sandbox import sandbox
 from billhook.cli.send import send
 from billhook.cli.serve import serve
-from billhook.cli.status import status
+from billhook.cli.status import metrics, status
 from billhook.cli.subscribe import subscribe
 from billhook.cli.worker import worker
 

@@ -19,8 +19,7 @@ from typing import Final
 
 import click
 
-from billhook.cli.errors import UsageConfigError
-from billhook.cli.output import printable
+from billhook.cli.output import UsageConfigError, printable
 from billhook.cli.params import check_bindable
 from billhook.cli.raw_request import MAX_HEAD_BYTES, head_end, is_complete, parse_request
 

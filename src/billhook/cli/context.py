@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.errors import UsageConfigError
+from billhook.cli.output import UsageConfigError
 from billhook.errors import BillhookError, ConfigError
 
 if TYPE_CHECKING:

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from billhook.cli.context import open_inbox, user_app
-from billhook.cli.errors import CliError
-from billhook.cli.output import print_json, print_table, printable, say_paused
+from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
 from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all
 from billhook.cli.selection import recording
 from billhook.errors import BillhookError

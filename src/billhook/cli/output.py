@@ -1,22 +1,25 @@
-"""Output of the commands: tables for people, JSON for programs, progress on stderr.
+"""Output of the commands: tables for people, JSON for programs, progress on stderr, and errors.
 
 Text from outside passes through `printable`: a delivery must not move the cursor, colour the terminal or
-change the reading direction.
+change the reading direction. An error is one line on stderr and an exit code, never a stack trace.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
 import sys
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from billhook.errors import BillhookError, ConfigError
 from billhook.printable import printable
 
 if TYPE_CHECKING:
@@ -25,7 +28,10 @@ if TYPE_CHECKING:
     from billhook.inbox import PausedHandler
 
 __all__ = [
+    "BillhookGroup",
+    "CliError",
     "ProgressBar",
+    "UsageConfigError",
     "print_json",
     "print_table",
     "printable",
@@ -36,6 +42,7 @@ __all__ = [
 
 _PIPE_WIDTH = 160
 _MIN_CELL_WIDTH = 7
+_DISK_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 
 
 def print_json(value: Any) -> None:
@@ -130,3 +137,41 @@ def say_paused(paused: Iterable[PausedHandler]) -> None:
         name = printable(one.name)
         click.echo(f"PAUSED: {name} since {since}{why}", err=True)
         click.echo(f"        its deliveries wait; to go on: billhook handlers resume {quote(name)}", err=True)
+
+
+class CliError(click.ClickException):
+    """A valid command that failed: printed as `Error: …`, exit code 1."""
+
+
+class UsageConfigError(CliError):
+    """A wrong configuration or argument: exit code 2, as for click's own usage errors."""
+
+    exit_code = 2
+
+
+class BillhookGroup(click.Group):
+    """A command group that reports billhook's exceptions as CliError, under `billhook` and under `flask`."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        # On the group, not in `main`: under `flask billhook …` this group is the only part that is ours.
+        try:
+            return super().invoke(ctx)
+        except ConfigError as error:
+            raise UsageConfigError(str(error)) from None
+        except BillhookError as error:
+            raise CliError(str(error)) from None
+        except OSError as error:
+            if error.errno not in _DISK_FULL:
+                raise
+            # A full disk is the user's to mend. Any other OSError may be our mistake: it keeps its trace.
+            _discard_unwritten_output()
+            raise CliError(f"cannot write: {error.strerror}") from None
+
+
+def _discard_unwritten_output() -> None:
+    """Give up what stdout could not write: Python would try again when it exits, and exit with code 120."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        with Path(os.devnull).open("wb") as null:
+            os.dup2(null.fileno(), sys.stdout.fileno())

@@ -17,7 +17,7 @@ from typing import Any, ClassVar, TypeVar
 
 import click
 
-from billhook.cli.errors import UsageConfigError
+from billhook.cli.output import UsageConfigError
 from billhook.clock import parse_time
 
 __all__ = [

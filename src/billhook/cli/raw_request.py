@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from billhook.cli.errors import UsageConfigError
+from billhook.cli.output import UsageConfigError
 
 __all__ = ["MAX_HEAD_BYTES", "RawRequest", "head_end", "is_complete", "parse_request"]
 

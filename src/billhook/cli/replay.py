@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from billhook.cli.context import load_settings, open_inbox, user_app
-from billhook.cli.errors import CliError
-from billhook.cli.output import print_json, say_paused
+from billhook.cli.output import CliError, print_json, say_paused
 from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
 from billhook.cli.selection import (
     Flags,

@@ -118,8 +118,7 @@ def call(method: str, path: str, body: str | None) -> None:
       billhook sandbox call POST /_sandbox/trigger/PaymentFailed '{"amount": 12.5}'
       billhook sandbox call GET '/_sandbox/deliveries?state=failed'
     """
-    from billhook.cli.api.connection import open_sandbox_client
-    from billhook.cli.api.output import print_wire
+    from billhook.cli.api.calls import open_sandbox_client, print_wire
     from billhook.wire import strict_json
 
     raw = body.encode("utf-8", "surrogateescape") if body is not None else None

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from billhook.cli.context import operator
-from billhook.cli.errors import CliError
-from billhook.cli.output import printable, progress
+from billhook.cli.output import CliError, printable, progress
 from billhook.cli.params import SEARCH_LIMIT
 
 if TYPE_CHECKING:

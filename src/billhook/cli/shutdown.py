@@ -13,7 +13,7 @@ from contextlib import suppress
 from queue import SimpleQueue
 from types import FrameType
 
-from billhook.cli.heartbeats import interval_seconds
+from billhook.cli.liveness import interval_seconds
 
 __all__ = ["GracefulShutdown", "start_heartbeat", "start_watchdog"]
 

@@ -1,8 +1,12 @@
-"""`billhook status`: how the inbox is, in one screen; with thresholds an exit code for cron and probes."""
+"""`billhook status`: how the inbox is, in one screen; with thresholds an exit code for cron and probes.
+
+`billhook metrics`: the same for Prometheus, in its text format, printed or into a file.
+"""
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import sys
 import time
@@ -10,12 +14,13 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from billhook.cli.context import open_inbox
-from billhook.cli.output import print_json, print_table, printable, say_paused
+from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
 from billhook.cli.params import as_json
 from billhook.cli.replay import missing_worker
 from billhook.clock import format_ago, format_duration, parse_duration
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
     from billhook.inbox.figures import Overview
     from billhook.status import Thresholds
 
-__all__ = ["status"]
+__all__ = ["metrics", "status"]
 
 _WATCH_SECONDS = 2.0
 _RATE = re.compile(r"([0-9]{1,9})/(?:([0-9]{1,2})\s*)?(h|d)")
@@ -250,3 +255,41 @@ def _to_json(overview: Overview, told: str, lines: Sequence[str]) -> dict[str, A
 
 def _without(values: dict[str, Any], *names: str) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name not in names}
+
+
+@click.command()
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Replace this file with them in one step, as node_exporter's textfile collector needs it.",
+)
+def metrics(output: Path | None) -> None:
+    """Print the metrics of the inbox in Prometheus' text format.
+
+    A web app serves the same with billhook.metrics.metrics_blueprint(), the standalone receiver with
+    BILLHOOK_METRICS_TOKEN_FILE. Needs `pip install 'billhook[metrics]'`.
+
+    \b
+    Examples:
+      billhook metrics
+      billhook metrics --output /var/lib/node_exporter/billhook.prom
+    """
+    from billhook.metrics import metrics_text
+
+    with open_inbox() as inbox:
+        text = metrics_text(inbox)
+    if output is None:
+        click.echo(text, nl=False)
+        return
+    # Another name, which the collector does not read; then one step.
+    written = output.with_name(f".{output.name}.{os.getpid()}")
+    try:
+        written.write_text(text)
+        written.replace(output)
+    except OSError as error:
+        written.unlink(missing_ok=True)
+        raise CliError(
+            f"cannot write {output} ({error.strerror}): choose a file in a folder of yours"
+        ) from None

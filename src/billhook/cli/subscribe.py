@@ -11,9 +11,8 @@ from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.api.connection import as_usage_errors, open_client
-from billhook.cli.errors import CliError
-from billhook.cli.output import print_json, print_table, printable, progress
+from billhook.cli.api.calls import as_usage_errors, open_client
+from billhook.cli.output import CliError, print_json, print_table, printable, progress
 from billhook.cli.params import as_json, handlers_argument
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from types import FrameType, TracebackType
 
-from billhook.cli.heartbeats import HeartbeatMonitor
+from billhook.cli.liveness import HeartbeatMonitor
 from billhook.cli.processes import exit_code, stop_all
 
 __all__ = ["Role", "Supervisor", "has_terminal", "worker_roles"]

@@ -153,7 +153,7 @@ def _work(
     watched: bool,
     heartbeats: int | None,
 ) -> None:
-    from billhook.cli.heartbeats import HeartbeatSender
+    from billhook.cli.liveness import HeartbeatSender
     from billhook.cli.shutdown import GracefulShutdown, start_heartbeat, start_watchdog
     from billhook.engines.worker import MAX_ABANDONED_THREADS
 

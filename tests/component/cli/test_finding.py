@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import re
@@ -170,7 +171,7 @@ def test_tail_prints_what_another_process_stores_until_ctrl_c(tailing, inbox_url
 
 
 def test_tail_waits_for_an_inbox_that_is_unavailable(run, shop, monkeypatch):
-    from billhook.cli import tail
+    deliveries = importlib.import_module("billhook.cli.deliveries")  # the package's attribute is the command
     from billhook.errors import InboxUnavailable
 
     asked: list[int] = []
@@ -183,7 +184,7 @@ def test_tail_waits_for_an_inbox_that_is_unavailable(run, shop, monkeypatch):
         yield
 
     monkeypatch.setattr(Deliveries, "follow", follow)
-    monkeypatch.setattr(tail, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(deliveries, "_PAUSE_SECONDS", 0.0)
 
     result = run("deliveries", "tail", "-n", "0")
 

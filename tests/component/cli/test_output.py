@@ -16,8 +16,7 @@ from click.testing import CliRunner
 from flask import Flask
 
 from billhook.cli import flask_group, main
-from billhook.cli.errors import BillhookGroup, UsageConfigError
-from billhook.cli.output import print_table, printable, progress
+from billhook.cli.output import BillhookGroup, UsageConfigError, print_table, printable, progress
 from billhook.cli.params import check_bindable
 from billhook.errors import InboxUnavailable, WeakSecret
 from support.apps import deliver, make_app

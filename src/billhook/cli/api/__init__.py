@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from billhook.cli.api.calls import open_client
 from billhook.cli.api.commands import (
     catalog_products,
     contracts,
@@ -14,7 +15,6 @@ from billhook.cli.api.commands import (
     invoices,
     plans,
 )
-from billhook.cli.api.connection import open_client
 
 __all__ = ["api"]
 

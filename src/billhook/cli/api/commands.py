@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 
 import click
 
-from billhook.cli.api.connection import open_client
-from billhook.cli.api.output import limit_option, print_items, print_one
+from billhook.cli.api.calls import limit_option, open_client, print_items, print_one
 from billhook.cli.params import TEXT, TIME, as_json
 
 __all__ = [

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.errors import CliError
-from billhook.cli.output import print_json, print_table, printable, progress
+from billhook.cli.output import CliError, print_json, print_table, printable, progress
 from billhook.cli.params import as_json
 from billhook.errors import MissingExtra
 

@@ -30,8 +30,7 @@ from billhook.cli.demo.expectations import (
     samples,
 )
 from billhook.cli.demo.handlers import NOTES
-from billhook.cli.errors import CliError
-from billhook.cli.output import printable
+from billhook.cli.output import CliError, printable
 from billhook.cli.posting import HttpPoster, HttpReply
 from billhook.cli.processes import spawn, stop_all, web_command, worker_command
 from billhook.errors import ApiError, InboxUnavailable, MissingExtra
@@ -192,7 +191,7 @@ class DemoEnvironment:
     def _sandbox(self) -> SandboxSender | None:
         """Start the sandbox in this process: a child would be slower. None if it is not installed."""
         try:
-            from billhook.cli.api.connection import sandbox_client
+            from billhook.cli.api.calls import sandbox_client
             from billhook.cli.demo.sender import SandboxSender
             from billhook.sandbox import Sandbox, SandboxOptions
             from billhook.sandbox.serving import serving

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from billhook.cli.context import is_file_missing, load_settings, open_inbox, user_app
-from billhook.cli.errors import CliError
 from billhook.cli.handlers import load_subscribers
+from billhook.cli.output import CliError
 from billhook.doctor.configuration import (
     foreign_file,
     gunicorn_findings,

@@ -1,9 +1,13 @@
-"""Output of `billhook api`: resources as tables, and as JSON with unchanged digits."""
+"""A command's calls of the billing service's API: the client, its errors as messages, its answers as output.
+
+Resources are shown as tables, and as JSON with unchanged digits.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -11,19 +15,33 @@ from uuid import uuid4
 
 import click
 
-from billhook.cli.output import print_table, progress
+from billhook.cli.context import load_settings
+from billhook.cli.output import CliError, print_table, progress
 from billhook.wire import strict_json
 
 if TYPE_CHECKING:
+    from billhook.client import BillingClient
+if TYPE_CHECKING:
     from billhook.resources import Resource
 
-__all__ = ["limit_option", "print_items", "print_one", "print_wire"]
+__all__ = [
+    "as_usage_errors",
+    "limit_option",
+    "open_client",
+    "open_sandbox_client",
+    "print_items",
+    "print_one",
+    "print_wire",
+    "sandbox_client",
+]
 
+_CREDENTIALS = (
+    "check BILLHOOK_API_CLIENT_ID, and BILLHOOK_API_REFRESH_TOKEN or BILLHOOK_API_REFRESH_TOKEN_FILE"
+)
 limit_option = click.option(
     "--limit", type=click.IntRange(1, 100_000), default=50, show_default=True,
     help="The highest number of items, over as many pages as needed.",
 )  # fmt: skip
-
 _COLUMNS = {
     "catalog_products": ("id", "name", "product_code", "external_id", "description"),
     "consumptions": (
@@ -40,6 +58,79 @@ _COLUMNS = {
     "invoices": ("id", "customer_id", "name", "billing_status", "amount", "due_date"),
 }
 """The columns of each kind's table. The JSON has every field."""
+
+
+@contextmanager
+def open_client() -> Iterator[BillingClient]:
+    """Open the client that the BILLHOOK_API_ options describe.
+
+    Raises ConfigError for options that are missing, CliError if the service refuses the credentials, and
+    UsageError for arguments that cannot be sent.
+    """
+    from billhook.client import BillingClient
+
+    # The messages outside: building the client can fail as well.
+    with _messages(), BillingClient.from_settings(load_settings()) as client:
+        yield client
+
+
+@contextmanager
+def open_sandbox_client(timeout_seconds: float) -> Iterator[BillingClient]:
+    """Open `sandbox_client` for the sandbox that the BILLHOOK_API_ options name. Raises as `open_client`."""
+    from billhook.client import BillingClient
+
+    url, client_id, token = BillingClient.credentials(load_settings())
+    with (
+        _messages(),
+        sandbox_client(
+            url, client_id.get_secret_value(), token.get_secret_value(), timeout_seconds
+        ) as client,
+    ):
+        yield client
+
+
+def sandbox_client(url: str, client_id: str, api_token: str, timeout_seconds: float) -> BillingClient:
+    """Return a client that sends each request once: a fault that the sandbox injects is to be seen."""
+    import httpx2
+
+    from billhook.client import BillingClient, RetryPolicy
+
+    return BillingClient(
+        url,
+        client_id,
+        api_token,
+        timeout_seconds=timeout_seconds,
+        retries=RetryPolicy(attempts=1, total_seconds=timeout_seconds),
+        # A transport of its own, because a proxy from the environment cannot reach a local sandbox.
+        transport=httpx2.HTTPTransport(),
+    )
+
+
+@contextmanager
+def as_usage_errors() -> Iterator[None]:
+    """Turn an argument that cannot be sent into click's UsageError: exit code 2."""
+    from pydantic import ValidationError
+
+    from billhook.errors import RuleBroken
+    from billhook.wire.model import describe_details
+
+    try:
+        yield
+    except ValidationError as error:
+        raise click.UsageError(describe_details(error.errors())) from None
+    except (RuleBroken, ValueError) as error:
+        raise click.UsageError(str(error)) from None
+
+
+@contextmanager
+def _messages() -> Iterator[None]:
+    from billhook.errors import AuthenticationFailed
+
+    try:
+        with as_usage_errors():
+            yield
+    except AuthenticationFailed as error:
+        raise CliError(f"{error}: {_CREDENTIALS}") from None
 
 
 def print_items(kind: str, items: Iterator[Resource], limit: int, as_json: bool) -> None:
