@@ -1,4 +1,4 @@
-"""Events about usage against what was provisioned; about reports; the ping. Source: spec, "Events"."""
+"""Events about reports; the ping; about usage against what was provisioned. Source: spec, "Events"."""
 
 from __future__ import annotations
 
@@ -42,6 +42,33 @@ __all__ = [
 ]
 
 _ReportId = Annotated[StrictStr, Field(description="Id of the report.", examples=["rep_2026_01"])]
+
+
+class MonthEndReport(Event):
+    """The report at the end of a month is ready.
+
+    Source: spec, "Events". The body is shaped like UnchargedEvents': only the header tells them apart.
+    """
+
+    date: RaisedAt
+    report_id: _ReportId
+
+
+class UnchargedEvents(Event):
+    """Some usage was counted by no meter.
+
+    Source: spec, "Events". The body is shaped like MonthEndReport's: only the header tells them apart.
+    """
+
+    date: RaisedAt
+    report_id: _ReportId
+
+
+class PingTest(Event):
+    """A test of whether the endpoint can be reached; it says nothing else.
+
+    Source: spec, "Events".
+    """
 
 
 class Overage(Event):
@@ -140,30 +167,3 @@ class CurrencyCommitmentUsageCrossed(Event):
     cycle_start: Annotated[
         UtcDatetime, Field(description="Start of the billing cycle.", examples=["2026-01-01T00:00:00Z"])
     ]
-
-
-class MonthEndReport(Event):
-    """The report at the end of a month is ready.
-
-    Source: spec, "Events". The body is shaped like UnchargedEvents': only the header tells them apart.
-    """
-
-    date: RaisedAt
-    report_id: _ReportId
-
-
-class UnchargedEvents(Event):
-    """Some usage was counted by no meter.
-
-    Source: spec, "Events". The body is shaped like MonthEndReport's: only the header tells them apart.
-    """
-
-    date: RaisedAt
-    report_id: _ReportId
-
-
-class PingTest(Event):
-    """A test of whether the endpoint can be reached; it says nothing else.
-
-    Source: spec, "Events".
-    """
