@@ -114,8 +114,8 @@ class Billhook:
                 _Commands("billhook", help="Webhook deliveries: handle, look at and replay them.")
             )
             state.register_task()
-            # Before the app's own hooks, which may reject the request.
-            app.before_request_funcs.setdefault(None, []).insert(0, state.start_engine_on_request)
+            if state.starts_on_request:  # before the app's own hooks, which may reject the request
+                app.before_request_funcs.setdefault(None, []).insert(0, state.start_engine_on_request)
             atexit.register(state.close)
 
     def start(self, app: Flask) -> None:

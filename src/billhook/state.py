@@ -61,6 +61,8 @@ class BillhookState:
         self._making_client = threading.Lock()
         reset_in_child(self._reset_in_child)
         self.engine = self._engine(settings.engine)
+        self.starts_on_request = isinstance(self.engine, ThreadEngine)
+        """Whether the engine runs in this process, from its first request on."""
         self.intake = Intake(
             clock,
             sender=app,
@@ -93,7 +95,7 @@ class BillhookState:
             self.inbox,
             start=self.start,
             close=self.close,
-            ensure_engine=self.ensure_engine if isinstance(self.engine, ThreadEngine) else None,
+            ensure_engine=self.ensure_engine if self.starts_on_request else None,
         )
 
     def start_engine_on_request(self) -> None:

@@ -65,7 +65,7 @@ def test_without_the_exemption_it_would_be_refused(protected):
 
 def test_an_app_without_flask_wtf_gets_no_hook(plain_app, monkeypatch):
     monkeypatch.setattr("billhook.extension.find_spec", lambda name: None)
-    app = plain_app()
+    app = plain_app(BILLHOOK_ENGINE="thread")
 
     Billhook(app)
 

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from billhook.cli.posting import HttpReply
-    from billhook.receiver.wsgi import DeliveryProbe, WebhookRoute
+    from billhook.receiver.blueprint import WebhookRoute
+    from billhook.receiver.wsgi import DeliveryProbe
     from billhook.state import BillhookState
 
 __all__ = ["check"]
@@ -81,7 +82,7 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
 
 def _findings(app: Flask, state: BillhookState, path: str | None) -> Iterator[_Finding]:
     from billhook.cli.handlers import handler_names
-    from billhook.receiver.wsgi import WebhookRoute, webhook_routes
+    from billhook.receiver.blueprint import WebhookRoute, webhook_routes
 
     yield _check_inbox(state)
     names = handler_names(state.handlers)

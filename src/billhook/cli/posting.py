@@ -19,7 +19,7 @@ from billhook.errors import ConfigError
 if TYPE_CHECKING:
     from flask import Flask
 
-    from billhook.receiver.wsgi import WebhookRoute
+    from billhook.receiver.blueprint import WebhookRoute
     from billhook.signing import Scheme
 
 __all__ = [
@@ -191,7 +191,7 @@ def find_route(app: Flask, source: str | None, url: str | None = None) -> Webhoo
 
     Raises ConfigError if there is none of these.
     """
-    from billhook.receiver.wsgi import webhook_routes
+    from billhook.receiver.blueprint import webhook_routes
     from billhook.signing.source import DEFAULT_SOURCE
 
     routes = webhook_routes(app)

@@ -144,8 +144,11 @@ class Committer:
         """
         timeout = self._deadline_seconds if timeout_seconds is None else timeout_seconds
         end = time.monotonic() + timeout
-        if self.startup_check is not None:
-            self.startup_check.wait(min(STARTUP_WAIT_SECONDS, timeout))
+        check = self.startup_check
+        if check is not None:
+            check.wait(min(STARTUP_WAIT_SECONDS, timeout))
+            if check.done:
+                self.startup_check = None
         self._check_usable()
         if getattr(self._next_waiter, "entry", None) is not None:
             self.response_sent()  # a thread that puts again has sent its last response
@@ -172,8 +175,12 @@ class Committer:
         """Return as `put` does, without blocking the event loop, which is woken once for a whole batch."""
         loop = asyncio.get_running_loop()
         end = loop.time() + timeout_seconds
-        if self.startup_check is not None and not self.startup_check.done:
-            await asyncio.to_thread(self.startup_check.wait, min(STARTUP_WAIT_SECONDS, timeout_seconds))
+        check = self.startup_check
+        if check is not None:
+            if check.done:
+                self.startup_check = None
+            else:
+                await asyncio.to_thread(check.wait, min(STARTUP_WAIT_SECONDS, timeout_seconds))
         self._check_usable()
         future: asyncio.Future[Receipt] = loop.create_future()
         entry = _QueueEntry(delivery, future)

@@ -1,8 +1,9 @@
 """The receiver: verify a webhook request, store it, and answer after the commit."""
 
+from billhook.receiver.blueprint import DeferredBlueprint, make_blueprint, webhook_routes
 from billhook.receiver.health import make_health_blueprint
 from billhook.receiver.intake import Intake
-from billhook.receiver.wsgi import DeferredBlueprint, WsgiReceiver, make_blueprint, webhook_routes
+from billhook.receiver.wsgi import WsgiReceiver
 
 __all__ = [
     "DeferredBlueprint",

@@ -5,21 +5,23 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
+from types import TracebackType
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from a2wsgi import WSGIMiddleware
 from flask import Flask
 
 from billhook.errors import BodyIncomplete, BodyTooLarge, InboxUnavailable, RequestError, SignatureError
 from billhook.inbox import Inbox
-from billhook.receiver.intake import SIGNALS, Intake
-from billhook.receiver.request import DRAIN_BYTES, RequestHeaders, TimeLimit, declared_length
+from billhook.receiver.blueprint import webhook_routes
+from billhook.receiver.intake import DRAIN_BYTES, SIGNALS, Intake, RequestHeaders, declared_length
 from billhook.receiver.responses import METHOD_NOT_ALLOWED, WebhookResponse
-from billhook.receiver.wsgi import webhook_routes
 from billhook.signing.source import Source
 
-__all__ = ["AsgiApp"]
+__all__ = ["AsgiApp", "TimeLimit"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -188,3 +190,83 @@ def _head(response: WebhookResponse) -> MutableMapping[str, Any]:
         *((name.lower().encode(), text.encode()) for name, text in response.headers),
     ]
     return {"type": "http.response.start", "status": response.status, "headers": headers}
+
+
+# --- a limit of time ----------------------------------------------------------------------------------
+
+_SWEEP_SECONDS = 0.01
+_SWEEP_AT_MOST = 25
+"""What is ended in one sweep. With a timer each, thousands that began together would end together as well,
+and every other request would wait for that."""
+
+
+class TimeLimit:
+    """As `asyncio.timeout` of always the same length: `with limit.of(task)` raises TimeoutError."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self._of_loops: WeakKeyDictionary[asyncio.AbstractEventLoop, _Waiting] = WeakKeyDictionary()
+
+    def of(self, task: asyncio.Task[object]) -> _Limited:
+        """Return the context in which this task is limited; it is the one that enters it."""
+        loop = task.get_loop()
+        waiting = self._of_loops.get(loop)
+        if waiting is None:
+            waiting = self._of_loops[loop] = _Waiting(self.seconds)
+        return _Limited(waiting, task, loop)
+
+
+class _Waiting:
+    """The contexts of one loop, those that were entered first in front, and the timer of them all."""
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.due: dict[_Limited, float] = {}  # in this order, because all have the same length
+        self.timer: asyncio.TimerHandle | None = None
+
+    def sweep(self, loop: asyncio.AbstractEventLoop) -> None:
+        now = loop.time()
+        overdue: list[_Limited] = []
+        next_due = None
+        for limited, due in self.due.items():
+            if due > now or len(overdue) == _SWEEP_AT_MOST:
+                next_due = due
+                break
+            overdue.append(limited)
+        for limited in overdue:
+            del self.due[limited]
+            limited.over = True
+            limited.task.cancel()
+        # One timer for all; it is gone when nothing waits, and holds nothing then.
+        self.timer = (
+            None if next_due is None else loop.call_at(max(next_due, now + _SWEEP_SECONDS), self.sweep, loop)
+        )
+
+
+@dataclass(slots=True, eq=False)
+class _Limited:
+    """What one task does within the limit.
+
+    Look at `over` after each wait: until Python 3.12 `asyncio.wait_for` loses a cancellation that comes with
+    its result.
+    """
+
+    waiting: _Waiting
+    task: asyncio.Task[object]
+    loop: asyncio.AbstractEventLoop
+    over: bool = False
+
+    def __enter__(self) -> _Limited:
+        waiting = self.waiting
+        waiting.due[self] = self.loop.time() + waiting.seconds
+        if waiting.timer is None:
+            waiting.timer = self.loop.call_later(waiting.seconds, waiting.sweep, self.loop)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.waiting.due.pop(self, None)
+        # Another may have cancelled the task as well, and that must not be lost.
+        if self.over and self.task.uncancel() == 0 and kind is asyncio.CancelledError:
+            raise TimeoutError from error

@@ -7,15 +7,19 @@ is rejected as unverified, no matter what its type header says.
 
 from __future__ import annotations
 
+import json
 import logging
 import re
-from collections.abc import Callable, Container
+from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
-from typing import Protocol
+from functools import lru_cache
+from typing import Any, Protocol, Self
 
 from billhook.clock import Clock
 from billhook.errors import (
+    BodyIncomplete,
+    BodyTooLarge,
     InboxUnavailable,
     OutOfResources,
     RequestError,
@@ -26,7 +30,6 @@ from billhook.inbox import OTHER_TYPES, Counted, NewDelivery, PutStatus, Receipt
 from billhook.logs import fields
 from billhook.printable import printable
 from billhook.receiver.rejection_log import RejectionLog
-from billhook.receiver.request import RequestHeaders
 from billhook.receiver.responses import ACCEPTED, DUPLICATE, WebhookResponse, error_response
 from billhook.signals import (
     delivery_accepted,
@@ -38,7 +41,7 @@ from billhook.signals import (
 )
 from billhook.signing.source import Source
 
-__all__ = ["SIGNALS", "Intake"]
+__all__ = ["DRAIN_BYTES", "SIGNALS", "Intake", "RequestHeaders", "declared_length"]
 
 logger = logging.getLogger("billhook.receiver")
 
@@ -53,6 +56,81 @@ SIGNALS = (
     delivery_rejected,
 )
 """What an intake emits: with an observer of any, `stored` and `rejected` call code of the app."""
+
+
+DRAIN_BYTES = 1024 * 1024
+"""How much of a rejected body is read at most, so that its sender reads the response."""
+
+# Credentials that a proxy or a sender may add are not stored. Signatures are: they are valid for these bytes
+# only, and an operator needs them to settle a dispute with the sender.
+_CREDENTIAL = re.compile(r"AUTH|COOKIE|TOKEN|SECRET|PASSW|CREDENTIAL|SESSION|API_?KEY|ACCESS_?KEY|JWT")
+
+
+class RequestHeaders(dict[str, str]):
+    """Values by lower-case name. Header lines with the same name are joined by a comma, as WSGI servers do.
+
+    Strict parsers then see one malformed value, instead of one of two that an attacker could choose.
+    """
+
+    __slots__ = ()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a header; case, and whether `name` has dashes or underscores, is ignored."""
+        key = name.lower()
+        if "_" in key and key not in self:
+            key = key.replace("_", "-")  # how a WSGI server spells it, and so perhaps a configuration
+        return dict.get(self, key, default)
+
+    @classmethod
+    def from_environ(cls, environ: Mapping[str, Any]) -> Self:
+        """Return the headers in a WSGI environ."""
+        headers = cls({_from_cgi(key): text for key, text in environ.items() if key.startswith("HTTP_")})
+        if "CONTENT_TYPE" in environ:
+            headers["content-type"] = environ["CONTENT_TYPE"]
+        return headers
+
+    @classmethod
+    def from_asgi(cls, pairs: Iterable[tuple[bytes, bytes]]) -> Self:
+        """Return the headers of an ASGI scope."""
+        headers = cls()
+        for raw_name, raw_value in pairs:
+            name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1")
+            headers[name] = f"{headers[name]},{value}" if name in headers else value
+        return headers
+
+    def stored(self) -> str:
+        """Return the headers to store, as JSON, without credentials, for `billhook deliveries show`."""
+        kept = {}
+        for name, value in self.items():
+            key = _stored_name(name)
+            if key is not None:
+                kept[key] = value
+        return json.dumps(kept)
+
+
+@lru_cache(256)
+def _from_cgi(key: str) -> str:
+    return key[5:].replace("_", "-").lower()
+
+
+@lru_cache(256)
+def _stored_name(name: str) -> str | None:
+    """Return the name under which a header is stored, in CGI's spelling; None if it is not stored."""
+    key = name.upper().replace("-", "_")
+    # An ASGI server may pass X_Webhook_Type beside X-Webhook-Type: it must not take the real one's place.
+    return None if "_" in name or key == "CONTENT_LENGTH" or _CREDENTIAL.search(key) else key
+
+
+def declared_length(text: str, limit_bytes: int) -> int | None:
+    """Return what Content-Length says, None for "". Raises BodyIncomplete or BodyTooLarge."""
+    if not text:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise BodyIncomplete("Content-Length is no number")
+    length = int(text)
+    if length > limit_bytes:
+        raise BodyTooLarge(f"over {limit_bytes} bytes")
+    return length
 
 
 class CountCallback(Protocol):

@@ -1,41 +1,48 @@
-"""The WSGI door: a Flask blueprint with one view per source, and the receiver that the views call."""
+"""The WSGI door: the view of a source, the receiver that it calls, and the body, read exactly once.
+
+The framework is too lenient with a body: Werkzeug silently truncates a chunked one at MAX_CONTENT_LENGTH, and
+a short one followed by a half-close looks complete. So the raw stream is read up to one byte more than the
+limit, and the length is compared.
+"""
 
 from __future__ import annotations
 
+import socket
+import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
-from flask import Blueprint, Flask, Response, request
-from flask.typing import RouteCallable
+from flask import Response, request
 
 from billhook.errors import (
     BodyIncomplete,
     BodyTooLarge,
-    ConfigError,
     InboxUnavailable,
     OutOfResources,
     RequestError,
     SignatureError,
 )
+from billhook.fork import reset_in_child
 from billhook.inbox import Inbox
-from billhook.receiver.intake import Intake
-from billhook.receiver.request import BodyDeadline, RequestHeaders, close_connection, drain, read_body
+from billhook.receiver.intake import DRAIN_BYTES, Intake, RequestHeaders, declared_length
 from billhook.receiver.responses import METHOD_NOT_ALLOWED, PROBE_RESPONSE, WebhookResponse
-from billhook.signing.source import DEFAULT_SOURCE, Source
+from billhook.signing.source import Source
+from billhook.threads import start_thread
 
 __all__ = [
     "PROBE",
-    "SOURCE",
-    "DeferredBlueprint",
+    "BodyDeadline",
     "DeliveryProbe",
-    "WebhookRoute",
     "WsgiReceiver",
+    "close_connection",
+    "drain",
     "find_probe",
-    "make_blueprint",
-    "webhook_routes",
+    "make_view",
+    "read_body",
 ]
 
 PROBE = "billhook.probe"
@@ -56,6 +63,46 @@ def find_probe(environ: Mapping[str, Any]) -> DeliveryProbe | None:
     """Return the probe of this request; None for a delivery."""
     found = environ.get(PROBE)
     return found if isinstance(found, DeliveryProbe) else None
+
+
+def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
+    """Return the view that receives the deliveries of a source."""
+
+    def receive() -> Response:
+        try:
+            return answer()
+        except MemoryError:  # handled here, because the frames that held the body are released
+            return _response(receiver.intake.out_of_memory(source))
+
+    def answer() -> Response:
+        if request.method != "POST":
+            response = _response(METHOD_NOT_ALLOWED)
+        else:
+            response = _response(receiver.accept(request.environ, source, _cached_body))
+            response.call_on_close(receiver.response_sent)
+        if response.status_code in (405, 413):  # refused before the body was read
+            response.call_on_close(partial(receiver.drain, request.environ))
+        if PROBE in request.environ and (probe := find_probe(request.environ)) is not None:
+            probe.status = response.status_code
+        return response
+
+    return receive
+
+
+def _cached_body() -> bytes:
+    """Return the body if a `before_request` hook of the app has read it, else b""."""
+    try:
+        return request.get_data()
+    except MemoryError:
+        raise
+    except Exception:  # noqa: BLE001 - the stream is exhausted; the error adds nothing
+        return b""
+
+
+def _response(answer: WebhookResponse) -> Response:
+    response = Response(answer.body, answer.status, content_type="application/json")
+    response.headers.extend(answer.headers)
+    return response
 
 
 class WsgiReceiver:
@@ -114,111 +161,129 @@ class WsgiReceiver:
         return body
 
 
-# --- the blueprint ------------------------------------------------------------------------------------
-
-Making = Callable[[Flask, str], AbstractContextManager[Blueprint]]
-"""Makes the blueprint for an app and a complete URL prefix; it is registered within the context."""
+# --- body ---------------------------------------------------------------------------------------------
 
 
-class DeferredBlueprint(Blueprint):
-    """A blueprint built when it is registered, since only then the app and its config are known.
+def read_body(environ: Mapping[str, Any], limit_bytes: int) -> bytes:
+    """The exact bytes of the body. Raises BodyTooLarge or BodyIncomplete, nothing else."""
+    expected = declared_length(environ.get("CONTENT_LENGTH") or "", limit_bytes)
+    if expected is None and not environ.get("wsgi.input_terminated"):
+        return b""  # no length and no end: there is no body (RFC 9112, section 6.3)
+    # Chunked: the server marks the end, and one byte more than the limit shows that the body is too large.
+    body = _read_exactly(environ["wsgi.input"], limit_bytes + 1 if expected is None else expected)
+    if expected is not None and len(body) < expected:
+        raise BodyIncomplete(f"{len(body)} of {expected} bytes came")
+    if len(body) > limit_bytes:
+        raise BodyTooLarge(f"over {limit_bytes} bytes")
+    return body
 
-    It may be registered several times, in an app or in another blueprint.
+
+def close_connection(environ: Mapping[str, Any]) -> None:
+    """Make the server close the connection: unread body bytes must not be parsed as the next request.
+
+    gunicorn closes by itself only after reading raised, and ignores a Connection header from an app.
     """
-
-    def __init__(self, name: str, url_prefix: str, making: Making) -> None:
-        super().__init__(name, __name__, url_prefix=url_prefix)
-        self._making = making
-
-    def register(self, app: Flask, options: dict[str, Any]) -> None:  # type: ignore[override]
-        """Build the blueprint for `app` and register that instead. Called by Flask."""
-        url_prefix = options.get("url_prefix")
-        if url_prefix is None:
-            url_prefix = self.url_prefix or ""
-        with self._making(app, url_prefix) as made:
-            made.register(app, {**options, "url_prefix": None})
+    with suppress(AttributeError):  # another server's stream, or a test client's
+        environ["wsgi.input"].failed = True
 
 
-SOURCE = "billhook_source"
-"""The attribute of a view function that names its source."""
+def drain(environ: Mapping[str, Any]) -> None:
+    """Read the rest of a rejected body up to a limit, so that its sender reads the response.
 
-
-class WebhookRoute(NamedTuple):
-    """The path that accepts the deliveries of a source."""
-
-    path: str
-    source: Source
-
-
-def webhook_routes(app: Flask) -> list[WebhookRoute]:
-    """Return the app's webhook routes in the order of registration.
-
-    They are read from the URL map, so nested blueprints and prefixes are included.
+    A sender that is still writing would see a reset instead. Beyond the limit the connection is closed.
     """
-    rules = app.url_map.iter_rules()
-    views = ((rule.rule, app.view_functions.get(rule.endpoint)) for rule in rules)
-    return [WebhookRoute(path, getattr(view, SOURCE)) for path, view in views if hasattr(view, SOURCE)]
-
-
-# Every method is routed here, so that the app's own handlers for 405 and OPTIONS do not answer for us.
-_METHODS = ("POST", "GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT")
-
-
-def make_blueprint(
-    name: str, receiver: WsgiReceiver, sources: Sequence[Source], url_prefix: str
-) -> Blueprint:
-    """`POST <url_prefix>` for the default source, `POST <url_prefix>/<name>` for each other one."""
-    if "<" in url_prefix:
-        raise ConfigError(f"url_prefix {url_prefix!r} has a variable part: use named sources instead")
-    blueprint = Blueprint(name, __name__)
-    prefix = "/" + url_prefix.strip("/") if url_prefix.strip("/") else ""
-    for source in sources:
-        blueprint.add_url_rule(
-            (prefix or "/") if source.name == DEFAULT_SOURCE else f"{prefix}/{source.name}",
-            endpoint=source.name,
-            view_func=_view(receiver, source),
-            methods=_METHODS,
-            provide_automatic_options=False,
-            strict_slashes=False,
-            merge_slashes=False,  # else //webhooks/billing would be answered with a redirect
-        )
-    return blueprint
-
-
-def _view(receiver: WsgiReceiver, source: Source) -> RouteCallable:
-    def receive() -> Response:
-        try:
-            return answer()
-        except MemoryError:  # handled here, because the frames that held the body are released
-            return _response(receiver.intake.out_of_memory(source))
-
-    def answer() -> Response:
-        if request.method != "POST":
-            response = _response(METHOD_NOT_ALLOWED)
-        else:
-            response = _response(receiver.accept(request.environ, source, _cached_body))
-            response.call_on_close(receiver.response_sent)
-        if response.status_code in (405, 413):  # refused before the body was read
-            response.call_on_close(partial(receiver.drain, request.environ))
-        if PROBE in request.environ and (probe := find_probe(request.environ)) is not None:
-            probe.status = response.status_code
-        return response
-
-    setattr(receive, SOURCE, source)
-    return receive
-
-
-def _cached_body() -> bytes:
-    """Return the body if a `before_request` hook of the app has read it, else b""."""
+    declared = environ.get("CONTENT_LENGTH") or ""
+    whole = int(declared) if declared.isascii() and declared.isdigit() else None
+    wanted = DRAIN_BYTES if whole is None else min(whole, DRAIN_BYTES)
     try:
-        return request.get_data()
-    except MemoryError:
-        raise
-    except Exception:  # noqa: BLE001 - the stream is exhausted; the error adds nothing
-        return b""
+        read = len(_read_exactly(environ["wsgi.input"], wanted))
+    except (BodyIncomplete, MemoryError):
+        read = wanted + 1
+    if read != whole if whole is not None else read >= wanted:
+        close_connection(environ)
 
 
-def _response(answer: WebhookResponse) -> Response:
-    response = Response(answer.body, answer.status, content_type="application/json")
-    response.headers.extend(answer.headers)
-    return response
+def _read_exactly(stream: Any, wanted: int) -> bytes:
+    pieces: list[bytes] = []
+    missing = wanted
+    while missing:
+        try:
+            piece = stream.read(missing)
+        except MemoryError:  # says nothing of the body
+            raise
+        except Exception as error:  # noqa: BLE001 - on broken chunks each server raises its own exception
+            raise BodyIncomplete(type(error).__name__) from None
+        if not piece:
+            break
+        pieces.append(piece)
+        missing -= len(piece)
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+class _Reading:
+    """One body being read; `done` is set by the reader, `until` is on the monotonic clock."""
+
+    __slots__ = ("connection", "done", "until")
+    connection: socket.socket
+    done: bool
+    until: float
+
+
+class BodyDeadline:
+    """Ends the reading of bodies that trickle in, by closing the socket's receiving side.
+
+    gunicorn's threads read with no timeout of their own, and a per-read timeout would be met by one
+    byte a second. One thread watches all readings of a process; since all are given the same time,
+    the oldest is always the next to end, and a reading costs an append.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._reset()
+        reset_in_child(self._reset)
+
+    def _reset(self) -> None:
+        # A forked child has no thread, and must not end the readings of its parent: they share the sockets.
+        self._readings: deque[_Reading] = deque()
+        self._awake = threading.Event()
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def reading(self, connection: socket.socket) -> Iterator[None]:
+        """Limit the time in which `connection` is read in the block. Raises OutOfResources."""
+        reading = _Reading()
+        reading.connection, reading.done = connection, False
+        reading.until = time.monotonic() + self._seconds
+        self._readings.append(reading)
+        if not self._awake.is_set():
+            self._awake.set()
+        if self._thread is None or not self._thread.is_alive():
+            self.start()
+        try:
+            yield
+        finally:
+            reading.done = True
+
+    def start(self) -> None:
+        """Start its thread in this process, if it does not run. Raises OutOfResources."""
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = start_thread(self._watch, "billhook-slow-bodies")
+
+    def _watch(self) -> None:
+        while True:
+            if not self._readings:
+                self._awake.clear()
+                if not self._readings:  # pragma: no branch - a reading may begin right here
+                    self._awake.wait()
+                continue
+            # Asleep until the oldest may be late: most are done by then, and none had to wake us.
+            oldest = self._readings[0]
+            time.sleep(max(0.0, oldest.until - time.monotonic()))
+            while self._readings and (self._readings[0].done or self._readings[0] is oldest):
+                reading = self._readings.popleft()
+                if not reading.done:
+                    with suppress(OSError):
+                        # Not its own shutdown(): that of a TLS socket would go on in plain text.
+                        socket.socket.shutdown(reading.connection, socket.SHUT_RD)

@@ -37,7 +37,6 @@ __all__ = [
     "read_identifier",
     "read_signature",
     "require_aware",
-    "split_entries",
     "time_format",
 ]
 
@@ -66,13 +65,6 @@ def read_header(headers: Mapping[str, str], name: str) -> str:
     if len(value) > MAX_HEADER_BYTES:
         raise SignatureMalformed(f"{name} is longer than {MAX_HEADER_BYTES} bytes")
     return value
-
-
-def split_entries(text: str, separator: str, most: int, header: str) -> list[str]:
-    """Split a list header; more than `most` entries are refused before the split."""
-    if text.count(separator) >= most:
-        raise SignatureMalformed(f"{header} has more than {most} entries")
-    return text.split(separator)
 
 
 def read_identifier(text: str, header: str) -> str:

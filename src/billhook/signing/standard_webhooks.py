@@ -16,7 +16,6 @@ from billhook.signing.parsing import (
     read_header,
     read_identifier,
     read_signature,
-    split_entries,
 )
 from billhook.signing.scheme import (
     Algorithm,
@@ -77,7 +76,10 @@ class StandardWebhooks(Scheme):
         signed_at = UNIX.read(timestamp, self._timestamp_header)
         header = self._signature_header
         signatures: dict[str, list[bytes]] = {}
-        for entry in split_entries(read_header(headers, header), " ", MAX_SIGNATURES, header):
+        listed = read_header(headers, header)
+        if listed.count(" ") >= MAX_SIGNATURES:  # before the split, which would take memory for them all
+            raise SignatureMalformed(f"{header} has more than {MAX_SIGNATURES} entries")
+        for entry in listed.split(" "):
             version, comma, value = entry.partition(",")
             if not (version and comma):
                 raise SignatureMalformed(f"{header} is not a list of version,signature entries")

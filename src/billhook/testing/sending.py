@@ -14,7 +14,7 @@ from billhook.dispatch import Delivery, Headers
 from billhook.errors import ConfigError
 from billhook.events import EVENT_TYPES, Event, UnknownEvent, sample
 from billhook.events.samples import refuse_misspelt
-from billhook.receiver.wsgi import WebhookRoute, webhook_routes
+from billhook.receiver.blueprint import WebhookRoute, webhook_routes
 from billhook.signing.source import DEFAULT_SOURCE
 from billhook.testing.apps import preparation
 

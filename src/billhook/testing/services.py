@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from flask import Flask
 
 from billhook.events import EVENT_TYPES, Event
-from billhook.receiver.wsgi import webhook_routes
+from billhook.receiver.blueprint import webhook_routes
 from billhook.testing.apps import preparation, settle
 
 if TYPE_CHECKING:

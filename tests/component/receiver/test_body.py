@@ -10,7 +10,8 @@ import time
 import pytest
 
 from billhook.errors import BodyIncomplete, BodyTooLarge
-from billhook.receiver.request import DRAIN_BYTES, BodyDeadline, close_connection, drain, read_body
+from billhook.receiver.intake import DRAIN_BYTES
+from billhook.receiver.wsgi import BodyDeadline, close_connection, drain, read_body
 from support.processes import in_children, until
 from support.timeouts import scaled
 

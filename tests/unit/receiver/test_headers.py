@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from billhook.receiver.request import RequestHeaders
+from billhook.receiver.intake import RequestHeaders
 
 ENVIRON = {
     "REQUEST_METHOD": "POST",

@@ -79,7 +79,7 @@ def _sources(settings: Settings) -> Sequence[Source]:
     """Return the sources of the user's app, or the one that the options describe. Raises ConfigError."""
     from billhook.errors import MissingSecret
     from billhook.extension import configured_scheme
-    from billhook.receiver.wsgi import webhook_routes
+    from billhook.receiver.blueprint import webhook_routes
     from billhook.settings import read_secrets_file
     from billhook.signing.source import DEFAULT_SOURCE, Source
 

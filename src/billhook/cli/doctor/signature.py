@@ -245,7 +245,7 @@ def _about_what_is_set(request: RawRequest, result: SearchResult, secrets: Seque
 def _configured(secrets: Sequence[str]) -> list[tuple[str, Source]]:
     """Return the sources of the app, or the one that the options describe, with `secrets`."""
     from billhook.extension import configured_scheme
-    from billhook.receiver.wsgi import webhook_routes
+    from billhook.receiver.blueprint import webhook_routes
     from billhook.signing.source import DEFAULT_SOURCE, Source
 
     app = user_app()
@@ -258,7 +258,7 @@ def _configured(secrets: Sequence[str]) -> list[tuple[str, Source]]:
 
 
 def _verdict(source: Source, request: RawRequest, signed_at: datetime | None) -> str:
-    from billhook.receiver.request import RequestHeaders
+    from billhook.receiver.intake import RequestHeaders
 
     headers = RequestHeaders({name.lower(): value for name, value in request.headers.items()})
     try:

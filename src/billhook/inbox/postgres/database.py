@@ -103,17 +103,14 @@ class PostgresDatabase:
         # sends again, and the unique key makes a duplicate of what was committed.
         with self._inserting, self._storage_errors():
             try:
-                return insert(self._ready_inserter(), rows)
+                if self._inserter is not None and is_lost(self._inserter):
+                    self._drop_inserter()  # the server was restarted between two deliveries
+                if self._inserter is None:
+                    self._inserter = self._connect_directly()
+                return insert(self._inserter, rows)
             except (psycopg.Error, OSError):
                 self._drop_inserter()
                 raise
-
-    def _ready_inserter(self) -> DeadlineConnection:
-        if self._inserter is not None and is_lost(self._inserter):
-            self._drop_inserter()  # the server was restarted between two deliveries
-        if self._inserter is None:
-            self._inserter = self._connect_directly()
-        return self._inserter
 
     def _connect_directly(self) -> DeadlineConnection:
         self._open()

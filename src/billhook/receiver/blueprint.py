@@ -1,0 +1,85 @@
+"""The Flask blueprint: which path belongs to which source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+from flask import Blueprint, Flask
+
+from billhook.errors import ConfigError
+from billhook.receiver.wsgi import WsgiReceiver, make_view
+from billhook.signing.source import DEFAULT_SOURCE, Source
+
+__all__ = ["SOURCE", "DeferredBlueprint", "WebhookRoute", "make_blueprint", "webhook_routes"]
+
+Making = Callable[[Flask, str], AbstractContextManager[Blueprint]]
+"""Makes the blueprint for an app and a complete URL prefix; it is registered within the context."""
+
+
+class DeferredBlueprint(Blueprint):
+    """A blueprint built when it is registered, since only then the app and its config are known.
+
+    It may be registered several times, in an app or in another blueprint.
+    """
+
+    def __init__(self, name: str, url_prefix: str, making: Making) -> None:
+        super().__init__(name, __name__, url_prefix=url_prefix)
+        self._making = making
+
+    def register(self, app: Flask, options: dict[str, Any]) -> None:  # type: ignore[override]
+        """Build the blueprint for `app` and register that instead. Called by Flask."""
+        url_prefix = options.get("url_prefix")
+        if url_prefix is None:
+            url_prefix = self.url_prefix or ""
+        with self._making(app, url_prefix) as made:
+            made.register(app, {**options, "url_prefix": None})
+
+
+SOURCE = "billhook_source"
+"""The attribute of a view function that names its source."""
+
+
+class WebhookRoute(NamedTuple):
+    """The path that accepts the deliveries of a source."""
+
+    path: str
+    source: Source
+
+
+def webhook_routes(app: Flask) -> list[WebhookRoute]:
+    """Return the app's webhook routes in the order of registration.
+
+    They are read from the URL map, so nested blueprints and prefixes are included.
+    """
+    rules = app.url_map.iter_rules()
+    views = ((rule.rule, app.view_functions.get(rule.endpoint)) for rule in rules)
+    return [WebhookRoute(path, getattr(view, SOURCE)) for path, view in views if hasattr(view, SOURCE)]
+
+
+# Every method is routed here, so that the app's own handlers for 405 and OPTIONS do not answer for us.
+_METHODS = ("POST", "GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT")
+
+
+def make_blueprint(
+    name: str, receiver: WsgiReceiver, sources: Sequence[Source], url_prefix: str
+) -> Blueprint:
+    """`POST <url_prefix>` for the default source, `POST <url_prefix>/<name>` for each other one."""
+    if "<" in url_prefix:
+        raise ConfigError(f"url_prefix {url_prefix!r} has a variable part: use named sources instead")
+    blueprint = Blueprint(name, __name__)
+    prefix = "/" + url_prefix.strip("/") if url_prefix.strip("/") else ""
+    for source in sources:
+        view = make_view(receiver, source)
+        setattr(view, SOURCE, source)
+        blueprint.add_url_rule(
+            (prefix or "/") if source.name == DEFAULT_SOURCE else f"{prefix}/{source.name}",
+            endpoint=source.name,
+            view_func=view,
+            methods=_METHODS,
+            provide_automatic_options=False,
+            strict_slashes=False,
+            merge_slashes=False,  # else //webhooks/billing would be answered with a redirect
+        )
+    return blueprint
