@@ -89,6 +89,8 @@ def __dir__() -> list[str]:
 
 def emit(signal: Signal, sender: object, **facts: Any) -> None:
     """Call each observer separately: `Signal.send` would stop at the first one that raises."""
+    if not signal.receivers:
+        return
     for receiver in signal.receivers_for(sender):
         try:
             receiver(sender, **facts)

@@ -1,7 +1,7 @@
 """Decisions about handlers: which ones are called, how, and what follows. No SQL, no HTTP."""
 
 from billhook.dispatch.call import HandlerFailure, call
-from billhook.dispatch.delivery import Delivery, Headers
+from billhook.dispatch.delivery import Delivery, Headers, StoredHeaders
 from billhook.dispatch.event_loop import CANCEL_SECONDS, EVENT_LOOPS
 from billhook.dispatch.handler import ConnectedHandlers, Handler, connect
 from billhook.dispatch.registry import Handlers
@@ -18,6 +18,7 @@ __all__ = [
     "Headers",
     "RetryDecision",
     "RetrySchedule",
+    "StoredHeaders",
     "call",
     "connect",
     "decide",

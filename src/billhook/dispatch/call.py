@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 import os
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
 from billhook.dispatch.delivery import Delivery
@@ -15,7 +15,7 @@ from billhook.dispatch.handler import Handler
 from billhook.events import Event, UnknownEvent
 from billhook.failpoints import reach
 
-__all__ = ["HandlerFailure", "call", "ending_forked_children"]
+__all__ = ["HandlerFailure", "call"]
 
 ERROR_LIMIT = 2_000
 TRACEBACK_LIMIT = 16_000
@@ -54,45 +54,48 @@ def call(
     SystemExit and its kin are failures like any other: they would end the worker, and gunicorn's master.
     """
     reach("before_call")  # tests kill the process here, and below
+    pid = os.getpid()
     try:
-        with ending_forked_children(context):
-            # Within the context to the end: a coroutine runs in it, too.
-            result = handler(sender, event=event, delivery=delivery)
-            if inspect.iscoroutine(result):
-                EVENT_LOOPS.run(result, handler.timeout_seconds)
-            elif inspect.isgenerator(result) or inspect.isasyncgen(result):
-                # A decorator can hide a generator from the check at registration. Taken for a success, it
-                # would be a handler that never does anything, and that no error shows.
-                return HandlerFailure.from_exception(
-                    TypeError("the handler returned a generator, of which nothing has run")
-                )
+        # Within the context to the end: a coroutine runs in it, too.
+        with context():
+            try:
+                failure = _call(handler, sender, event, delivery)
+            except BaseException:
+                _end_forked_child(pid, code=1)
+                raise
+            _end_forked_child(pid, code=0)
     except BaseException as exception:  # noqa: BLE001 - see above
         return HandlerFailure.from_exception(exception)
     reach("after_call")
+    return failure
+
+
+def _call(
+    handler: Handler, sender: object, event: Event | UnknownEvent, delivery: Delivery
+) -> HandlerFailure | None:
+    result = handler(sender, event=event, delivery=delivery)
+    if inspect.iscoroutine(result):
+        EVENT_LOOPS.run(result, handler.timeout_seconds)
+    elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+        # A decorator can hide a generator from the check at registration. Taken for a success, it
+        # would be a handler that never does anything, and that no error shows.
+        return HandlerFailure.from_exception(
+            TypeError("the handler returned a generator, of which nothing has run")
+        )
     return None
 
 
-@contextmanager
-def ending_forked_children(context: Callable[[], AbstractContextManager[object]]) -> Iterator[None]:
-    """Enter the context, and end a child process that the block forked as soon as it leaves the block.
+def _end_forked_child(pid: int, code: int) -> None:
+    """End a child process that the handler forked, as soon as it leaves the handler.
 
     Such a child has copies of this process's sockets, locks and claims, and only one of its threads: it
     would settle a run that its parent settles too, and keep a port open for as long as it lived.
     """
-    with context():
-        pid = os.getpid()
-        code = 0
-        try:
-            yield
-        except BaseException:
-            code = 1
-            raise
-        finally:
-            if os.getpid() != pid:
-                with suppress(OSError):  # not by logging: a thread that does not exist here may hold its lock
-                    os.write(2, b"billhook: a child that a handler forked returned from it, and was ended\n")
-                # Not sys.exit: the child would unwind into this process's worker loop, and go on as a worker.
-                os._exit(code)
+    if os.getpid() != pid:
+        with suppress(OSError):  # not by logging: a thread that does not exist here may hold its lock
+            os.write(2, b"billhook: a child that a handler forked returned from it, and was ended\n")
+        # Not sys.exit: the child would unwind into this process's worker loop, and go on as a worker.
+        os._exit(code)
 
 
 def _storable(text: str) -> str:

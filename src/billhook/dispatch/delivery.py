@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from billhook.errors import ConfigError
@@ -14,15 +16,14 @@ if TYPE_CHECKING:
     from billhook.client import BillingClient
     from billhook.effects import Transaction
 
-__all__ = ["Delivery", "Headers"]
+__all__ = ["Delivery", "Headers", "StoredHeaders"]
 
 
 class Headers(Mapping[str, str]):
     """Request headers by name, in any case: `headers["webhook-id"]`; iteration gives `Webhook-Id`."""
 
     def __init__(self, headers: Mapping[str, str]) -> None:
-        # HTTP compares header names without their case, and servers and proxies change it.
-        self._headers = {name.lower(): (name, value) for name, value in headers.items()}
+        self._headers = _by_lower_name(headers)
 
     def __getitem__(self, name: str) -> str:
         return self._headers[name.lower()][1]
@@ -35,6 +36,24 @@ class Headers(Mapping[str, str]):
 
     def __repr__(self) -> str:
         return f"Headers({dict(self)})"
+
+
+def _by_lower_name(headers: Mapping[str, str]) -> dict[str, tuple[str, str]]:
+    # HTTP compares header names without their case, and servers and proxies change it.
+    return {name.lower(): (name, value) for name, value in headers.items()}
+
+
+class StoredHeaders(Headers):
+    """Headers as the inbox stores them, read at their first use: most handlers use none."""
+
+    def __init__(self, text: str) -> None:
+        """`text` is JSON, with the names that WSGI has for them: webhook_id."""
+        self._text = text
+
+    @cached_property
+    def _headers(self) -> dict[str, tuple[str, str]]:  # type: ignore[override]
+        stored = json.loads(self._text)
+        return _by_lower_name({name.replace("_", "-").title(): value for name, value in stored.items()})
 
 
 @dataclass(frozen=True, slots=True)

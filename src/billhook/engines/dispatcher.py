@@ -10,7 +10,6 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -22,9 +21,9 @@ from billhook.dispatch import (
     Delivery,
     Handler,
     HandlerFailure,
-    Headers,
     RetryDecision,
     RetrySchedule,
+    StoredHeaders,
     call,
     decide,
 )
@@ -120,9 +119,12 @@ class Dispatcher:
     def plan(self, received: Iterable[StoredDelivery]) -> list[PlannedDelivery]:
         """Plan one run for each handler of a delivery's event type, or its quarantine if it is unreadable."""
         planned = []
+        connected: dict[str, list[Handler]] = {}
         for stored in received:
             # `every`, too: a delivery whose only handlers are for other sources is not logged as unhandled.
-            every = self._handlers.for_event_type(stored.event_type)
+            every = connected.get(stored.event_type)
+            if every is None:
+                every = connected[stored.event_type] = self._handlers.for_event_type(stored.event_type)
             handlers = [handler for handler in every if handler.handles(stored.source)]
             try:
                 event = _parse(stored)
@@ -223,8 +225,8 @@ class Dispatcher:
         """Return the result of a run that is discarded without a call: a newer delivery waits behind it."""
         text = f"superseded by delivery {newer}"
         result = self._result(claim, delivery, HandlerFailure(Discard(text), text, ""), handler)
-        uncalled = replace(result.run_result, uncalled=True)
-        return replace(result, run_result=uncalled, superseded_by=newer)
+        uncalled = result.run_result._replace(uncalled=True)
+        return result._replace(run_result=uncalled, superseded_by=newer)
 
     def timed_out(self, claim: Claim, handler: Handler | None, seconds: float) -> AttemptResult:
         """Return the result of an attempt that is past its time-out and still running: failed."""
@@ -343,7 +345,6 @@ def _state_after(decision: RetryDecision) -> RunState:
 
 def _make_delivery(claim: Claim, client: Callable[[], BillingClient] | None = None) -> Delivery:
     stored = claim.delivery
-    headers = json.loads(stored.headers)  # stored as WSGI names them: webhook_id
     return Delivery(
         id=stored.delivery_id,
         key=stored.key,
@@ -353,7 +354,7 @@ def _make_delivery(claim: Claim, client: Callable[[], BillingClient] | None = No
         received_at=stored.received_at,
         signed_at=stored.signed_at,
         body=stored.body,
-        headers=Headers({name.replace("_", "-").title(): value for name, value in headers.items()}),
+        headers=StoredHeaders(stored.headers),
         make_client=client,
         slot=stored.slot,
         handler=claim.handler,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from billhook import signals
 from billhook.dispatch import Delivery, HandlerFailure
@@ -24,8 +24,7 @@ logger = logging.getLogger("billhook.engines")
 logger.addFilter(EscapedTracebacks())
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedDelivery:
+class PlannedDelivery(NamedTuple):
     """A plan and the event that it was made from, so that the claim that follows need not parse it again."""
 
     plan: RunPlan
@@ -33,8 +32,7 @@ class PlannedDelivery:
     event: Event | UnknownEvent | None
 
 
-@dataclass(frozen=True, slots=True)
-class AttemptResult:
+class AttemptResult(NamedTuple):
     """One attempt: the result to settle, and what observers get once that is committed."""
 
     run_result: RunResult

@@ -14,8 +14,10 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from operator import itemgetter
 from typing import Any, NamedTuple
 from zlib import crc32
 
@@ -99,10 +101,17 @@ class CountKey(NamedTuple):
     bucket: int
 
 
-class _Sum(NamedTuple):
+@dataclass(slots=True)
+class _Sum:
     number: int
     seconds: float
     last_at: datetime
+
+    def add(self, other: _Sum) -> None:
+        self.number += other.number
+        self.seconds += other.seconds
+        if other.last_at > self.last_at:
+            self.last_at = other.last_at
 
 
 class Counts:
@@ -110,6 +119,8 @@ class Counts:
 
     def __init__(self) -> None:
         self._sums: dict[CountKey, _Sum] = {}
+        # The last hour counted in: most are of the same, and to compute it takes long beside the rest.
+        self._hour = self._next_hour = BEFORE
 
     def __bool__(self) -> bool:
         return bool(self._sums)
@@ -129,21 +140,28 @@ class Counts:
         duration_seconds: float | None = None,
     ) -> None:
         """Count one thing that happened `at` that moment, and how long it took."""
-        hour = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+        if not self._hour <= at < self._next_hour:
+            self._hour = at.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
+            self._next_hour = self._hour + timedelta(hours=1)
         bucket, seconds = NO_DURATION, 0.0
         if duration_seconds is not None:
             bucket = bisect_left(DURATION_BOUNDS, duration_seconds)
             seconds = round(duration_seconds * _PARTS_OF_SECOND) / _PARTS_OF_SECOND
-        key = CountKey(hour, source, event_type, handler, what.value, cause, bucket)
+        key = CountKey(self._hour, source, event_type, handler, what.value, cause, bucket)
         self._add(key, _Sum(1, seconds, at))
 
     def add_result(self, result: RunResult, handler: str) -> None:
         """Count an attempt that was settled, unless it was interrupted by an orderly stop."""
         labels = result.counted_as
         if labels is not None and not result.excused:
-            what = _BY_STATE[result.state]
-            seconds = result.duration_seconds
-            self.add(what, result.at, **labels._asdict(), handler=handler, duration_seconds=seconds)
+            self.add(
+                _BY_STATE[result.state],
+                result.at,
+                source=labels.source,
+                event_type=labels.event_type,
+                handler=handler,
+                duration_seconds=result.duration_seconds,
+            )
 
     def add_plans(
         self,
@@ -156,28 +174,27 @@ class Counts:
         labels = {}
         for plan in plans:
             if plan.counted_as is not None:
-                labels[plan.delivery_id] = plan.counted_as._asdict()
+                source, event_type = labels[plan.delivery_id] = plan.counted_as
                 received_at = first_plans.get(plan.delivery_id)
                 if received_at is not None:
-                    self.add(Counted.ACCEPTED, received_at, **labels[plan.delivery_id])
+                    self.add(Counted.ACCEPTED, received_at, source=source, event_type=event_type)
                     if plan.error is not None:
-                        self.add(Counted.QUARANTINED, now, **labels[plan.delivery_id])
+                        self.add(Counted.QUARANTINED, now, source=source, event_type=event_type)
         for duplicate in duplicates:
             if duplicate.delivery_id in labels:
-                of_it = labels[duplicate.delivery_id]
-                self.add(Counted.DISCARDED, now, **of_it, handler=duplicate.handler)
+                source, event_type = labels[duplicate.delivery_id]
+                name = duplicate.handler
+                self.add(Counted.DISCARDED, now, source=source, event_type=event_type, handler=name)
 
     def merge(self, other: Counts) -> None:
         """Add other counts to these."""
         for key, added in other._sums.items():
-            self._add(key, added)
+            self._add(key, replace(added))
 
     def _add(self, key: CountKey, added: _Sum) -> None:
-        old = self._sums.get(key)
-        if old is not None:
-            last_at = max(old.last_at, added.last_at)
-            added = _Sum(old.number + added.number, old.seconds + added.seconds, last_at)
-        self._sums[key] = added
+        known = self._sums.setdefault(key, added)
+        if known is not added:
+            known.add(added)
 
     def write(self, connection: Connection, owner: str) -> None:
         """Add them to the table; the last step of a transaction: it locks rows until the commit."""
@@ -198,11 +215,12 @@ class Counts:
 
     def for_postgres(self, shard: int) -> str:
         """Return the rows to add as JSON."""
-        return json_text((dict(zip(_COLUMNS, row, strict=True)) for row in self._rows(shard)), "postgresql")
+        return json_text(dict(zip(_COLUMNS, row, strict=True)) for row in self._rows(shard))
 
     def _rows(self, shard: int) -> list[tuple[Any, ...]]:
         # In one order in all transactions: two that locked rows in different orders could deadlock.
-        return [(*key, shard, *self._sums[key]) for key in sorted(self._sums)]
+        ordered = sorted(self._sums.items(), key=itemgetter(0))
+        return [(*key, shard, one.number, one.seconds, one.last_at) for key, one in ordered]
 
 
 def shard_of(owner: str) -> int:

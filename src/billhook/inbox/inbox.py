@@ -132,13 +132,13 @@ class Inbox:
         """Return deliveries that no engine has read yet, oldest first; with `only` at most that one."""
         statement = pending.RECEIVED if only is None else pending.RECEIVED_ONE
         with self.database.read() as connection:
-            rows = connection.execute(statement, {"at_most": limit, "delivery_id": only})
+            rows = connection.execute(statement, {"at_most": limit, "delivery_id": only}).all()
             return [StoredDelivery(*row) for row in rows]
 
     def poll(self, limit: int) -> tuple[list[StoredDelivery], NextTimes]:
         """Return what an engine has to do: unread deliveries, and when the next runs are due."""
         with self.database.read() as connection:
-            rows = connection.execute(pending.RECEIVED, {"at_most": limit})
+            rows = connection.execute(pending.RECEIVED, {"at_most": limit}).all()
             new_deliveries = [StoredDelivery(*row) for row in rows]
             return new_deliveries, NextTimes(*connection.execute(pending.NEXT_TIMES).one())
 

@@ -60,7 +60,7 @@ def plan(connection: Connection, plans: Sequence[RunPlan], now: datetime) -> Pla
     first_plans: dict[int, datetime] = {}
     for (state, error), delivery_ids in alike.items():
         values = {"delivery_ids": delivery_ids, "new_state": state.value, "reason": error}
-        for delivery_id, plans_of_it, received_at in connection.execute(_PLAN, values):
+        for delivery_id, plans_of_it, received_at in connection.execute(_PLAN, values).all():
             won.add(delivery_id)
             if plans_of_it == 1:  # more after a replay
                 first_plans[delivery_id] = received_at
@@ -83,6 +83,8 @@ def make_runs(
     others: list[dict[str, Any]] = []
     keys = []
     released: list[int] = []
+    # Random, not 0: a result from before the file was replaced must match no run of the new file.
+    token = secrets.randbits(30)
     for planned in plans:
         for handler in planned.handlers:
             row = {
@@ -91,8 +93,7 @@ def make_runs(
                 "state": RunState.DUE.value,
                 "attempts": 0,
                 "due_at": now,
-                # Random, not 0: a result from before the file was replaced must match no run of the new file.
-                "token": secrets.randbits(30),
+                "token": token,
             }
             options = planned.options.get(handler, _PLAIN)
             if options is _PLAIN:

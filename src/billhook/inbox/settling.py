@@ -8,9 +8,8 @@ costs nothing. The transaction that finishes a run makes the next one due.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from functools import cache
 from typing import Any
 
 from sqlalchemy import (
@@ -20,25 +19,24 @@ from sqlalchemy import (
     Float,
     FromClause,
     Integer,
-    Row,
     Text,
     Update,
-    and_,
     bindparam,
     case,
     exists,
     func,
     insert,
     literal_column,
+    null,
     select,
     update,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.types import TypeEngine
 
-from billhook.inbox.records import NEWEST_ONLY, Lease, RunResult
+from billhook.inbox.records import NEWEST_ONLY, RunResult
 from billhook.inbox.schema import delivery, failure, run
-from billhook.inbox.sql import UtcDateTime, in_parameter, in_states, json_rows, json_text
+from billhook.inbox.sql import UtcDateTime, execute_each, in_parameter, in_states, json_rows, json_text
 from billhook.inbox.states import DeliveryState, RunState, check
 
 __all__ = ["OrderKey", "finish_deliveries", "release_next", "settle"]
@@ -68,94 +66,110 @@ _FINISH = (
 # --- settle -------------------------------------------------------------------------------------------
 
 
-def settle(connection: Connection, results: Sequence[RunResult]) -> tuple[dict[Lease, str], list[int]]:
+def settle(
+    connection: Connection, results: Sequence[RunResult]
+) -> tuple[list[tuple[RunResult, str]], list[int]]:
     """Write the results of runs; under billhook.inbox.locks.
 
-    Returns the leases settled with the handlers of their runs, and the deliveries of which a run became due
-    because the one before it in its order finished. A result with an old fencing token changes nothing:
-    another worker holds the lease.
+    Returns the results that were written, with the handlers of their runs, and the deliveries of which a run
+    became due because the one before it in its order finished. A result with an old fencing token changes
+    nothing: another worker holds the lease.
     """
     for result in results:
         check(RunState.RUNNING, result.state)
-    rows = _write_results(connection, results)
-    leases = {Lease(row.id, row.token): row.handler for row in rows}
-    settled = [result for result in results if result.lease in leases]
-    failed = [result for result in settled if result.state in (RunState.DUE, RunState.DEAD)]
+    given: dict[tuple[int, int], RunResult] = {result.lease: result for result in results}
+    settled: list[tuple[RunResult, str]] = []
+    keys: list[OrderKey] = []
+    for run_id, token, handler, order_key in _write_results(connection, results):
+        result = given[run_id, token]
+        settled.append((result, handler))
+        # A run that is due again keeps its place, so the next one in its order goes on waiting; where only
+        # the newest counts, it may be superseded.
+        if order_key is not None and (result.state is not RunState.DUE or result.newest_only):
+            keys.append((handler, order_key))
+    failed = [result for result, _ in settled if result.state in (RunState.DUE, RunState.DEAD)]
     if failed:
         _record_failures(connection, failed)
-    finished = {result.run_id: result.delivery_id for result in settled if result.state is not RunState.DUE}
-    finish_deliveries(connection, finished.values())
-    replaceable = {result.run_id for result in settled if result.newest_only}
-    # A run that is due again keeps its place, so the next one in its order goes on waiting; where only the
-    # newest counts, it may be superseded.
-    keys = [
-        (row.handler, row.order_key)
-        for row in rows
-        if row.order_key is not None and (row.id in finished or row.id in replaceable)
-    ]
+    finish_deliveries(
+        connection, {result.delivery_id for result, _ in settled if result.state is not RunState.DUE}
+    )
     released = release_next(connection, keys, max(result.at for result in results)) if keys else []
-    return leases, released
+    return settled, released
 
 
 _RESULT: dict[str, TypeEngine[Any]] = {
     "run_id": BigInteger(),
-    "token": Integer(),
-    "state": Text(),
+    "fencing_token": Integer(),
+    "new_state": Text(),
     "error": Text(),
-    "due_at": UtcDateTime(),
-    "finished_at": UtcDateTime(),
-    "excused": Integer(),
-    "uncalled": Integer(),
-    "started_at": UtcDateTime(),
-    "duration_seconds": Float(),
+    "retry_at": UtcDateTime(),
+    "ended_at": UtcDateTime(),
+    "is_excused": Integer(),
+    "is_uncalled": Integer(),
+    "called_at": UtcDateTime(),
+    "seconds": Float(),
 }
+_ITS_COLUMNS = (run.c.id, run.c.token, run.c.handler, run.c.order_key)
+_RUNNING = select(*_ITS_COLUMNS).where(
+    in_parameter(run.c.id, "run_ids"), run.c.state == RunState.RUNNING.value
+)
 
 
-@cache
-def _settle_statement(dialect: str) -> Update:
-    given = json_rows("results", _RESULT, dialect).c
-    # The fencing: the token is compared in the statement that writes, so that no claim comes between.
-    held = and_(run.c.id == given.run_id, run.c.token == given.token, run.c.state == RunState.RUNNING.value)
-    values = {
-        "state": given.state,
-        "last_error": given.error,
-        "lease_owner": None,
-        "alone": 0,  # however it ended, it did not kill its worker: it is no suspect any more
-        "due_at": func.coalesce(given.due_at, run.c.due_at),
-        "finished_at": given.finished_at,
-        "attempts": run.c.attempts - given.uncalled,  # the claim counted it
-        "excused": run.c.excused + given.excused,
-        "started_at": func.coalesce(given.started_at, run.c.started_at),
-        "duration_seconds": given.duration_seconds,
-    }
+def _settle_statement(given: Mapping[str, ColumnElement[Any]]) -> Update:
+    """Build the update for results: `given` are the values of _RESULT."""
     return (
         update(run)
-        .where(held)
-        .values(values)
-        .returning(run.c.id, run.c.token, run.c.handler, run.c.order_key)
+        .where(
+            run.c.id == given["run_id"],
+            # The fencing: compared in the statement that writes, so that no claim comes between.
+            run.c.token == given["fencing_token"],
+            in_states(run.c.state, RunState.RUNNING),
+        )
+        .values(
+            state=given["new_state"],
+            last_error=given["error"],
+            lease_owner=null(),
+            alone=literal_column(
+                "0"
+            ),  # however it ended, it did not kill its worker: it is no suspect any more
+            due_at=func.coalesce(given["retry_at"], run.c.due_at),
+            finished_at=given["ended_at"],
+            attempts=run.c.attempts - given["is_uncalled"],  # the claim counted it
+            excused=run.c.excused + given["is_excused"],
+            started_at=func.coalesce(given["called_at"], run.c.started_at),
+            duration_seconds=given["seconds"],
+        )
     )
 
 
-def _write_results(connection: Connection, results: Sequence[RunResult]) -> list[Row[Any]]:
-    """Write the results whose lease still holds, in one statement; returns the rows of their runs."""
+_SETTLE = _settle_statement({name: bindparam(name, type_=of_type) for name, of_type in _RESULT.items()})
+_SETTLE_ROWS = _settle_statement(dict(json_rows("results", _RESULT).c.items())).returning(*_ITS_COLUMNS)
+
+
+def _write_results(connection: Connection, results: Sequence[RunResult]) -> Sequence[Sequence[Any]]:
+    """Write the results whose lease still holds; returns the rows of their runs."""
     given = [
         {
             "run_id": result.run_id,
-            "token": result.token,
-            "state": result.state.value,
+            "fencing_token": result.token,
+            "new_state": result.state.value,
             "error": result.error,
-            "due_at": result.due_at if result.state is RunState.DUE else None,
-            "finished_at": None if result.state is RunState.DUE else result.at,
-            "excused": int(result.excused),
-            "uncalled": int(result.uncalled),
-            "started_at": result.started_at,
-            "duration_seconds": result.duration_seconds,
+            "retry_at": result.due_at if result.state is RunState.DUE else None,
+            "ended_at": None if result.state is RunState.DUE else result.at,
+            "is_excused": int(result.excused),
+            "is_uncalled": int(result.uncalled),
+            "called_at": result.started_at,
+            "seconds": result.duration_seconds,
         }
         for result in results
     ]
-    dialect = connection.dialect.name
-    values = {"results": json_text(given, dialect)}
-    return list(connection.execute(_settle_statement(dialect), values))
+    if connection.dialect.name == "postgresql":
+        return connection.execute(_SETTLE_ROWS, {"results": json_text(given)}).all()
+    # Read first: one by one they return no rows. Between the two no other transaction writes.
+    running = connection.execute(_RUNNING, {"run_ids": [result.run_id for result in results]}).all()
+    execute_each(connection, _SETTLE, given)
+    leases = {(each["run_id"], each["fencing_token"]) for each in given}
+    return [row for row in running if (row.id, row.token) in leases]
 
 
 def _record_failures(connection: Connection, failed: Sequence[RunResult]) -> None:

@@ -11,7 +11,7 @@ costs more CPU time than executing it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import cache
@@ -25,21 +25,23 @@ from sqlalchemy import (
     DateTime,
     Dialect,
     FromClause,
+    Insert,
     Integer,
     LargeBinary,
     Table,
     Text,
     TextClause,
     TypeDecorator,
+    Update,
     bindparam,
     cast,
     column,
     func,
     insert,
     literal_column,
-    select,
     text,
 )
+from sqlalchemy.dialects import sqlite
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.compiler import SQLCompiler
@@ -49,6 +51,7 @@ from sqlalchemy.types import TypeEngine
 
 __all__ = [
     "UtcDateTime",
+    "execute_each",
     "in_parameter",
     "in_states",
     "in_values",
@@ -57,6 +60,7 @@ __all__ = [
     "json_text",
     "position_of",
     "seconds_after",
+    "utc_moment",
     "utc_text",
 ]
 
@@ -70,10 +74,23 @@ class UtcDateTime(TypeDecorator[datetime]):
     def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
         return None if value is None else value.astimezone(UTC)
 
-    def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
-        if value is None or value.tzinfo is not None:
-            return None if value is None else value.astimezone(UTC)
-        return value.replace(tzinfo=UTC)  # type: ignore[no-any-return]
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        return None if value is None else value.astimezone(UTC)
+
+    # On SQLite not by its own type, whose times have no zone: six are read for each delivery that is
+    # handled, and a second function for the zone cost more than reading them.
+
+    def bind_processor(self, dialect: Dialect) -> Callable[[datetime | None], Any] | None:
+        """Return what writes a time."""
+        if dialect.name == "postgresql":
+            return super().bind_processor(dialect)
+        return lambda value: None if value is None else utc_text(value)
+
+    def result_processor(self, dialect: Dialect, coltype: object) -> Callable[[Any], datetime | None] | None:
+        """Return what reads a time."""
+        if dialect.name == "postgresql":
+            return super().result_processor(dialect, coltype)
+        return lambda text: None if text is None else utc_moment(text)
 
 
 class _Values(TypeDecorator[list[Any]]):
@@ -185,15 +202,50 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
     """
     if not rows:
         return
+    columns = tuple(rows[0])
     if connection.dialect.name == "postgresql":
-        statement = _from_json(table.name, tuple(rows[0]))
-        connection.execute(statement, {"rows": json_text(map(dict, rows), "postgresql")})
+        connection.execute(_insert_from_json(table.name, columns), {"rows": json_text(map(dict, rows))})
     else:
-        connection.execute(insert(table), rows)
+        execute_each(connection, _insert_one(table, columns), rows)
 
 
 @cache
-def _from_json(table: str, columns: tuple[str, ...]) -> TextClause:
+def _insert_one(table: Table, columns: tuple[str, ...]) -> Insert:
+    return insert(table).values({name: bindparam(name, type_=table.c[name].type) for name in columns})
+
+
+def execute_each(
+    connection: Connection, statement: Insert | Update, rows: Iterable[Mapping[str, Any]]
+) -> None:
+    """Execute a statement for each row on SQLite, by the driver.
+
+    SQLAlchemy takes longer to prepare the values of a row than SQLite to write it.
+    """
+    sql, names, times = _compile_for_driver(statement)
+    values = []
+    for row in rows:
+        given = dict(row)
+        for name in times:
+            if (moment := given[name]) is not None:
+                given[name] = utc_text(moment)
+        values.append(tuple([given[name] for name in names]))
+    connection.exec_driver_sql(sql, values)
+
+
+@cache
+def _compile_for_driver(statement: Insert | Update) -> tuple[str, list[str], list[str]]:
+    """Return the statement's text, its parameters in their order, and those that are times."""
+    compiled = statement.compile(dialect=sqlite.dialect())
+    names = compiled.positiontup or []
+    return (
+        str(compiled),
+        names,
+        [name for name in names if isinstance(compiled.binds[name].type, UtcDateTime)],
+    )
+
+
+@cache
+def _insert_from_json(table: str, columns: tuple[str, ...]) -> TextClause:
     names = ", ".join(columns)
     return text(
         f"INSERT INTO {table} ({names}) SELECT {names} "  # noqa: S608 - our own tables and columns
@@ -201,9 +253,14 @@ def _from_json(table: str, columns: tuple[str, ...]) -> TextClause:
     )
 
 
-def json_text(rows: Iterable[Mapping[str, Any]], dialect: str) -> str:
-    """Return rows as one JSON text, with times as that database reads them."""
-    return json.dumps([*rows], default=datetime.isoformat if dialect == "postgresql" else utc_text)
+def json_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Return rows as one JSON text for PostgreSQL."""
+    return json.dumps([*rows], default=datetime.isoformat)
+
+
+def utc_moment(text: str) -> datetime:
+    """Return the time that `utc_text` has written."""
+    return datetime.fromisoformat(f"{text}+00:00")  # at once: to give it a zone later takes ten times as long
 
 
 def utc_text(moment: datetime) -> str:
@@ -212,15 +269,8 @@ def utc_text(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(" ", "microseconds").removesuffix("+00:00")
 
 
-def json_rows(parameter: str, columns: Mapping[str, TypeEngine[Any]], dialect: str) -> FromClause:
-    """Return the rows of a parameter, made by `json_text`, to be joined with a table."""
-    if dialect == "postgresql":
-        record = func.jsonb_to_recordset(cast(bindparam(parameter, type_=Text), JSONB))
-        typed = [column(name, column_type) for name, column_type in columns.items()]
-        return record.table_valued(*typed, name=parameter).render_derived(with_types=True)
-    each = func.json_each(bindparam(parameter, type_=Text)).table_valued("value", name=f"{parameter}_json")
-    values = [
-        func.json_extract(each.c.value, literal_column(f"'$.{name}'"), type_=column_type).label(name)
-        for name, column_type in columns.items()
-    ]
-    return select(*values).subquery(parameter)
+def json_rows(parameter: str, columns: Mapping[str, TypeEngine[Any]]) -> FromClause:
+    """Return the rows of a parameter, made by `json_text`, to be joined with a table of PostgreSQL."""
+    record = func.jsonb_to_recordset(cast(bindparam(parameter, type_=Text), JSONB))
+    typed = [column(name, column_type) for name, column_type in columns.items()]
+    return record.table_valued(*typed, name=parameter).render_derived(with_types=True)

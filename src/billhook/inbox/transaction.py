@@ -135,20 +135,17 @@ class InboxTransaction:
             self._take_locks(results, ())
         settled, released = settle(self._connection, results)
         self._released += released
-        for result in results:
-            if result.lease in settled:
-                self._counts.add_result(result, settled[result.lease])
+        for result, handler in settled:
+            self._counts.add_result(result, handler)
         if self._limits:
-            self._settled_names |= self._limits.keys() & settled.values()
+            self._settled_names |= self._limits.keys() & {handler for _, handler in settled}
             self._limited_results += [
-                (settled[result.lease], None if result.state is RunState.SUCCEEDED else result.error)
-                for result in results
+                (handler, None if result.state is RunState.SUCCEEDED else result.error)
+                for result, handler in settled
                 # Neither a failure nor a success: an interruption, and a run discarded, perhaps uncalled.
-                if settled.get(result.lease) in self._limits
-                and not result.excused
-                and result.state is not RunState.DISCARDED
+                if handler in self._limits and not result.excused and result.state is not RunState.DISCARDED
             ]
-        return set(settled)
+        return {result.lease for result, _ in settled}
 
     def plan(self, plans: Sequence[RunPlan], now: datetime) -> list[int]:
         """Make the runs of received deliveries; returns the delivery ids that were still unplanned."""
@@ -253,7 +250,7 @@ class InboxTransaction:
     def _lock_rows(self, query: Select[Any], limit: int, now: datetime, delivery_id: int | None) -> list[Any]:
         values = {"now": now, "at_most": limit, "of_delivery": delivery_id}
         # Sorted here: the database would move the bodies about to sort the rows.
-        return sorted(self._connection.execute(query, values), key=lambda row: (row.due_at, row.run_id))
+        return sorted(self._connection.execute(query, values).all(), key=lambda row: (row.due_at, row.run_id))
 
     def _mark_running(
         self, rows: Sequence[Any], owner: str, now: datetime, leased_until: datetime

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import threading
-from dataclasses import replace
 from datetime import timedelta
 
 import pytest
@@ -421,7 +420,7 @@ def test_backfill_skips_deliveries_of_other_sources(clock):
     delivery = stored("InvoiceApproved", approved, clock)
 
     assert takes(delivery, []) is None
-    assert takes(replace(delivery, source="eu"), []) == RunOptions()
+    assert takes(delivery._replace(source="eu"), []) == RunOptions()
 
 
 def test_backfill_skips_unreadable_deliveries(newer, clock):

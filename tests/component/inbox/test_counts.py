@@ -156,7 +156,7 @@ def test_results_of_one_transaction_keep_their_own_moments(inbox, where):
     plan(inbox, "b")
     one, two = claim(inbox)
 
-    settle(inbox, result(one), replace(result(two), at=at(7)))
+    settle(inbox, result(one), result(two)._replace(at=at(7)))
 
     found = [found for (found,) in rows(where, "SELECT finished_at FROM run ORDER BY id")]
     assert found == ["2026-01-15 12:00:03.000000", "2026-01-15 12:00:07.000000"]
@@ -175,7 +175,7 @@ def test_a_result_whose_lease_is_lost_is_not_counted(inbox, where):
     plan(inbox)
     (one,) = claim(inbox)
 
-    settle(inbox, replace(result(one), token=one.token - 1))
+    settle(inbox, result(one)._replace(token=one.token - 1))
 
     assert rows(where, NUMBERS) == [("PingTest", "", "accepted", 1)]
 

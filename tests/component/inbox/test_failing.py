@@ -31,7 +31,7 @@ def stored(inbox, where, *runs: tuple[str, str, int, str | None], state: str = "
             handler,
             of_run,
             attempts,
-            "2026-01-15 12:00:00.000000+00:00",
+            "2026-01-15 12:00:00.000000",
             error,
             order,
         )

@@ -68,7 +68,7 @@ def test_the_fast_path_claims_with_the_same_rows_as_the_general_path(inbox, wher
     claim = begin(inbox, delivery_id, *handlers)
 
     assert tables(where) == expected
-    assert replace(claim, run_id=generally.run_id, token=generally.token) == generally
+    assert claim._replace(run_id=generally.run_id, token=generally.token) == generally
     assert (claim.run_id, claim.token) == rows(where, "SELECT id, token FROM run ORDER BY id")[0]
 
 

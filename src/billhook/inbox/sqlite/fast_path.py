@@ -6,14 +6,14 @@ import secrets
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from typing import cast
 
 from billhook.failpoints import reach
 from billhook.inbox.counts import ADD_ON_SQLITE, Counts
 from billhook.inbox.records import Claim, DeliverySnapshot, RunPlan, RunResult, StoredDelivery
-from billhook.inbox.sql import utc_text
+from billhook.inbox.sql import utc_moment, utc_text
 
 __all__ = ["SqliteFastPath"]
 
@@ -121,9 +121,5 @@ def _write(driver: sqlite3.Connection, counts: Counts) -> None:
 
 def _stored(row: tuple[int, str, str, str, bytes, str, str | None, str, str, str | None]) -> StoredDelivery:
     signed_at, received_at, slot, sent_as = row[6:]
-    times = None if signed_at is None else _moment(signed_at), _moment(received_at)
+    times = None if signed_at is None else utc_moment(signed_at), utc_moment(received_at)
     return StoredDelivery(*row[:6], *times, slot, sent_as)
-
-
-def _moment(text: str) -> datetime:
-    return datetime.fromisoformat(text).replace(tzinfo=UTC)
