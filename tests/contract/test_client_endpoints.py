@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from billhook.client import OPERATIONS
-from billhook.client.auth import LIFETIME
+from billhook.client.session import LIFETIME
 from billhook.errors import (
     AuthenticationFailed,
     InternalError,

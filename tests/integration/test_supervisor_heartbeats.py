@@ -46,7 +46,7 @@ raise SystemExit(3)
 """
 WATCHES = """
 import os, signal, sys, time
-from billhook.cli.shutdown import start_watchdog
+from billhook.cli.worker import start_watchdog
 from billhook.cli.liveness import HeartbeatSender
 signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a user's code may
 sender = HeartbeatSender(int(sys.argv[1]))
@@ -321,7 +321,7 @@ def test_the_watch_beats_within_a_second_or_a_third_of_a_lease(pipe):
     reader, writer = pipe
     code = (
         "import sys, time\n"
-        "from billhook.cli.shutdown import start_watchdog\n"
+        "from billhook.cli.worker import start_watchdog\n"
         "from billhook.cli.liveness import HeartbeatSender\n"
         "start_watchdog(0.3, HeartbeatSender(int(sys.argv[1])).beat)\n"
         "time.sleep(60)\n"

@@ -8,16 +8,16 @@ from pathlib import Path
 import pytest
 
 import billhook
-from billhook.sandbox import limits
+from billhook.sandbox import options
 
 README = (Path(billhook.__file__).parent / "sandbox" / "README.md").read_text(encoding="utf-8")
 ROWS = dict(re.findall(r"^\| ([^|]+) \| (.+) \|$", README, re.MULTILINE))
 
 TOLD = {
-    "limits of texts and lists": (limits.MAX_KEY, limits.MAX_ALIASES, limits.MAX_PRODUCTS),
-    "limits of a meter": (limits.MAX_CONDITIONS,),
-    "limits of an aggregation": (limits.MAX_AGGREGATED_METERS, limits.MAX_GROUPS),
-    "size of a body": (limits.DEFAULT_BODY_BYTES, limits.MAX_LOGIN_BYTES),
+    "limits of texts and lists": (options.MAX_KEY, options.MAX_ALIASES, options.MAX_PRODUCTS),
+    "limits of a meter": (options.MAX_CONDITIONS,),
+    "limits of an aggregation": (options.MAX_AGGREGATED_METERS, options.MAX_GROUPS),
+    "size of a body": (options.DEFAULT_BODY_BYTES, options.MAX_LOGIN_BYTES),
 }
 
 

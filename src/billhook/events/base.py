@@ -1,20 +1,48 @@
-"""Event, the base of all event models: the open registry and the JSON form."""
+"""Event, the base of all event models: the open registry, the JSON form, and the fields that several share.
+
+Each shared field is described here once, or in `billhook.wire.fields`. Source: spec, "Events", rule 2 and
+the table.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from decimal import Decimal
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
+from pydantic import Field, StrictStr
 from pydantic.alias_generators import to_snake
 
 from billhook.signals import event_signal
 from billhook.wire import WireModel, strict_json
+from billhook.wire.fields import ExactDecimal, UtcDatetime
 
 __all__ = ["EVENT_TYPES", "Event"]
 
-
 _registered: dict[str, type[Event]] = {}
+RaisedAt = Annotated[
+    UtcDatetime, Field(description="Time at which the event was raised.", examples=["2026-01-15T09:30:00Z"])
+]
+NameOfCustomer = Annotated[StrictStr, Field(description="Name of the customer.", examples=["Acme Ltd"])]
+# Texts that describe: where there is none, the service may say null. Ids are never null.
+CustomerName = Annotated[StrictStr | None, Field(description="Name of the customer.", examples=["Acme Ltd"])]
+ExternalId = Annotated[
+    StrictStr | None,
+    Field(description="Id of the customer in your own system, if any.", examples=["crm-7731"]),
+]
+ContractId = Annotated[StrictStr, Field(description="Id of the contract.", examples=["con_2001"])]
+ContractName = Annotated[
+    StrictStr | None, Field(description="Name of the contract.", examples=["Acme annual 2026"])
+]
+Currency = Annotated[StrictStr | None, Field(description="Currency code of the amounts.", examples=["USD"])]
+Threshold = Annotated[
+    ExactDecimal, Field(description="Configured threshold, in percent.", examples=[Decimal(80)])
+]
+PctUsage = Annotated[
+    ExactDecimal,
+    Field(description="Usage when the event was raised, in percent.", examples=[Decimal("81.25")]),
+]
 
 
 class Event(WireModel):

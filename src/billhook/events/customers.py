@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import FailFast, Field, StrictBool, StrictStr
 
-from billhook.events.base import Event
-from billhook.events.fields import (
+from billhook.events.base import (
     ContractId,
     ContractName,
     CustomerName,
+    Event,
     ExternalId,
     NameOfCustomer,
     RaisedAt,

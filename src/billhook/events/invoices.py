@@ -8,8 +8,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictStr
 
-from billhook.events.base import Event
-from billhook.events.fields import Currency, PctUsage, RaisedAt, Threshold
+from billhook.events.base import Currency, Event, PctUsage, RaisedAt, Threshold
 from billhook.wire.fields import BillingStatus, CustomerId, ExactDecimal, InvoiceId, UtcDatetime, open_enum
 
 __all__ = [

@@ -7,12 +7,12 @@ from typing import Annotated
 
 from pydantic import Field, StrictStr
 
-from billhook.events.base import Event
-from billhook.events.fields import (
+from billhook.events.base import (
     ContractId,
     ContractName,
     Currency,
     CustomerName,
+    Event,
     PctUsage,
     RaisedAt,
     Threshold,

@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 from pydantic import Field
 
 from billhook.resources import Resource
-from billhook.sandbox.limits import DEFAULT_BODY_BYTES
+from billhook.sandbox.options import DEFAULT_BODY_BYTES
 from billhook.sandbox.storage.transaction import Transaction
 
 __all__ = ["SANDBOX_MARK", "Call", "Operation", "OperationGroup", "Services", "sandbox_field"]

@@ -21,7 +21,7 @@ from billhook.resources import ErrorBody
 from billhook.sandbox import api, control, tokens
 from billhook.sandbox.billing import contract_lifecycle, month_end, scheduled_jobs
 from billhook.sandbox.billing.credits import credit_grants, credit_schedules
-from billhook.sandbox.billing.invoices import cycle_billing, invoice_lifecycle
+from billhook.sandbox.billing.invoices import invoice_lifecycle
 from billhook.sandbox.clock import SandboxClock
 from billhook.sandbox.http.app import create_app
 from billhook.sandbox.http.requests import Authenticator
@@ -50,7 +50,7 @@ JOB_HANDLERS: Mapping[str, Callable[[Transaction, str], None]] = MappingProxyTyp
     {
         "customer_without_contract": contract_lifecycle.handle_missing_contract,
         "contract_start": contract_lifecycle.handle_contract_start,
-        "cycle_end": cycle_billing.handle_cycle_end,
+        "cycle_end": contract_lifecycle.handle_cycle_end,
         "renewal_notice": contract_lifecycle.handle_renewal_notice,
         "contract_end": contract_lifecycle.handle_contract_end,
         "invoice_approval": invoice_lifecycle.handle_approval_due,

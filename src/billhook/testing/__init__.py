@@ -21,8 +21,7 @@ from billhook.testing.apps import (
     resume_handler,
     settle,
 )
-from billhook.testing.sending import Answer, deliver, delivery_of
-from billhook.testing.services import RunningSandbox, running_sandbox
+from billhook.testing.sending import Answer, RunningSandbox, deliver, delivery_of, running_sandbox
 
 __all__ = [
     "Answer",

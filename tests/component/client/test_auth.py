@@ -14,8 +14,8 @@ from pydantic import SecretStr
 from werkzeug import Response
 
 from billhook.client import BillingClient, RetryPolicy
-from billhook.client.auth import TokenProvider, access_token
 from billhook.client.retries import CallDeadline
+from billhook.client.session import TokenProvider, access_token
 from billhook.errors import (
     AuthenticationFailed,
     InternalError,

@@ -25,7 +25,7 @@ IN_USE = "another sandbox is using this database: stop it, or give this one a da
 @pytest.fixture
 def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tell at once that a database is in use."""
-    monkeypatch.setattr("billhook.sandbox.storage.instance_lock.LOCK_TIMEOUT_SECONDS", 0)
+    monkeypatch.setattr("billhook.sandbox.storage.database.LOCK_TIMEOUT_SECONDS", 0)
 
 
 @pytest.mark.usefixtures("without_waiting")

@@ -18,7 +18,7 @@ from billhook.resources import UsageEvent
 from billhook.sandbox.billing.usage.event_batch import RawEvent, RawEventBatch, ValidEvent, validate_event
 from billhook.sandbox.billing.usage.event_data import event_data, filter_clause
 from billhook.sandbox.billing.usage.meters import CompiledMeter, Meter, MeterFilter, value_identity
-from billhook.sandbox.limits import key_error
+from billhook.sandbox.options import key_error
 from billhook.sandbox.storage.columns import from_microseconds
 from billhook.sandbox.storage.database import SandboxDatabase
 from billhook.sandbox.storage.tables.usage import event

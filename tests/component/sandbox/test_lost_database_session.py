@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("impatient")
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Tell at once that a database is in use."""
-    monkeypatch.setattr("billhook.sandbox.storage.instance_lock.LOCK_TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr("billhook.sandbox.storage.database.LOCK_TIMEOUT_SECONDS", 0.3)
 
 
 def end_sessions(url: str) -> None:

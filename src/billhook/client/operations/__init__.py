@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from billhook.client.auth import LOGIN
 from billhook.client.operation import ApiOperation
 from billhook.client.operations import access, contracts, customers, invoices, usage
+from billhook.client.session import LOGIN
 
 __all__ = ["IMPLIED", "OPERATIONS"]
 

@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from billhook.client.operation import ApiOperation
+from billhook.client.operation import ApiOperation, Listing
 from billhook.client.operations.group import ApiGroup, encode_body
-from billhook.client.paging import Listing
 from billhook.resources import (
     Customer,
     CustomerResponse,

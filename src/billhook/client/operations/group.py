@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from billhook.client.operation import ApiOperation
-from billhook.client.paging import Listing, ListingPage
+from billhook.client.operation import ApiOperation, Listing, ListingPage
 from billhook.client.session import Session
 from billhook.resources import PageQuery, Resource
 from billhook.resources.base import Page as AnsweredPage

@@ -11,9 +11,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from billhook.client.operation import ApiOperation
+from billhook.client.operation import ApiOperation, Listing
 from billhook.client.operations.group import ApiGroup, encode_body
-from billhook.client.paging import Listing
 from billhook.resources import (
     CreditDeduction,
     CreditGrant,

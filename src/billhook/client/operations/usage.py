@@ -10,9 +10,8 @@ from datetime import datetime
 from typing import Any
 
 from billhook.client.ingestion import EventInput, EventResult, Progress, ingest
-from billhook.client.operation import ApiOperation
+from billhook.client.operation import ApiOperation, Listing
 from billhook.client.operations.group import ApiGroup, encode_body
-from billhook.client.paging import Listing
 from billhook.resources import (
     Aggregation,
     AggregationRequest,

@@ -10,8 +10,8 @@ from pydantic import Field, StrictStr
 from billhook.events import EVENT_TYPES, PingTest
 from billhook.resources import LoginRequest, LoginResponse, Resource, WebhookSubscription
 from billhook.sandbox.errors import invalid_request, not_authenticated
-from billhook.sandbox.limits import MAX_LOGIN_BYTES
 from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.options import MAX_LOGIN_BYTES
 from billhook.sandbox.tokens import ACCESS_SECONDS, is_active
 from billhook.sandbox.webhooks import outbox
 from billhook.sandbox.webhooks.addresses import parse_callback_url

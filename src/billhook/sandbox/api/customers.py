@@ -34,8 +34,8 @@ from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS, PLANS
 from billhook.sandbox.billing.custom_fields import DEFINITIONS
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.limits import check_key
 from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.repository import page_limit, request_document
 from billhook.sandbox.storage.tables.billing import catalog_product, contract, customer
 from billhook.sandbox.storage.transaction import Transaction

@@ -14,7 +14,7 @@ from pydantic import TypeAdapter, ValidationError
 from billhook.errors import InvalidJSON
 from billhook.resources import CustomField, CustomFieldInput, CustomFieldValue
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.limits import check_key
+from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.repository import Repository
 from billhook.sandbox.storage.tables.billing import custom_field
 from billhook.sandbox.storage.transaction import Transaction

@@ -19,7 +19,7 @@ from billhook.sandbox.billing import currencies, custom_fields, scheduled_jobs
 from billhook.sandbox.billing.currencies import in_dollars
 from billhook.sandbox.billing.decimals import EXACT
 from billhook.sandbox.errors import invalid_request, not_found
-from billhook.sandbox.limits import MAX_ALIASES, check_key, key_error
+from billhook.sandbox.options import MAX_ALIASES, check_key, key_error
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.repository import Repository, request_document, to_document
 from billhook.sandbox.storage.tables.billing import alias, customer, customer_integration, invoice

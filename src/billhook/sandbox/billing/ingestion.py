@@ -25,13 +25,13 @@ from billhook.resources import (
 )
 from billhook.sandbox.billing import customers, metered_items
 from billhook.sandbox.billing.decimals import ZERO
-from billhook.sandbox.billing.invoices import late_usage
+from billhook.sandbox.billing.invoices import statements
 from billhook.sandbox.billing.usage import daily_usage, meters
 from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, UsageKey, UsageRollup, day_number
 from billhook.sandbox.billing.usage.event_batch import RawEvent, ValidEvent, validate_event
 from billhook.sandbox.billing.usage.meters import CompiledMeter, Contribution
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.limits import check_key
+from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.columns import in_texts, insert_rows
 from billhook.sandbox.storage.repository import Repository, request_document
 from billhook.sandbox.storage.tables import billing
@@ -203,7 +203,7 @@ def apply_usage_changes(tx: Transaction, changed: Collection[UsageKey]) -> None:
     """Apply changed usage: emit threshold events and draw credits, then bill usage that came late."""
     # In this order: credits are drawn first, so that late usage is charged only for the rest.
     metered_items.handle_usage_changed(tx, changed)
-    late_usage.handle_usage_changed(tx, changed)
+    statements.handle_usage_changed(tx, changed)
 
 
 class CloudUsageRecord(StoredResource, CloudUsageResult, register=False):

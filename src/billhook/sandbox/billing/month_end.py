@@ -19,7 +19,7 @@ from billhook.resources import Resource
 from billhook.sandbox.billing import currencies, customers, scheduled_jobs
 from billhook.sandbox.billing.contracts import contracts
 from billhook.sandbox.billing.decimals import EXACT, ZERO
-from billhook.sandbox.billing.invoices import late_usage
+from billhook.sandbox.billing.invoices import statements
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.errors import not_found
 from billhook.sandbox.storage.tables.billing import contract, customer, invoice, report
@@ -233,7 +233,7 @@ def _billed_totals(tx: Transaction, start: datetime, end: datetime) -> list[Bill
 def _late_usage(tx: Transaction) -> list[LateUsageRow]:
     """Return late usage that no invoice will bill and no report has listed."""
     found = []
-    for billed, charge in late_usage.write_off(tx):
+    for billed, charge in statements.write_off(tx):
         sold = contracts.CONTRACTS.get(tx, billed.contract_id)
         found.append(
             LateUsageRow(

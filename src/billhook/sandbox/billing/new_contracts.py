@@ -35,7 +35,7 @@ from billhook.sandbox.billing.credits.credit_grants import check_grant
 from billhook.sandbox.billing.credits.credit_schedules import GRANT_SCHEDULES
 from billhook.sandbox.clock import MAX_TIME, CalendarDuration, add_months
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.limits import MAX_PRODUCTS, check_key
+from billhook.sandbox.options import MAX_PRODUCTS, check_key
 from billhook.sandbox.storage.tables.billing import contract
 from billhook.sandbox.storage.transaction import Transaction
 

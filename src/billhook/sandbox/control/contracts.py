@@ -26,8 +26,8 @@ from billhook.sandbox.billing.new_contracts import check_plan_billing, plan_peri
 from billhook.sandbox.billing.usage import meters
 from billhook.sandbox.billing.usage.meters import Meter, NewMeter
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.limits import MAX_PRODUCTS, check_key
 from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.options import MAX_PRODUCTS, check_key
 from billhook.sandbox.storage.repository import page_limit, request_document
 from billhook.sandbox.storage.tables.billing import plan
 from billhook.sandbox.storage.transaction import Transaction

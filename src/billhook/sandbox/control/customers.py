@@ -18,8 +18,8 @@ from billhook.resources.base import CountedPage
 from billhook.sandbox.billing import anonymous_customers, custom_fields, customers
 from billhook.sandbox.billing.customers import customer_views
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.limits import check_key
 from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.repository import page_limit, request_document
 from billhook.sandbox.storage.tables.billing import custom_field, customer
 from billhook.sandbox.storage.transaction import Transaction

@@ -28,8 +28,8 @@ from billhook.sandbox.billing.invoices import invoice_lifecycle, invoices
 from billhook.sandbox.billing.invoices.invoice_records import InvoiceResponseView
 from billhook.sandbox.billing.month_end import ReportResponse
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.limits import check_key
 from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.repository import page_limit
 from billhook.wire.fields import CustomerId, ExactDecimal, ListOf, UtcDatetime
 

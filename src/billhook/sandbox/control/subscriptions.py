@@ -14,8 +14,8 @@ from billhook.events import EVENT_TYPES
 from billhook.resources import PageQuery, Resource
 from billhook.resources.base import CountedPage
 from billhook.sandbox.errors import invalid_request, not_found
-from billhook.sandbox.limits import MAX_TIMES
 from billhook.sandbox.operations import Call, OperationGroup
+from billhook.sandbox.options import MAX_TIMES
 from billhook.sandbox.storage.repository import page_limit
 from billhook.sandbox.storage.tables.webhooks import fault
 from billhook.sandbox.storage.transaction import Transaction, new_id

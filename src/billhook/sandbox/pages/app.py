@@ -15,18 +15,18 @@ from billhook.errors import SandboxError
 from billhook.pages import PageLink, Pages
 from billhook.sandbox.billing.invoices.invoice_records import PAGES_PATH
 from billhook.sandbox.http.requests import Authenticator
-from billhook.sandbox.pages import (
-    customer_views,
-    event_views,
-    invoice_views,
-    overview,
-    session,
-    webhook_views,
-)
-from billhook.sandbox.pages.charting import STATUS_TEXTS, STATUS_TONES
+from billhook.sandbox.pages import customer_views, event_views, invoice_views, session, webhook_views
 from billhook.sandbox.pages.context import EXTENSION_KEY, OperationRunner, PageContext, context, refusal
 from billhook.sandbox.pages.invoice_views import INVOICE_PAGE_RULE, invoice_page
-from billhook.sandbox.pages.texts import clipped, format_amount, format_percent, job_text, with_texts
+from billhook.sandbox.pages.texts import (
+    STATUS_TEXTS,
+    STATUS_TONES,
+    clipped,
+    format_amount,
+    format_percent,
+    job_text,
+    with_texts,
+)
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
@@ -48,7 +48,7 @@ _LINKS = (
     PageLink("webhooks", "Webhooks"),
     PageLink("secrets", "Secrets"),
 )
-VIEWS = (session, overview, event_views, customer_views, invoice_views, webhook_views)
+VIEWS = (session, event_views, event_views, customer_views, invoice_views, webhook_views)
 """The modules of views: each has a table ROUTES."""
 _FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {

@@ -19,9 +19,14 @@ from billhook.sandbox.billing.contracts.cycles import ContractRecord
 from billhook.sandbox.billing.customers import CUSTOMERS, customer_views
 from billhook.sandbox.billing.invoices.invoices import INVOICES
 from billhook.sandbox.billing.usage.meters import METERS
-from billhook.sandbox.pages.charting import invoiced_chart, usage_charts
 from billhook.sandbox.pages.context import PAGE_ROWS, RouteTable, act, choice, context, cursor, pager, show
-from billhook.sandbox.pages.texts import credit_product_names, customer_names, indented
+from billhook.sandbox.pages.texts import (
+    credit_product_names,
+    customer_names,
+    indented,
+    invoiced_chart,
+    usage_charts,
+)
 from billhook.sandbox.storage.repository import fetch_page, to_document
 from billhook.sandbox.storage.tables.billing import contract as contract_table
 from billhook.sandbox.storage.tables.billing import invoice

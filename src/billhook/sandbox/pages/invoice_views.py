@@ -16,7 +16,6 @@ from billhook.sandbox.billing import chart_series
 from billhook.sandbox.billing.customers import CUSTOMERS
 from billhook.sandbox.billing.invoices.invoice_records import is_valid_proof, page_path
 from billhook.sandbox.billing.invoices.invoices import INVOICES
-from billhook.sandbox.pages.charting import STATUS_TONES, balance_chart, invoiced_chart
 from billhook.sandbox.pages.context import (
     PAGE_ROWS,
     RouteTable,
@@ -28,7 +27,14 @@ from billhook.sandbox.pages.context import (
     pager,
     show,
 )
-from billhook.sandbox.pages.texts import credit_product_names, customer_names, parse_number
+from billhook.sandbox.pages.texts import (
+    STATUS_TONES,
+    balance_chart,
+    credit_product_names,
+    customer_names,
+    invoiced_chart,
+    parse_number,
+)
 from billhook.sandbox.storage.tables.billing import invoice as invoice_table
 
 __all__ = ["INVOICE_PAGE_RULE", "ROUTES", "invoice_page"]

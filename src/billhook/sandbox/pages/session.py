@@ -14,7 +14,7 @@ from billhook.errors import SandboxError
 from billhook.pages import Visitor
 from billhook.sandbox import tokens
 from billhook.sandbox.errors import not_authenticated
-from billhook.sandbox.limits import MAX_LOGIN_BYTES
+from billhook.sandbox.options import MAX_LOGIN_BYTES
 from billhook.sandbox.pages.context import RouteTable, context, go, refusal, show
 
 __all__ = ["ROUTES", "SESSION_SECONDS", "configure_sessions", "identify", "key_for"]

@@ -25,7 +25,7 @@ from billhook.sandbox.billing.credits.credit_pools import (
 )
 from billhook.sandbox.billing.decimals import EXACT, ZERO, is_in_range
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.limits import check_key
+from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.repository import Repository, request_document
 from billhook.sandbox.storage.tables.billing import credit_lot, credit_pool, credit_product, top_up
 from billhook.sandbox.storage.transaction import Transaction

@@ -17,7 +17,7 @@ from billhook.errors import InvalidJSON, InvalidResource, LimitBroken
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, EventBatch, UsageEvent
 from billhook.resources.usage import wrong_count
 from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY
-from billhook.sandbox.limits import MAX_KEY, key_error
+from billhook.sandbox.options import MAX_KEY, key_error
 from billhook.sandbox.storage.columns import to_microseconds
 from billhook.wire import strict_json
 

@@ -20,7 +20,7 @@ from billhook.sandbox.billing.usage import meters
 from billhook.sandbox.billing.usage.event_data import Grouping, event_data, filter_clause, grouping
 from billhook.sandbox.billing.usage.meters import AggregationMethod, Meter
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.limits import MAX_AGGREGATED_METERS, MAX_GROUPS
+from billhook.sandbox.options import MAX_AGGREGATED_METERS, MAX_GROUPS
 from billhook.sandbox.storage.repository import ListPage, fetch_page
 from billhook.sandbox.storage.tables.billing import alias
 from billhook.sandbox.storage.tables.usage import event

@@ -20,7 +20,7 @@ from sqlalchemy import select
 from billhook.errors import FieldMissing, RuleBroken
 from billhook.resources import Resource, StoredResource
 from billhook.sandbox.errors import invalid_request
-from billhook.sandbox.limits import MAX_CONDITIONS, check_key
+from billhook.sandbox.options import MAX_CONDITIONS, check_key
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.repository import Repository, request_document
 from billhook.sandbox.storage.tables.billing import catalog_product
