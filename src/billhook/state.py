@@ -16,12 +16,12 @@ from billhook.engines import Dispatcher, Engine, ExternalEngine, InlineEngine, T
 from billhook.engines.celery import CeleryEngine, find_celery
 from billhook.errors import ConfigError, InboxUnavailable, OutOfResources
 from billhook.events import EVENT_TYPES
-from billhook.fork import reset_in_child
 from billhook.inbox import Inbox
 from billhook.logs import fields
 from billhook.receiver import Intake, WsgiReceiver
 from billhook.receiver.wsgi import find_probe
 from billhook.settings import Settings
+from billhook.threads import reset_in_child
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient

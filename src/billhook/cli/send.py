@@ -125,7 +125,7 @@ def _headers(
         )
     except ValueError as error:
         raise ConfigError(f"--id is {message_id!r}, which cannot be signed: {error}") from None
-    from billhook.doctor.payloads import TEST_USER_AGENT
+    from billhook.doctor.examination import TEST_USER_AGENT
 
     return {"User-Agent": TEST_USER_AGENT, "X-Webhook-Type": event_type, **headers}
 

@@ -1,9 +1,14 @@
-"""The examination of an app that runs: findings about options, secrets, inbox, handlers and deliveries."""
+"""The examination of an app that runs: findings about options, secrets, inbox, handlers and deliveries.
+
+A sample of stored deliveries tells what the models do not list yet, and whether clocks agree.
+"""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -15,20 +20,126 @@ from billhook.doctor.configuration import (
 )
 from billhook.doctor.finding import LEVELS, Finding
 from billhook.doctor.inbox import inbox_findings, unusable_inbox
-from billhook.doctor.payloads import clock_findings, payload_findings
-from billhook.errors import InboxUnavailable, SchemaMismatch
+from billhook.errors import InboxUnavailable, InvalidJSON, SchemaMismatch
+from billhook.printable import first_line
+from billhook.wire import strict_json
 
+if TYPE_CHECKING:
+    from billhook.events.inspection import Unlisted
+    from billhook.inbox.diagnosis import SampledDelivery
 if TYPE_CHECKING:
     from billhook.dispatch import ConnectedHandlers
     from billhook.inbox import Inbox
     from billhook.settings import Settings
     from billhook.signing.source import Source
 
-__all__ = ["SAMPLE", "SAMPLE_BYTES", "examine"]
+__all__ = ["SAMPLE", "SAMPLE_BYTES", "TEST_USER_AGENT", "clock_findings", "examine", "payload_findings"]
 
+TEST_USER_AGENT = "billhook-send"
+"""What `billhook send` calls itself."""
+_MOST_FINDINGS = 50
+_EXAMPLE_CHARACTERS = 60
+_FEWEST_FOR_A_CLOCK = 5
+_SLOWEST_SECONDS = 60
+_AHEAD_SECONDS = 5
 SAMPLE = 1_000
 """How many of the newest deliveries are looked at, unless asked for others."""
 SAMPLE_BYTES = 16 * 1024 * 1024
+
+
+@dataclass(slots=True)
+class _Seen:
+    """The first example of something unlisted, and how many deliveries have it."""
+
+    first: Unlisted
+    delivery_id: int
+    count: int = 0
+
+
+def payload_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
+    """Report fields, enumeration values and types that no model lists, each with an example."""
+    from billhook.events import EVENT_TYPES
+    from billhook.events.inspection import unlisted
+
+    seen: dict[tuple[str, str, str], _Seen] = {}
+    unknown_types: dict[str, int] = {}
+    for each in sample:
+        if _is_test_data(each):
+            continue
+        model = EVENT_TYPES.get(each.event_type)
+        if model is None:
+            unknown_types[each.event_type] = unknown_types.get(each.event_type, 0) + 1
+            continue
+        try:
+            data = strict_json.loads(each.body)
+        except InvalidJSON:  # it is in quarantine, with its reason
+            continue
+        found = unlisted(model, data) if isinstance(data, dict) else ()
+        for key, one in {_key(each.event_type, one): one for one in found}.items():
+            if key in seen or len(seen) < _MOST_FINDINGS:
+                seen.setdefault(key, _Seen(one, each.id)).count += 1
+    for (event_type, _, _), known in seen.items():
+        yield _unlisted_finding(event_type, known)
+    for event_type, count in sorted(unknown_types.items()):
+        yield _unknown_type(event_type, count)
+
+
+def _is_test_data(one: SampledDelivery) -> bool:
+    """Return whether `billhook send` sent it: its fields are not the service's."""
+    return bool(json.loads(one.headers).get("USER_AGENT") == TEST_USER_AGENT)
+
+
+def _key(event_type: str, one: Unlisted) -> tuple[str, str, str]:
+    return event_type, one.path, str(one.value) if one.kind == "value" else ""
+
+
+def _unlisted_finding(event_type: str, seen: _Seen) -> Finding:
+    one = seen.first
+    example = first_line(json.dumps(one.value, ensure_ascii=False, default=str), _EXAMPLE_CHARACTERS)
+    where = f"in {seen.count} of the newest deliveries, such as {seen.delivery_id}"
+    if one.kind == "value":
+        return Finding(
+            "note", "unknown-value", f"{event_type}: {one.path} is {example}, which is not listed, {where}",
+            "handlers get it as a text; one that compares with the listed values only does not expect it",
+            f"decide what handlers do with it; in the model: {one.change}",
+        )  # fmt: skip
+    return Finding(
+        "note", "unknown-field", f"{event_type}: {one.path} is not listed, {where}; it is {example}",
+        f"the service has begun to send it; handlers find it in model_extra of {one.model}",
+        f"if you need it, upgrade billhook, or read model_extra; in the model: {one.change}",
+    )  # fmt: skip
+
+
+def _unknown_type(event_type: str, count: int) -> Finding:
+    if not event_type:
+        return Finding(
+            "warning", "no-type", f"{count} of the newest deliveries have no X-Webhook-Type header",
+            "they wait in quarantine, and no handler gets them",
+            "have the proxy pass the header on, or add it; then `billhook deliveries replay ID --as TYPE`",
+        )  # fmt: skip
+    return Finding(
+        "note", "unknown-type", f"{count} of the newest deliveries are of the unknown type {event_type}",
+        "only handlers of on_unknown() and on_any() get them",
+        f"upgrade billhook, or declare the type: class {event_type}(Event) with its fields",
+    )  # fmt: skip
+
+
+def clock_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
+    """Compare the times of signing with the times of receipt: a delivery takes seconds, not minutes."""
+    ages = sorted(
+        (each.received_at - each.signed_at).total_seconds() for each in sample if each.signed_at is not None
+    )
+    if len(ages) < _FEWEST_FOR_A_CLOCK:
+        return
+    # The quickest of all says most: a retry is signed anew or not, and a queue makes others late.
+    behind, ahead = -ages[-1], ages[0]
+    if ahead > _SLOWEST_SECONDS or behind > _AHEAD_SECONDS:
+        seconds, which = (ahead, "ahead of") if ahead > _SLOWEST_SECONDS else (behind, "behind")
+        yield Finding(
+            "warning", "clock", f"this machine's clock is {seconds:.0f} s {which} the sender's",
+            "beyond BILLHOOK_TOLERANCE_SECONDS every delivery is refused, with 401",
+            "set the clock by NTP (`timedatectl`); if it is right, tell the sender",
+        )  # fmt: skip
 
 
 def examine(

@@ -9,8 +9,8 @@ import threading
 
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.worker import MAX_ABANDONED_THREADS, Worker
-from billhook.fork import reset_in_child
 from billhook.inbox import Inbox
+from billhook.threads import reset_in_child
 
 __all__ = ["ThreadEngine"]
 

@@ -3,7 +3,7 @@
 Source: spec, "Events".
 """
 
-from billhook.events.base import EVENT_TYPES, Event
+from billhook.events.base import EVENT_TYPES, Event, UnknownEvent, parse_event
 from billhook.events.customers import (
     AnonymousCustomer,
     ContractCreated,
@@ -26,7 +26,6 @@ from billhook.events.invoices import (
     InvoiceSendFailed,
     PaymentFailed,
 )
-from billhook.events.parsing import UnknownEvent, parse_event
 from billhook.events.samples import sample
 from billhook.events.usage import (
     CommitmentCrossed,

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from datetime import datetime
 
 from billhook.errors import InboxUnavailable, OutOfResources, SchemaMismatch
-from billhook.fork import reset_in_child
 from billhook.inbox.counts import Counted, Counts
 from billhook.logs import fields
-from billhook.threads import start_thread
+from billhook.threads import reset_in_child, start_thread
 
 __all__ = ["BufferedCounts"]
 

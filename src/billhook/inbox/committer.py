@@ -25,11 +25,10 @@ from billhook.errors import (
     SchemaMismatch,
 )
 from billhook.failpoints import ARMED, reach
-from billhook.fork import reset_in_child
 from billhook.inbox.probe import StartupCheck
 from billhook.inbox.records import NewDelivery, PutStatus, Receipt
 from billhook.logs import fields
-from billhook.threads import run_blocking, start_thread, threads_are_greenlets
+from billhook.threads import reset_in_child, run_blocking, start_thread, threads_are_greenlets
 
 __all__ = ["BacklogLimit", "Committer"]
 

@@ -14,9 +14,8 @@ from concurrent.futures import Future, wait
 from concurrent.futures import TimeoutError as FutureTimeout
 
 from billhook.errors import DeadlinePassed, InboxUnavailable
-from billhook.fork import reset_in_child
 from billhook.logs import fields
-from billhook.threads import start_thread
+from billhook.threads import reset_in_child, start_thread
 
 __all__ = ["Probe", "StartupCheck"]
 

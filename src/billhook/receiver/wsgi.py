@@ -26,7 +26,7 @@ from billhook.errors import (
     RequestError,
     SignatureError,
 )
-from billhook.fork import reset_in_child
+from billhook.threads import reset_in_child
 from billhook.inbox import Inbox
 from billhook.receiver.intake import DRAIN_BYTES, Intake, RequestHeaders, declared_length
 from billhook.receiver.responses import METHOD_NOT_ALLOWED, PROBE_RESPONSE, WebhookResponse

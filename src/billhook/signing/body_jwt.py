@@ -15,9 +15,8 @@ from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal, final, get_args
 
 from billhook.errors import ConfigError, InvalidJSON, MissingExtra, SignatureMalformed
-from billhook.signing.hmac_sha256 import HmacSha256
+from billhook.signing.algorithms import HmacSha256, RsaSha256
 from billhook.signing.parsing import LAST_TIMESTAMP, UNIX, read_header
-from billhook.signing.rsa_sha256 import RsaSha256
 from billhook.signing.scheme import (
     Keys,
     Scheme,

@@ -7,8 +7,7 @@ from datetime import datetime
 from typing import ClassVar, Final, final
 
 from billhook.errors import SignatureMalformed
-from billhook.signing.ed25519 import PRIVATE_PREFIX, PUBLIC_PREFIX, Ed25519
-from billhook.signing.hmac_sha256 import HmacSha256, base64_secret
+from billhook.signing.algorithms import PRIVATE_PREFIX, PUBLIC_PREFIX, Ed25519, HmacSha256, base64_secret
 from billhook.signing.parsing import (
     MAX_SIGNATURES,
     UNIX,

@@ -10,9 +10,8 @@ from datetime import datetime
 from typing import ClassVar, Final, Literal, get_args
 
 from billhook.errors import ConfigError, SignatureMalformed
+from billhook.signing.algorithms import SECRET_ENCODINGS, Ed25519, HmacSha256, RsaSha256, SecretEncoding
 from billhook.signing.content_template import ContentTemplate
-from billhook.signing.ed25519 import Ed25519
-from billhook.signing.hmac_sha256 import SECRET_ENCODINGS, HmacSha256, SecretEncoding
 from billhook.signing.parsing import (
     MAX_SIGNATURES,
     Encoding,
@@ -24,7 +23,6 @@ from billhook.signing.parsing import (
     read_signature,
 )
 from billhook.signing.parsing import time_format as the_time_format
-from billhook.signing.rsa_sha256 import RsaSha256
 from billhook.signing.scheme import (
     Algorithm,
     Keys,

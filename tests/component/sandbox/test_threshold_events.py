@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from billhook.sandbox.billing.contracts.pricing import Tier
-from billhook.sandbox.billing.decimals import ZERO
+from billhook.sandbox.billing.money import ZERO
 from billhook.sandbox.billing.thresholds import (
     MAX_RECURRING_AT_ONCE,
     ThresholdRule,

@@ -10,8 +10,8 @@ import pytest
 
 from billhook import gunicorn_conf
 from billhook.doctor.configuration import gunicorn_findings, read_gunicorn_file
+from billhook.doctor.examination import clock_findings
 from billhook.doctor.inbox import postgres_findings, sqlite_findings
-from billhook.doctor.payloads import clock_findings
 from billhook.inbox.diagnosis import PostgresFacts, SampledDelivery, SqliteFacts, file_system_of, is_local
 
 NOON = datetime(2026, 1, 15, 12, tzinfo=UTC)

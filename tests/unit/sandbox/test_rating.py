@@ -22,7 +22,7 @@ from billhook.sandbox.billing.contracts.pricing import (
     commitment_terms,
     price_terms,
 )
-from billhook.sandbox.billing.decimals import ZERO
+from billhook.sandbox.billing.money import ZERO
 from billhook.sandbox.billing.rating import Charge, PricedUsage, apply_commitment, charge, rate, usage_price
 from billhook.wire import strict_json
 

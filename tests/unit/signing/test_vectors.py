@@ -13,7 +13,7 @@ from stripe import SignatureVerificationError, WebhookSignature
 
 from billhook.errors import SignatureMismatch
 from billhook.signing import BodyHMAC, SignatureTemplate, StandardWebhooks, TimestampedHMAC, TimestampedRSA
-from billhook.signing.ed25519 import Ed25519
+from billhook.signing.algorithms import Ed25519
 from support.signing_cases import NOW, TEXT_SECRET, TIMESTAMP, WHSEC, Delivery, ed25519_pair, rsa_pems, verify
 
 BODY = b'{"test": 2432232314}'

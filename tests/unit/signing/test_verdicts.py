@@ -25,8 +25,7 @@ from billhook.signing import (
     TimestampedRSA,
     Verified,
 )
-from billhook.signing.ed25519 import Ed25519Key
-from billhook.signing.rsa_sha256 import RsaKey
+from billhook.signing.algorithms import Ed25519Key, RsaKey
 from support.signing_cases import (
     CASES,
     LABELS,

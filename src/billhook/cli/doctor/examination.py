@@ -23,10 +23,9 @@ from billhook.doctor.configuration import (
     secret_file_findings,
     source_findings,
 )
-from billhook.doctor.examination import SAMPLE_BYTES
+from billhook.doctor.examination import SAMPLE_BYTES, clock_findings, payload_findings
 from billhook.doctor.finding import Finding
 from billhook.doctor.inbox import inbox_findings, unusable_inbox
-from billhook.doctor.payloads import clock_findings, payload_findings
 from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from billhook.cli.capture import RawRequest, parse_request
 from billhook.cli.context import load_settings, user_app
 from billhook.cli.output import UsageConfigError, print_json, printable
 from billhook.cli.params import TIME, as_json
-from billhook.cli.raw_request import RawRequest, parse_request
 from billhook.errors import BillhookError, ConfigError, SignatureError
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from billhook.engines.leases import ClaimedRun, process_owner
 from billhook.engines.notifications import delivery_fields
 from billhook.errors import BillhookError, InboxUnavailable
 from billhook.events import Event, UnknownEvent
-from billhook.fork import reset_in_child
 from billhook.inbox import Claim, Inbox, Lease, RunResult, RunState
 from billhook.logs import fields
+from billhook.threads import reset_in_child
 
 __all__ = ["DeliveryExecutor", "Heartbeat", "SharedLock"]
 

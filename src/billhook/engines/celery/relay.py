@@ -16,9 +16,9 @@ from typing import Any
 
 from billhook.engines.celery.sweeper import Sweeper
 from billhook.errors import BillhookError
-from billhook.fork import reset_in_child
 from billhook.logs import fields
 from billhook.printable import first_line
+from billhook.threads import reset_in_child
 
 __all__ = ["Publisher", "Relay"]
 

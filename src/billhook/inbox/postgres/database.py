@@ -17,7 +17,6 @@ from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from billhook.errors import ConfigError, InboxElsewhere, InboxUnavailable, SchemaMismatch
-from billhook.fork import reset_in_child
 from billhook.inbox.postgres.driver import (
     DeadlineConnection,
     check_conninfo,
@@ -38,6 +37,7 @@ from billhook.inbox.postgres.schemas import (
     use_schema,
 )
 from billhook.inbox.records import NewDelivery
+from billhook.threads import reset_in_child
 
 __all__ = ["PostgresDatabase"]
 

@@ -13,10 +13,10 @@ from typing import Any
 import psycopg
 
 from billhook.failpoints import reach
-from billhook.fork import reset_in_child
 from billhook.inbox.counts import Counts, add_on_postgres, shard_of
 from billhook.inbox.postgres.driver import DeadlineConnection, is_lost
 from billhook.inbox.records import Claim, DeliverySnapshot, RunPlan, RunResult, StoredDelivery
+from billhook.threads import reset_in_child
 
 __all__ = ["PostgresFastPath"]
 

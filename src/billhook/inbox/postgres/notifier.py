@@ -15,8 +15,8 @@ from typing import Any
 import psycopg
 from psycopg import sql
 
-from billhook.fork import reset_in_child
 from billhook.inbox.postgres.driver import reason
+from billhook.threads import reset_in_child
 
 __all__ = ["PostgresNotifier"]
 

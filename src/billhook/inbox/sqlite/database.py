@@ -19,7 +19,6 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from billhook.errors import InboxUnavailable
-from billhook.fork import reset_in_child
 from billhook.inbox.records import NewDelivery
 from billhook.inbox.sqlite.backup import Progress, back_up, restore
 from billhook.inbox.sqlite.driver import (
@@ -41,6 +40,7 @@ from billhook.inbox.sqlite.file import (
 )
 from billhook.inbox.sqlite.locks import FORK_GUARD, WriteLock
 from billhook.inbox.sqlite.notifier import FifoNotifier
+from billhook.threads import reset_in_child
 
 __all__ = ["SqliteDatabase"]
 

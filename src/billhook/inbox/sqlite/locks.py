@@ -19,7 +19,7 @@ from pathlib import Path
 from weakref import WeakMethod
 
 from billhook.errors import InboxUnavailable
-from billhook.fork import around_fork
+from billhook.threads import around_fork
 
 __all__ = ["FORK_GUARD", "ForkGuard", "WriteLock"]
 

@@ -18,7 +18,7 @@ import uuid
 from contextlib import suppress
 from pathlib import Path
 
-from billhook.fork import reset_in_child
+from billhook.threads import reset_in_child
 
 __all__ = ["FifoNotifier", "ListenerPipe"]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, func, select
 
-from billhook.sandbox.billing.decimals import EXACT, ZERO, exact_sum
+from billhook.sandbox.billing.money import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.usage.daily_usage import day_number
 from billhook.sandbox.billing.usage.meters import AggregationMethod, Meter
 from billhook.sandbox.clock import add_months

@@ -15,9 +15,8 @@ from sqlalchemy import delete, insert, select
 
 from billhook.events import AnonymousCustomer, CustomerCreated, IntegrationEntity, NewCustomer
 from billhook.resources import Customer, CustomerUpdate, CustomFieldValue
-from billhook.sandbox.billing import currencies, custom_fields, scheduled_jobs
-from billhook.sandbox.billing.currencies import in_dollars
-from billhook.sandbox.billing.decimals import EXACT
+from billhook.sandbox.billing import custom_fields, money, scheduled_jobs
+from billhook.sandbox.billing.money import EXACT, in_dollars
 from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.options import MAX_ALIASES, check_key, key_error
 from billhook.sandbox.storage.columns import in_texts
@@ -122,7 +121,7 @@ def create(tx: Transaction, request: CustomerUpdate) -> Customer:
         raise invalid_request("a customer needs a name: set name", "name")
     check_fields(request)
     if request.currency is not None:
-        currencies.check_currency(tx, request.currency, "currency")
+        money.check_currency(tx, request.currency, "currency")
     _check_owner(tx, request, "")
     changes = {"status": "Active", **_changes(tx, request, [])}
     created = CUSTOMERS.add(
@@ -159,7 +158,7 @@ def update(tx: Transaction, stored: Customer, request: CustomerUpdate) -> Custom
         raise invalid_request("name cannot be null: give a name, or leave the field out", "name")
     check_fields(request)
     if request.currency is not None:
-        currencies.check_currency(tx, request.currency, "currency")
+        money.check_currency(tx, request.currency, "currency")
     _check_owner(tx, request, stored.id)
     changes = _changes(tx, request, stored.custom_field_values or [])
     # Any update by its id shows that the user knows this customer.

@@ -24,8 +24,8 @@ from billhook.resources import (
     UsageDate,
 )
 from billhook.sandbox.billing import customers, metered_items
-from billhook.sandbox.billing.decimals import ZERO
 from billhook.sandbox.billing.invoices import statements
+from billhook.sandbox.billing.money import ZERO
 from billhook.sandbox.billing.usage import daily_usage, meters
 from billhook.sandbox.billing.usage.daily_usage import MICROSECONDS_PER_DAY, UsageKey, UsageRollup, day_number
 from billhook.sandbox.billing.usage.event_batch import RawEvent, ValidEvent, validate_event

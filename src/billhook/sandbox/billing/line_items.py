@@ -19,7 +19,7 @@ from billhook.sandbox.billing.contracts.contracts import SoldProduct
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
 from billhook.sandbox.billing.contracts.pricing import NO_COMMITMENT, CommitmentTerms, PriceTerms, price_terms
 from billhook.sandbox.billing.credits.credit_pools import LedgerReference, customer_pools, draw_for_usage
-from billhook.sandbox.billing.decimals import EXACT, ZERO, clamp, exact_sum
+from billhook.sandbox.billing.money import EXACT, ZERO, clamp, exact_sum
 from billhook.sandbox.billing.rating import (
     Charge,
     PricedUsage,

@@ -24,11 +24,10 @@ from billhook.events import (
     TierCrossed,
 )
 from billhook.resources import Customer, ProductConsumption
-from billhook.sandbox.billing import currencies, customers
+from billhook.sandbox.billing import customers
 from billhook.sandbox.billing.contracts import contracts, cycles
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
 from billhook.sandbox.billing.contracts.pricing import NO_COMMITMENT, CommitmentTerms, Tier
-from billhook.sandbox.billing.decimals import EXACT, ZERO, exact_sum
 from billhook.sandbox.billing.line_items import (
     ContractCycle,
     ContractLine,
@@ -36,6 +35,7 @@ from billhook.sandbox.billing.line_items import (
     contract_lines,
     draw_credits,
 )
+from billhook.sandbox.billing.money import EXACT, ZERO, billing_currency, exact_sum
 from billhook.sandbox.billing.rating import usage_price
 from billhook.sandbox.billing.thresholds import (
     ThresholdRule,
@@ -266,7 +266,7 @@ def _money_thresholds(
                 customer_id=customer.id,
                 threshold=mark,
                 pct_usage=percent(item.money, committed),
-                currency=currencies.billing_currency(cycle.contract, customer),
+                currency=billing_currency(cycle.contract, customer),
                 committed_amount=committed,
                 consumed_amount=item.money,
                 cycle_start=item.since,

@@ -16,10 +16,10 @@ from sqlalchemy import ColumnElement, Table, and_, false, func, insert, not_, or
 
 from billhook.events import MonthEndReport, UnchargedEvents
 from billhook.resources import Resource
-from billhook.sandbox.billing import currencies, customers, scheduled_jobs
+from billhook.sandbox.billing import customers, money, scheduled_jobs
 from billhook.sandbox.billing.contracts import contracts
-from billhook.sandbox.billing.decimals import EXACT, ZERO
 from billhook.sandbox.billing.invoices import statements
+from billhook.sandbox.billing.money import EXACT, ZERO
 from billhook.sandbox.clock import add_months
 from billhook.sandbox.errors import not_found
 from billhook.sandbox.storage.tables.billing import contract, customer, invoice, report
@@ -244,7 +244,7 @@ def _late_usage(tx: Transaction) -> list[LateUsageRow]:
                 start_time=billed.cycle_start,
                 end_time=billed.cycle_end,
                 units=charge.units,
-                currency=currencies.billing_currency(sold, customers.find(tx, billed.customer_id)),
+                currency=money.billing_currency(sold, customers.find(tx, billed.customer_id)),
                 amount=charge.total,
             )
         )

@@ -22,7 +22,7 @@ from billhook.resources import (
     Plan,
     ProductGroup,
 )
-from billhook.sandbox.billing import currencies, customers
+from billhook.sandbox.billing import customers, money
 from billhook.sandbox.billing.contracts import contracts, pricing
 from billhook.sandbox.billing.contracts.contracts import CONTRACTS, inline_products
 from billhook.sandbox.billing.contracts.cycles import (
@@ -88,7 +88,7 @@ def check_new_contract(tx: Transaction, request: NewContract) -> ContractOffer:
     if request.currency is not None and not _CURRENCY.fullmatch(request.currency):
         raise invalid_request("currency must be a code of three capital letters, such as USD", "currency")
     if request.currency is not None:
-        currencies.check_currency(tx, request.currency, "currency")
+        money.check_currency(tx, request.currency, "currency")
     _check_external_id(tx, request.external_id)
     for n, grant in enumerate(request.credit_grants or []):
         check_grant(grant, f"creditGrants.{n}")

@@ -13,7 +13,7 @@ from billhook.sandbox.billing.contracts.pricing import (
     PriceTerms,
     commitment_terms,
 )
-from billhook.sandbox.billing.decimals import EXACT, ZERO, clamp
+from billhook.sandbox.billing.money import EXACT, ZERO, clamp
 
 __all__ = [
     "CENT",

@@ -17,7 +17,7 @@ from fractions import Fraction
 from sqlalchemy import delete, insert, select
 
 from billhook.sandbox.billing.contracts.pricing import Tier
-from billhook.sandbox.billing.decimals import EXACT, ZERO, clamp
+from billhook.sandbox.billing.money import EXACT, ZERO, clamp
 from billhook.sandbox.storage.tables.billing import usage_peak
 from billhook.sandbox.storage.tables.webhooks import subscription
 from billhook.sandbox.storage.transaction import Transaction

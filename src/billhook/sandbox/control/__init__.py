@@ -1,7 +1,13 @@
 """The control API: the operations under /_sandbox, which are not in the specification."""
 
-from billhook.sandbox.control.contracts import CLOUD_USAGE_GROUP, CONTRACTS_GROUP, METERS_GROUP, PLANS_GROUP
-from billhook.sandbox.control.customers import CUSTOM_FIELDS_GROUP, CUSTOMERS_GROUP
+from billhook.sandbox.control.customers import (
+    CLOUD_USAGE_GROUP,
+    CONTRACTS_GROUP,
+    CUSTOM_FIELDS_GROUP,
+    CUSTOMERS_GROUP,
+    METERS_GROUP,
+    PLANS_GROUP,
+)
 from billhook.sandbox.control.deliveries import DELIVERIES_GROUP, EVENT_LOG_GROUP, TRIGGER_GROUP
 from billhook.sandbox.control.invoices import (
     CREDITS_GROUP,

@@ -1,4 +1,7 @@
-"""Creating and listing customers, and defining custom fields."""
+"""Customers, their custom fields, contracts and plans; the meters of what they sell; submitted cloud usage.
+
+Source: spec, "Endpoints", Meters.
+"""
 
 from __future__ import annotations
 
@@ -7,28 +10,49 @@ from typing import Annotated
 from pydantic import Field, StrictStr
 
 from billhook.resources import (
+    BillingData,
+    ContractProduct,
+    ContractResponse,
+    CountedPage,
     Customer,
     CustomerResponse,
     CustomerUpdate,
     CustomFieldResponse,
     PageQuery,
+    Plan,
     Resource,
 )
-from billhook.resources.base import CountedPage
-from billhook.sandbox.billing import anonymous_customers, custom_fields, customers
+from billhook.sandbox.billing import anonymous_customers, contract_lifecycle, custom_fields, customers
+from billhook.sandbox.billing.contracts import contracts, pricing
+from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS
 from billhook.sandbox.billing.customers import customer_views
+from billhook.sandbox.billing.ingestion import SUBMISSIONS, CloudUsageRecord
+from billhook.sandbox.billing.new_contracts import check_plan_billing, plan_period, products_period
+from billhook.sandbox.billing.usage import meters
+from billhook.sandbox.billing.usage.meters import Meter, NewMeter
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.operations import Call, OperationGroup
-from billhook.sandbox.options import check_key
+from billhook.sandbox.options import MAX_PRODUCTS, check_key
 from billhook.sandbox.storage.repository import page_limit, request_document
-from billhook.sandbox.storage.tables.billing import custom_field, customer
+from billhook.sandbox.storage.tables.billing import custom_field, customer, plan
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire.fields import ListOf, MaybeListOf
 
-__all__ = ["CUSTOMERS_GROUP", "CUSTOM_FIELDS_GROUP"]
+__all__ = [
+    "CLOUD_USAGE_GROUP",
+    "CONTRACTS_GROUP",
+    "CUSTOMERS_GROUP",
+    "CUSTOM_FIELDS_GROUP",
+    "METERS_GROUP",
+    "PLANS_GROUP",
+]
 
 CUSTOMERS_GROUP = OperationGroup("_sandbox/customers", prefix="/_sandbox/customers")
 CUSTOM_FIELDS_GROUP = OperationGroup("_sandbox/customFields", prefix="/_sandbox/customFields")
+CONTRACTS_GROUP = OperationGroup("_sandbox/contracts", prefix="/_sandbox/contracts")
+PLANS_GROUP = OperationGroup("_sandbox/plans", prefix="/_sandbox/plans")
+METERS_GROUP = OperationGroup("_sandbox/meters", prefix="/_sandbox/meters")
+CLOUD_USAGE_GROUP = OperationGroup("_sandbox/cloudUsage", prefix="/_sandbox/cloudUsageSubmissions")
 
 
 class CustomerQuery(PageQuery, register=False):
@@ -135,3 +159,160 @@ def _check_choice(request: str, choices: tuple[str, ...], param: str) -> None:
 def _check_text(value_type: str, text: str, param: str) -> None:
     if not custom_fields.is_value_text(value_type, text):
         raise invalid_request(f"{param} is not the text of a {value_type}", param)
+
+
+@CONTRACTS_GROUP.operation("GET", "/{contractId}", name="get", gives=ContractResponse)
+def get_contract(call: Call[None]) -> ContractResponse:
+    """Get the contract with this id or externalId: as GET /contracts/{contractId} does."""
+    found = contracts.find(call.tx, call.path["contractId"])
+    return ContractResponse(contract=contracts.views(call.tx, [found])[0])
+
+
+@CONTRACTS_GROUP.operation("POST", "/{contractId}/activate", name="activate", gives=ContractResponse)
+def activate_contract(call: Call[None]) -> ContractResponse:
+    """Activate a contract that is InReview."""
+    active = contract_lifecycle.activate(call.tx, contracts.find(call.tx, call.path["contractId"]))
+    return ContractResponse(contract=contracts.views(call.tx, [active])[0])
+
+
+Products = Annotated[MaybeListOf[ContractProduct], Field(description="Products that the plan sells.")]
+
+
+class NewPlan(Resource, register=False):
+    """A plan to create."""
+
+    name: Annotated[StrictStr, Field(description="Name of the plan.", examples=["Growth"])]
+    external_id: Annotated[
+        StrictStr | None, Field(description="Id of the plan in your own system.", examples=["plan-growth"])
+    ] = None
+    status: Annotated[StrictStr | None, Field(description="Status of the plan; Active by default.")] = None
+    billing_data: Annotated[
+        BillingData | None, Field(description="Billing of the plan; billingInterval is Monthly by default.")
+    ] = None
+    products: Products = None
+
+
+class FullPlan(Plan, register=False):
+    """A plan with its products."""
+
+    products: Products = None
+
+
+class FullPlanResponse(Resource, register=False):
+    """A plan."""
+
+    plan: Annotated[FullPlan, Field(description="The plan.")]
+
+
+class FullPlanPage(CountedPage, register=False):
+    """A page of plans."""
+
+    plans: Annotated[ListOf[FullPlan], Field(description="The plans of this page.")]
+
+
+@PLANS_GROUP.operation("POST", "", name="create", takes=NewPlan, gives=FullPlanResponse)
+def create_plan(call: Call[NewPlan]) -> FullPlanResponse:
+    """Create a plan."""
+    request = call.request
+    _check_plan(call.tx, request)
+    data = request_document(request)
+    # A Plan has no products on the wire: they have a column of their own.
+    data.pop("products", None)
+    # Stored with its default, so that clients see the interval of the plan's contracts.
+    billing: dict[str, object] = data.get("billingData") or {}
+    data["billingData"] = {**billing, "billingInterval": billing.get("billingInterval") or "Monthly"}
+    data["status"] = request.status or "Active"
+    made = contracts.PLANS.add(
+        call.tx,
+        data,
+        external_id=request.external_id,
+        products=contracts.products_json(request.products or []),
+    )
+    return FullPlanResponse(plan=_full_plan(made, request.products or []))
+
+
+@PLANS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=FullPlanPage)
+def list_plans(call: Call[PageQuery]) -> FullPlanPage:
+    """List the plans with their products, oldest first."""
+    # One query for the products of all plans on the page.
+    page = contracts.PLANS.page(call.tx, page_limit(call.request), call.request.cursor)
+    sold = contracts.plan_products(call.tx, [each.id for each in page.items])
+    return FullPlanPage(plans=[_full_plan(each, sold[each.id]) for each in page.items], **page.fields())
+
+
+def _full_plan(stored: Plan, sold: list[ContractProduct]) -> FullPlan:
+    request = {name: getattr(stored, name) for name in stored.model_fields_set}
+    return FullPlan.model_validate({**request, **(stored.model_extra or {}), "products": sold}, by_name=True)
+
+
+def _check_plan(tx: Transaction, request: NewPlan) -> None:
+    if not request.name.strip():
+        raise invalid_request("name is empty: give one", "name")
+    if request.external_id is not None:
+        check_key(request.external_id, "externalId")
+        if contracts.PLANS.first(tx, plan.c.external_id == request.external_id):
+            raise invalid_request("another plan has this externalId", "externalId", code="already_exists")
+    interval = request.billing_data and request.billing_data.billing_interval
+    if interval not in (None, *contracts.BILLING_INTERVALS):
+        raise invalid_request(
+            f"billingInterval is one of {', '.join(contracts.BILLING_INTERVALS)}",
+            "billingData.billingInterval",
+        )
+    if request.billing_data is not None:
+        check_plan_billing(request.billing_data, "billingData")
+    if len(request.products or []) > MAX_PRODUCTS:
+        raise invalid_request(f"a plan sells at most {MAX_PRODUCTS} products", "products")
+    # As for a contract: products that cannot be billed would fail each contract of this plan.
+    for n, product in enumerate(request.products or []):
+        pricing.check_product(product, f"products.{n}")
+        wanted = product.catalog_product_id
+        if wanted is not None and CATALOG_PRODUCTS.find(tx, wanted) is None:
+            raise invalid_request("there is no such catalog product", f"products.{n}.catalogProductId")
+    sold = [(f"products.{n}", product) for n, product in enumerate(request.products or [])]
+    # Only for its errors: a plan's products must share one billing cycle.
+    products_period(sold, plan_period(request.billing_data))
+
+
+class MeterResponse(Resource, register=False):
+    """One meter."""
+
+    meter: Annotated[Meter, Field(description="The meter.")]
+
+
+class MeterPage(CountedPage, register=False):
+    """One page of the meters."""
+
+    meters: Annotated[ListOf[Meter], Field(description="The meters of this page.")]
+
+
+@METERS_GROUP.operation("POST", "", name="create", takes=NewMeter, gives=MeterResponse)
+def create_meter(call: Call[NewMeter]) -> MeterResponse:
+    """Create a meter. It counts the events that arrive from now on."""
+    return MeterResponse(meter=meters.create(call.tx, call.request))
+
+
+@METERS_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=MeterPage)
+def list_meters(call: Call[PageQuery]) -> MeterPage:
+    """List the meters, oldest first."""
+    page = meters.METERS.page(call.tx, page_limit(call.request), call.request.cursor)
+    return MeterPage(meters=page.items, **page.fields())
+
+
+@METERS_GROUP.operation("GET", "/{meterId}", name="get", gives=MeterResponse)
+def get_meter(call: Call[None]) -> MeterResponse:
+    """Get a meter."""
+    return MeterResponse(meter=meters.METERS.get(call.tx, call.path["meterId"]))
+
+
+# The specification has no operation that reads what was submitted; tests need one.
+class SubmittedUsagePage(CountedPage, register=False):
+    """A page of results."""
+
+    results: Annotated[ListOf[CloudUsageRecord], Field(description="The results of this page.")]
+
+
+@CLOUD_USAGE_GROUP.operation("GET", "", name="list_all", takes=PageQuery, gives=SubmittedUsagePage)
+def list_submissions(call: Call[PageQuery]) -> SubmittedUsagePage:
+    """List the results that were submitted, oldest first."""
+    page = SUBMISSIONS.page(call.tx, page_limit(call.request), call.request.cursor)
+    return SubmittedUsagePage(results=page.items, **page.fields())

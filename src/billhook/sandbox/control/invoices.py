@@ -14,7 +14,7 @@ from pydantic import Field, StrictBool, StrictStr
 
 from billhook.resources import PageQuery, Resource
 from billhook.resources.base import CountedPage
-from billhook.sandbox.billing import currencies, month_end
+from billhook.sandbox.billing import money, month_end
 from billhook.sandbox.billing.credits import credit_grants, credit_pools
 from billhook.sandbox.billing.credits.credit_grants import (
     CreditProduct,
@@ -111,13 +111,13 @@ class ExchangeRates(Resource, register=False):
 @EXCHANGE_RATES_GROUP.operation("GET", "", name="show", gives=ExchangeRates)
 def show_exchange_rates(call: Call[None]) -> ExchangeRates:
     """Get the exchange rates."""
-    return ExchangeRates(rates=currencies.rates(call.tx))
+    return ExchangeRates(rates=money.rates(call.tx))
 
 
 @EXCHANGE_RATES_GROUP.operation("PUT", "", name="change", takes=ExchangeRates, gives=ExchangeRates)
 def change_exchange_rates(call: Call[ExchangeRates]) -> ExchangeRates:
     """Change some exchange rates, for invoices that are issued from now on."""
-    return ExchangeRates(rates=currencies.set_rates(call.tx, call.request.rates))
+    return ExchangeRates(rates=money.set_rates(call.tx, call.request.rates))
 
 
 @REPORTS_GROUP.operation("GET", "/{reportId}", name="get", gives=ReportResponse)

@@ -48,7 +48,7 @@ _LINKS = (
     PageLink("webhooks", "Webhooks"),
     PageLink("secrets", "Secrets"),
 )
-VIEWS = (session, event_views, event_views, customer_views, invoice_views, webhook_views)
+VIEWS = (session, event_views, customer_views, invoice_views, webhook_views)
 """The modules of views: each has a table ROUTES."""
 _FILTERS: Mapping[str, Callable[..., Any]] = MappingProxyType(
     {

@@ -13,8 +13,8 @@ from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 from billhook.errors import ConfigError, MissingExtra, SignatureError
+from billhook.signing.algorithms import base64_secret
 from billhook.signing.body_jwt import BodyJWT
-from billhook.signing.hmac_sha256 import base64_secret
 from billhook.signing.presets import BodyHMAC, TimestampedHMAC, TimestampedRSA
 from billhook.signing.scheme import Scheme
 from billhook.signing.search.captured import BASE64URL, CapturedRequest, SignatureText

@@ -16,9 +16,14 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from billhook.errors import ConfigError
-from billhook.signing.ed25519 import PUBLIC_PREFIX, Ed25519
-from billhook.signing.hmac_sha256 import SecretEncoding, base64_secret, hex_secret
-from billhook.signing.rsa_sha256 import RsaSha256
+from billhook.signing.algorithms import (
+    PUBLIC_PREFIX,
+    Ed25519,
+    RsaSha256,
+    SecretEncoding,
+    base64_secret,
+    hex_secret,
+)
 from billhook.signing.standard_webhooks import SECRET_PREFIX
 
 __all__ = ["HMAC_COST_BYTES", "KeyForm", "hmac_form", "key_forms"]

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import TypeGuard
 
 from billhook.resources import Commitment, ContractProduct, Discount, Pricing
-from billhook.sandbox.billing.decimals import ZERO, clamp
+from billhook.sandbox.billing.money import ZERO, clamp
 from billhook.sandbox.errors import invalid_request
 
 __all__ = [

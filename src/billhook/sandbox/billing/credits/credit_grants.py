@@ -23,7 +23,7 @@ from billhook.sandbox.billing.credits.credit_pools import (
     open_lots,
     take_from_lots,
 )
-from billhook.sandbox.billing.decimals import EXACT, ZERO, is_in_range
+from billhook.sandbox.billing.money import EXACT, ZERO, is_in_range
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.options import check_key
 from billhook.sandbox.storage.repository import Repository, request_document

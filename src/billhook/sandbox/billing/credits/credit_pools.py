@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 
 from billhook.events import CreditPoolDepleted, CreditPoolIncreased, CreditPoolThresholdCrossed
 from billhook.resources import CreditLedgerEntry, CreditLedgerPage
-from billhook.sandbox.billing.decimals import EXACT, ZERO
+from billhook.sandbox.billing.money import EXACT, ZERO
 from billhook.sandbox.billing.thresholds import percent, threshold_rules, thresholds_crossed
 from billhook.sandbox.operations import sandbox_field
 from billhook.sandbox.storage.columns import in_texts

@@ -23,11 +23,11 @@ from billhook.events import (
     PaymentFailed,
 )
 from billhook.resources import Customer, DepositTo, PaymentInfo
-from billhook.sandbox.billing import currencies, customers, scheduled_jobs
+from billhook.sandbox.billing import customers, money, scheduled_jobs
 from billhook.sandbox.billing.credits.credit_grants import grant_top_up
-from billhook.sandbox.billing.decimals import EXACT
 from billhook.sandbox.billing.invoices import invoices
 from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord, page_url
+from billhook.sandbox.billing.money import EXACT
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage.repository import to_document
 from billhook.sandbox.storage.transaction import Transaction, new_id
@@ -254,7 +254,7 @@ def _checked_amount(stored: InvoiceRecord, amount: Decimal | None) -> Decimal:
         return due
     if not 0 < amount <= due:
         raise invalid_request("amount must be above zero, and no more than is due", "amount")
-    smallest = currencies.smallest_unit(stored.currency)
+    smallest = money.smallest_unit(stored.currency)
     with localcontext(EXACT):
         # Half a cent could never be settled: the rest due would not be payable.
         if amount != amount.quantize(smallest):

@@ -16,7 +16,7 @@ from pydantic import Field, StrictStr
 from billhook.resources import Invoice, LineItem, Resource
 from billhook.resources.base import READ_ONLY, WRITE_ONLY, CountedPage
 from billhook.sandbox import tokens
-from billhook.sandbox.billing.decimals import EXACT, ZERO
+from billhook.sandbox.billing.money import EXACT, ZERO
 from billhook.sandbox.operations import sandbox_field
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire.fields import ExactDecimal, Integer, ListOf, MaybeListOf, UtcDatetime

@@ -16,11 +16,11 @@ from sqlalchemy import delete, func, insert, select
 
 from billhook.events import Overage
 from billhook.resources import BillingCycle, CreditGrant, Customer, RevenueBreakdown
-from billhook.sandbox.billing import currencies, customers, scheduled_jobs
+from billhook.sandbox.billing import customers, money, scheduled_jobs
 from billhook.sandbox.billing.contracts import contracts
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
-from billhook.sandbox.billing.decimals import EXACT, ZERO
 from billhook.sandbox.billing.invoices.invoice_records import InvoiceRecord, LineItemView
+from billhook.sandbox.billing.money import EXACT, ZERO
 from billhook.sandbox.billing.rating import Charge
 from billhook.sandbox.storage.repository import Repository, to_document
 from billhook.sandbox.storage.tables.billing import carried_forward, invoice
@@ -58,7 +58,7 @@ def issue_cycle_invoice(
     """
     customer = customers.find(tx, contract.customer_id)
     start, end = cycle
-    currency = currencies.billing_currency(contract, customer)
+    currency = money.billing_currency(contract, customer)
     brought = bring_forward(tx, contract.id, currency)
     # The amount was negative on the earlier invoice, so its line reduces this one.
     if brought:
@@ -66,7 +66,7 @@ def issue_cycle_invoice(
             *charges,
             adjustment(BROUGHT_FORWARD, brought.copy_negate()),
         ]
-    rest = _total(charges, currencies.smallest_unit(currency)).copy_negate()
+    rest = _total(charges, money.smallest_unit(currency)).copy_negate()
     if rest > 0:
         carry_forward(tx, contract.id, currency, rest)
         charges = [*charges, adjustment(CARRIED_FORWARD, rest)]
@@ -88,8 +88,8 @@ def issue_top_up_invoice(tx: Transaction, customer_id: str, grant: CreditGrant) 
     Source: spec, "Endpoints", POST /credits/top-up.
     """
     customer = customers.find(tx, customer_id)
-    currency = currencies.billing_currency(None, customer)
-    zero = ZERO.quantize(currencies.smallest_unit(currency))
+    currency = money.billing_currency(None, customer)
+    zero = ZERO.quantize(money.smallest_unit(currency))
     with localcontext(EXACT):
         price = (grant.price or ZERO).quantize(zero, ROUND_HALF_EVEN)
     name = grant.name or "Credits"
@@ -112,7 +112,7 @@ def replace_lines(tx: Transaction, stored: InvoiceRecord, changed: Mapping[int, 
     # The customer has received it: late usage is charged on the next invoice.
     if stored.approved_at is not None:
         raise ValueError("an invoice that is approved stays as it is")
-    smallest = currencies.smallest_unit(stored.currency)
+    smallest = money.smallest_unit(stored.currency)
     lines = list(stored.line_items or [])
     for position, charge in changed.items():
         lines[position] = _line(stored.id, charge, smallest)
@@ -158,7 +158,7 @@ def _issue(
     invoice_id = new_id("inv")
     # The year of the sandbox's clock, which the number shows as well.
     number = _next_number(tx, tx.now.year)
-    smallest = currencies.smallest_unit(data["currency"])
+    smallest = money.smallest_unit(data["currency"])
     lines = [_line(invoice_id, charge, smallest) for charge in charges]
     breakdown = _breakdown(charges, smallest)
     known = {
@@ -181,7 +181,7 @@ def _issue(
         amount=breakdown.total,
         amount_paid=ZERO,
         # Kept with the invoice: a later change of the rate does not revalue it.
-        usd_rate=currencies.exchange_rate(tx, data["currency"]),
+        usd_rate=money.exchange_rate(tx, data["currency"]),
         issued_at=tx.now,
         year=tx.now.year,
         number=number,

@@ -19,7 +19,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, and_, insert, select, update
 
-from billhook.sandbox.billing import currencies, customers
+from billhook.sandbox.billing import customers, money
 from billhook.sandbox.billing.contracts import contracts
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
 from billhook.sandbox.billing.credits import credit_schedules
@@ -106,8 +106,8 @@ def _items(
 
 def _smallest_unit(tx: Transaction, cycle: ContractCycle) -> Decimal:
     """Return the unit that amounts of the cycle's invoices are multiples of."""
-    return currencies.smallest_unit(
-        currencies.billing_currency(cycle.contract, customers.find(tx, cycle.contract.customer_id))
+    return money.smallest_unit(
+        money.billing_currency(cycle.contract, customers.find(tx, cycle.contract.customer_id))
     )
 
 

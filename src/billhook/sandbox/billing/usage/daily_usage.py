@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import delete, func, insert, select, update
 
 from billhook.resources import UsageEvent
-from billhook.sandbox.billing.decimals import ZERO, exact_sum
+from billhook.sandbox.billing.money import ZERO, exact_sum
 from billhook.sandbox.billing.usage import meters
 from billhook.sandbox.billing.usage.meters import (
     AggregationMethod,

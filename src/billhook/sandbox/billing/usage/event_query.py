@@ -15,7 +15,7 @@ from sqlalchemy import BigInteger, ColumnElement, Subquery, case, cast, func, or
 
 from billhook.resources import AggregationRequest, DataPoint, EventQuery, MeterKey, Period
 from billhook.sandbox.billing import customers
-from billhook.sandbox.billing.decimals import ZERO
+from billhook.sandbox.billing.money import ZERO
 from billhook.sandbox.billing.usage import meters
 from billhook.sandbox.billing.usage.event_data import Grouping, event_data, filter_clause, grouping
 from billhook.sandbox.billing.usage.meters import AggregationMethod, Meter

@@ -1,37 +1,50 @@
-"""Currencies: the smallest unit of each, and its exchange rate to US dollars.
+"""Money: exact decimal arithmetic, and currencies with their smallest units and exchange rates to US dollars.
 
-Source: spec, "Resources and their fields", Customer, the amounts in USD. Rates are not shown: they are the
-sandbox's, and `PUT /_sandbox/exchangeRates` sets others.
+Python's default context would round to 28 digits. Source: spec, "Resources and their fields", Customer, the
+amounts in USD. Rates are not shown: they are the sandbox's, and `PUT /_sandbox/exchangeRates` sets others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from decimal import Decimal, localcontext
+from collections.abc import Iterable, Mapping
+from decimal import ROUND_HALF_EVEN, Context, Decimal, localcontext
 from types import MappingProxyType
 
 from billhook.resources import Contract, Customer
-from billhook.sandbox.billing.decimals import EXACT, MAX_AMOUNT
 from billhook.sandbox.errors import invalid_request
 from billhook.sandbox.storage import key_value
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire import strict_json
+from billhook.wire.strict_json import MAX_DIGITS
 
 __all__ = [
     "DEFAULT_CURRENCY",
     "DEFAULT_RATES",
+    "EXACT",
+    "ZERO",
     "billing_currency",
     "check_currency",
+    "clamp",
+    "exact_sum",
     "exchange_rate",
     "in_dollars",
+    "is_in_range",
     "rates",
     "set_rates",
     "smallest_unit",
 ]
 
+ZERO = Decimal(0)
+EXACT = Context(prec=16 * MAX_DIGITS, rounding=ROUND_HALF_EVEN)
+"""A context for sums and products of amounts that loses no digit, however long the wire lets them be."""
+MAX_AMOUNT = Decimal(10) ** 100
+"""The largest amount that is rated or granted; the finest is its reciprocal.
+
+The wire takes longer numbers than this. Within these limits every result of a calculation can be written to
+the wire.
+"""
 DEFAULT_CURRENCY = "USD"
 """The currency of contracts and customers without one, and the currency of a customer's amounts."""
-
 DEFAULT_RATES: Mapping[str, Decimal] = MappingProxyType(
     {
         "USD": Decimal(1),
@@ -47,7 +60,6 @@ DEFAULT_RATES: Mapping[str, Decimal] = MappingProxyType(
     }
 )
 """US dollars for one unit, until other rates are set: the ten most traded currencies."""
-
 _RATES_KEY = "exchange_rates"
 _CENT = Decimal("0.01")
 # Source: ISO 4217, minor units; those that are not listed have two places.
@@ -59,6 +71,27 @@ _WHOLE = frozenset(
 )
 _THOUSANDTHS = frozenset(("BHD", "IQD", "JOD", "KWD", "LYD", "OMR", "TND"))
 _PLACES = dict.fromkeys(_WHOLE, 0) | dict.fromkeys(_THOUSANDTHS, 3) | {"CLF": 4, "UYW": 4}
+
+
+def exact_sum(values: Iterable[Decimal]) -> Decimal:
+    """Return the sum, with as many digits as a number on the wire may have."""
+    with localcontext(prec=MAX_DIGITS):
+        return sum(values, ZERO)
+
+
+def is_in_range(amount: Decimal) -> bool:
+    """Return whether `amount` is within MAX_AMOUNT, and no finer than its reciprocal."""
+    return abs(amount) <= MAX_AMOUNT and clamp(amount) == amount
+
+
+def clamp(amount: Decimal) -> Decimal:
+    """Return `amount`, or the nearest amount that is within MAX_AMOUNT and no finer than its reciprocal."""
+    with localcontext(EXACT):
+        amount = max(-MAX_AMOUNT, min(amount, MAX_AMOUNT))
+        # The exponent of NaN and of infinity is a text; neither can come from the wire.
+        exponent = amount.as_tuple().exponent
+        fine = isinstance(exponent, int) and exponent < -MAX_AMOUNT.adjusted()
+        return amount.quantize(1 / MAX_AMOUNT) if fine else amount
 
 
 def billing_currency(contract: Contract | None, customer: Customer) -> str:

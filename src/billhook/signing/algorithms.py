@@ -1,0 +1,319 @@
+"""The algorithms of signatures: HMAC-SHA256, Ed25519, and RSA with SHA-256 and PKCS#1 v1.5 padding.
+
+Ed25519 has the key spelling of Standard Webhooks: `whpk_<base64>` is the public key to verify with,
+`whsk_<base64>` the private one to sign with: its 32-byte seed, or seed and public key together, 64 bytes.
+Source: RFC 2104; RFC 8032; RFC 8017, section 8.2; the Standard Webhooks specification.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, ClassVar, Final, Literal, final
+
+from billhook.errors import ConfigError, WeakSecret
+from billhook.signing.parsing import MAX_PUBLIC_KEY_SIGNATURES, MAX_SIGNATURES
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey, RSAPublicKey
+
+__all__ = [
+    "MIN_RSA_BITS",
+    "MIN_SECRET_BYTES",
+    "PRIVATE_PREFIX",
+    "PUBLIC_PREFIX",
+    "SECRET_ENCODINGS",
+    "Ed25519",
+    "HmacSha256",
+    "RsaSha256",
+    "SecretEncoding",
+    "base64_secret",
+]
+
+
+MIN_SECRET_BYTES: Final = 16
+
+SecretEncoding = Literal["text", "base64", "hex"]
+
+
+def text_secret(secret: str) -> bytes:
+    """Return the secret's characters as UTF-8."""
+    # Usually a line break from a file, which would make every signature mismatch.
+    if secret != secret.strip():
+        raise ConfigError("a secret begins or ends with white space: remove it, it would be part of the key")
+    return secret.encode()
+
+
+def base64_secret(secret: str) -> bytes:
+    """Decode standard base64; the padding may be missing, as some senders leave it out."""
+    try:
+        return base64.b64decode(secret + "=" * (-len(secret) % 4), validate=True)
+    except ValueError:
+        raise ConfigError("a secret is not valid base64: copy it whole, as the sender shows it") from None
+
+
+def hex_secret(secret: str) -> bytes:
+    """Decode hexadecimal."""
+    try:
+        return binascii.unhexlify(secret)
+    except ValueError:
+        raise ConfigError(
+            "a secret is not valid hexadecimal: copy it whole, as the sender shows it"
+        ) from None
+
+
+SECRET_ENCODINGS: Final[Mapping[SecretEncoding, Callable[[str], bytes]]] = {
+    "text": text_secret,
+    "base64": base64_secret,
+    "hex": hex_secret,
+}
+
+
+@final
+class HmacSha256:
+    """The algorithm; `decode` turns a configured secret into key material."""
+
+    __slots__ = ("_decode",)
+
+    name: ClassVar[str] = "hmac-sha256"
+    signature_bytes: ClassVar[int | None] = 32
+    most_signatures: ClassVar[int] = MAX_SIGNATURES
+
+    def __init__(self, decode: Callable[[str], bytes] = text_secret) -> None:
+        self._decode = decode
+
+    def load(self, secret: str) -> HmacKey:
+        return HmacKey(self._material(secret))
+
+    def sign(self, secret: str, content: bytes) -> bytes:
+        return hmac.digest(self._material(secret), content, "sha256")
+
+    def _material(self, secret: str) -> bytes:
+        material = self._decode(secret)
+        if len(material) < MIN_SECRET_BYTES:
+            raise WeakSecret(len(material), MIN_SECRET_BYTES)
+        return material
+
+
+@final
+class HmacKey:
+    """A keyed context, copied for each message: a fifth faster than a new one, without storing the key."""
+
+    __slots__ = ("_context",)
+
+    algorithm: ClassVar[str] = HmacSha256.name
+    public: ClassVar[bool] = False
+
+    def __init__(self, material: bytes) -> None:
+        self._context = hmac.new(material, digestmod="sha256")
+
+    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
+        try:
+            context = self._context.copy()
+            context.update(content)
+            expected = context.digest()
+        except ValueError:  # the arguments are valid, so OpenSSL is out of memory
+            raise MemoryError from None
+        # No early return: the time must not depend on which signature matches.
+        found = False
+        for signature in signatures:
+            found |= hmac.compare_digest(expected, signature)
+        return found
+
+
+PUBLIC_PREFIX: Final = "whpk_"
+PRIVATE_PREFIX: Final = "whsk_"
+KEY_BYTES: Final = 32
+_FIELD: Final = 2**255 - 19
+_ORDER_8: Final = 0x05FC536D880238B13933C6D305ACDFD5F098EFF289F4C345B027B2C28F95E826
+# The y of the eight points whose order divides 8; with either sign of x. Source: RFC 8032, section 5.1.
+_SMALL_ORDER: Final = frozenset({0, 1, _FIELD - 1, _ORDER_8, _FIELD - _ORDER_8})
+
+
+@final
+class Ed25519:
+    """The algorithm."""
+
+    __slots__ = ()
+
+    name: ClassVar[str] = "ed25519"
+    signature_bytes: ClassVar[int | None] = 64
+    most_signatures: ClassVar[int] = MAX_PUBLIC_KEY_SIGNATURES
+
+    def load(self, secret: str) -> Ed25519Key:
+        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+        if secret.startswith(PRIVATE_PREFIX):
+            raise ConfigError(
+                f"a private key ({PRIVATE_PREFIX}) cannot verify: give its public key, {PUBLIC_PREFIX}"
+            )
+        raw = _decode(secret, PUBLIC_PREFIX)
+        if len(raw) != KEY_BYTES:
+            raise ConfigError(f"an ed25519 public key is {KEY_BYTES} bytes, got {len(raw)}")
+        _require_ed25519_strength(raw)
+        return Ed25519Key(Ed25519PublicKey.from_public_bytes(raw))
+
+    def sign(self, secret: str, content: bytes) -> bytes:
+        return _ed25519_private_key(secret).sign(content)
+
+
+@final
+class Ed25519Key:
+    """One public key."""
+
+    __slots__ = ("_public",)
+
+    algorithm: ClassVar[str] = Ed25519.name
+    public: ClassVar[bool] = True
+
+    def __init__(self, public: Ed25519PublicKey) -> None:
+        self._public = public
+
+    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
+        from cryptography.exceptions import InvalidSignature
+
+        # All are verified, as for HMAC; there are at most four.
+        found = False
+        for signature in signatures:
+            try:
+                self._public.verify(signature, content)
+            except InvalidSignature:
+                continue
+            found = True
+        return found
+
+
+def _ed25519_private_key(secret: str) -> Ed25519PrivateKey:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+    raw = _decode(secret, PRIVATE_PREFIX)
+    # libsodium and its ports store the seed together with the public key.
+    if len(raw) not in (KEY_BYTES, 2 * KEY_BYTES):
+        raise ConfigError(f"an ed25519 private key is {KEY_BYTES} or {2 * KEY_BYTES} bytes, got {len(raw)}")
+    private = Ed25519PrivateKey.from_private_bytes(raw[:KEY_BYTES])
+    if raw[KEY_BYTES:] not in (b"", private.public_key().public_bytes_raw()):
+        raise ConfigError("an ed25519 private key of 64 bytes ends in a public key that is not its own")
+    return private
+
+
+def _require_ed25519_strength(raw: bytes) -> None:
+    """Refuse points of small order, for which anyone can sign, and second spellings of a point."""
+    y = int.from_bytes(raw, "little") & (2**255 - 1)  # the highest bit is the sign of x
+    if y >= _FIELD:
+        raise ConfigError("an ed25519 public key is not in canonical form: give the sender's real key")
+    if y in _SMALL_ORDER:  # all zeros are among them
+        raise ConfigError(
+            "an ed25519 public key is a point of small order, for which anyone can sign (zeros are one): "
+            "give the sender's real key"
+        )
+
+
+def _decode(secret: str, prefix: str) -> bytes:
+    if not secret.startswith(prefix):
+        raise ConfigError(f"an ed25519 key must be spelled {prefix}<base64>")
+    return base64_secret(secret.removeprefix(prefix))
+
+
+# A shorter key can be factored, and a smaller exponent makes padding errors exploitable.
+MIN_RSA_BITS: Final = 2_048
+MIN_RSA_EXPONENT: Final = 65_537  # Source: NIST SP 800-131A
+
+
+@final
+class RsaSha256:
+    """The algorithm; keys are PEM text."""
+
+    # cryptography is imported on use: HMAC alone does not need it.
+
+    __slots__ = ()
+
+    name: ClassVar[str] = "rsa-sha256"
+    signature_bytes: ClassVar[int | None] = None  # as long as the key's modulus
+    most_signatures: ClassVar[int] = MAX_PUBLIC_KEY_SIGNATURES
+
+    def load(self, secret: str) -> RsaKey:
+        return RsaKey(_public_key(secret))
+
+    def sign(self, secret: str, content: bytes) -> bytes:
+        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        return _rsa_private_key(secret).sign(content, PKCS1v15(), SHA256())
+
+
+@final
+class RsaKey:
+    """One public key."""
+
+    __slots__ = ("_public",)
+
+    algorithm: ClassVar[str] = RsaSha256.name
+    public: ClassVar[bool] = True
+
+    def __init__(self, public: RSAPublicKey) -> None:
+        self._public = public
+
+    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
+        from cryptography.exceptions import InvalidSignature
+        from cryptography.hazmat.primitives.asymmetric.padding import PKCS1v15
+        from cryptography.hazmat.primitives.hashes import SHA256
+
+        # All are verified, as for HMAC; there are at most four.
+        found = False
+        for signature in signatures:
+            try:
+                self._public.verify(signature, content, PKCS1v15(), SHA256())
+            except InvalidSignature:
+                continue
+            found = True
+        return found
+
+
+def _public_key(pem: str) -> RSAPublicKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
+    from cryptography.hazmat.primitives.serialization import load_pem_public_key
+
+    if "PRIVATE KEY" in pem:
+        raise ConfigError(
+            "a private key was given to verify with: give the public key, the receiver needs no more"
+        )
+    try:
+        key = load_pem_public_key(pem.encode())
+    except (ValueError, UnsupportedAlgorithm):
+        raise ConfigError("a key is not a public key in PEM (-----BEGIN PUBLIC KEY-----)") from None
+    if not isinstance(key, RSAPublicKey):
+        raise ConfigError(f"a public key in PEM must be RSA, got {type(key).__name__}")
+    _require_rsa_strength(key)
+    return key
+
+
+def _rsa_private_key(pem: str) -> RSAPrivateKey:
+    from cryptography.exceptions import UnsupportedAlgorithm
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
+    try:
+        key = load_pem_private_key(pem.encode(), password=None)
+    except (ValueError, TypeError, UnsupportedAlgorithm):  # TypeError: the PEM is encrypted
+        raise ConfigError(
+            "a key is not an unencrypted private key in PEM (-----BEGIN PRIVATE KEY-----)"
+        ) from None
+    if not isinstance(key, RSAPrivateKey):
+        raise ConfigError(f"a private key in PEM must be RSA, got {type(key).__name__}")
+    _require_rsa_strength(key.public_key())
+    return key
+
+
+def _require_rsa_strength(key: RSAPublicKey) -> None:
+    bits, exponent = key.key_size, key.public_numbers().e
+    if bits < MIN_RSA_BITS:
+        raise ConfigError(f"an RSA key of {bits} bits is too short: at least {MIN_RSA_BITS} are needed")
+    if exponent < MIN_RSA_EXPONENT:
+        raise ConfigError(
+            f"an RSA key with the exponent {exponent} is weak: at least {MIN_RSA_EXPONENT} is needed"
+        )
