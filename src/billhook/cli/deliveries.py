@@ -28,7 +28,6 @@ from billhook.cli.selection import (
 
 if TYPE_CHECKING:
     from billhook.inbox import Deliveries, DeliveryDetails, DeliveryFilter
-if TYPE_CHECKING:
     from billhook.inbox.discard import DiscardResult
 
 __all__ = ["deliveries"]

@@ -29,11 +29,9 @@ from billhook.cli.selection import (
 )
 
 if TYPE_CHECKING:
-    from billhook.inbox import Inbox
-    from billhook.inbox.retention import Cutoffs
-if TYPE_CHECKING:
     from billhook.inbox import DeliveryFilter, Inbox
     from billhook.inbox.erase import EraseResult
+    from billhook.inbox.retention import Cutoffs
 
 __all__ = ["erase", "prune"]
 

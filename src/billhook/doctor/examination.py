@@ -25,11 +25,10 @@ from billhook.printable import first_line
 from billhook.wire import strict_json
 
 if TYPE_CHECKING:
-    from billhook.events.inspection import Unlisted
-    from billhook.inbox.diagnosis import SampledDelivery
-if TYPE_CHECKING:
     from billhook.dispatch import ConnectedHandlers
+    from billhook.events.inspection import Unlisted
     from billhook.inbox import Inbox
+    from billhook.inbox.diagnosis import SampledDelivery
     from billhook.settings import Settings
     from billhook.signing.source import Source
 

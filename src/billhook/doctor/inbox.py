@@ -16,9 +16,8 @@ from billhook.errors import BillhookError
 from billhook.printable import printable
 
 if TYPE_CHECKING:
-    from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts
-if TYPE_CHECKING:
     from billhook.inbox import Inbox
+    from billhook.inbox.diagnosis import PostgresFacts, SqliteFacts
 
 __all__ = ["inbox_findings", "missing_worker", "postgres_findings", "sqlite_findings", "unusable_inbox"]
 

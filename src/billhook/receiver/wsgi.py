@@ -26,12 +26,11 @@ from billhook.errors import (
     RequestError,
     SignatureError,
 )
-from billhook.threads import reset_in_child
 from billhook.inbox import Inbox
 from billhook.receiver.intake import DRAIN_BYTES, Intake, RequestHeaders, declared_length
 from billhook.receiver.responses import METHOD_NOT_ALLOWED, PROBE_RESPONSE, WebhookResponse
 from billhook.signing.source import Source
-from billhook.threads import start_thread
+from billhook.threads import reset_in_child, start_thread
 
 __all__ = [
     "PROBE",

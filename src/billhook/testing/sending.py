@@ -27,8 +27,6 @@ from billhook.testing.apps import preparation, settle
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
-if TYPE_CHECKING:
-    from billhook.client import BillingClient
     from billhook.sandbox import Sandbox
 
 __all__ = ["Answer", "RunningSandbox", "deliver", "delivery_of", "running_sandbox"]

@@ -21,7 +21,6 @@ from billhook.wire import strict_json
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
-if TYPE_CHECKING:
     from billhook.resources import Resource
 
 __all__ = [

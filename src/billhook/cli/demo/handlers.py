@@ -1,4 +1,7 @@
-"""The demo's handler: it appends each call to a file beside the demo's inbox."""
+"""The demo's handler: it appends each call to a file beside the demo's inbox.
+
+A module of its own: the demo's processes load it by its name, as they load a user's handlers.
+"""
 
 from __future__ import annotations
 
