@@ -15,6 +15,7 @@ from billhook.errors import ConfigError, InboxUnavailable
 from billhook.extension import get_state
 from billhook.inbox.probe import StartupCheck
 from billhook.receiver import intake
+from support.processes import until
 from support.signing import PATH, signed
 
 
@@ -251,6 +252,26 @@ def test_an_endless_body_is_drained_up_to_a_limit(flask_app, application):
     status, _, _ = asyncio.run(ask(endless, headers=signed()))
 
     assert (status, len(taken)) == (413, 5)
+
+
+def test_a_body_that_is_shorter_than_its_length_is_400(flask_app, application):
+    status, _, body = asyncio.run(ask(application, headers={**signed(), "Content-Length": "3"}))
+
+    assert (status, json.loads(body)["code"]) == (400, "incomplete_body")
+    assert get_state(flask_app).inbox.received(10) == []
+
+
+def test_a_mounted_application_starts_the_engine_with_its_first_delivery(plain_app):
+    app = plain_app(BILLHOOK_ENGINE="thread")
+    hooks = Billhook(app)
+    state = get_state(app)
+    try:
+        status, _, _ = asyncio.run(ask(hooks.asgi_app(app), headers=signed()))
+
+        assert status == 200
+        until(lambda: state.inbox.received(10) == [])
+    finally:
+        state.close()
 
 
 def test_a_body_that_does_not_arrive_in_time_is_400(flask_app, application):

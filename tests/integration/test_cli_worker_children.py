@@ -14,9 +14,9 @@ from support.processes import alive, children, until
 from support.worker_group import signalled
 
 SOON = """
-from billhook.cli import heartbeats, main
+from billhook.cli import liveness, main
 
-heartbeats._MIN_SILENCE_SECONDS /= 5
+liveness._MIN_SILENCE_SECONDS /= 5
 main()
 """
 """`billhook`, whose children may be silent for three seconds: test_cli_serve waits for the shipped limit."""

@@ -236,9 +236,9 @@ def test_a_temporary_database_by_its_url_has_the_token_that_was_printed(tmp_path
 
 SHORT_TIMEOUT = """
 from billhook.cli import main
-from billhook.sandbox.storage import instance_lock
+from billhook.sandbox.storage import database
 
-instance_lock.LOCK_TIMEOUT_SECONDS /= 10
+database.LOCK_TIMEOUT_SECONDS /= 10
 main(prog_name="billhook")
 """
 

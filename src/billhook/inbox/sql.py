@@ -258,9 +258,15 @@ def json_text(rows: Iterable[Mapping[str, Any]]) -> str:
     return json.dumps([*rows], default=datetime.isoformat)
 
 
+_TEXT_LENGTH = len("2026-01-31 23:59:59.000000")
+
+
 def utc_moment(text: str) -> datetime:
-    """Return the time that `utc_text` has written."""
-    return datetime.fromisoformat(f"{text}+00:00")  # at once: to give it a zone later takes ten times as long
+    """Return the time that `utc_text` has written; or an operator, with or without a zone or a time of day."""
+    if len(text) == _TEXT_LENGTH:
+        return datetime.fromisoformat(f"{text}+00:00")  # at once: a zone given later takes ten times as long
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
 
 
 def utc_text(moment: datetime) -> str:

@@ -449,3 +449,14 @@ def test_where_threads_are_greenlets_all_of_a_batch_are_woken_at_once(inbox, mon
         thread.join(30)
 
     assert sorted(receipt.status for receipt in receipts) == [PutStatus.ACCEPTED] * 5
+
+
+def test_a_process_that_is_to_be_killed_reaches_the_failpoints_of_a_batch(inbox, monkeypatch):
+    reached = []
+    monkeypatch.setattr(committer, "reach", reached.append)
+
+    inbox.put(incoming("not armed"))
+    monkeypatch.setattr(committer, "ARMED", True)
+    inbox.put(incoming("armed"))
+
+    assert reached == ["before_insert", "after_insert"]

@@ -18,7 +18,7 @@ from billhook.inbox.admin import revision
 from billhook.inbox.sqlite import database
 from billhook.inbox.sqlite.locks import FORK_GUARD
 from support.apps import make_app
-from support.inbox_view import change, incoming, open_inbox, rows, value
+from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
 
 TESTS = Path(__file__).parents[2]
 
@@ -379,3 +379,25 @@ def test_a_probe_beside_a_reader_leaves_the_log_to_the_next(inbox, path):
 
     assert left > 0
     assert log_of(path).stat().st_size == 0
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["2026-01-15 12:00:00", "2026-01-15T12:00Z", "2026-01-15 13:00:00.000000+01:00", "2026-01-15 12:00"],
+)
+def test_a_time_that_an_operator_wrote_by_sql_is_read(inbox, path, text):
+    receipt = inbox.put(incoming("by hand"))
+    change(path, "UPDATE delivery SET received_at = ? WHERE id = ?", text, receipt.delivery_id)
+
+    (stored,) = inbox.received(1)
+
+    assert stored.received_at == NOON
+
+
+def test_a_date_that_an_operator_wrote_by_sql_is_its_midnight(inbox, path):
+    receipt = inbox.put(incoming("by hand"))
+    change(path, "UPDATE delivery SET received_at = '2026-01-15' WHERE id = ?", receipt.delivery_id)
+
+    (stored,) = inbox.received(1)
+
+    assert stored.received_at == NOON.replace(hour=0)
