@@ -262,7 +262,7 @@ _TEXT_LENGTH = len("2026-01-31 23:59:59.000000")
 
 
 def utc_moment(text: str) -> datetime:
-    """Return the time that `utc_text` has written; or an operator, with or without a zone or a time of day."""
+    """Return the time that `utc_text` has written, or an operator: without a zone or a time, or with them."""
     if len(text) == _TEXT_LENGTH:
         return datetime.fromisoformat(f"{text}+00:00")  # at once: a zone given later takes ten times as long
     moment = datetime.fromisoformat(text)
