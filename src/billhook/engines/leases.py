@@ -17,7 +17,7 @@ from billhook.inbox import Claim, Lease
 
 __all__ = ["ClaimedRun", "EventCache", "LeaseTable", "lease_owner", "process_owner"]
 
-WINDOW_FACTOR = 32
+WINDOW_FACTOR = 64
 """Claims held per thread at most, while handlers return faster than the inbox commits."""
 WINDOW_LIMIT = 2_000
 EVENTS_LIMIT = 2_000
@@ -123,7 +123,7 @@ class LeaseTable:
 
     def record_commit(
         self,
-        settled: Iterable[Lease],
+        settled: Collection[Lease],
         renewed: Iterable[Lease] | None,
         leased_until: datetime,
         *,
@@ -138,7 +138,7 @@ class LeaseTable:
         if orphans_checked:
             self.orphans_released()
         if renewed is None:
-            self.grow_window()
+            self.grow_window(len(settled))
         else:
             self.renewed(renewed, leased_until)
         self.remove(settled)
@@ -160,9 +160,9 @@ class LeaseTable:
         self._renew_at = time.monotonic() + self._third_seconds
         self.finished_since_renewal = 0
 
-    def grow_window(self) -> None:
-        """Double the window if it is full: runs finish faster than they are settled."""
-        if len(self.runs) >= self.window:
+    def grow_window(self, settled: int) -> None:
+        """Double the window if more than half of it finished since the last commit: handlers are quick."""
+        if settled * 2 > self.window:
             # Bounded: what one worker holds, no other can claim, and losing it costs its whole window.
             limit = max(self._threads, min(self._threads * WINDOW_FACTOR, WINDOW_LIMIT))
             self.window = min(self.window * 2, limit)

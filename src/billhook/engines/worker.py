@@ -293,8 +293,8 @@ class Worker:
                 renewed = transaction.renew(ours, step.leased_until)
             transaction.apply_limits(step.now, release_due=step.release_due)
             claims = self._claim(transaction, step, settling) if step.capacity else []
-            # In the same transaction, which saves a read of its own after the commit.
-            next_times = transaction.next_times()
+            # After a claim the inbox is polled again anyway. Else read here, which saves a transaction.
+            next_times = step.next_times if claims else transaction.next_times()
         # Committed. Nothing above changes what is in memory, so a transaction that failed can be repeated.
         self._unsettled = []
         leases.record_commit(settling, renewed, step.leased_until, orphans_checked=checking_orphans)

@@ -1,0 +1,73 @@
+"""How many runs one worker claims ahead of its threads: few of slow handlers, many of quick ones."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+from billhook import Handlers
+from billhook.engines.leases import LeaseTable
+from billhook.events import PingTest
+from billhook.extension import get_state
+from support.apps import inbox_at
+from support.inbox_view import incoming, rows
+from support.processes import until
+
+THREADS = 2
+
+
+def count(app, state):
+    [(number,)] = rows(inbox_at(app), f"SELECT count(*) FROM run WHERE state = '{state}'")
+    return number
+
+
+def runs_claimed_while_slow(running) -> int:
+    """The most that are claimed at once, of 60 runs that end one by one; the other workers' share is due."""
+    handlers, may_end = Handlers(), threading.Semaphore(0)
+
+    @handlers.on(PingTest, name="h")
+    def handle(event):
+        may_end.acquire()
+
+    app = running(handlers, start_now=False)
+    state = get_state(app)
+    for number in range(60):
+        state.inbox.put(incoming(f"m{number}"))
+    worker = state.worker(THREADS)
+    thread = threading.Thread(target=worker.run, args=(5.0,), daemon=True)
+    thread.start()
+    most = 0
+    try:
+        for ended in range(30):
+            until(lambda ended=ended: count(app, "succeeded") == ended)
+            most = max(most, until(lambda: count(app, "running")))
+            may_end.release()
+    finally:
+        may_end.release(60)
+        worker.stop()
+        thread.join(20)
+    return most
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_a_worker_with_slow_handlers_leaves_runs_to_other_workers(running):
+    assert runs_claimed_while_slow(running) <= 2 * THREADS
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_a_window_that_grew_with_every_commit_would_be_noticed(running, monkeypatch):
+    grow = LeaseTable.grow_window
+    monkeypatch.setattr(LeaseTable, "grow_window", lambda self, settled: grow(self, settled=1_000_000))
+
+    assert runs_claimed_while_slow(running) > 2 * THREADS
+
+
+def test_the_window_follows_the_runs_that_finish_between_two_commits():
+    table = LeaseTable(threads=8, lease_seconds=60)
+    sizes = []
+    for settled in (0, 4, 8, 8, 9, 32, 100, 128, 128, 1_000, 1_000):
+        table.grow_window(settled)
+        sizes.append(table.window)
+
+    assert sizes == [8, 8, 16, 16, 32, 64, 128, 256, 256, 512, 512]
