@@ -145,6 +145,20 @@ def test_a_running_or_starting_child_is_not_killed(soon):
     assert (len(started), messages) == (2, [])
 
 
+def test_a_child_that_hangs_in_its_start_is_killed_and_replaced(soon, monkeypatch):
+    monkeypatch.setattr("billhook.cli.liveness._START_SECONDS", LIMIT_SECONDS)
+    started, messages = [], []
+    driving = drive((lambda: len(started) == 2, lambda: None))
+
+    supervise(
+        worker_roles(1, partial(begin, "import time; time.sleep(60)", started), 5.0, 0.1), messages=messages
+    )
+    driving.join()
+
+    assert started[0].returncode == -signal.SIGKILL
+    assert messages[0] == "the worker sends no heartbeats (stopped or hanging): killing it"
+
+
 class Frozen(subprocess.Popen):
     """Does not end by SIGKILL, as a process in uninterruptible I/O does not."""
 
@@ -231,6 +245,28 @@ def test_silence_is_measured_from_each_processes_first_heartbeat():
     assert hangs_at(heartbeats, 100) is None
     assert not heartbeats.has_started
     heartbeats.close()
+
+
+def test_a_process_that_never_sends_its_first_heartbeat_hangs_after_ten_minutes():
+    heartbeats = HeartbeatMonitor(1.0)
+    first = started_by(heartbeats)
+    assert hangs_at(heartbeats, 1_000) == 700.5
+
+    # The next process has as much time, from its own start.
+    second = started_by(heartbeats)
+    assert not any(heartbeats.is_hung(701.0 + seconds) for seconds in range(601))
+    assert heartbeats.is_hung(1_302.0)
+    heartbeats.close()
+    os.close(first)
+    os.close(second)
+
+
+def test_a_process_with_long_leases_has_longer_for_its_start():
+    heartbeats = HeartbeatMonitor(300.0)
+    writer = started_by(heartbeats)
+    assert hangs_at(heartbeats, 1_100) == 1_000.5
+    heartbeats.close()
+    os.close(writer)
 
 
 # --- the child ------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import faulthandler
 import logging
+import math
 import os
 import socket
 import stat
@@ -27,6 +28,8 @@ logger = logging.getLogger("billhook.worker")
 _INTERVAL_SECONDS = 1.0
 _LONGEST_INTERVAL_SECONDS = 1.0
 _MIN_SILENCE_SECONDS = 15.0
+_START_SECONDS = 600.0
+"""Longest time until the first heartbeat: a process imports the user's code first, which may load models."""
 _STALL_SECONDS = 2.0
 """Longest time between two checks; after a longer one the parent or the whole machine did not run."""
 _READ_BYTES = 65_536  # as much as a pipe holds
@@ -127,7 +130,7 @@ class HeartbeatMonitor:
         self._reader: int | None = None
         self._has_started = False
         self._last_heartbeat_at = 0.0
-        self._last_check_at = 0.0
+        self._last_check_at = -math.inf
 
     @property
     def has_started(self) -> bool:
@@ -151,7 +154,7 @@ class HeartbeatMonitor:
     def is_hung(self, now: float) -> bool:
         """Return whether the process has been silent for too long. Call it often.
 
-        A process that has not started yet is never silent for too long.
+        One that has not started yet has ten minutes for its first heartbeat.
         """
         heard = self._read()
         self._has_started = heard or self._has_started
@@ -159,12 +162,14 @@ class HeartbeatMonitor:
         if heard or now - self._last_check_at > _STALL_SECONDS:
             self._last_heartbeat_at = now
         self._last_check_at = now
-        return self._has_started and now - self._last_heartbeat_at > self.limit_seconds
+        limit = self.limit_seconds if self._has_started else max(self.limit_seconds, _START_SECONDS)
+        return now - self._last_heartbeat_at > limit
 
     def close(self) -> None:
         """Close the pipe and forget the process."""
         reader, self._reader = self._reader, None
         self._has_started = False
+        self._last_check_at = -math.inf  # the time of the next process starts with its first check
         if reader is not None:
             os.close(reader)
 
