@@ -1,4 +1,4 @@
-"""How long the way of one delivery is: the functions and files from its request to its committed answer."""
+"""How long the way of one delivery is, in functions and files: to its committed answer, and through a run."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import re
 import sys
 import threading
+from collections.abc import Callable, Collection
 from pathlib import Path
 from types import FrameType
 
@@ -13,29 +14,47 @@ import pytest
 from flask import Flask
 
 import billhook
-from billhook import Billhook, signals
+from billhook import Billhook, Handlers, signals
+from billhook.events import PingTest
+from billhook.extension import get_state
+from support.apps import inbox_at
+from support.inbox_view import incoming, rows
+from support.processes import until
 from support.signing import PATH, signed
 
 SOURCE = str(Path(billhook.__file__).parent) + "/"
 FUNCTIONS = 35
 FILES = 11
+RUN_FUNCTIONS = 60
+RUN_FILES = 18
+STEPS_OF_A_RUN = {
+    "InboxTransaction.claim",
+    "Worker._start",
+    "HandlerPool._execute",
+    "HandlerPool.finished",
+    "InboxTransaction.settle",
+    "InboxTransaction.write_counts",
+    "Notifications.send",
+}
+"""Claimed, started, called, collected, settled, counted and told of. Not counted is what all runs share, the
+worker's loop and its transaction: sleeping, polling, planning, renewing leases, BEGIN and COMMIT."""
 
 
 class Way:
     """The functions of billhook that threads enter while it is `open`, each with its file.
 
-    Comprehensions are part of their function. Of the committer's thread counts what it does for a batch: what
-    follows, such as waking the workers, delays no answer.
+    Comprehensions are part of their function. `counts` says whether a frame is on the way.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, counts: Callable[[FrameType], bool]) -> None:
         self.open = False
         self.hops: set[tuple[str, str]] = set()
+        self._counts = counts
 
     def enter(self, frame: FrameType, event: str, _: object) -> None:
         """As a function for sys.setprofile."""
         code = frame.f_code
-        if self.open and event == "call" and code.co_filename.startswith(SOURCE) and _delays(frame):
+        if self.open and event == "call" and code.co_filename.startswith(SOURCE) and self._counts(frame):
             name = re.split(r"(?:\.<locals>)?\.<(?!locals)", code.co_qualname)[0]
             self.hops.add((code.co_filename.removeprefix(SOURCE), name))
 
@@ -44,12 +63,23 @@ class Way:
         return {file for file, _ in self.hops}
 
 
-def _delays(frame: FrameType | None) -> bool:
-    if threading.current_thread().name != "billhook-committer":
-        return True
-    while frame is not None and frame.f_code.co_name != "_commit_batch":
+def _is_within(frame: FrameType | None, functions: Collection[str]) -> bool:
+    while frame is not None and frame.f_code.co_qualname not in functions:
         frame = frame.f_back
     return frame is not None
+
+
+def _delays_the_answer(frame: FrameType) -> bool:
+    # Of the committer's thread counts what it does for a batch: what follows, such as waking the workers,
+    # delays no answer.
+    if threading.current_thread().name != "billhook-committer":
+        return True
+    return _is_within(frame, {"Committer._commit_batch"})
+
+
+def _is_of_a_run(frame: FrameType) -> bool:
+    threads = ("worker", "billhook-handler")
+    return threading.current_thread().name in threads and _is_within(frame, STEPS_OF_A_RUN)
 
 
 async def _deliver_on_a_loop(app: Flask, way: Way) -> list[int]:
@@ -93,7 +123,7 @@ def followed(plain_app, inbox_url, monkeypatch):
         for name in ("delivery_accepted", "delivery_rejected", "delivery_duplicate"):
             monkeypatch.setattr(getattr(signals, name), "receivers", {})  # those of other tests
         monkeypatch.setattr("billhook.extension.find_spec", lambda _: None)  # no hook for flask-wtf
-        way, before = Way(), sys.getprofile()
+        way, before = Way(_delays_the_answer), sys.getprofile()
         threading.setprofile(way.enter)
         sys.setprofile(way.enter)
         try:
@@ -125,3 +155,57 @@ def test_control_both_threads_are_followed_and_the_work_after_the_commit_is_not(
 
     assert {"AsgiApp.__call__", "Scheme.verify", "Committer.put_async", "ingest"} <= names
     assert not {"Inbox._after_commit", "FifoNotifier.notify", "PostgresNotifier.notify"} & names
+
+
+# --- a run --------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def way_of_a_run(plain_app, inbox_url, monkeypatch):
+    """The way of the last of some runs, in one worker."""
+    for name in ("handler_started", "handler_ended", "handler_succeeded"):
+        monkeypatch.setattr(getattr(signals, name), "receivers", {})  # those of other tests
+    handlers, called = Handlers(), threading.Event()
+
+    @handlers.on(PingTest)
+    def handle(event, delivery):
+        called.set()
+
+    way = Way(_is_of_a_run)
+    app = plain_app(BILLHOOK_INBOX_URL=inbox_url, BILLHOOK_ENGINE="worker")
+    Billhook(app, handlers=[handlers])
+    state = get_state(app)
+    threading.setprofile(way.enter)
+    worker = state.worker(1)  # starts the handlers' thread
+    thread = threading.Thread(target=worker.run, name="worker", daemon=True)
+    thread.start()
+    try:
+        for number in range(3):
+            way.open = number == 2  # until then, what is made once is made
+            state.inbox.put(incoming(f"m{number}"))
+            worker.wake()
+            assert called.wait(20)
+            until(lambda number=number: _count_done(inbox_at(app)) == number + 1, 20)
+            called.clear()
+    finally:
+        threading.setprofile(None)
+        worker.stop()
+        thread.join(20)
+    return way
+
+
+def _count_done(where):
+    return rows(where, "SELECT count(*) FROM delivery WHERE state = 'done'")[0][0]
+
+
+def test_the_way_of_a_run_is_short(way_of_a_run):
+    assert len(way_of_a_run.hops) <= RUN_FUNCTIONS, sorted(way_of_a_run.hops)
+    assert len(way_of_a_run.files) <= RUN_FILES, sorted(way_of_a_run.files)
+
+
+def test_control_each_step_of_a_run_is_followed_and_the_loop_is_not(way_of_a_run):
+    names = {name for _, name in way_of_a_run.hops}
+
+    assert names >= STEPS_OF_A_RUN
+    assert {"Handler.__call__", "settle", "LeaseTable.add", "Counts.add_result"} <= names
+    assert not {"Worker._poll", "Dispatcher.plan", "Inbox.transaction", "Wakeup.wait"} & names

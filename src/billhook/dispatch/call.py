@@ -13,7 +13,7 @@ from billhook.dispatch.delivery import Delivery
 from billhook.dispatch.event_loop import EVENT_LOOPS
 from billhook.dispatch.handler import Handler
 from billhook.events import Event, UnknownEvent
-from billhook.failpoints import reach
+from billhook.failpoints import ARMED, reach
 
 __all__ = ["HandlerFailure", "call"]
 
@@ -53,7 +53,8 @@ def call(
 
     SystemExit and its kin are failures like any other: they would end the worker, and gunicorn's master.
     """
-    reach("before_call")  # tests kill the process here, and below
+    if ARMED:  # tests kill the process here, and below
+        reach("before_call")
     pid = os.getpid()
     try:
         # Within the context to the end: a coroutine runs in it, too.
@@ -66,7 +67,8 @@ def call(
             _end_forked_child(pid, code=0)
     except BaseException as exception:  # noqa: BLE001 - see above
         return HandlerFailure.from_exception(exception)
-    reach("after_call")
+    if ARMED:
+        reach("after_call")
     return failure
 
 

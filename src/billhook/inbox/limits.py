@@ -96,10 +96,6 @@ class Limiter:
             lock_limits(self._connection)
             self._locked = True
 
-    def _any_bound(self, stored_under: Iterable[str]) -> bool:
-        # Mostly there are no limits: then a claim must cost what it cost without them.
-        return bool(self._limits) and any(map(self._bounds_starts, stored_under))
-
     def _bounds_starts(self, stored_under: str) -> bool:
         limits = self._limits.get(stored_under)
         return limits is not None and limits.bounds_starts
@@ -138,13 +134,13 @@ class Limiter:
     # --- claim ----------------------------------------------------------------------------------------
 
     def admit(self, rows: list[Row[Any]], now: datetime, idle: int | None) -> list[Row[Any]]:
-        """Return those of the due runs that may start, and hold the others, with more of their handlers.
+        """Return which of some due runs may start, and hold the others, with more of their handlers.
 
         With fewer returned than given there may be others to start: read the due runs again. The first `idle`
         start at once (None: all), the others when a thread is free. Where a rate counts starts, a run is not
         claimed before.
         """
-        if not rows or not (rows[0].paused or self._any_bound(row.handler for row in rows)):
+        if not (rows[0].paused or any(self._bounds_starts(row.handler) for row in rows)):
             return rows
         self._lock()
         states = self._states({self._own_name(row.handler) for row in rows}, paused=rows[0].paused)
@@ -176,8 +172,6 @@ class Limiter:
 
     def record_started(self, claims: Iterable[Claim], now: datetime) -> None:
         """Count claimed runs against the limits of their handlers."""
-        if not self._limits:
-            return
         by_name: defaultdict[str, list[Claim]] = defaultdict(list)
         for claim in claims:
             if self._bounds_starts(claim.handler):

@@ -219,7 +219,7 @@ class InboxTransaction:
             while any(row.state == RunState.RUNNING for row in found):
                 expire_leases(self._connection, now, only=only, spread=spread)
                 found = self._lock_rows(query, limit, now, only)
-            rows = self._limiter.admit(found, now, idle)
+            rows = self._admit(found, now, idle)
             if len(rows) == len(found):  # else read again: behind those that are held now are others
                 break
         starting = rows if idle is None else rows[:idle]
@@ -228,7 +228,8 @@ class InboxTransaction:
         claims = self._mark_running(starting, self._owner, now, leased_until) if starting else []
         if queued:
             claims += self._mark_running(queued, self._owner + QUEUED, now, leased_until)
-        self._limiter.record_started(claims, now)
+        if self._limits:
+            self._limiter.record_started(claims, now)
         if claims:
             self.steps.append("claim")
         return claims
@@ -239,13 +240,20 @@ class InboxTransaction:
         First those with the fewest attempts that count; those that were joined when they were lost come last.
         """
         rows = self._lock_rows(_due_suspects(of_one=only is not None), 1, now, only)
-        rows = self._limiter.admit(rows, now, None)
+        rows = self._admit(rows, now, None)
         if not rows:
             return None
         self.steps.append("claim")
         claims = self._mark_running(rows, self._owner, now, leased_until)
-        self._limiter.record_started(claims, now)
+        if self._limits:
+            self._limiter.record_started(claims, now)
         return claims[0]
+
+    def _admit(self, rows: list[Any], now: datetime, idle: int | None) -> list[Any]:
+        """Return the due runs that may start. Without limits and pauses, as mostly, that is all of them."""
+        if rows and (self._limits or rows[0].paused):
+            return self._limiter.admit(rows, now, idle)
+        return rows
 
     def _lock_rows(self, query: Select[Any], limit: int, now: datetime, delivery_id: int | None) -> list[Any]:
         values = {"now": now, "at_most": limit, "of_delivery": delivery_id}
