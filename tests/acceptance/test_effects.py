@@ -111,7 +111,7 @@ class Shop:
                 if (name, seen[name]) == (dies_at, times):
                     os.kill(os.getpid(), signal.SIGKILL)
 
-            failpoints._armed, failpoints._times = dies_at, str(times)
+            failpoints._armed, failpoints._times, failpoints.ARMED = dies_at, str(times), True
             app = self.app(effect, place)
             get_state(app).handle_due()
             get_state(app).close()

@@ -83,8 +83,11 @@ def test_a_child_with_a_hundred_abandoned_threads_is_replaced(sqlite_group):
 
 def test_control_an_unsupervised_worker_hangs_with_a_blocking_handler(sqlite_group):
     worker = sqlite_group.work()
+    sqlite_group.put("first")
+    # It has registered itself by then. One that blocks while it does holds the inbox's lock, too.
+    until(lambda: sqlite_group.states()["first"] == "done", 15)
     sqlite_group.put("greedy", "MonthEndReport", body_of("MonthEndReport"))
-    until(lambda: sqlite_group.notes("begun") == ["greedy"], 15)
+    until(lambda: sqlite_group.notes("begun") == ["first", "greedy"], 15)
     time.sleep(1)  # it notes that just before it blocks
 
     sqlite_group.put("flow")

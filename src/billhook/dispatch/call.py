@@ -9,11 +9,11 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass
 
+from billhook import failpoints
 from billhook.dispatch.delivery import Delivery
 from billhook.dispatch.event_loop import EVENT_LOOPS
 from billhook.dispatch.handler import Handler
 from billhook.events import Event, UnknownEvent
-from billhook.failpoints import ARMED, reach
 
 __all__ = ["HandlerFailure", "call"]
 
@@ -53,8 +53,8 @@ def call(
 
     SystemExit and its kin are failures like any other: they would end the worker, and gunicorn's master.
     """
-    if ARMED:  # tests kill the process here, and below
-        reach("before_call")
+    if failpoints.ARMED:  # tests kill the process here, and below
+        failpoints.reach("before_call")
     pid = os.getpid()
     try:
         # Within the context to the end: a coroutine runs in it, too.
@@ -67,8 +67,8 @@ def call(
             _end_forked_child(pid, code=0)
     except BaseException as exception:  # noqa: BLE001 - see above
         return HandlerFailure.from_exception(exception)
-    if ARMED:
-        reach("after_call")
+    if failpoints.ARMED:
+        failpoints.reach("after_call")
     return failure
 
 
