@@ -33,7 +33,7 @@ STEPS_OF_A_RUN = {
     "HandlerPool._execute",
     "HandlerPool.finished",
     "InboxTransaction.settle",
-    "InboxTransaction.write_counts",
+    "InboxTransaction.finish",
     "Notifications.send",
 }
 """Claimed, started, called, collected, settled, counted and told of. Not counted is what all runs share, the

@@ -283,7 +283,7 @@ class Worker:
             transaction.lock(results, plans)
             # Settled first: that releases the next runs by their order keys, and the claim below takes them.
             settled = transaction.settle(results)
-            won = transaction.plan(plans, step.now)
+            won = transaction.plan(plans, step.now, self._dispatcher.startable(planned))
             transaction.release(releasing, step.now)
             if checking_orphans:
                 transaction.release_orphaned(list(leases.runs), step.now)

@@ -177,7 +177,7 @@ class Inbox:
         with self.database.write() as connection:
             transaction = InboxTransaction(connection, owner, limits)
             yield transaction
-            transaction.write_counts()
+            transaction.finish()
             for step in transaction.steps:
                 reach(f"in_{step}")
         for step in transaction.steps:

@@ -19,24 +19,24 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from typing import Any
 
-from sqlalchemy import Connection, Text, and_, cast, insert, select, update
+from sqlalchemy import Connection, Text, and_, bindparam, cast, insert, select, update
 
 from billhook.inbox.pending import CLAIMABLE
 from billhook.inbox.records import Lease
 from billhook.inbox.schema import failure, run
-from billhook.inbox.sql import in_parameter, in_values
+from billhook.inbox.sql import UtcDateTime, in_parameter, in_values
 from billhook.inbox.states import RunState
 
 __all__ = [
-    "HELD",
-    "JOINED",
-    "LEASE_TEXT",
     "LOST",
     "LOST_IN_QUEUE",
     "LOST_JOINED",
     "QUEUED",
     "expire_leases",
-    "lease_parameters",
+    "mark_joined",
+    "release",
+    "release_orphaned",
+    "renew",
 ]
 
 LOST = "the worker died, or was silent for longer than its lease"
@@ -53,22 +53,71 @@ _MOST_JOINED = 8
 """A suspect that was excused this often is what those losses have in common."""
 
 # Id and token as one text: SQLite walks the whole table for a list of pairs (see billhook.inbox.sql).
-LEASE_TEXT = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
-HELD = and_(
+_LEASE_TEXT = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
+_HELD = and_(
     in_parameter(run.c.id, "run_ids"),  # finds the rows by their index
-    in_parameter(LEASE_TEXT, "leases"),  # then compares the tokens
+    in_parameter(_LEASE_TEXT, "leases"),  # then compares the tokens
     run.c.state == RunState.RUNNING.value,
 )
-"""The condition that a run is one of those in `lease_parameters`, and its lease still holds."""
+"""The condition that a run is one of those in `_lease_parameters`, and its lease still holds."""
+_RELEASED: dict[str, Any] = {
+    "state": RunState.DUE.value,
+    "due_at": bindparam("now", type_=UtcDateTime),
+    "attempts": run.c.attempts - 1,
+    "lease_owner": None,
+}
 
 
-def lease_parameters(leases: Iterable[Lease]) -> dict[str, list[Any]]:
-    """Return the parameters of HELD for these leases."""
+def _lease_parameters(leases: Iterable[Lease]) -> dict[str, list[Any]]:
+    """Return the parameters of _HELD for these leases."""
     pairs = list(leases)
     return {
         "run_ids": [run_id for run_id, _ in pairs],
         "leases": [f"{run_id}:{token}" for run_id, token in pairs],
     }
+
+
+def mark_joined(connection: Connection, held: Iterable[Lease]) -> None:
+    """Mark running suspects as joined: other runs are started beside them."""
+    suspects = select(run.c.id).where(_HELD, run.c.alone == 1, ~run.c.lease_owner.endswith(JOINED))
+    # Skipped, not waited for: a row that another transaction locks has its lease expired there, and that
+    # transaction may wait for a lock of this one.
+    query = suspects.with_for_update(skip_locked=True)
+    run_ids = list(connection.execute(query, _lease_parameters(held)).scalars())
+    joining = update(run).where(in_values(run.c.id, run_ids))
+    connection.execute(joining.values(lease_owner=run.c.lease_owner + JOINED))
+
+
+def renew(connection: Connection, held: Iterable[Lease], leased_until: datetime) -> set[Lease]:
+    """Extend leases; returns those that are still held."""
+    # A lease that ran out is renewed too while no other worker has claimed the run: the token decides.
+    extended = update(run).where(_HELD).values(due_at=leased_until).returning(run.c.id, run.c.token)
+    return set(map(Lease._make, connection.execute(extended, _lease_parameters(held))))
+
+
+def release(connection: Connection, held: Iterable[Lease], now: datetime) -> None:
+    """Release claimed runs that were never called: due at once, their attempt not counted."""
+    connection.execute(update(run).where(_HELD).values(_RELEASED), {**_lease_parameters(held), "now": now})
+
+
+def release_orphaned(connection: Connection, owner: str, held: Iterable[Lease], now: datetime) -> int:
+    """Release the owner's claims beside `held`; returns how many there were."""
+    orphaned = (
+        update(run)
+        .where(
+            CLAIMABLE,  # so that the partial index applies
+            run.c.state == RunState.RUNNING.value,
+            # A prefix: queued and joined runs have the owner's name with a suffix.
+            run.c.lease_owner.startswith(owner, autoescape=True),
+            ~in_parameter(_LEASE_TEXT, "leases"),
+        )
+        .values(_RELEASED)
+    )
+    leases = _lease_parameters(held)["leases"]
+    return connection.execute(orphaned, {"leases": leases, "now": now}).rowcount
+
+
+# --- expired leases -----------------------------------------------------------------------------------
 
 
 def expire_leases(connection: Connection, now: datetime, *, only: int | None, spread: timedelta) -> None:

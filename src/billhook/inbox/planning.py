@@ -8,13 +8,20 @@ from __future__ import annotations
 
 import secrets
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, Text, bindparam, select, update
 
-from billhook.inbox.records import ContentKey, DuplicateRun, RunOptions, RunPlan
+from billhook.inbox.limits import PAUSED_COUNT
+from billhook.inbox.records import (
+    ContentKey,
+    DuplicateRun,
+    RunOptions,
+    RunPlan,
+    StoredDelivery,
+)
 from billhook.inbox.schema import delivery, run
 from billhook.inbox.settling import finish_deliveries, release_next
 from billhook.inbox.sql import in_parameter, in_states, in_values, insert_rows
@@ -32,7 +39,7 @@ _PLAN = (
         error=bindparam("reason", type_=Text),
         plans=delivery.c.plans + 1,
     )
-    .returning(delivery.c.id, delivery.c.plans, delivery.c.received_at)
+    .returning(delivery.c.id, delivery.c.key, delivery.c.plans, delivery.c.received_at, PAUSED_COUNT)
 )
 
 
@@ -46,10 +53,21 @@ class Planned(NamedTuple):
     duplicates: list[DuplicateRun]
     released: list[int]
     """The deliveries of which a run became due because a run of these replaces it."""
+    startable: list[tuple[RunPlan, StoredDelivery]]
+    """The plans whose runs were not made: they can be made as claimed ones, in one write instead of two."""
 
 
-def plan(connection: Connection, plans: Sequence[RunPlan], now: datetime) -> Planned:
-    """Make the runs of received deliveries, oldest first; under billhook.inbox.locks."""
+def plan(
+    connection: Connection,
+    plans: Sequence[RunPlan],
+    now: datetime,
+    startable: Mapping[int, StoredDelivery],
+) -> Planned:
+    """Make the runs of received deliveries, oldest first; under billhook.inbox.locks.
+
+    But not those of the deliveries that are `startable`, by id, unless a handler is paused: the caller makes
+    them.
+    """
     alike: defaultdict[tuple[DeliveryState, str | None], list[int]] = defaultdict(list)
     for planned in plans:
         state = DeliveryState.PLANNED if planned.handlers else DeliveryState.DONE
@@ -58,16 +76,27 @@ def plan(connection: Connection, plans: Sequence[RunPlan], now: datetime) -> Pla
         alike[state, planned.error].append(planned.delivery_id)
     won: set[int] = set()
     first_plans: dict[int, datetime] = {}
+    not_made: set[int] = set()
     for (state, error), delivery_ids in alike.items():
         values = {"delivery_ids": delivery_ids, "new_state": state.value, "reason": error}
-        for delivery_id, plans_of_it, received_at in connection.execute(_PLAN, values).all():
+        for delivery_id, key, plans_of_it, received_at, paused in connection.execute(_PLAN, values).all():
             won.add(delivery_id)
+            stored = startable.get(delivery_id)
+            # Another key: the file was replaced since the delivery was read.
+            if stored is not None and stored.key == key and not paused:
+                not_made.add(delivery_id)
             if plans_of_it == 1:  # more after a replay
                 first_plans[delivery_id] = received_at
     mine = [planned for planned in plans if planned.delivery_id in won]
-    duplicates, released = make_runs(connection, mine, now)
-    ids = [planned.delivery_id for planned in mine]
-    return Planned(ids, first_plans, duplicates, sorted(set(released) - won))
+    making = [planned for planned in mine if planned.delivery_id not in not_made]
+    duplicates, released = make_runs(connection, making, now)
+    return Planned(
+        [planned.delivery_id for planned in mine],
+        first_plans,
+        duplicates,
+        sorted(set(released) - won),
+        [(one, startable[one.delivery_id]) for one in mine if one.delivery_id in not_made],
+    )
 
 
 def make_runs(

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import cache
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 from types import MappingProxyType
 from typing import Any
 
 from sqlalchemy import BigInteger, Connection, Integer, Select, Text, bindparam, case, select, update
 
-from billhook.inbox import locks
+from billhook.inbox import leases, locks
 from billhook.inbox.counts import Counts
-from billhook.inbox.leases import (
-    HELD,
-    JOINED,
-    LEASE_TEXT,
-    LOST_IN_QUEUE,
-    LOST_JOINED,
-    QUEUED,
-    expire_leases,
-    lease_parameters,
-)
+from billhook.inbox.leases import LOST_IN_QUEUE, LOST_JOINED, QUEUED
 from billhook.inbox.limits import PAUSED_COUNT, Limiter
 from billhook.inbox.pending import CLAIMABLE, NEXT_TIMES, NOT_SUSPECT, STORED_COLUMNS, SUSPECT, NextTimes
 from billhook.inbox.planning import plan
@@ -38,12 +30,13 @@ from billhook.inbox.records import (
 )
 from billhook.inbox.schema import delivery, run
 from billhook.inbox.settling import settle
-from billhook.inbox.sql import UtcDateTime, in_parameter, in_values
+from billhook.inbox.sql import UtcDateTime, in_parameter, in_states, in_values, insert_rows
 from billhook.inbox.states import RunState
 
 __all__ = ["NO_LIMITS", "InboxTransaction"]
 
 NO_LIMITS: Mapping[str, HandlerLimits] = MappingProxyType({})
+_NONE: Mapping[int, StoredDelivery] = MappingProxyType({})
 
 _NOW = bindparam("now", type_=UtcDateTime)
 _CLAIMED = (
@@ -73,14 +66,13 @@ _START = (
         duration_seconds=None,
     )
 )
+_MADE = select(run.c.id, run.c.delivery_id, run.c.handler).where(
+    in_parameter(run.c.delivery_id, "delivery_ids"),
+    run.c.token == bindparam("of_token", type_=Integer),  # random: no earlier run has it
+    in_states(run.c.state, RunState.RUNNING),
+)
 _TRIES = 4
 """How often a claim reads due runs, if their handlers are paused or at their limits."""
-_RELEASED: dict[str, Any] = {
-    "state": RunState.DUE.value,
-    "due_at": _NOW,
-    "attempts": run.c.attempts - 1,
-    "lease_owner": None,
-}
 
 
 class InboxTransaction:
@@ -102,6 +94,8 @@ class InboxTransaction:
         self._settled_names: set[str] = set()
         self._limited_results: list[tuple[str, str | None]] = []
         self._locked = False
+        self._startable: list[tuple[RunPlan, StoredDelivery]] = []
+        self._planned_at: datetime | None = None
         self._counts = Counts()
         self.steps: list[str] = []
         self.duplicates: list[DuplicateRun] = []
@@ -147,14 +141,26 @@ class InboxTransaction:
             ]
         return {result.lease for result, _ in settled}
 
-    def plan(self, plans: Sequence[RunPlan], now: datetime) -> list[int]:
-        """Make the runs of received deliveries; returns the delivery ids that were still unplanned."""
+    def plan(
+        self,
+        plans: Sequence[RunPlan],
+        now: datetime,
+        startable: Mapping[int, StoredDelivery] = _NONE,
+    ) -> list[int]:
+        """Make the runs of received deliveries; returns the delivery ids that were still unplanned.
+
+        The runs of those that are `startable` are claimed as they are made, by the `claim` that follows, as
+        far as it has room behind what was due before. Their handlers must have no limits, and their plans
+        no options.
+        """
         if not plans:
             return []
         self.steps.append("plan")
         if not self._locked:
             self._take_locks((), plans)
-        planned = plan(self._connection, plans, now)
+        planned = plan(self._connection, plans, now, startable)
+        self._startable += planned.startable
+        self._planned_at = now
         self.duplicates += planned.duplicates
         self._released += planned.released
         self._counts.add_plans(plans, planned.first_plans, planned.duplicates, now)
@@ -169,8 +175,13 @@ class InboxTransaction:
             self._limiter.record_results(self._limited_results, now)
         self._limiter.release(self._settled_names, now, release_due=release_due)
 
-    def write_counts(self) -> None:
-        """Count what was settled and planned; the last step, because it locks rows that others count in."""
+    def finish(self) -> None:
+        """Make runs due that were planned and not claimed, then count what was settled and planned.
+
+        The last step, because it locks rows that others count in.
+        """
+        if self._planned_at is not None:
+            self._make_planned([], self._planned_at, self._planned_at)
         self._counts.write(self._connection, self._owner)
 
     @property
@@ -217,7 +228,7 @@ class InboxTransaction:
             # A row that is running and due has an expired lease. What to do with it is decided run by run,
             # and some are due later then; so all are expired first, and the due ones read again.
             while any(row.state == RunState.RUNNING for row in found):
-                expire_leases(self._connection, now, only=only, spread=spread)
+                leases.expire_leases(self._connection, now, only=only, spread=spread)
                 found = self._lock_rows(query, limit, now, only)
             rows = self._admit(found, now, idle)
             if len(rows) == len(found):  # else read again: behind those that are held now are others
@@ -230,9 +241,48 @@ class InboxTransaction:
             claims += self._mark_running(queued, self._owner + QUEUED, now, leased_until)
         if self._limits:
             self._limiter.record_started(claims, now)
+        if self._startable:
+            # Behind all that was due before, whatever of it was left.
+            room = limit - len(found) if len(starting) + len(queued) == len(rows) else 0
+            at_once = room if idle is None else max(0, min(room, idle - len(rows)))
+            owners = [self._owner] * at_once + [self._owner + QUEUED] * (room - at_once)
+            claims += self._make_planned(owners, now, leased_until)
         if claims:
             self.steps.append("claim")
         return claims
+
+    def _make_planned(self, owners: Sequence[str], now: datetime, leased_until: datetime) -> list[Claim]:
+        """Insert the runs that `plan` left: one claimed for each of these lease owners, the others due."""
+        token = secrets.randbits(30)
+        runs = [(stored, handler) for planned, stored in self._startable for handler in planned.handlers]
+        self._startable = []
+        rows = []
+        for (stored, handler), owner in zip_longest(runs, owners[: len(runs)]):
+            row: dict[str, Any] = {
+                "delivery_id": stored.delivery_id,
+                "handler": handler,
+                "state": RunState.DUE.value,
+                "attempts": 0,
+                "due_at": now,
+                "token": token,
+                "lease_owner": owner,
+                "started_at": None,
+            }
+            if owner is not None:
+                started = {"attempts": 1, "due_at": leased_until, "started_at": now}
+                row |= {"state": RunState.RUNNING.value, **started}
+            rows.append(row)
+        insert_rows(self._connection, run, rows)
+        claimed = runs[: len(owners)]
+        if not claimed:
+            return []
+        delivery_ids = sorted({stored.delivery_id for stored, _ in claimed})
+        made = self._connection.execute(_MADE, {"delivery_ids": delivery_ids, "of_token": token})
+        run_ids = {(delivery_id, handler): run_id for run_id, delivery_id, handler in made}
+        return [
+            Claim(run_ids[stored.delivery_id, handler], token, handler, 1, leased_until, stored)
+            for stored, handler in claimed
+        ]
 
     def claim_suspect(self, now: datetime, leased_until: datetime, only: int | None = None) -> Claim | None:
         """Claim one due suspect, to be run beside nothing else.
@@ -285,28 +335,16 @@ class InboxTransaction:
 
     def mark_joined(self, held: Sequence[Lease]) -> None:
         """Mark running suspects as joined: other runs are started beside them."""
-        suspects = select(run.c.id).where(HELD, run.c.alone == 1, ~run.c.lease_owner.endswith(JOINED))
-        # Skipped, not waited for: a row that another transaction locks has its lease expired there, and that
-        # transaction may wait for a lock of this one.
-        query = suspects.with_for_update(skip_locked=True)
-        run_ids = list(self._connection.execute(query, lease_parameters(held)).scalars())
-        joining = update(run).where(in_values(run.c.id, run_ids))
-        self._connection.execute(joining.values(lease_owner=run.c.lease_owner + JOINED))
+        leases.mark_joined(self._connection, held)
 
     def renew(self, held: Sequence[Lease], leased_until: datetime) -> set[Lease]:
         """Extend leases; returns those that are still held."""
-        if not held:
-            return set()
-        # A lease that ran out is renewed too while no other worker has claimed the run: the token decides.
-        extended = update(run).where(HELD).values(due_at=leased_until).returning(run.c.id, run.c.token)
-        return set(map(Lease._make, self._connection.execute(extended, lease_parameters(held))))
+        return leases.renew(self._connection, held, leased_until) if held else set()
 
     def release(self, held: Sequence[Lease], now: datetime) -> None:
         """Release claimed runs that were never called: due at once, their attempt not counted."""
         if held:
-            self._connection.execute(
-                update(run).where(HELD).values(_RELEASED), {**lease_parameters(held), "now": now}
-            )
+            leases.release(self._connection, held, now)
 
     def release_orphaned(self, held: Sequence[Lease], now: datetime) -> int:
         """Release this owner's claims beside `held`; returns how many there were.
@@ -315,19 +353,7 @@ class InboxTransaction:
         failed, so nothing called these runs. Only for an owner whose name is unique to one worker and is no
         prefix of another's.
         """
-        orphaned = (
-            update(run)
-            .where(
-                CLAIMABLE,  # so that the partial index applies
-                run.c.state == RunState.RUNNING.value,
-                # A prefix: queued and joined runs have the owner's name with a suffix.
-                run.c.lease_owner.startswith(self._owner, autoescape=True),
-                ~in_parameter(LEASE_TEXT, "leases"),
-            )
-            .values(_RELEASED)
-        )
-        leases = lease_parameters(held)["leases"]
-        return self._connection.execute(orphaned, {"leases": leases, "now": now}).rowcount
+        return leases.release_orphaned(self._connection, self._owner, held, now)
 
 
 @cache

@@ -245,6 +245,31 @@ def test_many_runs_of_a_paused_handler_do_not_hold_up_another(stored_only):
         assert connection.exec_driver_sql("SELECT count(*) FROM run WHERE attempts > 0").scalar() == 1
 
 
+@pytest.mark.parametrize(
+    ("options", "started"),
+    [
+        ({}, True),
+        ({"rate": "60/min"}, False),
+        ({"at_most": 2}, False),
+        ({"pause_after": 2}, False),
+        ({"aliases": ["former"]}, False),
+        ({"ordered_by": "invoice_id"}, False),
+        ({"identity": ("invoice_id",)}, False),
+    ],
+)
+def test_only_runs_without_options_and_limits_are_started_as_they_are_planned(stored_only, options, started):
+    handlers = Handlers()
+    handlers.on(InvoicePaymentStatusChanged, name="note", **options)(lambda event: None)
+    app = stored_only(handlers)
+    deliver(app, PAID.encode(), "InvoicePaymentStatusChanged")
+    dispatcher, stored = get_state(app).dispatcher, inbox_of(app)[0].received(10)
+
+    startable = dispatcher.startable(dispatcher.plan(stored))
+
+    assert len(stored) == 1
+    assert startable == ({one.delivery_id: one for one in stored} if started else {})
+
+
 def test_a_running_worker_pauses_and_resumes(running):
     calls = []
     app = running(noting(calls), BILLHOOK_LEASE_SECONDS=30)

@@ -195,7 +195,7 @@ def test_a_transaction_that_is_rolled_back_counts_nothing(inbox, where):
 
     with suppress(ZeroDivisionError), inbox.transaction(OWNER) as transaction:
         transaction.plan([RunPlan(delivery_id, ("h",), counted_as=LABELS)], at(1))
-        transaction.write_counts()
+        transaction.finish()
         1 / 0  # noqa: B018 - fails
 
     assert rows(where, NUMBERS) == []

@@ -1,0 +1,225 @@
+"""Runs of new deliveries that are claimed as they are made, in the transaction that plans them."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+
+from billhook.inbox import RunOptions, RunPlan, RunResult, RunState
+from billhook.inbox.leases import LOST_IN_QUEUE, QUEUED
+from support.inbox_view import NOON, change, incoming, rows, value
+
+LEASED_UNTIL = NOON + timedelta(seconds=30)
+OWNER = "host:1"
+
+
+def receive(inbox, *keys):
+    for key in keys:
+        inbox.put(incoming(key))
+    return inbox.received(100)
+
+
+def plan_and_claim(inbox, stored, *handlers, limit=10, idle=None, startable=True):
+    plans = [RunPlan(one.delivery_id, handlers) for one in stored]
+    with inbox.transaction(OWNER) as transaction:
+        given = {one.delivery_id: one for one in stored} if startable else {}
+        assert transaction.plan(plans, NOON, given) == [one.delivery_id for one in stored]
+        return transaction.claim(limit, NOON, LEASED_UNTIL, idle=idle)
+
+
+def make_due(inbox, key, handler="a"):
+    """A run that was due before: of a delivery that another worker planned."""
+    (stored,) = receive(inbox, key)
+    with inbox.transaction("another") as transaction:
+        transaction.plan([RunPlan(stored.delivery_id, (handler,))], NOON - timedelta(seconds=1))
+
+
+def called(claims):
+    return [(one.delivery.key, one.handler) for one in claims]
+
+
+def runs(where, columns="handler, state, attempts, lease_owner"):
+    return rows(where, f"SELECT {columns} FROM run ORDER BY id")
+
+
+def settle(inbox, claims):
+    results = [
+        RunResult(
+            one.run_id, one.token, one.delivery.delivery_id, one.attempt, RunState.SUCCEEDED, LEASED_UNTIL
+        )
+        for one in claims
+    ]
+    with inbox.transaction(OWNER) as transaction:
+        return transaction.settle(results)
+
+
+def count_writes(inbox, monkeypatch, during):
+    """How many rows of runs were updated."""
+    with inbox.transaction(OWNER) as transaction:
+        kind, seen = type(transaction), []
+    mark = kind._mark_running
+
+    def marked(self, found, *others):
+        seen.extend(found)
+        return mark(self, found, *others)
+
+    monkeypatch.setattr(kind, "_mark_running", marked)
+    during()
+    return len(seen)
+
+
+def test_new_runs_are_stored_as_claimed(inbox, where):
+    stored = receive(inbox, "k", "l")
+
+    claims = plan_and_claim(inbox, stored, "a", "b")
+
+    assert called(claims) == [("k", "a"), ("k", "b"), ("l", "a"), ("l", "b")]
+    assert [one.delivery for one in claims] == [stored[0], stored[0], stored[1], stored[1]]
+    assert {(one.attempt, one.leased_until, one.excused, one.suspect) for one in claims} == {
+        (1, LEASED_UNTIL, 0, False)
+    }
+    columns = "id, token, state, attempts, lease_owner, due_at, started_at"
+    until, now = "2026-01-15 12:00:30.000000", "2026-01-15 12:00:00.000000"
+    assert runs(where, columns) == [(*one.lease, "running", 1, OWNER, until, now) for one in claims]
+    assert rows(where, "SELECT state FROM delivery") == [("planned",)] * 2
+
+
+def test_their_results_are_settled(inbox, where):
+    claims = plan_and_claim(inbox, receive(inbox, "k", "l"), "a", "b")
+
+    assert settle(inbox, claims) == {one.lease for one in claims}
+
+    assert rows(where, "SELECT state FROM delivery") == [("done",)] * 2
+
+
+def test_a_result_without_the_token_is_refused(inbox, where):
+    (claim,) = plan_and_claim(inbox, receive(inbox, "k"), "a")
+
+    assert settle(inbox, [claim._replace(token=claim.token - 1)]) == set()
+
+    assert value(where, "SELECT state FROM run") == "running"
+
+
+def test_they_are_written_once(inbox, monkeypatch):
+    stored = receive(inbox, "k", "l")
+
+    assert count_writes(inbox, monkeypatch, lambda: plan_and_claim(inbox, stored, "a")) == 0
+
+
+def test_control_what_cannot_be_started_is_written_twice(inbox, monkeypatch):
+    stored = receive(inbox, "k", "l")
+
+    def during():
+        plan_and_claim(inbox, stored, "a", startable=False)
+
+    assert count_writes(inbox, monkeypatch, during) == 2
+
+
+def test_beyond_the_idle_threads_they_are_queued_and_beyond_the_limit_due(inbox, where):
+    claims = plan_and_claim(inbox, receive(inbox, *"klmn"), "a", limit=3, idle=1)
+
+    assert called(claims) == [("k", "a"), ("l", "a"), ("m", "a")]
+    queued = OWNER + QUEUED
+    assert runs(where) == [
+        ("a", "running", 1, OWNER),
+        ("a", "running", 1, queued),
+        ("a", "running", 1, queued),
+        ("a", "due", 0, None),
+    ]
+    assert runs(where, "due_at, started_at")[3] == ("2026-01-15 12:00:00.000000", None)
+
+
+def test_what_was_due_before_comes_first(inbox, where):
+    make_due(inbox, "old")
+
+    claims = plan_and_claim(inbox, receive(inbox, *"kl"), "a", limit=2, idle=1)
+
+    assert called(claims) == [("old", "a"), ("k", "a")]
+    assert runs(where) == [
+        ("a", "running", 1, OWNER),
+        ("a", "running", 1, OWNER + QUEUED),
+        ("a", "due", 0, None),
+    ]
+
+
+def test_a_backlog_leaves_them_due(inbox, where):
+    make_due(inbox, "old")
+
+    assert called(plan_and_claim(inbox, receive(inbox, "k"), "a", limit=1)) == [("old", "a")]
+
+    assert runs(where)[1] == ("a", "due", 0, None)
+
+
+def test_they_do_not_pass_a_run_that_was_lost_in_a_queue(inbox, where):
+    make_due(inbox, "old")
+    change(where, "UPDATE run SET lease_owner = ?", LOST_IN_QUEUE)
+
+    assert plan_and_claim(inbox, receive(inbox, "k"), "a", limit=10, idle=0) == []
+
+    assert [state for _, state, *_ in runs(where)] == ["due", "due"]
+
+
+def test_while_a_handler_is_paused_they_are_made_due_and_asked_about(inbox, where):
+    inbox.pause_handler("a", "why", NOON)
+
+    assert called(plan_and_claim(inbox, receive(inbox, "k"), "a", "b")) == [("k", "b")]
+
+    assert [(handler, state) for handler, state, *_ in runs(where)] == [("a", "due"), ("b", "running")]
+
+
+def test_a_delivery_with_another_key_is_not_given_to_the_handler(inbox, where):
+    (stored,) = receive(inbox, "k")
+    read_before = [stored._replace(key="of the file before", body=b"of the file before")]
+
+    (claim,) = plan_and_claim(inbox, read_before, "a")
+
+    assert claim.delivery == stored
+
+
+def test_another_worker_that_planned_them_keeps_them(inbox, where):
+    (stored,) = receive(inbox, "k")
+    with inbox.transaction("another") as transaction:
+        transaction.plan([RunPlan(stored.delivery_id, ("a",))], NOON)
+
+    with inbox.transaction(OWNER) as transaction:
+        plans = [RunPlan(stored.delivery_id, ("a", "b"))]
+        assert transaction.plan(plans, NOON, {stored.delivery_id: stored}) == []
+
+    assert runs(where) == [("a", "due", 0, None)]
+
+
+@pytest.mark.parametrize("claiming", [True, False])
+def test_without_room_they_are_due_at_the_end_of_the_transaction(inbox, where, claiming):
+    (stored,) = receive(inbox, "k")
+    with inbox.transaction(OWNER) as transaction:
+        transaction.plan([RunPlan(stored.delivery_id, ("a",))], NOON, {stored.delivery_id: stored})
+        if claiming:
+            assert transaction.claim(0, NOON, LEASED_UNTIL) == []
+
+    assert runs(where) == [("a", "due", 0, None)]
+
+
+def test_beside_plans_with_options_only_the_plain_ones_are_given(inbox, where):
+    plain, ordered = receive(inbox, "k", "l")
+    plans = [
+        RunPlan(plain.delivery_id, ("a",)),
+        RunPlan(ordered.delivery_id, ("a",), options={"a": RunOptions(order_key="o")}),
+    ]
+    with inbox.transaction(OWNER) as transaction:
+        transaction.lock([], plans)
+        transaction.plan(plans, NOON, {plain.delivery_id: plain})
+        claims = transaction.claim(10, NOON, LEASED_UNTIL)
+
+    # The ordered one was due when the claim looked; the plain one is made behind it.
+    assert called(claims) == [("l", "a"), ("k", "a")]
+    assert {state for _, state, *_ in runs(where)} == {"running"}
+
+
+def test_claims_whose_commit_was_not_confirmed_are_found(inbox, where):
+    plan_and_claim(inbox, receive(inbox, "k", "l"), "a", idle=1)
+
+    with inbox.transaction(OWNER) as transaction:
+        assert transaction.release_orphaned([], NOON) == 2
+
+    assert runs(where) == [("a", "due", 0, None)] * 2
