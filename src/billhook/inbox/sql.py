@@ -55,6 +55,7 @@ __all__ = [
     "in_parameter",
     "in_states",
     "in_values",
+    "insert_and_find",
     "insert_rows",
     "json_rows",
     "json_text",
@@ -209,6 +210,23 @@ def insert_rows(connection: Connection, table: Table, rows: Sequence[Mapping[str
         execute_each(connection, _insert_one(table, columns), rows)
 
 
+def insert_and_find(
+    connection: Connection, table: Table, rows: Sequence[Mapping[str, Any]], key: tuple[str, ...]
+) -> dict[tuple[Any, ...], int]:
+    """Insert rows as `insert_rows` does; returns their ids by their values of the `key` columns."""
+    if not rows:
+        return {}
+    if connection.dialect.name == "postgresql":
+        statement = _insert_from_json(table.name, tuple(rows[0]), ("id", *key))
+        made = connection.execute(statement, {"rows": json_text(map(dict, rows))})
+        return {tuple(values): row_id for row_id, *values in made}
+    insert_rows(connection, table, rows)
+    # Consecutive: the transaction holds SQLite's write lock, and a table's next id is its highest plus one.
+    last = connection.exec_driver_sql("SELECT last_insert_rowid()").scalar_one()
+    keys = (tuple([row[name] for name in key]) for row in rows)
+    return dict(zip(keys, range(last - len(rows) + 1, last + 1), strict=True))
+
+
 @cache
 def _insert_one(table: Table, columns: tuple[str, ...]) -> Insert:
     return insert(table).values({name: bindparam(name, type_=table.c[name].type) for name in columns})
@@ -245,11 +263,12 @@ def _compile_for_driver(statement: Insert | Update) -> tuple[str, list[str], lis
 
 
 @cache
-def _insert_from_json(table: str, columns: tuple[str, ...]) -> TextClause:
+def _insert_from_json(table: str, columns: tuple[str, ...], returning: tuple[str, ...] = ()) -> TextClause:
     names = ", ".join(columns)
+    returned = f" RETURNING {', '.join(returning)}" if returning else ""
     return text(
         f"INSERT INTO {table} ({names}) SELECT {names} "  # noqa: S608 - our own tables and columns
-        f"FROM jsonb_populate_recordset(NULL::{table}, CAST(:rows AS jsonb))"
+        f"FROM jsonb_populate_recordset(NULL::{table}, CAST(:rows AS jsonb)){returned}"
     )
 
 

@@ -30,7 +30,7 @@ from billhook.inbox.records import (
 )
 from billhook.inbox.schema import delivery, run
 from billhook.inbox.settling import settle
-from billhook.inbox.sql import UtcDateTime, in_parameter, in_states, in_values, insert_rows
+from billhook.inbox.sql import UtcDateTime, in_parameter, in_values, insert_and_find
 from billhook.inbox.states import RunState
 
 __all__ = ["NO_LIMITS", "InboxTransaction"]
@@ -65,11 +65,6 @@ _START = (
         started_at=_NOW,
         duration_seconds=None,
     )
-)
-_MADE = select(run.c.id, run.c.delivery_id, run.c.handler).where(
-    in_parameter(run.c.delivery_id, "delivery_ids"),
-    run.c.token == bindparam("of_token", type_=Integer),  # random: no earlier run has it
-    in_states(run.c.state, RunState.RUNNING),
 )
 _TRIES = 4
 """How often a claim reads due runs, if their handlers are paused or at their limits."""
@@ -272,16 +267,10 @@ class InboxTransaction:
                 started = {"attempts": 1, "due_at": leased_until, "started_at": now}
                 row |= {"state": RunState.RUNNING.value, **started}
             rows.append(row)
-        insert_rows(self._connection, run, rows)
-        claimed = runs[: len(owners)]
-        if not claimed:
-            return []
-        delivery_ids = sorted({stored.delivery_id for stored, _ in claimed})
-        made = self._connection.execute(_MADE, {"delivery_ids": delivery_ids, "of_token": token})
-        run_ids = {(delivery_id, handler): run_id for run_id, delivery_id, handler in made}
+        run_ids = insert_and_find(self._connection, run, rows, ("delivery_id", "handler"))
         return [
             Claim(run_ids[stored.delivery_id, handler], token, handler, 1, leased_until, stored)
-            for stored, handler in claimed
+            for stored, handler in runs[: len(owners)]
         ]
 
     def claim_suspect(self, now: datetime, leased_until: datetime, only: int | None = None) -> Claim | None:
