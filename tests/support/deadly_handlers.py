@@ -16,7 +16,8 @@ from sqlalchemy import update
 
 from billhook import Delivery, Handlers
 from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, PaymentFailed, PingTest
-from billhook.inbox import transaction
+from billhook.inbox import leases
+from billhook.inbox.schema import run
 
 WAYS = {
     "exits": lambda: os._exit(137),
@@ -81,14 +82,14 @@ def sibling(event: InvoiceApproved, delivery: Delivery) -> None:
 
 def disable_suspects() -> None:
     """The control: attempts that were lost count wherever they were, and are due again together."""
-    expire = transaction.expire_leases
+    expire = leases.expire_leases
 
     def expire_as_any_other(connection: Any, now: Any, **more: Any) -> None:
         expire(connection, now, **more)
-        lost = update(transaction.run).where(transaction.run.c.alone == 1, transaction.run.c.state == "due")
+        lost = update(run).where(run.c.alone == 1, run.c.state == "due")
         connection.execute(lost.values(alone=0, excused=0, due_at=now))
 
-    transaction.expire_leases = expire_as_any_other
+    leases.expire_leases = expire_as_any_other
 
 
 if "DISABLE_SUSPECTS" in os.environ:
