@@ -55,8 +55,10 @@ def pytest_configure(config: pytest.Config) -> None:
         config.option.loadscopereorder = (
             False  # xdist would sort by the number of tests, not by what they cost
         )
-    # Under `nohup` the processes that tests start would inherit that a hang-up is ignored.
+    # Under `nohup`, or in the background of a shell, the processes that tests start would inherit that a
+    # hang-up or Ctrl-C is ignored.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     # Options for this run are none for the pytest that a test starts in a reader's folder.
     if hasattr(config, "workerinput") or not config.getoption("numprocesses", None):
         os.environ.pop("PYTEST_ADDOPTS", None)

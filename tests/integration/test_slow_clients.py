@@ -41,13 +41,18 @@ class SlowCrowd:
         return sum(self.report.get(kind, 0) for kind in KINDS)
 
 
-def answers(server: Server, seconds: float, timeout_seconds: float = 30.0) -> Counter[str]:
-    """What a sender gets: every other delivery over a kept connection, the others over a new one each."""
+def answers(
+    server: Server, seconds: float, timeout_seconds: float = 30.0, at_least: int = 1
+) -> Counter[str]:
+    """What a sender gets: every other delivery over a kept connection, the others over a new one each.
+
+    It goes on for `seconds`, and then until it has sent `at_least` deliveries, which takes a busy machine longer.
+    """
     found: Counter[str] = Counter()
     kept = Line(server.port, timeout_seconds)
     end = time.monotonic() + seconds
     number = 0
-    while time.monotonic() < end:
+    while time.monotonic() < end or number < at_least:
         number += 1
         line = kept if number % 2 else Line(server.port, timeout_seconds)
         try:
@@ -79,12 +84,11 @@ def check_no_delivery_is_refused(tmp_path, door, room, kinds):
         crowd = SlowCrowd(process)
         until(lambda: crowd.report.get("opened", 0) >= len(kinds) * OF_EACH_KIND, 20)
 
-        found = answers(server, SECONDS)
+        found = answers(server, SECONDS, at_least=20)
 
         assert crowd.open > OF_EACH_KIND / 2  # they were there, and kept coming
         assert crowd.report["closed"] > OF_EACH_KIND
     assert found.keys() == {'200 {"status": "accepted"}'}
-    assert found.total() > 10
 
 
 def test_control_with_a_thread_for_each_request_they_stop_it(tmp_path):

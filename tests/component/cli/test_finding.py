@@ -145,8 +145,6 @@ def tailing(inbox_url: str, tmp_path: Path):
             env={**environ, "BILLHOOK_INBOX_URL": inbox_url},
             stdout=stream,
             stderr=subprocess.STDOUT,
-            # As on a terminal: a shell has what it starts in the background ignore SIGINT.
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
     yield process, output
     process.kill()
