@@ -41,12 +41,10 @@ class SlowCrowd:
         return sum(self.report.get(kind, 0) for kind in KINDS)
 
 
-def answers(
-    server: Server, seconds: float, timeout_seconds: float = 30.0, at_least: int = 1
-) -> Counter[str]:
+def answers(server: Server, seconds: float, timeout_seconds: float = 30.0, at_least: int = 1) -> Counter[str]:
     """What a sender gets: every other delivery over a kept connection, the others over a new one each.
 
-    It goes on for `seconds`, and then until it has sent `at_least` deliveries, which takes a busy machine longer.
+    It goes on for `seconds`, and until it has sent `at_least` deliveries, which takes a busy machine longer.
     """
     found: Counter[str] = Counter()
     kept = Line(server.port, timeout_seconds)
