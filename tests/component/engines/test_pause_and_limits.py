@@ -791,7 +791,14 @@ def test_a_worker_without_a_free_thread_does_not_poll_at_the_rate(running):
     app = running(handlers, threads=1, start_now=False, BILLHOOK_LEASE_SECONDS=600)
     inbox, _ = inbox_of(app)
     transaction = inbox.transaction
-    inbox.transaction = lambda *args, **more: writes.append(time.monotonic()) or transaction(*args, **more)
+
+    def noted_transaction(*args, **more):
+        writes.append(time.monotonic())
+        if len(began) < 100:
+            time.sleep(0.02)  # in which the thread finishes all that is claimed: so the claim window grows
+        return transaction(*args, **more)
+
+    inbox.transaction = noted_transaction
     send(app, 100, "CustomerCreated")  # so that the worker claims more than its thread can start
     running.start(app, 1)
     until(lambda: len(began) == 100)
@@ -800,12 +807,12 @@ def test_a_worker_without_a_free_thread_does_not_poll_at_the_rate(running):
     send(app, 20)
     until(lambda: rows(inbox_at(app), "SELECT count(*) FROM billhook_handler") == [(1,)])
     first = len(writes)
-    until(lambda: len(writes) > first + 2)
-    polled = writes[first : first + 3]
+    until(lambda: len(writes) > first + 1, 15)
+    polled = writes[first : first + 2]
     gate.set()
 
-    # One a second, and not one in each interval of the rate.
-    assert polled[-1] - polled[0] > 1.0
+    # One in some seconds, and not one in each interval of the rate.
+    assert polled[1] - polled[0] > 0.5
 
 
 # --- options ------------------------------------------------------------------------------------------
