@@ -303,6 +303,8 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
             self._body_is_broken = True
             receiver.signal_disconnect()
         else:
+            if status == HTTPStatus.NOT_IMPLEMENTED:  # an unknown transfer coding; no input is answered 5xx
+                status = HTTPStatus.BAD_REQUEST
             super()._send_error_response(status, HTTPStatus(status).phrase, extra_headers)
 
     def _close_transport(self) -> None:

@@ -111,7 +111,7 @@ class BillhookState:
         if isinstance(self.engine, ThreadEngine):
             try:
                 self.engine.ensure_started()
-            except (RuntimeError, MemoryError, OSError) as error:  # the request itself can still succeed
+            except (OutOfResources, RuntimeError, MemoryError, OSError) as error:  # the request goes on
                 text = "engine could not start, retrying with the next request: %s"
                 logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
 

@@ -122,6 +122,30 @@ def test_a_client_that_disconnects_within_its_body_is_400_and_nothing_is_stored(
     assert get_state(flask_app).inbox.received(10) == []
 
 
+def test_another_view_is_not_given_a_part_of_a_body_as_the_whole(flask_app, application):
+    used = []
+
+    def use():
+        used.append(request.get_data())
+        return {}
+
+    flask_app.add_url_rule("/import", view_func=use, methods=["POST"])
+
+    async def cut(scope, receive, send):
+        pieces = [{"type": "http.request", "body": b"a part", "more_body": True}, {"type": "http.disconnect"}]
+
+        async def disconnects():
+            return pieces.pop(0)
+
+        await application(scope, disconnects, send)
+
+    status, _, _ = asyncio.run(ask(cut, path="/import"))
+    whole, _, _ = asyncio.run(ask(application, path="/import", body=b"the ", more=[b"whole"]))
+
+    assert (status, whole) == (500, 200)
+    assert used == [b"the whole"]
+
+
 def test_observers_of_signals_run_beside_the_loop_with_the_app_at_hand(flask_app, application):
     seen = []
 

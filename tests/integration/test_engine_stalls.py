@@ -7,12 +7,14 @@ import time
 from collections import Counter
 from contextlib import contextmanager
 from datetime import timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import event
 
 from billhook import Handlers
 from billhook.clock import SystemClock
+from billhook.engines import thread as thread_module
 from billhook.engines.leases import LeaseTable
 from billhook.engines.wakeup import PollBackoff
 from billhook.events import PingTest
@@ -186,6 +188,37 @@ def test_a_worker_that_cannot_start_threads_stops_and_logs_why(app_with, monkeyp
 
     assert "could not start handler thread (0 of 2 running): can't start new thread" in caplog.text
     assert "this process has no more threads for others" in caplog.text
+
+
+def descriptors():
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+def test_the_thread_engine_that_cannot_start_costs_no_descriptor_and_starts_later(app_with, monkeypatch):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(calls.append)
+    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
+    state, start = get_state(app), threading.Thread.start
+
+    def refuse(thread):
+        if thread.name == "billhook-engine":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(thread_module, "RESTART_SECONDS", 0.0)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        state.ensure_engine()
+        before = descriptors()
+        for _ in range(20):
+            state.ensure_engine()
+        after = descriptors()
+        state.engine.stop()  # as when the process ends now: there is nothing to wait for
+
+    deliver(app)
+
+    until(lambda: calls)
+    assert after == before
 
 
 def test_a_worker_stops_after_too_many_abandoned_threads(app_with, caplog):

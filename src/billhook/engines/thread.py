@@ -6,11 +6,13 @@ import math
 import os
 import signal
 import threading
+import time
 
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.worker import MAX_ABANDONED_THREADS, Worker
+from billhook.errors import OutOfResources
 from billhook.inbox import Inbox
-from billhook.threads import reset_in_child
+from billhook.threads import reset_in_child, start_thread
 
 __all__ = ["ThreadEngine"]
 
@@ -20,6 +22,8 @@ GRACE_SECONDS = 5.0
 """How long a web process waits for running handlers when it stops."""
 LATE_SECONDS = 3.0
 """How much longer it waits for claims to be released: storage may be slow, or gone."""
+RESTART_SECONDS = 1.0
+"""How long after a start that failed the next request tries again: a start costs more than a request."""
 replaced_by_its_parent = False
 """Set to True by a server that starts another process when this one ends by SIGTERM."""
 
@@ -49,14 +53,15 @@ class ThreadEngine:
         self._worker: Worker | None = None
         self._thread: threading.Thread | None = None
         self._stopped = False
+        self._start_again_at = 0.0
 
     def start(self) -> None:
-        """Start the worker in this process; again after a fork."""
+        """Start the worker in this process; again after a fork. Raises OutOfResources."""
         with self._lock:  # requests of several threads may come first
             if self.running:
                 return
             # Made here and not in __init__: it has a pipe and threads, and gunicorn may fork after that.
-            self._worker = Worker(
+            worker = Worker(
                 self._inbox,
                 self._dispatcher,
                 threads=THREADS,
@@ -65,15 +70,21 @@ class ThreadEngine:
                 retention_days=self._retention_days,
                 key_days=self._key_days,
             )
-            self._thread = threading.Thread(
-                target=_run, args=(self._worker, GRACE_SECONDS), name="billhook-engine", daemon=True
-            )
-            self._thread.start()
+            try:
+                self._thread = start_thread(_run, "billhook-engine", worker, GRACE_SECONDS)
+            except OutOfResources:
+                worker.close()
+                self._start_again_at = time.monotonic() + RESTART_SECONDS
+                raise
+            self._worker = worker
             self._stopped = False
 
     def ensure_started(self) -> None:
-        """Start unless it runs, or was stopped in this process; called with every request."""
-        if not self.running and not self._stopped:
+        """Start unless it runs, or was stopped in this process; called with every request.
+
+        Raises OutOfResources, and then does nothing for RESTART_SECONDS.
+        """
+        if not (self.running or self._stopped) and time.monotonic() >= self._start_again_at:
             self.start()
 
     def wake(self, delivery_id: int) -> None:
@@ -100,7 +111,10 @@ class ThreadEngine:
 
 def _run(worker: Worker, grace_seconds: float) -> None:
     replaceable = _in_a_gunicorn_worker()
-    worker.run(grace_seconds, max_abandoned_threads=MAX_ABANDONED_THREADS if replaceable else math.inf)
+    try:
+        worker.run(grace_seconds, max_abandoned_threads=MAX_ABANDONED_THREADS if replaceable else math.inf)
+    finally:
+        worker.close()
     if worker.broken and replaceable:
         os.kill(os.getpid(), signal.SIGTERM)  # a graceful stop, after which gunicorn starts a new process
 

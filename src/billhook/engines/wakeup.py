@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
 from datetime import datetime
@@ -31,13 +32,25 @@ class Wakeup:
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
         self._is_set = False
+        # Reentrant: a signal handler may wake the worker up while its thread does.
+        self._descriptors = threading.RLock()
+        self._closed = False
 
     def set(self) -> None:
         """Wake the worker up; callable from any thread, and cheap if it is set already."""
         if not self._is_set:
             self._is_set = True
-            with suppress(BlockingIOError):
-                os.write(self._write, b"!")
+            with self._descriptors, suppress(BlockingIOError):
+                if not self._closed:
+                    os.write(self._write, b"!")
+
+    def close(self) -> None:
+        """Close the pipe; `set` does nothing from now on, and nobody may wait."""
+        with self._descriptors:
+            if not self._closed:
+                self._closed = True
+                os.close(self._read)
+                os.close(self._write)
 
     def clear(self) -> None:
         """Clear the flag. Call it before reading the queue, so that a wake-up during the read is not lost."""

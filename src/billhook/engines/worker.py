@@ -115,6 +115,11 @@ class Worker:
         self._detached = True
         self.stop()
 
+    def close(self) -> None:
+        """Close what it woke up by; call it when `run` has returned, or was never called."""
+        self._handlers.close()
+        self._wakeup.close()
+
     @property
     def broken(self) -> bool:
         """Whether no handler can run in this process any more, so that it should be replaced."""

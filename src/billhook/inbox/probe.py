@@ -23,10 +23,11 @@ logger = logging.getLogger("billhook.inbox")
 
 
 class _Check:
-    """One check: its answer, and when it succeeded, on the monotonic clock."""
+    """One check: its answer, when it began, and when it succeeded, on the monotonic clock."""
 
-    def __init__(self) -> None:
+    def __init__(self, started_at: float) -> None:
         self.answer: Future[None] = Future()
+        self.started_at = started_at
         self.committed_at = -math.inf
 
     def serves(self, not_before: float) -> bool:
@@ -50,16 +51,19 @@ class Probe:
     def ask(self, timeout_seconds: float, max_age_seconds: float = 0.0) -> None:
         """Return if the write was committed. Raises what it raised, DeadlinePassed or OutOfResources.
 
-        A success up to `max_age_seconds` ago is used again; after a failure the write is tried again.
+        A success up to `max_age_seconds` ago is used again; after a failure the write is tried again. The
+        time counts from the start of the write: while a database hangs, later callers do not wait again.
         """
         with self._lock:
+            now = self._monotonic()
             # Shared by all callers: while a database hangs, probing it every second starts one thread.
-            if self._check is None or not self._check.serves(self._monotonic() - max_age_seconds):
-                self._check = _Check()
-                start_thread(self._find_out, "billhook-probe", self._check)
-            answer = self._check.answer
+            if self._check is None or not self._check.serves(now - max_age_seconds):
+                check = _Check(now)
+                start_thread(self._find_out, "billhook-probe", check)
+                self._check = check  # only now: a check without a thread would never be answered
+            answer, left = self._check.answer, self._check.started_at + timeout_seconds - now
         try:
-            answer.result(timeout_seconds)
+            answer.result(max(0.0, left))
         except FutureTimeout:
             raise DeadlinePassed(f"no write within {timeout_seconds:g} s") from None
 

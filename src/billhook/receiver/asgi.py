@@ -27,6 +27,9 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
+OTHER_THREADS = 32
+"""Threads for all that is no delivery: pages, metrics, and the user's own views."""
+
 
 class AsgiApp:
     """The ASGI application that `Billhook.asgi_app` returns; mount it or serve it.
@@ -56,16 +59,21 @@ class AsgiApp:
         self._close = close
         self._ensure_engine = ensure_engine
         self._body_limit = TimeLimit(intake.body_seconds)
-        self._other_paths: Any = WSGIMiddleware(self._call_flask)  # type: ignore[arg-type]
+        call: Any = self._call_flask  # its types are those of another library's
+        self._other_paths: Any = WSGIMiddleware(call, workers=OTHER_THREADS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request, or the life of the server."""
         source = None
         if scope["type"] == "http":
+            if not scope["path"].startswith("/"):
+                scope = {**scope, "path": _without_authority(scope["path"])}
             path, root = scope["path"], scope.get("root_path", "")
             if root and path.startswith(root):
                 path = path[len(root) :]  # below the point where the application is mounted
-            source = self._sources.get(path)
+            # As Werkzeug reads it: else //path would be received in one of the few threads, without a limit
+            # of time for its body.
+            source = self._sources.get("/" + path.lstrip("/"))
         if source is None:
             await self._serve_other(scope, receive, send)
             return
@@ -164,7 +172,7 @@ class AsgiApp:
 
     async def _serve_other(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
-            await self._other_paths(scope, receive, send)
+            await self._other_paths(scope, _refuse_incomplete_body(receive), send)
             return
         while True:
             message = await receive()
@@ -180,6 +188,35 @@ class AsgiApp:
         # The server marks the end of a body without a length, and Werkzeug reads such a body only if told so.
         environ["wsgi.input_terminated"] = True
         return self.flask_app(environ, start_response)
+
+
+def _without_authority(target: str) -> str:
+    """Return the path of a request target in absolute form, as a client of a forward proxy sends it.
+
+    Source: RFC 9112, section 3.2.2: a server must accept it.
+    """
+    scheme, separator, rest = target.partition("://")
+    if not (separator and scheme.isalpha()):
+        return target
+    return "/" + rest.partition("/")[2]
+
+
+def _refuse_incomplete_body(receive: Receive) -> Receive:
+    """Return a `receive` that raises ConnectionResetError if the client leaves before its body is complete.
+
+    The adapter would take that for the end of the body, and a view would use a part of it as the whole.
+    """
+    complete = False
+
+    async def receive_whole() -> MutableMapping[str, Any]:
+        nonlocal complete
+        message = await receive()
+        if message["type"] == "http.disconnect" and not complete:
+            raise ConnectionResetError("the client left before its request's body was complete")
+        complete = not message.get("more_body", False)
+        return message
+
+    return receive_whole
 
 
 @lru_cache(128)  # the 503 alone has 56 values of Retry-After

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from flask import Blueprint, Flask
 
 from billhook.errors import ConfigError
-from billhook.receiver.wsgi import WsgiReceiver, make_view
+from billhook.receiver.wsgi import EveryMethod, WsgiReceiver, make_view
 from billhook.signing.source import DEFAULT_SOURCE, Source
 
 __all__ = ["SOURCE", "DeferredBlueprint", "WebhookRoute", "make_blueprint", "webhook_routes"]
@@ -35,6 +35,7 @@ class DeferredBlueprint(Blueprint):
             url_prefix = self.url_prefix or ""
         with self._making(app, url_prefix) as made:
             made.register(app, {**options, "url_prefix": None})
+        _route_every_method(app)
 
 
 SOURCE = "billhook_source"
@@ -48,6 +49,17 @@ class WebhookRoute(NamedTuple):
     source: Source
 
 
+# Every method is routed here, so that the app's own handlers for 405 and OPTIONS do not answer for us.
+_METHODS = ("POST", "GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT")
+
+
+def _route_every_method(app: Flask) -> None:
+    """Have the rules of the views match every method: Flask takes a list of known ones only."""
+    for rule in app.url_map.iter_rules():
+        if hasattr(app.view_functions.get(rule.endpoint), SOURCE):
+            rule.methods = EveryMethod(rule.methods or ())
+
+
 def webhook_routes(app: Flask) -> list[WebhookRoute]:
     """Return the app's webhook routes in the order of registration.
 
@@ -56,10 +68,6 @@ def webhook_routes(app: Flask) -> list[WebhookRoute]:
     rules = app.url_map.iter_rules()
     views = ((rule.rule, app.view_functions.get(rule.endpoint)) for rule in rules)
     return [WebhookRoute(path, getattr(view, SOURCE)) for path, view in views if hasattr(view, SOURCE)]
-
-
-# Every method is routed here, so that the app's own handlers for 405 and OPTIONS do not answer for us.
-_METHODS = ("POST", "GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "CONNECT")
 
 
 def make_blueprint(

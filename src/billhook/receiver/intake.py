@@ -125,9 +125,10 @@ def declared_length(text: str, limit_bytes: int) -> int | None:
     """Return what Content-Length says, None for "". Raises BodyIncomplete or BodyTooLarge."""
     if not text:
         return None
-    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+    digits = text.lstrip("0") or "0"
+    if not (text.isascii() and text.isdigit() and len(digits) <= 18):
         raise BodyIncomplete("Content-Length is no number")
-    length = int(text)
+    length = int(digits)
     if length > limit_bytes:
         raise BodyTooLarge(f"over {limit_bytes} bytes")
     return length

@@ -36,6 +36,7 @@ __all__ = [
     "PROBE",
     "BodyDeadline",
     "DeliveryProbe",
+    "EveryMethod",
     "WsgiReceiver",
     "close_connection",
     "drain",
@@ -62,6 +63,13 @@ def find_probe(environ: Mapping[str, Any]) -> DeliveryProbe | None:
     """Return the probe of this request; None for a delivery."""
     found = environ.get(PROBE)
     return found if isinstance(found, DeliveryProbe) else None
+
+
+class EveryMethod(set[str]):
+    """The methods of a rule that matches unknown methods too; others who iterate it see the known ones."""
+
+    def __contains__(self, method: object) -> bool:
+        return True
 
 
 def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:

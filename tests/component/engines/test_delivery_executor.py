@@ -12,7 +12,7 @@ from billhook import Handlers, signals
 from billhook.clock import SystemClock
 from billhook.engines.celery import executor
 from billhook.engines.celery.executor import DeliveryExecutor, Heartbeat
-from billhook.errors import InboxUnavailable
+from billhook.errors import InboxUnavailable, OutOfResources
 from billhook.events import InvoiceApproved, PingTest
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at
@@ -420,6 +420,27 @@ def test_a_heartbeat_restarts_in_a_forked_child_and_sleeps_when_idle(shop):
             return repr(mine is not parents).encode()
 
         assert in_children(1, child) == [b"True"]
+
+
+def test_a_heartbeat_whose_thread_could_not_be_started_renews_the_next_lease(shop, monkeypatch):
+    handlers = Handlers()
+    handlers.on(PingTest, name="h")(lambda event: None)
+    one = shop(handlers, clock=SystemClock(), lease_seconds=0.6)
+    beat = Heartbeat(one.inbox, SystemClock(), lease_seconds=0.6)
+    (claim,) = claims_of(one, one.deliver())
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        refused = pytest.raises(OutOfResources, match="the thread billhook-heartbeat cannot be started")
+        with refused, beat.renewing(claim):
+            raise AssertionError("without a heartbeat nothing may begin")
+
+    with beat.renewing(claim):
+        before = one.runs("due_at")
+        until(lambda: one.runs("due_at") > before)
 
 
 def claims_of(shop, delivery_id):

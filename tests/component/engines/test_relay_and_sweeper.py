@@ -21,6 +21,7 @@ from billhook.engines.celery import relay as relay_module
 from billhook.engines.celery import sweeper as sweeper_module
 from billhook.engines.celery.relay import Publisher, Relay
 from billhook.engines.celery.sweeper import Sweeper
+from billhook.errors import OutOfResources
 from billhook.inbox import RunPlan
 from support.inbox_view import NOON, change, incoming
 from support.processes import in_children, until
@@ -250,6 +251,22 @@ def test_a_published_message_is_an_id_in_json_and_nothing_else(relay):
     assert message.decode()[:2] == [[42], {}]
     assert message.headers["ignore_result"] is True
     assert (message.headers["eta"], message.headers["expires"]) == (None, None)
+
+
+def test_a_relay_whose_thread_could_not_be_started_publishes_later(relay, monkeypatch):
+    app = celery_app()
+    one = relay(app)
+
+    def refuse(thread):
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(OutOfResources, match="the thread billhook-relay cannot be started"):
+            one.publish(1)
+
+    assert one.publish(2)
+    assert until(lambda: ids_in(app)) == [2]
 
 
 def test_publishing_waits_for_no_broker_and_drops_what_exceeds_its_buffer(relay, monkeypatch):

@@ -166,6 +166,22 @@ def test_an_inbox_that_is_missing_or_damaged_is_restored(path, backup, tmp_path)
     assert keys(path) == keys(new) == [f"k{number}" for number in range(20)]
 
 
+@pytest.mark.parametrize("mode", ["delete", "wal"])
+def test_a_file_of_another_program_is_not_replaced(backup, tmp_path, mode):
+    shop = tmp_path / "shop.db"
+    with contextlib.closing(sqlite3.connect(shop)) as connection:
+        connection.execute(f"PRAGMA journal_mode={mode}")
+        connection.executescript("CREATE TABLE users (name); INSERT INTO users VALUES ('ada')")
+        if mode == "wal":  # in use: its tables are in the log alone
+            with pytest.raises(ConfigError, match=r"shop\.db holds tables of something else \(users\)"):
+                restore(shop, backup)
+
+    with pytest.raises(ConfigError, match=r"shop\.db holds tables of something else \(users\)"):
+        restore(shop, backup)
+
+    assert rows(shop, "SELECT name FROM users") == [("ada",)]
+
+
 @pytest.mark.parametrize("how", ["open", "moved away", "writing"])
 def test_an_inbox_that_is_used_is_not_replaced(path, backup, tmp_path, how):
     code = (

@@ -195,7 +195,11 @@ def test_opening_a_missing_file_does_not_create_it(path):
 
 
 @pytest.mark.parametrize("mode", ["delete", "wal"])
-@pytest.mark.parametrize("use", [Inbox.prepare, Inbox.upgrade, revision])
+@pytest.mark.parametrize(
+    "use",
+    [Inbox.prepare, Inbox.upgrade, revision, lambda inbox: inbox.poll(1), Inbox.paused_handlers],
+    ids=["prepare", "upgrade", "revision", "poll", "paused_handlers"],
+)
 def test_a_file_of_another_program_is_refused_and_nothing_in_it_or_beside_it_changes(path, mode, use):
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"PRAGMA journal_mode={mode}")

@@ -8,7 +8,7 @@ import time
 
 import pytest
 
-from billhook.errors import DeadlinePassed, InboxUnavailable
+from billhook.errors import DeadlinePassed, InboxUnavailable, OutOfResources
 from billhook.inbox.probe import Probe
 from support.inbox_view import Foreigner, change, hung, incoming, open_inbox
 from support.processes import until
@@ -32,6 +32,38 @@ def test_a_hanging_probe_uses_one_thread_for_all_callers():
     probe.ask(1.0)
 
     assert len(writes) == 2  # one hung, shared by three; one afterwards
+
+
+def test_a_probe_that_hangs_holds_later_callers_no_longer_than_the_first():
+    gate = threading.Event()
+    probe = Probe(lambda: gate.wait(5))
+    with pytest.raises(DeadlinePassed):
+        probe.ask(0.2)
+
+    started = time.monotonic()
+    for _ in range(20):
+        with pytest.raises(DeadlinePassed):
+            probe.ask(0.2)
+    seconds = time.monotonic() - started
+    gate.set()
+
+    assert seconds < scaled(0.2)
+
+
+def test_a_probe_whose_thread_could_not_be_started_is_tried_again(monkeypatch):
+    probe, writes = Probe(lambda: writes.append(1)), []
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse_to_start)
+        with pytest.raises(OutOfResources, match=r"the thread billhook-probe cannot be started"):
+            probe.ask(0.2)
+
+    probe.ask(5.0)
+
+    assert writes == [1]
+
+
+def refuse_to_start(thread):
+    raise RuntimeError("can't start new thread")
 
 
 def test_a_probe_raises_the_error_of_its_write():

@@ -54,6 +54,10 @@ def test_no_byte_beyond_the_content_length_is_read():
     assert stream.read() == b"NEXT"
 
 
+def test_leading_zeros_of_a_length_mean_nothing():
+    assert read_body(environ(io.BytesIO(b"abcde"), "0" * 24 + "5"), 10) == b"abcde"
+
+
 def test_a_declared_length_over_the_limit_is_refused_unread():
     stream = Stream(b"x")
 

@@ -19,11 +19,11 @@ from billhook.engines.dispatcher import AttemptResult, Dispatcher, PlannedDelive
 from billhook.engines.handler_pool import HandlerPool
 from billhook.engines.leases import ClaimedRun, process_owner
 from billhook.engines.notifications import delivery_fields
-from billhook.errors import BillhookError, InboxUnavailable
+from billhook.errors import InboxUnavailable
 from billhook.events import Event, UnknownEvent
 from billhook.inbox import Claim, Inbox, Lease, RunResult, RunState
 from billhook.logs import fields
-from billhook.threads import reset_in_child
+from billhook.threads import reset_in_child, start_thread
 
 __all__ = ["DeliveryExecutor", "Heartbeat", "SharedLock"]
 
@@ -266,7 +266,7 @@ class Heartbeat:
     def renewing(self, claim: Claim) -> Iterator[None]:
         """Renew the claim's lease until the block ends."""
         lease = claim.lease
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             self._start()
         self._renew_at[lease] = time.monotonic() + self._lease_seconds / 3
         if not self._awake.is_set():
@@ -278,9 +278,8 @@ class Heartbeat:
 
     def _start(self) -> None:
         with self._starting:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._beat, name="billhook-heartbeat", daemon=True)
-                self._thread.start()
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = start_thread(self._beat, "billhook-heartbeat")
 
     def _beat(self) -> None:
         while True:
@@ -304,7 +303,7 @@ class Heartbeat:
             with self._inbox.transaction(process_owner()) as transaction:
                 renewed = transaction.renew(leases, until)
             again_at = time.monotonic() + self._lease_seconds / 3
-        except BillhookError as error:
+        except Exception as error:  # noqa: BLE001 - the only thread that renews goes on, whatever it was
             extra = fields(cause=error, count=len(leases))
             logger.error("%d leases were not renewed: %s", len(leases), error, extra=extra)  # noqa: TRY400
             # They may hold still: try again before they expire.

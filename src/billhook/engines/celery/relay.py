@@ -18,7 +18,7 @@ from billhook.engines.celery.sweeper import Sweeper
 from billhook.errors import BillhookError
 from billhook.logs import fields
 from billhook.printable import first_line
-from billhook.threads import reset_in_child
+from billhook.threads import reset_in_child, start_thread
 
 __all__ = ["Publisher", "Relay"]
 
@@ -159,12 +159,11 @@ class Relay:
                 self._sweep_delay_seconds = sweep_delay_seconds
                 self._maintain, self._on_stop = maintain, on_stop
                 self._ids.put(None)  # the thread may be asleep until the next id
-            if self._thread is None and not self._stopping:
-                self._thread = threading.Thread(target=self._work, name="billhook-relay", daemon=True)
-                self._thread.start()
+            if not (self._running() or self._stopping):
+                self._thread = start_thread(self._work, "billhook-relay")
 
     def _running(self) -> bool:
-        return self._thread is not None
+        return self._thread is not None and self._thread.is_alive()
 
     def publish(self, delivery_id: int) -> bool:
         """Have an id published; return False if it was dropped because too many wait."""

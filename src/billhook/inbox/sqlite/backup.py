@@ -7,13 +7,13 @@ import os
 import sqlite3
 import urllib.parse
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.inbox.schema import REVISION, version
 from billhook.inbox.sqlite.driver import connect
-from billhook.inbox.sqlite.file import sync
+from billhook.inbox.sqlite.file import refuse_foreign_file, sync
 
 __all__ = ["Progress", "back_up", "restore"]
 
@@ -42,12 +42,17 @@ def back_up(path: Path, target: Path, busy_seconds: float, progress: Progress) -
 def restore(path: Path, backup: Path, progress: Progress) -> int:
     """Replace the inbox by a copy of `backup`; returns its deliveries. The old inbox is lost.
 
-    Raises ConfigError for a file that is no sound backup, and InboxError while a process uses the inbox.
+    Raises ConfigError for a file that is no sound backup, and for a `path` with tables of something else;
+    InboxError while a process uses the inbox.
     """
     if not backup.is_file():
         raise ConfigError(f"there is no backup {backup}")
     if path.exists() and backup.samefile(path):
         raise ConfigError(f"{backup} is the inbox itself, and no backup of it")
+    # Before the locks are taken: closing a file drops all locks that this process has on it.
+    with suppress(sqlite3.Error):  # what is damaged may be replaced
+        if path.exists():
+            refuse_foreign_file(path, beside_its_log=False)
     made = path.with_name(path.name + "-restoring")
     with _unused(path):
         made.unlink(

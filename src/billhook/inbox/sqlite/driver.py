@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, create_engine, event
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.pool import QueuePool
 
-from billhook.inbox.sqlite.file import beside, record_log_owner, rewrite, sync
+from billhook.inbox.sqlite.file import beside, record_log_owner, refuse_foreign_file, rewrite, sync
 from billhook.inbox.sqlite.locks import WriteLock
 
 __all__ = [
@@ -180,7 +180,9 @@ class Connections:
         self.inserter: sqlite3.Connection | None = None
 
     def open_engine(self) -> Engine:
-        """Open the engine, for reading."""
+        """Open the engine, for reading. Raises ConfigError for a file with tables of something else."""
+        # First: to connect makes a log beside the file, and changes its mode for good.
+        refuse_foreign_file(self._path)
         engine = new_engine(self._path, self._busy_seconds)
         with engine.connect().execution_options(billhook_read=True) as connection:
             self._verify(connection)

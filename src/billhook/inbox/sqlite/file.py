@@ -102,12 +102,17 @@ def rewrite(path: Path) -> None:
         os.close(descriptor)
 
 
-def refuse_foreign_file(path: Path) -> None:
+def refuse_foreign_file(path: Path, *, beside_its_log: bool = True) -> None:
     """Raise ConfigError for a file with tables and no inbox; sqlite3.Error for one that is no database.
 
-    A file with an inbox may hold other tables too: earlier versions put the inbox anywhere.
+    A file with an inbox may hold other tables too: earlier versions put the inbox anywhere. Without
+    `beside_its_log` the log is read only where the file itself is empty: it may be another file's.
     """
-    names = _tables(path)
+    # Without a log no process has the file open: `immutable` then keeps SQLite from creating one to read it.
+    log = beside(path, "-wal").exists()
+    names = _tables(path, "mode=ro" if log and beside_its_log else "immutable=1")
+    if log and not (names or beside_its_log):
+        names = _tables(path, "mode=ro")
     if names and version.name not in names:
         more = ", …" if len(names) > _NAMED else ""
         raise ConfigError(
@@ -116,9 +121,7 @@ def refuse_foreign_file(path: Path) -> None:
         )
 
 
-def _tables(path: Path) -> list[str]:
-    # Without a log no process has the file open: `immutable` then keeps SQLite from creating one to read it.
-    mode = "mode=ro" if beside(path, "-wal").exists() else "immutable=1"
+def _tables(path: Path, mode: str) -> list[str]:
     with closing(sqlite3.connect(f"file:{urllib.parse.quote(str(path))}?{mode}", uri=True)) as connection:
         query = "SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1"
         return [name for (name,) in connection.execute(query)]
