@@ -159,7 +159,7 @@ class Billhook:
         if DEFAULT_SOURCE in named or (self._sources and not secrets):
             return self._sources
         if not secrets:
-            raise MissingSecret(DEFAULT_SOURCE)
+            raise MissingSecret(DEFAULT_SOURCE, settings.secrets_file)
         default = Source(DEFAULT_SOURCE, configured_scheme(settings), secrets, settings.tolerance_seconds)
         return (default, *self._sources)
 

@@ -313,7 +313,7 @@ class Settings:
             if not option.secret and any(mark in str(values[option.attribute]) for mark in _SECRET_MARKS):
                 raise ConfigError(f"{option.key} is a secret, by its looks: BILLHOOK_SECRETS is for those")
         if values["secrets"] and values["secrets_file"]:
-            raise ConfigError("set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, not both")
+            raise ConfigError("set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, not both: unset one of them")
         if values["api_refresh_token"] and values["api_refresh_token_file"]:
             raise ConfigError("set BILLHOOK_API_REFRESH_TOKEN or BILLHOOK_API_REFRESH_TOKEN_FILE, not both")
         return cls(**values)
@@ -343,9 +343,8 @@ def read_secrets_file(path: str) -> tuple[str, ...]:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"BILLHOOK_SECRETS_FILE {_shown(path)} cannot be read: {type(error).__name__}"
-        ) from None
+        why = getattr(error, "strerror", None) or "it is not UTF-8"
+        raise ConfigError(f"BILLHOOK_SECRETS_FILE {_shown(path)} cannot be read: {why}") from None
     secrets: list[str] = []
     block: list[str] = []
     for line in (raw.strip() for raw in text.splitlines()):

@@ -115,6 +115,11 @@ class BillhookState:
                 text = "engine could not start, retrying with the next request: %s"
                 logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
 
+    def disable_engine(self) -> None:
+        """Have no thread of this process handle deliveries; they are stored for the processes that serve."""
+        if isinstance(self.engine, ThreadEngine):
+            self.engine.disable()
+
     def connect(self, groups: Iterable[Handlers]) -> None:
         """Subscribe decorated handlers to their signals. Raises DuplicateHandlerName."""
         for group in groups:

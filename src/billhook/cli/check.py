@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from billhook.cli.posting import HttpReply
+    from billhook.inbox.figures import WorkerFigures
     from billhook.receiver.blueprint import WebhookRoute
     from billhook.receiver.wsgi import DeliveryProbe
     from billhook.state import BillhookState
@@ -86,9 +87,9 @@ def _findings(app: Flask, state: BillhookState, path: str | None) -> Iterator[_F
 
     yield _check_inbox(state)
     names = handler_names(state.handlers)
-    none = "none is registered: deliveries are stored, but not handled"
-    yield _Finding("handlers", bool(names), f"{len(names)} registered" if names else none)
-    yield _Finding("engine", True, _ENGINES[state.settings.engine])
+    working = [] if names else _live_workers(state)
+    yield _check_handlers(names, working)
+    yield _Finding("engine", True, _ENGINES[working[0].engine if working else state.settings.engine])
     routes = webhook_routes(app)
     if path is not None:
         matching = [route for route in routes if route.path.rstrip("/") == path.rstrip("/")]
@@ -97,6 +98,29 @@ def _findings(app: Flask, state: BillhookState, path: str | None) -> Iterator[_F
     known = sorted({route.path for route in webhook_routes(app)})
     for route in routes:
         yield _send_probe(app, state, route, known)
+
+
+def _live_workers(state: BillhookState) -> list[WorkerFigures]:
+    """Return the workers that run with handlers: `serve` may have been given those that are missing here."""
+    from billhook.inbox.overview import read_overview
+
+    try:
+        workers = read_overview(state.inbox, state.dispatcher.clock.now()).workers
+    except (InboxUnavailable, SchemaMismatch):
+        return []
+    return [worker for worker in workers if worker.alive and worker.handlers]
+
+
+def _check_handlers(names: Collection[str], working: Sequence[WorkerFigures]) -> _Finding:
+    if names:
+        return _Finding("handlers", True, f"{len(names)} registered")
+    if working:
+        text = f"a worker that runs has {working[0].handlers}; to check them, name them: billhook check FILE"
+        return _Finding("handlers", True, text)
+    text = "none is registered: deliveries are stored, but not handled"
+    if user_app() is None:
+        text += "; name your modules or files as arguments, or in BILLHOOK_HANDLERS"
+    return _Finding("handlers", False, text)
 
 
 def _check_inbox(state: BillhookState) -> _Finding:

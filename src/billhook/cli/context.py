@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from billhook.inbox import Inbox
     from billhook.settings import Settings
 
+_PACKAGE = str(Path(__file__).parents[1])
+
 __all__ = [
     "environment",
     "flask_arguments",
@@ -69,7 +71,7 @@ def worker_environment(handlers: Sequence[str] = ()) -> dict[str, str]:
 def _use_celery(*, standalone: bool) -> str:
     how = "`celery -A MODULE:NAME worker`"
     if standalone:
-        receiver = "gunicorn 'billhook.standalone:create_app()'"
+        receiver = "gunicorn -c python:billhook.gunicorn_conf 'billhook.standalone:create_asgi_app()'"
         how = f"`celery -A billhook.standalone:celery worker`, and the receiver as `{receiver}`"
     return (
         f"BILLHOOK_ENGINE is celery, so handlers run in Celery's workers: start them as {how}; "
@@ -133,12 +135,13 @@ def reporting_import_errors(what: str) -> Iterator[None]:
     except (BillhookError, click.ClickException):
         raise
     except (Exception, SystemExit) as error:  # noqa: BLE001 - a module may raise anything when imported
-        # The last frame is where it was raised. A SyntaxError has none in the file that it is about.
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        place = f"{frame.filename}, line {frame.lineno}"
-        if isinstance(error, SyntaxError):
-            place = f"{error.filename}, line {error.lineno}"
-        text = f"{type(error).__name__}: {error} ({place})"
+        # The last frame outside billhook is the user's line. A SyntaxError names the file that it is about.
+        frames = traceback.extract_tb(error.__traceback__)
+        own = [frame for frame in frames if not frame.filename.startswith(_PACKAGE)]
+        frame = (own or frames)[-1]
+        text = f"{type(error).__name__}: {error}"
+        if not isinstance(error, SyntaxError):
+            text += f" ({frame.filename}, line {frame.lineno})"
         raise UsageConfigError(f"{what} cannot be imported: {text}") from None
 
 

@@ -176,10 +176,14 @@ class AppPoster:
 
 def choose_target(url: str | None, source: str | None, timeout_seconds: float) -> tuple[str, Poster]:
     """Return the target's name and its poster. Without a URL or an app it is where `serve` listens."""
+    from billhook.extension import get_state
+
     app = user_app()
     if url is None and app is not None:
         path = find_route(app, source).path
         click.echo(f"note: posting to the app itself, at {path}; use --to URL to post to a server", err=True)
+        # This process ends right after: handlers that it began would be interrupted.
+        get_state(app).disable_engine()
         return path, AppPoster(app, path)
     if url is None:
         url = f"http://{DEFAULT_BIND}/{load_settings().url_prefix.strip('/')}"
@@ -240,6 +244,8 @@ def choose_signer(
         secrets = secrets if secret_file is not None else own.secrets
     # The first is the newest: with two of them, a rotation is under way, and receivers know both.
     if not secrets:
+        if path is not None:
+            raise ConfigError(f"no secret to sign with: {path!r} holds none, write it into the file")
         raise ConfigError("no secret to sign with: set BILLHOOK_SECRETS, or give --secret-file")
     if not isinstance(secrets[0], str):
         raise ConfigError("this source has only public keys: give the private key with --secret-file")

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
+from billhook.cli.context import user_app
 from billhook.cli.events import event_class, suggest
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import FiniteNumber, as_json
@@ -110,8 +111,22 @@ def send(
             answers.append(poster.post(body, headers))
             steps.advance()
     _report(answers, place, as_json)
+    if url is None:
+        _hint_at_missing_worker(answers)
     if any(answer.status != 200 for answer in answers):
         sys.exit(1)
+
+
+def _hint_at_missing_worker(answers: Sequence[HttpReply]) -> None:
+    """Print how to start a worker, if deliveries were stored by the app in this process and none runs."""
+    from billhook.cli.replay import missing_worker
+    from billhook.extension import get_state
+
+    app = user_app()
+    if app is not None and any(answer.status == 200 for answer in answers):
+        hint = missing_worker(get_state(app).inbox)
+        if hint is not None:
+            click.echo(f"note: stored, but not handled yet. {hint}", err=True)
 
 
 def _headers(
@@ -277,6 +292,8 @@ def _text(answer: HttpReply, url: str) -> str:
         # The path is a receiver's path in this app, and receivers answer with a JSON object: so a hook, a
         # middleware or an error handler of the app answered in its place.
         text = _OTHER_ANSWERED
+    elif answer.status == 401 and _is_object(text):
+        text += "; the receiver has another secret (BILLHOOK_SECRETS, BILLHOOK_SECRETS_FILE) or scheme"
     elif answer.status in (404, 405) and not _is_object(text):
         text = _NO_RECEIVER
     # An HTML page with a 200 is usually a website's; one with a 5xx a proxy's in front of a receiver.

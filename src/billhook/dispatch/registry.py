@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from inspect import isfunction
 from typing import Any, TypeVar, Unpack, overload
 
 from billhook.dispatch.handler import Handler
@@ -90,6 +91,8 @@ class Handlers:
         for event_type in event_types:
             # By identity: a second class of the same name would never get an event.
             if not (isinstance(event_type, type) and EVENT_TYPES.get(event_type.__name__) is event_type):
+                if isfunction(event_type):  # a handler below `@handlers.on`, without parentheses
+                    raise ConfigError("on() needs an event class: @handlers.on(InvoiceApproved), or on_any()")
                 raise ConfigError(f"on() takes classes of billhook.events, got {event_type!r}")
         signals = tuple(event_type.signal_name for event_type in event_types)
         terms = parse_options("on", EventHandlerOptions, options, event_types)

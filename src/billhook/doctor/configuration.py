@@ -171,7 +171,7 @@ def handler_findings(connected: ConnectedHandlers, arrived: Mapping[str, int]) -
         yield Finding(
             "warning", "no-handlers", "no handler is registered",
             "deliveries are stored and marked as done, and nothing happens",
-            "name your modules in BILLHOOK_HANDLERS, or pass them to Billhook(handlers=[…])",
+            "name your modules or files as arguments, or in BILLHOOK_HANDLERS; or Billhook(handlers=[…])",
         )  # fmt: skip
         return
     unlimited = sorted(name for name, each in found.items() if each.timeout_seconds is None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import signal
@@ -15,6 +16,8 @@ from billhook.inbox import Inbox
 from billhook.threads import reset_in_child, start_thread
 
 __all__ = ["ThreadEngine"]
+
+logger = logging.getLogger("billhook.engines")
 
 THREADS = 4
 """Handler threads beside the web threads; use `billhook worker --threads` for more."""
@@ -78,6 +81,11 @@ class ThreadEngine:
                 raise
             self._worker = worker
             self._stopped = False
+        if not self._dispatcher.count_handlers():
+            logger.warning(
+                "no handler is registered: deliveries are stored and marked as done; "
+                "pass handlers to Billhook(handlers=[...]), or set BILLHOOK_HANDLERS"
+            )
 
     def ensure_started(self) -> None:
         """Start unless it runs, or was stopped in this process; called with every request.
@@ -86,6 +94,10 @@ class ThreadEngine:
         """
         if not (self.running or self._stopped) and time.monotonic() >= self._start_again_at:
             self.start()
+
+    def disable(self) -> None:
+        """Start no worker in this process until `start` is called: other processes handle what it stores."""
+        self._stopped = True
 
     def wake(self, delivery_id: int) -> None:
         """Have the worker poll the inbox now."""

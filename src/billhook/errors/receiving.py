@@ -65,12 +65,15 @@ class ConfigError(BillhookError):
 class MissingSecret(ConfigError):
     """A source has no secret, so nothing could be verified: billhook refuses to start."""
 
-    def __init__(self, source: str) -> None:
-        self.source = source
-        super().__init__(
-            f"source {source!r} has no secret: set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, "
-            "or pass secrets=[...] to Source"
+    def __init__(self, source: str, secrets_file: str | None = None) -> None:
+        """`secrets_file` is the file that was read and holds none."""
+        self.source, self.secrets_file = source, secrets_file
+        remedy = (
+            "set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, or pass secrets=[...] to Source"
+            if secrets_file is None
+            else f"write it into BILLHOOK_SECRETS_FILE, {secrets_file!r}, which holds none"
         )
+        super().__init__(f"source {source!r} has no secret: {remedy}")
 
 
 class WeakSecret(ConfigError):

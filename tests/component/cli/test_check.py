@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 
 import pytest
 from cryptography.hazmat.primitives import serialization
@@ -12,10 +13,11 @@ from flask_wtf.csrf import CSRFProtect
 
 from billhook import Handlers, Source
 from billhook.events import PingTest
+from billhook.inbox import WorkerRecord
 from billhook.receiver.wsgi import PROBE
 from billhook.signing import TimestampedRSA
 from support.apps import deliver, inbox_file
-from support.inbox_view import rows
+from support.inbox_view import open_inbox, rows
 from support.signing import PATH, SECRET, signed
 
 
@@ -254,3 +256,24 @@ def test_the_help_of_doctor_has_its_options_and_its_command(run):
     assert "--gunicorn FILE" in told
     assert "Find the signature scheme" in told
     assert "examine" not in told.replace("examined", "")
+
+
+def test_check_without_handlers_says_how_to_name_them(run, tmp_path):
+    result = run("check", SECRETS=SECRET)
+
+    assert result.exit_code == 1
+    assert "name your modules or files as arguments, or in BILLHOOK_HANDLERS" in result.stdout
+
+
+def test_check_finds_the_handlers_of_a_worker_that_runs(run, tmp_path):
+    assert run("check", SECRETS=SECRET).exit_code == 1  # and it has made the inbox
+    inbox = open_inbox(tmp_path / "billhook.db")
+    now = datetime.now(UTC)
+    inbox.record_worker(WorkerRecord("host:1:a", "worker", 2, now), now)
+    inbox.close()
+
+    result = run("check", SECRETS=SECRET)
+
+    assert result.exit_code == 0, result.output
+    assert "a worker that runs has 2; to check them, name them: billhook check FILE" in result.stdout
+    assert "worker: handlers run in `billhook worker`" in result.stdout

@@ -6,12 +6,13 @@ import json
 import os
 import subprocess
 import sys
+import time
 
 import pytest
 
 from billhook import Billhook, Handlers, Source
 from billhook.errors import ConfigError
-from billhook.events import InvoiceApproved
+from billhook.events import InvoiceApproved, PingTest
 from billhook.signing import TimestampedRSA
 from support.apps import bare_app, make_app
 from support.signing import OTHER_SECRET, SECRET
@@ -70,6 +71,20 @@ def test_send_without_a_url_posts_to_the_app_itself(app):
         in result.stderr
     )
     assert deliveries(app) == [("default", "done")]
+
+
+def test_send_through_an_app_with_the_thread_engine_stores_and_runs_no_handler(app_with):
+    calls, handlers = [], Handlers()
+    handlers.on(PingTest, name="ping")(calls.append)
+    made = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
+
+    result = run(made, "send", "PingTest", "--count", "3")
+    time.sleep(0.3)  # in which the engine would have called them
+
+    assert result.exit_code == 0, result.output
+    assert "note: stored, but not handled yet. No worker is running; start the app" in result.stderr
+    assert calls == []
+    assert [standing for _, standing in deliveries(made)] == ["received"] * 3
 
 
 def test_send_plays_a_source_of_the_app(app):

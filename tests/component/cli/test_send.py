@@ -372,3 +372,13 @@ def test_a_page_is_not_repeated(run, receiver, status, text, shown):
 
     assert result.stdout.startswith(shown)
     assert "<" not in result.stdout
+
+
+def test_send_explains_a_401(run, receiver):
+    receiver.answers = [(401, b'{"type": "authentication_error"}')]
+
+    result = run("send", "PingTest", "--to", receiver.url, SECRETS=SECRET)
+
+    assert result.exit_code == 1
+    told = '401 {"type": "authentication_error"}; the receiver has another secret (BILLHOOK_SECRETS, '
+    assert result.stdout.startswith(told)

@@ -8,7 +8,8 @@ import logging
 import pytest
 
 from billhook import Handlers
-from billhook.events import PaymentFailed, sample
+from billhook.events import PaymentFailed, PingTest, sample
+from billhook.extension import get_state
 from support.apps import deliver, inbox_at
 from support.inbox_view import rows
 
@@ -88,3 +89,17 @@ def test_unhandled_types_are_logged_once_and_up_to_a_limit(app_with, caplog, mon
     told = [message.split(":")[0] for message in caplog.messages if "no handler for" in message]
     assert told == ["no handler for MadeUp1", "no handler for MadeUp2"]
     assert rows(inbox_at(app), "SELECT count(*) FROM delivery WHERE state = 'done'") == [(6,)]
+
+
+@pytest.mark.parametrize("registered", [False, True])
+def test_a_thread_engine_without_any_handler_warns_at_its_start(app_with, caplog, registered):
+    handlers = Handlers()
+    if registered:
+        handlers.on(PingTest, name="h")(lambda event: None)
+    state = get_state(app_with(handlers=[handlers], BILLHOOK_ENGINE="thread"))
+
+    state.start()
+    state.close()
+
+    warned = "no handler is registered: deliveries are stored and marked as done" in caplog.text
+    assert warned is not registered

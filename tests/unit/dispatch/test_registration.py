@@ -203,10 +203,17 @@ def test_registration_ends_when_the_app_starts():
 # --- which events ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("wrong", ["PingTest", Event, UnknownEvent, int, sample(PingTest), None, plain])
+@pytest.mark.parametrize("wrong", ["PingTest", Event, UnknownEvent, int, sample(PingTest), None])
 def test_only_event_classes_can_be_waited_for(wrong):
     with pytest.raises(ConfigError, match=r"on\(\) takes classes of billhook\.events, got "):
         Handlers().on(wrong)
+
+
+def test_on_without_parentheses_is_refused_with_how_to_write_it():
+    with pytest.raises(ConfigError, match=r"on\(\) needs an event class: @handlers\.on\(InvoiceApproved\)"):
+
+        @Handlers().on
+        def send(event): ...
 
 
 def test_waiting_for_nothing_is_refused():

@@ -87,7 +87,7 @@ def _sources(settings: Settings) -> Sequence[Source]:
         return list({route.source.name: route.source for route in webhook_routes(app)}.values())
     secrets = read_secrets_file(settings.secrets_file) if settings.secrets_file else settings.secrets
     if not secrets:
-        raise MissingSecret(DEFAULT_SOURCE)
+        raise MissingSecret(DEFAULT_SOURCE, settings.secrets_file)
     return [Source(DEFAULT_SOURCE, configured_scheme(settings), secrets, settings.tolerance_seconds)]
 
 
