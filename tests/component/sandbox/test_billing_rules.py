@@ -409,3 +409,54 @@ def test_credits_that_went_without_usage_have_a_credit_note(sandbox: Running) ->
     assert (deducted["creditNoteNumber"], expired["creditNoteNumber"]) == ("CN-2026-0002", "CN-2026-0003")
     for entry in (granted, deducted, expired):
         assert (entry["erpId"], entry["integrationEntities"]) == (None, [])
+
+
+TIERS = [{"upTo": 5, "price": 2}, {"upTo": None, "price": 3}]
+
+
+@pytest.mark.parametrize(
+    ("terms", "param", "told"),
+    [
+        (
+            {"pricing": {"price": 1, "tiers": TIERS}},
+            "pricing.tiers",
+            "tiers are for pricing of the type Tiered",
+        ),
+        ({"pricing": {"type": "Flat", "tiers": TIERS}}, "pricing.tiers", "tiers are for pricing of the type"),
+        (
+            {"pricing": {"type": "Tiered", "tiers": [{"price": -1}]}},
+            "pricing.tiers",
+            "must not be neg",
+        ),
+        (
+            {"pricing": {"type": "PerUnit", "price": -1}},
+            "pricing.price",
+            "price is -1: it must not",
+        ),
+        ({"pricing": {"discount": {"amount": -5}}}, "pricing.discount.amount", "amount is -5: it must not"),
+        ({"pricing": {"discount": {"amount": 1, "recurring": -1}}}, "pricing.discount.recurring", "is -1"),
+        (
+            {"commitment": {"units": -5, "price": 10}},
+            "commitment.units",
+            "units is -5: it must not",
+        ),
+    ],
+)
+def test_a_term_that_would_not_be_billed_as_it_says_is_refused(
+    sandbox: Running, terms: Any, param: str, told: str
+) -> None:
+    product = {"catalogProductId": metered(sandbox), **terms}
+    wanted = {"name": "n", "customerId": customer(sandbox), "startDate": "2026-01-01T00:00:00Z"}
+
+    answer = sandbox.call("POST", "/contracts", {**wanted, "products": [product]})
+
+    assert (answer.status, answer.json["param"]) == (400, f"products.0.{param}")
+    assert told in answer.json["message"]
+
+
+def test_control_a_flat_price_below_zero_is_a_rebate(sandbox: Running) -> None:
+    acme = Customer.of(sandbox)
+    acme.buy(fee(10), fee(-7))
+    sandbox.advance("P40D")
+
+    assert [invoice["amount"] for invoice in invoices(sandbox)] == [3]

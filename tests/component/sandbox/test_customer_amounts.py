@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import Any
 
 from support.sandbox import Running, running
+from support.scenarios import Customer, fee
 
 NAMES = ("totalOutstanding", "open", "overdue", "pendingPayment", "paid")
 
@@ -89,3 +90,30 @@ def test_new_customer_without_contract_is_raised_after_seven_days() -> None:
     assert [body for _, body in after] == [
         {"date": "2026-01-17T12:00:00Z", "customerId": customer, "customerName": "Acme"}
     ]
+
+
+def test_a_customers_currency_stays_while_a_contract_is_billed_in_it() -> None:
+    with running() as sandbox:
+        acme = Customer.of(sandbox, currency="USD")
+        contract_id = acme.buy(fee(5))
+        path = f"/customers/{acme.id}"
+
+        refused = sandbox.call("PUT", path, {"currency": "JPY"})
+        same = sandbox.ok("PUT", path, {"currency": "USD", "name": "Acme Corp"})
+        sandbox.ok("DELETE", f"/contracts/{contract_id}")
+        changed = sandbox.ok("PUT", path, {"currency": "JPY"})
+
+    assert (refused.status, refused.json["param"]) == (400, "currency")
+    assert (
+        refused.json["message"] == f"contract {contract_id} is billed in USD, the customer's: delete it first"
+    )
+    assert (same["customer"]["name"], changed["customer"]["currency"]) == ("Acme Corp", "JPY")
+
+
+def test_a_contract_with_its_own_currency_leaves_the_customers_free() -> None:
+    with running() as sandbox:
+        acme = Customer.of(sandbox, currency="USD")
+        acme.buy(fee(5), currency="EUR")
+        changed = sandbox.ok("PUT", f"/customers/{acme.id}", {"currency": "JPY"})
+
+    assert changed["customer"]["currency"] == "JPY"

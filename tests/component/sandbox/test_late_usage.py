@@ -378,6 +378,34 @@ def test_a_deleted_contract_bills_late_usage_no_more_but_by_an_invoice_that_wait
     assert [each and [one["amount"] for one in each] for each in late_usage(sandbox)] == [None, [2]]
 
 
+@pytest.mark.parametrize("approved", [False, True])
+def test_usage_that_a_deleted_contract_leaves_is_billed_by_the_other_one(
+    sandbox_url: str, approved: bool
+) -> None:
+    with running(database_url=sandbox_url) as sandbox:
+        acme, product = Customer.of(sandbox), metered(sandbox)
+        first = acme.buy(per_unit(product), startDate="2025-12-15T00:00:00Z")
+        acme.buy(per_unit(product))
+        acme.use(40, at="2026-01-20T09:00:00Z")
+        sandbox.advance("P25D" if approved else TO_FEBRUARY)
+        before = [amount for amount in invoice_amounts(sandbox) if amount]
+        sandbox.ok("DELETE", f"/contracts/{first}")
+        sandbox.advance("P60D")
+
+        assert before == []  # the first contract has its usage until the cycle's end, and bills it never
+        assert [amount for amount in invoice_amounts(sandbox) if amount] == [40]
+
+
+def test_control_usage_of_a_contract_that_stays_is_billed_by_it_alone(sandbox: Running) -> None:
+    acme, product = Customer.of(sandbox), metered(sandbox)
+    acme.buy(per_unit(product, price=2), startDate="2025-12-15T00:00:00Z")
+    acme.buy(per_unit(product))
+    acme.use(40, at="2026-01-20T09:00:00Z")
+    sandbox.advance("P90D")
+
+    assert [amount for amount in invoice_amounts(sandbox) if amount] == [80]
+
+
 # --- invoices below zero ----------------------------------------------------------------------------------
 
 CARRIED = "Carried forward to the next invoice"

@@ -10,7 +10,14 @@ from typing import Any
 
 from billhook.events import ContractCreated, ContractExpired, NewCustomerWithoutContract, UpcomingRenewal
 from billhook.resources import Contract, ContractStatus, NewContract
-from billhook.sandbox.billing import custom_fields, customers, metered_items, new_contracts, scheduled_jobs
+from billhook.sandbox.billing import (
+    custom_fields,
+    customers,
+    ingestion,
+    metered_items,
+    new_contracts,
+    scheduled_jobs,
+)
 from billhook.sandbox.billing.contracts import contracts, cycles
 from billhook.sandbox.billing.contracts.contracts import CONTRACTS
 from billhook.sandbox.billing.contracts.cycles import ContractRecord
@@ -160,11 +167,18 @@ def activate(tx: Transaction, contract: ContractRecord) -> ContractRecord:
 
 
 def delete(tx: Transaction, contract: ContractRecord) -> ContractRecord:
-    """Delete a contract: cancel its jobs and credit schedules. Its running cycle is not billed."""
+    """Delete a contract: cancel its jobs and credit schedules. Its running cycle is not billed.
+
+    Its usage in that cycle passes to other contracts that sell the same; credits that it drew stay drawn.
+    """
     # Otherwise its jobs would look for a contract that is not found any more.
     scheduled_jobs.cancel(tx, contract.id)
     credit_schedules.stop_schedules(tx, contract.id)
-    return CONTRACTS.change(tx, contract, {"deletedAt": tx.now}, deleted_at=tx.now)
+    cycle_start = cycles.cycle_at(contract, tx.now)[0]
+    deleted = CONTRACTS.change(tx, contract, {"deletedAt": tx.now}, deleted_at=tx.now)
+    # The usage of that cycle is free for the customer's other contracts, which may have billed its days.
+    ingestion.apply_usage_since(tx, contract.customer_id, cycle_start)
+    return deleted
 
 
 def handle_contract_start(tx: Transaction, contract_id: str) -> None:

@@ -5,6 +5,7 @@ Source: spec, "Resources and their fields", Customer; "States and transitions".
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Sequence, Sized
 from datetime import timedelta
@@ -21,7 +22,7 @@ from billhook.sandbox.errors import invalid_request, not_found
 from billhook.sandbox.options import MAX_ALIASES, check_key, key_error
 from billhook.sandbox.storage.columns import in_texts
 from billhook.sandbox.storage.repository import Repository, request_document, to_document
-from billhook.sandbox.storage.tables.billing import alias, customer, customer_integration, invoice
+from billhook.sandbox.storage.tables.billing import alias, contract, customer, customer_integration, invoice
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks.outbox import raise_event
 
@@ -159,6 +160,8 @@ def update(tx: Transaction, stored: Customer, request: CustomerUpdate) -> Custom
     check_fields(request)
     if request.currency is not None:
         money.check_currency(tx, request.currency, "currency")
+    if "currency" in request.model_fields_set:
+        _check_currency_change(tx, stored, request.currency)
     _check_owner(tx, request, stored.id)
     changes = _changes(tx, request, stored.custom_field_values or [])
     # Any update by its id shows that the user knows this customer.
@@ -170,6 +173,23 @@ def update(tx: Transaction, stored: Customer, request: CustomerUpdate) -> Custom
     changed = CUSTOMERS.change(tx, stored, changes, **columns)
     _store_names(tx, changed)
     return changed
+
+
+def _check_currency_change(tx: Transaction, stored: Customer, currency: str | None) -> None:
+    """Refuse another currency while a contract is billed in this one: past cycles would change too."""
+    billed_in = money.billing_currency(None, stored)
+    if billed_in == money.billing_currency(None, stored.model_copy(update={"currency": currency})):
+        return
+    columns = contract.c
+    found = tx.connection.execute(
+        select(columns.id, columns.body).where(
+            columns.customer_id == stored.id, columns.status == "Active", columns.deleted_at.is_(None)
+        )
+    )
+    for contract_id, body in found:
+        if json.loads(body).get("currency") is None:
+            text = f"contract {contract_id} is billed in {billed_in}, the customer's: delete it first"
+            raise invalid_request(text, "currency")
 
 
 def event_details(tx: Transaction, stored: Customer) -> NewCustomer:

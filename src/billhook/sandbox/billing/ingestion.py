@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
-from datetime import date
+from datetime import date, datetime
 from typing import Annotated, Any
 
 from pydantic import Field, StrictStr
@@ -204,6 +204,17 @@ def apply_usage_changes(tx: Transaction, changed: Collection[UsageKey]) -> None:
     # In this order: credits are drawn first, so that late usage is charged only for the rest.
     metered_items.handle_usage_changed(tx, changed)
     statements.handle_usage_changed(tx, changed)
+
+
+def apply_usage_since(tx: Transaction, customer_id: str, since: datetime) -> None:
+    """Apply the customer's usage from `since` on again: it may belong to another contract now."""
+    columns = usage_day.c
+    rows = tx.connection.execute(
+        select(columns.customer_id, columns.meter_id, columns.day, columns.since).where(
+            columns.customer_id == customer_id, columns.day >= day_number(since)
+        )
+    )
+    apply_usage_changes(tx, [(row[0], row[1], row[2], row[3]) for row in rows])
 
 
 class CloudUsageRecord(StoredResource, CloudUsageResult, register=False):

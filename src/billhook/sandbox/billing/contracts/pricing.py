@@ -92,7 +92,6 @@ def price_terms(product: ContractProduct, *, metered: bool) -> PriceTerms:
     """Return the price of `product`. Without a type it is PerUnit if metered, else Flat."""
     pricing = product.pricing or Pricing()
     price = clamp(pricing.price or ZERO)
-    # Tiers of any other type are ignored, as they are not validated either.
     tiers = _tiers(pricing) if pricing.type == "Tiered" else ()
     if (pricing.type or ("PerUnit" if metered else "Flat")) == "Flat":
         return PriceTerms(fee=price, discount=pricing.discount)
@@ -118,10 +117,20 @@ def check_product(product: ContractProduct, where: str) -> None:
     check_one_of(pricing.type, PRICING_TYPES, f"{where}.pricing.type")
     if pricing.discount is not None:
         check_one_of(pricing.discount.type, DISCOUNT_TYPES, f"{where}.pricing.discount.type")
+        _refuse_negative(pricing.discount.amount, f"{where}.pricing.discount.amount")
+        _refuse_negative(pricing.discount.recurring, f"{where}.pricing.discount.recurring")
     check_commitment(product.commitment, where)
+    if pricing.type != "Flat":  # a flat price may be a rebate
+        _refuse_negative(pricing.price, f"{where}.pricing.price")
+    if (pricing.model_extra or {}).get("tiers") and pricing.type != "Tiered":
+        raise invalid_request(
+            "tiers are for pricing of the type Tiered: set pricing.type, or leave the tiers out",
+            f"{where}.pricing.tiers",
+        )
     if pricing.type == "Tiered" and not _tiers(pricing):
         raise invalid_request(
-            "tiered pricing needs tiers: a list of {upTo, price} with rising upTo, null in the last only",
+            "tiered pricing needs tiers: a list of {upTo, price} with rising upTo, null in the last only; "
+            "prices must not be negative",
             f"{where}.pricing.tiers",
         )
 
@@ -131,6 +140,12 @@ def check_commitment(commitment: Commitment | None, where: str) -> None:
     if commitment is not None:
         check_one_of(commitment.type, COMMITMENT_TYPES, f"{where}.commitment.type")
         check_one_of(commitment.overage_strategy, OVERAGE_STRATEGIES, f"{where}.commitment.overageStrategy")
+        _refuse_negative(commitment.units, f"{where}.commitment.units")
+
+
+def _refuse_negative(number: Decimal | int | None, where: str) -> None:
+    if number is not None and number < 0:
+        raise invalid_request(f"{where.rpartition('.')[2]} is {number}: it must not be negative", where)
 
 
 def check_one_of(value: str | None, known: Sequence[str], param: str) -> None:
@@ -153,7 +168,7 @@ def _tiers(pricing: Pricing) -> tuple[Tier, ...] | None:
         up_to, price = each.get("upTo"), each.get("price")
         below = tiers[-1].up_to if tiers else ZERO
         # `below` is None after a tier without end: nothing can follow it.
-        if not _is_number(price) or below is None:
+        if not _is_number(price) or price < 0 or below is None:
             return None
         if up_to is not None and not (_is_number(up_to) and up_to > below):
             return None
