@@ -16,7 +16,7 @@ from gunicorn.asgi import protocol
 from gunicorn.errors import AppImportError
 from gunicorn.workers import gasgi
 
-from billhook.connection_limits import ConnectionLimits, Waiting
+from billhook.connection_limits import ConnectionLimits, WaitingQueue
 from billhook.engines import thread
 
 __all__ = ["AsgiWorker"]
@@ -150,7 +150,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     _early = b""
     """The bytes received before gunicorn's part began."""
     _head_bytes = 0
-    _idle: Waiting[LimitedProtocol] | None = None
+    _idle: WaitingQueue[LimitedProtocol] | None = None
     """The list that this is in while it is kept alive."""
     _known = False
     _client_has_ended = False
@@ -160,7 +160,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         """Begin a connection, or refuse it if there are too many and all are in use. Called by asyncio."""
         self.transport = transport
         limits = self.worker.limits
-        if not limits.has_room():
+        if not limits.make_room():
             limits.open += 1  # connection_lost takes it off again
             transport.abort()
             return

@@ -145,7 +145,7 @@ def _told(result: SearchResult, notes: Sequence[str], secret_file: str | None) -
     )
     for other in result.schemes[1:3]:
         lines.append(f"Also fits: {other.kind} over {other.content!r}, in {other.signature_header}")
-    wrong = [each.said for each in result.near_misses]
+    wrong = [each.explanation for each in result.near_misses]
     return [
         *lines,
         *_listed("What may be wrong:" if not result.schemes else "What is wrong:", wrong),
@@ -201,7 +201,7 @@ def _scheme_json(found: FoundScheme, secret_file: str | None) -> dict[str, Any]:
 
 def _miss_json(miss: NearMiss, secret_file: str | None) -> dict[str, Any]:
     scheme = None if miss.scheme is None else _scheme_json(miss.scheme, secret_file)
-    return {"kind": miss.kind, "said": miss.said, "scheme": scheme}
+    return {"kind": miss.kind, "said": miss.explanation, "scheme": scheme}
 
 
 def _notes(request: RawRequest, result: SearchResult) -> list[str]:

@@ -236,8 +236,8 @@ class Relay:
         self._publisher.disconnect()
         if not self._failures:
             text = "the broker takes no messages, deliveries wait in the inbox: %s"
-            told = first_line(f"{type(error).__name__}: {error}")
-            logger.warning(text, told, extra=fields(cause=error))
+            cause = first_line(f"{type(error).__name__}: {error}")
+            logger.warning(text, cause, extra=fields(cause=error))
         self._failures += 1
         end = time.monotonic() + min(MAX_PAUSE_SECONDS, 0.25 * 2 ** min(self._failures, 5))
         while not self._stopping and time.monotonic() < end:  # no Event: see `request_stop`

@@ -1,4 +1,4 @@
-"""What in a captured request may be its signature, its time or its id. For billhook.signing.search."""
+"""Find candidate signatures, times and ids in a captured request. For billhook.signing.search."""
 
 from __future__ import annotations
 
