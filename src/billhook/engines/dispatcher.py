@@ -110,7 +110,7 @@ class Dispatcher:
         """Return whether a plan needs no more than its runs made: without options and limits."""
         return plan.fits_fast_path and self.limits.keys().isdisjoint(plan.handlers)
 
-    def startable(self, planned: Iterable[PlannedDelivery]) -> dict[int, StoredDelivery]:
+    def claimable(self, planned: Iterable[PlannedDelivery]) -> dict[int, StoredDelivery]:
         """Return the deliveries, by id, whose runs may be claimed as they are made."""
         return {one.stored.delivery_id: one.stored for one in planned if self.fits_fast_path(one.plan)}
 

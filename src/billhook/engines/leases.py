@@ -55,11 +55,11 @@ class EventCache:
     def __init__(self) -> None:
         self._events: dict[tuple[int, str], Event | UnknownEvent] = {}
 
-    def add(self, planned: Sequence[PlannedDelivery], won: Collection[int]) -> None:
-        """Keep the events of those that this worker was the one to plan: their ids are in `won`."""
+    def add(self, planned: Sequence[PlannedDelivery], planned_here: Collection[int]) -> None:
+        """Keep the events of those that this worker was the one to plan: their ids are in `planned_here`."""
         if len(self._events) > EVENTS_LIMIT:  # planned here and claimed by others, or never
             self._events.clear()
-        ours = set(won)
+        ours = set(planned_here)
         for one in planned:
             if one.event is not None and one.plan.handlers and one.stored.delivery_id in ours:
                 self._events[one.stored.identity] = one.event

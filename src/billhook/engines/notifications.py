@@ -56,13 +56,13 @@ class Notifications:
         attempts: Sequence[AttemptResult] = (),
         settled: Collection[tuple[int, int]] = (),
         planned: Sequence[PlannedDelivery] = (),
-        won: Collection[int] = (),
+        planned_here: Collection[int] = (),
         duplicates: Sequence[DuplicateRun] = (),
         paused: Sequence[PausedHandler] = (),
     ) -> None:
         """Log and signal what a transaction did, once it is committed.
 
-        `settled` are the (run id, fencing token) pairs whose lease still held, `won` the ids of the
+        `settled` are the (run id, fencing token) pairs whose lease still held, `planned_here` the ids of the
         deliveries that this engine was the one to plan.
         """
         for attempt in attempts:
@@ -74,7 +74,7 @@ class Notifications:
                 extra = delivery_fields(attempt.delivery, attempt.handler)
                 logger.warning(text, run_id, attempt.handler, extra=extra)
         for one in planned:
-            if one.plan.error is not None and one.stored.delivery_id in won:
+            if one.plan.error is not None and one.stored.delivery_id in planned_here:
                 self._notify_quarantined(one.stored, one.plan.error)
         if duplicates:
             stored = {one.stored.delivery_id: one.stored for one in planned}

@@ -264,10 +264,10 @@ def test_only_runs_without_options_and_limits_are_started_as_they_are_planned(st
     deliver(app, PAID.encode(), "InvoicePaymentStatusChanged")
     dispatcher, stored = get_state(app).dispatcher, inbox_of(app)[0].received(10)
 
-    startable = dispatcher.startable(dispatcher.plan(stored))
+    claimable = dispatcher.claimable(dispatcher.plan(stored))
 
     assert len(stored) == 1
-    assert startable == ({one.delivery_id: one for one in stored} if started else {})
+    assert claimable == ({one.delivery_id: one for one in stored} if started else {})
 
 
 def test_a_running_worker_pauses_and_resumes(running):

@@ -68,7 +68,7 @@ class DeliveryExecutor:
         with self._isolation.shared():
             claim, event, is_only_run = self._plan_and_claim(delivery_id)
             if claim is not None:
-                self._mark_joined()
+                self._mark_not_alone()
             while claim is not None:
                 with self._heartbeat.renewing(claim):
                     attempt = self._attempt(claim, event)
@@ -113,8 +113,10 @@ class DeliveryExecutor:
             received = self._inbox.received(PLAN_LIMIT)
             planned = self._dispatcher.plan(one for one in received if one.delivery_id < delivery_id)
             with self._inbox.transaction(process_owner()) as transaction:
-                won = transaction.plan([one.plan for one in planned], self._dispatcher.clock.now())
-            self._dispatcher.notify(planned=planned, won=won, duplicates=transaction.duplicates)
+                planned_here = transaction.plan([one.plan for one in planned], self._dispatcher.clock.now())
+            self._dispatcher.notify(
+                planned=planned, planned_here=planned_here, duplicates=transaction.duplicates
+            )
             again = [one.plan.delivery_id for one in planned for _ in one.plan.handlers]
             for each in (*again, *transaction.released):
                 self._publish(each)
@@ -125,9 +127,9 @@ class DeliveryExecutor:
         """Claim a run the general way: of a delivery with order or content keys, or planned before."""
         now = self._dispatcher.clock.now()
         with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
-            won = transaction.plan([one.plan for one in planned], now)
+            planned_here = transaction.plan([one.plan for one in planned], now)
             claims = transaction.claim(1, now, now + self._lease_time, only=delivery_id, suspects=False)
-        self._dispatcher.notify(planned=planned, won=won, duplicates=transaction.duplicates)
+        self._dispatcher.notify(planned=planned, planned_here=planned_here, duplicates=transaction.duplicates)
         for each in transaction.released:
             self._publish(each)
         # The first run is this worker's; its siblings are for others.
@@ -146,7 +148,7 @@ class DeliveryExecutor:
             self._publish(each)
         if claim is None:
             return
-        self._mark_joined()
+        self._mark_not_alone()
         lease = claim.lease
         self._suspects.add(lease)
         try:
@@ -157,11 +159,11 @@ class DeliveryExecutor:
         finally:
             self._suspects.discard(lease)
 
-    def _mark_joined(self) -> None:
+    def _mark_not_alone(self) -> None:
         """Mark suspects that still run here, their exclusive time over, as not alone any more."""
         if suspects := self._suspects.copy():
             with self._inbox.transaction(process_owner()) as transaction:
-                transaction.mark_joined(sorted(suspects))
+                transaction.mark_not_alone(sorted(suspects))
 
     # --- attempt and settle ---------------------------------------------------------------------------
 
