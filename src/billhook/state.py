@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["BillhookState"]
 
 logger = logging.getLogger("billhook.inbox")
+engine_logger = logging.getLogger("billhook.engines")
 
 START_SECONDS = 0.8
 """How long a start waits for a database server. Kept short: gunicorn already accepts connections."""
@@ -82,7 +83,7 @@ class BillhookState:
             self.engine.start()
         except (OutOfResources, RuntimeError, MemoryError) as error:
             # An exception here would stop gunicorn too; each thread is started again at its first use.
-            text = "%s; deliveries are answered 503 meanwhile"
+            text = "could not start receiver threads, deliveries get 503 until they start: %s"
             logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
 
     def asgi_app(self) -> AsgiApp:
@@ -113,7 +114,7 @@ class BillhookState:
                 self.engine.ensure_started()
             except (RuntimeError, MemoryError, OSError) as error:  # the request itself can still succeed
                 text = "engine could not start, retrying with the next request: %s"
-                logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
+                engine_logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
 
     def connect(self, groups: Iterable[Handlers]) -> None:
         """Subscribe decorated handlers to their signals. Raises DuplicateHandlerName."""
@@ -152,7 +153,7 @@ class BillhookState:
         self.dispatcher.clock = self.intake.clock = clock
 
     def worker(self, threads: int) -> Worker:
-        """The worker of a worker process."""
+        """Return a new worker, for a worker process."""
         return Worker(
             self.inbox,
             self.dispatcher,
@@ -218,6 +219,6 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
             raise ConfigError(str(error)) from None
         # An exception here would stop gunicorn with all its workers. Instead, the schema is checked again
         # at each use, and deliveries are answered 503 until the database is back.
-        text = "%s; until it can be used, deliveries are answered 503"
+        text = "inbox unavailable, deliveries get 503 until it recovers: %s"
         logger.error(text, error, extra=fields(cause=error.cause))  # noqa: TRY400
     return inbox

@@ -200,7 +200,7 @@ class HandlerPool:
             return self._dispatcher.attempt(run.claim, run.event, handler)
         except BaseException as error:
             # Not the handler's error, which attempt() returns, but ours: the run must not stay claimed.
-            text = "the attempt of %s crashed"
+            text = "internal error while calling handler %s"
             logger.exception(text, run.claim.handler, extra=_claim_fields(run, cause=error))
             return self._dispatcher.crashed(run.claim, error)
 

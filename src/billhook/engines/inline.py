@@ -38,7 +38,7 @@ class InlineEngine:
         try:
             self.handle_due(only=delivery_id)
         except Exception:
-            text = "delivery %d was not handled inline"
+            text = "inline handling of delivery %d failed"
             logger.exception(text, delivery_id, extra=fields(delivery_id=delivery_id))
 
     def handle_due(self, only: int | None = None) -> int:

@@ -266,7 +266,7 @@ def test_a_retry_under_a_new_id_is_accepted_and_not_handled_again(known, caplog)
         }
     ]
     assert len(succeeded) == 1
-    line = f"delivery {second} is a twin of delivery {first}, and h is not called"
+    line = f"delivery {second} is a content duplicate of delivery {first}: handler h not called"
     assert [record.message for record in caplog.records if "twin" in record.message] == [line]
     assert {record.levelname for record in caplog.records if "twin" in record.message} == {"INFO"}
     assert rows(inbox_at(app), "SELECT DISTINCT state FROM delivery") == [("done",)]

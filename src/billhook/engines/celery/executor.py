@@ -193,7 +193,7 @@ class DeliveryExecutor:
             except InboxUnavailable as error:
                 if time.monotonic() > end:
                     raise
-                text = "run %d is not settled yet, retrying: %s"
+                text = "could not settle run %d, retrying: %s"
                 extra = delivery_fields(attempt.delivery, attempt.handler, cause=error)
                 logger.error(text, result.run_id, error, extra=extra)  # noqa: TRY400
                 time.sleep(0.5)
@@ -308,7 +308,7 @@ class Heartbeat:
             again_at = time.monotonic() + self._lease_seconds / 3
         except BillhookError as error:
             extra = fields(cause=error, count=len(leases))
-            logger.error("%d leases were not renewed: %s", len(leases), error, extra=extra)  # noqa: TRY400
+            logger.error("could not renew %d leases: %s", len(leases), error, extra=extra)  # noqa: TRY400
             # They may hold still: try again before they expire.
             renewed = set(leases)
             again_at = time.monotonic() + min(1.0, self._lease_seconds / 10)

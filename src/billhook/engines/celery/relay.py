@@ -229,13 +229,13 @@ class Relay:
         self._publisher.publish(delivery_id)
         if self._failures:
             self._failures = 0
-            logger.info("the broker takes messages again")
+            logger.info("broker available again")
 
     def _back_off(self, error: Exception) -> None:
         """Drop the connection and sleep, longer after each failure."""
         self._publisher.disconnect()
         if not self._failures:
-            text = "the broker takes no messages, deliveries wait in the inbox: %s"
+            text = "broker unavailable, deliveries wait in the inbox: %s"
             cause = first_line(f"{type(error).__name__}: {error}")
             logger.warning(text, cause, extra=fields(cause=error))
         self._failures += 1
