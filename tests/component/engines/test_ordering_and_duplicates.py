@@ -267,8 +267,8 @@ def test_a_retry_under_a_new_id_is_accepted_and_not_handled_again(known, caplog)
     ]
     assert len(succeeded) == 1
     line = f"delivery {second} is a content duplicate of delivery {first}: handler h not called"
-    assert [record.message for record in caplog.records if "twin" in record.message] == [line]
-    assert {record.levelname for record in caplog.records if "twin" in record.message} == {"INFO"}
+    assert [record.message for record in caplog.records if "content duplicate" in record.message] == [line]
+    assert {record.levelname for record in caplog.records if "content duplicate" in record.message} == {"INFO"}
     assert rows(inbox_at(app), "SELECT DISTINCT state FROM delivery") == [("done",)]
 
 
