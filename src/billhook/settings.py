@@ -302,12 +302,12 @@ class Settings:
     @classmethod
     def from_mapping(cls, config: Mapping[str, Any]) -> Settings:
         """Parse every BILLHOOK_ key of a Flask config; an unknown one raises ConfigError."""
-        known = {each.name.upper() for each in fields(cls)}
+        known = {setting.name.upper() for setting in fields(cls)}
         for key in config:
             name = key.removeprefix(PREFIX)
             if key.startswith(PREFIX) and name not in known:
                 found = difflib.get_close_matches(name, known, n=1)  # without what all of them begin with
-                near = "".join(f"did you mean {PREFIX}{one}? " for one in found)
+                near = "".join(f"did you mean {PREFIX}{option_name}? " for option_name in found)
                 raise ConfigError(f"{key} is no option of billhook: {near}`billhook options` lists them")
         values = {
             option.attribute: option.parse(option.key, config.get(option.key, option.default))
@@ -324,8 +324,8 @@ class Settings:
 
 
 def _options() -> Iterator[Option]:
-    for each in fields(Settings):
-        yield Option(f"{PREFIX}{each.name.upper()}", **each.metadata)
+    for setting in fields(Settings):
+        yield Option(f"{PREFIX}{setting.name.upper()}", **setting.metadata)
 
 
 OPTIONS: tuple[Option, ...] = tuple(_options())

@@ -72,7 +72,9 @@ def crossed_thresholds(inbox: Inbox, overview: Overview, thresholds: Thresholds)
 
 
 def _silent(overview: Overview, max_silence: Mapping[str, timedelta]) -> list[str]:
-    last = {one.event_type: one.last_at for one in overview.types} | {"*": overview.last_at}
+    last = {type_overview.event_type: type_overview.last_at for type_overview in overview.types} | {
+        "*": overview.last_at
+    }
     lines = []
     for event_type, limit in max_silence.items():
         last_at = last.get(event_type)
@@ -89,7 +91,7 @@ def _refused_within(inbox: Inbox, now: datetime, hours: int) -> float:
     """Estimate how many were refused in the last hours: of the first of them the part that is within."""
     hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     periods = read_periods(inbox, hour - hours * _HOUR, hour + _HOUR, _HOUR)
-    first, *others = [one.counted.get(Counted.REFUSED, 0) for one in periods]
+    first, *others = [period.counted.get(Counted.REFUSED, 0) for period in periods]
     return first * (1 - (now - hour) / _HOUR) + sum(others)
 
 
@@ -136,7 +138,7 @@ def healthy_summary(overview: Overview) -> str:
 
 def summary(overview: Overview, missing_worker: str | None = None) -> str:
     """Return one sentence on the state of the inbox."""
-    problems = ", ".join(one.text for one in find_problems(overview, missing_worker))
+    problems = ", ".join(problem.text for problem in find_problems(overview, missing_worker))
     return f"Needs attention: {problems}." if problems else healthy_summary(overview)
 
 

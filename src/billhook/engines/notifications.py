@@ -73,11 +73,16 @@ class Notifications:
                 text, run_id = "run %d of handler %s lost its lease; not settled", attempt.run_result.run_id
                 extra = delivery_fields(attempt.delivery, attempt.handler)
                 logger.warning(text, run_id, attempt.handler, extra=extra)
-        for one in planned:
-            if one.plan.error is not None and one.stored.delivery_id in planned_here:
-                self._notify_quarantined(one.stored, one.plan.error)
+        for planned_delivery in planned:
+            if (
+                planned_delivery.plan.error is not None
+                and planned_delivery.stored.delivery_id in planned_here
+            ):
+                self._notify_quarantined(planned_delivery.stored, planned_delivery.plan.error)
         if duplicates:
-            stored = {one.stored.delivery_id: one.stored for one in planned}
+            stored = {
+                planned_delivery.stored.delivery_id: planned_delivery.stored for planned_delivery in planned
+            }
             for duplicate in duplicates:
                 self._notify_duplicate(duplicate, stored[duplicate.delivery_id])
         for stopped in paused:
@@ -182,8 +187,8 @@ def log_paused(inbox: Inbox) -> None:
         paused = inbox.paused_handlers()
     except BillhookError:  # the worker's polls will log why
         return
-    for one in paused:
-        why = f" ({first_line(one.why)})" if one.why else ""
+    for handler in paused:
+        why = f" ({first_line(handler.why)})" if handler.why else ""
         text = "handler %s has been paused since %s%s; its deliveries wait for `billhook handlers resume %s`"
-        since = one.since.isoformat()
-        logger.warning(text, one.name, since, why, one.name, extra=fields(handler=one.name))
+        since = handler.since.isoformat()
+        logger.warning(text, handler.name, since, why, handler.name, extra=fields(handler=handler.name))

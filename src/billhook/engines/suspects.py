@@ -108,7 +108,7 @@ class SuspectPolicy:
         self._due_since = self._blocked_since = self._blocked_until = None
 
     def started(self, lease: Lease | None) -> None:
-        """Note the suspect that was claimed; None if another worker had claimed it first."""
+        """Record the suspect that was claimed; None if another worker had claimed it first."""
         now = self._monotonic()
         if lease is None:
             self._unblock(now)

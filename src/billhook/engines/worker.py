@@ -99,7 +99,7 @@ class Worker:
         )
 
     def wake(self) -> None:
-        """Have the inbox polled now; callable from any thread."""
+        """Poll the inbox now; callable from any thread."""
         self._wakeup.set()
 
     def stop(self) -> None:
@@ -126,7 +126,7 @@ class Worker:
         return time.monotonic() - self._polled_at > STALLED_SECONDS
 
     def run(self, grace_seconds: float = 25.0, *, max_abandoned_threads: float = math.inf) -> None:
-        """Work until `stop`. After a storage failure the poll is logged and repeated; nothing is lost.
+        """Poll until `stop`. After a storage failure the poll is logged and repeated; nothing is lost.
 
         Returns by itself, and is `broken`, when `max_abandoned_threads` have a handler that does not return,
         or when the system provides no thread or no descriptors.
@@ -273,7 +273,7 @@ class Worker:
         Return how many runs it claimed, and when the next ones are due.
         """
         planned = self._dispatcher.plan(poll.new_deliveries)
-        plans = [one.plan for one in planned]
+        plans = [planned_delivery.plan for planned_delivery in planned]
         attempts, leases = self._unsettled, self._leases
         results = [attempt.run_result for attempt in attempts]
         settling = {result.lease for result in results}
@@ -354,7 +354,9 @@ class Worker:
             suspects.seconds_to_change(),
         ]
         moments = (next_times.suspect_at, next_times.release_at)
-        others += [(one - now).total_seconds() for one in moments if one is not None and one > now]
+        others += [
+            (moment - now).total_seconds() for moment in moments if moment is not None and moment > now
+        ]
         # What is due cannot be claimed now: an attempt that ends wakes the worker up.
         blocked = not leases.capacity or suspects.blocks_ordinary(leases.runs.keys())
         due_at = None if blocked else next_times.due_at

@@ -332,7 +332,7 @@ def _wake(batch: list[_QueueEntry], *, one_by_one: bool) -> None:
 
 
 def _resolve(entries: list[_QueueEntry]) -> None:
-    """Give the coroutines of one event loop their results. Runs in that loop."""
+    """Set the results of the coroutines of one event loop. Runs in that loop."""
     for entry in entries:
         if entry.future is not None and not entry.future.done():
             if entry.receipt is not None:

@@ -354,7 +354,7 @@ def pause(connection: Connection, name: str, why: str | None, now: datetime) -> 
 
 
 def resume(connection: Connection, name: str, now: datetime) -> bool:
-    """Have a paused handler go on, with no failures counted; False if it was not paused."""
+    """Resume a paused handler, with no failures counted; False if it was not paused."""
     lock_limits(connection)
     values = {"paused_at": None, "paused_why": None, "failures": 0, "release_at": now}
     resumed = update(handler).where(handler.c.name == name, handler.c.paused_at.is_not(None))
@@ -363,9 +363,9 @@ def resume(connection: Connection, name: str, now: datetime) -> bool:
 
 def forget_errors(connection: Connection, errors: Collection[str]) -> None:
     """Remove these errors from the reasons why handlers were paused after failures in a row."""
-    for one in find_paused(connection):
-        before, last, error = (one.why or "").partition(_LAST)
+    for paused in find_paused(connection):
+        before, last, error = (paused.why or "").partition(_LAST)
         if last and error in errors:
             lock_limits(connection)
-            same = update(handler).where(handler.c.name == one.name, handler.c.paused_why == one.why)
+            same = update(handler).where(handler.c.name == paused.name, handler.c.paused_why == paused.why)
             connection.execute(same.values(paused_why=f"{before}{last}erased with its delivery"))

@@ -84,7 +84,7 @@ def read_periods(
     query = (
         select(*columns, func.sum(hourly_count.c.number))
         .where(hourly_count.c.hour >= since, hourly_count.c.hour < until)
-        .where(in_values(hourly_count.c.what, [each.value for each in only]))
+        .where(in_values(hourly_count.c.what, [counted.value for counted in only]))
         .group_by(*columns)
     )
     periods: dict[datetime, PeriodFigures] = {}

@@ -94,7 +94,11 @@ def plan(
         first_plans,
         duplicates,
         sorted(set(released) - planned_here),
-        [(one, claimable[one.delivery_id]) for one in mine if one.delivery_id in left_to_claim],
+        [
+            (planned, claimable[planned.delivery_id])
+            for planned in mine
+            if planned.delivery_id in left_to_claim
+        ],
     )
 
 

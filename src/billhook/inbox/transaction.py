@@ -107,10 +107,10 @@ class InboxTransaction:
             self._take_locks(results, plans)
 
     def _take_locks(self, results: Sequence[RunResult], plans: Sequence[RunPlan]) -> None:
-        if any(each.options for each in plans):
+        if any(run_plan.options for run_plan in plans):
             locks.lock_order(self._connection)
         elif results:
-            locks.lock_order(self._connection, in_values(run.c.id, [each.run_id for each in results]))
+            locks.lock_order(self._connection, in_values(run.c.id, [result.run_id for result in results]))
         delivery_ids = {each.delivery_id for each in results} | {each.delivery_id for each in plans}
         if delivery_ids:
             locks.lock_deliveries(self._connection, delivery_ids)

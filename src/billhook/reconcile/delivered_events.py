@@ -129,8 +129,8 @@ class DeliveredEvents:
 
     def new_customer(self, inbox: Inbox, customer_id: str) -> dict[str, Any] | None:
         """Return the body of the customer's CustomerCreated, in the wire's spelling; None without one."""
-        for found in details(inbox, [self._new_customers.get(customer_id, 0)]):
-            body = strict_json.loads(found.body) if found.body else None
+        for delivery in details(inbox, [self._new_customers.get(customer_id, 0)]):
+            body = strict_json.loads(delivery.body) if delivery.body else None
             return body if isinstance(body, dict) else None
         return None
 

@@ -117,9 +117,9 @@ def with_contract_expired(missing: MissingEvent, contract: Contract) -> MissingE
 def customer_fields(customer: Customer) -> dict[str, Any]:
     """Return a customer as events have it, in the wire's spelling."""
     counterparts = [
-        {"integrationProvider": each.type, "integrationExternalId": each.id, "syncStatus": UNKNOWN}
-        for each in customer.external_integration or []
-        if each.type is not None and each.id is not None
+        {"integrationProvider": entry.type, "integrationExternalId": entry.id, "syncStatus": UNKNOWN}
+        for entry in customer.external_integration or []
+        if entry.type is not None and entry.id is not None
     ]
     return {
         "date": customer.created_at,
@@ -171,7 +171,7 @@ def _with_event(missing: MissingEvent, make: Callable[[], Event]) -> MissingEven
     try:
         return replace(missing, event=make())
     except ValidationError as error:
-        fields = ", ".join(sorted({str(each["loc"][0]) for each in error.errors()}))
+        fields = ", ".join(sorted({str(mistake["loc"][0]) for mistake in error.errors()}))
         return replace(missing, obstacle=f"the API does not show a usable {fields}")
 
 

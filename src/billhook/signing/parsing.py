@@ -229,8 +229,8 @@ UNIX: Final = TimeFormat("unix", _read_unix, _write_unix, _DIGITS, _DIGITS, _DIG
 # A year has four digits and a date ten characters, so nothing before an ISO time makes it a longer one; an
 # HTTP date has 29 characters, always.
 TIME_FORMATS: Final = {
-    each.name: each
-    for each in (
+    time_format.name: time_format
+    for time_format in (
         UNIX,
         TimeFormat("unix-ms", _read_milliseconds, _write_milliseconds, _DIGITS, _DIGITS, _DIGITS),
         TimeFormat("iso-8601", _read_iso, _write_iso, _DIGITS + ".Z+-", "", _DIGITS + "-:.TZ+"),

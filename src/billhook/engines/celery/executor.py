@@ -111,15 +111,21 @@ class DeliveryExecutor:
         """Plan the deliveries received before this one: messages come in any order, ordered runs must not."""
         while True:
             received = self._inbox.received(PLAN_LIMIT)
-            planned = self._dispatcher.plan(one for one in received if one.delivery_id < delivery_id)
+            planned = self._dispatcher.plan(stored for stored in received if stored.delivery_id < delivery_id)
             with self._inbox.transaction(process_owner()) as transaction:
-                planned_here = transaction.plan([one.plan for one in planned], self._dispatcher.clock.now())
+                planned_here = transaction.plan(
+                    [planned_delivery.plan for planned_delivery in planned], self._dispatcher.clock.now()
+                )
             self._dispatcher.notify(
                 planned=planned, planned_here=planned_here, duplicates=transaction.duplicates
             )
-            again = [one.plan.delivery_id for one in planned for _ in one.plan.handlers]
-            for each in (*again, *transaction.released):
-                self._publish(each)
+            again = [
+                planned_delivery.plan.delivery_id
+                for planned_delivery in planned
+                for _ in planned_delivery.plan.handlers
+            ]
+            for published_id in (*again, *transaction.released):
+                self._publish(published_id)
             if len(planned) < PLAN_LIMIT:
                 return
 
@@ -127,14 +133,14 @@ class DeliveryExecutor:
         """Claim a run the general way: of a delivery with order or content keys, or planned before."""
         now = self._dispatcher.clock.now()
         with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
-            planned_here = transaction.plan([one.plan for one in planned], now)
+            planned_here = transaction.plan([planned_delivery.plan for planned_delivery in planned], now)
             claims = transaction.claim(1, now, now + self._lease_time, only=delivery_id, suspects=False)
         self._dispatcher.notify(planned=planned, planned_here=planned_here, duplicates=transaction.duplicates)
-        for each in transaction.released:
-            self._publish(each)
+        for released_id in transaction.released:
+            self._publish(released_id)
         # The first run is this worker's; its siblings are for others.
-        for one in planned:
-            for _ in one.plan.handlers[1:]:
+        for planned_delivery in planned:
+            for _ in planned_delivery.plan.handlers[1:]:
                 self._publish(delivery_id)
         return claims[0] if claims else None
 
@@ -144,8 +150,8 @@ class DeliveryExecutor:
         now = self._dispatcher.clock.now()
         with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
             claim = transaction.claim_suspect(now, now + self._lease_time, only=delivery_id)
-        for each in transaction.released:
-            self._publish(each)
+        for released_id in transaction.released:
+            self._publish(released_id)
         if claim is None:
             return
         self._mark_not_alone()

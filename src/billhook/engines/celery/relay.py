@@ -167,7 +167,7 @@ class Relay:
         return self._thread is not None
 
     def publish(self, delivery_id: int) -> bool:
-        """Have an id published; return False if it was dropped because too many wait."""
+        """Queue an id to be published; return False if it was dropped because too many wait."""
         if not self._running():
             self.start()
         # Bounded, as the process's memory is; the sweeper finds in the inbox what is dropped here.
@@ -177,7 +177,7 @@ class Relay:
         return True
 
     def request_stop(self) -> None:
-        """Have the thread stop soon. Takes no lock, so a signal handler may call it."""
+        """Ask the thread to stop soon. Takes no lock, so a signal handler may call it."""
         self._stopping = True
         self._ids.put(None)
 

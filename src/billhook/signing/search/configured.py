@@ -26,8 +26,8 @@ from billhook.signing.template import SignatureTemplate
 __all__ = ["FoundScheme", "Match", "configure", "find_tokens"]
 
 _CLASSES: Final[Mapping[str, Callable[..., Scheme]]] = {
-    each.__name__: each
-    for each in (StandardWebhooks, TimestampedHMAC, TimestampedRSA, BodyHMAC, BodyJWT, SignatureTemplate)
+    scheme.__name__: scheme
+    for scheme in (StandardWebhooks, TimestampedHMAC, TimestampedRSA, BodyHMAC, BodyJWT, SignatureTemplate)
 }
 _DEDUPE_ONLY: Final = {"replay_protection": "dedupe-only"}
 _STANDARD_CONTENT: Final = "{id}.{timestamp}.{body}"

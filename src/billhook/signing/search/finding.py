@@ -80,33 +80,33 @@ def search(
 
     `headers` are by their names as spelt, lines of one name joined by a comma; `captured_at` is aware.
     """
-    one = _Search(CapturedRequest.of(headers, body), secrets, captured_at)
-    schemes = _ranked(one.run())
-    misses = [*one.misses, *_about_the_best(schemes, captured_at, tolerance_seconds)]
-    names = tuple(dict.fromkeys(each.header for each in one.texts))
-    return SearchResult(tuple(schemes), tuple(misses), names, one.tried)
+    finder = _Search(CapturedRequest.of(headers, body), secrets, captured_at)
+    schemes = _ranked(finder.run())
+    misses = [*finder.misses, *_about_the_best(schemes, captured_at, tolerance_seconds)]
+    names = tuple(dict.fromkeys(text.header for text in finder.texts))
+    return SearchResult(tuple(schemes), tuple(misses), names, finder.tried)
 
 
 def _ranked(found: Iterable[FoundScheme]) -> list[FoundScheme]:
     """Return one scheme for each header and content, those that need the least configuration first."""
     best: dict[tuple[str, str, int], FoundScheme] = {}
-    for each in sorted(found, key=lambda each: each.rank):
-        best.setdefault((each.signature_header.lower(), each.content, each.secret_number), each)
+    for scheme in sorted(found, key=lambda scheme: scheme.rank):
+        best.setdefault((scheme.signature_header.lower(), scheme.content, scheme.secret_number), scheme)
     return list(best.values())
 
 
 def _about_the_best(
     schemes: Sequence[FoundScheme], captured_at: datetime | None, tolerance_seconds: int
 ) -> Iterator[NearMiss]:
-    for each in schemes[:1]:
-        if each.secret_number > 1:
-            text = f"secret {each.secret_number} of those given made the signature: an older one"
-            yield NearMiss("secret", f"{text}, so the sender does not use the newest yet", each)
-        if each.signed_at is None or captured_at is None:
+    for scheme in schemes[:1]:
+        if scheme.secret_number > 1:
+            text = f"secret {scheme.secret_number} of those given made the signature: an older one"
+            yield NearMiss("secret", f"{text}, so the sender does not use the newest yet", scheme)
+        if scheme.signed_at is None or captured_at is None:
             continue
-        seconds = (each.signed_at - captured_at).total_seconds()
+        seconds = (scheme.signed_at - captured_at).total_seconds()
         if tolerance_seconds < abs(seconds) <= CLOCK_SECONDS:
-            yield NearMiss("clock", _about_the_clock(seconds, tolerance_seconds), each)
+            yield NearMiss("clock", _about_the_clock(seconds, tolerance_seconds), scheme)
 
 
 def _about_the_clock(seconds: float, tolerance_seconds: int) -> str:
@@ -136,8 +136,8 @@ class _Search:
 
     def _key_forms(self) -> Iterator[CandidateKey]:
         by_length: dict[int, set[bytes]] = {}
-        for each in self.texts:
-            by_length.setdefault(len(each.raw), set()).add(each.raw)
+        for text in self.texts:
+            by_length.setdefault(len(text.raw), set()).add(text.raw)
         for number, secret in enumerate(self._secrets, 1):
             try:
                 yield from key_forms(number, secret, by_length)
@@ -249,14 +249,14 @@ class _Search:
     def _lost_time(self) -> bool:
         """Try each second around the capture if no header has a time: its header may have been removed."""
         request, at = self._request, self._captured_at
-        if at is None or any(each.header.lower() != "date" for each in request.times):
+        if at is None or any(time.header.lower() != "date" for time in request.times):
             return False
         first = int(at.timestamp()) - LOST_TIME_SECONDS
         moments = [at + timedelta(seconds=n) for n in range(-LOST_TIME_SECONDS, LOST_TIME_SECONDS + 1)]
         times = tuple(
             TimeText("", str(first + number), "unix", moment) for number, moment in enumerate(moments)
         )
-        templates = [each for each in KNOWN if "{timestamp}" in each]
+        templates = [template for template in KNOWN if "{timestamp}" in template]
         rendered = contents(templates, replace(request, times=times), request.body)
         keys = [key for key in self._keys if key.algorithm == "hmac-sha256"]
         for match in self._matches(rendered, keys):
@@ -273,7 +273,7 @@ class _Search:
         """Try the digests that no scheme here has."""
         for digest, length in _OTHER_DIGESTS.items():
             texts = list(signature_texts(self._request.headers, [length]))
-            raws = {each.raw for each in texts}
+            raws = {text.raw for text in texts}
             hmacs = [key for key in self._keys if key.algorithm == "hmac-sha256"] if raws else []
             keys = [
                 hmac_form(key.number, key.material, key.secret, key.encoding, key.change, raws, digest)
@@ -282,7 +282,7 @@ class _Search:
             for content in contents(KNOWN, self._request, self._request.body):
                 for key in keys:
                     raw = key.matching_signature(content.data)
-                    header = next((each.header for each in texts if each.raw == raw), None)
+                    header = next((text.header for text in texts if text.raw == raw), None)
                     if header is not None:
                         text = f"{header} is the HMAC-{digest.upper()} of {content.template!r}"
                         text += f" by secret {key.number}: billhook verifies HMAC-SHA256"
@@ -293,7 +293,7 @@ class _Search:
         """Note what is known of a request that nothing explains."""
         if self.misses and (not self._keys or self.misses[-1].kind != "key"):
             return
-        names = ", ".join(dict.fromkeys(each.header for each in self.texts))
+        names = ", ".join(dict.fromkeys(text.header for text in self.texts))
         proven = [key.number for key in self._keys if key.algorithm == "rsa-sha256" and key.able]
         fields = self._fields()
         missing = [name for name in ("id", "timestamp") if not fields[name]]
@@ -307,7 +307,7 @@ class _Search:
             )
             changed = "the body or a header was changed, or the sender signs something unusual"
             self._add_explanation("content", f"{text} {self.tried} contents tried: {changed}")
-        elif missing and any(each.version in VERSIONS for each in self.texts):
+        elif missing and any(text.version in VERSIONS for text in self.texts):
             text = (
                 f"{names} has the form of Standard Webhooks, and no header has their {' and '.join(missing)}"
             )
