@@ -322,6 +322,11 @@ class Settings:
             raise ConfigError("set BILLHOOK_API_REFRESH_TOKEN or BILLHOOK_API_REFRESH_TOKEN_FILE, not both")
         return cls(**values)
 
+    def read_secrets(self, path: str | None = None) -> tuple[str, ...]:
+        """Read the signing secrets in `path`, else in BILLHOOK_SECRETS_FILE, else in BILLHOOK_SECRETS."""
+        path = path or self.secrets_file
+        return self.secrets if path is None else read_secrets_file(path)
+
 
 def _options() -> Iterator[Option]:
     for setting in fields(Settings):

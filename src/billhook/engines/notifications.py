@@ -121,7 +121,7 @@ class Notifications:
                 result.delivery_id,
                 result.attempt,
                 first_line(failure.error),
-                # Only here, not at each attempt before: an error tracker raises an alarm for every traceback.
+                # Only here, not at each attempt before: an error tracker opens an issue for each traceback.
                 exc_info=failure.exception,
                 extra=_failure_fields(attempt, failure),
             )

@@ -354,9 +354,7 @@ class Worker:
             suspects.seconds_to_change(),
         ]
         moments = (next_times.suspect_at, next_times.release_at)
-        others += [
-            (moment - now).total_seconds() for moment in moments if moment is not None and moment > now
-        ]
+        others += [(at - now).total_seconds() for at in moments if at is not None and at > now]
         # What is due cannot be claimed now: an attempt that ends wakes the worker up.
         blocked = not leases.capacity or suspects.blocks_ordinary(leases.runs.keys())
         due_at = None if blocked else next_times.due_at

@@ -32,7 +32,7 @@ from billhook.inbox.schema import delivery, hourly_count, worker
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState
 
-__all__ = ["read_backlog", "read_overview", "read_periods", "read_totals"]
+__all__ = ["read_overview", "read_periods", "read_totals"]
 
 WORKER_SILENT_AFTER = timedelta(seconds=60)
 """A worker that was not seen for so long is gone: it writes its row every 20 s."""
@@ -60,12 +60,6 @@ def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
             workers=_workers(connection, now),
             last_at=max((at for at in seen.values() if at is not None), default=None),
         )
-
-
-def read_backlog(inbox: Inbox) -> Backlog:
-    """Return what is not finished, and what failed."""
-    with inbox.database.read() as connection:
-        return _backlog(connection)
 
 
 def read_periods(

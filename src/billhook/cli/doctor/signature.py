@@ -97,9 +97,8 @@ def _read_request(path: Path) -> RawRequest:
 def _read_secrets(secret_file: str | None) -> Sequence[str]:
     from billhook.settings import read_secrets_file
 
-    settings = None if secret_file is not None else load_settings()
-    path = secret_file or (settings.secrets_file if settings else None)
-    secrets = read_secrets_file(path) if path else settings.secrets if settings else ()
+    # With --secret-file, a mistake in the options does not matter.
+    secrets = read_secrets_file(secret_file) if secret_file else load_settings().read_secrets()
     if not secrets:
         raise ConfigError("no secret to try: give --secret-file, or set BILLHOOK_SECRETS_FILE")
     return secrets
