@@ -81,17 +81,9 @@ def replay(
         requeued = [] if handler is not None else _to_read_anew(connection, states)
         touched = {row.delivery_id for row in again} | {planned.delivery_id for planned in plans}
         if not dry_run:
-            finished = {
-                delivery_id: states[delivery_id]
-                for delivery_id in touched
-                if states[delivery_id] is not DeliveryState.PLANNED
-            }
-            _change(connection, finished, DeliveryState.PLANNED)
-            _change(
-                connection,
-                {delivery_id: states[delivery_id] for delivery_id in requeued},
-                DeliveryState.RECEIVED,
-            )
+            finished = [number for number in touched if states[number] is not DeliveryState.PLANNED]
+            _change(connection, states, finished, DeliveryState.PLANNED)
+            _change(connection, states, requeued, DeliveryState.RECEIVED)
             _make_due(connection, again, now, due)
             make_runs(connection, plans, now)
     return ReplayResult(len(touched) + len(requeued), len(requeued), len(again), len(plans))
@@ -117,9 +109,7 @@ def _read_as(
             "sent_as": func.coalesce(delivery.c.sent_as, delivery.c.event_type),
         }
         connection.execute(update(delivery).where(in_values(delivery.c.id, requeued)).values(named))
-        _change(
-            connection, {delivery_id: states[delivery_id] for delivery_id in requeued}, DeliveryState.RECEIVED
-        )
+        _change(connection, states, requeued, DeliveryState.RECEIVED)
     return ReplayResult(len(requeued), len(requeued))
 
 
@@ -201,10 +191,16 @@ def _make_due(
     release_next(connection, [(row.handler, row.order_key) for row in waiting], now)
 
 
-def _change(connection: Connection, states: Mapping[int, DeliveryState], after: DeliveryState) -> None:
-    for before in set(states.values()):
+def _change(
+    connection: Connection,
+    states: Mapping[int, DeliveryState],
+    delivery_ids: Collection[int],
+    after: DeliveryState,
+) -> None:
+    """Set the state of these deliveries; `states` has their present ones. Raises IllegalTransition."""
+    for before in {states[delivery_id] for delivery_id in delivery_ids}:
         check(before, after)
-        same = [one for one, state in states.items() if state is before]
+        same = [delivery_id for delivery_id in delivery_ids if states[delivery_id] is before]
         connection.execute(
             update(delivery)
             .where(in_values(delivery.c.id, same), delivery.c.state == before.value)
