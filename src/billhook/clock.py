@@ -83,8 +83,8 @@ def parse_time(text: str, now: datetime) -> datetime:
         # UTC, as everything that billhook shows: a value copied from a table means the same here.
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
-        told = f"{text!r} is not a time: write an age such as 90s, 30m, 2h, 7d, or 2026-01-31T12:00"
-        raise ValueError(told) from None
+        message = f"{text!r} is not a time: write an age such as 90s, 30m, 2h, 7d, or 2026-01-31T12:00"
+        raise ValueError(message) from None
 
 
 def format_duration(seconds: float) -> str:

@@ -1,4 +1,4 @@
-"""ConnectionLimits: how long a connection may wait, and which one is closed when there are too many.
+"""Limit the connections of a process: how long each may wait, and which one is closed for a new one.
 
 No I/O and no gunicorn here: each connection has methods that end it.
 """
@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Generic, Protocol, TypeVar
 
-__all__ = ["Connection", "ConnectionLimits", "Waiting"]
+__all__ = ["Connection", "ConnectionLimits", "WaitingQueue"]
 
 HEAD_SECONDS = 10.0
 """How long a client may take to send the line and headers of a request."""
@@ -18,7 +18,7 @@ READ_SECONDS = 30.0
 """How long a client may leave a response unread that no longer fits into the buffers."""
 CLOSE_SECONDS = 10.0
 """How long a connection that is being closed may wait for its client to read the rest."""
-PATIENCE_SECONDS = 1.0
+MIN_WAIT_SECONDS = 1.0
 """How long a connection may wait for its head or body before another one takes its place.
 
 An honest client has sent both by then, and its connection is not the first to go when many are opened.
@@ -26,10 +26,10 @@ An honest client has sent both by then, and its connection is not the first to g
 
 
 class Connection(Protocol):
-    """What ends a connection."""
+    """A connection as its limits see it: the ways to end it."""
 
     def refuse_head(self) -> None:
-        """Say that the head took too long, and close."""
+        """Answer that the head took too long, and close."""
 
     def close(self) -> None:
         """Close the connection after what has been written to it."""
@@ -41,7 +41,7 @@ class Connection(Protocol):
 C = TypeVar("C", bound=Connection)
 
 
-class Waiting(Generic[C]):
+class WaitingQueue(Generic[C]):
     """Connections that wait for the same thing, those that have waited longest first."""
 
     def __init__(self, seconds: float, end: Callable[[C], None], clock: Callable[[], float]) -> None:
@@ -61,17 +61,17 @@ class Waiting(Generic[C]):
         return iter(list(self._since))
 
     def add(self, connection: C) -> None:
-        """Have a connection wait from now on."""
+        """Add a connection, which waits from now on; again, if it was waiting already."""
         self._since.pop(connection, None)
         self._since[connection] = self._clock()
 
     def discard(self, connection: C) -> None:
-        """Forget a connection, if it waits."""
+        """Remove a connection, if it waits."""
         self._since.pop(connection, None)
 
     @property
     def longest_seconds(self) -> float:
-        """How long the connection has waited that waits longest; 0 without any."""
+        """Waiting time of the connection that has waited longest; 0 without any."""
         since = next(iter(self._since.values()), None)
         return 0.0 if since is None else self._clock() - since
 
@@ -96,13 +96,15 @@ class Waiting(Generic[C]):
 class ConnectionLimits(Generic[C]):
     """The connections of one process, by what they wait for."""
 
-    def __init__(self, most: int, idle_seconds: float, clock: Callable[[], float] = time.monotonic) -> None:
-        """`most` connections may be open, and each be idle for `idle_seconds` between requests."""
-        self.most = most
+    def __init__(
+        self, max_open: int, idle_seconds: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """`max_open` connections may be open, and each be idle for `idle_seconds` between requests."""
+        self.max_open = max_open
         self.open = 0
 
-        def waiting(seconds: float, end: Callable[[C], None]) -> Waiting[C]:
-            return Waiting(seconds, end, clock)
+        def waiting(seconds: float, end: Callable[[C], None]) -> WaitingQueue[C]:
+            return WaitingQueue(seconds, end, clock)
 
         self.without_head = waiting(HEAD_SECONDS, lambda connection: connection.refuse_head())
         """Those that have begun no request, or have sent a part of its head."""
@@ -134,15 +136,15 @@ class ConnectionLimits(Generic[C]):
             at_most -= waiting.end_overdue(at_most)
         return at_most == 0
 
-    def has_room(self) -> bool:
-        """Return whether one more may be opened, after closing the one that is missed least if need be.
+    def make_room(self) -> bool:
+        """Make room for one more connection, closing the most expendable one if necessary.
 
-        False if every connection has a whole request that is being answered.
+        False if all are busy: each has a whole request that is being answered.
         """
-        if self.open < self.most:
+        if self.open < self.max_open:
             return True
-        missed_least = (self.closing, self.unread, self.without_head, self.without_body, self.idle)
-        if any(waiting.end_longest(PATIENCE_SECONDS) for waiting in missed_least):
+        most_expendable = (self.closing, self.unread, self.without_head, self.without_body, self.idle)
+        if any(waiting.end_longest(MIN_WAIT_SECONDS) for waiting in most_expendable):
             return True
         # Connections are opened so fast that all are new. One that is in use is never idle for long, and of
         # those without a request the one that waits longest goes, for a head or a body: an honest client
@@ -152,6 +154,6 @@ class ConnectionLimits(Generic[C]):
         return any(waiting.end_longest() for waiting in others)
 
     def discard(self, connection: C) -> None:
-        """Forget a connection."""
+        """Remove a connection from every queue."""
         for waiting in self._all:
             waiting.discard(connection)

@@ -189,8 +189,8 @@ def _insert_by_driver(connection: DriverConnection, row: Mapping[str, Any]) -> b
         cursor.execute(statement, row if style in ("named", "pyformat") else tuple(row.values()))
         if cursor.rowcount not in (0, 1):  # False would lose the effect, if the row was inserted
             raise ConfigError(
-                f"the driver told {cursor.rowcount} inserted rows instead of 0 or 1: call once() outside of "
-                "psycopg's pipeline mode"
+                f"the driver reported {cursor.rowcount} inserted rows instead of 0 or 1: call once() outside "
+                "of psycopg's pipeline mode"
             )
         return bool(cursor.rowcount)
 
@@ -205,7 +205,7 @@ def _paramstyle(kind: type) -> str:
             if style in _PLACEHOLDERS:
                 return str(style)
     raise ConfigError(
-        f"once() got {kind.__module__}.{kind.__qualname__}, which is of no DB-API module with a paramstyle: "
+        f"once() got {kind.__module__}.{kind.__qualname__}, whose module declares no DB-API paramstyle: "
         "give it the connection of sqlite3 or psycopg itself"
     )
 

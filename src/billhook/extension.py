@@ -18,7 +18,7 @@ from flask.helpers import get_debug_flag
 from billhook.clock import Clock, SystemClock
 from billhook.dispatch import Handlers
 from billhook.errors import ConfigError, DuplicateHandlerName, MissingSecret
-from billhook.settings import Settings, from_environ, read_secrets_file
+from billhook.settings import Settings, from_environ
 from billhook.signing import BodyHMAC, Scheme, StandardWebhooks, TimestampedHMAC, TimestampedRSA
 from billhook.signing.source import DEFAULT_SOURCE, RECONCILE_SOURCE, Source
 
@@ -153,9 +153,7 @@ class Billhook:
         named = {source.name for source in self._sources}
         if len(named) < len(self._sources):
             raise ConfigError("two sources have the same name: each name is one URL and one set of keys")
-        secrets = settings.secrets
-        if settings.secrets_file is not None:
-            secrets = read_secrets_file(settings.secrets_file)
+        secrets = settings.read_secrets()
         if DEFAULT_SOURCE in named or (self._sources and not secrets):
             return self._sources
         if not secrets:

@@ -34,8 +34,8 @@ def access_by_others(path: Path) -> Literal["write", "read"] | None:
 def check_secret_file(key: str, path: str) -> None:
     """Raise ConfigError if others may write the file; warn if they may read it, as is usual in containers."""
     may = access_by_others(Path(path))
-    told = f"{key} {path}: others may {may} it; run: chmod 600 {shlex.quote(path)}"
+    message = f"{key} {path}: others may {may} it; run: chmod 600 {shlex.quote(path)}"
     if may == "write":
-        raise ConfigError(told)
+        raise ConfigError(message)
     if may == "read":
-        logger.warning("%s", told)
+        logger.warning("%s", message)

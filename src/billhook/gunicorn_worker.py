@@ -16,7 +16,7 @@ from gunicorn.asgi import protocol
 from gunicorn.errors import AppImportError
 from gunicorn.workers import gasgi
 
-from billhook.connection_limits import ConnectionLimits, Waiting
+from billhook.connection_limits import ConnectionLimits, WaitingQueue
 from billhook.engines import thread
 
 __all__ = ["AsgiWorker"]
@@ -81,17 +81,17 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
 
     @classmethod
     def check_config(cls, cfg: Any, log: Any) -> None:
-        """Say nothing of `threads`, which the same configuration has for gthread. Called by gunicorn."""
+        """Skip gunicorn's warning about `threads`, which the same configuration has for gthread."""
 
     def init_signals(self) -> None:
-        """Have signals end the process while the application loads: uvloop loses those before it runs."""
+        """Reset signals to end the process while the application loads: uvloop loses those before it runs."""
         for number in self.SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         for number in (signal.SIGUSR1, signal.SIGWINCH):  # they would end it too, and need not
             signal.signal(number, signal.SIG_IGN)
 
     def notify(self) -> None:
-        """Tell the parent that this process lives. Called by gunicorn every second while it serves."""
+        """Notify the parent that this process is alive. Called by gunicorn every second while it serves."""
         super().notify()
         if not self._listening:
             # The loop has set the queue of new connections to 100, and a client that finds it full tries
@@ -139,7 +139,7 @@ def _tune_garbage_collection() -> None:
 
 
 class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
-    """One connection, which tells the worker's limits what it waits for.
+    """One connection, which reports to the worker's limits what it waits for.
 
     gunicorn's part of it begins with the first whole head: until then a connection costs no task, no parser
     and little memory.
@@ -150,7 +150,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     _early = b""
     """The bytes received before gunicorn's part began."""
     _head_bytes = 0
-    _idle: Waiting[LimitedProtocol] | None = None
+    _idle: WaitingQueue[LimitedProtocol] | None = None
     """The list that this is in while it is kept alive."""
     _known = False
     _client_has_ended = False
@@ -160,7 +160,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         """Begin a connection, or refuse it if there are too many and all are in use. Called by asyncio."""
         self.transport = transport
         limits = self.worker.limits
-        if not limits.has_room():
+        if not limits.make_room():
             limits.open += 1  # connection_lost takes it off again
             transport.abort()
             return
@@ -170,7 +170,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
             self._begin()  # they may speak something else than HTTP/1
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the client. Called by asyncio."""
+        """Receive bytes from the client. Called by asyncio."""
         limits = self.worker.limits
         if not self._begun:
             data = self._early + data
@@ -232,12 +232,12 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         self._closed = True
 
     def pause_writing(self) -> None:
-        """Note that the client does not read. Called by asyncio."""
+        """Start the time limit of a client that does not read. Called by asyncio."""
         self.worker.limits.unread.add(self)
         super().pause_writing()
 
     def resume_writing(self) -> None:
-        """Note that the client reads again. Called by asyncio."""
+        """End the time limit of a client that reads again. Called by asyncio."""
         self.worker.limits.unread.discard(self)
         super().resume_writing()
 

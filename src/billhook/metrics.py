@@ -100,13 +100,13 @@ def _deliveries(totals: Collection[Total]) -> Iterator[Metric]:
         "billhook_deliveries_refused", "Deliveries that were refused, by cause.", labels=("source", "cause")
     )
     numbers: Counter[tuple[str, str, str]] = Counter()
-    for source in {one.source for one in totals}:
+    for source in {total.source for total in totals}:
         numbers.update({(source, cause, Counted.REFUSED): 0 for cause in _causes()})
-    for one in totals:
-        if one.what in _DELIVERIES:
-            numbers[one.source, _label(one.event_type), one.what] += one.number
-        elif one.what is Counted.REFUSED:
-            numbers[one.source, one.cause, one.what] += one.number
+    for total in totals:
+        if total.what in _DELIVERIES:
+            numbers[total.source, _label(total.event_type), total.what] += total.number
+        elif total.what is Counted.REFUSED:
+            numbers[total.source, total.cause, total.what] += total.number
     for (source, label, what), number in sorted(numbers.items()):
         if what == Counted.REFUSED:
             refused.add_metric((source, label), number)
@@ -144,14 +144,14 @@ def _attempts(totals: Iterable[Total]) -> Iterator[Metric]:
     numbers: Counter[tuple[str, str]] = Counter()
     buckets: dict[str, list[int]] = {}
     seconds: Counter[str] = Counter()
-    for one in totals:
-        if one.what in _ATTEMPTS:
-            numbers.update({(one.handler, what): 0 for what in _ATTEMPTS})
-            numbers[one.handler, one.what] += one.number
-            if one.bucket >= 0:
-                of_handler = buckets.setdefault(one.handler, [0] * (len(DURATION_BOUNDS) + 1))
-                of_handler[one.bucket] += one.number
-                seconds[one.handler] += one.seconds  # type: ignore[assignment]
+    for total in totals:
+        if total.what in _ATTEMPTS:
+            numbers.update({(total.handler, what): 0 for what in _ATTEMPTS})
+            numbers[total.handler, total.what] += total.number
+            if total.bucket >= 0:
+                of_handler = buckets.setdefault(total.handler, [0] * (len(DURATION_BOUNDS) + 1))
+                of_handler[total.bucket] += total.number
+                seconds[total.handler] += total.seconds  # type: ignore[assignment]
     for labels, number in sorted(numbers.items()):
         attempts.add_metric(labels, number)
     bounds = [*(f"{bound:g}" for bound in DURATION_BOUNDS), "+Inf"]
@@ -182,8 +182,8 @@ def _state(overview: Overview) -> Iterator[Metric]:
     paused = GaugeMetricFamily(
         "billhook_handler_paused_timestamp_seconds", "Since when a handler is paused.", labels=("handler",)
     )
-    for one in overview.paused:
-        paused.add_metric((one.name,), one.since.timestamp())
+    for handler in overview.paused:
+        paused.add_metric((handler.name,), handler.since.timestamp())
     yield paused
 
 
@@ -194,10 +194,10 @@ def _last_deliveries(overview: Overview) -> Iterator[Metric]:
         labels=("type",),
     )
     newest: dict[str, float] = {}
-    for one in overview.types:
-        if one.last_at is not None:
-            label = _label(one.event_type)
-            newest[label] = max(newest.get(label, 0.0), one.last_at.timestamp())
+    for event_type in overview.types:
+        if event_type.last_at is not None:
+            label = _label(event_type.event_type)
+            newest[label] = max(newest.get(label, 0.0), event_type.last_at.timestamp())
     for label, moment in sorted(newest.items()):
         last.add_metric((label,), moment)
     yield last
@@ -208,8 +208,8 @@ def _workers(overview: Overview) -> Iterator[Metric]:
         "billhook_workers", "Processes that handle deliveries, seen in the last minute.", labels=("engine",)
     )
     # An engine whose last worker is silent is shown with 0, for a day.
-    engines = Counter({one.engine: 0 for one in overview.workers})
-    engines.update(one.engine for one in overview.workers if one.alive)
+    engines = Counter({worker.engine: 0 for worker in overview.workers})
+    engines.update(worker.engine for worker in overview.workers if worker.alive)
     for engine, number in sorted(engines.items()):
         workers.add_metric((engine,), number)
     yield workers

@@ -1,4 +1,4 @@
-"""The options: Settings declares each one's name, default, unit, meaning and parser, in one place.
+"""Declare the options once: each one's name, default, unit, meaning and parser, as the fields of Settings.
 
 `billhook options` and the README's table are printed from OPTIONS, which is read from the fields of Settings.
 """
@@ -57,18 +57,18 @@ def _text(key: str, value: Any) -> str | None:
     return str(value)
 
 
-def _shown(value: Any, longest: float = math.inf) -> str:
-    """A value as an error may repeat it: a secret that was put into the wrong option is not."""
+def _masked(value: Any, longest: float = math.inf) -> str:
+    """Return a value as an error may repeat it: not if it is a secret that was put into the wrong option."""
     text = repr(value)
     marked = any(mark in text for mark in (*_SECRET_MARKS, "://"))
     long = isinstance(value, str | bytes) and len(value) > longest  # and so may be a secret without a mark
-    return "a secret, by its looks" if marked or long else text
+    return "a value that looks like a secret" if marked or long else text
 
 
 def _choice(*allowed: str) -> Callable[[str, Any], str]:
     def parse(key: str, value: Any) -> str:
         if value not in allowed:
-            raise ConfigError(f"{key} is {_shown(value)}: it must be one of {', '.join(allowed)}")
+            raise ConfigError(f"{key} is {_masked(value)}: it must be one of {', '.join(allowed)}")
         return str(value)
 
     return parse
@@ -82,7 +82,7 @@ def _number(minimum: float, maximum: float) -> Callable[[str, Any], float]:
             number = math.nan
         if not minimum <= number <= maximum:
             raise ConfigError(
-                f"{key} is {_shown(value, 15)}: it must be a number from {minimum:g} to {maximum:.12g}"
+                f"{key} is {_masked(value, 15)}: it must be a number from {minimum:g} to {maximum:.12g}"
             )
         return number
 
@@ -100,7 +100,7 @@ def _integer(minimum: int, maximum: int) -> Callable[[str, Any], int]:
 
 
 def _items(key: str, value: Any) -> tuple[Any, ...]:
-    """A list, a tuple, or one comma-separated text; a lone number stands for a list of one."""
+    """Split a list, a tuple or a comma-separated text into items; a single number is a list of one."""
     if value is None:
         return ()
     if isinstance(value, str):
@@ -133,9 +133,9 @@ def _option(
     *,
     secret: bool = False,
 ) -> Any:
-    """A field of Settings, with all that is known of its option as metadata."""
-    known = {"default": default, "unit": unit, "help": help, "parse": parse, "secret": secret}
-    return field(repr=not secret, metadata=known)
+    """Declare a field of Settings, with the arguments of its Option as metadata."""
+    metadata = {"default": default, "unit": unit, "help": help, "parse": parse, "secret": secret}
+    return field(repr=not secret, metadata=metadata)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,12 +154,12 @@ class Settings:
     secrets: tuple[str, ...] = _option(
         (),
         "list",
-        "Signing secrets, newest first, a comma between them; list two to rotate. For timestamped-rsa: PEM.",
+        "Signing secrets, newest first, separated by commas; list two to rotate. For timestamped-rsa: PEM.",
         _texts,
         secret=True,
     )
     secrets_file: str | None = _option(
-        None, "path", "A file with the secrets instead, one a line (or PEM blocks), newest first.", _text
+        None, "path", "A file with the secrets instead, one per line (or PEM blocks), newest first.", _text
     )
     signature_header: str | None = _option(
         None,
@@ -182,7 +182,7 @@ class Settings:
     replay_protection: str | None = _option(
         None,
         "",
-        "body-hmac signs no time: set dedupe-only to say that deduplication alone will do.",
+        "body-hmac signs no time: set dedupe-only to accept deduplication as the only protection.",
         lambda key, value: None if value in (None, "") else _choice("dedupe-only")(key, value),
     )
     tolerance_seconds: int = _option(
@@ -199,13 +199,13 @@ class Settings:
     inbox_schema: str = _option(
         "billhook",
         "",
-        "The PostgreSQL schema that the inbox has to itself; `billhook db upgrade` makes it.",
+        "The PostgreSQL schema that the inbox has to itself; `billhook db upgrade` creates it.",
         lambda key, value: _text(key, value) or "billhook",
     )
     max_body_bytes: int = _option(
         262_144,
         "bytes",
-        "The largest body taken; the limit holds while reading.",
+        "Maximum request body; enforced while reading.",
         _integer(1, 16 * 1024 * 1024),
     )
     engine: str = _option(
@@ -222,12 +222,12 @@ class Settings:
         _text,
     )
     deadline_seconds: float = _option(
-        2.5, "seconds", "The longest a sender waits for an answer; then it is 503.", _number(0.1, 60)
+        2.5, "seconds", "How long a sender waits for an answer at most; then it is 503.", _number(0.1, 60)
     )
     lease_seconds: float = _option(
         30.0,
         "seconds",
-        "How long a run belongs to a worker that gives no sign of life.",
+        "Lease: how long a worker may be silent before its runs go to others.",
         _number(0.5, 86_400),
     )
     retry_schedule_seconds: tuple[float, ...] = _option(
@@ -239,13 +239,13 @@ class Settings:
     retention_days: float = _option(
         30.0,
         "days",
-        "How long finished deliveries are kept; their keys, which tell duplicates, at least 7 days.",
+        "How long finished deliveries are kept; their keys, which identify duplicates, at least 7 days.",
         _number(0, 36_500),
     )
     key_days: float | None = _option(
         None,
         "days",
-        "How long keys of deliveries that sign no time (body-hmac) are kept, at least 7 (default: for ever).",
+        "How long keys of deliveries that sign no time (body-hmac) are kept, at least 7 (default: forever).",
         lambda key, value: None if value in (None, "") else _number(7, 36_500)(key, value),
     )
     backlog_limit: int | None = _option(
@@ -257,7 +257,7 @@ class Settings:
     log_format: str = _option(
         "text",
         "",
-        "Standalone, and `billhook worker`: how log records are printed, text or json (an object a line).",
+        "Standalone, and `billhook worker`: format of log records, text or json (one object per line).",
         _choice("text", "json"),
     )
     handlers: tuple[str, ...] = _option(
@@ -266,19 +266,19 @@ class Settings:
     url_prefix: str = _option(
         "/webhooks/billing",
         "path",
-        "Standalone: the path that takes deliveries.",
+        "Standalone: the path that receives deliveries.",
         lambda key, value: _text(key, value) or "/",
     )
     dashboard: str | None = _option(
         None,
         "path",
-        "Standalone: a file of who may see the dashboard at /billhook, a line USER:PASSWORD each.",
+        "Standalone: a password file for the dashboard at /billhook, one USER:PASSWORD per line.",
         _text,
     )
     metrics_token_file: str | None = _option(
         None,
         "path",
-        "Standalone: a file with the bearer token of /metrics, which is there with it only.",
+        "Standalone: a file with the bearer token of /metrics; /metrics is served only if this is set.",
         _text,
     )
     api_url: str | None = _option(
@@ -291,19 +291,23 @@ class Settings:
         None, "", "For calls to the service's API: the client id of your organization.", _text, secret=True
     )
     api_refresh_token: str | None = _option(
-        None, "", "For calls to the service's API: the API token that its dashboard made.", _text, secret=True
+        None,
+        "",
+        "For calls to the service's API: the API token, created in its dashboard.",
+        _text,
+        secret=True,
     )
     api_refresh_token_file: str | None = _option(None, "path", "A file with that token instead.", _text)
 
     @classmethod
     def from_mapping(cls, config: Mapping[str, Any]) -> Settings:
         """Parse every BILLHOOK_ key of a Flask config; an unknown one raises ConfigError."""
-        known = {each.name.upper() for each in fields(cls)}
+        known = {setting.name.upper() for setting in fields(cls)}
         for key in config:
             name = key.removeprefix(PREFIX)
             if key.startswith(PREFIX) and name not in known:
                 found = difflib.get_close_matches(name, known, n=1)  # without what all of them begin with
-                near = "".join(f"did you mean {PREFIX}{one}? " for one in found)
+                near = "".join(f"did you mean {PREFIX}{option_name}? " for option_name in found)
                 raise ConfigError(f"{key} is no option of billhook: {near}`billhook options` lists them")
         values = {
             option.attribute: option.parse(option.key, config.get(option.key, option.default))
@@ -311,17 +315,22 @@ class Settings:
         }
         for option in OPTIONS:  # what these hold is shown by errors and commands
             if not option.secret and any(mark in str(values[option.attribute]) for mark in _SECRET_MARKS):
-                raise ConfigError(f"{option.key} is a secret, by its looks: BILLHOOK_SECRETS is for those")
+                raise ConfigError(f"{option.key} looks like a secret: put secrets into BILLHOOK_SECRETS")
         if values["secrets"] and values["secrets_file"]:
             raise ConfigError("set BILLHOOK_SECRETS or BILLHOOK_SECRETS_FILE, not both: unset one of them")
         if values["api_refresh_token"] and values["api_refresh_token_file"]:
             raise ConfigError("set BILLHOOK_API_REFRESH_TOKEN or BILLHOOK_API_REFRESH_TOKEN_FILE, not both")
         return cls(**values)
 
+    def read_secrets(self, path: str | None = None) -> tuple[str, ...]:
+        """Read the signing secrets in `path`, else in BILLHOOK_SECRETS_FILE, else in BILLHOOK_SECRETS."""
+        path = path or self.secrets_file
+        return self.secrets if path is None else read_secrets_file(path)
+
 
 def _options() -> Iterator[Option]:
-    for each in fields(Settings):
-        yield Option(f"{PREFIX}{each.name.upper()}", **each.metadata)
+    for setting in fields(Settings):
+        yield Option(f"{PREFIX}{setting.name.upper()}", **setting.metadata)
 
 
 OPTIONS: tuple[Option, ...] = tuple(_options())
@@ -329,7 +338,7 @@ OPTIONS: tuple[Option, ...] = tuple(_options())
 
 
 def from_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """The BILLHOOK_ variables of an environment, as a Flask config wants them."""
+    """Select the BILLHOOK_ variables of an environment, for a Flask config."""
     return {
         key: value
         for key, value in environ.items()
@@ -338,13 +347,13 @@ def from_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_secrets_file(path: str) -> tuple[str, ...]:
-    """The secrets in a file: PEM blocks kept whole, else one a line; blank and # lines are skipped."""
+    """Read the secrets in a file: PEM blocks kept whole, else one a line; blank and # lines are skipped."""
     check_secret_file("BILLHOOK_SECRETS_FILE", path)
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
-        raise ConfigError(f"BILLHOOK_SECRETS_FILE {_shown(path)} cannot be read: {why}") from None
+        raise ConfigError(f"BILLHOOK_SECRETS_FILE {_masked(path)} cannot be read: {why}") from None
     secrets: list[str] = []
     block: list[str] = []
     for line in (raw.strip() for raw in text.splitlines()):

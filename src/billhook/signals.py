@@ -97,7 +97,7 @@ def emit(signal: Signal, sender: object, **facts: Any) -> None:
         except BaseException:  # even CancelledError and SystemExit must not stop the delivery
             known = {name: facts[name] for name in _LOGGED if name in facts}
             if "delivery" in facts:
-                one = facts["delivery"]
-                known |= {"delivery_id": one.id, "source": one.source, "key": one.key}
-                known |= {"event_type": one.event_type, "attempt": one.attempt}
+                delivery = facts["delivery"]
+                known |= {"delivery_id": delivery.id, "source": delivery.source, "key": delivery.key}
+                known |= {"event_type": delivery.event_type, "attempt": delivery.attempt}
             logger.exception("an observer of a lifecycle signal raised", extra=fields(**known))

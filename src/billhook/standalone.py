@@ -35,7 +35,10 @@ __all__ = ["create_app", "create_asgi_app", "load_handlers"]
 
 
 def __getattr__(name: str) -> Any:
-    """`celery -A billhook.standalone:celery worker`: the Celery app of BILLHOOK_CELERY_APP, with our task."""
+    """Return the Celery app of BILLHOOK_CELERY_APP, with our task, as the attribute `celery` of this module.
+
+    For `celery -A billhook.standalone:celery worker`.
+    """
     if name == "celery":
         try:
             return create_app().extensions["celery"]

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["BillhookState"]
 
 logger = logging.getLogger("billhook.inbox")
+engine_logger = logging.getLogger("billhook.engines")
 
 START_SECONDS = 0.8
 """How long a start waits for a database server. Kept short: gunicorn already accepts connections."""
@@ -82,7 +83,7 @@ class BillhookState:
             self.engine.start()
         except (OutOfResources, RuntimeError, MemoryError) as error:
             # An exception here would stop gunicorn too; each thread is started again at its first use.
-            text = "%s; deliveries are answered 503 meanwhile"
+            text = "could not start receiver threads, deliveries get 503 until they start: %s"
             logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
 
     def asgi_app(self) -> AsgiApp:
@@ -113,7 +114,7 @@ class BillhookState:
                 self.engine.ensure_started()
             except (OutOfResources, RuntimeError, MemoryError, OSError) as error:  # the request goes on
                 text = "engine could not start, retrying with the next request: %s"
-                logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
+                engine_logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
 
     def disable_engine(self) -> None:
         """Have no thread of this process handle deliveries; they are stored for the processes that serve."""
@@ -157,7 +158,7 @@ class BillhookState:
         self.dispatcher.clock = self.intake.clock = clock
 
     def worker(self, threads: int) -> Worker:
-        """The worker of a worker process."""
+        """Return a new worker, for a worker process."""
         return Worker(
             self.inbox,
             self.dispatcher,
@@ -223,6 +224,6 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
             raise ConfigError(str(error)) from None
         # An exception here would stop gunicorn with all its workers. Instead, the schema is checked again
         # at each use, and deliveries are answered 503 until the database is back.
-        text = "%s; until it can be used, deliveries are answered 503"
+        text = "inbox unavailable, deliveries get 503 until it recovers: %s"
         logger.error(text, error, extra=fields(cause=error.cause))  # noqa: TRY400
     return inbox

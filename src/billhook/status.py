@@ -1,4 +1,4 @@
-"""Say in words how an inbox is, and whether it crosses thresholds: for `billhook status` and for pages."""
+"""Summarise the state of an inbox and its crossed thresholds, for `billhook status` and for pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,16 @@ if TYPE_CHECKING:
     from billhook.inbox import Inbox
     from billhook.inbox.figures import Overview
 
-__all__ = ["OLD", "Thresholds", "Trouble", "all_well", "crossed", "number_text", "summary", "troubles"]
+__all__ = [
+    "OLD",
+    "Problem",
+    "Thresholds",
+    "crossed_thresholds",
+    "find_problems",
+    "healthy_summary",
+    "number_text",
+    "summary",
+]
 
 OLD = timedelta(minutes=10)
 """A delivery that is unfinished for longer needs attention."""
@@ -25,7 +34,7 @@ _HOUR = timedelta(hours=1)
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """What an operator wants to be told of; None and empty: not asked for."""
+    """The limits that an operator sets; None and empty: no limit."""
 
     max_age: timedelta | None = None
     """How old the oldest unfinished delivery may be."""
@@ -37,7 +46,7 @@ class Thresholds:
     """How many deliveries may be refused, in how many hours."""
 
 
-def crossed(inbox: Inbox, overview: Overview, thresholds: Thresholds) -> list[str]:
+def crossed_thresholds(inbox: Inbox, overview: Overview, thresholds: Thresholds) -> list[str]:
     """Return a line for each threshold that is crossed: the name of its option, the value, and the limit."""
     lines = []
     backlog = overview.backlog
@@ -63,7 +72,9 @@ def crossed(inbox: Inbox, overview: Overview, thresholds: Thresholds) -> list[st
 
 
 def _silent(overview: Overview, max_silence: Mapping[str, timedelta]) -> list[str]:
-    last = {one.event_type: one.last_at for one in overview.types} | {"*": overview.last_at}
+    last = {type_overview.event_type: type_overview.last_at for type_overview in overview.types} | {
+        "*": overview.last_at
+    }
     lines = []
     for event_type, limit in max_silence.items():
         last_at = last.get(event_type)
@@ -80,45 +91,45 @@ def _refused_within(inbox: Inbox, now: datetime, hours: int) -> float:
     """Estimate how many were refused in the last hours: of the first of them the part that is within."""
     hour = now.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
     periods = read_periods(inbox, hour - hours * _HOUR, hour + _HOUR, _HOUR)
-    first, *others = [one.counted.get(Counted.REFUSED, 0) for one in periods]
+    first, *others = [period.counted.get(Counted.REFUSED, 0) for period in periods]
     return first * (1 - (now - hour) / _HOUR) + sum(others)
 
 
-class Trouble(NamedTuple):
-    """A part of a sentence on what needs attention; `about` is what it is about, for a link."""
+class Problem(NamedTuple):
+    """Something that needs attention, as a part of a sentence; `about` is its kind, for a link."""
 
     about: Literal["worker", "dead", "quarantined", "paused", "age", "refused"]
     text: str
 
 
-def troubles(overview: Overview, missing_worker: str | None = None) -> list[Trouble]:
+def find_problems(overview: Overview, missing_worker: str | None = None) -> list[Problem]:
     """Return what needs attention, the worst first.
 
     `missing_worker` is what billhook.doctor.inbox.missing_worker says: it knows which engine is used.
     """
-    backlog, found = overview.backlog, []
+    backlog, problems = overview.backlog, []
     if missing_worker is not None:
         text = missing_worker.partition(";")[0]
-        found.append(Trouble("worker", text[0].lower() + text[1:]))
+        problems.append(Problem("worker", text[0].lower() + text[1:]))
     if backlog.dead:
-        found.append(Trouble("dead", f"{_counted(backlog.dead, 'delivery is', 'deliveries are')} dead"))
+        problems.append(Problem("dead", f"{_counted(backlog.dead, 'delivery is', 'deliveries are')} dead"))
     if backlog.quarantined:
         text = f"{_counted(backlog.quarantined, 'delivery is', 'deliveries are')} quarantined"
-        found.append(Trouble("quarantined", text))
+        problems.append(Problem("quarantined", text))
     if overview.paused:
         text = f"{_counted(len(overview.paused), 'handler is', 'handlers are')} paused"
-        found.append(Trouble("paused", text))
+        problems.append(Problem("paused", text))
     if backlog.oldest_at is not None and overview.at - backlog.oldest_at > OLD:
         age = format_duration((overview.at - backlog.oldest_at).total_seconds())
-        found.append(Trouble("age", f"the oldest unfinished delivery waits for {age}"))
+        problems.append(Problem("age", f"the oldest unfinished delivery waits for {age}"))
     if refused := sum(overview.refused.values()):
         text = f"{_counted(refused, 'request was', 'requests were')} refused in 24 hours"
-        found.append(Trouble("refused", text))
-    return found
+        problems.append(Problem("refused", text))
+    return problems
 
 
-def all_well(overview: Overview) -> str:
-    """Return the sentence for an inbox without troubles."""
+def healthy_summary(overview: Overview) -> str:
+    """Return the sentence for an inbox without problems."""
     if overview.last_at is None:
         return "No delivery has been received yet."
     last = format_ago(overview.last_at, overview.at)
@@ -126,9 +137,9 @@ def all_well(overview: Overview) -> str:
 
 
 def summary(overview: Overview, missing_worker: str | None = None) -> str:
-    """Return one sentence on how the inbox is."""
-    found = ", ".join(one.text for one in troubles(overview, missing_worker))
-    return f"Needs attention: {found}." if found else all_well(overview)
+    """Return one sentence on the state of the inbox."""
+    problems = ", ".join(problem.text for problem in find_problems(overview, missing_worker))
+    return f"Needs attention: {problems}." if problems else healthy_summary(overview)
 
 
 def number_text(number: int) -> str:

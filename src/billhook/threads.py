@@ -83,7 +83,7 @@ def reset_in_child(reset: Step) -> None:
     connections: closing a copy would end the session, or drop the file locks, that the parent still uses.
     """
     with _forking:
-        _resets[:] = [one for one in _resets if one() is not None]
+        _resets[:] = [reference for reference in _resets if reference() is not None]
         _resets.append(WeakMethod(reset))
 
 
@@ -104,7 +104,7 @@ def _after_in_child() -> None:
     _forking = threading.Lock()  # not released: a server that forks in C did not call _before
     for _, _, after in _steps:
         after()
-    for reset in [one() for one in _resets]:
+    for reset in [reference() for reference in _resets]:
         if reset is not None:
             reset()
 

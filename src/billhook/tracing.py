@@ -34,13 +34,13 @@ def instrument(tracer_provider: TracerProvider | None = None) -> None:
     """
     global _tracing
     try:
-        made = _Tracing(tracer_provider)
+        tracing = _Tracing(tracer_provider)
     except ImportError:
         raise MissingExtra("billhook.tracing", "otel") from None
     uninstrument()
-    _tracing = made
-    signals.handler_started.connect(made.started, weak=False)
-    signals.handler_ended.connect(made.ended, weak=False)
+    _tracing = tracing
+    signals.handler_started.connect(tracing.started, weak=False)
+    signals.handler_ended.connect(tracing.ended, weak=False)
 
 
 def uninstrument() -> None:

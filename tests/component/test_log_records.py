@@ -58,7 +58,7 @@ def test_the_page_lists_the_fields():
     assert [name for names in named for name in names] == list(FIELDS)
 
 
-@pytest.mark.parametrize(("retry", "said"), [([60], "failed on delivery 1"), ([], "is dead on delivery 1")])
+@pytest.mark.parametrize(("retry", "said"), [([60], "failed on delivery 1"), ([], "on delivery 1 is dead")])
 def test_a_failed_attempt_names_delivery_handler_attempt_cause_and_duration(app_with, caplog, retry, said):
     app = app_with(handlers=[failing(InvoiceApproved, retry=retry)], BILLHOOK_ENGINE="inline")
 
@@ -183,7 +183,7 @@ def test_a_handler_past_its_time_out_is_no_event_of_its_own(running, sentry):
     sentry_sdk.flush()
 
     (event,) = sentry.events
-    assert "is dead on delivery 1 after attempt 2" in event["logentry"]["formatted"]
+    assert "on delivery 1 is dead after attempt 2" in event["logentry"]["formatted"]
 
 
 # --- secrets --------------------------------------------------------------------------------------

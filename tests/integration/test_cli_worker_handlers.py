@@ -73,7 +73,7 @@ def test_a_child_with_a_hundred_abandoned_threads_is_replaced(sqlite_group):
     for number in range(4):
         sqlite_group.put(f"hangs-{number}", "PaymentFailed", body_of("PaymentFailed"))
 
-    until(lambda: "has no more threads for others" in sqlite_group.log(), 60)
+    until(lambda: "worker stopping: no threads left" in sqlite_group.log(), 60)
     until(lambda: "exited with code 1; restarting" in sqlite_group.log(), 15)
     until(lambda: len(alive(children(worker.pid))) == 2, 15)
 

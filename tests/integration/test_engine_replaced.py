@@ -75,7 +75,7 @@ def test_a_worker_process_without_descriptors_is_replaced(place):
     assert len(set(calls)) == 2
     assert len(calls) >= 6
     assert place.states()["takes act"] == "succeeded"
-    assert "this process has no descriptors left" in place.log()
+    assert "worker stopping: out of file descriptors" in place.log()
 
 
 def test_a_worker_process_with_only_hung_threads_is_replaced(place):

@@ -187,7 +187,7 @@ def test_a_worker_that_cannot_start_threads_stops_and_logs_why(app_with, monkeyp
     get_state(app).worker(2).run()
 
     assert "could not start handler thread (0 of 2 running): can't start new thread" in caplog.text
-    assert "this process has no more threads for others" in caplog.text
+    assert "worker stopping: no threads left, too many handlers never returned" in caplog.text
 
 
 def descriptors():

@@ -197,8 +197,8 @@ def test_a_forked_child_reads_and_plans(where):
 
     def child(number):
         with inbox.transaction(f"child{number}") as transaction:
-            won = transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
-        return f"{len(inbox.received(1))}{len(won)}".encode()
+            planned_here = transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
+        return f"{len(inbox.received(1))}{len(planned_here)}".encode()
 
     results = in_children(4, child)
 

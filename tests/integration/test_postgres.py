@@ -176,7 +176,7 @@ def test_a_receiver_started_before_its_server_is_503_until_the_server_runs(frail
         assert max(reply.seconds for reply in refused) < scaled(DEADLINE + 0.5)
         assert unready == 503
         assert until(lambda: ready(server) == 200)
-        assert "until it can be used, deliveries are answered 503" in server.log.read_text()
+        assert "deliveries get 503 until it recovers" in server.log.read_text()
 
 
 def test_processes_that_are_replaced_in_an_outage_do_not_take_gunicorn_along(

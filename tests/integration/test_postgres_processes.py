@@ -265,11 +265,11 @@ def test_a_worker_frozen_in_a_transaction_blocks_others_briefly(postgres_url, fr
     )
 
     with inbox.transaction("awake") as transaction:
-        won = transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
+        planned_here = transaction.plan([RunPlan(delivery_id, ("a",))], NOON)
     worker.send_signal(signal.SIGCONT)
     told, _ = worker.communicate(timeout=90)
 
-    assert won == [delivery_id]
+    assert planned_here == [delivery_id]
     refused, good_again = told.splitlines()
     assert "failed: terminating connection due to idle-in-transaction" in refused
     assert good_again == "True"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from billhook.connection_limits import PATIENCE_SECONDS, ConnectionLimits
+from billhook.connection_limits import MIN_WAIT_SECONDS, ConnectionLimits
 
 
 class Clock:
@@ -109,20 +109,20 @@ def test_there_is_room_below_the_limit_without_ending_any(limits, clock):
     limits.open = 1
     clock.now += 60
 
-    assert limits.has_room()
+    assert limits.make_room()
     assert idle.ended == []
 
 
 def test_there_is_none_when_every_connection_is_being_answered(limits):
     limits.open = 2
 
-    assert not limits.has_room()
+    assert not limits.make_room()
 
 
 @pytest.mark.parametrize(
     ("ages", "ended"),
     [
-        # One that waits longer than patience goes before one that was used a while ago.
+        # One that waits longer than the minimum goes before one that was used a while ago.
         ({"without_head": 2.0, "idle": 60.0}, "without_head"),
         ({"without_body": 1.5, "idle": 60.0}, "without_body"),
         ({"unread": 2.0, "without_head": 9.0}, "unread"),
@@ -144,7 +144,7 @@ def test_there_is_none_when_every_connection_is_being_answered(limits):
         ({"idle_and_known": 0.1}, "idle_and_known"),
     ],
 )
-def test_the_connection_that_is_missed_least_makes_room(limits, clock, ages, ended):
+def test_the_most_expendable_connection_is_closed_to_make_room(limits, clock, ages, ended):
     limits.open = 2
     now = clock.now
     connections = {}
@@ -154,7 +154,7 @@ def test_the_connection_that_is_missed_least_makes_room(limits, clock, ages, end
         getattr(limits, waiting).add(connections[waiting])
     clock.now = now
 
-    assert limits.has_room()
+    assert limits.make_room()
 
     assert [waiting for waiting, one in connections.items() if one.ended] == [ended]
 
@@ -165,9 +165,9 @@ def test_of_several_the_one_that_has_waited_longest_makes_room_and_no_other(limi
     for connection in connections:
         limits.without_head.add(connection)
         clock.now += 0.1
-    clock.now += PATIENCE_SECONDS
+    clock.now += MIN_WAIT_SECONDS
 
-    assert limits.has_room()
+    assert limits.make_room()
 
     assert [one.ended for one in connections] == [["refused"], [], []]
 
@@ -182,5 +182,5 @@ def test_a_discarded_connection_is_never_ended(limits, clock):
     clock.now += 1e6
 
     assert not limits.end_overdue(10)
-    assert not limits.has_room()
+    assert not limits.make_room()
     assert connection.ended == []

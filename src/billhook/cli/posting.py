@@ -219,7 +219,6 @@ def choose_signer(
 ) -> tuple[Scheme, str]:
     """Return the options' scheme and secret, or those of a source of the app. Raises ConfigError."""
     from billhook.extension import configured_scheme
-    from billhook.settings import read_secrets_file
     from billhook.signing.source import DEFAULT_SOURCE
 
     app = user_app()
@@ -227,10 +226,7 @@ def choose_signer(
     settings = dataclasses.replace(load_settings(), replay_protection="dedupe-only")
     if scheme is not None:
         settings = dataclasses.replace(settings, signature=scheme)
-    secrets: Any = settings.secrets
-    path = secret_file or settings.secrets_file
-    if path is not None:
-        secrets = read_secrets_file(path)
+    secrets: Any = settings.read_secrets(secret_file)
     if app is None:
         if source not in (None, DEFAULT_SOURCE):
             raise ConfigError(

@@ -19,7 +19,7 @@ from billhook.cli.selection import delivery_count
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
-    from billhook.reconcile import Missing, Reconciliation, Told
+    from billhook.reconcile import DeliveredEvents, MissingEvent, Reconciliation
 
 __all__ = ["reconcile"]
 
@@ -81,7 +81,7 @@ def reconcile(
       billhook reconcile --since 7d --type InvoiceApproved --json
       billhook reconcile --since 2026-01-15T08:00 --until 2026-01-15T12:00 --inject
     """
-    from billhook.reconcile import Reconciliation, TimeRange, Told
+    from billhook.reconcile import DeliveredEvents, Reconciliation, TimeRange
 
     now = datetime.now(UTC)
     period = TimeRange(since, now - _ON_THEIR_WAY if until is None else until)
@@ -89,10 +89,10 @@ def reconcile(
     with open_inbox() as inbox, open_client() as client:
         _check_what_is_left(inbox, period, inject=inject)
         with progress("reading deliveries", None) as steps:
-            told = Told.of(inbox, since - _CLOCKS, steps.advance)
+            delivered = DeliveredEvents.read(inbox, since - _CLOCKS, steps.advance)
         with progress("comparing", None) as steps:
             comparison = Reconciliation(
-                client, inbox, told, period,
+                client, inbox, delivered, period,
                 event_types=event_types or _TYPES, read_customers=read_customers,
                 progress=lambda kind: steps.advance(),
             )  # fmt: skip
@@ -102,7 +102,7 @@ def reconcile(
         print_json(_report(period, comparison, missing, stored or 0))
     else:
         _print(comparison, missing, stored)
-        _print_notes(told, missing, comparison)
+        _print_notes(delivered, missing, comparison)
         _say_where_a_sandbox_ends(period, comparison, until)
     if any(one.event is None or stored is None for one in missing):
         sys.exit(1)
@@ -120,7 +120,7 @@ def _say_where_a_sandbox_ends(period: Any, comparison: Reconciliation, until: da
         )
 
 
-def _inject(inbox: Inbox, missing: Sequence[Missing]) -> int:
+def _inject(inbox: Inbox, missing: Sequence[MissingEvent]) -> int:
     """Store the synthetic deliveries; return how many are new."""
     from billhook.reconcile import inject
 
@@ -168,7 +168,7 @@ def _check_what_is_left(inbox: Inbox, period: Any, *, inject: bool) -> None:
     click.echo(f"{said}: what the service still has of them is listed as missing", err=True)
 
 
-def _report(period: Any, comparison: Reconciliation, missing: Sequence[Missing], stored: int) -> Any:
+def _report(period: Any, comparison: Reconciliation, missing: Sequence[MissingEvent], stored: int) -> Any:
     return {
         "since": period.since.isoformat(),
         "until": period.until.isoformat(),
@@ -194,7 +194,7 @@ def _report(period: Any, comparison: Reconciliation, missing: Sequence[Missing],
     }
 
 
-def _print(comparison: Reconciliation, missing: Sequence[Missing], stored: int | None) -> None:
+def _print(comparison: Reconciliation, missing: Sequence[MissingEvent], stored: int | None) -> None:
     """Print the missing events, and a summary; `stored` is None without --inject."""
     if missing:
         columns = ("missing event", "object", "id", "customer", "at (UTC)", "because")
@@ -217,9 +217,11 @@ def _print(comparison: Reconciliation, missing: Sequence[Missing], stored: int |
         click.echo(f"{number} cannot be injected: {printable(obstacle)}")
 
 
-def _print_notes(told: Told, missing: Sequence[Missing], comparison: Reconciliation) -> None:
+def _print_notes(
+    delivered: DeliveredEvents, missing: Sequence[MissingEvent], comparison: Reconciliation
+) -> None:
     """Print on stderr what limits the result."""
-    never = sorted({one.event_type for one in missing if not told.counts[one.event_type]})
+    never = sorted({one.event_type for one in missing if not delivered.counts[one.event_type]})
     if never:
         click.echo(
             f"note: there is no {', '.join(never)} at all in this range; for types that you do not subscribe "

@@ -139,17 +139,8 @@ def _options(settings: Settings, secret_file: str | None, **more: Any) -> Sandbo
     from billhook.sandbox.storage.database import parsed_url
 
     parsed_url(more["database_url"])  # a mistake in the URL is reported before one in the secrets
-    secrets = _secrets(secret_file, settings.secrets, settings.secrets_file)
+    secrets = settings.read_secrets(secret_file)
     return SandboxOptions(scheme=configured_scheme(settings), secrets=secrets, **more)
-
-
-def _secrets(
-    option_file: str | None, configured: tuple[str, ...], configured_file: str | None
-) -> tuple[str, ...]:
-    from billhook.settings import read_secrets_file
-
-    path = option_file or configured_file
-    return tuple(read_secrets_file(path)) if path is not None else tuple(configured)
 
 
 def _prepare(options: SandboxOptions, seed: str | None) -> _Credentials:

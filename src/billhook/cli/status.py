@@ -148,10 +148,10 @@ def status(
 def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
     """Print the state of the inbox; return the thresholds that are crossed."""
     from billhook.inbox.overview import read_overview
-    from billhook.status import crossed, summary
+    from billhook.status import crossed_thresholds, summary
 
     overview = read_overview(inbox, datetime.now(UTC))
-    lines = crossed(inbox, overview, thresholds)
+    lines = crossed_thresholds(inbox, overview, thresholds)
     told = summary(overview, missing_worker(inbox))
     if as_json:
         print_json(_to_json(overview, told, lines))

@@ -24,7 +24,7 @@ from billhook.inbox import DeliveryDetails
 from billhook.inbox.admin import RunDetails
 from billhook.inbox.discard import discard
 from billhook.inbox.erase import empty_log, erase
-from billhook.inbox.siblings import siblings
+from billhook.inbox.related import related_deliveries
 from billhook.pages import Lane, LaneChart, Mark, format_time, lane_chart
 from billhook.receiver import webhook_routes
 from billhook.wire import strict_json
@@ -188,7 +188,7 @@ def show(context: DashboardContext, delivery_id: int) -> Response:
         raw=raw,
         cut=len(text) > RAW_CHARACTERS,
         headers=masked_headers(found, _signature_headers()),
-        related=siblings(context.inbox, found.summary, runs),
+        related=related_deliveries(context.inbox, found.summary, runs),
         failed=any(run_state(run) in ("dead", "retrying") for run in found.runs),
         open=found.summary.state not in ("done", "pruned", "erased"),
         unfinished=found.summary.state in ("received", "planned"),

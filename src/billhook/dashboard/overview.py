@@ -25,7 +25,7 @@ from billhook.inbox.figures import Overview, PeriodFigures, TypeFigures
 from billhook.inbox.overview import read_overview, read_periods
 from billhook.pages import Bars, Series, Sparkline, bar_chart, sparkline
 from billhook.receiver import webhook_routes
-from billhook.status import all_well, troubles
+from billhook.status import find_problems, healthy_summary
 
 __all__ = ["TypeRow", "is_silent", "show_actions", "show_health", "show_overview"]
 
@@ -73,7 +73,7 @@ def show_overview(context: DashboardContext) -> Response:
         overview=overview,
         accepted=sum(each.counted.get(Counted.ACCEPTED, 0) for each in periods),
         troubles=list(_troubles(context, overview)),
-        all_well=all_well(overview),
+        all_well=healthy_summary(overview),
         in_days=in_days,
         received=_received_chart(periods, labels),
         handled=_handled_chart(periods, labels),
@@ -104,7 +104,7 @@ def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[s
         "age": url_for(".deliveries", state="planned"),
         "refused": "#received",
     }
-    for about, text in troubles(overview, missing):
+    for about, text in find_problems(overview, missing):
         yield text, addresses[about]
 
 

@@ -64,7 +64,7 @@ def _plain(value: Any) -> object:
     if isinstance(value, Mapping):
         return {"fields": {str(name): _plain(each) for name, each in value.items()}}
     if isinstance(value, list | tuple):
-        return [_plain(each) for each in value]
+        return [_plain(item) for item in value]
     if isinstance(value, set | frozenset):
         return {"set": sorted(map(_text, value))}  # a set has no order of its own
     return {type(value).__name__: str(value)}

@@ -136,7 +136,9 @@ class ConnectedHandlers:
     def every(self) -> list[Handler]:
         """Return the handlers of all event types, one for each name."""
         signals = (*EVENT_TYPES, UnknownEvent.signal_name)
-        found = {one.name: one for event_type in signals for one in self.for_event_type(event_type)}
+        found = {
+            handler.name: handler for event_type in signals for handler in self.for_event_type(event_type)
+        }
         return list(found.values())
 
     def names(self, event_type: str) -> tuple[str, ...]:

@@ -112,10 +112,10 @@ class Handlers:
         # An app that is set up already would never call it: better an error at the import.
         if self._frozen:
             raise LateRegistration(handler.name)
-        for one in (handler.name, *handler.aliases):
-            if one in self._names:
-                raise DuplicateHandlerName(one)
-            self._names.add(one)
+        for name in (handler.name, *handler.aliases):
+            if name in self._names:
+                raise DuplicateHandlerName(name)
+            self._names.add(name)
         self._registered.append((signals, handler))
 
     def freeze(self) -> list[tuple[tuple[str, ...], Handler]]:

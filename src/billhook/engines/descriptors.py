@@ -18,7 +18,7 @@ _FEW = 16
 
 
 class DescriptorMonitor:
-    """Counts failures for want of descriptors with no success between them."""
+    """Count the failures in a row that a lack of descriptors caused."""
 
     def __init__(self) -> None:
         self.exhausted = False
@@ -26,7 +26,7 @@ class DescriptorMonitor:
         self._failures = 0
 
     def record(self, error: BaseException | None) -> None:
-        """Note how an attempt or a poll ended; None is success. Other errors prove nothing either way."""
+        """Record how an attempt or a poll ended; None is success. Other errors prove nothing either way."""
         if error is None:
             self._failures = 0
         elif _is_descriptor_error(error) or _few_left():
@@ -37,13 +37,13 @@ class DescriptorMonitor:
 def _is_descriptor_error(error: BaseException) -> bool:
     """Return whether the error, or one that it came from, is EMFILE or EBADF."""
     # Drivers and handlers wrap errors. Bounded: a user's code can make a chain that is a circle.
-    one: BaseException | None = error
+    cause: BaseException | None = error
     for _ in range(_CHAIN_LIMIT):
-        if one is None:
+        if cause is None:
             return False
-        if isinstance(one, OSError) and one.errno in (errno.EMFILE, errno.EBADF):
+        if isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.EBADF):
             return True
-        one = one.__cause__ or one.__context__
+        cause = cause.__cause__ or cause.__context__
     return False
 
 

@@ -98,21 +98,25 @@ class Dispatcher:
         Of those with limits or aliases. Read once: they are registered before the first delivery is handled.
         """
         limits: dict[str, HandlerLimits] = {}
-        for one in self._handlers.every():
-            if one.is_limited or one.aliases:
-                names = (one.name, *one.aliases)
-                these = HandlerLimits(names, one.at_most, one.rate, one.pause_after)
+        for handler in self._handlers.every():
+            if handler.is_limited or handler.aliases:
+                names = (handler.name, *handler.aliases)
+                these = HandlerLimits(names, handler.at_most, handler.rate, handler.pause_after)
                 # A name before an alias, as when the handler of a run is looked up.
-                limits = dict.fromkeys(names, these) | limits | {one.name: these}
+                limits = dict.fromkeys(names, these) | limits | {handler.name: these}
         return limits
 
     def fits_fast_path(self, plan: RunPlan) -> bool:
         """Return whether a plan needs no more than its runs made: without options and limits."""
         return plan.fits_fast_path and self.limits.keys().isdisjoint(plan.handlers)
 
-    def startable(self, planned: Iterable[PlannedDelivery]) -> dict[int, StoredDelivery]:
+    def claimable(self, planned: Iterable[PlannedDelivery]) -> dict[int, StoredDelivery]:
         """Return the deliveries, by id, whose runs may be claimed as they are made."""
-        return {one.stored.delivery_id: one.stored for one in planned if self.fits_fast_path(one.plan)}
+        return {
+            planned_delivery.stored.delivery_id: planned_delivery.stored
+            for planned_delivery in planned
+            if self.fits_fast_path(planned_delivery.plan)
+        }
 
     def count_handlers(self) -> int:
         """Return how many handlers there are now: plain receivers may come and go."""

@@ -92,14 +92,14 @@ class HandlerPool:
     def seconds_to_timeout(self) -> float | None:
         """Return the seconds until the next running attempt times out; None if none has a time-out."""
         with self._lock:
-            deadlines = [one.timeout_at for one in self._threads if one.timeout_at is not None]
+            deadlines = [thread.timeout_at for thread in self._threads if thread.timeout_at is not None]
             self._announced_deadline = min(deadlines, default=math.inf)
         if self._announced_deadline == math.inf:
             return None
         return max(0.0, self._announced_deadline - time.monotonic())
 
     def cancel_queued(self, keep: int = 0) -> list[ClaimedRun]:
-        """Take back the queued runs, except the first `keep` of them."""
+        """Remove and return the queued runs, except the first `keep` of them."""
         # Threads may take runs meanwhile. Each run is then either started or returned, never both.
         waiting = []
         with suppress(Empty):
@@ -116,12 +116,12 @@ class HandlerPool:
         with self._lock:
             # An abandoned handler may return after all, and its thread ends.
             self._abandoned = [
-                one for one in self._abandoned if one.thread is not None and one.thread.is_alive()
+                thread for thread in self._abandoned if thread.thread is not None and thread.thread.is_alive()
             ]
             return len(self._abandoned) >= max_abandoned_threads or self._starved
 
     def close(self) -> None:
-        """Let each thread end after its current attempt."""
+        """End each thread after its current attempt."""
         self._closed = True
         for _ in self._threads:  # each takes one, and ends
             self._queue.put(None)
@@ -130,12 +130,12 @@ class HandlerPool:
         # Daemons: an abandoned handler must not keep the process from exiting.
         self._starved = False
         while len(self._threads) < self._size and not self._closed:
-            one = _HandlerThread()
-            one.thread = threading.Thread(
-                target=self._work, args=(one,), name="billhook-handler", daemon=True
+            thread = _HandlerThread()
+            thread.thread = threading.Thread(
+                target=self._work, args=(thread,), name="billhook-handler", daemon=True
             )
             try:
-                one.thread.start()
+                thread.thread.start()
             except RuntimeError as error:
                 running = len(self._threads)
                 logger.error(  # noqa: TRY400 - the text says it all
@@ -149,58 +149,58 @@ class HandlerPool:
                 self._starved = not running
                 return
             with self._lock:
-                self._threads.append(one)
+                self._threads.append(thread)
 
-    def _work(self, one: _HandlerThread) -> None:
+    def _work(self, thread: _HandlerThread) -> None:
         try:
-            while not one.abandoned and (run := self._queue.get()) is not None:
-                one.run = run
-                self._execute(one, run)
+            while not thread.abandoned and (run := self._queue.get()) is not None:
+                thread.run = run
+                self._execute(thread, run)
         except BaseException as error:
             # An error of ours or of the machine: a handler's error is part of a result. The thread is
             # replaced, and its lease left to expire rather than renewed for ever.
             logger.exception("a handler thread crashed; it is replaced", extra=fields(cause=error))
             with self._lock:
-                if one in self._threads:
-                    self._threads.remove(one)
-            if one.run is not None and not one.abandoned:
-                self._expired.append(one.run)
+                if thread in self._threads:
+                    self._threads.remove(thread)
+            if thread.run is not None and not thread.abandoned:
+                self._expired.append(thread.run)
             with suppress(Exception):
                 self._notify()
         finally:
             EVENT_LOOPS.close()
 
-    def _execute(self, one: _HandlerThread, run: ClaimedRun) -> None:
+    def _execute(self, thread: _HandlerThread, run: ClaimedRun) -> None:
         if self._dispatcher.clock.now() >= run.leased_until:
-            one.run = None
+            thread.run = None
             # This machine slept past the lease: another worker may have called the handler by now.
             self._expired.append(run)
         else:
-            result = self._attempt(one, run)
+            result = self._attempt(thread, run)
             with self._lock:
-                if one.abandoned:
+                if thread.abandoned:
                     return  # timed out meanwhile: that result is reported, and another thread has this place
-                one.run = one.timeout_at = None
+                thread.run = thread.timeout_at = None
             self._finished.append(result)
         self._notify()
 
-    def _attempt(self, one: _HandlerThread, run: ClaimedRun) -> AttemptResult:
+    def _attempt(self, thread: _HandlerThread, run: ClaimedRun) -> AttemptResult:
         try:
             handler = self._dispatcher.find_handler(run.claim)
             seconds = handler.timeout_seconds if handler else None
             if handler is not None and seconds is not None:
                 with self._lock:
-                    one.handler, one.timeout_seconds = handler, seconds
+                    thread.handler, thread.timeout_seconds = handler, seconds
                     # An async handler is cancelled; it is abandoned if that does not end it.
                     grace = CANCEL_SECONDS if handler.is_async else 0.0
-                    one.timeout_at = time.monotonic() + seconds + grace
-                    earlier = one.timeout_at < self._announced_deadline
+                    thread.timeout_at = time.monotonic() + seconds + grace
+                    earlier = thread.timeout_at < self._announced_deadline
                 if earlier:
                     self._on_earlier_deadline()
             return self._dispatcher.attempt(run.claim, run.event, handler)
         except BaseException as error:
             # Not the handler's error, which attempt() returns, but ours: the run must not stay claimed.
-            text = "the attempt of %s crashed"
+            text = "internal error while calling handler %s"
             logger.exception(text, run.claim.handler, extra=_claim_fields(run, cause=error))
             return self._dispatcher.crashed(run.claim, error)
 
@@ -208,24 +208,24 @@ class HandlerPool:
         now = time.monotonic()
         with self._lock:
             late = [
-                (one, one.run)
-                for one in self._threads
-                if one.timeout_at is not None and one.timeout_at <= now
+                (thread, thread.run)
+                for thread in self._threads
+                if thread.timeout_at is not None and thread.timeout_at <= now
             ]
-        for one, run in late:
+        for thread, run in late:
             if run is None:
                 continue
             # Made outside the lock, in which the threads report their results; so it is checked again.
-            result = self._dispatcher.timed_out(run.claim, one.handler, one.timeout_seconds)
+            result = self._dispatcher.timed_out(run.claim, thread.handler, thread.timeout_seconds)
             with self._lock:
-                if one.run is not run:
+                if thread.run is not run:
                     continue  # it returned just now
-                one.abandoned = True
-                self._threads.remove(one)
-                self._abandoned.append(one)
+                thread.abandoned = True
+                self._threads.remove(thread)
+                self._abandoned.append(thread)
             text = "handler %s is past its time-out; its thread is abandoned"
             # No error: that is a run which is dead, as it is after the last attempt.
-            extra = _claim_fields(run, cause="timeout", duration=one.timeout_seconds)
+            extra = _claim_fields(run, cause="timeout", duration=thread.timeout_seconds)
             logger.warning(text, run.claim.handler, extra=extra)
             self._finished.append(result)
 

@@ -38,7 +38,7 @@ class InlineEngine:
         try:
             self.handle_due(only=delivery_id)
         except Exception:
-            text = "delivery %d was not handled inline"
+            text = "inline handling of delivery %d failed"
             logger.exception(text, delivery_id, extra=fields(delivery_id=delivery_id))
 
     def handle_due(self, only: int | None = None) -> int:
@@ -74,11 +74,15 @@ class InlineEngine:
             # All deliveries are planned, whichever is wanted: order keys go by the order of arrival.
             planned = self._dispatcher.plan(self._inbox.received(PLAN_LIMIT))
             with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
-                won = transaction.plan([one.plan for one in planned], now)
+                planned_here = transaction.plan([planned_delivery.plan for planned_delivery in planned], now)
                 claims = transaction.claim(1, now, now + self._lease_time, only=only)
-            self._dispatcher.notify(planned=planned, won=won, duplicates=transaction.duplicates)
+            self._dispatcher.notify(
+                planned=planned, planned_here=planned_here, duplicates=transaction.duplicates
+            )
             released += transaction.released
-            events = {one.stored.delivery_id: one.event for one in planned}
+            events = {
+                planned_delivery.stored.delivery_id: planned_delivery.event for planned_delivery in planned
+            }
             for claim in claims:
                 return claim, events.get(claim.delivery.delivery_id), released
             if len(planned) < PLAN_LIMIT and not transaction.held:

@@ -55,14 +55,18 @@ class EventCache:
     def __init__(self) -> None:
         self._events: dict[tuple[int, str], Event | UnknownEvent] = {}
 
-    def add(self, planned: Sequence[PlannedDelivery], won: Collection[int]) -> None:
-        """Keep the events of those that this worker was the one to plan: their ids are in `won`."""
+    def add(self, planned: Sequence[PlannedDelivery], planned_here: Collection[int]) -> None:
+        """Keep the events of those that this worker was the one to plan: their ids are in `planned_here`."""
         if len(self._events) > EVENTS_LIMIT:  # planned here and claimed by others, or never
             self._events.clear()
-        ours = set(won)
-        for one in planned:
-            if one.event is not None and one.plan.handlers and one.stored.delivery_id in ours:
-                self._events[one.stored.identity] = one.event
+        ours = set(planned_here)
+        for planned_delivery in planned:
+            if (
+                planned_delivery.event is not None
+                and planned_delivery.plan.handlers
+                and planned_delivery.stored.delivery_id in ours
+            ):
+                self._events[planned_delivery.stored.identity] = planned_delivery.event
 
     def claimed_runs(self, claims: Sequence[Claim]) -> Iterator[ClaimedRun]:
         """Return the claims with their events, as far as known; several may be of one delivery."""
@@ -116,7 +120,7 @@ class LeaseTable:
                 self.finished_since_renewal += 1
 
     def release_later(self, runs: Iterable[ClaimedRun]) -> None:
-        """Have runs that were not started released in the next transaction, for other workers."""
+        """Release runs that were not started in the next transaction, for other workers."""
         for run in runs:
             self.runs.pop(run.lease, None)
             self.to_release.append(run.lease)
@@ -129,10 +133,10 @@ class LeaseTable:
         *,
         orphans_checked: bool,
     ) -> None:
-        """Note a committed transaction: what it released is done with, and so are the leases it `settled`.
+        """Record a committed transaction: remove what it released, and the leases it `settled`.
 
-        Those that were lost too: either way this worker has nothing more to do with them. `renewed` is None
-        if the leases were not due for renewal.
+        Also those that were lost, which this worker does not hold any more. `renewed` is None if the leases
+        were not due for renewal.
         """
         self.to_release = []
         if orphans_checked:
@@ -154,7 +158,7 @@ class LeaseTable:
         self.window = self._threads
 
     def renewed(self, leases: Iterable[Lease], leased_until: datetime) -> None:
-        """Note a committed renewal; a lease that is not among `leases` was lost to another worker."""
+        """Record a committed renewal; a lease that is not among `leases` was lost to another worker."""
         for lease in leases:
             self.runs[lease].leased_until = leased_until
         self._renew_at = time.monotonic() + self._third_seconds
@@ -178,7 +182,7 @@ class LeaseTable:
     # --- orphans: claims of ours that are in the inbox but not in this table ---------------------------
 
     def mark_uncertain(self) -> None:
-        """Note that a transaction failed. Its COMMIT may have succeeded, now or in a moment."""
+        """Schedule checks for orphaned claims after a failed transaction, whose COMMIT may yet succeed."""
         # Twice: a COMMIT may still be under way at the first check, and done by the second.
         self._orphan_checks, self._orphan_check_at = 2, 0.0
 
@@ -188,6 +192,6 @@ class LeaseTable:
         return self._orphan_checks > 0 and time.monotonic() >= self._orphan_check_at
 
     def orphans_released(self) -> None:
-        """Note that orphaned claims were looked for and released."""
+        """Record that orphaned claims were looked for and released."""
         self._orphan_checks -= 1
         self._orphan_check_at = time.monotonic() + self._third_seconds

@@ -62,8 +62,8 @@ class WorkerRegistration:
                 self._inbox.record_worker(record, now)
             except Exception as error:  # noqa: BLE001 - for information only, and the next poll logs the cause
                 text = "could not register this worker, retrying in %.0f s: %s"
-                told = first_line(str(error))
-                logger.warning(text, REGISTRATION_SECONDS, told, extra=fields(cause=error))
+                cause = first_line(str(error))
+                logger.warning(text, REGISTRATION_SECONDS, cause, extra=fields(cause=error))
             self._next_at = self._monotonic() + REGISTRATION_SECONDS
         return max(0.0, self._next_at - self._monotonic())
 

@@ -1,6 +1,6 @@
-"""What an engine writes in a transaction, and what is logged and signalled of it once it is committed.
+"""Log and signal what an engine's transaction did, once it is committed.
 
-Observers hear of nothing that might still be rolled back, so the engine tells after its commit.
+Not before: observers must not be notified of what might still be rolled back.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ class Notifications:
         attempts: Sequence[AttemptResult] = (),
         settled: Collection[tuple[int, int]] = (),
         planned: Sequence[PlannedDelivery] = (),
-        won: Collection[int] = (),
+        planned_here: Collection[int] = (),
         duplicates: Sequence[DuplicateRun] = (),
         paused: Sequence[PausedHandler] = (),
     ) -> None:
         """Log and signal what a transaction did, once it is committed.
 
-        `settled` are the (run id, fencing token) pairs whose lease still held, `won` the ids of the
+        `settled` are the (run id, fencing token) pairs whose lease still held, `planned_here` the ids of the
         deliveries that this engine was the one to plan.
         """
         for attempt in attempts:
@@ -70,18 +70,23 @@ class Notifications:
             if attempt.run_result.lease in settled:
                 self._notify_attempt(attempt)
             else:
-                text, run_id = "run %d of %s lost its lease; not settled", attempt.run_result.run_id
+                text, run_id = "run %d of handler %s lost its lease; not settled", attempt.run_result.run_id
                 extra = delivery_fields(attempt.delivery, attempt.handler)
                 logger.warning(text, run_id, attempt.handler, extra=extra)
-        for one in planned:
-            if one.plan.error is not None and one.stored.delivery_id in won:
-                self._notify_quarantined(one.stored, one.plan.error)
+        for planned_delivery in planned:
+            if (
+                planned_delivery.plan.error is not None
+                and planned_delivery.stored.delivery_id in planned_here
+            ):
+                self._notify_quarantined(planned_delivery.stored, planned_delivery.plan.error)
         if duplicates:
-            stored = {one.stored.delivery_id: one.stored for one in planned}
+            stored = {
+                planned_delivery.stored.delivery_id: planned_delivery.stored for planned_delivery in planned
+            }
             for duplicate in duplicates:
                 self._notify_duplicate(duplicate, stored[duplicate.delivery_id])
         for stopped in paused:
-            text = "%s is PAUSED after %s; its deliveries wait for `billhook handlers resume %s`"
+            text = "handler %s paused: %s; its deliveries wait for `billhook handlers resume %s`"
             why = first_line(stopped.why or "")
             logger.error(
                 text, stopped.name, why, stopped.name, extra=fields(handler=stopped.name, cause="failures")
@@ -92,14 +97,14 @@ class Notifications:
         result, failure = attempt.run_result, attempt.failure
         facts = {"delivery": attempt.delivery, "handler": attempt.handler}
         if attempt.superseded_by is not None:
-            text = "delivery %d is superseded by delivery %d, and %s is not called"
+            text = "delivery %d is superseded by delivery %d: handler %s not called"
             extra = delivery_fields(attempt.delivery, attempt.handler, cause="superseded")
             logger.info(text, result.delivery_id, attempt.superseded_by, attempt.handler, extra=extra)
         elif failure is None or result.state is RunState.DISCARDED:
             signals.emit(signals.handler_succeeded, self._sender, **facts)
         elif result.state is RunState.DUE:
             logger.warning(
-                "%s failed on delivery %d, attempt %d, again at %s: %s",
+                "handler %s failed on delivery %d (attempt %d), retrying at %s: %s",
                 attempt.handler,
                 result.delivery_id,
                 result.attempt,
@@ -111,12 +116,12 @@ class Notifications:
             signals.emit(signals.handler_retrying, self._sender, **facts)
         else:
             logger.error(
-                "%s is dead on delivery %d after attempt %d: %s",
+                "run of handler %s on delivery %d is dead after attempt %d: %s",
                 attempt.handler,
                 result.delivery_id,
                 result.attempt,
                 first_line(failure.error),
-                # Once, and not at each attempt before: a collector of errors alarms for each error.
+                # Only here, not at each attempt before: an error tracker opens an issue for each traceback.
                 exc_info=failure.exception,
                 extra=_failure_fields(attempt, failure),
             )
@@ -136,7 +141,7 @@ class Notifications:
     def _notify_duplicate(self, duplicate: DuplicateRun, stored: StoredDelivery) -> None:
         delivery_id, twin_of = duplicate.delivery_id, duplicate.twin_of
         logger.info(
-            "delivery %d is a twin of delivery %d, and %s is not called",
+            "delivery %d is a content duplicate of delivery %d: handler %s not called",
             delivery_id,
             twin_of,
             duplicate.handler,
@@ -182,8 +187,8 @@ def log_paused(inbox: Inbox) -> None:
         paused = inbox.paused_handlers()
     except BillhookError:  # the worker's polls will log why
         return
-    for one in paused:
-        why = f" ({first_line(one.why)})" if one.why else ""
-        text = "%s is PAUSED since %s%s; its deliveries wait for `billhook handlers resume %s`"
-        since = one.since.isoformat()
-        logger.warning(text, one.name, since, why, one.name, extra=fields(handler=one.name))
+    for handler in paused:
+        why = f" ({first_line(handler.why)})" if handler.why else ""
+        text = "handler %s has been paused since %s%s; its deliveries wait for `billhook handlers resume %s`"
+        since = handler.since.isoformat()
+        logger.warning(text, handler.name, since, why, handler.name, extra=fields(handler=handler.name))

@@ -1,13 +1,18 @@
-"""When to start a suspect: a run whose last attempt ended with its worker's death.
+"""Decide when to start a suspect: a run whose last attempt ended with its worker's death.
 
-It may end this worker too, so it runs alone, and no other run is lost with it. Other runs come first: while
-any are due, suspects wait for a third of the lease time. Then the worker claims nothing until the attempts
-it has started are done, runs suspects one after another for a third of the lease time, and goes on with the
-others for as long as these waited.
+It may end this worker too, so it runs alone, and no ordinary run is lost with it. Ordinary runs come first:
+while any are due, suspects wait for a third of the lease time. Then the worker claims nothing until the
+attempts it has started are done, runs suspects one after another for a third of the lease time, and claims
+ordinary runs again for as long as these waited. With a lease of 30 s, and both kinds due all the time:
 
-Nothing is waited for longer than the lease time: neither do suspects wait longer for other runs, nor other
-runs for a suspect. An attempt that takes longer is `overlong`: it then runs beside others, and if it is lost
-with them the inbox has a note of that.
+     0 s  a suspect becomes due; the worker goes on claiming ordinary runs       ClaimMode.ORDINARY
+    10 s  it claims nothing until the attempts that it has started are done      ClaimMode.NOTHING
+    12 s  these are done: it claims one suspect after another, each alone        ClaimMode.A_SUSPECT
+    22 s  it claims ordinary runs again until 34 s, for these have waited 12 s   ClaimMode.ORDINARY
+
+No wait is longer than the lease time: neither that of suspects for ordinary runs, nor that of ordinary runs
+for a suspect. An attempt that takes longer is `overlong`: from then on it runs beside others, and the inbox
+stores that, so that a loss is not blamed on it alone.
 """
 
 from __future__ import annotations
@@ -24,7 +29,7 @@ __all__ = ["ClaimMode", "SuspectPolicy"]
 class ClaimMode(Enum):
     """What a poll may claim."""
 
-    OTHERS = "others"
+    ORDINARY = "ordinary"
     NOTHING = "nothing"
     A_SUSPECT = "a suspect"
 
@@ -40,28 +45,28 @@ class SuspectPolicy:
         self._threads = threads
         self._monotonic = monotonic
         self.overlong: Set[Lease] = frozenset()
-        """Attempts, of suspects and of others, that took longer than they are waited for."""
+        """Attempts, of suspects and of ordinary runs, that took longer than the lease time."""
         self._running: Lease | None = None
         self._running_until = 0.0
-        # While suspects are due: since when, since when others are held back for them, and until when.
+        # While suspects are due: since when, since when ordinary runs wait for them, and until when.
         self._due_since: float | None = None
         self._blocked_since: float | None = None
         self._blocked_until: float | None = None
-        self._others_until = 0.0
+        self._ordinary_until = 0.0
 
     @property
     def running(self) -> bool:
         """Whether a suspect was started and may still be running."""
         return self._running is not None
 
-    def blocks_others(self, started: Set[Lease]) -> bool:
+    def blocks_ordinary(self, started: Set[Lease]) -> bool:
         """Return whether other runs are held back, as known before the next `next_mode`."""
         return self._running in started or self._blocked_since is not None
 
-    def next_mode(self, started: Set[Lease], *, suspect_due: bool, others_due: bool) -> ClaimMode:
+    def next_mode(self, started: Set[Lease], *, suspect_due: bool, ordinary_due: bool) -> ClaimMode:
         """Decide what to claim now; `started` are the leases of attempts that are not done."""
         now = self._monotonic()
-        # What has ended is forgotten, so that its lease is not waited for or counted any more.
+        # The leases of attempts that have ended are removed: the worker must not wait for them or count them.
         if self.overlong:
             self.overlong &= started
         if self._running is not None:
@@ -75,35 +80,35 @@ class SuspectPolicy:
         if not suspect_due or len(self.overlong) >= self._threads:
             if self._due_since is not None:
                 self._unblock(now)
-            return ClaimMode.OTHERS
+            return ClaimMode.ORDINARY
         if self._blocked_since is None:
-            return self._mode_while_unblocked(started, others_due, now)
+            return self._mode_while_unblocked(started, ordinary_due, now)
         if self._blocked_until is not None and now >= self._blocked_until:
             self._unblock(now)
-            return ClaimMode.OTHERS
+            return ClaimMode.ORDINARY
         if now - self._blocked_since >= self._lease_seconds:  # waited long enough for what was started
             self.overlong = frozenset(started)
         return ClaimMode.NOTHING if started - self.overlong else ClaimMode.A_SUSPECT
 
-    def _mode_while_unblocked(self, started: Set[Lease], others_due: bool, now: float) -> ClaimMode:
+    def _mode_while_unblocked(self, started: Set[Lease], ordinary_due: bool, now: float) -> ClaimMode:
         # An idle worker has nothing to lose: it takes a suspect at once.
-        if not started and not others_due:
+        if not started and not ordinary_due:
             return ClaimMode.A_SUSPECT
         if self._due_since is None:
             self._due_since = now
-        if now < max(self._others_until, self._due_since + self._period_seconds):
-            return ClaimMode.OTHERS
+        if now < max(self._ordinary_until, self._due_since + self._period_seconds):
+            return ClaimMode.ORDINARY
         self._blocked_since = now
         return ClaimMode.NOTHING if started - self.overlong else ClaimMode.A_SUSPECT
 
     def _unblock(self, now: float) -> None:
-        # Others go on for as long as they were held back: suspects never take more than half of the time.
+        # Ordinary runs get as long as they waited: suspects never take more than half of the time.
         if self._blocked_since is not None:
-            self._others_until = now + max(self._period_seconds, now - self._blocked_since)
+            self._ordinary_until = now + max(self._period_seconds, now - self._blocked_since)
         self._due_since = self._blocked_since = self._blocked_until = None
 
     def started(self, lease: Lease | None) -> None:
-        """Note the suspect that was claimed; None if another worker had claimed it first."""
+        """Record the suspect that was claimed; None if another worker had claimed it first."""
         now = self._monotonic()
         if lease is None:
             self._unblock(now)
@@ -120,5 +125,5 @@ class SuspectPolicy:
         if self._blocked_since is not None:
             return max(0.0, self._blocked_since + self._lease_seconds - now)
         if self._due_since is not None:
-            return max(0.0, max(self._others_until, self._due_since + self._period_seconds) - now)
+            return max(0.0, max(self._ordinary_until, self._due_since + self._period_seconds) - now)
         return None

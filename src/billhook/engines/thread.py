@@ -100,7 +100,7 @@ class ThreadEngine:
         self._stopped = True
 
     def wake(self, delivery_id: int) -> None:
-        """Have the worker poll the inbox now."""
+        """Wake the worker up, which polls the inbox now."""
         self.ensure_started()
         if self._worker is not None:
             self._worker.wake()
@@ -136,4 +136,4 @@ def _in_a_gunicorn_worker() -> bool:
     if replaced_by_its_parent:
         return True
     owner = getattr(signal.getsignal(signal.SIGTERM), "__self__", None)
-    return any(one.__module__.startswith("gunicorn.workers.") for one in type(owner).__mro__)
+    return any(base.__module__.startswith("gunicorn.workers.") for base in type(owner).__mro__)

@@ -87,7 +87,7 @@ class PollBackoff:
         self._empty_claims = 0
 
     def record_claim(self, count: int, next_due_at: datetime | None, now: datetime) -> None:
-        """Note how many runs a claim returned, and when the next one is due after it."""
+        """Record how many runs a claim returned, and when the next one is due after it."""
         left = next_due_at is not None and next_due_at <= now
         self._empty_claims = self._empty_claims + 1 if left and not count else 0
 

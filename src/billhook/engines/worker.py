@@ -42,18 +42,18 @@ MAX_ABANDONED_THREADS = 100
 
 
 @dataclass(slots=True)
-class _Step:
-    """What one poll read and decided: deliveries to plan, and how many runs of which kind to claim."""
+class _PollPlan:
+    """What one poll read and decided to write; the chapter of this package follows a poll through time."""
 
     now: datetime
-    leased_until: datetime
+    leased_until: datetime  # of the claims, and of the leases that are renewed
     next_times: NextTimes
-    new_deliveries: list[StoredDelivery]
-    capacity: int
-    mode: ClaimMode
-    claiming: bool
+    new_deliveries: list[StoredDelivery]  # to plan
+    capacity: int  # how many runs may be claimed
+    mode: ClaimMode  # of which kind
+    claiming: bool  # whether any are due
     renewing: bool
-    release_due: bool
+    release_due: bool  # whether held runs of limited handlers may be due again
 
 
 class Worker:
@@ -90,7 +90,7 @@ class Worker:
         self._backoff = PollBackoff()
         self._suspects = SuspectPolicy(lease_seconds, threads)
         # Marks that are in the inbox already, so that not every claim writes them again.
-        self._marked_joined: Set[Lease] = frozenset()
+        self._marked_not_alone: Set[Lease] = frozenset()
         self._descriptors = DescriptorMonitor()
         self._detached = False
         self._out_of_threads = False
@@ -99,7 +99,7 @@ class Worker:
         )
 
     def wake(self) -> None:
-        """Have the inbox polled now; callable from any thread."""
+        """Poll the inbox now; callable from any thread."""
         self._wakeup.set()
 
     def stop(self) -> None:
@@ -131,7 +131,7 @@ class Worker:
         return time.monotonic() - self._polled_at > STALLED_SECONDS
 
     def run(self, grace_seconds: float = 25.0, *, max_abandoned_threads: float = math.inf) -> None:
-        """Work until `stop`. After a storage failure the poll is logged and repeated; nothing is lost.
+        """Poll until `stop`. After a storage failure the poll is logged and repeated; nothing is lost.
 
         Returns by itself, and is `broken`, when `max_abandoned_threads` have a handler that does not return,
         or when the system provides no thread or no descriptors.
@@ -141,10 +141,10 @@ class Worker:
         while not (self._stopping or descriptors.exhausted or handlers.exhausted(max_abandoned_threads)):
             self._sleep(self._poll())
         if descriptors.exhausted:
-            logger.error("this process has no descriptors left, or a handler closed them: it cannot go on")
+            logger.error("worker stopping: out of file descriptors, or a handler closed them")
         elif not self._stopping:
             self._out_of_threads = True
-            logger.error("too many handlers never returned: this process has no more threads for others")
+            logger.error("worker stopping: no threads left, too many handlers never returned")
         self._drain(grace_seconds)
 
     # --- poll -----------------------------------------------------------------------------------------
@@ -164,7 +164,7 @@ class Worker:
             # The COMMIT may have succeeded all the same: then runs are claimed that are not in our table.
             self._leases.mark_uncertain()
             # Written, or rolled back: it is marked again with the next claim.
-            self._marked_joined = frozenset()
+            self._marked_not_alone = frozenset()
             # The exponent is bounded: after a night without storage it would overflow a float.
             pause = min(5.0, 0.1 * 2 ** min(self._failures, 6))
             if isinstance(error, BillhookError):
@@ -188,7 +188,7 @@ class Worker:
             self._back_off(0.1)
 
     def _gather(self) -> None:
-        """Under load, let work gather: a transaction costs much, one run more in it little.
+        """Pause briefly under load so that one transaction carries more runs: one more costs little.
 
         A worker that cannot keep up has enough work for the next transaction, and does not wait.
         """
@@ -207,21 +207,21 @@ class Worker:
         """Settle, plan and claim in one transaction, if there is work; return the seconds to sleep."""
         self._wakeup.clear()
         renewing = self._collect()
-        step = self._next_step(renewing)
+        poll = self._plan_poll(renewing)
         leases = self._leases
-        if not (self._unsettled or step.claiming or renewing or leases.to_release or leases.orphan_check_due):
+        if not (self._unsettled or poll.claiming or renewing or leases.to_release or leases.orphan_check_due):
             return self._seconds_to_sleep(
-                step.next_times if step.capacity else NextTimes(None, None), step.now
+                poll.next_times if poll.capacity else NextTimes(None, None), poll.now
             )
         settled = len(self._unsettled)
-        claimed, next_times = self._write(step)
-        if claimed + settled >= LOAD_RUNS and claimed < step.capacity:
+        claimed, next_times = self._write(poll)
+        if claimed + settled >= LOAD_RUNS and claimed < poll.capacity:
             self._next_poll_at = time.monotonic() + GATHER_SECONDS
-        if step.capacity:
-            self._backoff.record_claim(claimed, next_times.due_at, step.now)
+        if poll.capacity:
+            self._backoff.record_claim(claimed, next_times.due_at, poll.now)
         # After a claim that returned runs, or a full batch, there may be more: poll again at once.
-        more = claimed > 0 or len(step.new_deliveries) == PLAN_LIMIT
-        return 0.0 if more and leases.capacity else self._seconds_to_sleep(next_times, step.now)
+        more = claimed > 0 or len(poll.new_deliveries) == PLAN_LIMIT
+        return 0.0 if more and leases.capacity else self._seconds_to_sleep(next_times, poll.now)
 
     def _collect(self) -> bool:
         """Collect finished attempts and expired leases; return whether the leases have to be renewed."""
@@ -237,24 +237,24 @@ class Worker:
             leases.release_later(self._handlers.cancel_queued(keep=leases.finished_since_renewal))
         return renewing
 
-    def _next_step(self, renewing: bool) -> _Step:
+    def _plan_poll(self, renewing: bool) -> _PollPlan:
         """Read the inbox and decide what this poll writes."""
         leases, suspects = self._leases, self._suspects
         capacity = 0 if self._stopping else leases.capacity
         started = leases.runs.keys() - {attempt.run_result.lease for attempt in self._unsettled}
-        others_blocked = suspects.blocks_others(started)
+        ordinary_blocked = suspects.blocks_ordinary(started)
         # Nothing is read that could not be planned and claimed now: other workers may have room for it.
-        new_deliveries, next_times = self._inbox.poll(PLAN_LIMIT if capacity and not others_blocked else 0)
+        new_deliveries, next_times = self._inbox.poll(PLAN_LIMIT if capacity and not ordinary_blocked else 0)
         now = self._dispatcher.clock.now()
-        others_due = bool(new_deliveries) or self._backoff.is_worth_claiming(
+        ordinary_due = bool(new_deliveries) or self._backoff.is_worth_claiming(
             next_times.due_at, now, idle=leases.idle_threads() > 0
         )
-        mode = ClaimMode.OTHERS
+        mode = ClaimMode.ORDINARY
         if not self._stopping:
             suspect_due = next_times.suspect_at is not None and next_times.suspect_at <= now
-            mode = suspects.next_mode(started, suspect_due=suspect_due, others_due=others_due)
-        if mode is ClaimMode.OTHERS:
-            if others_blocked:
+            mode = suspects.next_mode(started, suspect_due=suspect_due, ordinary_due=ordinary_due)
+        if mode is ClaimMode.ORDINARY:
+            if ordinary_blocked:
                 self.wake()  # for another poll at once: this one has not read the new deliveries
         else:
             new_deliveries = []
@@ -266,19 +266,19 @@ class Worker:
         release_by = now if leases.idle_threads() else now - RELEASE_LATER
         release_at = next_times.release_at
         release_due = capacity > 0 and release_at is not None and release_at <= release_by
-        claiming = capacity > 0 and (others_due or release_due or mode is ClaimMode.A_SUSPECT)
+        claiming = capacity > 0 and (ordinary_due or release_due or mode is ClaimMode.A_SUSPECT)
         leased_until = now + self._lease_time
-        return _Step(
+        return _PollPlan(
             now, leased_until, next_times, new_deliveries, capacity, mode, claiming, renewing, release_due
         )
 
-    def _write(self, step: _Step) -> tuple[int, NextTimes]:
+    def _write(self, poll: _PollPlan) -> tuple[int, NextTimes]:
         """Write one poll to the inbox in one transaction: settle, plan, release, renew and claim.
 
         Return how many runs it claimed, and when the next ones are due.
         """
-        planned = self._dispatcher.plan(step.new_deliveries)
-        plans = [one.plan for one in planned]
+        planned = self._dispatcher.plan(poll.new_deliveries)
+        plans = [planned_delivery.plan for planned_delivery in planned]
         attempts, leases = self._unsettled, self._leases
         results = [attempt.run_result for attempt in attempts]
         settling = {result.lease for result in results}
@@ -288,23 +288,23 @@ class Worker:
             transaction.lock(results, plans)
             # Settled first: that releases the next runs by their order keys, and the claim below takes them.
             settled = transaction.settle(results)
-            won = transaction.plan(plans, step.now, self._dispatcher.startable(planned))
-            transaction.release(releasing, step.now)
+            planned_here = transaction.plan(plans, poll.now, self._dispatcher.claimable(planned))
+            transaction.release(releasing, poll.now)
             if checking_orphans:
-                transaction.release_orphaned(list(leases.runs), step.now)
+                transaction.release_orphaned(list(leases.runs), poll.now)
             renewed = None
-            if step.renewing:
+            if poll.renewing:
                 ours = [lease for lease in leases.runs if lease not in settling]
-                renewed = transaction.renew(ours, step.leased_until)
-            transaction.apply_limits(step.now, release_due=step.release_due)
-            claims = self._claim(transaction, step, settling) if step.capacity else []
+                renewed = transaction.renew(ours, poll.leased_until)
+            transaction.apply_limits(poll.now, release_due=poll.release_due)
+            claims = self._claim(transaction, poll, settling) if poll.capacity else []
             # After a claim the inbox is polled again anyway. Else read here, which saves a transaction.
-            next_times = step.next_times if claims else transaction.next_times()
+            next_times = poll.next_times if claims else transaction.next_times()
         # Committed. Nothing above changes what is in memory, so a transaction that failed can be repeated.
         self._unsettled = []
-        leases.record_commit(settling, renewed, step.leased_until, orphans_checked=checking_orphans)
-        self._events.add(planned, won)
-        self._start(claims, step)
+        leases.record_commit(settling, renewed, poll.leased_until, orphans_checked=checking_orphans)
+        self._events.add(planned, planned_here)
+        self._start(claims, poll)
         if releasing or len(transaction.released) > len(claims):
             # More is due now than this worker has claimed itself, and other workers may be asleep.
             self._inbox.notifier.notify()
@@ -312,21 +312,21 @@ class Worker:
             attempts=attempts,
             settled=settled,
             planned=planned,
-            won=won,
+            planned_here=planned_here,
             duplicates=transaction.duplicates,
             paused=transaction.paused,
         )
         return len(claims), next_times
 
-    def _claim(self, transaction: InboxTransaction, step: _Step, settling: set[Lease]) -> list[Claim]:
-        if step.mode is ClaimMode.A_SUSPECT:
-            suspect = transaction.claim_suspect(step.now, step.leased_until)
+    def _claim(self, transaction: InboxTransaction, poll: _PollPlan, settling: set[Lease]) -> list[Claim]:
+        if poll.mode is ClaimMode.A_SUSPECT:
+            suspect = transaction.claim_suspect(poll.now, poll.leased_until)
             claims = [] if suspect is None else [suspect]
         else:
             claims = transaction.claim(
-                step.capacity,
-                step.now,
-                step.leased_until,
+                poll.capacity,
+                poll.now,
+                poll.leased_until,
                 # The others are claimed as queued: if this worker dies, that is no attempt of theirs.
                 idle=self._leases.idle_threads(settling),
                 suspects=False,
@@ -337,14 +337,14 @@ class Worker:
             self.wake()
         # Suspects that take too long to be waited for are not alone any more: the inbox has to know.
         overlong = self._suspects.overlong - settling
-        if claims and not overlong <= self._marked_joined:
-            transaction.mark_joined(sorted(overlong))
-            self._marked_joined = overlong
+        if claims and not overlong <= self._marked_not_alone:
+            transaction.mark_not_alone(sorted(overlong))
+            self._marked_not_alone = overlong
         return claims
 
-    def _start(self, claims: list[Claim], step: _Step) -> None:
+    def _start(self, claims: list[Claim], poll: _PollPlan) -> None:
         """Queue claimed runs for the handler threads."""
-        if step.mode is ClaimMode.A_SUSPECT and step.capacity:
+        if poll.mode is ClaimMode.A_SUSPECT and poll.capacity:
             self._suspects.started(claims[0].lease if claims else None)
         for run in self._events.claimed_runs(claims):
             self._leases.add(run)
@@ -359,9 +359,9 @@ class Worker:
             suspects.seconds_to_change(),
         ]
         moments = (next_times.suspect_at, next_times.release_at)
-        others += [(one - now).total_seconds() for one in moments if one is not None and one > now]
+        others += [(at - now).total_seconds() for at in moments if at is not None and at > now]
         # What is due cannot be claimed now: an attempt that ends wakes the worker up.
-        blocked = not leases.capacity or suspects.blocks_others(leases.runs.keys())
+        blocked = not leases.capacity or suspects.blocks_ordinary(leases.runs.keys())
         due_at = None if blocked else next_times.due_at
         return self._backoff.seconds(due_at, now, others, idle=leases.idle_threads() > 0)
 

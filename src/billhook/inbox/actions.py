@@ -107,11 +107,11 @@ def ids_text(ids: Iterable[int]) -> str:
 
 def _merge(ranges: list[tuple[int, int]], ids: Iterable[int]) -> list[tuple[int, int]]:
     """Add ids to ranges, of which one more than are shown is kept."""
-    for one in sorted(ids):
-        if ranges and one == ranges[-1][1] + 1:
-            ranges[-1] = (ranges[-1][0], one)
+    for delivery_id in sorted(ids):
+        if ranges and delivery_id == ranges[-1][1] + 1:
+            ranges[-1] = (ranges[-1][0], delivery_id)
         elif len(ranges) <= _MOST_RANGES:
-            ranges.append((one, one))
+            ranges.append((delivery_id, delivery_id))
     return ranges
 
 

@@ -112,7 +112,7 @@ def with_runs(inbox: Inbox, listed: Sequence[DeliverySummary]) -> list[ListedDel
         )
         errors: dict[int, str] = dict(map(tuple, connection.execute(wrong)))
         runs = _runs(connection, delivery_ids, {})
-    return [ListedDelivery(one, errors.get(one.id), runs.get(one.id, [])) for one in listed]
+    return [ListedDelivery(summary, errors.get(summary.id), runs.get(summary.id, [])) for summary in listed]
 
 
 def search_bound(inbox: Inbox, selection: DeliveryFilter, limit: int) -> SearchBound:
@@ -129,7 +129,7 @@ def search_bound(inbox: Inbox, selection: DeliveryFilter, limit: int) -> SearchB
 def handler_names(inbox: Inbox, newest: int = 50) -> list[str]:
     """Return the names of handlers that have runs of the `newest` deliveries."""
     listed = with_runs(inbox, page(inbox, DeliveryFilter(), newest))
-    return sorted({each.handler for one in listed for each in one.runs})
+    return sorted({each.handler for listed_delivery in listed for each in listed_delivery.runs})
 
 
 def is_busy(inbox: Inbox, now: datetime) -> bool:
@@ -317,7 +317,7 @@ class ListedDelivery:
     @property
     def status(self) -> DeliveryStatus:
         """The status shown to operators."""
-        return delivery_status(self.summary.state, ((each.status, each.attempts) for each in self.runs))
+        return delivery_status(self.summary.state, ((run.status, run.attempts) for run in self.runs))
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,7 +67,8 @@ class BufferedCounts:
                 try:
                     self._thread = start_thread(self._run, "billhook-counts")
                 except OutOfResources as error:  # the next one tries again
-                    logger.warning("%s; counts wait in memory", error, extra=fields(cause=error))
+                    text = "counts not written yet, kept in memory: %s"
+                    logger.warning(text, error, extra=fields(cause=error))
 
     def close(self) -> None:
         """Write what there is, within a second, and start no thread any more."""

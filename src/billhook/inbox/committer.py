@@ -238,7 +238,7 @@ class Committer:
             try:
                 self._after_commit()
             except Exception as error:
-                text = "work after a commit failed; the commit stands"
+                text = "post-commit step failed; the deliveries are stored"
                 logger.exception(text, extra=fields(cause=error))
             self._busy_since = None
 
@@ -304,7 +304,7 @@ class Committer:
             return InboxUnavailable(str(failure))
         if isinstance(failure, MemoryError):  # to log a traceback would need more memory
             return OutOfResources("there is no memory left")
-        logger.error("the committer failed", exc_info=failure, extra=fields(cause=failure))
+        logger.error("commit of a batch failed unexpectedly", exc_info=failure, extra=fields(cause=failure))
         return InboxUnavailable("the commit failed")
 
 
@@ -332,7 +332,7 @@ def _wake(batch: list[_QueueEntry], *, one_by_one: bool) -> None:
 
 
 def _resolve(entries: list[_QueueEntry]) -> None:
-    """Give the coroutines of one event loop their results. Runs in that loop."""
+    """Set the results of the coroutines of one event loop. Runs in that loop."""
     for entry in entries:
         if entry.future is not None and not entry.future.done():
             if entry.receipt is not None:

@@ -271,7 +271,7 @@ def compact(connection: Connection, now: datetime) -> int:
     sharded = and_(hourly_count.c.hour < hour - timedelta(hours=1), hourly_count.c.shard != MERGED)
     old = and_(hourly_count.c.hour < midnight - KEPT_FOR, hourly_count.c.hour > BEFORE)
     return (
-        _merge(connection, sharded, lambda one: one)
+        _merge(connection, sharded, lambda hour_row: hour_row)
         or _merge(connection, old, lambda _: BEFORE)
         or _merge_a_day(connection, before=midnight - HOURS_KEPT_FOR)
     )
@@ -279,7 +279,7 @@ def compact(connection: Connection, now: datetime) -> int:
 
 def _merge_a_day(connection: Connection, before: datetime) -> int:
     hours = select(hourly_count.c.hour).where(hourly_count.c.hour < before).distinct()
-    unmerged = [one for one in connection.execute(hours).scalars() if one.hour]
+    unmerged = [hour_row for hour_row in connection.execute(hours).scalars() if hour_row.hour]
     if not unmerged:
         return 0
     day = min(unmerged).replace(hour=0)

@@ -106,7 +106,7 @@ class Database(Protocol):
         ...
 
     def prepare(self) -> None:
-        """At start: check that it is there and fits this code. Leaves no connection open, for a fork."""
+        """Check at start that it exists and fits this code. Leaves no connection open, for a fork."""
         ...
 
     def insert_new(self, rows: Sequence[NewDelivery]) -> Sequence[int]:
@@ -133,7 +133,7 @@ class Database(Protocol):
         ...
 
     def create_or_move_schema(self, connection: Connection) -> str | None:
-        """Before the first migration, in its transaction: create the schema, or move the tables into it.
+        """Create the schema before the first migration, in its transaction, or move the tables into it.
 
         Returns the schema that they were in, if they were elsewhere. Raises SchemaForbidden.
         """

@@ -91,11 +91,11 @@ def newest_deliveries(inbox: Inbox, most: int, most_bytes: int) -> list[SampledD
     """Return the newest deliveries with their bodies: `most` at most, with `most_bytes` at most."""
     found: list[SampledDelivery] = []
     left = most_bytes
-    for each in _newest(inbox, most_bytes):
-        left -= len(each.body)
+    for sampled in _newest(inbox, most_bytes):
+        left -= len(sampled.body)
         if left < 0 or len(found) == most:
             break
-        found.append(each)
+        found.append(sampled)
     return found
 
 
@@ -138,9 +138,9 @@ def _sqlite_facts(connection: Connection, path: Path) -> SqliteFacts:
         synchronous=synchronous,
         fullfsync=bool(fullfsync),
         free_bytes=shutil.disk_usage(path.parent).free,
-        file_bytes=sum(each.stat().st_size for each in files if each.exists()),
+        file_bytes=sum(file.stat().st_size for file in files if file.exists()),
         file_system=file_system_of(path),
-        lax_files={str(each): may for each in files if (may := access_by_others(each)) is not None},
+        lax_files={str(file): may for file in files if (may := access_by_others(file)) is not None},
     )
 
 
@@ -166,7 +166,7 @@ def _postgres_facts(connection: Connection, place: str) -> PostgresFacts:
         for name in ("server_version_num", "synchronous_commit", "fsync", "full_page_writes", "is_superuser")
     }
     session: Any = connection.connection.driver_connection
-    options = {each.keyword: each.val for each in session.pgconn.info}
+    options = {option.keyword: option.val for option in session.pgconn.info}
     return PostgresFacts(
         place=place,
         version=int(shown["server_version_num"]) // 10_000,

@@ -100,7 +100,7 @@ def _empty(connection: Connection, states: dict[int, DeliveryState]) -> None:
 
 
 def empty_log(inbox: Inbox) -> bool:
-    """Take what was erased out of the database's log, where that is a file beside it; False if it stays.
+    """Remove what was erased from the database's log, where that is a file beside it; False if it stays.
 
     It stays while a process reads the inbox all the time, until the next time that no process does.
     """

@@ -73,7 +73,7 @@ def failure_groups(inbox: Inbox) -> list[FailureGroup]:
         of_these = times.where(in_values(failure.c.run_id, [row.id for row in rows]))
         spans = {row[0]: row[1:] for row in connection.execute(of_these.group_by(failure.c.run_id))}
     for group in groups.values():
-        known = [spans[one] for one in group.run_ids if one in spans]
+        known = [spans[run_id] for run_id in group.run_ids if run_id in spans]
         group.first_at = min((first for first, _ in known), default=None)
         group.last_at = max((last for _, last in known), default=None)
     return sorted(groups.values(), key=lambda group: (-group.count, group.handler, group.line))

@@ -125,7 +125,10 @@ def _decided() -> list[ColumnElement[bool]]:
 
 
 def _says(text: str) -> ColumnElement[bool]:
-    """Search each table once, not once for each delivery."""
+    """Build the condition that an error of the delivery contains a text.
+
+    It searches each table once, not once for each delivery.
+    """
     other = delivery.alias("other")
     runs = select(run.c.delivery_id).where(run.c.last_error.icontains(text, autoescape=True))
     own = select(other.c.id).where(other.c.error.icontains(text, autoescape=True))
@@ -135,7 +138,7 @@ def _says(text: str) -> ColumnElement[bool]:
 def _sources() -> Select[tuple[str]]:
     """Select the names of all sources: the index of keys begins with the source.
 
-    By a step for each name, because DISTINCT would read the whole index.
+    The recursion reads one row of the index for each name, where DISTINCT would read the whole index.
     """
     first = select(func.min(delivery.c.source).label("source")).cte("sources", recursive=True)
     other = delivery.alias("other")

@@ -84,12 +84,11 @@ class Inbox:
         """Call when the response to this thread's last `put` is sent; see Committer.response_sent."""
 
     def _native(self, work: Callable[P, T]) -> Callable[P, T]:
-        """Return `work` so that gevent's greenlets go on while the disk works, as they do with a server."""
+        """Wrap `work` so that gevent's other greenlets run while the disk works, as they do with a server."""
         return work if self.database.is_remote else partial(run_blocking, work)
 
     def prepare(self, timeout_seconds: float | None = None) -> None:
-        """At start: create or upgrade a SQLite file, refuse a database that this code does not fit.
-
+        """Create or upgrade a SQLite file at start, and refuse a database that this code does not fit.
         Leaves no connection open, so that a fork may follow. Raises SchemaMismatch or InboxUnavailable. A
         server that takes longer than `timeout_seconds` is checked on in a thread.
         """
@@ -103,7 +102,7 @@ class Inbox:
             check.result(timeout_seconds)
 
     def upgrade(self) -> str | None:
-        """Bring the schema to this code's revision; several processes may do so at once.
+        """Upgrade the schema to this code's revision; several processes may do so at once.
 
         Returns the schema that the tables were moved from, if they were. Raises SchemaForbidden,
         SchemaMismatch.
@@ -170,7 +169,7 @@ class Inbox:
     def transaction(
         self, owner: str, limits: Mapping[str, HandlerLimits] = NO_LIMITS
     ) -> Iterator[InboxTransaction]:
-        """One write transaction of an engine: all of it is committed or nothing.
+        """Open a write transaction of an engine: all of it is committed or nothing.
 
         `limits` are those of handlers, by the names that their runs are stored under.
         """
@@ -221,12 +220,12 @@ class Inbox:
     # --- handlers -------------------------------------------------------------------------------------
 
     def pause_handler(self, name: str, why: str | None, now: datetime) -> bool:
-        """Have the runs of a handler wait, in all workers; False if it was paused already."""
+        """Pause a handler in all workers: its runs wait; False if it was paused already."""
         with self.database.write() as connection:
             return handler_limits.pause(connection, name, why, now)
 
     def resume_handler(self, name: str, now: datetime) -> bool:
-        """Have a paused handler go on; False if it was not paused."""
+        """Resume a paused handler; False if it was not paused."""
         with self.database.write() as connection:
             resumed = handler_limits.resume(connection, name, now)
         self.notifier.notify()

@@ -1,12 +1,12 @@
-"""Leases: which runs are held under one, and what becomes of a run whose lease ran out.
+"""Renew, release and expire leases. A lease expires when its worker died or was silent for too long.
 
-Such a run belonged to a worker that died or was silent for too long:
+What becomes of the run depends on what it was doing:
 
-- A run that was only queued there was never called. It is due again, and its attempt does not count.
+- A run that was only queued was never called. It is due again, and its attempt does not count.
 - A run that had been started becomes a suspect: it may have killed its worker, so it is claimed alone from
   then on (see billhook.engines.suspects).
 - A suspect that was running alone was the cause: this attempt counts, and so does the one before it.
-- A suspect that was joined by other runs, because it took long, is excused again, up to a limit: it may be
+- A suspect that was not alone any more, because it took long, is excused again, up to a limit: it may be
   the one that kills late.
 
 Runs that wait in their order have no lease: see billhook.inbox.settling.
@@ -30,10 +30,10 @@ from billhook.inbox.states import RunState
 __all__ = [
     "LOST",
     "LOST_IN_QUEUE",
-    "LOST_JOINED",
+    "LOST_NOT_ALONE",
     "QUEUED",
     "expire_leases",
-    "mark_joined",
+    "mark_not_alone",
     "release",
     "release_orphaned",
     "renew",
@@ -44,14 +44,13 @@ QUEUED = " queued"
 """Suffix of the lease owner: the claim waits in the worker's queue for a thread."""
 LOST_IN_QUEUE = "lost queued"
 """Owner of a due run that was lost in a queue: it is not queued again, where it would never count."""
-JOINED = " joined"
-"""Suffix of the lease owner: a suspect that other runs were started beside, because it takes long."""
-LOST_JOINED = "lost joined"
-"""Owner of a due suspect that was joined: it is claimed after the others, which settle sooner."""
+NOT_ALONE = " joined"
+"""Suffix of the lease owner: a suspect that is not alone any more, because it takes long. It is stored."""
+LOST_NOT_ALONE = "lost joined"
+"""Owner of a due suspect that was lost beside other runs: it is claimed after those, which settle sooner."""
 _EXPIRE_LIMIT = 500
-_MOST_JOINED = 8
-"""A suspect that was excused this often is what those losses have in common."""
-
+_MAX_EXCUSED = 8
+"""A suspect that was excused this often is the likely cause of those losses: from then on they count."""
 # Id and token as one text: SQLite walks the whole table for a list of pairs (see billhook.inbox.sql).
 _LEASE_TEXT = cast(run.c.id, Text).concat(":").concat(cast(run.c.token, Text))
 _HELD = and_(
@@ -77,15 +76,15 @@ def _lease_parameters(leases: Iterable[Lease]) -> dict[str, list[Any]]:
     }
 
 
-def mark_joined(connection: Connection, held: Iterable[Lease]) -> None:
-    """Mark running suspects as joined: other runs are started beside them."""
-    suspects = select(run.c.id).where(_HELD, run.c.alone == 1, ~run.c.lease_owner.endswith(JOINED))
+def mark_not_alone(connection: Connection, held: Iterable[Lease]) -> None:
+    """Mark running suspects as not alone any more: other runs are started beside them."""
+    suspects = select(run.c.id).where(_HELD, run.c.alone == 1, ~run.c.lease_owner.endswith(NOT_ALONE))
     # Skipped, not waited for: a row that another transaction locks has its lease expired there, and that
     # transaction may wait for a lock of this one.
     query = suspects.with_for_update(skip_locked=True)
     run_ids = list(connection.execute(query, _lease_parameters(held)).scalars())
-    joining = update(run).where(in_values(run.c.id, run_ids))
-    connection.execute(joining.values(lease_owner=run.c.lease_owner + JOINED))
+    marking = update(run).where(in_values(run.c.id, run_ids))
+    connection.execute(marking.values(lease_owner=run.c.lease_owner + NOT_ALONE))
 
 
 def renew(connection: Connection, held: Iterable[Lease], leased_until: datetime) -> set[Lease]:
@@ -107,7 +106,7 @@ def release_orphaned(connection: Connection, owner: str, held: Iterable[Lease], 
         .where(
             CLAIMABLE,  # so that the partial index applies
             run.c.state == RunState.RUNNING.value,
-            # A prefix: queued and joined runs have the owner's name with a suffix.
+            # A prefix: queued runs, and suspects that are not alone, have the owner's name with a suffix.
             run.c.lease_owner.startswith(owner, autoescape=True),
             ~in_parameter(_LEASE_TEXT, "leases"),
         )
@@ -140,10 +139,12 @@ def expire_leases(connection: Connection, now: datetime, *, only: int | None, sp
     started = [row for row in rows if row.id not in set(queued)]
     for row in started:
         due_at = now + spread * random.random()  # noqa: S311 - not for secrecy
-        joined = (row.lease_owner or "").endswith(JOINED)
-        values = {"alone": 1, "excused": _excused(row, joined), "last_error": LOST}
+        not_alone = (row.lease_owner or "").endswith(NOT_ALONE)
+        values = {"alone": 1, "excused": _excused(row, not_alone), "last_error": LOST}
         # The token stays: the next claim raises it, and a late result meets no row in state running.
-        _make_due(connection, [row.id], due_at, {**values, "lease_owner": LOST_JOINED if joined else None})
+        _make_due(
+            connection, [row.id], due_at, {**values, "lease_owner": LOST_NOT_ALONE if not_alone else None}
+        )
     if started:
         lost = [
             {"run_id": row.id, "attempt": row.attempts, "failed_at": now, "error": LOST} for row in started
@@ -151,13 +152,13 @@ def expire_leases(connection: Connection, now: datetime, *, only: int | None, sp
         connection.execute(insert(failure), lost)
 
 
-def _excused(row: Any, joined: bool) -> int:
+def _excused(row: Any, not_alone: bool) -> int:
     """Return how many attempts of a run are excused after one that was lost."""
     excused: int = row.excused
     if not row.alone:
         return excused + 1
-    if joined:
-        return max(excused, min(excused + 1, _MOST_JOINED))
+    if not_alone:
+        return max(excused, min(excused + 1, _MAX_EXCUSED))
     # It ran alone and was lost: the attempt before it, excused until now, is its own doing too.
     return max(0, excused - 1)
 

@@ -1,16 +1,22 @@
-"""Limit handlers over all workers: the runs under way at once, the starts in a time, or all of it by a pause.
+"""Limit handlers over all workers: how many of their runs execute at once or start in a time; or pause them.
 
 A claim finds due runs that may not start now, and holds them. A held run is still due, but at a moment that
 never comes, one moment for each handler. So no claim, poll or sweep reads it again, the index by `due_at`
 finds the held runs of a handler, and the runs after it in its order go on waiting. It loses no attempt. It is
-released, which is due since its delivery came, when its handler may start more:
+released, so that it is due since its delivery was received, when its handler may start more:
 
 - limited by `at_most`: in the transaction that settles a run of the handler
 - limited by `rate`: at the time of the next start
 - paused: when an operator resumes it, a batch in each poll
 
 Only the claim decides whether a run starts, under a lock that is the same for all handlers and workers. A
-release is no promise: the run may be held again.
+release is no promise: the run may be held again. With `at_most=2`, and the runs 1, 2 and 3 due:
+
+    0 s  a claim starts 1 and 2, and holds 3
+    4 s  1 is settled, and the same transaction releases 3
+    4 s  the next claim starts 3, or holds it again if another worker started a run meanwhile
+
+Had the worker of 1 died instead, a poll would release 3 a second after the lease of 1 expires, at the latest.
 """
 
 from __future__ import annotations
@@ -49,9 +55,9 @@ BATCH = 500
 """Runs held or released for one handler in one transaction, where no limit says fewer."""
 BURST_SECONDS = 0.05
 """The starts of this time may be made together: with a transaction for each, no rate could be high."""
-LOST_SECONDS = 1.0
-"""Runs that are settled release others at once. For those lost with their worker, the limits are looked at
-again after this time."""
+RECHECK_SECONDS = 1.0
+"""Runs that are settled release others at once. For runs lost with their worker, which settle nothing, the
+limits are checked again after this time."""
 
 PAUSED_COUNT = select(func.count()).where(handler.c.paused_at.is_not(None)).scalar_subquery()
 """How many handlers are paused: mostly none, and then a claim need not ask which."""
@@ -146,12 +152,12 @@ class Limiter:
         states = self._states({self._own_name(row.handler) for row in rows}, paused=rows[0].paused)
         left = {name: self._allowance(row, now) for name, row in states.items()}
         admitted: list[Row[Any]] = []
-        over: dict[str, Row[Any]] = {}
+        over_limit: dict[str, Row[Any]] = {}
         # The longest waiting first: held runs are released before one that is due only now is admitted.
-        turns = {name for name, row in states.items() if self._let_held_first(row, now)}
+        released_first = {name for name, row in states.items() if self._release_held_first(row, now)}
         for row in rows:
             name = self._own_name(row.handler)
-            if name in turns:
+            if name in released_first:
                 continue
             if name not in states:
                 admitted.append(row)
@@ -159,12 +165,12 @@ class Limiter:
                 left[name] -= 1
                 admitted.append(row)
             else:
-                over[name] = states[name]
-        for state in over.values():
+                over_limit[name] = states[name]
+        for state in over_limit.values():
             self._hold(state, now, [row.run_id for row in admitted])
         return admitted
 
-    def _let_held_first(self, state: Row[Any], now: datetime) -> bool:
+    def _release_held_first(self, state: Row[Any], now: datetime) -> bool:
         """Release held runs of a handler that has some; return whether the due runs have to be read again."""
         if state.release_at is None or state.name in self._released_of:
             return False
@@ -182,7 +188,7 @@ class Limiter:
                 started = [*self._started(state), *(claim.lease for claim in by_name[name])]
                 values["started"] = json.dumps(sorted(set(started)))
             if (rate := self._rate(name)) is not None:
-                interval, _ = _pace(rate)
+                interval, _ = _interval_and_burst(rate)
                 values["next_start_at"] = _next_start(state, rate, now) + interval * len(by_name[name])
             self._write(state, **values)
 
@@ -259,12 +265,12 @@ class Limiter:
         """Return when to look at the held runs of a handler again, if none of its runs is settled before."""
         limits, rate = self._limits.get(state.name), self._rate(state.name)
         if limits is not None and limits.at_most is not None and (rate is None or self._free(state) <= 0):
-            return now + timedelta(seconds=LOST_SECONDS)
+            return now + timedelta(seconds=RECHECK_SECONDS)
         if rate is None:
             return now
         next_start = _next_start(state, rate, now)
         # Where runs may start now, some were just released or claimed: these take the time until the next.
-        return next_start if next_start > now else now + _pace(rate)[0]
+        return next_start if next_start > now else now + _interval_and_burst(rate)[0]
 
     # --- failures in a row ----------------------------------------------------------------------------
 
@@ -300,7 +306,7 @@ def _held_at(state: Row[Any]) -> datetime:
     return HELD_FROM + timedelta(seconds=state.id)
 
 
-def _pace(rate: tuple[int, float]) -> tuple[timedelta, int]:
+def _interval_and_burst(rate: tuple[int, float]) -> tuple[timedelta, int]:
     """Return the time between two starts, and how many may be made together."""
     number, seconds = rate
     burst = max(1, int(number * BURST_SECONDS / seconds))
@@ -311,7 +317,7 @@ def _pace(rate: tuple[int, float]) -> tuple[timedelta, int]:
 
 def _next_start(state: Row[Any], rate: tuple[int, float], now: datetime) -> datetime:
     """Return when the next run may start; starts that were not used in time are lost, but for a burst."""
-    interval, burst = _pace(rate)
+    interval, burst = _interval_and_burst(rate)
     earliest: datetime = now - interval * (burst - 1)
     return earliest if state.next_start_at is None else max(state.next_start_at, earliest)
 
@@ -320,7 +326,7 @@ def _starts(state: Row[Any], rate: tuple[int, float] | None, now: datetime) -> i
     """Return how many runs may start now by the rate."""
     if rate is None:
         return BATCH
-    interval, _ = _pace(rate)
+    interval, _ = _interval_and_burst(rate)
     waited = now - _next_start(state, rate, now)
     return 0 if waited < timedelta(0) else int(waited / interval) + 1
 
@@ -348,7 +354,7 @@ def pause(connection: Connection, name: str, why: str | None, now: datetime) -> 
 
 
 def resume(connection: Connection, name: str, now: datetime) -> bool:
-    """Have a paused handler go on, with no failures counted; False if it was not paused."""
+    """Resume a paused handler, with no failures counted; False if it was not paused."""
     lock_limits(connection)
     values = {"paused_at": None, "paused_why": None, "failures": 0, "release_at": now}
     resumed = update(handler).where(handler.c.name == name, handler.c.paused_at.is_not(None))
@@ -357,9 +363,9 @@ def resume(connection: Connection, name: str, now: datetime) -> bool:
 
 def forget_errors(connection: Connection, errors: Collection[str]) -> None:
     """Remove these errors from the reasons why handlers were paused after failures in a row."""
-    for one in find_paused(connection):
-        before, last, error = (one.why or "").partition(_LAST)
+    for paused in find_paused(connection):
+        before, last, error = (paused.why or "").partition(_LAST)
         if last and error in errors:
             lock_limits(connection)
-            same = update(handler).where(handler.c.name == one.name, handler.c.paused_why == one.why)
+            same = update(handler).where(handler.c.name == paused.name, handler.c.paused_why == paused.why)
             connection.execute(same.values(paused_why=f"{before}{last}erased with its delivery"))

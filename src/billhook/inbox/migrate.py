@@ -31,7 +31,7 @@ def verify(connection: Connection) -> None:
 
 
 def upgrade(connection: Connection) -> None:
-    """Bring the inbox to REVISION inside the caller's transaction; one that is newer is refused."""
+    """Upgrade the inbox to REVISION inside the caller's transaction; one that is newer is refused."""
     revision = found_revision(connection)
     if revision == REVISION:
         return

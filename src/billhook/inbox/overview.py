@@ -32,7 +32,7 @@ from billhook.inbox.schema import delivery, hourly_count, worker
 from billhook.inbox.sql import in_states, in_values
 from billhook.inbox.states import DeliveryState
 
-__all__ = ["read_backlog", "read_overview", "read_periods", "read_totals"]
+__all__ = ["read_overview", "read_periods", "read_totals"]
 
 WORKER_SILENT_AFTER = timedelta(seconds=60)
 """A worker that was not seen for so long is gone: it writes its row every 20 s."""
@@ -62,12 +62,6 @@ def read_overview(inbox: Inbox, now: datetime, hours: int = 24) -> Overview:
         )
 
 
-def read_backlog(inbox: Inbox) -> Backlog:
-    """Return what is not finished, and what failed."""
-    with inbox.database.read() as connection:
-        return _backlog(connection)
-
-
 def read_periods(
     inbox: Inbox,
     since: datetime,
@@ -84,7 +78,7 @@ def read_periods(
     query = (
         select(*columns, func.sum(hourly_count.c.number))
         .where(hourly_count.c.hour >= since, hourly_count.c.hour < until)
-        .where(in_values(hourly_count.c.what, [each.value for each in only]))
+        .where(in_values(hourly_count.c.what, [counted.value for counted in only]))
         .group_by(*columns)
     )
     periods: dict[datetime, PeriodFigures] = {}

@@ -141,7 +141,7 @@ def pending(
         # A started run of it counts more than its unstarted ones: then no worker has its message any more.
         if listed is None or (listed.fresh and attempts):
             by_id[delivery_id] = PendingDelivery(delivery_id, since, fresh=not attempts)
-    return sorted(by_id.values(), key=lambda one: (one.since, one.delivery_id))[:limit]
+    return sorted(by_id.values(), key=lambda delivery: (delivery.since, delivery.delivery_id))[:limit]
 
 
 def newer_waiting(connection: Connection, run_id: int) -> int | None:

@@ -1,4 +1,4 @@
-"""Plan deliveries: make the runs of their handlers, or quarantine them.
+"""Plan deliveries: insert the runs of their handlers, or quarantine them.
 
 A content duplicate is a delivery sent again under another key, by a sender whose retries have new ids. For a
 handler with an identity, its run is stored as discarded.
@@ -43,30 +43,29 @@ _PLAN = (
 )
 
 
-class Planned(NamedTuple):
-    """What `plan` did."""
+class PlanningResult(NamedTuple):
+    """What `plan` stored, and what it left to the claim that follows."""
 
-    won: list[int]
+    planned_here: list[int]
     """The deliveries that no other worker planned meanwhile."""
     first_plans: dict[int, datetime]
     """Of these, those that were planned for the first time, with their times of receipt."""
     duplicates: list[DuplicateRun]
     released: list[int]
     """The deliveries of which a run became due because a run of these replaces it."""
-    startable: list[tuple[RunPlan, StoredDelivery]]
-    """The plans whose runs were not made: they can be made as claimed ones, in one write instead of two."""
+    claimable_plans: list[tuple[RunPlan, StoredDelivery]]
+    """Plans whose runs are not stored yet: the claim inserts them, running, in one write instead of two."""
 
 
 def plan(
     connection: Connection,
     plans: Sequence[RunPlan],
     now: datetime,
-    startable: Mapping[int, StoredDelivery],
-) -> Planned:
-    """Make the runs of received deliveries, oldest first; under billhook.inbox.locks.
+    claimable: Mapping[int, StoredDelivery],
+) -> PlanningResult:
+    """Insert the runs of received deliveries, oldest first; under billhook.inbox.locks.
 
-    But not those of the deliveries that are `startable`, by id, unless a handler is paused: the caller makes
-    them.
+    Those of the deliveries that are `claimable`, by id, are left to the caller, unless a handler is paused.
     """
     alike: defaultdict[tuple[DeliveryState, str | None], list[int]] = defaultdict(list)
     for planned in plans:
@@ -74,28 +73,32 @@ def plan(
         if planned.error is not None:
             state = DeliveryState.QUARANTINED
         alike[state, planned.error].append(planned.delivery_id)
-    won: set[int] = set()
+    planned_here: set[int] = set()
     first_plans: dict[int, datetime] = {}
-    not_made: set[int] = set()
+    left_to_claim: set[int] = set()
     for (state, error), delivery_ids in alike.items():
         values = {"delivery_ids": delivery_ids, "new_state": state.value, "reason": error}
         for delivery_id, key, plans_of_it, received_at, paused in connection.execute(_PLAN, values).all():
-            won.add(delivery_id)
-            stored = startable.get(delivery_id)
+            planned_here.add(delivery_id)
+            stored = claimable.get(delivery_id)
             # Another key: the file was replaced since the delivery was read.
             if stored is not None and stored.key == key and not paused:
-                not_made.add(delivery_id)
+                left_to_claim.add(delivery_id)
             if plans_of_it == 1:  # more after a replay
                 first_plans[delivery_id] = received_at
-    mine = [planned for planned in plans if planned.delivery_id in won]
-    making = [planned for planned in mine if planned.delivery_id not in not_made]
+    mine = [planned for planned in plans if planned.delivery_id in planned_here]
+    making = [planned for planned in mine if planned.delivery_id not in left_to_claim]
     duplicates, released = make_runs(connection, making, now)
-    return Planned(
+    return PlanningResult(
         [planned.delivery_id for planned in mine],
         first_plans,
         duplicates,
-        sorted(set(released) - won),
-        [(one, startable[one.delivery_id]) for one in mine if one.delivery_id in not_made],
+        sorted(set(released) - planned_here),
+        [
+            (planned, claimable[planned.delivery_id])
+            for planned in mine
+            if planned.delivery_id in left_to_claim
+        ],
     )
 
 

@@ -137,9 +137,9 @@ class StartupCheck:
         """Log the late result: the process has started without it."""
         error = result.exception()
         if error is None:
-            logger.info("the inbox %s answers now", self._display_url)
+            logger.info("inbox %s is available again", self._display_url)
         else:
-            text = "%s; until it can be used, deliveries are answered 503"
+            text = "inbox unavailable, deliveries get 503 until it recovers: %s"
             logger.error(text, error, extra=fields(cause=error))
 
 

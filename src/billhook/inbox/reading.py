@@ -112,7 +112,7 @@ class Deliveries:
         left = sys.maxsize if limit is None else limit
         while left > 0:
             found = page(self._inbox, selection, min(left, _PAGE), below)
-            yield from reversed(details(self._inbox, [one.id for one in found]))
+            yield from reversed(details(self._inbox, [summary.id for summary in found]))
             if len(found) < _PAGE:
                 return
             left -= len(found)
@@ -177,12 +177,12 @@ class _NewIds:
         )
         with self._inbox.database.read() as connection:
             found = list(connection.execute(query.order_by(delivery.c.id).limit(_BATCH)).scalars())
-        for one in found:
-            self._passed.pop(one, None)
-            if one > self._last:
-                gap = range(max(self._last + 1, one - _MOST_PASSED), one)
+        for delivery_id in found:
+            self._passed.pop(delivery_id, None)
+            if delivery_id > self._last:
+                gap = range(max(self._last + 1, delivery_id - _MOST_PASSED), delivery_id)
                 self._passed.update(dict.fromkeys(gap, now + _LATE_SECONDS))
-                self._last = one
+                self._last = delivery_id
         return found
 
 

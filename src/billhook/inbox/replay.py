@@ -81,9 +81,9 @@ def replay(
         requeued = [] if handler is not None else _to_read_anew(connection, states)
         touched = {row.delivery_id for row in again} | {planned.delivery_id for planned in plans}
         if not dry_run:
-            finished = {one: states[one] for one in touched if states[one] is not DeliveryState.PLANNED}
-            _change(connection, finished, DeliveryState.PLANNED)
-            _change(connection, {one: states[one] for one in requeued}, DeliveryState.RECEIVED)
+            finished = [number for number in touched if states[number] is not DeliveryState.PLANNED]
+            _change(connection, states, finished, DeliveryState.PLANNED)
+            _change(connection, states, requeued, DeliveryState.RECEIVED)
             _make_due(connection, again, now, due)
             make_runs(connection, plans, now)
     return ReplayResult(len(touched) + len(requeued), len(requeued), len(again), len(plans))
@@ -101,7 +101,7 @@ def _which(handler: str | None, all_handlers: bool, only_failed: bool) -> Column
 def _read_as(
     connection: Connection, states: Mapping[int, DeliveryState], as_type: str, *, dry_run: bool
 ) -> ReplayResult:
-    """Have deliveries without runs planned again as this type; the type as sent is kept in `sent_as`."""
+    """Requeue deliveries without runs to be planned as this type; the type as sent is kept in `sent_as`."""
     requeued = _to_read_anew(connection, states)
     if not dry_run:
         named = {
@@ -109,7 +109,7 @@ def _read_as(
             "sent_as": func.coalesce(delivery.c.sent_as, delivery.c.event_type),
         }
         connection.execute(update(delivery).where(in_values(delivery.c.id, requeued)).values(named))
-        _change(connection, {one: states[one] for one in requeued}, DeliveryState.RECEIVED)
+        _change(connection, states, requeued, DeliveryState.RECEIVED)
     return ReplayResult(len(requeued), len(requeued))
 
 
@@ -137,12 +137,12 @@ def _backfill_plans(
     connection: Connection, states: Mapping[int, DeliveryState], handler: str, backfill: Backfill
 ) -> list[RunPlan]:
     """Plan new runs of deliveries that were handled before this handler existed, oldest first."""
-    handled = [one for one, state in states.items() if state in _HANDLED]
-    names: dict[int, list[str]] = {one: [] for one in handled}
+    handled = [delivery_id for delivery_id, state in states.items() if state in _HANDLED]
+    names: dict[int, list[str]] = {delivery_id: [] for delivery_id in handled}
     of_these = select(run.c.delivery_id, run.c.handler).where(in_values(run.c.delivery_id, handled))
     for delivery_id, name in connection.execute(of_these):
         names[delivery_id].append(name)
-    without = [one for one in handled if handler not in names[one]]
+    without = [delivery_id for delivery_id in handled if handler not in names[delivery_id]]
     query = select(*STORED_COLUMNS).where(in_values(delivery.c.id, without)).order_by(delivery.c.id)
     plans = []
     for stored in (StoredDelivery(*row) for row in connection.execute(query)):
@@ -191,10 +191,16 @@ def _make_due(
     release_next(connection, [(row.handler, row.order_key) for row in waiting], now)
 
 
-def _change(connection: Connection, states: Mapping[int, DeliveryState], after: DeliveryState) -> None:
-    for before in set(states.values()):
+def _change(
+    connection: Connection,
+    states: Mapping[int, DeliveryState],
+    delivery_ids: Collection[int],
+    after: DeliveryState,
+) -> None:
+    """Set the state of these deliveries; `states` has their present ones. Raises IllegalTransition."""
+    for before in {states[delivery_id] for delivery_id in delivery_ids}:
         check(before, after)
-        same = [one for one, state in states.items() if state is before]
+        same = [delivery_id for delivery_id in delivery_ids if states[delivery_id] is before]
         connection.execute(
             update(delivery)
             .where(in_values(delivery.c.id, same), delivery.c.state == before.value)

@@ -168,7 +168,7 @@ def _write_results(connection: Connection, results: Sequence[RunResult]) -> Sequ
     # Read first: one by one they return no rows. Between the two no other transaction writes.
     running = connection.execute(_RUNNING, {"run_ids": [result.run_id for result in results]}).all()
     execute_each(connection, _SETTLE, given)
-    leases = {(each["run_id"], each["fencing_token"]) for each in given}
+    leases = {(parameters["run_id"], parameters["fencing_token"]) for parameters in given}
     return [row for row in running if (row.id, row.token) in leases]
 
 

@@ -218,8 +218,8 @@ def insert_and_find(
         return {}
     if connection.dialect.name == "postgresql":
         statement = _insert_from_json(table.name, tuple(rows[0]), ("id", *key))
-        made = connection.execute(statement, {"rows": json_text(map(dict, rows))})
-        return {tuple(values): row_id for row_id, *values in made}
+        inserted = connection.execute(statement, {"rows": json_text(map(dict, rows))})
+        return {tuple(values): row_id for row_id, *values in inserted}
     insert_rows(connection, table, rows)
     # Consecutive: the transaction holds SQLite's write lock, and a table's next id is its highest plus one.
     last = connection.exec_driver_sql("SELECT last_insert_rowid()").scalar_one()

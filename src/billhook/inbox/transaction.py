@@ -14,7 +14,7 @@ from sqlalchemy import BigInteger, Connection, Integer, Select, Text, bindparam,
 
 from billhook.inbox import leases, locks
 from billhook.inbox.counts import Counts
-from billhook.inbox.leases import LOST_IN_QUEUE, LOST_JOINED, QUEUED
+from billhook.inbox.leases import LOST_IN_QUEUE, LOST_NOT_ALONE, QUEUED
 from billhook.inbox.limits import PAUSED_COUNT, Limiter
 from billhook.inbox.pending import CLAIMABLE, NEXT_TIMES, NOT_SUSPECT, STORED_COLUMNS, SUSPECT, NextTimes
 from billhook.inbox.planning import plan
@@ -89,7 +89,7 @@ class InboxTransaction:
         self._settled_names: set[str] = set()
         self._limited_results: list[tuple[str, str | None]] = []
         self._locked = False
-        self._startable: list[tuple[RunPlan, StoredDelivery]] = []
+        self._claimable_plans: list[tuple[RunPlan, StoredDelivery]] = []
         self._planned_at: datetime | None = None
         self._counts = Counts()
         self.steps: list[str] = []
@@ -107,10 +107,10 @@ class InboxTransaction:
             self._take_locks(results, plans)
 
     def _take_locks(self, results: Sequence[RunResult], plans: Sequence[RunPlan]) -> None:
-        if any(each.options for each in plans):
+        if any(run_plan.options for run_plan in plans):
             locks.lock_order(self._connection)
         elif results:
-            locks.lock_order(self._connection, in_values(run.c.id, [each.run_id for each in results]))
+            locks.lock_order(self._connection, in_values(run.c.id, [result.run_id for result in results]))
         delivery_ids = {each.delivery_id for each in results} | {each.delivery_id for each in plans}
         if delivery_ids:
             locks.lock_deliveries(self._connection, delivery_ids)
@@ -140,26 +140,25 @@ class InboxTransaction:
         self,
         plans: Sequence[RunPlan],
         now: datetime,
-        startable: Mapping[int, StoredDelivery] = _NONE,
+        claimable: Mapping[int, StoredDelivery] = _NONE,
     ) -> list[int]:
-        """Make the runs of received deliveries; returns the delivery ids that were still unplanned.
+        """Insert the runs of received deliveries; returns the delivery ids that were still unplanned.
 
-        The runs of those that are `startable` are claimed as they are made, by the `claim` that follows, as
-        far as it has room behind what was due before. Their handlers must have no limits, and their plans
-        no options.
+        The runs of those that are `claimable` are inserted by the `claim` that follows, running as far as it
+        has room behind what was due before. Their handlers must have no limits, and their plans no options.
         """
         if not plans:
             return []
         self.steps.append("plan")
         if not self._locked:
             self._take_locks((), plans)
-        planned = plan(self._connection, plans, now, startable)
-        self._startable += planned.startable
+        planned = plan(self._connection, plans, now, claimable)
+        self._claimable_plans += planned.claimable_plans
         self._planned_at = now
         self.duplicates += planned.duplicates
         self._released += planned.released
         self._counts.add_plans(plans, planned.first_plans, planned.duplicates, now)
-        return planned.won
+        return planned.planned_here
 
     def apply_limits(self, now: datetime, *, release_due: bool = False) -> None:
         """Pause handlers that fail, and release held runs. After `settle` and `plan`, before `claim`.
@@ -176,12 +175,12 @@ class InboxTransaction:
         The last step, because it locks rows that others count in.
         """
         if self._planned_at is not None:
-            self._make_planned([], self._planned_at, self._planned_at)
+            self._insert_planned([], self._planned_at, self._planned_at)
         self._counts.write(self._connection, self._owner)
 
     @property
     def released(self) -> list[int]:
-        """The deliveries of which a run became due, so that a worker should be told of it."""
+        """The deliveries of which a run became due, so that a worker should be notified."""
         return self._released + self._limiter.released
 
     @property
@@ -236,21 +235,23 @@ class InboxTransaction:
             claims += self._mark_running(queued, self._owner + QUEUED, now, leased_until)
         if self._limits:
             self._limiter.record_started(claims, now)
-        if self._startable:
+        if self._claimable_plans:
             # Behind all that was due before. If some of it had to be left, nothing more is claimed.
             room = limit - len(found) if len(starting) + len(queued) == len(rows) else 0
             at_once = room if idle is None else max(0, min(room, idle - len(rows)))
             owners = [self._owner] * at_once + [self._owner + QUEUED] * (room - at_once)
-            claims += self._make_planned(owners, now, leased_until)
+            claims += self._insert_planned(owners, now, leased_until)
         if claims:
             self.steps.append("claim")
         return claims
 
-    def _make_planned(self, owners: Sequence[str], now: datetime, leased_until: datetime) -> list[Claim]:
+    def _insert_planned(self, owners: Sequence[str], now: datetime, leased_until: datetime) -> list[Claim]:
         """Insert the runs that `plan` left: one claimed for each of these lease owners, the others due."""
         token = secrets.randbits(30)
-        runs = [(stored, handler) for planned, stored in self._startable for handler in planned.handlers]
-        self._startable = []
+        runs = [
+            (stored, handler) for planned, stored in self._claimable_plans for handler in planned.handlers
+        ]
+        self._claimable_plans = []
         rows = []
         for (stored, handler), owner in zip_longest(runs, owners[: len(runs)]):
             row: dict[str, Any] = {
@@ -276,7 +277,7 @@ class InboxTransaction:
     def claim_suspect(self, now: datetime, leased_until: datetime, only: int | None = None) -> Claim | None:
         """Claim one due suspect, to be run beside nothing else.
 
-        First those with the fewest attempts that count; those that were joined when they were lost come last.
+        First those with the fewest attempts that count; those that were lost beside other runs come last.
         """
         rows = self._lock_rows(_due_suspects(of_one=only is not None), 1, now, only)
         rows = self._admit(rows, now, None)
@@ -322,9 +323,9 @@ class InboxTransaction:
 
     # --- held leases ----------------------------------------------------------------------------------
 
-    def mark_joined(self, held: Sequence[Lease]) -> None:
-        """Mark running suspects as joined: other runs are started beside them."""
-        leases.mark_joined(self._connection, held)
+    def mark_not_alone(self, held: Sequence[Lease]) -> None:
+        """Mark running suspects as not alone any more: other runs are started beside them."""
+        leases.mark_not_alone(self._connection, held)
 
     def renew(self, held: Sequence[Lease], leased_until: datetime) -> set[Lease]:
         """Extend leases; returns those that are still held."""
@@ -356,8 +357,8 @@ def _due_runs(*, of_one: bool, suspects: bool) -> Select[Any]:
 
 @cache
 def _due_suspects(*, of_one: bool) -> Select[Any]:
-    joined = case((run.c.lease_owner == LOST_JOINED, 1), else_=0)
-    order = (joined, run.c.attempts - run.c.excused, run.c.due_at, run.c.id)
+    not_alone = case((run.c.lease_owner == LOST_NOT_ALONE, 1), else_=0)
+    order = (not_alone, run.c.attempts - run.c.excused, run.c.due_at, run.c.id)
     return _locking(select(*_CLAIMED).where(SUSPECT, run.c.due_at <= _NOW).order_by(*order), of_one)
 
 

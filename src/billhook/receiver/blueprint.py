@@ -73,7 +73,10 @@ def webhook_routes(app: Flask) -> list[WebhookRoute]:
 def make_blueprint(
     name: str, receiver: WsgiReceiver, sources: Sequence[Source], url_prefix: str
 ) -> Blueprint:
-    """`POST <url_prefix>` for the default source, `POST <url_prefix>/<name>` for each other one."""
+    """Create the routes `POST <url_prefix>` of the default source and `POST <url_prefix>/<name>` of others.
+
+    Raises ConfigError for a prefix with a variable part.
+    """
     if "<" in url_prefix:
         raise ConfigError(f"url_prefix {url_prefix!r} has a variable part: use named sources instead")
     blueprint = Blueprint(name, __name__)

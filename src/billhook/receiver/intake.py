@@ -276,7 +276,10 @@ class Intake:
             self._emit_quarantined(incoming, receipt)
             return ACCEPTED
         if receipt.status is PutStatus.SURPLUS:
-            text = "not stored: %s contradicts delivery %d, whose key has all the conflicts that are kept"
+            text = (
+                "conflict not stored: %s conflicts with delivery %d "
+                "and the limit of stored conflicts per key is reached"
+            )
             named = incoming.event_type or "a delivery without a type"
             extra = _record_fields(incoming, receipt.status)  # it is not stored, and has no id
             logger.warning(text, named, receipt.delivery_id, extra=extra)

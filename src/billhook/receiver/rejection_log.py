@@ -24,10 +24,10 @@ INTERVAL_SECONDS = 1.0
 class _Kind:
     """Rejections with one source and cause: their number since the last line, and the next line."""
 
-    told_at: float
+    logged_at: float
     level: int = logging.NOTSET
     text: str = ""
-    untold: int = 0
+    suppressed: int = 0
 
 
 class RejectionLog:
@@ -48,11 +48,11 @@ class RejectionLog:
         now = self._monotonic()
         with self._lock:
             kind = self.kinds.get((source, cause))
-            first = kind is None or (not kind.untold and now - kind.told_at >= INTERVAL_SECONDS)
+            first = kind is None or (not kind.suppressed and now - kind.logged_at >= INTERVAL_SECONDS)
             if kind is None or first:
-                self.kinds[source, cause] = _Kind(told_at=now)
+                self.kinds[source, cause] = _Kind(logged_at=now)
             else:
-                kind.level, kind.text, kind.untold = level, text, kind.untold + 1
+                kind.level, kind.text, kind.suppressed = level, text, kind.suppressed + 1
         if first:
             logger.log(level, "%s", text, extra=fields(source=source, cause=cause))
         self.flush(now)
@@ -65,11 +65,11 @@ class RejectionLog:
         due: list[tuple[str, str, _Kind, float]] = []
         with self._lock:
             for (source, cause), kind in self.kinds.items():
-                seconds = now - kind.told_at
-                if kind.untold and (all_of_them or seconds >= INTERVAL_SECONDS):
+                seconds = now - kind.logged_at
+                if kind.suppressed and (all_of_them or seconds >= INTERVAL_SECONDS):
                     due.append((source, cause, kind, seconds))
-                    self.kinds[source, cause] = _Kind(told_at=now)
+                    self.kinds[source, cause] = _Kind(logged_at=now)
         for source, cause, kind, seconds in due:
-            extra = fields(source=source, cause=cause, count=kind.untold)
+            extra = fields(source=source, cause=cause, count=kind.suppressed)
             text = "%s; %d times in %.0f s"
-            logger.log(kind.level, text, kind.text, kind.untold, seconds, extra=extra)
+            logger.log(kind.level, text, kind.text, kind.suppressed, seconds, extra=extra)

@@ -1,4 +1,4 @@
-"""The WSGI door: the view of a source, the receiver that it calls, and the body, read exactly once.
+"""Receive deliveries by WSGI: the view of a source, the receiver it calls, and the body, read exactly once.
 
 The framework is too lenient with a body: Werkzeug silently truncates a chunked one at MAX_CONTENT_LENGTH, and
 a short one followed by a half-close looks complete. So the raw stream is read up to one byte more than the
@@ -172,7 +172,7 @@ class WsgiReceiver:
 
 
 def read_body(environ: Mapping[str, Any], limit_bytes: int) -> bytes:
-    """The exact bytes of the body. Raises BodyTooLarge or BodyIncomplete, nothing else."""
+    """Read the exact bytes of the body. Raises BodyTooLarge or BodyIncomplete, nothing else."""
     expected = declared_length(environ.get("CONTENT_LENGTH") or "", limit_bytes)
     if expected is None and not environ.get("wsgi.input_terminated"):
         return b""  # no length and no end: there is no body (RFC 9112, section 6.3)

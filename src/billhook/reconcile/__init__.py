@@ -1,10 +1,10 @@
-"""Reconcile: which events the service's API shows that no delivery of the inbox tells of.
+"""Find events that the service's API proves and that have no delivery in the inbox.
 
 Source: spec, "Events", the table; "Endpoints", the lists of contracts, invoices and credits.
 """
 
+from billhook.reconcile.delivered_events import DeliveredEvents
 from billhook.reconcile.reconciliation import EVENT_TYPES_CHECKED, Reconciliation, TimeRange
-from billhook.reconcile.synthetic import Missing, inject
-from billhook.reconcile.told import Told
+from billhook.reconcile.synthetic import MissingEvent, inject
 
-__all__ = ["EVENT_TYPES_CHECKED", "Missing", "Reconciliation", "TimeRange", "Told", "inject"]
+__all__ = ["EVENT_TYPES_CHECKED", "DeliveredEvents", "MissingEvent", "Reconciliation", "TimeRange", "inject"]

@@ -1,4 +1,4 @@
-"""Reconciliation: go through the objects that the API lists, and find the events that no delivery tells of.
+"""Reconciliation: go through the objects that the API lists, and find the events that no delivery reports.
 
 Only what an object proves is asked for. A contract that exists was created, an invoice with a payment status
 was approved and had its status changed, an entry of the credit ledger changed a pool. What else may have
@@ -29,14 +29,14 @@ from billhook.events import (
 )
 from billhook.inbox import Inbox
 from billhook.reconcile import synthetic
-from billhook.reconcile.synthetic import Missing
-from billhook.reconcile.told import PROVING_TYPES, CreditChange, Told
+from billhook.reconcile.delivered_events import PROVING_TYPES, CreditChange, DeliveredEvents
+from billhook.reconcile.synthetic import MissingEvent
 from billhook.resources import BillingStatus, Contract, CreditLedgerEntry, Customer, Invoice
 
 __all__ = ["EVENT_TYPES_CHECKED", "Reconciliation", "TimeRange"]
 
 EVENT_TYPES_CHECKED = tuple(name for name in PROVING_TYPES if name != AnonymousCustomer.type)
-"""The event types that can be missing; AnonymousCustomer tells of a customer as well as CustomerCreated."""
+"""The event types that can be missing; AnonymousCustomer reports a customer as well as CustomerCreated."""
 
 _PAGE = 100
 
@@ -53,18 +53,18 @@ class TimeRange:
 
 
 class Reconciliation:
-    """One comparison of the API with what deliveries told.
+    """One comparison of the API's objects with the events of deliveries.
 
     `checked` counts the objects of each kind that were compared. `unchecked` counts those that were not:
     invoices that changed after the period, whose deliveries may be on their way, and customers that no
-    delivery tells of and that were not read.
+    delivery describes and that were not read.
     """
 
     def __init__(
         self,
         client: BillingClient,
         inbox: Inbox,
-        told: Told,
+        delivered: DeliveredEvents,
         period: TimeRange,
         *,
         event_types: Collection[str] = EVENT_TYPES_CHECKED,
@@ -80,16 +80,16 @@ class Reconciliation:
         self.unchecked: Counter[str] = Counter()
         self._client = client
         self._inbox = inbox
-        self._told = told
+        self._delivered = delivered
         self._period = period
         self._event_types = frozenset(event_types)
         self._read_customers = read_customers
         self._progress = progress
         self._read: dict[str, Customer | None] = {}
-        self._customer_ids: set[str] = set(told.customer_ids)
+        self._customer_ids: set[str] = set(delivered.customer_ids)
         self._maybe_new: set[str] = set()
 
-    def missing(self) -> Iterator[Missing]:
+    def missing(self) -> Iterator[MissingEvent]:
         """Yield the missing events, page by page of the API. Raises ApiError, and InboxUnavailable."""
         ledgers = self._event_types & {CreditPoolIncreased.type, CreditPoolDepleted.type}
         customers = CustomerCreated.type in self._event_types
@@ -113,7 +113,7 @@ class Reconciliation:
 
     # --- contracts ------------------------------------------------------------------------------------
 
-    def _of_contract(self, contract: Contract) -> Iterator[Missing]:
+    def _of_contract(self, contract: Contract) -> Iterator[MissingEvent]:
         self._progress("contract")
         self._customer_ids.add(contract.customer_id)
         created = contract.created_at in self._period
@@ -123,25 +123,27 @@ class Reconciliation:
         self.checked["contracts"] += created or ended
         if created:
             self._maybe_new.add(contract.customer_id)
-            one = Missing(
+            missing = MissingEvent(
                 ContractCreated.type, "contract", contract.id, contract.customer_id, contract.created_at,
                 "it was created",
             )  # fmt: skip
-            if self._is_missing(one, contract.id):
+            if self._is_missing(missing, contract.id):
                 customer = self._customer_body(contract.customer_id)
-                one = synthetic.contract_created(one, contract, customer, sought=self._read_customers)
-                yield self._complete(one, contract.id)
+                missing = synthetic.with_contract_created(
+                    missing, contract, customer, sought=self._read_customers
+                )
+                yield self._complete(missing, contract.id)
         if ended and ends is not None:
-            one = Missing(
+            missing = MissingEvent(
                 ContractExpired.type, "contract", contract.id, contract.customer_id, ends,
                 "it ended, without renewal",
             )  # fmt: skip
-            if self._is_missing(one, contract.id):
-                yield self._complete(synthetic.contract_expired(one, contract), contract.id)
+            if self._is_missing(missing, contract.id):
+                yield self._complete(synthetic.with_contract_expired(missing, contract), contract.id)
 
     # --- invoices -------------------------------------------------------------------------------------
 
-    def _of_invoice(self, invoice: Invoice) -> Iterator[Missing]:
+    def _of_invoice(self, invoice: Invoice) -> Iterator[MissingEvent]:
         self._progress("invoice")
         if invoice.customer_id is not None:
             self._customer_ids.add(invoice.customer_id)
@@ -157,17 +159,17 @@ class Reconciliation:
             (InvoiceApproved.type, (invoice.id,)),
             (InvoicePaymentStatusChanged.type, (invoice.id, str(status))),
         ):
-            one = Missing(
+            missing = MissingEvent(
                 event_type, "invoice", invoice.id, invoice.customer_id, invoice.updated_at,
                 f"its billingStatus is {status}",
             )  # fmt: skip
-            if self._is_missing(one, *ids):
-                yield self._complete(synthetic.of_invoice(one, invoice), *ids)
+            if self._is_missing(missing, *ids):
+                yield self._complete(synthetic.with_invoice_event(missing, invoice), *ids)
 
     # --- customers ------------------------------------------------------------------------------------
 
-    def _of_customer(self, customer_id: str) -> Iterator[Missing]:
-        if self._told.knows_customer(customer_id):
+    def _of_customer(self, customer_id: str) -> Iterator[MissingEvent]:
+        if self._delivered.knows_customer(customer_id):
             self.checked["customers"] += 1
             return
         if not self._read_customers:
@@ -176,11 +178,11 @@ class Reconciliation:
         customer = self._customer(customer_id)
         self.checked["customers"] += 1
         if customer is not None and customer.created_at in self._period:
-            one = Missing(
+            missing = MissingEvent(
                 CustomerCreated.type, "customer", customer.id, customer.id, customer.created_at,
                 "it was created",
             )  # fmt: skip
-            yield self._complete(synthetic.customer_created(one, customer), customer.id)
+            yield self._complete(synthetic.with_customer_created(missing, customer), customer.id)
 
     def _customer(self, customer_id: str) -> Customer | None:
         """Return the customer, read once; None if it was deleted."""
@@ -193,16 +195,16 @@ class Reconciliation:
         return self._read[customer_id]
 
     def _customer_body(self, customer_id: str) -> object:
-        """Return the customer as an event has it: as a delivery told, or as the API shows it if allowed."""
-        told = self._told.new_customer(self._inbox, customer_id)
-        if told is not None or not self._read_customers:
-            return told
+        """Return the customer as an event has it: from a delivery, or as the API shows it if allowed."""
+        body = self._delivered.new_customer(self._inbox, customer_id)
+        if body is not None or not self._read_customers:
+            return body
         customer = self._customer(customer_id)
         return None if customer is None else synthetic.customer_fields(customer)
 
     # --- credits --------------------------------------------------------------------------------------
 
-    def _of_credits(self, customer_id: str) -> Iterator[Missing]:
+    def _of_credits(self, customer_id: str) -> Iterator[MissingEvent]:
         increased: list[CreditLedgerEntry] = []
         depleted: list[CreditLedgerEntry] = []
         try:
@@ -223,11 +225,11 @@ class Reconciliation:
             (CreditPoolIncreased.type, increased),
             (CreditPoolDepleted.type, depleted),
         ):
-            yield from self._untold_entries(event_type, customer_id, entries)
+            yield from self._unmatched_entries(event_type, customer_id, entries)
 
-    def _untold_entries(
+    def _unmatched_entries(
         self, event_type: str, customer_id: str, entries: list[CreditLedgerEntry]
-    ) -> Iterator[Missing]:
+    ) -> Iterator[MissingEvent]:
         if event_type not in self._event_types:
             return
         grants = event_type == CreditPoolIncreased.type
@@ -235,23 +237,23 @@ class Reconciliation:
             CreditChange(entry.created_at, entry.amount if grants else None, entry.balance_after_entry)
             for entry in entries
         ]
-        for position in self._told.untold(event_type, customer_id, changes):
+        for position in self._delivered.unmatched(event_type, customer_id, changes):
             entry = entries[position]
             detail = f"its amount is {entry.amount}, and the balance after it {entry.balance_after_entry}"
-            yield Missing(
+            yield MissingEvent(
                 event_type, "credit", entry.id, customer_id, entry.created_at, detail,
                 obstacle=synthetic.NO_POOL,
             )  # fmt: skip
 
     # --- what is missing ------------------------------------------------------------------------------
 
-    def _is_missing(self, one: Missing, *ids: str) -> bool:
-        return one.event_type in self._event_types and not self._told.has(one.event_type, *ids)
+    def _is_missing(self, missing: MissingEvent, *ids: str) -> bool:
+        return missing.event_type in self._event_types and not self._delivered.has(missing.event_type, *ids)
 
-    def _complete(self, one: Missing, *ids: str) -> Missing:
-        """Return it with the quarantined delivery that tells of it, which is to be replayed instead."""
-        quarantined = self._told.quarantined_as(one.event_type, *ids)
+    def _complete(self, missing: MissingEvent, *ids: str) -> MissingEvent:
+        """Add the quarantined delivery that reports the event, which is to be replayed instead."""
+        quarantined = self._delivered.quarantined_as(missing.event_type, *ids)
         if quarantined is None:
-            return one
+            return missing
         text = f"delivery {quarantined} tells of it and is quarantined: replay that"
-        return replace(one, event=None, obstacle=text, quarantined_as=quarantined)
+        return replace(missing, event=None, obstacle=text, quarantined_as=quarantined)

@@ -1,4 +1,4 @@
-"""Missing events, which the API's data prove and no delivery tells of; and synthetic ones in their place.
+"""Make synthetic events in the place of missing ones, which the API's data prove and no delivery reports.
 
 Synthetic events are made of what the API shows, and stored as deliveries of a source of their own. A value
 that the API does not show is null. Where an event cannot do without it, the event is not made, and the
@@ -32,13 +32,13 @@ from billhook.signing.source import RECONCILE_SOURCE
 
 __all__ = [
     "NO_POOL",
-    "Missing",
-    "contract_created",
-    "contract_expired",
-    "customer_created",
+    "MissingEvent",
     "customer_fields",
     "inject",
-    "of_invoice",
+    "with_contract_created",
+    "with_contract_expired",
+    "with_customer_created",
+    "with_invoice_event",
 ]
 
 NO_POOL = "the API's ledger does not show the pool and its kind, which the event needs"
@@ -51,12 +51,12 @@ _BATCH = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingEvent:
     """An event without a delivery that a handler could have had.
 
     `kind` is contract, invoice, customer or credit, and `resource_id` the id of that object. `at` is when the
-    object was created or last changed, or the contract ended; `detail` tells what proves the event.
-    `quarantined_as` is the id of a quarantined delivery that tells of it. `event` is the synthetic event to
+    object was created or last changed, or the contract ended; `detail` says what proves the event.
+    `quarantined_as` is the id of a quarantined delivery that reports it. `event` is the synthetic event to
     inject; without one, `obstacle` says why.
     """
 
@@ -71,15 +71,17 @@ class Missing:
     quarantined_as: int | None = None
 
 
-def contract_created(one: Missing, contract: Contract, customer: object, *, sought: bool) -> Missing:
+def with_contract_created(
+    missing: MissingEvent, contract: Contract, customer: object, *, sought: bool
+) -> MissingEvent:
     """Add ContractCreated; `customer` has the fields of the event in the wire's spelling.
 
-    It is None where no delivery tells of the customer; `sought`: nor has the API one.
+    It is None where no delivery describes the customer; `sought`: nor has the API one.
     """
     if customer is None:
-        return replace(one, obstacle=_CUSTOMER_GONE if sought else _NO_CUSTOMER)
-    return _with(
-        one,
+        return replace(missing, obstacle=_CUSTOMER_GONE if sought else _NO_CUSTOMER)
+    return _with_event(
+        missing,
         lambda: ContractCreated.model_validate(
             {
                 "date": contract.created_at,
@@ -95,10 +97,10 @@ def contract_created(one: Missing, contract: Contract, customer: object, *, soug
     )
 
 
-def contract_expired(one: Missing, contract: Contract) -> Missing:
+def with_contract_expired(missing: MissingEvent, contract: Contract) -> MissingEvent:
     """Add ContractExpired, dated at the contract's end."""
-    return _with(
-        one,
+    return _with_event(
+        missing,
         lambda: ContractExpired.model_validate(
             {
                 "date": contract.end_date,
@@ -115,9 +117,9 @@ def contract_expired(one: Missing, contract: Contract) -> Missing:
 def customer_fields(customer: Customer) -> dict[str, Any]:
     """Return a customer as events have it, in the wire's spelling."""
     counterparts = [
-        {"integrationProvider": each.type, "integrationExternalId": each.id, "syncStatus": UNKNOWN}
-        for each in customer.external_integration or []
-        if each.type is not None and each.id is not None
+        {"integrationProvider": entry.type, "integrationExternalId": entry.id, "syncStatus": UNKNOWN}
+        for entry in customer.external_integration or []
+        if entry.type is not None and entry.id is not None
     ]
     return {
         "date": customer.created_at,
@@ -129,21 +131,21 @@ def customer_fields(customer: Customer) -> dict[str, Any]:
     }
 
 
-def customer_created(one: Missing, customer: Customer) -> Missing:
+def with_customer_created(missing: MissingEvent, customer: Customer) -> MissingEvent:
     """Add CustomerCreated."""
-    return _with(one, lambda: CustomerCreated.model_validate(customer_fields(customer)))
+    return _with_event(missing, lambda: CustomerCreated.model_validate(customer_fields(customer)))
 
 
-def of_invoice(one: Missing, invoice: Invoice) -> Missing:
+def with_invoice_event(missing: MissingEvent, invoice: Invoice) -> MissingEvent:
     """Add InvoiceApproved or InvoicePaymentStatusChanged. The API dates neither: the last change counts."""
-    if one.event_type == InvoiceApproved.type:
-        return replace(one, event=InvoiceApproved(date=invoice.updated_at, invoice_id=invoice.id))
+    if missing.event_type == InvoiceApproved.type:
+        return replace(missing, event=InvoiceApproved(date=invoice.updated_at, invoice_id=invoice.id))
     paid = _amount_paid(invoice)
     if paid is None or invoice.amount is None:
-        return replace(one, obstacle=_NO_AMOUNT)
+        return replace(missing, obstacle=_NO_AMOUNT)
     total = invoice.amount
-    return _with(
-        one,
+    return _with_event(
+        missing,
         lambda: InvoicePaymentStatusChanged(
             invoice_id=invoice.id,
             billing_status=str(invoice.billing_status),
@@ -158,46 +160,46 @@ def of_invoice(one: Missing, invoice: Invoice) -> Missing:
 
 
 def _amount_paid(invoice: Invoice) -> Decimal | None:
-    """Return what is paid of an invoice; None if payments do not tell."""
+    """Return what is paid of an invoice; None if its payments do not show it."""
     if invoice.billing_status == BillingStatus.PAID:
         return invoice.amount
     # A payment of an invoice that is not paid may have failed, or be a part of it, or the last of several.
     return Decimal(0) if invoice.payment_info is None else None
 
 
-def _with(one: Missing, make: Callable[[], Event]) -> Missing:
+def _with_event(missing: MissingEvent, make: Callable[[], Event]) -> MissingEvent:
     try:
-        return replace(one, event=make())
+        return replace(missing, event=make())
     except ValidationError as error:
-        fields = ", ".join(sorted({str(each["loc"][0]) for each in error.errors()}))
-        return replace(one, obstacle=f"the API does not show a usable {fields}")
+        fields = ", ".join(sorted({str(mistake["loc"][0]) for mistake in error.errors()}))
+        return replace(missing, obstacle=f"the API does not show a usable {fields}")
 
 
-def inject(inbox: Inbox, missing: Sequence[Missing], now: datetime) -> Iterator[int]:
+def inject(inbox: Inbox, missing: Sequence[MissingEvent], now: datetime) -> Iterator[int]:
     """Store the events that could be made, and yield how many of each batch are new. Wakes the workers.
 
     The key of a delivery depends on the event's type and object alone, so none is stored a second time.
     """
-    makeable = [one for one in missing if one.event is not None]
+    makeable = [candidate for candidate in missing if candidate.event is not None]
     for start in range(0, len(makeable), _BATCH):
         batch = makeable[start : start + _BATCH]
-        receipts = ingest(inbox.database, [_delivery(one, now) for one in batch])
+        receipts = ingest(inbox.database, [_delivery(candidate, now) for candidate in batch])
         inbox.notifier.notify()
         yield sum(receipt.status is PutStatus.ACCEPTED for receipt in receipts)
 
 
-def _delivery(one: Missing, now: datetime) -> NewDelivery:
-    event = one.event
+def _delivery(missing: MissingEvent, now: datetime) -> NewDelivery:
+    event = missing.event
     assert event is not None  # noqa: S101 - for the type
-    identity = [one.event_type, one.resource_id]
+    identity = [missing.event_type, missing.resource_id]
     if isinstance(event, InvoicePaymentStatusChanged):
         identity.append(str(event.billing_status))
     digest = sha256(json.dumps(identity).encode()).hexdigest()[:32]
-    headers = {"CONTENT_TYPE": "application/json", "X_WEBHOOK_TYPE": one.event_type}
+    headers = {"CONTENT_TYPE": "application/json", "X_WEBHOOK_TYPE": missing.event_type}
     return NewDelivery(
         RECONCILE_SOURCE,
-        f"{one.event_type}-{digest}",
-        one.event_type,
+        f"{missing.event_type}-{digest}",
+        missing.event_type,
         event.to_json(),
         json.dumps(headers),
         None,

@@ -126,7 +126,7 @@ class BodyJWT(Scheme):
         if self._timed:
             claims["iat"] = int(UNIX.write(now))
         stated = {"alg": self._algorithm.name, "typ": "JWT"}
-        content = ".".join(_encoded(json.dumps(each).encode()) for each in (stated, claims))
+        content = ".".join(_encoded(json.dumps(part).encode()) for part in (stated, claims))
         return {self.headers[0]: f"{content}.{_encoded(self._algorithm.sign(key, content.encode()))}"}
 
 

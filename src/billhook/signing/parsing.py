@@ -197,7 +197,7 @@ def _read_iso(text: str, header: str) -> datetime:
             offset = timedelta(hours=int(hours), minutes=int(minutes))
             moment += -offset if sign == "+" else offset
     except (ValueError, OverflowError):
-        raise SignatureMalformed(f"{header} holds a time that is in no calendar") from None
+        raise SignatureMalformed(f"{header} holds an impossible date or time") from None
     return moment
 
 
@@ -215,7 +215,7 @@ def _read_http(text: str, header: str) -> datetime:
         date = (int(year), _MONTHS.index(month) + 1, int(day))
         moment = datetime(*date, *map(int, time), tzinfo=UTC)  # type: ignore[misc,arg-type]
     except ValueError:
-        raise SignatureMalformed(f"{header} holds a time that is in no calendar") from None
+        raise SignatureMalformed(f"{header} holds an impossible date or time") from None
     if _write_http(moment) != text:
         raise SignatureMalformed(f"{header} holds a day of the week that is not the date's")
     return moment
@@ -229,8 +229,8 @@ UNIX: Final = TimeFormat("unix", _read_unix, _write_unix, _DIGITS, _DIGITS, _DIG
 # A year has four digits and a date ten characters, so nothing before an ISO time makes it a longer one; an
 # HTTP date has 29 characters, always.
 TIME_FORMATS: Final = {
-    each.name: each
-    for each in (
+    time_format.name: time_format
+    for time_format in (
         UNIX,
         TimeFormat("unix-ms", _read_milliseconds, _write_milliseconds, _DIGITS, _DIGITS, _DIGITS),
         TimeFormat("iso-8601", _read_iso, _write_iso, _DIGITS + ".Z+-", "", _DIGITS + "-:.TZ+"),

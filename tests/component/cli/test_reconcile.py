@@ -113,10 +113,10 @@ def business(tmp_path: Path, inbox_url: str, run: Callable[..., Result]) -> Iter
 
 def found(result: Result) -> Counter[tuple[str, str]]:
     """Type and object of each missing event."""
-    told = json.loads(result.stdout)
+    delivered = json.loads(result.stdout)
     return Counter(
         (one["event_type"], one["customer_id"] if TYPES[one["event_type"]] == "customerId" else one["id"])
-        for one in told["events"]
+        for one in delivered["events"]
     )
 
 
@@ -132,10 +132,10 @@ def test_each_of_200_lost_events_is_found_and_no_other(business: Business):
     assert Counter(event_type for event_type, _ in lost.elements()) == LOST
     assert found(result) == lost
     assert result.exit_code == 1
-    told = json.loads(result.stdout)
-    assert (told["missing"], told["by_type"], told["injected"]) == (200, LOST, 0)
+    delivered = json.loads(result.stdout)
+    assert (delivered["missing"], delivered["by_type"], delivered["injected"]) == (200, LOST, 0)
     # 40 customers with a grant and a deduction, a contract that was created and ended, and an invoice.
-    assert told["checked"] == {"contracts": 40, "credits": 80, "customers": 40, "invoices": 40}
+    assert delivered["checked"] == {"contracts": 40, "credits": 80, "customers": 40, "invoices": 40}
     assert business.receiver.statuses.count(200) > len(business.receiver.stored())  # `drop` struck
 
 
@@ -164,9 +164,9 @@ def test_what_is_missing_is_injected_once_and_marked_as_synthetic(
     again = business.reconcile("--read-customers", "--inject", "--json")
 
     # The two grants and the two depletions are reported: the API does not show their pools.
-    told = [json.loads(result.stdout) for result in (first, again)]
-    assert [(one["missing"], one["injected"]) for one in told] == [(14, 10), (4, 0)]
-    assert {one["obstacle"] for one in told[1]["events"]} == {
+    delivered = [json.loads(result.stdout) for result in (first, again)]
+    assert [(one["missing"], one["injected"]) for one in delivered] == [(14, 10), (4, 0)]
+    assert {one["obstacle"] for one in delivered[1]["events"]} == {
         "the API's ledger does not show the pool and its kind, which the event needs"
     }
     assert (first.exit_code, again.exit_code) == (1, 1)
@@ -215,11 +215,11 @@ def test_after_an_injection_the_exit_code_is_good_if_all_could_be_stored(busines
 
 def test_the_same_injection_at_the_same_time_stores_it_once(business: Business, inbox_url: str):
     from billhook.inbox import Inbox
-    from billhook.reconcile import Missing, inject
+    from billhook.reconcile import MissingEvent, inject
 
     at = datetime.now(UTC)
     event = InvoiceApproved(date=at, invoice_id="inv_1")
-    one = Missing("InvoiceApproved", "invoice", "inv_1", None, at, "", event)
+    one = MissingEvent("InvoiceApproved", "invoice", "inv_1", None, at, "", event)
     inbox = Inbox(inbox_url)
 
     stored = [sum(inject(inbox, [one], at)) for _ in range(2)]
@@ -262,16 +262,16 @@ def test_types_that_never_came_are_one_note(business: Business):
         business.fault("lose", eventType=name)
     business.live(10)
 
-    told = business.reconcile("--until", "2999-01-01").stderr
+    delivered = business.reconcile("--until", "2999-01-01").stderr
 
-    assert told.count("at all in this range") == 1
-    assert "there is no ContractCreated, InvoiceApproved at all in this range" in told
+    assert delivered.count("at all in this range") == 1
+    assert "there is no ContractCreated, InvoiceApproved at all in this range" in delivered
 
 
 def test_a_sandbox_whose_clock_was_moved_needs_a_later_end_and_that_is_said(run, business: Business):
-    told = business.reconcile().stderr
-    assert told.startswith("note: the range ends at ")
-    assert "in a sandbox whose clock was moved everything is later: give its time as --until" in told
+    delivered = business.reconcile().stderr
+    assert delivered.startswith("note: the range ends at ")
+    assert "in a sandbox whose clock was moved everything is later: give its time as --until" in delivered
     assert business.reconcile("--until", "2999-01-01").stderr == ""
     assert "sandbox whose clock" in " ".join(run("reconcile", "--help").stdout.split())
 
@@ -389,12 +389,12 @@ def test_all_pages_are_compared_and_a_customer_that_is_gone_is_passed_over(compa
 
     result = compare("--read-customers", "--inject", "--json")
 
-    told = json.loads(result.stdout)
-    assert [one["id"] for one in told["events"]] == ["con_1", "con_2"]
-    assert {one["obstacle"] for one in told["events"]} == {
+    delivered = json.loads(result.stdout)
+    assert [one["id"] for one in delivered["events"]] == ["con_1", "con_2"]
+    assert {one["obstacle"] for one in delivered["events"]} == {
         "the event holds the customer, whom neither a delivery nor the API tells of"
     }
-    assert (told["injected"], result.exit_code) == (0, 1)
+    assert (delivered["injected"], result.exit_code) == (0, 1)
     assert service.lines().count("PUT /customers/cus_1") == 1  # it is read once
 
 
@@ -414,9 +414,9 @@ def test_the_customer_of_a_contract_is_read_for_its_event(compare, service: Serv
         result.output
     )  # the customer is older than the range: nothing more is missing
     ((body,),) = rows(place_of(inbox_url), "SELECT body FROM delivery")
-    told = json.loads(body)["customer"]
-    assert (told["customerId"], told["name"], told["aliases"]) == ("cus_1", "Acme", ["acme"])
-    assert told["integrationEntities"] == [
+    delivered = json.loads(body)["customer"]
+    assert (delivered["customerId"], delivered["name"], delivered["aliases"]) == ("cus_1", "Acme", ["acme"])
+    assert delivered["integrationEntities"] == [
         {"integrationProvider": "Salesforce", "integrationExternalId": "001", "syncStatus": "Unknown"}
     ]
 

@@ -16,7 +16,7 @@ from billhook.events import CustomerCreated, sample
 from billhook.extension import get_state
 from billhook.inbox import Counted
 from billhook.inbox.overview import read_overview
-from billhook.status import Thresholds, crossed, summary
+from billhook.status import Thresholds, crossed_thresholds, summary
 from support.apps import deliver
 from support.inbox_view import NOON, change, incoming
 from support.processes import until
@@ -130,7 +130,7 @@ def test_a_wrong_threshold_is_refused_with_what_to_write(run, shop, arguments, t
 
 
 def lines(inbox, now, **thresholds):
-    return crossed(inbox, read_overview(inbox, now), Thresholds(**thresholds))
+    return crossed_thresholds(inbox, read_overview(inbox, now), Thresholds(**thresholds))
 
 
 def test_the_age_is_that_of_the_oldest_unfinished_delivery(inbox):

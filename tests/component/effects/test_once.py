@@ -304,9 +304,7 @@ def test_a_subclass_has_the_paramstyle_of_its_base(url):
 
 
 def test_a_connection_of_no_dbapi_module_is_refused():
-    with pytest.raises(
-        ConfigError, match="UnknownConnection, which is of no DB-API module with a paramstyle"
-    ):
+    with pytest.raises(ConfigError, match="UnknownConnection, whose module declares no DB-API paramstyle"):
         is_first(UnknownConnection())
 
 

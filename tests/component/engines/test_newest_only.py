@@ -90,7 +90,7 @@ def test_of_several_that_wait_only_the_newest_is_handled(stored_only, caplog):
     assert states(app) == ["done"] * 4
     assert rows(inbox_at(app), "SELECT attempts FROM run ORDER BY id") == [(0,), (0,), (1,), (1,)]
     assert len(succeeded) == 2
-    assert "delivery 1 is superseded by delivery 3, and follow is not called" in caplog.text
+    assert "delivery 1 is superseded by delivery 3: handler follow not called" in caplog.text
 
 
 def test_control_without_the_option_each_is_handled(stored_only):

@@ -266,9 +266,11 @@ def test_a_retry_under_a_new_id_is_accepted_and_not_handled_again(known, caplog)
         }
     ]
     assert len(succeeded) == 1
-    line = f"delivery {second} is a twin of delivery {first}, and h is not called"
-    assert [record.message for record in caplog.records if "twin" in record.message] == [line]
-    assert {record.levelname for record in caplog.records if "twin" in record.message} == {"INFO"}
+    line = f"delivery {second} is a content duplicate of delivery {first}: handler h not called"
+    assert [record.message for record in caplog.records if "content duplicate" in record.message] == [line]
+    assert {record.levelname for record in caplog.records if "content duplicate" in record.message} == {
+        "INFO"
+    }
     assert rows(inbox_at(app), "SELECT DISTINCT state FROM delivery") == [("done",)]
 
 
@@ -368,7 +370,7 @@ def test_only_the_result_with_the_current_token_is_signalled(shop, clock, caplog
 
     assert settled == {(fresh.run_id, fresh.token)}
     assert ([facts["delivery"].attempt for facts in dead], retrying) == ([2], [])
-    assert f"run {stale.run_id} of h lost its lease; not settled" in caplog.text
+    assert f"run {stale.run_id} of handler h lost its lease; not settled" in caplog.text
     assert "ZeroDivisionError" in rows(inbox_at(app), "SELECT error FROM failure ORDER BY id")[-1][0]
 
 

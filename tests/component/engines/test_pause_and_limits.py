@@ -264,10 +264,10 @@ def test_only_runs_without_options_and_limits_are_started_as_they_are_planned(st
     deliver(app, PAID.encode(), "InvoicePaymentStatusChanged")
     dispatcher, stored = get_state(app).dispatcher, inbox_of(app)[0].received(10)
 
-    startable = dispatcher.startable(dispatcher.plan(stored))
+    claimable = dispatcher.claimable(dispatcher.plan(stored))
 
     assert len(stored) == 1
-    assert startable == ({one.delivery_id: one for one in stored} if started else {})
+    assert claimable == ({one.delivery_id: one for one in stored} if started else {})
 
 
 def test_a_running_worker_pauses_and_resumes(running):
@@ -375,8 +375,8 @@ def test_a_handler_that_fails_so_often_in_a_row_is_paused_loudly(stored_only, ca
     assert len(calls) == 3
     assert told == [{"handler": "note", "why": why}]
     assert [(one.name, one.since, one.why) for one in inbox.paused_handlers()] == [("note", now, why)]
-    assert [record.levelname for record in caplog.records if "PAUSED" in record.message] == ["ERROR"]
-    assert f"note is PAUSED after {why}; its deliveries wait for `billhook handlers resume" in caplog.text
+    assert [record.levelname for record in caplog.records if "paused" in record.message] == ["ERROR"]
+    assert f"handler note paused: {why}; its deliveries wait for `billhook handlers resume" in caplog.text
 
 
 def test_a_success_begins_the_count_anew_and_so_does_resume(stored_only):

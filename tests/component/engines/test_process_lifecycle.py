@@ -136,7 +136,7 @@ def test_a_worker_without_descriptors_stops_and_logs_why(app_with, caplog):
 
     assert worker.broken
     assert len(calls) >= 5
-    assert "this process has no descriptors left, or a handler closed them" in caplog.text
+    assert "worker stopping: out of file descriptors, or a handler closed them" in caplog.text
 
 
 def test_a_gunicorn_worker_is_recognised_by_its_signal_handler():
@@ -269,79 +269,79 @@ def suspects(threads=2, lease_seconds=30.0):
 def test_innocents_come_first_and_a_suspect_when_there_is_nothing_else():
     one, _ = suspects()
 
-    assert one.next_mode(set(), suspect_due=True, others_due=True) is ClaimMode.OTHERS
-    assert one.next_mode({A}, suspect_due=True, others_due=False) is ClaimMode.OTHERS
-    assert one.next_mode(set(), suspect_due=True, others_due=False) is ClaimMode.A_SUSPECT
-    assert one.next_mode(set(), suspect_due=False, others_due=False) is ClaimMode.OTHERS
+    assert one.next_mode(set(), suspect_due=True, ordinary_due=True) is ClaimMode.ORDINARY
+    assert one.next_mode({A}, suspect_due=True, ordinary_due=False) is ClaimMode.ORDINARY
+    assert one.next_mode(set(), suspect_due=True, ordinary_due=False) is ClaimMode.A_SUSPECT
+    assert one.next_mode(set(), suspect_due=False, ordinary_due=False) is ClaimMode.ORDINARY
 
 
 def test_no_run_starts_beside_a_suspect_for_at_most_a_lease_time():
     one, clock = suspects()
-    one.next_mode(set(), suspect_due=True, others_due=False)
+    one.next_mode(set(), suspect_due=True, ordinary_due=False)
     one.started(A)
 
-    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.NOTHING
+    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.NOTHING
     clock.now += 29
-    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.NOTHING
+    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.NOTHING
     assert one.seconds_to_change() == 1
     clock.now += 1
-    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.OTHERS
+    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.ORDINARY
 
 
 def test_suspects_and_other_runs_share_the_time_under_load():
     one, clock = suspects()
     ways = []
     for _ in range(120):
-        mode = one.next_mode(set(), suspect_due=True, others_due=True)
+        mode = one.next_mode(set(), suspect_due=True, ordinary_due=True)
         ways.append(mode)
         if mode is ClaimMode.A_SUSPECT:
             one.started(A)
         clock.now += 1
 
     shares = {mode: ways.count(mode) / len(ways) for mode in ClaimMode}
-    assert 0.35 < shares[ClaimMode.OTHERS] < 0.65
+    assert 0.35 < shares[ClaimMode.ORDINARY] < 0.65
     assert 0.35 < shares[ClaimMode.A_SUSPECT] < 0.65
-    assert ways[:10] == [ClaimMode.OTHERS] * 10
+    assert ways[:10] == [ClaimMode.ORDINARY] * 10
 
 
 def test_a_handler_that_hangs_is_waited_for_a_lease_and_not_again():
     one, clock = suspects()
-    one.next_mode({A}, suspect_due=True, others_due=True)
+    one.next_mode({A}, suspect_due=True, ordinary_due=True)
     clock.now += 10
-    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.NOTHING
+    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.NOTHING
     clock.now += 30
-    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.A_SUSPECT
+    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.A_SUSPECT
     one.started(B)
     clock.now += 11
-    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.OTHERS
+    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.ORDINARY
     clock.now += 60
-    one.next_mode({A}, suspect_due=True, others_due=True)
+    one.next_mode({A}, suspect_due=True, ordinary_due=True)
     clock.now += 10
-    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.A_SUSPECT
+    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.A_SUSPECT
 
 
 def test_no_suspect_is_waited_for_while_every_thread_hangs():
     one, clock = suspects(threads=1)
-    one.next_mode({A}, suspect_due=True, others_due=True)
+    one.next_mode({A}, suspect_due=True, ordinary_due=True)
     clock.now += 10
-    one.next_mode({A}, suspect_due=True, others_due=True)
+    one.next_mode({A}, suspect_due=True, ordinary_due=True)
     clock.now += 30
-    one.next_mode({A}, suspect_due=True, others_due=True)
+    one.next_mode({A}, suspect_due=True, ordinary_due=True)
 
-    assert one.next_mode({A}, suspect_due=True, others_due=True) is ClaimMode.OTHERS
+    assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.ORDINARY
 
 
 def test_a_suspect_claimed_elsewhere_blocks_no_other_runs():
     one, clock = suspects()
-    one.next_mode({A}, suspect_due=True, others_due=True)
+    one.next_mode({A}, suspect_due=True, ordinary_due=True)
     clock.now += 10
-    one.next_mode({A}, suspect_due=True, others_due=True)
-    assert one.next_mode(set(), suspect_due=True, others_due=True) is ClaimMode.A_SUSPECT
+    one.next_mode({A}, suspect_due=True, ordinary_due=True)
+    assert one.next_mode(set(), suspect_due=True, ordinary_due=True) is ClaimMode.A_SUSPECT
 
     one.started(None)
 
-    assert not one.blocks_others(set())
-    assert one.next_mode(set(), suspect_due=True, others_due=True) is ClaimMode.OTHERS
+    assert not one.blocks_ordinary(set())
+    assert one.next_mode(set(), suspect_due=True, ordinary_due=True) is ClaimMode.ORDINARY
 
 
 # --- one alone among threads ----------------------------------------------------------------------

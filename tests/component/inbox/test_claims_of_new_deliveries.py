@@ -20,10 +20,10 @@ def receive(inbox, *keys):
     return inbox.received(100)
 
 
-def plan_and_claim(inbox, stored, *handlers, limit=10, idle=None, startable=True):
+def plan_and_claim(inbox, stored, *handlers, limit=10, idle=None, claimable=True):
     plans = [RunPlan(one.delivery_id, handlers) for one in stored]
     with inbox.transaction(OWNER) as transaction:
-        given = {one.delivery_id: one for one in stored} if startable else {}
+        given = {one.delivery_id: one for one in stored} if claimable else {}
         assert transaction.plan(plans, NOON, given) == [one.delivery_id for one in stored]
         return transaction.claim(limit, NOON, LEASED_UNTIL, idle=idle)
 
@@ -111,7 +111,7 @@ def test_control_what_cannot_be_started_is_written_twice(inbox, monkeypatch):
     stored = receive(inbox, "k", "l")
 
     def during():
-        plan_and_claim(inbox, stored, "a", startable=False)
+        plan_and_claim(inbox, stored, "a", claimable=False)
 
     assert count_writes(inbox, monkeypatch, during) == 2
 

@@ -83,9 +83,9 @@ def test_a_delivery_that_is_planned_again_after_a_replay_is_not_accepted_again(i
     assert value(where, "SELECT state FROM delivery") == "received"
 
     with inbox.transaction(OWNER) as transaction:
-        won = transaction.plan([RunPlan(delivery_id, ("h",), counted_as=LABELS)], at(3))
+        planned_here = transaction.plan([RunPlan(delivery_id, ("h",), counted_as=LABELS)], at(3))
 
-    assert won == [delivery_id]
+    assert planned_here == [delivery_id]
     assert value(where, "SELECT number FROM billhook_count WHERE what = 'accepted'") == 1
 
 
@@ -107,9 +107,9 @@ def test_a_conflict_that_an_operator_has_handled_is_not_accepted_too(inbox, wher
     replay.replay(inbox, [conflict], at(2))
 
     with inbox.transaction(OWNER) as transaction:
-        won = transaction.plan([RunPlan(conflict, ("h",), counted_as=LABELS)], at(3))
+        planned_here = transaction.plan([RunPlan(conflict, ("h",), counted_as=LABELS)], at(3))
 
-    assert won == [conflict]
+    assert planned_here == [conflict]
     assert value(where, "SELECT number FROM billhook_count WHERE what = 'accepted'") == 1
 
 

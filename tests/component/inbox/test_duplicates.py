@@ -146,9 +146,9 @@ def test_a_delivery_planned_by_another_worker_is_not_an_original_here(inbox, whe
     second = put(inbox, "b")
 
     with inbox.transaction("planner") as transaction:
-        won = transaction.plan([plan(first, "d"), plan(second, "d")], NOON)
+        planned_here = transaction.plan([plan(first, "d"), plan(second, "d")], NOON)
 
-    assert (won, transaction.duplicates) == ([second], [])
+    assert (planned_here, transaction.duplicates) == ([second], [])
     assert runs(where) == [(first, "due", None), (second, "due", None)]
 
 

@@ -6,7 +6,7 @@ import dataclasses
 
 from billhook.inbox.admin import details, summaries
 from billhook.inbox.failing import failing_delivery_ids, failure_groups
-from billhook.inbox.siblings import siblings
+from billhook.inbox.related import related_deliveries
 from support.inbox_view import NOON, change, incoming
 
 RUN = (
@@ -99,7 +99,7 @@ def test_a_duplicate_is_related_to_the_delivery_that_it_repeats(inbox, where):
     change(where, "UPDATE run SET twin_of = 1 WHERE delivery_id = 2")
     (one,) = details(inbox, [2])
 
-    (found,) = siblings(inbox, one.summary, [(run.handler, run.order_key) for run in one.runs])
+    (found,) = related_deliveries(inbox, one.summary, [(run.handler, run.order_key) for run in one.runs])
 
     assert (found.summary.id, found.relation) == (1, "the same content")
 
@@ -111,7 +111,7 @@ def test_deliveries_of_one_order_key_or_one_key_are_related(inbox, where):
     inbox.put(dataclasses.replace(incoming("key2"), body=b"[]", received_at=NOON))
     (one,) = details(inbox, [2])
 
-    found = siblings(inbox, one.summary, [(run.handler, run.order_key) for run in one.runs])
+    found = related_deliveries(inbox, one.summary, [(run.handler, run.order_key) for run in one.runs])
 
     *ordered, conflicting = sorted((each.summary.id, each.relation, each.order_key) for each in found)
     assert ordered == [(1, "the same order", "default:cus_1"), (3, "the same order", "default:cus_1")]

@@ -54,7 +54,7 @@ def test_a_slow_startup_check_is_logged_and_continues(gate, caplog):
         look.result(0.01)
     gate.set()
 
-    until(lambda: "the inbox here answers now" in caplog.text)
+    until(lambda: "inbox here is available again" in caplog.text)
 
 
 def test_an_error_of_a_late_startup_check_is_logged(gate, caplog):
@@ -68,7 +68,7 @@ def test_an_error_of_a_late_startup_check_is_logged(gate, caplog):
     gate.set()
 
     until(lambda: "has schema 0001" in caplog.text)
-    assert "until it can be used, deliveries are answered 503" in caplog.text
+    assert "deliveries get 503 until it recovers" in caplog.text
     assert {record.levelname for record in caplog.records} == {"ERROR"}
 
 
@@ -118,7 +118,8 @@ def test_start_and_first_delivery_wait_a_bounded_time_for_a_silent_server(silent
 
     assert answer.status_code == 503
     assert 5 <= int(answer.headers["Retry-After"]) <= 60
-    assert "has not answered within 0.8 s; until it can be used, deliveries are answered 503" in caplog.text
+    assert "inbox unavailable, deliveries get 503 until it recovers: " in caplog.text
+    assert "has not answered within 0.8 s" in caplog.text
     assert "has not answered since this process began" in caplog.text
     assert inbox._committer._thread is None
     assert ":p@" not in caplog.text

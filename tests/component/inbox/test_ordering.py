@@ -445,14 +445,14 @@ def test_without_the_lock_of_deliveries_it_would_stay_planned(inbox, where, mean
 def test_the_second_of_two_planners_waits_for_the_first(inbox, where, meanwhile):
     one, two, three = (put(inbox, name) for name in "abc")
     plans = [RunPlan(delivery_id, ("h",), options=ordered("k")) for delivery_id in (one, two, three)]
-    won = []
+    planned_here = []
 
     meanwhile(
-        lambda transaction: won.append(transaction.plan(plans[:1], NOON)),
-        lambda transaction: won.append(transaction.plan(plans, at(1))),
+        lambda transaction: planned_here.append(transaction.plan(plans[:1], NOON)),
+        lambda transaction: planned_here.append(transaction.plan(plans, at(1))),
     )
 
-    assert won == [[one], [two, three]]
+    assert planned_here == [[one], [two, three]]
     assert states(where) == ["due", "waiting", "waiting"]
 
 
@@ -463,16 +463,16 @@ class Failure(Exception):
 def test_deliveries_of_a_failed_planner_are_planned_by_another(inbox, where, meanwhile):
     ids = [put(inbox, name) for name in "ab"]
     plans = [RunPlan(delivery_id, ("h",), options=ordered("k")) for delivery_id in ids]
-    won = []
+    planned_here = []
 
     def fails(transaction):
         transaction.plan(plans[:1], NOON)
         raise Failure
 
     with pytest.raises(Failure):
-        meanwhile(fails, lambda transaction: won.append(transaction.plan(plans, at(1))))
+        meanwhile(fails, lambda transaction: planned_here.append(transaction.plan(plans, at(1))))
 
-    assert won == [ids]
+    assert planned_here == [ids]
     assert states(where) == ["due", "waiting"]
 
 

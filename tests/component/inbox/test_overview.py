@@ -11,7 +11,7 @@ from billhook.inbox import Counted, CountedAs, RunPlan, RunResult, RunState, Wor
 from billhook.inbox import figures as figures_of
 from billhook.inbox.counts import DURATION_BOUNDS, Counts
 from billhook.inbox.figures import percentile
-from billhook.inbox.overview import read_backlog, read_overview, read_periods
+from billhook.inbox.overview import read_overview, read_periods
 from billhook.inbox.schema import REVISION
 from support.inbox_view import NOON, change, incoming
 
@@ -70,7 +70,7 @@ def test_the_backlog_is_what_is_unread_in_progress_or_failed(inbox):
     plan(inbox, put(inbox, "in progress", minutes=3), "h")
     put(inbox, "unread", minutes=5)
 
-    found = read_backlog(inbox)
+    found = read_overview(inbox, NOON).backlog
 
     oldest_at = NOON + timedelta(minutes=3)
     assert found == figures_of.Backlog(1, 1, oldest_at, dead=1, quarantined=2, conflicts=1)
@@ -82,7 +82,7 @@ def test_large_numbers_are_counted_up_to_a_limit(inbox, monkeypatch):
     for number in range(5):
         put(inbox, f"k{number}")
 
-    assert read_backlog(inbox).unread == 3
+    assert read_overview(inbox, NOON).backlog.unread == 3
 
 
 # --- types --------------------------------------------------------------------------------------------

@@ -384,7 +384,7 @@ def test_an_app_with_an_unreachable_server_starts_and_answers_503(tmp_path, capl
     app.extensions["billhook"].close()
 
     assert "Connection refused" in caplog.text
-    assert "until it can be used, deliveries are answered 503" in caplog.text
+    assert "deliveries get 503 until it recovers" in caplog.text
     assert answer.status_code == 503
     assert "hunter2" not in caplog.text
 

@@ -371,7 +371,7 @@ def test_a_failure_after_a_commit_stops_neither_it_nor_the_committer(caplog):
     committer.close()
 
     assert keys == ["k1", "k2"]
-    assert "work after a commit failed; the commit stands" in caplog.text
+    assert "post-commit step failed; the deliveries are stored" in caplog.text
 
 
 def test_a_defect_in_a_commit_is_an_error_for_its_sender_and_the_next_is_committed(caplog):
@@ -390,7 +390,7 @@ def test_a_defect_in_a_commit_is_an_error_for_its_sender_and_the_next_is_committ
     finally:
         committer.close()
 
-    assert "the committer failed" in caplog.text
+    assert "commit of a batch failed unexpectedly" in caplog.text
     assert "a defect" in caplog.text
 
 

@@ -80,11 +80,11 @@ def test_an_unreadable_delivery_is_quarantined_with_its_error(inbox, where):
     ids = [inbox.put(incoming(key)).delivery_id for key in "abc"]
 
     with inbox.transaction(OWNER) as transaction:
-        won = transaction.plan(
+        planned_here = transaction.plan(
             [RunPlan(ids[0], error="e1"), RunPlan(ids[1], error="e2"), RunPlan(ids[2], error="e1")], NOON
         )
 
-    assert won == ids
+    assert planned_here == ids
     assert rows(where, "SELECT state, error FROM delivery ORDER BY id") == [
         ("quarantined", "e1"),
         ("quarantined", "e2"),
@@ -97,9 +97,9 @@ def test_a_delivery_is_planned_once_by_any_worker(inbox, where):
     delivery_id = put(inbox, "a")
 
     with inbox.transaction("another") as transaction:
-        won = transaction.plan([RunPlan(delivery_id, ("a", "b"))], NOON)
+        planned_here = transaction.plan([RunPlan(delivery_id, ("a", "b"))], NOON)
 
-    assert won == []
+    assert planned_here == []
     assert len(runs(where)) == 1
 
 
@@ -266,35 +266,35 @@ def test_a_loss_alone_revokes_one_excuse_but_none_of_orderly_stops(inbox):
     assert [(one.attempt, one.excused) for one in (beside, alone)] == [(5, 4), (6, 3)]
 
 
-def lost_joined(inbox, seconds, keys=("a",)):
+def lost_beside_others(inbox, seconds, keys=("a",)):
     """Runs are lost, begun alone, joined by others, and lost again; the suspects that are claimed then."""
     claim_others(inbox, seconds=seconds)
     begun = [claim_suspect(inbox, seconds=seconds) for _ in keys]
     with inbox.transaction("loop") as transaction:
-        transaction.mark_joined([(begun[0].run_id, begun[0].token)])
-        transaction.mark_joined([(begun[0].run_id, begun[0].token)])  # once more changes nothing
+        transaction.mark_not_alone([(begun[0].run_id, begun[0].token)])
+        transaction.mark_not_alone([(begun[0].run_id, begun[0].token)])  # once more changes nothing
     claim_others(inbox, seconds=seconds + 31)
     return [claim_suspect(inbox, seconds=seconds + 31) for _ in keys]
 
 
-def test_a_joined_suspect_is_excused_and_claimed_last(inbox):
+def test_a_suspect_lost_beside_others_is_excused_and_claimed_last(inbox):
     for number in range(2):
         put(inbox, "a", key=f"k{number}")
     claim(inbox)
 
-    found = lost_joined(inbox, 31, keys=("k0", "k1"))
+    found = lost_beside_others(inbox, 31, keys=("k0", "k1"))
 
     assert [(one.delivery.key, one.attempt, one.excused) for one in found] == [("k1", 3, 0), ("k0", 3, 2)]
 
 
-def test_repeated_losses_of_a_joined_suspect_count_in_the_end(inbox):
+def test_repeated_losses_of_a_suspect_beside_others_count_in_the_end(inbox):
     put(inbox, "a")
     claim(inbox)
     counted = []
-    (one,) = lost_joined(inbox, 31)
+    (one,) = lost_beside_others(inbox, 31)
     for number in range(10):
         with inbox.transaction("loop") as transaction:
-            transaction.mark_joined([(one.run_id, one.token)])
+            transaction.mark_not_alone([(one.run_id, one.token)])
         claim_others(inbox, seconds=93 + 31 * number)
         one = claim_suspect(inbox, seconds=93 + 31 * number)
         counted.append(one.attempt - one.excused)
@@ -302,12 +302,12 @@ def test_repeated_losses_of_a_joined_suspect_count_in_the_end(inbox):
     assert counted == [1] * 6 + [2, 3, 4, 5]
 
 
-def test_mark_joined_ignores_runs_that_are_no_suspects(inbox, where):
+def test_mark_not_alone_ignores_runs_that_are_no_suspects(inbox, where):
     put(inbox, "a")
     (claimed,) = claim(inbox)
 
     with inbox.transaction(OWNER) as transaction:
-        transaction.mark_joined([(claimed.run_id, claimed.token)])
+        transaction.mark_not_alone([(claimed.run_id, claimed.token)])
 
     assert runs(where, "lease_owner") == [(OWNER,)]
 

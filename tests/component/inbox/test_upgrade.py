@@ -116,9 +116,9 @@ def test_after_an_upgrade_old_deliveries_are_counted_once_each(old):
 
     with inbox.transaction("worker") as transaction:
         labels = CountedAs("default", "PingTest")
-        won = transaction.plan([RunPlan(3, counted_as=labels)], NOON)
+        planned_here = transaction.plan([RunPlan(3, counted_as=labels)], NOON)
 
-    assert won == [3]
+    assert planned_here == [3]
     assert rows(where, "SELECT sum(number) FROM billhook_count") == [(4,)]
 
 

@@ -376,7 +376,10 @@ def test_a_conflict_is_in_the_log(receiver, caplog):
     assert logged == [
         "delivery N (UnchargedEvents) is quarantined: type conflict with delivery N",
         "delivery N (Odd) is quarantined: type conflict with delivery N",
-        "not stored: Even contradicts delivery N, whose key has all the conflicts that are kept",
+        (
+            "conflict not stored: Even conflicts with delivery N "
+            "and the limit of stored conflicts per key is reached"
+        ),
         "delivery N (no type) is quarantined: type conflict with delivery N",
     ]
 

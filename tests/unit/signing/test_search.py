@@ -71,7 +71,7 @@ def standard(key: bytes, body: bytes = BODY) -> dict[str, str]:
 
 
 def misses(result: SearchResult) -> list[tuple[str, str]]:
-    return [(each.kind, each.said) for each in result.near_misses]
+    return [(each.kind, each.explanation) for each in result.near_misses]
 
 
 def the_miss(

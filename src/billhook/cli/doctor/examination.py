@@ -79,13 +79,12 @@ def _sources(settings: Settings) -> Sequence[Source]:
     from billhook.errors import MissingSecret
     from billhook.extension import configured_scheme
     from billhook.receiver.blueprint import webhook_routes
-    from billhook.settings import read_secrets_file
     from billhook.signing.source import DEFAULT_SOURCE, Source
 
     app = user_app()
     if app is not None:
         return list({route.source.name: route.source for route in webhook_routes(app)}.values())
-    secrets = read_secrets_file(settings.secrets_file) if settings.secrets_file else settings.secrets
+    secrets = settings.read_secrets()
     if not secrets:
         raise MissingSecret(DEFAULT_SOURCE, settings.secrets_file)
     return [Source(DEFAULT_SOURCE, configured_scheme(settings), secrets, settings.tolerance_seconds)]

@@ -97,9 +97,8 @@ def _read_request(path: Path) -> RawRequest:
 def _read_secrets(secret_file: str | None) -> Sequence[str]:
     from billhook.settings import read_secrets_file
 
-    settings = None if secret_file is not None else load_settings()
-    path = secret_file or (settings.secrets_file if settings else None)
-    secrets = read_secrets_file(path) if path else settings.secrets if settings else ()
+    # With --secret-file, a mistake in the options does not matter.
+    secrets = read_secrets_file(secret_file) if secret_file else load_settings().read_secrets()
     if not secrets:
         raise ConfigError("no secret to try: give --secret-file, or set BILLHOOK_SECRETS_FILE")
     return secrets
@@ -145,7 +144,7 @@ def _told(result: SearchResult, notes: Sequence[str], secret_file: str | None) -
     )
     for other in result.schemes[1:3]:
         lines.append(f"Also fits: {other.kind} over {other.content!r}, in {other.signature_header}")
-    wrong = [each.said for each in result.near_misses]
+    wrong = [each.explanation for each in result.near_misses]
     return [
         *lines,
         *_listed("What may be wrong:" if not result.schemes else "What is wrong:", wrong),
@@ -201,7 +200,7 @@ def _scheme_json(found: FoundScheme, secret_file: str | None) -> dict[str, Any]:
 
 def _miss_json(miss: NearMiss, secret_file: str | None) -> dict[str, Any]:
     scheme = None if miss.scheme is None else _scheme_json(miss.scheme, secret_file)
-    return {"kind": miss.kind, "said": miss.said, "scheme": scheme}
+    return {"kind": miss.kind, "said": miss.explanation, "scheme": scheme}
 
 
 def _notes(request: RawRequest, result: SearchResult) -> list[str]:

@@ -86,7 +86,7 @@ class CeleryEngine:
         self._relay.start(WEB_DELAY_SECONDS)
 
     def wake(self, delivery_id: int) -> None:
-        """Have a committed delivery's id published. Never waits: what is not published is swept up."""
+        """Publish a committed delivery's id soon. Never waits: the sweeper finds what is not published."""
         # Again: this process may have been forked after `start`, and threads do not survive a fork.
         self._relay.start(WEB_DELAY_SECONDS)
         self._relay.publish(delivery_id)
@@ -120,7 +120,7 @@ class CeleryEngine:
         self._relay.start(0.0, lambda: maintenance.run_if_due(self._clock.now()), maintenance.close)
 
     def request_stop(self) -> None:
-        """Have the relay stop soon; takes no lock."""
+        """Ask the relay to stop soon; takes no lock."""
         self._relay.request_stop()
 
     def stop_sweeping(self) -> None:
@@ -188,7 +188,7 @@ def _refuse_pickle(celery: Any) -> None:
     for name, value in settings.items():
         names = [value] if isinstance(value, str) else value or ()
         anything = name == "accept_content" and value is None  # None leaves it to kombu, which may accept all
-        if anything or PICKLE in {registry.name_to_type.get(one, one) for one in names}:
+        if anything or PICKLE in {registry.name_to_type.get(serializer, serializer) for serializer in names}:
             raise ConfigError(
                 f"the Celery app's {name} is {value!r}: with pickle, anyone who can write to the broker runs "
                 "code in the workers, so billhook refuses to work with it; set it to json"

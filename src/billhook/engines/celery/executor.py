@@ -68,7 +68,7 @@ class DeliveryExecutor:
         with self._isolation.shared():
             claim, event, is_only_run = self._plan_and_claim(delivery_id)
             if claim is not None:
-                self._mark_joined()
+                self._mark_not_alone()
             while claim is not None:
                 with self._heartbeat.renewing(claim):
                     attempt = self._attempt(claim, event)
@@ -111,13 +111,21 @@ class DeliveryExecutor:
         """Plan the deliveries received before this one: messages come in any order, ordered runs must not."""
         while True:
             received = self._inbox.received(PLAN_LIMIT)
-            planned = self._dispatcher.plan(one for one in received if one.delivery_id < delivery_id)
+            planned = self._dispatcher.plan(stored for stored in received if stored.delivery_id < delivery_id)
             with self._inbox.transaction(process_owner()) as transaction:
-                won = transaction.plan([one.plan for one in planned], self._dispatcher.clock.now())
-            self._dispatcher.notify(planned=planned, won=won, duplicates=transaction.duplicates)
-            again = [one.plan.delivery_id for one in planned for _ in one.plan.handlers]
-            for each in (*again, *transaction.released):
-                self._publish(each)
+                planned_here = transaction.plan(
+                    [planned_delivery.plan for planned_delivery in planned], self._dispatcher.clock.now()
+                )
+            self._dispatcher.notify(
+                planned=planned, planned_here=planned_here, duplicates=transaction.duplicates
+            )
+            again = [
+                planned_delivery.plan.delivery_id
+                for planned_delivery in planned
+                for _ in planned_delivery.plan.handlers
+            ]
+            for published_id in (*again, *transaction.released):
+                self._publish(published_id)
             if len(planned) < PLAN_LIMIT:
                 return
 
@@ -125,14 +133,14 @@ class DeliveryExecutor:
         """Claim a run the general way: of a delivery with order or content keys, or planned before."""
         now = self._dispatcher.clock.now()
         with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
-            won = transaction.plan([one.plan for one in planned], now)
+            planned_here = transaction.plan([planned_delivery.plan for planned_delivery in planned], now)
             claims = transaction.claim(1, now, now + self._lease_time, only=delivery_id, suspects=False)
-        self._dispatcher.notify(planned=planned, won=won, duplicates=transaction.duplicates)
-        for each in transaction.released:
-            self._publish(each)
+        self._dispatcher.notify(planned=planned, planned_here=planned_here, duplicates=transaction.duplicates)
+        for released_id in transaction.released:
+            self._publish(released_id)
         # The first run is this worker's; its siblings are for others.
-        for one in planned:
-            for _ in one.plan.handlers[1:]:
+        for planned_delivery in planned:
+            for _ in planned_delivery.plan.handlers[1:]:
                 self._publish(delivery_id)
         return claims[0] if claims else None
 
@@ -142,11 +150,11 @@ class DeliveryExecutor:
         now = self._dispatcher.clock.now()
         with self._inbox.transaction(process_owner(), self._dispatcher.limits) as transaction:
             claim = transaction.claim_suspect(now, now + self._lease_time, only=delivery_id)
-        for each in transaction.released:
-            self._publish(each)
+        for released_id in transaction.released:
+            self._publish(released_id)
         if claim is None:
             return
-        self._mark_joined()
+        self._mark_not_alone()
         lease = claim.lease
         self._suspects.add(lease)
         try:
@@ -157,11 +165,11 @@ class DeliveryExecutor:
         finally:
             self._suspects.discard(lease)
 
-    def _mark_joined(self) -> None:
+    def _mark_not_alone(self) -> None:
         """Mark suspects that still run here, their exclusive time over, as not alone any more."""
         if suspects := self._suspects.copy():
             with self._inbox.transaction(process_owner()) as transaction:
-                transaction.mark_joined(sorted(suspects))
+                transaction.mark_not_alone(sorted(suspects))
 
     # --- attempt and settle ---------------------------------------------------------------------------
 
@@ -191,7 +199,7 @@ class DeliveryExecutor:
             except InboxUnavailable as error:
                 if time.monotonic() > end:
                     raise
-                text = "run %d is not settled yet, retrying: %s"
+                text = "could not settle run %d, retrying: %s"
                 extra = delivery_fields(attempt.delivery, attempt.handler, cause=error)
                 logger.error(text, result.run_id, error, extra=extra)  # noqa: TRY400
                 time.sleep(0.5)
@@ -305,7 +313,7 @@ class Heartbeat:
             again_at = time.monotonic() + self._lease_seconds / 3
         except Exception as error:  # noqa: BLE001 - the only thread that renews goes on, whatever it was
             extra = fields(cause=error, count=len(leases))
-            logger.error("%d leases were not renewed: %s", len(leases), error, extra=extra)  # noqa: TRY400
+            logger.error("could not renew %d leases: %s", len(leases), error, extra=extra)  # noqa: TRY400
             # They may hold still: try again before they expire.
             renewed = set(leases)
             again_at = time.monotonic() + min(1.0, self._lease_seconds / 10)

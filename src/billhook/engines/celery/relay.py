@@ -166,7 +166,7 @@ class Relay:
         return self._thread is not None and self._thread.is_alive()
 
     def publish(self, delivery_id: int) -> bool:
-        """Have an id published; return False if it was dropped because too many wait."""
+        """Queue an id to be published; return False if it was dropped because too many wait."""
         if not self._running():
             self.start()
         # Bounded, as the process's memory is; the sweeper finds in the inbox what is dropped here.
@@ -176,7 +176,7 @@ class Relay:
         return True
 
     def request_stop(self) -> None:
-        """Have the thread stop soon. Takes no lock, so a signal handler may call it."""
+        """Ask the thread to stop soon. Takes no lock, so a signal handler may call it."""
         self._stopping = True
         self._ids.put(None)
 
@@ -228,15 +228,15 @@ class Relay:
         self._publisher.publish(delivery_id)
         if self._failures:
             self._failures = 0
-            logger.info("the broker takes messages again")
+            logger.info("broker available again")
 
     def _back_off(self, error: Exception) -> None:
         """Drop the connection and sleep, longer after each failure."""
         self._publisher.disconnect()
         if not self._failures:
-            text = "the broker takes no messages, deliveries wait in the inbox: %s"
-            told = first_line(f"{type(error).__name__}: {error}")
-            logger.warning(text, told, extra=fields(cause=error))
+            text = "broker unavailable, deliveries wait in the inbox: %s"
+            cause = first_line(f"{type(error).__name__}: {error}")
+            logger.warning(text, cause, extra=fields(cause=error))
         self._failures += 1
         end = time.monotonic() + min(MAX_PAUSE_SECONDS, 0.25 * 2 ** min(self._failures, 5))
         while not self._stopping and time.monotonic() < end:  # no Event: see `request_stop`

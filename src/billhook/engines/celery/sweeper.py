@@ -81,36 +81,37 @@ class Sweeper:
             )
         monotonic = time.monotonic()
         # Built anew each time: what is not pending any more is forgotten, so that this does not grow.
-        self._pending = {one.delivery_id: self._remembered(one, monotonic) for one in found}
+        self._pending = {delivery.delivery_id: self._remembered(delivery, monotonic) for delivery in found}
         self._full = len(found) == LIMIT
         # With an empty queue, a delivery that is pending all the same was never published.
-        unpublished = any(one.fresh and not one.published for one in self._pending.values())
+        unpublished = any(pending.fresh and not pending.published for pending in self._pending.values())
         queue_is_empty = unpublished and not queue_length()
         ids = [
             delivery_id
-            for delivery_id, one in self._pending.items()
-            if one.publish_at <= monotonic or (not one.published and (queue_is_empty or not one.fresh))
+            for delivery_id, pending in self._pending.items()
+            if pending.publish_at <= monotonic
+            or (not pending.published and (queue_is_empty or not pending.fresh))
         ]
         self._found_any = bool(ids)
         # The messages of the released are used up, however many others are in the queue.
         return list(dict.fromkeys([*released, *ids]))
 
-    def _remembered(self, one: PendingDelivery, monotonic: float) -> _Pending:
+    def _remembered(self, delivery: PendingDelivery, monotonic: float) -> _Pending:
         """Return what is known of it, unless it is pending for another reason: a later run, a new lease."""
-        known = self._pending.get(one.delivery_id)
-        if known is not None and known.since == one.since:
+        known = self._pending.get(delivery.delivery_id)
+        if known is not None and known.since == delivery.since:
             return known
-        return _Pending(one.since, one.fresh, monotonic + REPUBLISH_SECONDS)
+        return _Pending(delivery.since, delivery.fresh, monotonic + REPUBLISH_SECONDS)
 
     def mark_published(self, delivery_id: int) -> None:
-        """Note that the broker took the message of a delivery."""
-        one = self._pending.get(delivery_id)
-        if one is None:  # released just now, and not among those that this sweep read
+        """Mark a delivery as published: the broker confirmed its message."""
+        pending = self._pending.get(delivery_id)
+        if pending is None:  # released just now, and not among those that this sweep read
             return
-        one.published = True
+        pending.published = True
         # Doubled: in a long queue the first message still waits, and each further one only lengthens it.
-        one.publish_at = time.monotonic() + one.pause
-        one.pause = min(one.pause * 2, MAX_REPUBLISH_SECONDS)
+        pending.publish_at = time.monotonic() + pending.pause
+        pending.pause = min(pending.pause * 2, MAX_REPUBLISH_SECONDS)
 
     def pause_seconds(self, delay_seconds: float) -> float:
         """Return the seconds until the next sweep."""

@@ -37,7 +37,7 @@ class WorkerSide(Protocol):
         ...
 
     def request_stop(self) -> None:
-        """Have the sweeping stop soon; takes no lock."""
+        """Ask the sweeping to stop soon; takes no lock."""
         ...
 
     def stop_sweeping(self) -> None:

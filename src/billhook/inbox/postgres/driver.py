@@ -48,16 +48,16 @@ class DeadlineConnection(psycopg.Connection[Any]):
 
     timeout_seconds: float | None = None
 
-    def wait(self, gen: PQGen[RV], *how: Any, **more: Any) -> RV:
-        """As psycopg's; every statement comes through here."""
+    def wait(self, gen: PQGen[RV], *args: Any, **kwargs: Any) -> RV:
+        """Wait for the server as psycopg does, but not past the deadline. Every statement calls this."""
         if self.timeout_seconds is None:
-            return super().wait(gen, *how, **more)
-        return super().wait(self._until_deadline(gen, self.timeout_seconds), *how, **more)
+            return super().wait(gen, *args, **kwargs)
+        return super().wait(self._until_deadline(gen, self.timeout_seconds), *args, **kwargs)
 
     def _until_deadline(self, gen: PQGen[RV], seconds: float) -> PQGen[RV]:
         """Run the steps of `gen` until the deadline; psycopg itself would wait for each without a limit.
 
-        After the deadline one more step is taken: this process may have been suspended, the answer be there.
+        After the deadline one more step is taken: if this process was suspended, the answer may have arrived.
         """
         # Closed, not cancelled: a server that does not answer does not answer a cancellation either.
         end, late = time.monotonic() + seconds, False
@@ -155,7 +155,7 @@ def is_lost(connection: psycopg.Connection[Any]) -> bool:
 
 
 def replace_lost(connection: psycopg.Connection[Any], *_: object) -> None:
-    """Have SQLAlchemy replace a pooled connection that ended while it was idle."""
+    """Raise DisconnectionError for a pooled connection that ended while idle, so SQLAlchemy replaces it."""
     if is_lost(connection):
         raise DisconnectionError("the server ended it")
 

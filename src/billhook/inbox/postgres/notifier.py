@@ -99,7 +99,7 @@ class PostgresNotifier:
             connection.execute(f"SELECT pg_notify({CHANNEL}, '')")
 
     def fileno(self) -> int:
-        """The descriptor of the listening connection. Raises OSError while the server is not there."""
+        """Return the descriptor of the listening connection. Raises OSError while the server is away."""
         with self._listening.use() as connection:
             return connection.fileno()
 

@@ -53,17 +53,17 @@ def restore(path: Path, backup: Path, progress: Progress) -> int:
     with suppress(sqlite3.Error):  # what is damaged may be replaced
         if path.exists():
             refuse_foreign_file(path, beside_its_log=False)
-    made = path.with_name(path.name + "-restoring")
+    restoring = path.with_name(path.name + "-restoring")
     with _unused(path):
-        made.unlink(
+        restoring.unlink(
             missing_ok=True
         )  # of an interrupted restore; under the lock, or it may be one in progress
         # Copied first, renamed then: whenever this is interrupted, the old or the new inbox is there, whole.
-        with _new_file(made), _failures(f"the copy of {backup}"):
+        with _new_file(restoring), _failures(f"the copy of {backup}"):
             with closing(sqlite3.connect(_uri(backup), uri=True)) as source:
-                deliveries = _copy(source, made, progress)
-            sync(made)
-            made.replace(path)
+                deliveries = _copy(source, restoring, progress)
+            sync(restoring)
+            restoring.replace(path)
         # The old log must not be written into the new file; until both are gone, no process opens it.
         for suffix in ("-wal", "-shm"):
             path.with_name(path.name + suffix).unlink(missing_ok=True)

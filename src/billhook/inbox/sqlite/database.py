@@ -224,13 +224,16 @@ class SqliteDatabase:
         """Do nothing: SQLite has no schemas."""
 
     def back_up(self, target: Path, progress: Progress) -> int:
-        """See billhook.inbox.sqlite.backup.back_up."""
+        """Copy the inbox into a new file: see billhook.inbox.sqlite.backup.back_up."""
         with FORK_GUARD.at_work(), self._mutex, self._checked():
             refuse_foreign_file(self.path)
         return back_up(self.path, target, self._busy_seconds, progress)
 
     def restore(self, backup: Path, progress: Progress) -> int:
-        """See billhook.inbox.sqlite.backup.restore. This process must not have the inbox open."""
+        """Replace the inbox by a backup: see billhook.inbox.sqlite.backup.restore.
+
+        This process must not have the inbox open.
+        """
         return restore(self.path, backup, progress)
 
     def checkpoint(self, *, at_once: bool = False) -> None:

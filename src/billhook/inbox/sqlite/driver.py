@@ -93,10 +93,10 @@ def checkpoint_truncate(path: Path) -> None:
 
 
 def take_over_log(path: Path, busy_seconds: float) -> None:
-    """Bring all of the log onto the disk, then empty it; the caller must hold the write lock.
+    """Write all of the log to the disk, then empty it; the caller must hold the write lock.
 
-    After a failed fsync the log holds pages that can be read but will never reach the disk: the kernel took
-    them for written, and a later fsync succeeds without them. SQLite reads such a log when it is opened, and
+    After a failed fsync the log holds pages that can be read but will never reach the disk: the kernel counts
+    them as written, and a later fsync succeeds without them. SQLite reads such a log when it is opened, and
     so the delivery that was refused is there again. It has to be written again before it counts as stored,
     and before it is moved into the file: what the disk has of the log is older than that, and would be read
     instead of it after a power failure. So no process writes, or takes a delivery for a duplicate of a stored

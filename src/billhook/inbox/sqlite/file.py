@@ -56,7 +56,7 @@ def create(path: Path, *, own_folder: bool) -> None:
         new = not path.exists()
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
         if new:  # a file whose name is not on the disk is lost with all that is in it
-            for folder in (path.parent, *(one.parent for one in missing)):
+            for folder in (path.parent, *(folder_made.parent for folder_made in missing)):
                 sync(folder)
     except OSError as error:
         raise ConfigError(f"the inbox {path} cannot be opened: {error.strerror}") from None
@@ -66,7 +66,7 @@ def create(path: Path, *, own_folder: bool) -> None:
 def _warn_of_access_by_others(path: Path) -> None:
     """Warn of loose file modes: the file holds customers' data, and what was received."""
     files = [beside(path, suffix) for suffix in ("", *_LOGS)]
-    access = {str(each): may for each in files if (may := access_by_others(each)) is not None}
+    access = {str(file): may for file in files if (may := access_by_others(file)) is not None}
     if access:
         most = "write" if "write" in access.values() else "read"
         command = shlex.join(["chmod", "600", *access])

@@ -82,7 +82,7 @@ class ForkGuard:
 
     def before_fork(self, close: Callable[[], None]) -> None:
         """Call this method before each fork, while no thread is at work; held weakly."""
-        self._closers = [one for one in self._closers if one() is not None] + [WeakMethod(close)]
+        self._closers = [closer for closer in self._closers if closer() is not None] + [WeakMethod(close)]
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
@@ -113,12 +113,12 @@ class ForkGuard:
             self._forking = True
             quiet = self._changed.wait_for(lambda: self._inside <= own, _LONGEST_SECONDS)
         if quiet and not own:
-            for close in [one() for one in self._closers]:
+            for close in [closer() for closer in self._closers]:
                 if close is not None:
                     close()
 
     def after_in_parent(self) -> None:
-        """Let work go on."""
+        """Release the threads that wait for the fork to be over."""
         with self._changed:
             self._forking = False
             self._changed.notify_all()

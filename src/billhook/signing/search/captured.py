@@ -1,4 +1,4 @@
-"""What in a captured request may be its signature, its time or its id. For billhook.signing.search."""
+"""Find candidate signatures, times and ids in a captured request. For billhook.signing.search."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class CapturedRequest:
     def of(cls, headers: Mapping[str, str], body: bytes) -> CapturedRequest:
         """Find times and ids among `headers`."""
         times = sorted(_times(headers), key=_time_rank)[:MOST_TIMES]
-        taken = {each.text for each in times}
+        taken = {time.text for time in times}
         ids = [(name, text) for name, text in headers.items() if _may_be_id(name, text) and text not in taken]
         return cls(headers, body, tuple(times), tuple(sorted(ids, key=_id_rank)[:MOST_IDS]))
 

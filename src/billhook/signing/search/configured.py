@@ -1,4 +1,4 @@
-"""The scheme that a match describes: made, and asked to verify the request, before it counts as found."""
+"""Configure the scheme that a match describes, and have it verify the request before it counts as found."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from billhook.signing.body_jwt import BodyJWT
 from billhook.signing.presets import BodyHMAC, TimestampedHMAC, TimestampedRSA
 from billhook.signing.scheme import Scheme
 from billhook.signing.search.captured import BASE64URL, CapturedRequest, SignatureText
-from billhook.signing.search.contents import Content
-from billhook.signing.search.key_forms import KeyForm
+from billhook.signing.search.contents import CandidateContent
+from billhook.signing.search.key_forms import CandidateKey
 from billhook.signing.standard_webhooks import SECRET_PREFIX, VERSIONS, StandardWebhooks
 from billhook.signing.template import SignatureTemplate
 
 __all__ = ["FoundScheme", "Match", "configure", "find_tokens"]
 
 _CLASSES: Final[Mapping[str, Callable[..., Scheme]]] = {
-    each.__name__: each
-    for each in (StandardWebhooks, TimestampedHMAC, TimestampedRSA, BodyHMAC, BodyJWT, SignatureTemplate)
+    scheme.__name__: scheme
+    for scheme in (StandardWebhooks, TimestampedHMAC, TimestampedRSA, BodyHMAC, BodyJWT, SignatureTemplate)
 }
 _DEDUPE_ONLY: Final = {"replay_protection": "dedupe-only"}
 _STANDARD_CONTENT: Final = "{id}.{timestamp}.{body}"
@@ -39,8 +39,8 @@ _EPOCH: Final = datetime(1970, 1, 2, tzinfo=UTC)
 class Match(NamedTuple):
     """A content whose signature by a key is a text of the request."""
 
-    content: Content
-    key: KeyForm
+    content: CandidateContent
+    key: CandidateKey
     text: SignatureText
 
 
@@ -71,9 +71,9 @@ def configure(
 ) -> FoundScheme | str:
     """Return the scheme for a match; a sentence if no scheme of billhook can be configured for it."""
     content, key, text = match
-    told = f"{text.header} is the {key.algorithm} of {content.template!r} by secret {key.number}"
+    description = f"{text.header} is the {key.algorithm} of {content.template!r} by secret {key.number}"
     if text.encoding == BASE64URL:
-        return f"{told}, in base64url or without padding, which no scheme of billhook reads"
+        return f"{description}, in base64url or without padding, which no scheme of billhook reads"
     secret, change = key.secret, key.change
     if text.version is None:
         kind, arguments = _preset(_template_arguments(match))
@@ -93,7 +93,7 @@ def configure(
             tolerance_seconds=1,
         )
     except (ConfigError, SignatureError) as error:
-        return f"{told}, for which no scheme of billhook can be configured: {error}"
+        return f"{description}, for which no scheme of billhook can be configured: {error}"
     pem = key.algorithm == "rsa-sha256"
     return FoundScheme(
         kind, arguments, scheme, key.number, change, text.header, content.template, signed_at, pem,
@@ -176,7 +176,7 @@ def _standard_arguments(match: Match) -> dict[str, Any]:
     return dict(zip(("signature_header", "timestamp_header", "id_header"), names, strict=True))
 
 
-def _standard_secret(key: KeyForm, given: str) -> tuple[str, str]:
+def _standard_secret(key: CandidateKey, given: str) -> tuple[str, str]:
     """Return the secret as Standard Webhooks spells it, and how that differs from the one that was given."""
     with suppress(ConfigError):
         if base64_secret(given.removeprefix(SECRET_PREFIX)) == key.material:

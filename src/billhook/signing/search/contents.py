@@ -1,4 +1,4 @@
-"""What a sender may have signed: contents rendered from many templates, and bodies before they were changed.
+"""Generate candidate contents: many templates rendered, and the bodies that may have been changed since.
 
 For billhook.signing.search. The templates need not be ones that a receiver may use: that is checked when one
 of them fits.
@@ -17,7 +17,7 @@ from typing import Any, Final, NamedTuple
 
 from billhook.signing.search.captured import CapturedRequest, TimeText
 
-__all__ = ["KNOWN", "Content", "contents", "earlier_bodies", "mixed_templates", "uniform_templates"]
+__all__ = ["KNOWN", "CandidateContent", "contents", "earlier_bodies", "mixed_templates", "uniform_templates"]
 
 KNOWN: Final = (
     "{body}",
@@ -45,7 +45,7 @@ MOST_KEYS: Final = 6
 _FIELDS: Final = ("id", "timestamp", "type", "body")
 
 
-class Content(NamedTuple):
+class CandidateContent(NamedTuple):
     """Bytes that may have been signed; `time` and `id_header` are where the fields of the template are from.
 
     `digest`: the SHA-256 of what the template renders is signed.
@@ -91,7 +91,7 @@ def _orders(fields: Sequence[str]) -> Iterator[tuple[str, ...]]:
                 yield order
 
 
-def contents(templates: Iterable[str], request: CapturedRequest, body: bytes) -> Iterator[Content]:
+def contents(templates: Iterable[str], request: CapturedRequest, body: bytes) -> Iterator[CandidateContent]:
     """Render each template with `body` and each of the request's times and ids; skip those it has not."""
     for template in templates:
         literals, fields = _split(template)
@@ -111,7 +111,7 @@ def contents(templates: Iterable[str], request: CapturedRequest, body: bytes) ->
                 for literal, field in zip(literals, (*fields, ""), strict=True)
                 for piece in (literal, values.get(field, b""))
             )
-            yield Content(template, data, time, header or None)
+            yield CandidateContent(template, data, time, header or None)
 
 
 @lru_cache(4_096)
@@ -163,7 +163,7 @@ class _Number(str):
 class _Style(NamedTuple):
     """How a JSON writer writes; `indent` is that of one level, None for all in one line."""
 
-    said: str
+    description: str
     comma: str
     colon: str
     indent: str | None = None
@@ -187,9 +187,9 @@ def _rewritten(body: bytes) -> Iterator[tuple[str, bytes]]:
         for style in _styles(body):
             # Half a surrogate pair can only be in an escape, and is so in every body that has one.
             text = _written(value, style).encode("utf-8", "surrogatepass")
-            said = f"it was JSON that something wrote anew; the sender signed {style.said}"
-            yield said, text
-            yield f"{said}, with a line break at its end", text + b"\n"
+            description = f"it was JSON that something wrote anew; the sender signed {style.description}"
+            yield description, text
+            yield f"{description}, with a line break at its end", text + b"\n"
         yield from _reordered(value)
     except (ValueError, RecursionError):
         return
@@ -201,8 +201,10 @@ def _reordered(value: object) -> Iterator[tuple[str, bytes]]:
     if len(keys) <= MOST_KEYS and keys == sorted(keys):
         for style in _LAYOUTS[:2]:
             for order in permutations(value if isinstance(value, _Object) else ()):
-                said = f"something put its keys into alphabetical order; the sender signed {style.said}"
-                yield said, _written(_Object(order), style).encode("utf-8", "surrogatepass")
+                description = (
+                    f"something put its keys into alphabetical order; the sender signed {style.description}"
+                )
+                yield description, _written(_Object(order), style).encode("utf-8", "surrogatepass")
 
 
 def _styles(body: bytes) -> Iterator[_Style]:
@@ -210,11 +212,13 @@ def _styles(body: bytes) -> Iterator[_Style]:
     escaped = (True, False) if b"\\u" in body or not body.isascii() else (True,)
     slashed = (False, True) if b"/" in body else (False,)
     for layout, ordered, ascii_only, slashes in product(_LAYOUTS, (False, True), escaped, slashed):
-        said = layout.said
-        said += ", its keys in alphabetical order" if ordered else ""
-        said += ", with letters beyond ASCII as they are" if not ascii_only else ""
-        said += r", with \/ for /" if slashes else ""
-        yield layout._replace(said=said, ordered=ordered, ascii_only=ascii_only, slashes=slashes)
+        description = layout.description
+        description += ", its keys in alphabetical order" if ordered else ""
+        description += ", with letters beyond ASCII as they are" if not ascii_only else ""
+        description += r", with \/ for /" if slashes else ""
+        yield layout._replace(
+            description=description, ordered=ordered, ascii_only=ascii_only, slashes=slashes
+        )
 
 
 def _written(value: object, style: _Style, margin: str = "\n") -> str:

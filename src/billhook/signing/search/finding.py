@@ -19,13 +19,13 @@ from billhook.signing.search.captured import CapturedRequest, SignatureText, Tim
 from billhook.signing.search.configured import FoundScheme, Match, configure, find_tokens, is_standard
 from billhook.signing.search.contents import (
     KNOWN,
-    Content,
+    CandidateContent,
     contents,
     earlier_bodies,
     mixed_templates,
     uniform_templates,
 )
-from billhook.signing.search.key_forms import HMAC_COST_BYTES, KeyForm, hmac_form, key_forms
+from billhook.signing.search.key_forms import HMAC_COST_BYTES, CandidateKey, hmac_form, key_forms
 from billhook.signing.standard_webhooks import VERSIONS
 
 __all__ = ["NearMiss", "SearchResult", "search"]
@@ -51,7 +51,7 @@ class NearMiss:
     """Something that is wrong, in a sentence; `scheme` is the one that fits without it, if that is known."""
 
     kind: Kind
-    said: str
+    explanation: str
     scheme: FoundScheme | None = None
 
 
@@ -80,42 +80,42 @@ def search(
 
     `headers` are by their names as spelt, lines of one name joined by a comma; `captured_at` is aware.
     """
-    one = _Search(CapturedRequest.of(headers, body), secrets, captured_at)
-    schemes = _ranked(one.run())
-    misses = [*one.misses, *_about_the_best(schemes, captured_at, tolerance_seconds)]
-    names = tuple(dict.fromkeys(each.header for each in one.texts))
-    return SearchResult(tuple(schemes), tuple(misses), names, one.tried)
+    finder = _Search(CapturedRequest.of(headers, body), secrets, captured_at)
+    schemes = _ranked(finder.run())
+    misses = [*finder.misses, *_about_the_best(schemes, captured_at, tolerance_seconds)]
+    names = tuple(dict.fromkeys(text.header for text in finder.texts))
+    return SearchResult(tuple(schemes), tuple(misses), names, finder.tried)
 
 
 def _ranked(found: Iterable[FoundScheme]) -> list[FoundScheme]:
     """Return one scheme for each header and content, those that need the least configuration first."""
     best: dict[tuple[str, str, int], FoundScheme] = {}
-    for each in sorted(found, key=lambda each: each.rank):
-        best.setdefault((each.signature_header.lower(), each.content, each.secret_number), each)
+    for scheme in sorted(found, key=lambda scheme: scheme.rank):
+        best.setdefault((scheme.signature_header.lower(), scheme.content, scheme.secret_number), scheme)
     return list(best.values())
 
 
 def _about_the_best(
     schemes: Sequence[FoundScheme], captured_at: datetime | None, tolerance_seconds: int
 ) -> Iterator[NearMiss]:
-    for each in schemes[:1]:
-        if each.secret_number > 1:
-            said = f"secret {each.secret_number} of those given made the signature: an older one"
-            yield NearMiss("secret", f"{said}, so the sender does not use the newest yet", each)
-        if each.signed_at is None or captured_at is None:
+    for scheme in schemes[:1]:
+        if scheme.secret_number > 1:
+            text = f"secret {scheme.secret_number} of those given made the signature: an older one"
+            yield NearMiss("secret", f"{text}, so the sender does not use the newest yet", scheme)
+        if scheme.signed_at is None or captured_at is None:
             continue
-        seconds = (each.signed_at - captured_at).total_seconds()
+        seconds = (scheme.signed_at - captured_at).total_seconds()
         if tolerance_seconds < abs(seconds) <= CLOCK_SECONDS:
-            yield NearMiss("clock", _about_the_clock(seconds, tolerance_seconds), each)
+            yield NearMiss("clock", _about_the_clock(seconds, tolerance_seconds), scheme)
 
 
 def _about_the_clock(seconds: float, tolerance_seconds: int) -> str:
     where = "after" if seconds > 0 else "before"
-    said = f"it was signed {abs(seconds):.0f} s {where} its capture, and {tolerance_seconds} s are allowed"
+    text = f"it was signed {abs(seconds):.0f} s {where} its capture, and {tolerance_seconds} s are allowed"
     hours = round(seconds / 3_600)
     if hours and abs(seconds - hours * 3_600) < tolerance_seconds:
-        return f"{said}: {abs(hours)} h, as with a time zone that one side forgets"
-    return f"{said}: a clock is wrong (`timedatectl` shows this machine's), or the request was late"
+        return f"{text}: {abs(hours)} h, as with a time zone that one side forgets"
+    return f"{text}: a clock is wrong (`timedatectl` shows this machine's), or the request was late"
 
 
 class _Search:
@@ -134,10 +134,10 @@ class _Search:
         self.texts = list(signature_texts(request.headers, _LENGTHS))
         self._keys = list(self._key_forms())
 
-    def _key_forms(self) -> Iterator[KeyForm]:
+    def _key_forms(self) -> Iterator[CandidateKey]:
         by_length: dict[int, set[bytes]] = {}
-        for each in self.texts:
-            by_length.setdefault(len(each.raw), set()).add(each.raw)
+        for text in self.texts:
+            by_length.setdefault(len(text.raw), set()).add(text.raw)
         for number, secret in enumerate(self._secrets, 1):
             try:
                 yield from key_forms(number, secret, by_length)
@@ -150,15 +150,15 @@ class _Search:
         for token in find_tokens(request, self._secrets):
             if isinstance(token, FoundScheme):
                 return [token]
-            self._note("secret", token)
+            self._add_explanation("secret", token)
         found = self._fitting(contents(KNOWN, request, body))
         if not (found or self._refused):
             found = self._fitting(contents(uniform_templates(), request, body), thorough=False)
-        if found or self._refused or self._explained():
+        if found or self._refused or self._try_explanations():
             return found
         found = self._fitting(contents(self._mixed(), self._likely(), body), thorough=False)
         if not found:
-            self._say_what_is_missing()
+            self._explain_absence()
         return found
 
     def _likely(self) -> CapturedRequest:
@@ -178,22 +178,22 @@ class _Search:
         typed = request.event_type is not None
         return {"id": bool(request.ids), "timestamp": bool(request.times), "type": typed, "body": True}
 
-    def _fitting(self, rendered: Iterable[Content], *, thorough: bool = True) -> list[FoundScheme]:
+    def _fitting(self, rendered: Iterable[CandidateContent], *, thorough: bool = True) -> list[FoundScheme]:
         """Return the schemes that fit; note a content that fits and that no scheme can be configured for."""
         found: list[FoundScheme] = []
         refused: list[str] = []
         for match in self._matches(rendered, self._keys, thorough=thorough):
-            made = configure(match, self._request, self._secrets, self._request.body)
-            if isinstance(made, FoundScheme):
-                found.append(made)
+            scheme = configure(match, self._request, self._secrets, self._request.body)
+            if isinstance(scheme, FoundScheme):
+                found.append(scheme)
             else:
-                refused.append(made)
+                refused.append(scheme)
         if refused and not found:
-            self._refused = self._note("template", refused[0])
+            self._refused = self._add_explanation("template", refused[0])
         return found
 
     def _matches(
-        self, rendered: Iterable[Content], keys: Sequence[KeyForm], *, thorough: bool = True
+        self, rendered: Iterable[CandidateContent], keys: Sequence[CandidateKey], *, thorough: bool = True
     ) -> Iterator[Match]:
         """Yield what fits. `thorough`: expensive keys too are asked whether the digest is signed."""
         keys = [key for key in keys if key.able]
@@ -208,7 +208,7 @@ class _Search:
             digest = content._replace(data=hashlib.sha256(content.data).digest(), digest=True)
             for of_digest, key in looks:
                 signed = digest if of_digest else content
-                raw = key.made(signed.data)
+                raw = key.matching_signature(signed.data)
                 if raw is not None:
                     matches = (Match(signed, key, text) for text in self._texts_of(raw, content.time))
                     yield from filter(is_standard, matches)
@@ -223,13 +223,13 @@ class _Search:
             and (entry is None or (entry == (text.header, text.separator) and text.entry is not None))
         ]
 
-    def _note(self, kind: Kind, said: str, scheme: FoundScheme | None = None) -> bool:
-        self.misses.append(NearMiss(kind, said, scheme))
+    def _add_explanation(self, kind: Kind, text: str, scheme: FoundScheme | None = None) -> bool:
+        self.misses.append(NearMiss(kind, text, scheme))
         return True
 
     # --- what nearly fits -------------------------------------------------------------------------
 
-    def _explained(self) -> bool:
+    def _try_explanations(self) -> bool:
         """Try what usually goes wrong; the first that explains the request is noted."""
         return self._changed_body() or self._lost_time() or self._other_digest()
 
@@ -238,38 +238,42 @@ class _Search:
         for number, (change, earlier) in enumerate(earlier_bodies(self._request.body)):
             templates = many if number < LIKELY_BODIES else KNOWN
             for match in self._matches(contents(templates, self._request, earlier), self._keys):
-                made = configure(match, self._request, self._secrets, earlier)
-                if isinstance(made, FoundScheme):
-                    said = f"the signature fits another body: {change}"
-                    return self._note("body", f"{said}. Have the proxy pass the body on as it came", made)
+                scheme = configure(match, self._request, self._secrets, earlier)
+                if isinstance(scheme, FoundScheme):
+                    text = f"the signature fits another body: {change}"
+                    return self._add_explanation(
+                        "body", f"{text}. Have the proxy pass the body on as it came", scheme
+                    )
         return False
 
     def _lost_time(self) -> bool:
         """Try each second around the capture if no header has a time: its header may have been removed."""
         request, at = self._request, self._captured_at
-        if at is None or any(each.header.lower() != "date" for each in request.times):
+        if at is None or any(time.header.lower() != "date" for time in request.times):
             return False
         first = int(at.timestamp()) - LOST_TIME_SECONDS
         moments = [at + timedelta(seconds=n) for n in range(-LOST_TIME_SECONDS, LOST_TIME_SECONDS + 1)]
         times = tuple(
             TimeText("", str(first + number), "unix", moment) for number, moment in enumerate(moments)
         )
-        templates = [each for each in KNOWN if "{timestamp}" in each]
+        templates = [template for template in KNOWN if "{timestamp}" in template]
         rendered = contents(templates, replace(request, times=times), request.body)
         keys = [key for key in self._keys if key.algorithm == "hmac-sha256"]
         for match in self._matches(rendered, keys):
-            text = match.content.time.text if match.content.time else ""
-            said = (
-                f"{match.text.header} signs {match.content.template!r} with the time {text}, which is in no"
+            lost = match.content.time.text if match.content.time else ""
+            text = (
+                f"{match.text.header} signs {match.content.template!r} with the time {lost}, which is in no"
             )
-            return self._note("header", f"{said} header: a proxy on the way removed the one that has it")
+            return self._add_explanation(
+                "header", f"{text} header: a proxy on the way removed the one that has it"
+            )
         return False
 
     def _other_digest(self) -> bool:
         """Try the digests that no scheme here has."""
         for digest, length in _OTHER_DIGESTS.items():
             texts = list(signature_texts(self._request.headers, [length]))
-            raws = {each.raw for each in texts}
+            raws = {text.raw for text in texts}
             hmacs = [key for key in self._keys if key.algorithm == "hmac-sha256"] if raws else []
             keys = [
                 hmac_form(key.number, key.material, key.secret, key.encoding, key.change, raws, digest)
@@ -277,41 +281,41 @@ class _Search:
             ]
             for content in contents(KNOWN, self._request, self._request.body):
                 for key in keys:
-                    raw = key.made(content.data)
-                    header = next((each.header for each in texts if each.raw == raw), None)
+                    raw = key.matching_signature(content.data)
+                    header = next((text.header for text in texts if text.raw == raw), None)
                     if header is not None:
-                        said = f"{header} is the HMAC-{digest.upper()} of {content.template!r}"
-                        said += f" by secret {key.number}: billhook verifies HMAC-SHA256"
-                        return self._note("algorithm", f"{said}, if the sender lets one choose it")
+                        text = f"{header} is the HMAC-{digest.upper()} of {content.template!r}"
+                        text += f" by secret {key.number}: billhook verifies HMAC-SHA256"
+                        return self._add_explanation("algorithm", f"{text}, if the sender lets one choose it")
         return False
 
-    def _say_what_is_missing(self) -> None:
+    def _explain_absence(self) -> None:
         """Note what is known of a request that nothing explains."""
         if self.misses and (not self._keys or self.misses[-1].kind != "key"):
             return
-        names = ", ".join(dict.fromkeys(each.header for each in self.texts))
+        names = ", ".join(dict.fromkeys(text.header for text in self.texts))
         proven = [key.number for key in self._keys if key.algorithm == "rsa-sha256" and key.able]
         fields = self._fields()
         missing = [name for name in ("id", "timestamp") if not fields[name]]
         if not self.texts:
-            said = "no header looks like a signature: a proxy on the way removed it, or the sender"
-            told = ", ".join(self._request.headers) or "no headers"
-            self._note("header", f"{said} does not sign. The request has {told}")
+            text = "no header looks like a signature: a proxy on the way removed it, or the sender"
+            sent = ", ".join(self._request.headers) or "no headers"
+            self._add_explanation("header", f"{text} does not sign. The request has {sent}")
         elif proven:
-            said = (
+            text = (
                 f"{names} was made with the private key of secret {proven[0]}, over other bytes than any of"
             )
             changed = "the body or a header was changed, or the sender signs something unusual"
-            self._note("content", f"{said} {self.tried} contents tried: {changed}")
-        elif missing and any(each.version in VERSIONS for each in self.texts):
-            said = (
+            self._add_explanation("content", f"{text} {self.tried} contents tried: {changed}")
+        elif missing and any(text.version in VERSIONS for text in self.texts):
+            text = (
                 f"{names} has the form of Standard Webhooks, and no header has their {' and '.join(missing)}"
             )
-            self._note("header", f"{said}: a proxy on the way removed or changed it")
+            self._add_explanation("header", f"{text}: a proxy on the way removed or changed it")
         else:
-            said = (
+            text = (
                 f"none of the secrets made the signature in {names}, over any of {self.tried} contents tried"
             )
-            self._note(
-                "secret", f"{said}: it is another endpoint's secret, or the body or a header was changed"
+            self._add_explanation(
+                "secret", f"{text}: it is another endpoint's secret, or the body or a header was changed"
             )

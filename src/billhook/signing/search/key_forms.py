@@ -1,7 +1,7 @@
-"""What a secret may be as a key: as it is, decoded, or with a prefix too many or too few.
+"""Generate candidate keys from a secret: as it is, decoded, or with a prefix too many or too few.
 
-For billhook.signing.search, which compares digests without regard to the time that it takes: who runs it has
-the secret. Nothing here is for a receiver.
+For billhook.signing.search, whose comparisons take no constant time: an operator who runs it has the secret
+anyway. Nothing here is for a receiver.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from billhook.signing.algorithms import (
 )
 from billhook.signing.standard_webhooks import SECRET_PREFIX
 
-__all__ = ["HMAC_COST_BYTES", "KeyForm", "hmac_form", "key_forms"]
+__all__ = ["HMAC_COST_BYTES", "CandidateKey", "hmac_form", "key_forms"]
 
 _PREFIX: Final = re.compile(r"[A-Za-z]{2,8}_(?=.)")
 _ED25519_BYTES: Final = 32
@@ -37,9 +37,10 @@ ED25519_COST_BYTES: Final = 150_000
 
 
 @dataclass(frozen=True, slots=True)
-class KeyForm:
-    """One reading of one secret. `made(content)` is the captured signature over it, None if there is none.
+class CandidateKey:
+    """One reading of one secret.
 
+    `matching_signature(content)` is the captured signature over the content, None if there is none.
     `secret` and `encoding` are what a scheme has to be configured with; `change` says how that differs from
     the secret as given, and is "" if it does not.
     """
@@ -50,7 +51,7 @@ class KeyForm:
     secret: str = field(repr=False)
     encoding: SecretEncoding
     change: str
-    made: Callable[[bytes], bytes | None] = field(repr=False)
+    matching_signature: Callable[[bytes], bytes | None] = field(repr=False)
     cost_bytes: int
     able: bool
     """Whether the request has anything that it may have made: an RSA key is known to have."""
@@ -58,7 +59,9 @@ class KeyForm:
     """The key itself, for HMAC alone."""
 
 
-def key_forms(number: int, secret: str, signatures: Mapping[int, Collection[bytes]]) -> Iterator[KeyForm]:
+def key_forms(
+    number: int, secret: str, signatures: Mapping[int, Collection[bytes]]
+) -> Iterator[CandidateKey]:
     """Yield the readings of a secret that could have made one of `signatures`, which are by their length.
 
     Raises ConfigError for a key in PEM that is unusable.
@@ -79,16 +82,24 @@ def hmac_form(
     change: str,
     signatures: Collection[bytes],
     digest: str = "sha256",
-) -> KeyForm:
+) -> CandidateKey:
     """Return the reading of a shared secret as the key `material`."""
     wanted = frozenset(signatures)
 
-    def made(content: bytes) -> bytes | None:
+    def matching_signature(content: bytes) -> bytes | None:
         found = hmac.digest(material, content, digest)
         return found if found in wanted else None
 
-    return KeyForm(
-        number, f"hmac-{digest}", secret, encoding, change, made, HMAC_COST_BYTES, bool(wanted), material
+    return CandidateKey(
+        number,
+        f"hmac-{digest}",
+        secret,
+        encoding,
+        change,
+        matching_signature,
+        HMAC_COST_BYTES,
+        bool(wanted),
+        material,
     )
 
 
@@ -120,7 +131,7 @@ def _materials(secret: str) -> Iterator[tuple[bytes, str, SecretEncoding, str]]:
         yield material, standard, "base64", f"{leave}, and {change}" if leave else change
 
 
-def _ed25519_forms(number: int, secret: str, signatures: Collection[bytes]) -> Iterator[KeyForm]:
+def _ed25519_forms(number: int, secret: str, signatures: Collection[bytes]) -> Iterator[CandidateKey]:
     readings = [(secret, "")] if secret.startswith(PUBLIC_PREFIX) else []
     for decode in (hex_secret, base64_secret) if signatures else ():
         try:
@@ -139,19 +150,23 @@ def _ed25519_forms(number: int, secret: str, signatures: Collection[bytes]) -> I
         yield _ed25519_form(number, text, change, key, signatures)
 
 
-def _ed25519_form(number: int, text: str, change: str, key: Any, signatures: Collection[bytes]) -> KeyForm:
-    def made(content: bytes) -> bytes | None:
+def _ed25519_form(
+    number: int, text: str, change: str, key: Any, signatures: Collection[bytes]
+) -> CandidateKey:
+    def matching_signature(content: bytes) -> bytes | None:
         return next((raw for raw in signatures if key.matches(content, [raw])), None)
 
     cost = ED25519_COST_BYTES * max(1, len(signatures))
-    return KeyForm(number, Ed25519.name, text, "text", change, made, cost, bool(signatures))
+    return CandidateKey(
+        number, Ed25519.name, text, "text", change, matching_signature, cost, bool(signatures)
+    )
 
 
 def _whpk(raw: bytes) -> str:
     return PUBLIC_PREFIX + base64.b64encode(raw).decode()
 
 
-def _pem_forms(number: int, pem: str, signatures: Mapping[int, Collection[bytes]]) -> Iterator[KeyForm]:
+def _pem_forms(number: int, pem: str, signatures: Mapping[int, Collection[bytes]]) -> Iterator[CandidateKey]:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -168,10 +183,12 @@ def _pem_forms(number: int, pem: str, signatures: Mapping[int, Collection[bytes]
         RsaSha256().load(pem)  # raises unless it is a public RSA key, and says what it is
         digests = _signed_digests(public, signatures.get((public.key_size + 7) // 8, ()))
 
-        def made(content: bytes) -> bytes | None:
+        def matching_signature(content: bytes) -> bytes | None:
             return digests.get(hashlib.sha256(content).digest())
 
-        yield KeyForm(number, RsaSha256.name, pem, "text", "", made, RSA_COST_BYTES, bool(digests))
+        yield CandidateKey(
+            number, RsaSha256.name, pem, "text", "", matching_signature, RSA_COST_BYTES, bool(digests)
+        )
 
 
 def _signed_digests(public: Any, signatures: Collection[bytes]) -> dict[bytes, bytes]:

@@ -1,4 +1,4 @@
-"""Told: what the deliveries of an inbox tell of, by event type and object.
+"""Index the events that the deliveries of an inbox report, by event type and object.
 
 It keeps ids and not bodies, so that an inbox may be larger than the memory.
 """
@@ -29,7 +29,7 @@ from billhook.inbox.admin import details
 from billhook.inbox.reading import ReadBody, read_bodies
 from billhook.wire import strict_json
 
-__all__ = ["PROVING_TYPES", "CreditChange", "Told"]
+__all__ = ["PROVING_TYPES", "CreditChange", "DeliveredEvents"]
 
 PROVING_TYPES: dict[str, tuple[str, ...]] = {
     InvoiceApproved.type: ("invoiceId",),
@@ -41,7 +41,7 @@ PROVING_TYPES: dict[str, tuple[str, ...]] = {
     CreditPoolIncreased.type: ("customerId",),
     CreditPoolDepleted.type: ("customerId",),
 }
-"""The event types that tell of an object which the API lists, and the fields that identify it."""
+"""The event types about an object which the API lists, and the fields that identify it."""
 
 _CREDITS = (CreditPoolIncreased.type, CreditPoolDepleted.type)
 SAME_CHANGE = timedelta(hours=1)
@@ -61,8 +61,8 @@ class CreditChange:
         return self.amount == other.amount and abs(self.at - other.at) <= SAME_CHANGE
 
 
-class Told:
-    """What deliveries tell of. A quarantined delivery was given to no handler: it is kept apart."""
+class DeliveredEvents:
+    """The events of an inbox's deliveries. Quarantined ones, which no handler received, are kept apart."""
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -75,19 +75,21 @@ class Told:
         self._new_customers: dict[str, int] = {}
 
     @classmethod
-    def of(cls, inbox: Inbox, since: datetime, progress: Callable[[], object] = lambda: None) -> Told:
+    def read(
+        cls, inbox: Inbox, since: datetime, progress: Callable[[], object] = lambda: None
+    ) -> DeliveredEvents:
         """Read the deliveries received since then, with a call of `progress` for each.
 
         Raises InboxUnavailable.
         """
-        told = cls()
+        delivered = cls()
         for read in read_bodies(inbox, PROVING_TYPES, since):
-            told.add(read)
+            delivered.add(read)
             progress()
-        return told
+        return delivered
 
     def add(self, read: ReadBody) -> None:
-        """Add a delivery. One that is not readable as its type tells of nothing."""
+        """Add a delivery. One that is not readable as its type is left out."""
         try:
             body: Any = strict_json.loads(read.body)
         except InvalidJSON:
@@ -114,28 +116,30 @@ class Told:
             self._new_customers[found[0]] = read.delivery_id
 
     def has(self, event_type: str, *ids: str) -> bool:
-        """Return whether a delivery that is not quarantined tells of this object."""
+        """Return whether a delivery that is not quarantined reports this event of the object."""
         return (event_type, *ids) in self._handled
 
     def quarantined_as(self, event_type: str, *ids: str) -> int | None:
-        """Return the first quarantined delivery that tells of this object; None without one."""
+        """Return the first quarantined delivery that reports this event of the object; None without one."""
         return self._quarantined.get((event_type, *ids))
 
     def knows_customer(self, customer_id: str) -> bool:
-        """Return whether a delivery told that this customer is new."""
+        """Return whether a delivery reports that this customer is new."""
         return self.has(CustomerCreated.type, customer_id) or self.has(AnonymousCustomer.type, customer_id)
 
     def new_customer(self, inbox: Inbox, customer_id: str) -> dict[str, Any] | None:
         """Return the body of the customer's CustomerCreated, in the wire's spelling; None without one."""
-        for found in details(inbox, [self._new_customers.get(customer_id, 0)]):
-            body = strict_json.loads(found.body) if found.body else None
+        for delivery in details(inbox, [self._new_customers.get(customer_id, 0)]):
+            body = strict_json.loads(delivery.body) if delivery.body else None
             return body if isinstance(body, dict) else None
         return None
 
-    def untold(self, event_type: str, customer_id: str, changes: Collection[CreditChange]) -> Iterator[int]:
-        """Yield the positions of the changes of a customer's credits that no event of this type tells of.
+    def unmatched(
+        self, event_type: str, customer_id: str, changes: Collection[CreditChange]
+    ) -> Iterator[int]:
+        """Yield the positions of the changes of a customer's credits that no event of this type reports.
 
-        Each event tells of one change. First those are paired that agree in all but the moment, then those
+        Each event reports one change. First those are paired that agree in all but the moment, then those
         whose balances differ.
         """
         events = list(self._credits.get((event_type, customer_id), ()))

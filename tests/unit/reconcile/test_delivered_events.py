@@ -1,4 +1,4 @@
-"""What deliveries tell of: which ledger entries they account for, and what tells of nothing."""
+"""Events of deliveries: which ledger entries they account for, and which deliveries report nothing."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ import pytest
 import billhook
 from billhook.events import EVENT_TYPES, CreditPoolDepleted, CreditPoolIncreased, InvoiceApproved, sample
 from billhook.inbox.reading import ReadBody
-from billhook.reconcile import EVENT_TYPES_CHECKED, Missing, Told, synthetic
-from billhook.reconcile.told import PROVING_TYPES, CreditChange
+from billhook.reconcile import EVENT_TYPES_CHECKED, DeliveredEvents, MissingEvent, synthetic
+from billhook.reconcile.delivered_events import PROVING_TYPES, CreditChange
 from billhook.resources import Contract, Invoice
 from billhook.resources import sample as sample_resource
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
 
 
-def told(*events: Any, state: str = "done") -> Told:
-    found = Told()
+def delivered(*events: Any, state: str = "done") -> DeliveredEvents:
+    found = DeliveredEvents()
     for number, event in enumerate(events):
         found.add(ReadBody(number + 1, event.type, state, event.to_json()))
     return found
@@ -41,7 +41,7 @@ def change(amount: int | None, balance: int, minutes: int = 0) -> CreditChange:
 
 
 @pytest.mark.parametrize(
-    ("events", "changes", "untold"),
+    ("events", "changes", "unmatched"),
     [
         ([grant(50, 50)], [change(50, 50)], []),
         ([], [change(50, 50)], [0]),
@@ -56,22 +56,22 @@ def change(amount: int | None, balance: int, minutes: int = 0) -> CreditChange:
         ([grant(50, 50, 60)], [change(50, 50)], []),
     ],
 )
-def test_each_event_accounts_for_one_ledger_entry(events, changes, untold):
-    assert list(told(*events).untold("CreditPoolIncreased", "cus_1", changes)) == untold
+def test_each_event_accounts_for_one_ledger_entry(events, changes, unmatched):
+    assert list(delivered(*events).unmatched("CreditPoolIncreased", "cus_1", changes)) == unmatched
 
 
 def test_a_depletion_has_no_amount():
     event = sample(CreditPoolDepleted, customer_id="cus_1", date=NOON, balance=Decimal(0))
 
-    found = told(event)
+    found = delivered(event)
 
-    assert list(found.untold("CreditPoolDepleted", "cus_1", [change(None, 0), change(None, 0)])) == [1]
-    assert list(found.untold("CreditPoolDepleted", "cus_2", [change(None, 0)])) == [0]
+    assert list(found.unmatched("CreditPoolDepleted", "cus_1", [change(None, 0), change(None, 0)])) == [1]
+    assert list(found.unmatched("CreditPoolDepleted", "cus_2", [change(None, 0)])) == [0]
 
 
 @pytest.mark.parametrize("body", [b"not json", b"[]", b"{}", b'{"invoiceId": 7}', b'{"invoiceId": null}'])
 def test_a_body_without_the_id_tells_of_nothing(body):
-    found = Told()
+    found = DeliveredEvents()
 
     found.add(ReadBody(1, "InvoiceApproved", "quarantined", body))
     found.add(ReadBody(2, "InvoiceApproved", "received", body))
@@ -81,17 +81,17 @@ def test_a_body_without_the_id_tells_of_nothing(body):
 
 
 def test_an_unreadable_change_of_credits_tells_of_nothing():
-    found = Told()
+    found = DeliveredEvents()
 
     found.add(ReadBody(1, "CreditPoolIncreased", "done", json.dumps({"customerId": "cus_1"}).encode()))
 
-    assert list(found.untold("CreditPoolIncreased", "cus_1", [change(50, 50)])) == [0]
+    assert list(found.unmatched("CreditPoolIncreased", "cus_1", [change(50, 50)])) == [0]
 
 
 def test_a_quarantined_delivery_is_kept_apart():
     event = sample(InvoiceApproved, invoice_id="inv_1")
 
-    found = told(event, state="quarantined")
+    found = delivered(event, state="quarantined")
 
     assert not found.has("InvoiceApproved", "inv_1")
     assert found.quarantined_as("InvoiceApproved", "inv_1") == 1
@@ -108,8 +108,8 @@ def test_the_page_says_of_every_event_whether_it_can_be_missing():
     assert set(others.partition(".")[0].replace(",", " ").split()) == set(EVENT_TYPES) - named
 
 
-def missing(event_type: str) -> Missing:
-    return Missing(event_type, "invoice", "inv_1", None, NOON, "")
+def missing(event_type: str) -> MissingEvent:
+    return MissingEvent(event_type, "invoice", "inv_1", None, NOON, "")
 
 
 def test_amounts_that_the_api_does_not_show_are_not_invented():
@@ -118,7 +118,8 @@ def test_amounts_that_the_api_does_not_show_are_not_invented():
     partly = sample_resource(Invoice, billing_status="Rejected", amount=Decimal(9))
 
     events = [
-        synthetic.of_invoice(missing("InvoicePaymentStatusChanged"), one) for one in (paid, unpaid, partly)
+        synthetic.with_invoice_event(missing("InvoicePaymentStatusChanged"), one)
+        for one in (paid, unpaid, partly)
     ]
 
     amounts = [(one.event.amount_due, one.event.amount_paid) for one in events[:2]]  # type: ignore[union-attr]
@@ -132,7 +133,7 @@ def test_amounts_that_the_api_does_not_show_are_not_invented():
 def test_an_event_that_cannot_do_without_a_value_is_not_made():
     contract = sample_resource(Contract, status=None)
 
-    one = synthetic.contract_created(missing("ContractCreated"), contract, {}, sought=False)
+    one = synthetic.with_contract_created(missing("ContractCreated"), contract, {}, sought=False)
 
     assert one.event is None
     assert one.obstacle == "the API does not show a usable customer, status"

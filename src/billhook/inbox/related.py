@@ -1,4 +1,4 @@
-"""Deliveries that belong together: of one order key, of one key, and duplicates of one content."""
+"""Find the deliveries related to one: of the same order key, of the same key, and content duplicates."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from billhook.inbox.admin import DeliverySummary, summaries
 from billhook.inbox.inbox import Inbox
 from billhook.inbox.schema import delivery, run
 
-__all__ = ["Sibling", "siblings"]
+__all__ = ["RelatedDelivery", "related_deliveries"]
 
-_NEAR = 5_000
+_SEARCH_RANGE = 5_000
 """Deliveries before and after that are searched for an order key: no index has those of finished runs."""
-_MOST = 12
+_LIMIT = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Sibling:
+class RelatedDelivery:
     """A delivery and how it is related: by the same key, the same content, or the order of a handler.
 
     `handler` and `order_key` are set for the latter.
@@ -31,31 +31,33 @@ class Sibling:
     order_key: str | None = None
 
 
-def siblings(inbox: Inbox, one: DeliverySummary, runs: Sequence[tuple[str, str | None]]) -> list[Sibling]:
+def related_deliveries(
+    inbox: Inbox, subject: DeliverySummary, runs: Sequence[tuple[str, str | None]]
+) -> list[RelatedDelivery]:
     """Return the deliveries related to one, whose runs are pairs of handler and order key; nearest first."""
     related: dict[int, tuple[str, str | None, str | None]] = {}
     with inbox.database.read() as connection:
         same_key = select(delivery.c.id).where(
-            delivery.c.source == one.source, delivery.c.key == one.key, delivery.c.id != one.id
+            delivery.c.source == subject.source, delivery.c.key == subject.key, delivery.c.id != subject.id
         )
-        for delivery_id in connection.execute(same_key.limit(_MOST)).scalars():
+        for delivery_id in connection.execute(same_key.limit(_LIMIT)).scalars():
             related[delivery_id] = ("the same key", None, None)
-        if one.twin_of is not None:
-            related.setdefault(one.twin_of, ("the same content", None, None))
+        if subject.twin_of is not None:
+            related.setdefault(subject.twin_of, ("the same content", None, None))
         for handler, order_key in runs:
             if order_key is None:
                 continue
             ordered = select(run.c.delivery_id).where(
-                run.c.delivery_id.between(one.id - _NEAR, one.id + _NEAR),
-                run.c.delivery_id != one.id,
+                run.c.delivery_id.between(subject.id - _SEARCH_RANGE, subject.id + _SEARCH_RANGE),
+                run.c.delivery_id != subject.id,
                 run.c.handler == handler,
                 run.c.order_key == order_key,
             )
-            before = ordered.where(run.c.delivery_id < one.id).order_by(run.c.delivery_id.desc())
-            after = ordered.where(run.c.delivery_id > one.id).order_by(run.c.delivery_id)
+            before = ordered.where(run.c.delivery_id < subject.id).order_by(run.c.delivery_id.desc())
+            after = ordered.where(run.c.delivery_id > subject.id).order_by(run.c.delivery_id)
             for query in (before, after):
-                for delivery_id in connection.execute(query.limit(_MOST)).scalars():
+                for delivery_id in connection.execute(query.limit(_LIMIT)).scalars():
                     related.setdefault(delivery_id, ("the same order", handler, order_key))
-    found = {each.id: each for each in summaries(inbox, list(related))}
-    near = sorted(found, key=lambda delivery_id: (abs(delivery_id - one.id), delivery_id))
-    return [Sibling(found[delivery_id], *related[delivery_id]) for delivery_id in near[:_MOST]]
+    by_id = {summary.id: summary for summary in summaries(inbox, list(related))}
+    near = sorted(by_id, key=lambda delivery_id: (abs(delivery_id - subject.id), delivery_id))
+    return [RelatedDelivery(by_id[delivery_id], *related[delivery_id]) for delivery_id in near[:_LIMIT]]
