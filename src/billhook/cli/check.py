@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.context import environment, load_app, user_app
+from billhook.cli.context import environment, load_app, reject_handlers_argument, user_app
 from billhook.cli.output import print_json, print_table
 from billhook.cli.params import as_json, handlers_argument
 from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
@@ -67,8 +67,7 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
     """
     from billhook.extension import get_state
 
-    if handlers and user_app() is not None:
-        raise click.UsageError("HANDLERS is for `billhook` only: the Flask app has its own handlers")
+    reject_handlers_argument(handlers)
     app = load_app(environment(handlers))
     findings = list(_findings(app, get_state(app), path))
     well = all(finding.ok for finding in findings)

@@ -7,6 +7,7 @@ import pwd
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -32,9 +33,11 @@ __all__ = [
     "load_settings",
     "open_inbox",
     "operator",
+    "reject_handlers_argument",
     "reporting_import_errors",
     "user_app",
     "worker_environment",
+    "worker_hint",
 ]
 
 
@@ -89,6 +92,12 @@ def user_app() -> Flask | None:
         return None
     with reporting_import_errors("the Flask app"):
         return info.load_app()
+
+
+def reject_handlers_argument(handlers: Sequence[str]) -> None:
+    """Raise UsageError for handlers' modules that are named although a Flask app has its own handlers."""
+    if handlers and user_app() is not None:
+        raise click.UsageError("HANDLERS is for `billhook` only: the Flask app has its own handlers")
 
 
 def flask_arguments() -> list[str] | None:
@@ -200,3 +209,11 @@ def open_inbox(*, missing_ok: bool = False) -> Iterator[Inbox]:
         yield inbox
     finally:
         inbox.close()
+
+
+def worker_hint(inbox: Inbox) -> str | None:
+    """Return a hint for the user if no worker seems to serve the inbox; else None."""
+    from billhook.doctor.inbox import missing_worker
+
+    own_app = user_app() is not None
+    return missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))

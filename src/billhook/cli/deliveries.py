@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from billhook.cli.context import open_inbox
+from billhook.cli.deletion import erase, prune
 from billhook.cli.forward import forward
 from billhook.cli.output import CliError, UsageConfigError, print_json, printable, progress, say_paused
 from billhook.cli.params import CONTAINS, DELIVERY_ID, KEY, TEXT, TIME, as_json, delivery_filters
-from billhook.cli.removal import erase, prune
 from billhook.cli.replay import replay
 from billhook.cli.selection import (
     Flags,
+    apply_in_batches,
     delivery_count,
     parse_selection,
     select,
     take_search_limit,
     within_search_limit,
-    work_in_batches,
 )
 
 if TYPE_CHECKING:
@@ -292,11 +292,11 @@ def discard(
     with open_inbox() as inbox:
         chosen = select(
             inbox, delivery_ids, selection, search_limit,
-            question="Discard {}?", done="discarded", flags=flags,
+            question="Discard {}?", past_participle="discarded", flags=flags,
         )  # fmt: skip
         if chosen is None:
             return
-        work_in_batches(inbox, "discard", chosen, change, dry_run=dry_run)
+        apply_in_batches(inbox, "discard", chosen, change, dry_run=dry_run)
     _report_discarded(chosen.total, done, reason, dry_run=dry_run, as_json=as_json)
 
 

@@ -89,7 +89,8 @@ def forward(
     with open_inbox() as inbox, poster:
         chosen = select(
             inbox, delivery_ids, selection, search_limit,
-            question=f"Send {{}} to {urlsplit(url).netloc}?", done="sent", flags=Flags(dry_run, yes, as_json),
+            question=f"Send {{}} to {urlsplit(url).netloc}?", past_participle="sent",
+            flags=Flags(dry_run, yes, as_json),
         )  # fmt: skip
         if chosen is None:
             return
@@ -103,7 +104,7 @@ def forward(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Signing:
-    """How deliveries are signed for the other receiver."""
+    """Sign deliveries for the other receiver."""
 
     scheme: Scheme
     secret: str = dataclasses.field(repr=False)
@@ -125,23 +126,23 @@ class _Signing:
             raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
         return cls(configured_scheme(settings), secrets[0], new_ids)
 
-    def headers(self, one: DeliveryDetails) -> dict[str, str]:
+    def headers(self, delivery: DeliveryDetails) -> dict[str, str]:
         """Return the headers of a delivery, signed now. Raises ValueError for what the scheme cannot sign."""
-        summary = one.summary
+        summary, body = delivery.summary, delivery.body
         now, message_id = datetime.now(UTC), None if self.new_ids else summary.key
         kind = {"X-Webhook-Type": summary.event_type} if summary.event_type else {}
         event_type, secret = summary.event_type, self.secret
         try:
-            signed = self.scheme.sign(one.body, secret, event_type=event_type, now=now, message_id=message_id)
+            signed = self.scheme.sign(body, secret, event_type=event_type, now=now, message_id=message_id)
         except ValueError:
             # The key comes from another scheme and is no id of this one; its hash identifies it as well.
             message_id = sha256(summary.key.encode()).hexdigest()
-            signed = self.scheme.sign(one.body, secret, event_type=event_type, now=now, message_id=message_id)
+            signed = self.scheme.sign(body, secret, event_type=event_type, now=now, message_id=message_id)
         return {**kind, **signed}
 
 
 class _Sent:
-    """The result: answers by status and text, and how many deliveries could not be sent."""
+    """Count the answers by status and text, and the deliveries that could not be sent."""
 
     def __init__(self) -> None:
         self.answers: Counter[tuple[int | None, str]] = Counter()
@@ -175,20 +176,20 @@ def _send(
 
     with progress("sending", total) as steps:
         for batch in batches:
-            for one in details(inbox, batch):
+            for delivery in details(inbox, batch):
                 steps.advance()
-                if one.summary.state == DeliveryState.PRUNED:
+                if delivery.summary.state == DeliveryState.PRUNED:
                     sent.skipped["past its retention: only the key is left"] += 1
                     continue
-                if one.summary.state == DeliveryState.ERASED:
+                if delivery.summary.state == DeliveryState.ERASED:
                     sent.skipped["erased: only the key is left"] += 1
                     continue
                 try:
-                    headers = signing.headers(one)
+                    headers = signing.headers(delivery)
                 except ValueError as error:
                     sent.skipped[f"cannot be signed: {first_line(str(error))}"] += 1
                     continue
-                if not sent.add(one.summary.id, poster.post(one.body, headers)):
+                if not sent.add(delivery.summary.id, poster.post(delivery.body, headers)):
                     return
 
 

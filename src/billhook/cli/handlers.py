@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.context import open_inbox, user_app
+from billhook.cli.context import open_inbox, reject_handlers_argument, user_app
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
 from billhook.cli.params import TEXT, DefaultGroup, as_json, handlers_argument, require_all
 from billhook.cli.selection import recording
@@ -92,7 +92,7 @@ def pause(name: str, why: str | None) -> None:
     """
     with open_inbox() as inbox:
         _require_known(name, inbox)
-        before = {one.name: one for one in inbox.paused_handlers()}.get(name)
+        before = {handler.name: handler for handler in inbox.paused_handlers()}.get(name)
         with recording(inbox, "pause", name):
             inbox.pause_handler(name, why, datetime.now(UTC))
     if before is None:
@@ -119,7 +119,7 @@ def resume(names: tuple[str, ...], every: bool) -> None:
     if bool(names) == every:
         raise click.UsageError("give the names of paused handlers, or --all")
     with open_inbox() as inbox:
-        paused = [one.name for one in inbox.paused_handlers()]
+        paused = [handler.name for handler in inbox.paused_handlers()]
         # All names are checked before the first is resumed.
         for name in names:
             if name not in paused:
@@ -173,7 +173,7 @@ def _paused() -> dict[str, PausedHandler]:
     """Return the paused handlers by name; none without an inbox, or with one of another version."""
     try:
         with open_inbox() as inbox:
-            return {one.name: one for one in inbox.paused_handlers()}
+            return {handler.name: handler for handler in inbox.paused_handlers()}
     except BillhookError:
         return {}
 
@@ -207,19 +207,19 @@ def _print_table(
     columns: dict[str, list[object]] = {
         "handler": list(by_name),
         "event types": ["all" if len(types) == every else "\n".join(types) for _, types in by_name.values()],
-        "time-out (s)": [one.timeout_seconds for one in listed],
+        "time-out (s)": [handler.timeout_seconds for handler in listed],
     }
     # Most apps use none of these: a column appears with the first handler that does.
     if not paused.keys().isdisjoint(by_name):
         columns["state"] = ["PAUSED" if name in paused else None for name in by_name]
-    if any(one.is_limited for one in listed):
-        columns["limits"] = [limits_text(one) for one in listed]
-    if any(one.sources for one in listed):
-        columns["sources"] = ["\n".join(one.sources) or "all" for one in listed]
-    if any(one.ordered_by for one in listed):
-        columns["ordered by"] = [order_text(one) for one in listed]
-    if any(one.identity for one in listed):
-        columns["identity"] = [identity_text(one) for one in listed]
+    if any(handler.is_limited for handler in listed):
+        columns["limits"] = [limits_text(handler) for handler in listed]
+    if any(handler.sources for handler in listed):
+        columns["sources"] = ["\n".join(handler.sources) or "all" for handler in listed]
+    if any(handler.ordered_by for handler in listed):
+        columns["ordered by"] = [order_text(handler) for handler in listed]
+    if any(handler.identity for handler in listed):
+        columns["identity"] = [identity_text(handler) for handler in listed]
     print_table("", list(columns), zip(*columns.values(), strict=True), whole=["event types"])
 
 
@@ -231,21 +231,20 @@ def handler_names(connected: ConnectedHandlers) -> set[str]:
 
 
 class _Sender:
-    """Stands for an app. Not object(): signals need a weak reference, because an id can be reused."""
+    """Replace an app as a sender. Not object(): signals need a weak reference, an id can be reused."""
 
 
 def load_subscribers(names: Sequence[str] = ()) -> ConnectedHandlers:
-    """Return those of the user's app, or of the handlers' modules, without an inbox. Raises ConfigError."""
+    """Return the handlers of the user's app, or of the modules, without an inbox. Raises ConfigError."""
     from billhook.cli.context import environment, reporting_import_errors
     from billhook.dispatch import ConnectedHandlers, connect
     from billhook.extension import get_state
     from billhook.settings import Settings, from_environ
     from billhook.standalone import load_handlers
 
+    reject_handlers_argument(names)
     app = user_app()
     if app is not None:
-        if names:
-            raise click.UsageError("HANDLERS is for `billhook` only: the Flask app has its own handlers")
         return get_state(app).handlers
     # Not `create_app`, which would need secrets and create an inbox: handlers are listed before both exist.
     settings = Settings.from_mapping(from_environ(environment(names)))

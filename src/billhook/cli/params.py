@@ -14,11 +14,13 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
+from urllib.parse import SplitResult, urlsplit
 
 import click
 
 from billhook.cli.output import UsageConfigError
 from billhook.clock import parse_time
+from billhook.errors import ConfigError
 
 __all__ = [
     "BIND",
@@ -41,6 +43,7 @@ __all__ = [
     "delivery_filters",
     "handlers_argument",
     "is_local",
+    "parse_http_url",
     "require_all",
 ]
 
@@ -203,6 +206,18 @@ class DefaultGroup(click.Group):
         with formatter.section("Options"):
             formatter.write_dl([each for each in records if each is not None])
         self.format_commands(ctx, formatter)
+
+
+def parse_http_url(option: str, url: str, example: str = "http://HOST:PORT/PATH") -> SplitResult:
+    """Return the parts of an http(s) URL. Raises ConfigError, which repeats none of it: no password."""
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        valid = False
+    if not valid or not url.isascii() or not url.isprintable() or " " in url:
+        raise ConfigError(f"{option} is not an http(s) URL: write {example}")
+    return parts
 
 
 DEFAULT_BIND = "127.0.0.1:8000"

@@ -13,7 +13,7 @@ from urllib.parse import SplitResult, urlsplit
 import click
 
 from billhook.cli.context import load_settings, user_app
-from billhook.cli.params import DEFAULT_BIND
+from billhook.cli.params import DEFAULT_BIND, parse_http_url
 from billhook.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ _READ_BYTES = 4_096
 
 @dataclass(frozen=True, slots=True)
 class HttpReply:
-    """The answer to a POST. `status` is None if none was received; `body` is then the reason."""
+    """Hold the answer to a POST. `status` is None if none was received; `body` is then the reason."""
 
     status: int | None
     body: str
@@ -50,11 +50,11 @@ class HttpReply:
 
 # http.client and not httpx: `send` and `demo` work without the extra `client`.
 class HttpPoster:
-    """Posts to one URL over a connection that it keeps alive: no redirects, no proxies. A context manager."""
+    """Post to one URL over a connection that it keeps alive: no redirects, no proxies. A context manager."""
 
     def __init__(self, url: str, timeout_seconds: float) -> None:
-        """Raises ConfigError for a URL that cannot be posted to; the text repeats none of it: no password."""
-        self._parts = _checked(url)
+        """Check the URL. Raises ConfigError, which repeats none of it: no password."""
+        self._parts = _parse_target(url)
         self._timeout_seconds = timeout_seconds
         self._connection: http.client.HTTPConnection | None = None
 
@@ -103,14 +103,8 @@ class HttpPoster:
             self._connection = None
 
 
-def _checked(url: str) -> SplitResult:
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        good = False
-    if not good or not url.isascii() or any(character <= " " for character in url):
-        raise ConfigError("--to is not an http(s) URL: write http://HOST:PORT/PATH")
+def _parse_target(url: str) -> SplitResult:
+    parts = parse_http_url("--to", url)
     if "@" in parts.netloc:
         raise ConfigError(
             "--to has a user name in it: leave it out, a webhook is authenticated by its signature alone"
@@ -130,7 +124,7 @@ _READ_CHARACTERS = 4_096
 
 
 class Poster(Protocol):
-    """Posts deliveries: HttpPoster or AppPoster. A context manager."""
+    """Post deliveries: HttpPoster or AppPoster. A context manager."""
 
     def __enter__(self) -> Poster: ...
 
@@ -142,7 +136,7 @@ class Poster(Protocol):
 
 
 class AppPoster:
-    """Posts to a path of a Flask app in this process, without a server."""
+    """Post to a path of a Flask app in this process, without a server."""
 
     def __init__(self, app: Flask, path: str, environ: Mapping[str, Any] | None = None) -> None:
         """Add `environ` to the WSGI environ of each request."""
@@ -240,7 +234,7 @@ def choose_signer(
         secrets = secrets if secret_file is not None else own.secrets
     # The first is the newest: with two of them, a rotation is under way, and receivers know both.
     if not secrets:
-        if path is not None:
+        if path := secret_file or settings.secrets_file:
             raise ConfigError(f"no secret to sign with: {path!r} holds none, write it into the file")
         raise ConfigError("no secret to sign with: set BILLHOOK_SECRETS, or give --secret-file")
     if not isinstance(secrets[0], str):

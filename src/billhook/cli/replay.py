@@ -3,36 +3,35 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from billhook.cli.context import load_settings, open_inbox, user_app
+from billhook.cli.context import open_inbox, worker_hint
 from billhook.cli.output import CliError, print_json, say_paused
 from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
 from billhook.cli.selection import (
     Flags,
-    Selected,
+    SelectedDeliveries,
+    apply_in_batches,
     delivery_count,
     no_match_message,
     paced,
     parse_selection,
     select,
-    work_in_batches,
 )
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
     from billhook.inbox.replay import Backfill, ReplayResult
 
-__all__ = ["missing_worker", "replay"]
+__all__ = ["replay"]
 
 
 @click.command(
-    epilog="For delivery.once() a replayed run is a new time, so its effect is made again; a run that only "
-    "waited for a retry is the same time."
+    epilog="For delivery.once() a replayed run counts as a new occurrence, so its effect is made again; a "
+    "run that only waited for a retry does not."
 )
 @click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
 @delivery_filters
@@ -83,7 +82,7 @@ def replay(
       billhook deliveries replay --state dead --since 1d --dry-run
       billhook deliveries replay 44 --as PaymentFailed
     """
-    filters, search_limit = parse_selection("replay", delivery_ids, selected, also=handler is not None)
+    filters, limit = parse_selection("replay", delivery_ids, selected, other_filter=handler is not None)
     if as_type is not None:
         _check_type(as_type, alone=handler is None and not all_handlers)
     backfill = None if handler is None else _backfill(handler, all_handlers=all_handlers)
@@ -91,23 +90,38 @@ def replay(
     wanted = None if backfill and not filters.is_everything else handler
     # Deliveries that await an operator's decision are selected only if asked for.
     decided = as_type is None and not filters.conflicts
+    filters = dataclasses.replace(filters, handler=wanted, decided=decided)
     with open_inbox() as inbox:
         if delivery_ids and handler is not None and backfill is None:
             _check_stored(inbox, handler)
         _check_ids(inbox, delivery_ids, as_type)
         chosen = select(
-            inbox, delivery_ids, dataclasses.replace(filters, handler=wanted, decided=decided), search_limit,
-            question="Replay {}?", done="replayed", flags=(flags := Flags(dry_run, yes, as_json)),
+            inbox, delivery_ids, filters, limit, question="Replay {}?",
+            past_participle="replayed", flags=(flags := Flags(dry_run, yes, as_json)),
         )  # fmt: skip
         if chosen is None:
             return
         if rate is not None and not dry_run:
             chosen = chosen._replace(batches=paced(chosen.batches, rate))
-        how = {"handler": handler, "backfill": backfill, "all_handlers": all_handlers, "as_type": as_type}
-        _replay(inbox, chosen, how, flags)
+        _replay(inbox, chosen, _ReplayOptions(handler, backfill, all_handlers, as_type), flags)
 
 
-def _replay(inbox: Inbox, chosen: Selected, how: dict[str, Any], flags: Flags) -> None:
+@dataclasses.dataclass(frozen=True, slots=True)
+class _ReplayOptions:
+    """Which runs of the selected deliveries a replay makes due again."""
+
+    handler: str | None
+    backfill: Backfill | None
+    all_handlers: bool
+    as_type: str | None
+
+    @property
+    def includes_succeeded(self) -> bool:
+        """Whether runs that succeeded are replayed as well."""
+        return self.all_handlers or self.handler is not None
+
+
+def _replay(inbox: Inbox, chosen: SelectedDeliveries, options: _ReplayOptions, flags: Flags) -> None:
     from billhook.inbox.replay import ReplayResult, replay
 
     now = datetime.now(UTC)
@@ -115,12 +129,21 @@ def _replay(inbox: Inbox, chosen: Selected, how: dict[str, Any], flags: Flags) -
 
     def change(batch: list[int]) -> int:
         nonlocal done
-        changed = replay(inbox, batch, now, **how, dry_run=flags.dry_run)
+        changed = replay(
+            inbox,
+            batch,
+            now,
+            handler=options.handler,
+            backfill=options.backfill,
+            all_handlers=options.all_handlers,
+            as_type=options.as_type,
+            dry_run=flags.dry_run,
+        )
         done += changed
         return changed.deliveries
 
-    work_in_batches(inbox, "replay", chosen, change, dry_run=flags.dry_run)
-    _report(inbox, chosen.total, done, how, dry_run=flags.dry_run, as_json=flags.as_json)
+    apply_in_batches(inbox, "replay", chosen, change, dry_run=flags.dry_run)
+    _report(inbox, chosen.total, done, options, dry_run=flags.dry_run, as_json=flags.as_json)
 
 
 def _check_type(as_type: str, *, alone: bool) -> None:
@@ -142,13 +165,13 @@ def _check_ids(inbox: Inbox, delivery_ids: tuple[int, ...], as_type: str | None)
     from billhook.inbox.admin import details
 
     # All ids are checked before the first is replayed: the command does all of it, or nothing.
-    for one in details(inbox, delivery_ids):
-        if as_type is None and not one.summary.event_type:
-            raise CliError(f"delivery {one.summary.id} has no event type: give one with --as TYPE")
-        if as_type is not None and one.runs:
+    for delivery in details(inbox, delivery_ids):
+        if as_type is None and not delivery.summary.event_type:
+            raise CliError(f"delivery {delivery.summary.id} has no event type: give one with --as TYPE")
+        if as_type is not None and delivery.runs:
             raise CliError(
-                f"delivery {one.summary.id} was already handled as {one.summary.event_type}: --as applies "
-                "only before any handler has run; nothing was replayed"
+                f"delivery {delivery.summary.id} was already handled as {delivery.summary.event_type}: --as "
+                "applies only before any handler has run; nothing was replayed"
             )
 
 
@@ -170,24 +193,22 @@ def _check_stored(inbox: Inbox, handler: str) -> None:
 
 
 def _report(
-    inbox: Inbox, total: int, done: ReplayResult, how: Mapping[str, Any], *, dry_run: bool, as_json: bool
+    inbox: Inbox, total: int, done: ReplayResult, options: _ReplayOptions, *, dry_run: bool, as_json: bool
 ) -> None:
     """Print the result for `total` deliveries and, on stderr, a hint if no worker is running."""
     if as_json:
         counts = {"selected": total, "replayed": done.deliveries, "reread": done.requeued, "runs": done.runs}
         print_json({**counts, "added": done.added, "dry_run": dry_run})
     else:
-        # Whether the user asked for succeeded runs as well.
-        everything = how["all_handlers"] or how["handler"] is not None
-        _print(total, done, dry_run=dry_run, everything=everything)
+        _print(total, done, dry_run=dry_run, includes_succeeded=options.includes_succeeded)
     if not as_json:
         say_paused(inbox.paused_handlers())
-    missing = missing_worker(inbox) if done.deliveries and not dry_run else None
-    if missing is not None:
-        click.echo(missing, err=True)
+    hint = worker_hint(inbox) if done.deliveries and not dry_run else None
+    if hint is not None:
+        click.echo(hint, err=True)
 
 
-def _print(total: int, done: ReplayResult, *, dry_run: bool, everything: bool) -> None:
+def _print(total: int, done: ReplayResult, *, dry_run: bool, includes_succeeded: bool) -> None:
     would = "would be " if dry_run else ""
     runs = "1 run" if done.runs == 1 else f"{done.runs} runs"
     click.echo(
@@ -196,21 +217,13 @@ def _print(total: int, done: ReplayResult, *, dry_run: bool, everything: bool) -
         + (f", {delivery_count(done.added)} {would}handled for the first time" if done.added else "")
     )
     if not done.deliveries:
-        click.echo(_why_nothing(everything))
+        click.echo(_why_nothing(includes_succeeded))
 
 
-def _why_nothing(everything: bool) -> str:
-    if everything:
+def _why_nothing(includes_succeeded: bool) -> str:
+    if includes_succeeded:
         return "Nothing to do: no such run is finished or waits for a retry."
     return (
         "Nothing to do: no handler failed. Use --all-handlers to run the succeeded handlers again, or "
         "--handler NAME for one of them."
     )
-
-
-def missing_worker(inbox: Inbox) -> str | None:
-    """Return a hint for the user if no worker seems to serve the inbox; else None."""
-    from billhook.doctor.inbox import missing_worker
-
-    own_app = user_app() is not None
-    return missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Flags",
-    "Selected",
+    "SelectedDeliveries",
+    "apply_in_batches",
     "confirm",
     "delivery_count",
     "describe",
@@ -35,22 +36,21 @@ __all__ = [
     "select",
     "take_search_limit",
     "within_search_limit",
-    "work_in_batches",
 ]
 
 
 class Flags(NamedTuple):
-    """The options that every command which changes deliveries has."""
+    """Hold the options that every command which changes deliveries has."""
 
     dry_run: bool
     yes: bool
     as_json: bool
 
 
-class Selected(NamedTuple):
-    """The ids of deliveries in batches, their number, and the ids or the conditions that selected them.
+class SelectedDeliveries(NamedTuple):
+    """Hold ids of deliveries in batches, their number, and the ids or the conditions that selected them.
 
-    `conditions` are without a payload's text.
+    `conditions` repeat no text of a payload: they are recorded, and it may name a customer.
     """
 
     batches: Iterable[list[int]]
@@ -60,18 +60,18 @@ class Selected(NamedTuple):
 
 
 def parse_selection(
-    verb: str, delivery_ids: tuple[int, ...], options: dict[str, Any], *, also: bool = False
+    verb: str, delivery_ids: tuple[int, ...], options: dict[str, Any], *, other_filter: bool = False
 ) -> tuple[DeliveryFilter, int]:
-    """Return the filter and the search limit that a command's options say.
+    """Return the filter and the search limit from a command's options.
 
-    Raises UsageError unless there are either ids or filters; `also`: another option selects deliveries too.
+    Raises UsageError unless there are either ids or filters; with `other_filter` another option selects.
     """
     from billhook.inbox import DeliveryFilter
 
     search_limit = take_search_limit(options)
     # An empty text is a condition: dropped, it would select more.
-    filters = {name: each for name, each in options.items() if each is not None and each is not False}
-    if not (delivery_ids or filters or also):
+    filters = {name: value for name, value in options.items() if value is not None and value is not False}
+    if not (delivery_ids or filters or other_filter):
         raise click.UsageError(
             f"nothing to {verb} is selected: give ids, or one of --type --state --error --source --key "
             "--since --until --contains --handler --conflicts"
@@ -88,21 +88,21 @@ def select(
     search_limit: int,
     *,
     question: str,
-    done: str,
+    past_participle: str,
     flags: Flags,
-) -> Selected | None:
+) -> SelectedDeliveries | None:
     """Find the selected deliveries, and ask the user whether to go on; None if there are none.
 
     `question` has {} for their number; with flags.as_json nothing is asked, and none is a result too. Raises
-    CliError for an unknown id; nothing is `done`.
+    CliError for an unknown id: "nothing was {past_participle}".
     """
-    batches, total = _select_ids(inbox, delivery_ids, selection, done, search_limit)
+    batches, total = _select_ids(inbox, delivery_ids, selection, past_participle, search_limit)
     if not (total or flags.as_json):
         click.echo(no_match_message(inbox, selection.handler))
         return None
     if not any(flags):
         confirm(question.format(delivery_count(total)))
-    return Selected(batches, total, describe(selection), delivery_ids)
+    return SelectedDeliveries(batches, total, describe(selection), delivery_ids)
 
 
 _OPTIONS = {"event_type": "type"}
@@ -111,22 +111,22 @@ _NO_OPTIONS = ("decided", "from_id")
 
 
 def describe(selection: DeliveryFilter) -> str:
-    """Return a filter as the options that it comes from; a text that may be of a payload is left out."""
-    said = []
-    for each in fields(selection):
-        value = getattr(selection, each.name)
-        if value in (None, False) or each.name in _NO_OPTIONS:
+    """Return a filter as the options that it comes from, without texts that may be of a payload."""
+    options = []
+    for field in fields(selection):
+        value = getattr(selection, field.name)
+        if value in (None, False) or field.name in _NO_OPTIONS:
             continue
-        option = f"--{_OPTIONS.get(each.name, each.name)}"
+        option = f"--{_OPTIONS.get(field.name, field.name)}"
         text = f"{value:%Y-%m-%dT%H:%M:%S}" if isinstance(value, datetime) else printable(value)
-        if each.name in _PAYLOAD_TEXTS:
+        if field.name in _PAYLOAD_TEXTS:
             text = "…"
-        said.append(option if value is True else f"{option} {text}")
-    return " ".join(said)
+        options.append(option if value is True else f"{option} {text}")
+    return " ".join(options)
 
 
 class _NoRecorder:
-    """Stands for the recorder of a dry run."""
+    """Replace the recorder in a dry run, which is not recorded."""
 
     def add(self, number: int, delivery_ids: Iterable[int] = ()) -> None:
         """Do nothing."""
@@ -136,7 +136,7 @@ class _NoRecorder:
 def recording(
     inbox: Inbox, what: str, which: str, *, dry_run: bool = False
 ) -> Iterator[ActionRecorder | _NoRecorder]:
-    """Record what this user does while the block does it; a `dry_run` does nothing."""
+    """Record an action of this user, which the block carries out; a `dry_run` is not recorded."""
     from billhook.inbox.actions import recorded
 
     if dry_run:
@@ -146,10 +146,15 @@ def recording(
         yield recorder
 
 
-def work_in_batches(
-    inbox: Inbox, what: str, selected: Selected, change: Callable[[list[int]], int], *, dry_run: bool
+def apply_in_batches(
+    inbox: Inbox,
+    what: str,
+    selected: SelectedDeliveries,
+    change: Callable[[list[int]], int],
+    *,
+    dry_run: bool,
 ) -> None:
-    """Call `change` with each batch, and record it: it returns how many deliveries it changed."""
+    """Apply `change` to each batch, and record it: it returns how many deliveries it changed."""
     from billhook.inbox.actions import ids_text
 
     label = "counting" if dry_run else f"{what.removesuffix('e')}ing"
@@ -175,7 +180,7 @@ def take_search_limit(selected: dict[str, Any]) -> int:
 
 
 def within_search_limit(inbox: Inbox, selection: DeliveryFilter, limit: int) -> DeliveryFilter:
-    """Bound a search for a text to the newest `limit` of what else is selected, and tell so on stderr."""
+    """Bound a search for a text to the newest `limit` selected deliveries; print the bound on stderr."""
     from billhook.inbox.admin import search_bound
 
     if selection.contains is None:
@@ -195,9 +200,9 @@ def within_search_limit(inbox: Inbox, selection: DeliveryFilter, limit: int) -> 
 
 
 def _select_ids(
-    inbox: Inbox, delivery_ids: tuple[int, ...], selection: Any, done: str, search_limit: int
+    inbox: Inbox, delivery_ids: tuple[int, ...], selection: Any, past_participle: str, search_limit: int
 ) -> tuple[Iterable[list[int]], int]:
-    """Return the ids in batches and their number. Raises CliError for an unknown id; nothing is `done`."""
+    """Return the ids in batches and their number. Raises CliError for an unknown id."""
     from billhook.inbox import DeliveryState, admin
 
     if not delivery_ids:
@@ -205,16 +210,19 @@ def _select_ids(
         return admin.id_batches(inbox, selection), admin.count(inbox, selection)
     # Named ids are all checked first: a typing error among them must not leave the work half done.
     wanted = sorted(set(delivery_ids))
-    states = {one.summary.id: one.summary.state for one in admin.details(inbox, wanted)}
+    states = {found.summary.id: found.summary.state for found in admin.details(inbox, wanted)}
     for delivery_id in wanted:
         if delivery_id not in states:
-            raise CliError(f"there is no delivery {delivery_id} in this inbox; nothing was {done}")
+            raise CliError(f"there is no delivery {delivery_id} in this inbox; nothing was {past_participle}")
         if states[delivery_id] == DeliveryState.PRUNED.value:
             raise CliError(
-                f"delivery {delivery_id} is past its retention, only its key is left; nothing was {done}"
+                f"delivery {delivery_id} is past its retention, only its key is left; nothing was "
+                f"{past_participle}"
             )
         if states[delivery_id] == DeliveryState.ERASED.value:
-            raise CliError(f"delivery {delivery_id} was erased, its body is gone; nothing was {done}")
+            raise CliError(
+                f"delivery {delivery_id} was erased, its body is gone; nothing was {past_participle}"
+            )
     return in_batches(wanted, admin.BATCH), len(wanted)
 
 

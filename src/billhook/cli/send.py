@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.context import user_app
+from billhook.cli.context import user_app, worker_hint
 from billhook.cli.events import event_class, suggest
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import FiniteNumber, as_json
@@ -119,12 +119,11 @@ def send(
 
 def _hint_at_missing_worker(answers: Sequence[HttpReply]) -> None:
     """Print how to start a worker, if deliveries were stored by the app in this process and none runs."""
-    from billhook.cli.replay import missing_worker
     from billhook.extension import get_state
 
     app = user_app()
     if app is not None and any(answer.status == 200 for answer in answers):
-        hint = missing_worker(get_state(app).inbox)
+        hint = worker_hint(get_state(app).inbox)
         if hint is not None:
             click.echo(f"note: stored, but not handled yet. {hint}", err=True)
 

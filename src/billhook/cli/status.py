@@ -19,10 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from billhook.cli.context import open_inbox
+from billhook.cli.context import open_inbox, worker_hint
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
 from billhook.cli.params import as_json
-from billhook.cli.replay import missing_worker
 from billhook.clock import format_ago, format_duration, parse_duration
 
 if TYPE_CHECKING:
@@ -152,11 +151,11 @@ def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
 
     overview = read_overview(inbox, datetime.now(UTC))
     lines = crossed_thresholds(inbox, overview, thresholds)
-    told = summary(overview, missing_worker(inbox))
+    text = summary(overview, worker_hint(inbox))
     if as_json:
-        print_json(_to_json(overview, told, lines))
+        print_json(_to_json(overview, text, lines))
     else:
-        _print(inbox, overview, told)
+        _print(inbox, overview, text)
     for line in lines:
         click.echo(f"CROSSED {printable(line)}", err=True)
     return lines
@@ -165,10 +164,10 @@ def _show(inbox: Inbox, thresholds: Thresholds, *, as_json: bool) -> list[str]:
 # --- for people ---------------------------------------------------------------------------------------
 
 
-def _print(inbox: Inbox, overview: Overview, told: str) -> None:
+def _print(inbox: Inbox, overview: Overview, text: str) -> None:
     moment = overview.at.strftime("%Y-%m-%d %H:%M:%S UTC")
     click.echo(f"{moment}  {printable(inbox.database.display_url)}  schema {overview.revision}")
-    click.echo(printable(told) + "\n")
+    click.echo(printable(text) + "\n")
     print_table("", ("", "now", ""), _now_rows(overview), whole=("now",))
     if overview.types:
         click.echo()
@@ -232,13 +231,13 @@ def _handler_rows(overview: Overview) -> list[tuple[object, ...]]:
 # --- for programs -------------------------------------------------------------------------------------
 
 
-def _to_json(overview: Overview, told: str, lines: Sequence[str]) -> dict[str, Any]:
+def _to_json(overview: Overview, text: str, lines: Sequence[str]) -> dict[str, Any]:
     backlog = overview.backlog
     found = {
         "at": overview.at,
         "since": overview.since,
         "schema": overview.revision,
-        "summary": told,
+        "summary": text,
         "unfinished": backlog.waiting,
         **asdict(backlog),
         "refused": dict(overview.refused),

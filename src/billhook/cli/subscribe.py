@@ -7,13 +7,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
 
 import click
 
 from billhook.cli.api.calls import as_usage_errors, open_client
 from billhook.cli.output import CliError, print_json, print_table, printable, progress
-from billhook.cli.params import as_json, handlers_argument
+from billhook.cli.params import as_json, handlers_argument, parse_http_url
 
 if TYPE_CHECKING:
     from billhook.client import BillingClient
@@ -105,7 +104,7 @@ def subscribe(
       billhook subscribe --type CommitmentUsageCrossed --threshold CommitmentUsageCrossed=80 --callback-url …
       flask --app myshop billhook subscribe --callback-url https://shop.example/webhooks/billing
     """
-    _check_url(callback_url)
+    parse_http_url("--callback-url", callback_url, "https://HOST/PATH")
     first, again = (
         _by_event_type("--threshold", thresholds),
         _by_event_type("--recurring-threshold", recurring),
@@ -125,16 +124,6 @@ def _by_event_type(option: str, thresholds: Iterable[tuple[str, Decimal]]) -> di
         if by_type.setdefault(event_type, number) != number:
             raise click.UsageError(f"{option} names {event_type!r} twice, with different numbers: give one")
     return by_type
-
-
-def _check_url(url: str) -> None:
-    try:
-        parts = urlsplit(url)
-        good = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        good = False
-    if not good or not url.isascii() or not url.isprintable() or " " in url:
-        raise click.UsageError("--callback-url is not an http(s) URL: write https://HOST/PATH")
 
 
 def _handled_types(handlers: Sequence[str]) -> list[str]:

@@ -24,7 +24,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from billhook.cli.context import flask_arguments, load_app, user_app, worker_environment
+from billhook.cli.context import (
+    flask_arguments,
+    load_app,
+    reject_handlers_argument,
+    user_app,
+    worker_environment,
+)
 from billhook.cli.handlers import handler_names, require_all_handled
 from billhook.cli.liveness import interval_seconds
 from billhook.cli.params import FiniteNumber, handlers_argument, require_all
@@ -120,8 +126,7 @@ def worker(
 
 
 def _check(handlers: Sequence[str], processes: int, *, drain: bool) -> None:
-    if handlers and user_app() is not None:
-        raise click.UsageError("HANDLERS is for `billhook` only: the Flask app has its own handlers")
+    reject_handlers_argument(handlers)
     if drain and processes > 1:
         raise click.UsageError("--drain works in one process: leave out --processes")
 

@@ -1,6 +1,6 @@
-"""The page of deliveries: a list by combinable filters, and the replay of what is selected in it.
+"""The page of deliveries: a list by combinable filters, and the replay of selected deliveries.
 
-The fields of its form become a filter, an address and a command.
+The fields of its form become a filter, a URL and a command.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ MOST_REPLAYED = 10_000
 
 
 @dataclass(frozen=True, slots=True)
-class Selection:
-    """What was chosen: `fields` as written, and their filter. `mistakes` are sentences for the visitor."""
+class FilterForm:
+    """Hold the form's fields as written, and their filter. `mistakes` are sentences for the visitor."""
 
     fields: dict[str, Any]
     filter: DeliveryFilter
@@ -44,22 +44,22 @@ class Selection:
     searched: str = ""
 
     @property
-    def is_narrowed(self) -> bool:
-        """Whether anything but the state is chosen."""
+    def has_filters(self) -> bool:
+        """Whether there are filters beside the state."""
         return any(name != "state" for name in self.fields)
 
-    def at_fixed_times(self) -> Selection:
-        """Return it with times instead of ages, so that it selects the same later on."""
+    def with_absolute_times(self) -> FilterForm:
+        """Return the form with times instead of ages, so that it selects the same deliveries later on."""
         times = {"since": self.filter.since, "until": self.filter.until}
         fixed = {name: at.isoformat() for name, at in times.items() if at is not None}
         return replace(self, fields={**self.fields, **fixed})
 
     def list_command(self, program: str) -> str:
-        """Return the command that lists the same."""
+        """Return the command that lists the same deliveries."""
         return self._command(program, "list")
 
     def replay_command(self, program: str) -> str | None:
-        """Return the command that replays the same; None if there is none.
+        """Return the command that replays the same deliveries; None if there is none.
 
         The command replays with `--handler` what succeeded too, has no `--twins`, and asks for a filter.
         """
@@ -73,8 +73,8 @@ class Selection:
             words.append(f"--{name}" if name in FLAGS else f"--{name} {_quote(value)}")
         return " ".join(words)
 
-    def within_search_limit(self, inbox: Inbox) -> Selection:
-        """Return it with a search for a text bounded to the newest of what else is selected."""
+    def within_search_limit(self, inbox: Inbox) -> FilterForm:
+        """Return the form with a search for a text bounded to the newest of the selected deliveries."""
         if self.filter.contains is None:
             return self
         number, from_id, received_at = search_bound(inbox, self.filter, SEARCH_LIMIT)
@@ -93,22 +93,30 @@ def _quote(text: str) -> str:
     if text.isprintable():
         return shlex.quote(text)
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
-    return "$'" + "".join(each if each.isprintable() else _escape(each) for each in escaped) + "'"
+    return (
+        "$'"
+        + "".join(character if character.isprintable() else _escape(character) for character in escaped)
+        + "'"
+    )
 
 
 def _escape(character: str) -> str:
     return f"\\u{ord(character):04x}" if ord(character) < 0x10000 else f"\\U{ord(character):08x}"
 
 
-def parse_selection(values: Mapping[str, str], now: datetime) -> Selection:
-    """Return what the fields of a form or an address select; what cannot be read is among the mistakes."""
+def parse_filter_form(values: Mapping[str, str], now: datetime) -> FilterForm:
+    """Parse the fields of a form or a query; an unreadable value is among the mistakes."""
     fields: dict[str, Any] = {}
     mistakes: list[str] = []
     for name in (*FIELDS, *FLAGS):
         value = values.get(name, "").strip()
         if not value:
             continue
-        if len(value) > _LONGEST or "\0" in value or any("\ud800" <= each <= "\udfff" for each in value):
+        if (
+            len(value) > _LONGEST
+            or "\0" in value
+            or any("\ud800" <= character <= "\udfff" for character in value)
+        ):
             mistakes.append(f"{name}: no more than {_LONGEST} characters of text")
             continue
         fields[name] = "1" if name in FLAGS else value
@@ -123,7 +131,7 @@ def parse_selection(values: Mapping[str, str], now: datetime) -> Selection:
     if state is not None and state not in (*DeliveryStatus, DeliveryState.PLANNED):
         mistakes.append(f"state: there is none that is named {state!r}")
         state = None
-    chosen = DeliveryFilter(
+    selection = DeliveryFilter(
         event_type=fields.get("type"),
         state=state,
         since=times.get("since"),
@@ -136,29 +144,28 @@ def parse_selection(values: Mapping[str, str], now: datetime) -> Selection:
         error=fields.get("error"),
         contains=fields.get("contains"),
     )
-    return Selection(fields, chosen, tuple(mistakes))
+    return FilterForm(fields, selection, tuple(mistakes))
 
 
 def show_list(context: DashboardContext) -> Response:
-    """Return the page of the list; filters and the last id of the page before are in the address."""
+    """Render the list of deliveries; the URL has the filters and the last id of the previous page."""
     inbox = context.inbox
-    selection = parse_selection(request.args, context.now)
+    form = parse_filter_form(request.args, context.now)
     before = parse_id(request.args.get("before"))
     found = []
-    if not selection.mistakes:
-        selection = selection.within_search_limit(inbox)
-        found = page(inbox, selection.filter, PAGE + 1, before)
+    if not form.mistakes:
+        form = form.within_search_limit(inbox)
+        found = page(inbox, form.filter, PAGE + 1, before)
     shown = with_runs(inbox, found[:PAGE])
     return context.pages.render(
         "deliveries.html",
-        selection=selection,
+        form=form,
         listed=shown,
-        first=url_for(".deliveries", **selection.fields) if before is not None else None,
-        next=url_for(".deliveries", **selection.fields, before=shown[-1].summary.id)
+        first=url_for(".deliveries", **form.fields) if before is not None else None,
+        next=url_for(".deliveries", **form.fields, before=shown[-1].summary.id)
         if len(found) > PAGE
         else None,
-        command=selection.list_command(context.command)
-        + (f" --after {before}" if before is not None else ""),
+        command=form.list_command(context.command) + (f" --after {before}" if before is not None else ""),
         types=sorted(EVENT_TYPES),
         states=list(DeliveryStatus),
         handlers=_known_handlers(context),
@@ -167,12 +174,12 @@ def show_list(context: DashboardContext) -> Response:
 
 
 def _known_handlers(context: DashboardContext) -> list[str]:
-    loaded = {one.name for one in context.state.handlers.every()}
+    loaded = {handler.name for handler in context.state.handlers.every()}
     return sorted(loaded | set(handler_names(context.inbox)))
 
 
 def parse_id(text: str | None) -> int | None:
-    """Return an id from an address or a form; None without one. One that is none is a bad request."""
+    """Parse the id of a delivery in a URL or a form; None without one. A wrong one is a bad request."""
     if not text:
         return None
     # isascii: isdecimal accepts digits of other scripts.
@@ -182,79 +189,77 @@ def parse_id(text: str | None) -> int | None:
 
 
 def preview_replay(context: DashboardContext) -> Response:
-    """Return the page that says what a replay would do, and asks for the decision."""
+    """Render the page that shows what a replay would do, and asks for the decision."""
     return _preview(context, *_chosen(context))
 
 
-def _preview(
-    context: DashboardContext, ids: list[int], selection: Selection, *, grown: bool = False
-) -> Response:
-    selection = selection.at_fixed_times()  # an age would select others by the time of the decision
+def _preview(context: DashboardContext, ids: list[int], form: FilterForm, *, grown: bool = False) -> Response:
+    form = form.with_absolute_times()  # an age would select others by the time of the decision
     if ids:
         total, would = len(ids), ReplayResult()
         for batch in _batches(ids):
             would += replay(context.inbox, batch, context.now, dry_run=True)
     else:
-        total, would = count(context.inbox, selection.filter), None
+        total, would = count(context.inbox, form.filter), None
     return context.pages.render(
         "replay.html",
         ids=ids,
-        selection=selection,
+        form=form,
         total=total,
         would=would,
         most=MOST_REPLAYED,
         grown=grown,
         command=f"{context.command} deliveries replay {' '.join(map(str, ids))}"
         if ids
-        else selection.replay_command(context.command),
+        else form.replay_command(context.command),
     )
 
 
 def replay_selected(context: DashboardContext) -> Response:
-    """Replay what the page before counted, and return to the list; if it is more by now, ask again."""
-    ids, selection = _chosen(context)
+    """Replay the previewed deliveries, and redirect to the list; ask again if there are more by now."""
+    ids, form = _chosen(context)
     rate = parse_rate(request.form.get("rate", ""))
     batches: Iterable[list[int]]
     if ids:
         batches, which = _batches(ids), ""
     else:
-        number, counted = count(context.inbox, selection.filter), request.form.get("counted", "")
+        number, counted = count(context.inbox, form.filter), request.form.get("counted", "")
         if counted.isascii() and counted.isdecimal() and number > int(counted[:9]):
-            return _preview(context, ids, selection, grown=True)
+            return _preview(context, ids, form, grown=True)
         if number > MOST_REPLAYED:
             abort(400, f"These are more than {MOST_REPLAYED:,} deliveries: use the command, or more filters.")
-        batches, which = id_batches(context.inbox, selection.filter), _conditions(selection)
+        batches, which = id_batches(context.inbox, form.filter), _conditions(form)
     done = replay_batches(context, batches, which, rate=rate)
     tone = "good" if done.deliveries else "warn"
-    return context.pages.redirect(url_for(".deliveries", **selection.fields), describe(done), tone)
+    return context.pages.redirect(url_for(".deliveries", **form.fields), describe(done), tone)
 
 
-def _chosen(context: DashboardContext) -> tuple[list[int], Selection]:
-    """Return the ids that the form names; without any, the selection is what its filters select."""
-    ids = sorted({found for one in request.form.getlist("id") if (found := parse_id(one)) is not None})
-    selection = parse_selection(request.form, context.now)
-    if selection.mistakes:
-        abort(400, f"The filters cannot be read: {'; '.join(selection.mistakes)}.")
+def _chosen(context: DashboardContext) -> tuple[list[int], FilterForm]:
+    """Return the ids in the form, and its filters, which select if there are no ids."""
+    ids = sorted({found for value in request.form.getlist("id") if (found := parse_id(value)) is not None})
+    form = parse_filter_form(request.form, context.now)
+    if form.mistakes:
+        abort(400, f"The filters cannot be read: {'; '.join(form.mistakes)}.")
     if not ids and request.form.get("scope") != "all":
         abort(400, "No delivery is selected: mark some in the list, or choose all that the filters select.")
     if len(ids) > MOST_REPLAYED:
         abort(400, f"These are more than {MOST_REPLAYED:,} deliveries.")
-    selection = selection.within_search_limit(context.inbox)
+    form = form.within_search_limit(context.inbox)
     # Deliveries whose type an operator has to decide are replayed one by one, or with the command.
-    decided = not selection.filter.conflicts
-    return ids, replace(selection, filter=replace(selection.filter, decided=decided))
+    decided = not form.filter.conflicts
+    return ids, replace(form, filter=replace(form.filter, decided=decided))
 
 
 def _batches(ids: list[int]) -> list[list[int]]:
     return [ids[start : start + BATCH] for start in range(0, len(ids), BATCH)]
 
 
-def _conditions(selection: Selection) -> str:
-    """Return the filters for the record, without texts that were searched for: they may name a customer."""
+def _conditions(form: FilterForm) -> str:
+    """Return the filters for the record, without texts of a search: they may name a customer."""
     return (
         ", ".join(
             name if name in (*FLAGS, "contains", "error") else f"{name} {value}"
-            for name, value in selection.fields.items()
+            for name, value in form.fields.items()
             if name in (*FIELDS, *FLAGS)
         )
         or "all"

@@ -85,15 +85,13 @@ class Worker:
             inbox, retention_days=retention_days, key_days=key_days, registration=registration
         )
         self._failures = 0
-        self._polled_at = time.monotonic()
-        self._next_poll_at = 0.0
+        self._polled_at, self._next_poll_at = time.monotonic(), 0.0
         self._backoff = PollBackoff()
         self._suspects = SuspectPolicy(lease_seconds, threads)
         # Marks that are in the inbox already, so that not every claim writes them again.
         self._marked_not_alone: Set[Lease] = frozenset()
         self._descriptors = DescriptorMonitor()
-        self._detached = False
-        self._out_of_threads = False
+        self._detached = self._out_of_threads = False
         self._handlers = HandlerPool(
             dispatcher, threads, self._wakeup.set, on_earlier_deadline=self._wakeup.set
         )
@@ -167,12 +165,10 @@ class Worker:
             self._marked_not_alone = frozenset()
             # The exponent is bounded: after a night without storage it would overflow a float.
             pause = min(5.0, 0.1 * 2 ** min(self._failures, 6))
-            if isinstance(error, BillhookError):
-                text = "worker poll failed, retrying in %.1f s: %s"
-                logger.error(text, pause, error, extra=fields(cause=error))  # noqa: TRY400
-            else:
-                text = "worker poll failed, retrying in %.1f s"
-                logger.exception(text, pause, extra=fields(cause=error))
+            # The text says all about a storage failure; anything else is a defect, and needs its traceback.
+            defect = not isinstance(error, BillhookError)
+            text = "worker poll failed, retrying in %.1f s: %s"
+            logger.exception(text, pause, error, exc_info=defect, extra=fields(cause=error))
             self._back_off(pause)
             return 0.0
         self._failures = 0
@@ -369,9 +365,8 @@ class Worker:
 
     def _drain(self, grace_seconds: float) -> None:
         """Release what was not started, and wait for running attempts until the grace period is over."""
-        end = time.monotonic() + grace_seconds
+        end, leases = time.monotonic() + grace_seconds, self._leases
         self._stopping = True
-        leases = self._leases
         # Released now and not at the end: other workers can run them during the grace period.
         leases.release_later(self._handlers.cancel_queued())
         self._handlers.close()

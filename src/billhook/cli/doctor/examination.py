@@ -1,4 +1,4 @@
-"""The examination: gather settings, app, inbox and sample, and yield the findings about each."""
+"""Gather settings, app, inbox and sample for `billhook doctor`, and yield the findings about each."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ def examine(gunicorn_file: Path | None, sample_size: int, handlers: Sequence[str
     What cannot be loaded is a finding, and the rest is examined all the same.
     """
     found: list[Finding] = []
-    with _noting(found):
+    with _collecting_errors(found):
         settings = load_settings()
         found += [*option_findings(settings, os.environ), *secret_file_findings(settings)]
-        with _noting(found):
+        with _collecting_errors(found):
             found += source_findings(_sources(settings))
         sample = _examine_inbox(found, settings.engine, sample_size)
-        with _noting(found):
+        with _collecting_errors(found):
             arrived = Counter(each.event_type for each in sample if each.event_type)
             found += handler_findings(load_subscribers(handlers), arrived)
         found += _about_gunicorn(gunicorn_file, settings.deadline_seconds)
@@ -58,8 +58,8 @@ def examine(gunicorn_file: Path | None, sample_size: int, handlers: Sequence[str
 
 
 @contextmanager
-def _noting(found: list[Finding]) -> Iterator[None]:
-    """Add an error that the block raises to the findings."""
+def _collecting_errors(found: list[Finding]) -> Iterator[None]:
+    """Add an error that the block raises to the findings, and go on after the block."""
     try:
         yield
     except (BillhookError, CliError) as error:
@@ -93,7 +93,7 @@ def _sources(settings: Settings) -> Sequence[Source]:
 def _examine_inbox(found: list[Finding], engine: str, sample_size: int) -> Sequence[SampledDelivery]:
     from billhook.inbox.diagnosis import newest_deliveries
 
-    with _noting(found), open_inbox(missing_ok=True) as inbox:
+    with _collecting_errors(found), open_inbox(missing_ok=True) as inbox:
         if is_file_missing(inbox):
             found.append(
                 Finding(

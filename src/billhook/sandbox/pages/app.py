@@ -16,7 +16,13 @@ from billhook.pages import PageLink, Pages
 from billhook.sandbox.billing.invoices.invoice_records import PAGES_PATH
 from billhook.sandbox.http.requests import Authenticator
 from billhook.sandbox.pages import customer_views, event_views, invoice_views, session, webhook_views
-from billhook.sandbox.pages.context import EXTENSION_KEY, OperationRunner, PageContext, context, refusal
+from billhook.sandbox.pages.context import (
+    EXTENSION_KEY,
+    OperationRunner,
+    PageContext,
+    error_sentence,
+    page_context,
+)
 from billhook.sandbox.pages.invoice_views import INVOICE_PAGE_RULE, invoice_page
 from billhook.sandbox.pages.texts import (
     STATUS_TEXTS,
@@ -124,7 +130,7 @@ def _refuse_nul() -> None:
 
 
 def _sandbox_error(error: SandboxError) -> Response:
-    return _error_page(error.status, "The sandbox refuses this", refusal(error))
+    return _error_page(error.status, "The sandbox refuses this", error_sentence(error))
 
 
 def _internal_error(error: Exception) -> Response:
@@ -134,7 +140,7 @@ def _internal_error(error: Exception) -> Response:
 
 
 def _error_page(status: int, name: str, description: str) -> Response:
-    return context().pages.render("pages/error.html", status, name=name, description=description)
+    return page_context().pages.render("pages/error.html", status, name=name, description=description)
 
 
 def _unknown(unknown: str) -> Response:

@@ -1,4 +1,4 @@
-"""What every view of the pages uses: route tables, the sandbox, rendering, and actions that end on a page."""
+"""Route tables, the page context, rendering, and operations that redirect, for all views of the pages."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ __all__ = [
     "OperationRunner",
     "PageContext",
     "RouteTable",
-    "act",
-    "choice",
-    "context",
-    "cursor",
-    "go",
-    "pager",
-    "refusal",
-    "show",
+    "error_sentence",
+    "page_context",
+    "page_cursor",
+    "page_links",
+    "query_choice",
+    "redirect_with_notice",
+    "render",
+    "run_operation",
 ]
 
 View = Callable[..., Any]
@@ -49,7 +49,7 @@ _MESSAGE_CHARACTERS = 500
 
 @dataclass(frozen=True, slots=True)
 class RouteTable:
-    """Rules with their methods and views; an endpoint is called as its view is."""
+    """Collect URL rules with their methods and views; an endpoint has the name of its view."""
 
     routes: list[tuple[str, str, View]] = field(default_factory=list)
 
@@ -75,7 +75,7 @@ class RouteTable:
 
 
 class OperationRunner:
-    """Runs operations as the API does: the same models, the same transaction, the same function."""
+    """Run operations as the API does: with the same models, transaction and function."""
 
     def __init__(self, service: Service, services: Services, groups: Sequence[OperationGroup]) -> None:
         self.service = service
@@ -91,7 +91,7 @@ class OperationRunner:
     def run(self, key: str, body: Mapping[str, Any] | bytes | None = None, **path: str) -> Any:
         """Run the operation `key`, such as `POST /_sandbox/clock`, and return its result; SandboxError.
 
-        `body` is the request as JSON, or as what is to be written so; or the query where there is no body.
+        `body` is the request as JSON bytes or a mapping to encode; the query, for operations without a body.
         """
         operation = self._operations[key]
         request = self._request(operation, body)
@@ -100,11 +100,11 @@ class OperationRunner:
             return operation.function(Call(tx, request, path, self._services))
 
     def deliver(self, seconds: float = 1) -> None:
-        """Wait for deliveries that are due: usually the next page shows their answers then."""
+        """Wait for due deliveries, so that the next page usually shows their answers."""
         self._services.flush(seconds)
 
     def summary(self, key: str) -> str | None:
-        """Return what an operation does, in words; None for what is none."""
+        """Return a sentence about an operation; None for an unknown key."""
         operation = self._operations.get(key)
         described = None if operation is None else inspect.getdoc(operation.function)
         return None if described is None else described.partition("\n")[0].rstrip(".")
@@ -128,47 +128,49 @@ class PageContext:
     pages: Pages
 
 
-def context() -> PageContext:
-    """Return the sandbox of the current request."""
-    found: PageContext = current_app.extensions[EXTENSION_KEY]
-    return found
+def page_context() -> PageContext:
+    """Return the page context of the current request's app."""
+    context: PageContext = current_app.extensions[EXTENSION_KEY]
+    return context
 
 
-def show(template: str, status: int = 200, **values: Any) -> Response:
-    """Return a page, with the sandbox's time."""
-    found = context()
-    return found.pages.render(template, status, sandbox_now=found.runner.service.clock.now(), **values)
+def render(template: str, status: int = 200, **values: Any) -> Response:
+    """Render a page, with the sandbox's time."""
+    context = page_context()
+    return context.pages.render(template, status, sandbox_now=context.runner.service.clock.now(), **values)
 
 
-def go(view: str, message: str, *, good: bool = True, **values: Any) -> Response:
-    """Return a redirect to a view, which shows the message."""
+def redirect_with_notice(view: str, message: str, *, good: bool = True, **values: Any) -> Response:
+    """Redirect to a view, which shows the message."""
     tone = "good" if good else "bad"
-    return context().pages.redirect(url_for(f".{view}", **values), message[:_MESSAGE_CHARACTERS], tone)
+    return page_context().pages.redirect(url_for(f".{view}", **values), message[:_MESSAGE_CHARACTERS], tone)
 
 
-def act(back: tuple[str, Mapping[str, Any]], done: str, key: str, body: Any = None, **path: str) -> Response:
-    """Run an operation, and go to the view `back` with the message `done`, or with what was wrong."""
+def run_operation(
+    back: tuple[str, Mapping[str, Any]], done: str, key: str, body: Any = None, **path: str
+) -> Response:
+    """Run an operation and redirect to the view `back` with the message `done`, or with the refusal."""
     view, values = back
     try:
-        context().runner.run(key, body, **path)
+        page_context().runner.run(key, body, **path)
     except SandboxError as error:
-        return go(view, refusal(error), good=False, **values)
-    return go(view, done, **values)
+        return redirect_with_notice(view, error_sentence(error), good=False, **values)
+    return redirect_with_notice(view, done, **values)
 
 
-def refusal(error: SandboxError) -> str:
+def error_sentence(error: SandboxError) -> str:
     """Return why the sandbox refused, as a sentence."""
     message = ErrorBody.from_json(error.body).message
     return f"Refused: {message}"
 
 
-def cursor() -> str | None:
-    """Return where the page that was asked for begins; None for the first one."""
+def page_cursor() -> str | None:
+    """Return the cursor of the requested page; None for the first page."""
     return request.args.get("cursor") or None
 
 
-def pager(next_cursor: str | None) -> dict[str, str | None]:
-    """Return the addresses of the first and the next page of the list that is shown; None for no link."""
+def page_links(next_cursor: str | None) -> dict[str, str | None]:
+    """Return the URLs of the first and the next page of the list; None for no link."""
     # url_for has arguments of its own: with `_scheme` of an address, a link would run a script.
     asked = {name: value for name, value in request.args.items() if not name.startswith("_")}
     place = {**asked, **(request.view_args or {})}
@@ -176,13 +178,13 @@ def pager(next_cursor: str | None) -> dict[str, str | None]:
         place.pop(name, None)
     view = request.endpoint or ""
     return {
-        "first": url_for(view, **place) if cursor() else None,
+        "first": url_for(view, **place) if page_cursor() else None,
         "next": url_for(view, **place, cursor=next_cursor) if next_cursor else None,
     }
 
 
-def choice(name: str, allowed: Collection[str]) -> str | None:
-    """Return a parameter of the address that is one of `allowed`, or None; 404 for any other value."""
+def query_choice(name: str, allowed: Collection[str]) -> str | None:
+    """Return a query parameter that is one of `allowed`, or None; 404 for any other value."""
     value = request.args.get(name) or None
     if value is not None and value not in allowed:
         raise NotFound(f"The address asks for a {name} that does not exist.")

@@ -19,7 +19,16 @@ from billhook.sandbox.billing.contracts.cycles import ContractRecord
 from billhook.sandbox.billing.customers import CUSTOMERS, customer_views
 from billhook.sandbox.billing.invoices.invoices import INVOICES
 from billhook.sandbox.billing.usage.meters import METERS
-from billhook.sandbox.pages.context import PAGE_ROWS, RouteTable, act, choice, context, cursor, pager, show
+from billhook.sandbox.pages.context import (
+    PAGE_ROWS,
+    RouteTable,
+    page_context,
+    page_cursor,
+    page_links,
+    query_choice,
+    render,
+    run_operation,
+)
 from billhook.sandbox.pages.texts import (
     credit_product_names,
     customer_names,
@@ -49,20 +58,20 @@ _PERIODS = ("14", "45", "90", "365")
 @ROUTES.get("/customers")
 def customers() -> Response:
     """List the customers, newest first, with what they owe."""
-    with context().runner.reading() as tx:
-        page = CUSTOMERS.page(tx, PAGE_ROWS, cursor(), newest_first=True)
+    with page_context().runner.reading() as tx:
+        page = CUSTOMERS.page(tx, PAGE_ROWS, page_cursor(), newest_first=True)
         views = customer_views(tx, page.items)
-    return show("customers.html", page=page, customers=views, pager=pager(page.next_cursor))
+    return render("customers.html", page=page, customers=views, pager=page_links(page.next_cursor))
 
 
 @ROUTES.get("/customers/<customer_id>")
 def customer(customer_id: str) -> Response:
     """Show one customer."""
-    with context().runner.reading() as tx:
+    with page_context().runner.reading() as tx:
         stored = CUSTOMERS.find(tx, customer_id)
         if stored is None:
             raise NotFound("There is no customer with this id.")
-        return show("customer.html", **_details(tx, customer_views(tx, [stored])[0]))
+        return render("customer.html", **_details(tx, customer_views(tx, [stored])[0]))
 
 
 def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
@@ -86,23 +95,23 @@ def _details(tx: Transaction, found: Customer) -> dict[str, Any]:
 @ROUTES.get("/contracts")
 def contracts() -> Response:
     """List the contracts that are not deleted, newest first."""
-    with context().runner.reading() as tx:
+    with page_context().runner.reading() as tx:
         there = contract_table.c.deleted_at.is_(None)
-        page = CONTRACTS.page(tx, PAGE_ROWS, cursor(), there, newest_first=True)
+        page = CONTRACTS.page(tx, PAGE_ROWS, page_cursor(), there, newest_first=True)
         names = customer_names(tx, [one.customer_id for one in page.items])
-    return show("contracts.html", page=page, names=names, pager=pager(page.next_cursor))
+    return render("contracts.html", page=page, names=names, pager=page_links(page.next_cursor))
 
 
 @ROUTES.get("/contracts/<contract_id>")
 def contract(contract_id: str) -> Response:
     """Show one contract, with its present cycle, its products and its invoices."""
-    with context().runner.reading() as tx:
+    with page_context().runner.reading() as tx:
         # Not by its external id, which may hold slashes; and a deleted one is shown, too.
         found = CONTRACTS.find(tx, contract_id)
         if found is None:
             raise NotFound("There is no contract with this id.")
         where = invoice.c.contract_id == found.id
-        return show(
+        return render(
             "contract.html",
             contract=found,
             name=stored_contracts.display_name(found),
@@ -117,7 +126,7 @@ def contract(contract_id: str) -> Response:
 @ROUTES.post("/contracts/<contract_id>/activate")
 def activate(contract_id: str) -> Response:
     """Activate a contract that is in review."""
-    return act(
+    return run_operation(
         ("contract", {"contract_id": contract_id}), "The contract is active.",
         "POST /_sandbox/contracts/{contractId}/activate", contractId=contract_id,
     )  # fmt: skip
@@ -131,26 +140,26 @@ def _present_cycle(tx: Transaction, found: ContractRecord) -> tuple[object, obje
 @ROUTES.get("/usage")
 def usage() -> Response:
     """Show each meter's usage by day, of one customer or of all, and the newest usage events."""
-    days_text = choice("days", _PERIODS) or "45"
+    days_text = query_choice("days", _PERIODS) or "45"
     customer_id = request.args.get("customer") or None
-    with context().runner.reading() as tx:
+    with page_context().runner.reading() as tx:
         days = days_up_to(tx.now.astimezone(UTC).date(), int(days_text))
         meters = METERS.page(tx, _METERS, None)
         series = usage_by_day(tx, meters.items, days, customer_id)
         where = [] if customer_id is None else [event.c.customer_id == customer_id]
         page = fetch_page(
-            tx.connection, select(event).where(*where), [event.c.seq], PAGE_ROWS, cursor(), event.name,
+            tx.connection, select(event).where(*where), [event.c.seq], PAGE_ROWS, page_cursor(), event.name,
             newest_first=True,
         )  # fmt: skip
         names = customer_names(tx)
         shown = customer_names(tx, [row.customer_id for row in page.items])
-    return show(
+    return render(
         "usage.html",
         charts_of=usage_charts(series, days),
         meters=meters,
         page=page,
         data={row.seq: _data(row.body) for row in page.items},
-        pager=pager(page.next_cursor),
+        pager=page_links(page.next_cursor),
         customers=sorted(names.items(), key=lambda one: one[1].casefold()),
         names=shown,
         chosen={"customer": customer_id, "days": days_text},

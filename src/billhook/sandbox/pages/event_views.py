@@ -16,14 +16,14 @@ from billhook.sandbox.billing.chart_series import days_up_to
 from billhook.sandbox.pages.context import (
     PAGE_ROWS,
     RouteTable,
-    act,
-    choice,
-    context,
-    cursor,
-    go,
-    pager,
-    refusal,
-    show,
+    error_sentence,
+    page_context,
+    page_cursor,
+    page_links,
+    query_choice,
+    redirect_with_notice,
+    render,
+    run_operation,
 )
 from billhook.sandbox.pages.texts import described_cause, indented, indented_text
 from billhook.sandbox.storage.tables import billing, webhooks
@@ -48,19 +48,19 @@ _LATEST = 8
 @ROUTES.get("/timeline")
 def events() -> Response:
     """Show the events, newest first, under what raised them."""
-    event_type, state = choice("type", EVENT_TYPES), choice("state", delivery_log.STATES)
+    event_type, state = query_choice("type", EVENT_TYPES), query_choice("state", delivery_log.STATES)
     where: list[ColumnElement[bool]] = []
     if event_type is not None:
         where.append(raised_event.c.event_type == event_type)
     if state is not None:
         found = select(delivery.c.raised_id).where(delivery.c.state == state)
         where.append(raised_event.c.id.in_(found))
-    with context().runner.reading() as tx:
-        page = delivery_log.timeline(tx, PAGE_ROWS, cursor(), *where)
-    return show(
+    with page_context().runner.reading() as tx:
+        page = delivery_log.timeline(tx, PAGE_ROWS, page_cursor(), *where)
+    return render(
         "timeline.html",
         page=page,
-        pager=pager(page.next_cursor),
+        pager=page_links(page.next_cursor),
         types=sorted(EVENT_TYPES),
         states=delivery_log.STATES,
         chosen={"type": event_type, "state": state},
@@ -71,12 +71,12 @@ def events() -> Response:
 @ROUTES.get("/timeline/<event_id>")
 def event(event_id: str) -> Response:
     """Show one event with its body, its deliveries and all attempts."""
-    with context().runner.reading() as tx:
+    with page_context().runner.reading() as tx:
         found = delivery_log.event_trace(tx, event_id)
     if found is None:
         raise NotFound("There is no event with this id; the sandbox keeps the newest 100,000.")
     trace, body = found
-    return show(
+    return render(
         "event.html",
         event=trace,
         body=indented_text(body),
@@ -88,19 +88,19 @@ def event(event_id: str) -> Response:
 @ROUTES.post("/timeline/<event_id>/deliveries/<delivery_id>/resend")
 def resend(event_id: str, delivery_id: str) -> Response:
     """Send a delivery again."""
-    done = act(
+    done = run_operation(
         ("event", {"event_id": event_id}), "The delivery is sent again, under the same id.",
         "POST /_sandbox/deliveries/{deliveryId}/resend", deliveryId=delivery_id,
     )  # fmt: skip
-    context().runner.deliver()
+    page_context().runner.deliver()
     return done
 
 
 @ROUTES.post("/timeline/<event_id>/wait")
 def wait(event_id: str) -> Response:
     """Wait for the deliveries that are due, for some seconds at most."""
-    context().runner.deliver(_WAIT_SECONDS)
-    return go("event", "Attempts that were due have been made.", event_id=event_id)
+    page_context().runner.deliver(_WAIT_SECONDS)
+    return redirect_with_notice("event", "Attempts that were due have been made.", event_id=event_id)
 
 
 def _attempts_chart(trace: DeliveryTrace) -> LaneChart:
@@ -122,7 +122,7 @@ def _attempts_chart(trace: DeliveryTrace) -> LaneChart:
 @ROUTES.get("/trigger")
 def trigger() -> Response:
     """Show the types of events, and the sample of one of them in a form."""
-    event_type = choice("type", EVENT_TYPES)
+    event_type = query_choice("type", EVENT_TYPES)
     return _form(event_type, None if event_type is None else _sample(event_type))
 
 
@@ -131,25 +131,25 @@ def raise_event() -> Response:
     """Raise an event of the form's type with the form's body."""
     event_type, text = request.form.get("type", ""), request.form.get("body", "").strip()
     if event_type not in EVENT_TYPES:
-        return go("trigger", "Refused: there is no such event type", good=False)
+        return redirect_with_notice("trigger", "Refused: there is no such event type", good=False)
     try:
-        raised = context().runner.run(_KEY, (text or "{}").encode(), eventType=event_type)
+        raised = page_context().runner.run(_KEY, (text or "{}").encode(), eventType=event_type)
     except SandboxError as error:
         # Not a redirect: what was typed is shown again.
-        return _form(event_type, text, refusal(error), error.status)
-    context().runner.deliver()
+        return _form(event_type, text, error_sentence(error), error.status)
+    page_context().runner.deliver()
     message = f"{event_type} is raised, and sent to everyone who subscribed to it."
-    return go("event", message, event_id=raised.raised_id)
+    return redirect_with_notice("event", message, event_id=raised.raised_id)
 
 
 def _form(
     event_type: str | None, body: str | None, problem: str | None = None, status: int = 200
 ) -> Response:
-    with context().runner.reading() as tx:
+    with page_context().runner.reading() as tx:
         of = subscription.c
         query = select(of.event_type, func.count()).group_by(of.event_type)
         subscribed = {row[0]: row[1] for row in tx.connection.execute(query)}
-    return show(
+    return render(
         "trigger.html",
         status,
         types={name: _meaning(name) for name in sorted(EVENT_TYPES)},
@@ -176,8 +176,8 @@ def _sample(event_type: str) -> str:
 @ROUTES.get("/")
 def overview() -> Response:
     """Show the clock, the next jobs, counts, and the latest events."""
-    with context().runner.reading() as tx:
-        return show(
+    with page_context().runner.reading() as tx:
+        return render(
             "overview.html",
             jobs=scheduled_jobs.upcoming(tx, _JOBS),
             counts=_counts(tx),
@@ -193,11 +193,11 @@ def move_clock() -> Response:
     """Move the clock ahead by the duration of the form."""
     period = request.form.get("advance", "").strip()
     try:
-        moved = context().runner.run("POST /_sandbox/clock", {"advance": period})
+        moved = page_context().runner.run("POST /_sandbox/clock", {"advance": period})
     except SandboxError as error:
-        return go("overview", refusal(error), good=False)
+        return redirect_with_notice("overview", error_sentence(error), good=False)
     steps = "1 job was run" if moved.steps == 1 else f"{moved.steps} jobs were run"
-    return go("overview", f"The clock is at {datetime_text(moved.now)}; {steps}.")
+    return redirect_with_notice("overview", f"The clock is at {datetime_text(moved.now)}; {steps}.")
 
 
 def _counts(tx: Transaction) -> dict[str, int]:

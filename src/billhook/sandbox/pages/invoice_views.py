@@ -19,13 +19,13 @@ from billhook.sandbox.billing.invoices.invoices import INVOICES
 from billhook.sandbox.pages.context import (
     PAGE_ROWS,
     RouteTable,
-    act,
-    choice,
-    context,
-    cursor,
-    go,
-    pager,
-    show,
+    page_context,
+    page_cursor,
+    page_links,
+    query_choice,
+    redirect_with_notice,
+    render,
+    run_operation,
 )
 from billhook.sandbox.pages.texts import (
     STATUS_TONES,
@@ -50,19 +50,19 @@ _COURSE = 40
 @ROUTES.get("/invoices")
 def invoices() -> Response:
     """Show what was invoiced by month, and the invoices, newest first."""
-    status, customer_id = choice("status", STATUS_TONES), request.args.get("customer") or None
+    status, customer_id = query_choice("status", STATUS_TONES), request.args.get("customer") or None
     where: list[ColumnElement[bool]] = []
     if status is not None:
         where.append(invoice_table.c.billing_status == status)
     if customer_id is not None:
         where.append(invoice_table.c.customer_id == customer_id)
-    with context().runner.reading() as tx:
-        page = INVOICES.page(tx, PAGE_ROWS, cursor(), *where, newest_first=True)
-        return show(
+    with page_context().runner.reading() as tx:
+        page = INVOICES.page(tx, PAGE_ROWS, page_cursor(), *where, newest_first=True)
+        return render(
             "invoices.html",
             chart=invoiced_chart(tx, _MONTHS, customer_id),
             page=page,
-            pager=pager(page.next_cursor),
+            pager=page_links(page.next_cursor),
             names=customer_names(tx, [one.customer_id for one in page.items]),
             customers=sorted(customer_names(tx).items(), key=lambda one: one[1].casefold()),
             chosen={"status": status, "customer": customer_id},
@@ -73,11 +73,11 @@ def invoices() -> Response:
 @ROUTES.get("/invoices/<invoice_id>")
 def invoice(invoice_id: str) -> Response:
     """Show one invoice with its lines."""
-    with context().runner.reading() as tx:
+    with page_context().runner.reading() as tx:
         found = INVOICES.find(tx, invoice_id)
         if found is None:
             raise NotFound("There is no invoice with this id.")
-        return show(
+        return render(
             "invoice.html",
             invoice=found,
             names=customer_names(tx, [found.customer_id]),
@@ -112,17 +112,17 @@ def fail(invoice_id: str) -> Response:
 
 def _change(invoice_id: str, done: str, name: str, body: dict[str, str] | None = None) -> Response:
     key = f"POST /_sandbox/invoices/{{invoiceId}}/{name}"
-    return act(("invoice", {"invoice_id": invoice_id}), done, key, body, invoiceId=invoice_id)
+    return run_operation(("invoice", {"invoice_id": invoice_id}), done, key, body, invoiceId=invoice_id)
 
 
 def invoice_page(invoice_id: str, proof: str) -> Response:
     """Return the page of an invoice at its unguessable address; 404 for any other address."""
-    with context().runner.reading() as tx:
+    with page_context().runner.reading() as tx:
         if not is_valid_proof(tx, invoice_id, proof):
             raise NotFound("There is no such page.")
         invoice = INVOICES.get(tx, invoice_id)
         customer = CUSTOMERS.get(tx, str(invoice.customer_id))
-    response = show("invoice_page.html", invoice=invoice, customer=customer, address=_address(customer))
+    response = render("invoice_page.html", invoice=invoice, customer=customer, address=_address(customer))
     # The link alone gives access, so it must not reach other sites.
     response.headers["Referrer-Policy"] = "no-referrer"
     return response
@@ -140,11 +140,11 @@ def _address(customer: Customer) -> str:
 def credit() -> Response:
     """Show the credit pools, and the newest ledger entries."""
     customer_id = request.args.get("customer") or None
-    with context().runner.reading() as tx:
+    with page_context().runner.reading() as tx:
         pools = chart_series.pool_page(tx, _POOLS, None, customer_id)
-        entries = chart_series.newest_entries(tx, PAGE_ROWS, cursor(), customer_id)
+        entries = chart_series.newest_entries(tx, PAGE_ROWS, page_cursor(), customer_id)
         rows = [*pools.items, *entries.items]
-        return show(
+        return render(
             "credits.html",
             pools=pools,
             courses={
@@ -152,7 +152,7 @@ def credit() -> Response:
             },
             expiries=chart_series.next_expiries(tx, [one.id for one in pools.items]),
             entries=entries,
-            pager=pager(entries.next_cursor),
+            pager=page_links(entries.next_cursor),
             names=customer_names(tx, [one.customer_id for one in rows]),
             product_names=credit_product_names(tx, [one.credit_product_id for one in rows]),
             customers=sorted(customer_names(tx).items(), key=lambda one: one[1].casefold()),
@@ -166,6 +166,6 @@ def grant() -> Response:
     customer_id, amount = request.form.get("customer", ""), request.form.get("amount", "").strip()
     number = parse_number(amount)
     if number is None:
-        return go("credit", "Refused: the number of credits is not a number", good=False)
+        return redirect_with_notice("credit", "Refused: the number of credits is not a number", good=False)
     body = {"customerId": customer_id, "creditAmount": number}
-    return act(("credit", {}), "The credits are granted.", "POST /_sandbox/credits/grant", body)
+    return run_operation(("credit", {}), "The credits are granted.", "POST /_sandbox/credits/grant", body)

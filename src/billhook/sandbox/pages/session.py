@@ -15,7 +15,13 @@ from billhook.pages import Visitor
 from billhook.sandbox import tokens
 from billhook.sandbox.errors import not_authenticated
 from billhook.sandbox.options import MAX_LOGIN_BYTES
-from billhook.sandbox.pages.context import RouteTable, context, go, refusal, show
+from billhook.sandbox.pages.context import (
+    RouteTable,
+    error_sentence,
+    page_context,
+    redirect_with_notice,
+    render,
+)
 
 __all__ = ["ROUTES", "SESSION_SECONDS", "configure_sessions", "identify", "key_for"]
 
@@ -63,7 +69,7 @@ def identify() -> Visitor:
         request.max_content_length = MAX_LOGIN_BYTES
         return _ANONYMOUS
     if _is_current():
-        return Visitor(context().runner.service.options.client_id, may_act=True)
+        return Visitor(page_context().runner.service.options.client_id, may_act=True)
     session.clear()
     # Flask's `abort` raises; the return is for those who read.
     return abort(redirect(url_for(".login", **_place(request)), 303))
@@ -74,7 +80,7 @@ def _is_current() -> bool:
     until, serial = session.get("until"), session.get("token")
     if not isinstance(until, int) or not isinstance(serial, int):
         return False
-    runner = context().runner
+    runner = page_context().runner
     if runner.service.clock.real.now().timestamp() >= until:
         return False
     with runner.reading() as tx:
@@ -91,23 +97,23 @@ def _place(request: Request) -> dict[str, Any]:
 @ROUTES.get("/login")
 def login() -> Response:
     """Show the form that asks for client id and API token."""
-    return show("login.html", to=request.args.get("to", ""), refusal=None)
+    return render("login.html", to=request.args.get("to", ""), refusal=None)
 
 
 @ROUTES.post("/login")
 def log_in() -> Response:
     """Begin a session, if client id and API token are right."""
-    runner = context().runner
+    runner = page_context().runner
     try:
         # First: it limits the rate of attempts, whether they are right or not.
-        context().authenticator.check_login(request.form.get("client_id", ""))
+        page_context().authenticator.check_login(request.form.get("client_id", ""))
         with runner.reading() as tx:
             if not tokens.is_active(tx, request.form.get("api_token", "").strip()):
                 raise not_authenticated(_REFUSED)
             serial = tokens.active_serial(tx)
     except SandboxError as error:
         to = request.form.get("to", "")
-        response = show("login.html", error.status, to=to, refusal=_refusal(error))
+        response = render("login.html", error.status, to=to, refusal=_login_error(error))
         if error.retry_after_seconds is not None:
             response.headers["Retry-After"] = str(error.retry_after_seconds)
         return response
@@ -122,12 +128,12 @@ def log_in() -> Response:
 def log_out() -> Response:
     """End the session of this browser."""
     session.clear()
-    return go("login", "You are logged out.")
+    return redirect_with_notice("login", "You are logged out.")
 
 
-def _refusal(error: SandboxError) -> str:
+def _login_error(error: SandboxError) -> str:
     # One text for every mistake, so that it confirms no part of what was tried.
-    return _REFUSED if error.status == 401 else refusal(error)
+    return _REFUSED if error.status == 401 else error_sentence(error)
 
 
 def _end(now: datetime) -> int:
@@ -138,4 +144,4 @@ def _after_login(to: str) -> Response:
     # Only to a page of this blueprint: another address would make the login a way to another site.
     overview = url_for(".overview")
     safe = to.startswith(overview) and "\\" not in to and "//" not in to and to.isprintable()
-    return context().pages.redirect(to if safe else overview, "You are logged in.")
+    return page_context().pages.redirect(to if safe else overview, "You are logged in.")

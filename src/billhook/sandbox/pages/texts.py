@@ -17,7 +17,7 @@ from billhook.sandbox.billing.chart_series import UsageSeries, invoices_by_month
 from billhook.sandbox.billing.contracts.contracts import CATALOG_PRODUCTS
 from billhook.sandbox.billing.credits.credit_grants import CREDIT_PRODUCTS
 from billhook.sandbox.billing.customers import CUSTOMERS
-from billhook.sandbox.pages.context import context
+from billhook.sandbox.pages.context import page_context
 from billhook.sandbox.storage.tables.billing import catalog_product, credit_product, customer
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.wire import strict_json
@@ -176,7 +176,7 @@ def described_cause(cause: str) -> CauseText:
     kind, _, subject = cause.partition(" ")
     if kind in JOB_TEXTS:
         return CauseText(JOB_TEXTS[kind], subject)
-    summary = context().runner.summary(cause)
+    summary = page_context().runner.summary(cause)
     # What follows a colon or a semicolon are details.
     return CauseText(cause, "") if summary is None else CauseText(re.split("[:;]", summary)[0], cause)
 

@@ -16,13 +16,13 @@ from billhook.events import EVENT_TYPES
 from billhook.sandbox.pages.context import (
     PAGE_ROWS,
     RouteTable,
-    act,
-    context,
-    cursor,
-    go,
-    pager,
-    refusal,
-    show,
+    error_sentence,
+    page_context,
+    page_cursor,
+    page_links,
+    redirect_with_notice,
+    render,
+    run_operation,
 )
 from billhook.sandbox.pages.texts import parse_number
 from billhook.sandbox.webhooks import delivery_log, outbox, signing_secrets
@@ -52,18 +52,18 @@ _SHARES = MappingProxyType({"1": "every delivery", "0.5": "half of them", "0.1":
 @ROUTES.get("/webhooks")
 def webhooks() -> Response:
     """Show the subscriptions and the faults."""
-    runner = context().runner
+    runner = page_context().runner
     with runner.reading() as tx:
-        page = outbox.subscription_page(tx, PAGE_ROWS, cursor())
+        page = outbox.subscription_page(tx, PAGE_ROWS, page_cursor())
         states = delivery_log.count_states(tx)
     active = runner.run("GET /_sandbox/faults").faults
     struck: Counter[str] = Counter()
     for one in active:
         struck[one.fault] += one.struck
-    return show(
+    return render(
         "webhooks.html",
         page=page,
-        pager=pager(page.next_cursor),
+        pager=page_links(page.next_cursor),
         states=states,
         types=sorted(EVENT_TYPES),
         all_types=ALL_TYPES,
@@ -83,17 +83,17 @@ def subscribe() -> Response:
     text = request.form.get("threshold", "").strip()
     threshold = parse_number(text)
     if text and threshold is None:
-        return go("webhooks", "Refused: the threshold is not a number", good=False)
+        return redirect_with_notice("webhooks", "Refused: the threshold is not a number", good=False)
     try:
         for event_type in types:
             body: dict[str, Any] = {"callbackUrl": url, "eventType": event_type}
             if threshold is not None and len(types) == 1:
                 body["threshold"] = threshold
-            context().runner.run("POST /webhook", body)
+            page_context().runner.run("POST /webhook", body)
     except SandboxError as error:
-        return go("webhooks", refusal(error), good=False)
+        return redirect_with_notice("webhooks", error_sentence(error), good=False)
     count = "1 type" if len(types) == 1 else f"{len(types)} types"
-    return go("webhooks", f"The address is subscribed to {count} of events.")
+    return redirect_with_notice("webhooks", f"The address is subscribed to {count} of events.")
 
 
 @ROUTES.post("/webhooks/<subscription_id>/ping")
@@ -101,11 +101,11 @@ def ping(subscription_id: str) -> Response:
     """Send a PingTest to the address of a subscription."""
     key = "POST /_sandbox/subscriptions/{subscriptionId}/ping"
     try:
-        sent = context().runner.run(key, subscriptionId=subscription_id)
+        sent = page_context().runner.run(key, subscriptionId=subscription_id)
     except SandboxError as error:
-        return go("webhooks", refusal(error), good=False)
-    context().runner.deliver()
-    return go("event", "A PingTest is sent.", event_id=sent.raised_id)
+        return redirect_with_notice("webhooks", error_sentence(error), good=False)
+    page_context().runner.deliver()
+    return redirect_with_notice("event", "A PingTest is sent.", event_id=sent.raised_id)
 
 
 @ROUTES.post("/webhooks/<subscription_id>/remove")
@@ -113,7 +113,7 @@ def unsubscribe(subscription_id: str) -> Response:
     """End a subscription."""
     key = "DELETE /_sandbox/subscriptions/{subscriptionId}"
     done = "The subscription is ended, and its pending deliveries are cancelled."
-    return act(("webhooks", {}), done, key, subscriptionId=subscription_id)
+    return run_operation(("webhooks", {}), done, key, subscriptionId=subscription_id)
 
 
 @ROUTES.post("/faults/<kind>/on")
@@ -121,15 +121,17 @@ def fault_on(kind: str) -> Response:
     """Inject a fault from now on, into all deliveries or a share of them."""
     share = request.form.get("share", "1")
     if share not in _SHARES:
-        return go("webhooks", "Refused: choose one of the shares", good=False)
+        return redirect_with_notice("webhooks", "Refused: choose one of the shares", good=False)
     body = {"fault": kind, "probability": Decimal(share)}
-    return act(("webhooks", {}), f"The fault {kind} is on.", "POST /_sandbox/faults", body)
+    return run_operation(("webhooks", {}), f"The fault {kind} is on.", "POST /_sandbox/faults", body)
 
 
 @ROUTES.post("/faults/<kind>/off")
 def fault_off(kind: str) -> Response:
     """Remove the faults of a kind."""
-    return act(("webhooks", {}), f"The fault {kind} is off.", "DELETE /_sandbox/faults", {"fault": kind})
+    return run_operation(
+        ("webhooks", {}), f"The fault {kind} is off.", "DELETE /_sandbox/faults", {"fault": kind}
+    )
 
 
 @ROUTES.get("/secrets")
@@ -142,7 +144,7 @@ def secrets() -> Response:
 def show_secret() -> Response:
     """Show what receivers verify with: the newest secret, or the public key of a pair."""
     # A POST, so that no prefetch, no history and no link shows it.
-    with context().runner.reading() as tx:
+    with page_context().runner.reading() as tx:
         return _page(signing_secrets.verification_secret(tx))
 
 
@@ -151,19 +153,21 @@ def rotate_secret() -> Response:
     """Sign with a new secret from now on."""
     overlap = "overlap" in request.form
     try:
-        context().runner.run("POST /_sandbox/secrets/rotate", {"overlap": overlap})
+        page_context().runner.run("POST /_sandbox/secrets/rotate", {"overlap": overlap})
     except SandboxError as error:
-        return go("secrets", refusal(error), good=False)
+        return redirect_with_notice("secrets", error_sentence(error), good=False)
     until = ", and with the previous one until the next rotation" if overlap else ""
-    return go("secrets", f"Deliveries are signed with a new secret{until}. Give it to your receivers.")
+    return redirect_with_notice(
+        "secrets", f"Deliveries are signed with a new secret{until}. Give it to your receivers."
+    )
 
 
 def _page(secret: signing_secrets.Secret | None) -> Response:
-    runner = context().runner
+    runner = page_context().runner
     with runner.reading() as tx:
         signer = signing_secrets.current_signer(tx)
     texts = {} if secret is None else {"": secret} if isinstance(secret, str) else dict(secret)
-    return show(
+    return render(
         "secrets.html",
         scheme=signer.scheme.name,
         headers=sorted(signer.scheme.headers),

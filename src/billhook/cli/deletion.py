@@ -16,7 +16,8 @@ from billhook.cli.output import CliError, UsageConfigError, print_json, print_ta
 from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
 from billhook.cli.selection import (
     Flags,
-    Selected,
+    SelectedDeliveries,
+    apply_in_batches,
     confirm,
     delivery_count,
     describe,
@@ -25,7 +26,6 @@ from billhook.cli.selection import (
     recording,
     select,
     within_search_limit,
-    work_in_batches,
 )
 
 if TYPE_CHECKING:
@@ -204,14 +204,22 @@ def erase(
       billhook deliveries erase 42
       billhook deliveries erase --customer cus_1001 --dry-run
     """
-    selection, search_limit = parse_selection("erase", delivery_ids, selected, also=customer is not None)
+    selection, search_limit = parse_selection(
+        "erase", delivery_ids, selected, other_filter=customer is not None
+    )
     flags = Flags(dry_run, yes, as_json)
     with open_inbox() as inbox:
         if customer is None:
             # Not asked here: the question says what an answer of yes does, which is counted first.
             quiet = flags._replace(yes=True)
             chosen = select(
-                inbox, delivery_ids, selection, search_limit, question="", done="erased", flags=quiet
+                inbox,
+                delivery_ids,
+                selection,
+                search_limit,
+                question="",
+                past_participle="erased",
+                flags=quiet,
             )
             unsure: list[int] = []
         else:
@@ -229,7 +237,9 @@ def _check_customer(customer: str, delivery_ids: tuple[int, ...]) -> None:
         raise click.UsageError("give ids or --customer, not both")
 
 
-def _work(inbox: Inbox, chosen: Selected, unsure: list[int], flags: Flags, *, discard: bool) -> None:
+def _work(
+    inbox: Inbox, chosen: SelectedDeliveries, unsure: list[int], flags: Flags, *, discard: bool
+) -> None:
     """Count, ask, erase and report; exit code 1 if a delivery was left."""
     ids = [one for batch in chosen.batches for one in batch]
     done, clean = _count(inbox, ids, discard=discard, dry_run=flags.dry_run), True
@@ -242,7 +252,9 @@ def _work(inbox: Inbox, chosen: Selected, unsure: list[int], flags: Flags, *, di
         sys.exit(1)
 
 
-def _of_customer(inbox: Inbox, customer: str, selection: DeliveryFilter) -> tuple[Selected, list[int]]:
+def _of_customer(
+    inbox: Inbox, customer: str, selection: DeliveryFilter
+) -> tuple[SelectedDeliveries, list[int]]:
     """Return the deliveries that name the customer, and those that cannot be read and have the id in them."""
     from billhook.events.inspection import names_customer, search_parts
     from billhook.inbox.admin import count
@@ -255,7 +267,7 @@ def _of_customer(inbox: Inbox, customer: str, selection: DeliveryFilter) -> tupl
         search = search_bodies(inbox, selection, search_parts(customer), examine, steps.advance)
     click.echo(f"searched {delivery_count(search.searched)}: {len(search.found)} of this customer", err=True)
     which = " ".join(filter(None, ["--customer …", describe(selection)]))
-    return Selected([search.found], len(search.found), which), search.unsure
+    return SelectedDeliveries([search.found], len(search.found), which), search.unsure
 
 
 def _count(inbox: Inbox, ids: list[int], *, discard: bool, dry_run: bool) -> EraseResult:
@@ -278,7 +290,7 @@ def _count(inbox: Inbox, ids: list[int], *, discard: bool, dry_run: bool) -> Era
     return result
 
 
-def _erase(inbox: Inbox, chosen: Selected, *, discard: bool) -> tuple[EraseResult, bool]:
+def _erase(inbox: Inbox, chosen: SelectedDeliveries, *, discard: bool) -> tuple[EraseResult, bool]:
     """Erase them; return the counts, and whether the database's log holds nothing of them any more."""
     from billhook.inbox.erase import EraseResult, empty_log, erase
 
@@ -291,7 +303,7 @@ def _erase(inbox: Inbox, chosen: Selected, *, discard: bool) -> tuple[EraseResul
         result += changed
         return changed.erased
 
-    work_in_batches(inbox, "erase", chosen, change, dry_run=False)
+    apply_in_batches(inbox, "erase", chosen, change, dry_run=False)
     return result, empty_log(inbox)
 
 
