@@ -168,7 +168,7 @@ class Worker:
             # The text says all about a storage failure; anything else is a defect, and needs its traceback.
             defect = not isinstance(error, BillhookError)
             text = "worker poll failed, retrying in %.1f s: %s"
-            logger.exception(text, pause, error, exc_info=defect, extra=fields(cause=error))
+            logger.exception(text, pause, error, exc_info=defect, extra=fields(cause=error))  # noqa: TRY401
             self._back_off(pause)
             return 0.0
         self._failures = 0

@@ -122,7 +122,8 @@ def check_product(product: ContractProduct, where: str) -> None:
     check_commitment(product.commitment, where)
     if pricing.type != "Flat":  # a flat price may be a rebate
         _refuse_negative(pricing.price, f"{where}.pricing.price")
-    if (pricing.model_extra or {}).get("tiers") and pricing.type != "Tiered":
+    tiers = (pricing.model_extra or {}).get("tiers")
+    if isinstance(tiers, list) and tiers and pricing.type != "Tiered":
         raise invalid_request(
             "tiers are for pricing of the type Tiered: set pricing.type, or leave the tiers out",
             f"{where}.pricing.tiers",
