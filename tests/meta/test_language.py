@@ -1,4 +1,4 @@
-"""The glossary of src/billhook/README.md: retired words are in no name, no sentence of the source, no page."""
+"""The glossary of src/billhook/README.md: retired words are in no name, sentence of the source or page."""
 
 from __future__ import annotations
 
