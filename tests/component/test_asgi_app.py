@@ -122,7 +122,7 @@ def test_a_client_that_disconnects_within_its_body_is_400_and_nothing_is_stored(
     assert get_state(flask_app).inbox.received(10) == []
 
 
-def test_observers_of_signals_run_beside_the_loop_with_the_app_at_hand(flask_app, application):
+def test_observers_run_outside_the_event_loop_within_the_app_context(flask_app, application):
     seen = []
 
     def observe(sender, **_):
