@@ -1,4 +1,4 @@
-"""The delivery as a handler gets it, beside its event."""
+"""The delivery that a handler receives beside its event."""
 
 from __future__ import annotations
 
