@@ -37,7 +37,7 @@ _BATCH = 50
 class SqliteFacts:
     """What is known of a SQLite inbox. `synchronous` and `fullfsync` are those of billhook's connections.
 
-    `file_system` is the type of the one that holds the file, None where the system does not report it. `lax_files`
+    `file_system` is the type of the one that holds the file, None where that is unknown. `lax_files`
     are those of the inbox that other users may read or write.
     """
 
