@@ -146,7 +146,7 @@ def test_another_view_is_not_given_a_part_of_a_body_as_the_whole(flask_app, appl
     assert used == [b"the whole"]
 
 
-def test_observers_of_signals_run_beside_the_loop_with_the_app_at_hand(flask_app, application):
+def test_observers_run_outside_the_event_loop_within_the_app_context(flask_app, application):
     seen = []
 
     def observe(sender, **_):

@@ -445,7 +445,7 @@ def test_a_json_provider_of_the_app_does_not_change_our_bodies(app_with):
 # --- set up wrongly -------------------------------------------------------------------------------
 
 
-def test_two_handlers_of_one_name_refuse_to_start_before_anything_is_made(plain_app, tmp_path):
+def test_duplicate_handler_names_are_refused_before_anything_is_created(plain_app, tmp_path):
     app = plain_app()
     groups = [Handlers(), Handlers()]
     for group in groups:

@@ -35,7 +35,7 @@ def test_a_running_handler_is_waited_for_and_settled_and_nothing_more_is_claimed
 
 
 @pytest.mark.parametrize(("processes", "kind"), [(1, "thread"), (2, "slow")])
-def test_a_handler_that_outlasts_the_grace_does_not_and_is_done_later_by_another(group, processes, kind):
+def test_a_handler_that_outlasts_the_grace_period_is_called_again_by_another_worker(group, processes, kind):
     worker = group.work("--grace", "1", processes=processes)
     pids = children(worker.pid)
     group.put(f"{kind}-300")

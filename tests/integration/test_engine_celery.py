@@ -241,7 +241,7 @@ def test_the_sweeper_does_not_take_a_slow_handlers_lease(shops, amqp_url):
 # --- messages that come twice, late, never, or from somebody else ---------------------------------
 
 
-def test_fifty_messages_for_one_delivery_are_one_call_and_fifty_for_a_plain_task_are_fifty(every_shop):
+def test_fifty_messages_for_one_delivery_are_one_call(every_shop):
     shop = every_shop
     app = shop.app()
     celery = app.extensions["celery"]

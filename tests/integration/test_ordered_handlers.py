@@ -188,9 +188,7 @@ def test_without_an_order_that_would_be_noticed(inbox_url, tmp_path):
         check_order(lines)
 
 
-def test_a_worker_that_is_killed_in_mid_handler_holds_its_key_until_its_lease_ends_and_no_other(
-    inbox_url, tmp_path
-):
+def test_a_worker_killed_in_mid_handler_blocks_only_its_order_key_until_its_lease_ends(inbox_url, tmp_path):
     diary = Diary(tmp_path / "diary.txt")
     inbox = open_inbox(place_of(inbox_url))
     fill(inbox, ["key0", "key1"])

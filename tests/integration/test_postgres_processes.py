@@ -77,7 +77,7 @@ def test_a_connection_that_is_shared_with_a_child_would_be_noticed(postgres_url)
             check_each_process_has_its_own({plain.info.backend_pid}, [{int(told)}])
 
 
-def test_preloaded_workers_have_sessions_of_their_own_although_the_master_had_some(postgres_url, tmp_path):
+def test_preloaded_workers_do_not_share_the_sessions_of_their_master(postgres_url, tmp_path):
     (tmp_path / "shop.py").write_text(
         "from billhook.standalone import create_app\n"
         "from billhook.extension import get_state\n"

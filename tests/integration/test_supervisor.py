@@ -149,7 +149,7 @@ def hang_up():
     os.kill(os.getpid(), signal.SIGHUP)
 
 
-def test_a_hangup_is_handed_to_the_web_server_and_the_workers_are_replaced_one_by_one(tmp_path, monkeypatch):
+def test_sighup_reloads_the_web_server_and_replaces_the_workers_one_by_one(tmp_path, monkeypatch):
     monkeypatch.setattr("billhook.cli.supervisor._RELOAD_INTERVAL_SECONDS", 0.2)
     web, workers, messages, alive = [], [], [], []
 

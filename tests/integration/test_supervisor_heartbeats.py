@@ -272,7 +272,7 @@ def test_a_process_with_long_leases_has_longer_for_its_start():
 # --- the child ------------------------------------------------------------------------------------
 
 
-def test_a_file_that_has_the_number_of_a_pipe_that_was_closed_is_not_written_to(tmp_path, pipe, caplog):
+def test_a_file_that_reuses_the_descriptor_of_a_closed_pipe_is_not_written_to(tmp_path, pipe, caplog):
     reader, writer = pipe
     sender = HeartbeatSender(writer)
     sender.beat()

@@ -94,7 +94,7 @@ def test_systemd_hears_of_start_life_and_stop(group, systemd):
     assert set(messages) <= {"STOPPING=1", "WATCHDOG=1"}
 
 
-def test_a_worker_that_hangs_in_c_is_silent_and_its_successor_does_the_work(group, systemd):
+def test_a_worker_that_hangs_in_c_sends_no_heartbeat_and_its_successor_handles_its_runs(group, systemd):
     worker = group.start("worker", "hangs_once.py")
     assert systemd.next(scaled(30)) == "READY=1\nWATCHDOG=1"
     hang(group)
@@ -158,7 +158,9 @@ def test_the_health_file_of_a_worker_that_hangs_in_c_grows_old(group):
 
 
 @pytest.mark.parametrize(("old_seconds", "code"), [(0, 0), (3_600, 1), (None, 1)])
-def test_the_pages_probe_tells_a_young_file_from_an_old_or_none(tmp_path, old_seconds, code):
+def test_the_documented_probe_distinguishes_a_fresh_heartbeat_file_from_an_old_or_missing_one(
+    tmp_path, old_seconds, code
+):
     (command,) = re.findall(r"<!-- probe -->\n```sh\n(.+)\n```", PAGE.read_text())
     file = tmp_path / "alive"
     if old_seconds is not None:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -21,11 +23,27 @@ def lint(source: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=source, env=environ, capture_output=True, text=True, check=False)
 
 
+def contracted_layers() -> list[set[str]]:
+    """Return the layers of the package in pyproject.toml, top to bottom."""
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    (layers,) = [contract["layers"] for contract in contracts if contract["id"] == "layers"]
+    return [set(layer.split(" | ")) for layer in layers]
+
+
 def test_imports_follow_the_layers():
     result = lint(ROOT / "src")
 
     assert result.returncode == 0, result.stdout
     assert "10 kept, 0 broken" in result.stdout
+
+
+def test_the_architecture_page_names_the_layers_and_every_top_level_module():
+    page = (ROOT / "src" / "billhook" / "README.md").read_text()
+    (paragraph,) = re.findall(r"^Layers, top to bottom: (.+?)\.\n\n", page, re.DOTALL | re.MULTILINE)
+    described = set(re.findall(r"`(\w+)/?`", page.partition("Layers, top to bottom")[0]))
+
+    assert [set(re.findall(r"`(\w+)`", layer)) for layer in paragraph.split("·")] == contracted_layers()
+    assert set.union(*contracted_layers()) - described == set()
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Decisions about handlers: which ones are called, how, and what follows. No SQL, no HTTP."""
+"""Register and call handlers, and decide on retries. No SQL, no HTTP."""
 
 from billhook.dispatch.call import HandlerFailure, call
 from billhook.dispatch.delivery import Delivery, Headers, StoredHeaders

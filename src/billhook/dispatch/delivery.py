@@ -1,4 +1,4 @@
-"""The delivery as a handler gets it, beside its event."""
+"""The delivery that a handler receives beside its event."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ class Delivery:
         The answer is a row of the table `billhook_effect` in your own database, written in your own open
         transaction: commit it together with the effect, and both have happened or neither. `transaction` is
         a SQLAlchemy session (scoped ones too) or connection, or a DB-API connection to SQLite or PostgreSQL.
-        A replay of a finished run is asked for on purpose: it counts as a new time.
+        A replay of a finished run is asked for on purpose: it counts as a new occurrence.
 
         >>> if delivery.once(db.session):  # doctest: +SKIP
         ...     db.session.add(Payment(event.invoice_id, event.amount))

@@ -1,4 +1,4 @@
-"""The options of a handler in words, for those who operate it."""
+"""Describe the options of a handler in words, for operators."""
 
 from __future__ import annotations
 

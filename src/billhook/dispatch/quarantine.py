@@ -1,4 +1,4 @@
-"""Why a delivery is quarantined or was discarded, as it is stored with it."""
+"""Read the stored reason why a delivery is quarantined or discarded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a failed attempt is retried: a schedule of waits, and the decision after each attempt."""
+"""Decide when a failed attempt is retried, by a schedule of waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tracebacks of handlers, as their authors want to read them."""
+"""Shorten tracebacks of handlers to the frames of the handler."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notice when a process is out of file descriptors, or has lost its own, and must be replaced.
+"""Detect that a process is out of file descriptors, or has lost its own, and must be replaced.
 
 The cause is a handler that opens files and never closes them, or closes descriptors that are not its own.
 """

@@ -1,4 +1,4 @@
-"""The dispatcher: plans deliveries into runs, calls handlers, and has observers notified of the results.
+"""The dispatcher: plans deliveries into runs, calls handlers, and notifies observers of the results.
 
 It has no thread, no loop and no SQL: it decides, and the engine that asked writes the decision to the inbox.
 """

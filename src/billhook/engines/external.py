@@ -1,4 +1,4 @@
-"""The worker engine, as the web process sees it: handlers run in the processes of `billhook worker`."""
+"""The worker engine in a web process: it does nothing, as `billhook worker` runs the handlers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine does for its inbox now and then: prune deliveries, merge counts, register as a worker."""
+"""Maintain the inbox in small steps between polls: prune deliveries, merge counts, register the worker."""
 
 from __future__ import annotations
 

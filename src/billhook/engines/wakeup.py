@@ -1,4 +1,4 @@
-"""How the worker sleeps between two polls: what wakes it up, and for how long it sleeps at most."""
+"""Sleep between two polls of the worker: what wakes it, and how long it sleeps at most."""
 
 from __future__ import annotations
 

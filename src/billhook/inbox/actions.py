@@ -1,4 +1,4 @@
-"""The record of what operators did: a row and a line of the log for each action.
+"""Record the actions of operators: a row and a log line for each.
 
 A row says who did what to which deliveries or handler, and when. It is written before the first change, so
 that an action which is interrupted has one too. No text of a payload is in it: a condition such as

@@ -1,4 +1,4 @@
-"""Counts of what no transaction is written for: in memory, and written every few seconds.
+"""Buffer the counts of refusals and duplicates, which write no transaction, for a few seconds in memory.
 
 Refused deliveries and duplicates. Anyone can cause refusals, so they must cost the disk little: at most one
 transaction in five seconds and process, however many there are.

@@ -192,7 +192,7 @@ class Committer:
             entry.abandoned = True  # the client may have gone: what is not in a batch yet need not be stored
 
     def _check_usable(self) -> None:
-        """Start the thread if it does not run. Raises what a delivery would wait for in vain."""
+        """Start the thread if it does not run. Raises InboxUnavailable where waiting for it is pointless."""
         if self._thread is None or not self._thread.is_alive():
             self.start()
         if self._closed:

@@ -1,4 +1,4 @@
-"""Counts: how often what happened, by hour; what `billhook status`, metrics and pages are read from.
+"""Count by hour what happens to deliveries and runs, for `billhook status`, metrics and pages.
 
 The transaction that plans a delivery or settles a run counts it, so that a count is as true as its rows, and
 remains when retention has deleted them. What no transaction is written for, a refusal or a duplicate, is

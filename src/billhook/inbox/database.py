@@ -1,4 +1,4 @@
-"""What the inbox asks of a database, and which database a URL names.
+"""The interface of a database that an inbox can use, and the choice of one by its URL.
 
 billhook.inbox.sqlite and billhook.inbox.postgres implement the protocols.
 """

@@ -1,4 +1,4 @@
-"""Facts about an inbox that decide whether it is safe, and a sample of deliveries. Judges nothing."""
+"""Read facts about an inbox and a sample of its deliveries, for `billhook doctor`, which judges them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _BATCH = 50
 class SqliteFacts:
     """What is known of a SQLite inbox. `synchronous` and `fullfsync` are those of billhook's connections.
 
-    `file_system` is the type of the one that holds the file, None where the system does not tell. `lax_files`
+    `file_system` is the type of the one that holds the file, None where that is unknown. `lax_files`
     are those of the inbox that other users may read or write.
     """
 

@@ -1,4 +1,4 @@
-"""Runs that fail now, dead or to be tried again, by handler and error: what has one cause is one group."""
+"""Group the runs that fail now, dead or waiting for a retry, by handler and error."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ COUNT_LIMIT = 100_000
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What is not finished and what has failed, now. Numbers are exact below COUNT_LIMIT."""
+    """The unfinished and the failed deliveries, now. Numbers are exact below COUNT_LIMIT."""
 
     unread: int
     in_progress: int

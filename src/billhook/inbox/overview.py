@@ -1,4 +1,4 @@
-"""Read what state the inbox is in: what waits, what failed, the deliveries of each type, how handlers do.
+"""Read the state of the inbox: backlog, failures, the deliveries of each type, the results of handlers.
 
 All figures are from the inbox, never from the memory of one process. They take some milliseconds however
 many deliveries are stored: backlog and failures are counted by partial indexes up to a limit, all else is

@@ -1,4 +1,4 @@
-"""Read what there is to do: unread deliveries, due runs, and when the next run is due. Takes no lock."""
+"""Read pending work: unread deliveries, due runs, and when the next run is due. Takes no lock."""
 
 from __future__ import annotations
 

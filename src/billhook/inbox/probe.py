@@ -1,4 +1,4 @@
-"""Checks of the database in a thread of their own: a database that hangs holds no request up.
+"""Check the database in a separate thread, so that a database that hangs blocks no request.
 
 The readiness probe asks whether a write can be committed; the start-up check whether the schema fits.
 """
@@ -85,7 +85,7 @@ class Probe:
 
 
 class StartupCheck:
-    """One check as a process starts; it goes on in its thread when the caller no longer waits."""
+    """A check at the start of a process; its thread continues when the caller no longer waits."""
 
     def __init__(self, check: Callable[[], None], display_url: str) -> None:
         """`check` raises what is wrong with the database at `display_url`. Raises OutOfResources."""

@@ -1,4 +1,4 @@
-"""The values that go into the inbox and come out of it.
+"""The records that the inbox takes and returns.
 
 Those of which each delivery makes some are named tuples, which cost a third of a frozen dataclass to make.
 """
@@ -196,7 +196,7 @@ class HandlerLimits:
 
 @dataclass(frozen=True, slots=True)
 class PausedHandler:
-    """A handler whose runs wait until an operator resumes it; `why` is what was given as the reason."""
+    """A handler whose runs wait until an operator resumes it; `why` is the reason given."""
 
     name: str
     since: datetime

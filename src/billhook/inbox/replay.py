@@ -176,7 +176,7 @@ def _make_due(
                 attempts=0,
                 alone=0,
                 excused=0,
-                # Not for a run that only waits for its retry: that is the same time, brought forward.
+                # Not for a run that only waits for its retry: that is the same occurrence, hastened.
                 replays=run.c.replays + case((run.c.state == RunState.DUE.value, 0), else_=1),
                 due_at=now,
                 token=run.c.token + 1,

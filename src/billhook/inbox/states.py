@@ -33,19 +33,19 @@ __all__ = [
 
 
 class DeliveryState(StrEnum):
-    """Where a delivery stands."""
+    """State of a delivery."""
 
     RECEIVED = "received"  # stored, not yet read
     PLANNED = "planned"  # read; its runs are under way
     DONE = "done"  # every handler succeeded, discarded, or none listens
     DEAD = "dead"  # every handler finished, at least one of them dead
     QUARANTINED = "quarantined"  # authentic, but not readable as its type
-    PRUNED = "pruned"  # body and runs are gone; the key still tells a duplicate
-    ERASED = "erased"  # an operator removed all content; the key still tells a duplicate
+    PRUNED = "pruned"  # body and runs are gone; the key still identifies a duplicate
+    ERASED = "erased"  # an operator removed all content; the key still identifies a duplicate
 
 
 class RunState(StrEnum):
-    """Where one handler's duty to one delivery stands."""
+    """State of a run, the execution of one handler for one delivery."""
 
     WAITING = "waiting"  # ordered: due when the run before it is finished
     DUE = "due"

@@ -1,4 +1,4 @@
-"""AsgiApp: a Flask app as an ASGI application; deliveries are received on the event loop."""
+"""Serve a Flask app as an ASGI application: deliveries are received on the event loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The probes' routes: `GET /healthz`, the process answers; `GET /readyz`, a delivery could be stored now."""
+"""The health checks: `GET /healthz` (the process answers), `GET /readyz` (a delivery could be stored now)."""
 
 from __future__ import annotations
 

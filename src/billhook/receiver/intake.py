@@ -1,4 +1,4 @@
-"""Intake: what is checked of a delivery, in which order, and what is answered; without I/O.
+"""Decide what is checked of a delivery, in which order, and what is answered; without I/O.
 
 The body is not parsed here: a verified delivery is stored first and parsed later, and an unverified one is
 never parsed. The same holds for the type: a verified delivery without a type is stored, and an unverified one

@@ -101,11 +101,13 @@ class DeliveredEvents:
             return
         key = (read.event_type, *found)
         if read.state == DeliveryState.QUARANTINED:
+            # Not as delivered: no handler was called, so the event is missing until an operator replays it.
             self._quarantined.setdefault(key, read.delivery_id)
             return
         self.counts[read.event_type] += 1
         if isinstance(body.get("customerId"), str):
             self.customer_ids.add(body["customerId"])
+        # A customer's credits change many times: the customer's id alone does not identify a change.
         if read.event_type in _CREDITS:
             change = _change(read)
             if change is not None:

@@ -93,6 +93,7 @@ class Reconciliation:
         """Yield the missing events, page by page of the API. Raises ApiError, and InboxUnavailable."""
         ledgers = self._event_types & {CreditPoolIncreased.type, CreditPoolDepleted.type}
         customers = CustomerCreated.type in self._event_types
+        # Contracts and invoices are listed for their customers too: the API has no list of customers.
         if customers or ledgers or self._event_types & {ContractCreated.type, ContractExpired.type}:
             for contract in self._client.contracts.list(limit=_PAGE):
                 yield from self._of_contract(contract)
@@ -255,5 +256,6 @@ class Reconciliation:
         quarantined = self._delivered.quarantined_as(missing.event_type, *ids)
         if quarantined is None:
             return missing
+        # Not synthetic as well: after a replay of that delivery, handlers would get the event twice.
         text = f"delivery {quarantined} tells of it and is quarantined: replay that"
         return replace(missing, event=None, obstacle=text, quarantined_as=quarantined)

@@ -69,7 +69,7 @@ def test_nan_is_refused_as_a_number(run, arguments):
     assert f"Invalid value for '{arguments[-2]}': '{arguments[-1]}' is not a number" in result.stderr
 
 
-def test_a_worker_without_any_handler_is_refused_for_it_would_take_everything_for_done(run):
+def test_worker_without_handlers_refuses_to_start(run):
     result = run("worker", SECRETS=SECRET)
 
     assert result.exit_code == 2

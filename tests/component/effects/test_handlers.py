@@ -161,7 +161,7 @@ def test_a_replay_of_a_dead_run_is_a_new_time(shop, books, clock):
     assert books.attempts[-1] == (1, 1)
 
 
-def test_a_retry_that_is_brought_forward_is_the_same_time(shop, books, clock):
+def test_a_hastened_retry_does_not_repeat_the_effect(shop, books, clock):
     app = shop(failing=1)
     assert rows(inbox_at(app), "SELECT state FROM run") == [("due",)]
 

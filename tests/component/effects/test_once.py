@@ -96,7 +96,7 @@ def test_on_another_database_a_savepoint_keeps_the_transaction_usable(url, monke
 
 
 @pytest.mark.parametrize(("end", "second_is_first"), [("commit", False), ("rollback", True)])
-def test_of_two_attempts_at_once_the_second_waits_for_the_first(url, opened, end, second_is_first):
+def test_the_second_of_two_concurrent_attempts_waits_for_the_first(url, opened, end, second_is_first):
     answers: list[object] = []
 
     def second():

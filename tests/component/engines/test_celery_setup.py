@@ -287,7 +287,7 @@ def test_a_message_for_an_app_that_is_closed_does_nothing(shop, caplog):
     assert "received a message for a closed billhook" in caplog.text
 
 
-def test_a_failing_inbox_and_a_defect_end_a_message_and_no_worker(shop, caplog, monkeypatch):
+def test_errors_while_handling_a_message_do_not_end_the_worker(shop, caplog, monkeypatch):
     celery = celery_app()
     app = shop(celery)
     deliver(app)

@@ -301,7 +301,7 @@ def test_a_result_is_retried_until_the_inbox_is_writable(shop, caplog):
     assert (calls, one.runs()) == ([1], [("h", "succeeded", 1)])
 
 
-def test_a_run_whose_result_cannot_be_written_in_time_waits_for_its_lease_to_end(shop, monkeypatch):
+def test_a_run_whose_result_cannot_be_settled_in_time_is_retried_after_its_lease(shop, monkeypatch):
     monkeypatch.setattr(executor, "SETTLE_SECONDS", -1.0)
     handlers = Handlers()
     handlers.on(PingTest, name="h")(lambda event: change(inbox_at(one.app), "ALTER TABLE run RENAME TO lost"))

@@ -405,7 +405,7 @@ def test_an_event_model_that_breaks_is_a_quarantine_and_stops_nothing_else(shop)
     assert len(calls) == 1
 
 
-def test_a_delivery_that_was_readable_when_planned_and_is_not_any_more_has_failed(shop, clock):
+def test_a_delivery_that_became_unreadable_after_planning_is_a_failed_attempt(shop, clock):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(failing(calls))
     app = shop(handlers)
@@ -466,7 +466,7 @@ def test_each_step_of_a_delivery_is_signalled_once_with_its_arguments(shop, cloc
 
 
 @pytest.mark.parametrize("error", [ValueError("observer"), SystemExit(1), GeneratorExit()])
-def test_an_observer_that_raises_disturbs_neither_the_work_nor_the_other_observers(shop, clock, error):
+def test_an_observer_that_raises_stops_neither_the_worker_nor_other_observers(shop, clock, error):
     handlers = Handlers()
     handlers.on(PingTest, name="bad", retry=[10])(failing([]))
     handlers.on(PingTest, name="good")(lambda event: None)

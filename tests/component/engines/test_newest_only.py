@@ -179,7 +179,7 @@ def test_an_interrupted_run_keeps_its_time_though_a_newer_one_waits(stored_only)
     assert [state for _, state, _ in runs(app)] == ["due", "waiting"]
 
 
-def test_without_knowing_of_a_newer_one_a_delivery_is_handled_in_its_place(stored_only, monkeypatch):
+def test_each_delivery_is_handled_where_newer_ones_cannot_be_found(stored_only, monkeypatch):
     calls = []
     app = stored_only(recording(calls))
     for status in ("Pending", "Paid"):

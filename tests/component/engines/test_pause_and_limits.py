@@ -257,7 +257,7 @@ def test_many_runs_of_a_paused_handler_do_not_hold_up_another(stored_only):
         ({"identity": ("invoice_id",)}, False),
     ],
 )
-def test_only_runs_without_options_and_limits_are_started_as_they_are_planned(stored_only, options, started):
+def test_only_runs_without_options_and_limits_are_claimed_as_they_are_planned(stored_only, options, started):
     handlers = Handlers()
     handlers.on(InvoicePaymentStatusChanged, name="note", **options)(lambda event: None)
     app = stored_only(handlers)
@@ -520,7 +520,7 @@ def test_control_without_the_option_more_are_under_way(running):
     assert calls.most > 3
 
 
-def test_the_place_of_a_run_that_is_lost_with_its_worker_is_free_after_its_lease(stored_only, clock):
+def test_a_run_lost_with_its_worker_frees_its_place_after_its_lease(stored_only, clock):
     calls = []
     app = stored_only(noting(calls, at_most=1))
     state = get_state(app)
@@ -608,7 +608,7 @@ def test_one_look_releases_no_more_than_the_limit(stored_only):
     assert (len(released), again_at) == (2, now + timedelta(seconds=1))
 
 
-def test_a_released_run_has_the_place_in_the_queue_that_its_delivery_had(stored_only, clock):
+def test_a_released_run_is_due_since_its_delivery_was_received(stored_only, clock):
     calls = []
     app = stored_only(noting(calls, at_most=1))
     inbox, now = inbox_of(app)

@@ -223,7 +223,7 @@ def test_the_thread_engine_is_registered_as_a_worker_until_it_stops(app_with, in
     assert rows(inbox_at(app), query) == []
 
 
-def test_a_closed_engine_leaves_the_inbox_alone_and_excuses_running_handlers(app_with, monkeypatch):
+def test_a_closed_engine_does_not_use_the_inbox_and_excuses_running_handlers(app_with, monkeypatch):
     monkeypatch.setattr(thread_engine, "GRACE_SECONDS", 0.2)
     handlers, gate, begun = Handlers(), threading.Event(), threading.Event()
 

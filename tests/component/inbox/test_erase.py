@@ -98,7 +98,7 @@ def test_failed_attempts_of_an_erased_delivery_are_gone_and_those_of_others_stay
     assert left == [(other,)]
 
 
-def test_the_error_of_an_erased_delivery_is_not_told_as_what_paused_its_handler(inbox, where):
+def test_the_error_of_an_erased_delivery_is_removed_from_the_pause_of_its_handler(inbox, where):
     erased = put(inbox, "k1", "book")
     limits = {"book": HandlerLimits(("book",), pause_after=1)}
     with inbox.transaction("w", limits) as transaction:
@@ -203,7 +203,7 @@ def test_one_that_is_discarded_for_it_is_not_handled_any_more(inbox, where):
         assert transaction.claim(9, LATER + timedelta(days=1), LATER + timedelta(days=2)) == []
 
 
-def test_the_result_of_a_handler_that_was_running_writes_nothing_into_an_erased_delivery(inbox, where):
+def test_the_result_of_a_running_handler_is_not_written_to_an_erased_delivery(inbox, where):
     delivery_id = put(inbox, "k", "book")
     with inbox.transaction("w") as transaction:
         (claim,) = transaction.claim(9, NOON, LATER)
@@ -285,7 +285,7 @@ def test_nothing_of_an_erased_body_is_left_in_the_file_or_its_log(inbox, where, 
 
 
 @pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
-def test_what_sqlite_left_where_rows_were_before_they_moved_is_gone_after_vacuum(inbox, where):
+def test_old_copies_of_moved_rows_are_gone_after_vacuum(inbox, where):
     """Rows that grow by their errors are moved to other pages, and SQLite zeroes only what it deletes."""
     ids = [put(inbox, f"k{number}", "book", "mail") for number in range(60)]
     for hours in range(4):

@@ -183,7 +183,7 @@ def test_a_response_received_while_the_process_was_suspended_is_used(url):
     assert found == [(1,)]
 
 
-def test_a_commit_without_an_answer_is_given_up_once_and_the_next_transaction_is_good(url, impatient):
+def test_a_commit_without_an_answer_fails_once_and_the_next_transaction_succeeds(url, impatient):
     with proxied(url) as proxy:
         inbox = open_inbox(proxy.url)
         inbox.check_writable()
@@ -397,7 +397,7 @@ def test_an_app_with_an_unreachable_server_starts_and_answers_503(tmp_path, capl
         ("ter2/x@127.0.0.1/billing", "BILLHOOK_INBOX_URL has an @ too many: in a password write %40"),
     ],
 )
-def test_a_url_that_no_server_could_mend_is_refused_without_its_password(tmp_path, rest, told):
+def test_an_invalid_url_is_refused_without_its_password(tmp_path, rest, told):
     with pytest.raises(ConfigError, match=re.escape(told)) as caught:
         make_app(tmp_path, BILLHOOK_INBOX_URL=f"postgresql+psycopg://me:hunter2@{rest}")
 

@@ -88,7 +88,7 @@ def test_one_key_from_64_threads_is_accepted_once(inbox, where):
     assert {receipt.delivery_id for receipt in receipts} == {value(where, "SELECT id FROM delivery")}
 
 
-def test_a_crowd_of_new_repeated_and_conflicting_keys_each_get_their_own_verdict(inbox, where):
+def test_concurrent_new_repeated_and_conflicting_keys_each_get_their_own_receipt(inbox, where):
     inbox.put(incoming("old"))
 
     def put(number):
@@ -451,7 +451,7 @@ def test_where_threads_are_greenlets_all_of_a_batch_are_woken_at_once(inbox, mon
     assert sorted(receipt.status for receipt in receipts) == [PutStatus.ACCEPTED] * 5
 
 
-def test_a_process_that_is_to_be_killed_reaches_the_failpoints_of_a_batch(inbox, monkeypatch):
+def test_an_armed_process_reaches_the_failpoints_of_a_batch(inbox, monkeypatch):
     reached = []
     monkeypatch.setattr(committer, "reach", reached.append)
 

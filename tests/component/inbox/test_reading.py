@@ -201,7 +201,7 @@ def test_a_follower_is_woken_by_each_commit_of_another_process(follow, inbox, wh
     other.close()
 
 
-def test_control_a_follower_that_hears_nothing_gets_nothing_until_it_polls(follow, inbox, monkeypatch):
+def test_control_a_follower_without_notifications_gets_nothing_until_it_polls(follow, inbox, monkeypatch):
     waits, polls = threading.Event(), threading.Event()
 
     class Deaf:

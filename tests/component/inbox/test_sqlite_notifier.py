@@ -46,7 +46,7 @@ def test_a_listener_that_closed_and_opened_again_is_notified(notifiers):
     assert listener.wait(1) is True
 
 
-def test_another_file_in_its_place_is_an_error_for_the_listener_and_none_for_the_sender(tmp_path, notifiers):
+def test_a_replaced_fifo_is_an_error_for_the_listener_only(tmp_path, notifiers):
     (tmp_path / "notify").write_text("a file")
 
     notifiers[1].notify()

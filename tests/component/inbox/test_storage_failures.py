@@ -103,7 +103,7 @@ def test_a_bad_answer_is_never_given_again():
     assert answers == []
 
 
-def test_a_good_answer_is_not_given_again_once_a_delivery_could_not_be_stored(where, monkeypatch):
+def test_readiness_is_not_cached_after_a_storage_failure(where, monkeypatch):
     inbox = open_inbox(where, deadline_seconds=2.5)
     monkeypatch.setattr(inbox._committer, "_insert_batch", _fail)
     with contextlib.suppress(InboxUnavailable):

@@ -30,7 +30,7 @@ async def wait(limit: TimeLimit, seconds: float) -> str:
     return "in time"
 
 
-def test_what_takes_too_long_ends_and_what_does_not_goes_on():
+def test_tasks_over_the_limit_are_cancelled_and_others_finish():
     async def main() -> list[str]:
         limit = TimeLimit(0.1)
         return await asyncio.gather(wait(limit, 0.01), wait(limit, 60), wait(limit, 0.02), wait(limit, 60))

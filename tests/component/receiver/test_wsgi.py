@@ -287,7 +287,9 @@ def test_the_answer_without_memory_is_503_even_where_nothing_can_be_logged(recei
     ]
 
 
-def test_without_a_thread_for_slow_bodies_a_delivery_is_503_and_the_next_is_taken(receiver, monkeypatch):
+def test_a_thread_for_slow_bodies_that_cannot_start_is_503_and_the_next_delivery_is_stored(
+    receiver, monkeypatch
+):
     ours, theirs = socket.socketpair()
     with ours, theirs, monkeypatch.context() as context:
         context.setattr(threading.Thread, "start", no_thread)
@@ -298,7 +300,9 @@ def test_without_a_thread_for_slow_bodies_a_delivery_is_503_and_the_next_is_take
     assert (refused.status, taken.status) == (503, 200)
 
 
-def test_without_a_thread_that_commits_a_delivery_is_503_and_the_next_is_taken(receiver, monkeypatch, caplog):
+def test_a_committer_thread_that_cannot_start_is_503_and_the_next_delivery_is_stored(
+    receiver, monkeypatch, caplog
+):
     with monkeypatch.context() as context:
         context.setattr(threading.Thread, "start", no_thread)
         refused = accept(receiver)
@@ -410,7 +414,7 @@ def test_reading_takes_its_time_from_the_deadline(inbox, clock, woken):
     assert time.monotonic() - started < scaled(1)
 
 
-def test_the_rest_of_a_refused_body_is_read_where_the_server_is_gunicorn_and_left_alone_elsewhere(receiver):
+def test_the_rest_of_a_refused_body_is_read_under_gunicorn_only(receiver):
     ours, theirs = socket.socketpair()
     elsewhere, here = io.BytesIO(b"rest"), io.BytesIO(b"rest")
 

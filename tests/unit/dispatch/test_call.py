@@ -27,7 +27,7 @@ def attempt(function, context=nullcontext):
 
 
 @pytest.mark.parametrize(("error", "code"), [(None, 0), (ValueError("no"), 1)])
-def test_a_process_that_the_handler_forked_ends_where_it_leaves_the_handler(monkeypatch, error, code):
+def test_a_child_forked_by_a_handler_exits_when_the_handler_returns(monkeypatch, error, code):
     pids, written, codes = iter([1, 2]), [], []
     monkeypatch.setattr(os, "getpid", lambda: next(pids))
     monkeypatch.setattr(os, "write", lambda descriptor, text: written.append((descriptor, text)))

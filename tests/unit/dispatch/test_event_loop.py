@@ -200,7 +200,7 @@ def test_in_a_thread_with_a_running_loop_a_coroutine_runs_in_another_thread(loop
     assert asyncio.run(main()) is not threading.current_thread()
 
 
-def test_where_threads_are_greenlets_each_coroutine_has_a_loop_of_its_own(loops, monkeypatch):
+def test_with_greenlets_for_threads_each_coroutine_has_its_own_loop(loops, monkeypatch):
     monkeypatch.setattr(event_loop, "threads_are_greenlets", lambda: True)
 
     made = [loops.run(running_loop(), LONG) for _ in range(2)]

@@ -265,7 +265,7 @@ def test_any_request_has_an_answer(monkeypatch, headers, body, secret):
         (WHSEC[6:], WHSEC, "leave out its prefix whsec_"),
     ],
 )
-def test_a_prefix_of_a_text_secret_too_many_or_too_few_is_told(signed_with, given, change):
+def test_an_extra_or_missing_prefix_of_a_text_secret_is_reported(signed_with, given, change):
     (best,) = search(timed(secret=signed_with), BODY, [given]).schemes
 
     assert best.secret_change == change

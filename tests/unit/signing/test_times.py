@@ -84,7 +84,9 @@ def test_a_time_is_read(name, text):
 
 @pytest.mark.parametrize(("name", "text"), pairs(BAD))
 def test_a_time_of_another_format_is_malformed(name, text):
-    with pytest.raises(SignatureMalformed, match=r"^X-Time holds (no time|an impossible|a day|no timestamp)"):
+    with pytest.raises(
+        SignatureMalformed, match=r"^X-Time holds (no time|an impossible date or time|a day|no timestamp)"
+    ):
         TIME_FORMATS[name].read(text, "X-Time")
 
 
@@ -180,7 +182,7 @@ def test_no_separator_that_is_allowed_can_be_a_part_of_the_time(name, behind, da
         ("2026-01-15T09:30:05", "-", "2026-01-15T09:30:05-01:00"),
     ],
 )
-def test_separators_that_could_are_found_by_that_property_and_refused(one, separator, other):
+def test_separators_that_a_time_could_contain_are_found_and_refused(one, separator, other):
     assert is_confused(one, separator, other, behind=False)
     with pytest.raises(ConfigError, match=r"beside \{timestamp\}"):
         ContentTemplate(f"{{timestamp}}{separator}{{body}}", TIME_FORMATS["iso-8601"])

@@ -311,7 +311,7 @@ class Heartbeat:
             with self._inbox.transaction(process_owner()) as transaction:
                 renewed = transaction.renew(leases, until)
             again_at = time.monotonic() + self._lease_seconds / 3
-        except Exception as error:  # noqa: BLE001 - the only thread that renews goes on, whatever it was
+        except Exception as error:  # noqa: BLE001 - a defect must not end the only thread that renews
             extra = fields(cause=error, count=len(leases))
             logger.error("could not renew %d leases: %s", len(leases), error, extra=extra)  # noqa: TRY400
             # They may hold still: try again before they expire.

@@ -97,7 +97,7 @@ class Sweeper:
         return list(dict.fromkeys([*released, *ids]))
 
     def _remembered(self, delivery: PendingDelivery, monotonic: float) -> _Pending:
-        """Return what is known of it, unless it is pending for another reason: a later run, a new lease."""
+        """Return its record, unless it is pending for another reason: a later run, a new lease."""
         known = self._pending.get(delivery.delivery_id)
         if known is not None and known.since == delivery.since:
             return known

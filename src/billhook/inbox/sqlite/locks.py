@@ -1,4 +1,4 @@
-"""Two locks that SQLite has not: between processes that write, and between a fork and the work in progress.
+"""Two locks that SQLite lacks: between processes that write, and between a fork and work in progress.
 
 Writing: the kernel passes its lock on at once, where SQLite would sleep and retry.
 

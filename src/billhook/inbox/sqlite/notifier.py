@@ -94,7 +94,7 @@ class FifoNotifier:
                     self._drop(path.name)
 
     def _drop(self, name: str) -> None:
-        """Forget a listener that is gone, and remove what a killed one has left."""
+        """Remove a listener that has ended, and the pipe that a killed one left."""
         descriptor = self._listeners.pop(name, None)
         if descriptor is not None:
             os.close(descriptor)

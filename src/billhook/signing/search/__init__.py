@@ -1,4 +1,4 @@
-"""Find out how a captured request was signed: what `billhook doctor signature` asks. No receiver needs it."""
+"""Find out how a captured request was signed, for `billhook doctor signature`. No receiver needs it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Runs that take turns, runs that know a delivery which came again, and indexes that fit the questions."""
+"""Order keys and content duplicates of runs, and indexes for the queries."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Deliveries of one key that contradict its first, beside it; and what lists of one type are found by."""
+"""Conflicting deliveries in slots beside the first of their key, and an index for lists of one type."""
 
 import hashlib
 import sqlite3

@@ -1,4 +1,4 @@
-"""Runs that are begun alone, for they may have killed their worker."""
+"""Suspects: runs that start alone, because they may have killed their worker."""
 
 import sqlalchemy as sa
 from alembic import op

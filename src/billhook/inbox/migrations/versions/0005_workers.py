@@ -1,4 +1,4 @@
-"""Who works on the inbox, and when each was last seen."""
+"""The workers of the inbox, and when each was last seen."""
 
 import sqlalchemy as sa
 from alembic import op

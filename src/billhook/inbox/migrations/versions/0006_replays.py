@@ -1,4 +1,4 @@
-"""How often a run was replayed after it was finished: an effect counts once for each time."""
+"""The number of replays of a run: `delivery.once` counts an effect once for each."""
 
 import sqlalchemy as sa
 from alembic import op

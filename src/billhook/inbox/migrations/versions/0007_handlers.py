@@ -1,4 +1,4 @@
-"""Handlers that are paused or limited: what all workers have to know of them."""
+"""Handlers that are paused or limited, with the state that all workers share."""
 
 import sqlalchemy as sa
 from alembic import op

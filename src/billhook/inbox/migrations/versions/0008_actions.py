@@ -1,4 +1,4 @@
-"""What operators did: who, what, which deliveries or handler, when."""
+"""The actions of operators: who, what, which deliveries or handler, when."""
 
 import sqlalchemy as sa
 from alembic import op
