@@ -45,7 +45,7 @@ class Wakeup:
                     os.write(self._write, b"!")
 
     def close(self) -> None:
-        """Close the pipe; `set` does nothing from now on, and nobody may wait."""
+        """Close the pipe. `set` does nothing from now on; `wait` must not be called any more."""
         with self._descriptors:
             if not self._closed:
                 self._closed = True

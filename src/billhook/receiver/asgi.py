@@ -28,7 +28,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 OTHER_THREADS = 32
-"""Threads for all that is no delivery: pages, metrics, and the user's own views."""
+"""Threads for requests other than deliveries: pages, metrics, and views of the user."""
 
 
 class AsgiApp:
