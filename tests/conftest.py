@@ -36,14 +36,17 @@ from support.server import Server, gunicorn
 from support.templates import new_inbox
 
 # A property test that fails because the machine is slow says nothing.
-settings.register_profile("billhook", deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.load_profile("billhook")
+_PROFILE = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+settings.register_profile("billhook", max_examples=25, **_PROFILE)
+settings.register_profile("billhook-slow", max_examples=100, **_PROFILE)
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Make the tests mean the same however they were started."""
     # What the garbage collector finds during a test was often left by another: it is shown and fails none.
     config.addinivalue_line("filterwarnings", "default::pytest.PytestUnraisableExceptionWarning")
+    config.addinivalue_line("markers", "slow: takes some seconds, and is left out without --slow")
+    settings.load_profile("billhook-slow" if config.getoption("--slow") else "billhook")
     if sys.dont_write_bytecode:
         # Without bytecode each of some thousand processes compiles all that it imports, and pytest rewrites
         # every test in every run. It goes into a folder of pytest's own, not beside the source.
@@ -66,6 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--long", action="store_true", help="tests/acceptance with the numbers it is judged by")
+    parser.addoption("--slow", action="store_true", help="also what takes longest, as `.ci/run` does")
 
 
 SLOWEST_FIRST = (
@@ -85,8 +89,38 @@ def _rank(item: pytest.Item) -> int:
     return next((n for n, part in enumerate(SLOWEST_FIRST) if part in path), len(SLOWEST_FIRST))
 
 
+ON_SQLITE_UNLESS_SLOW = ("component/cli/", "component/dashboard/", "component/sandbox/")
+"""What the user sees, above a database whose own tests run on SQLite and PostgreSQL in any case."""
+
+
+def is_slow(item: pytest.Item) -> bool:
+    """Return whether a test is left out without --slow."""
+    if item.get_closest_marker("slow") is not None:
+        return True
+    callspec = getattr(item, "callspec", None)
+    on_postgresql = callspec is not None and "postgresql" in callspec.params.values()
+    return on_postgresql and any(part in item.path.as_posix() for part in ON_SQLITE_UNLESS_SLOW)
+
+
+def _names_files(config: pytest.Config) -> bool:
+    return any(".py" in argument for argument in config.args)
+
+
+def deselect_slow(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the slow tests out, unless --slow was given or files or tests were named."""
+    if config.getoption("--slow") or config.getoption("--long") or _names_files(config):
+        return
+    slow = [item for item in items if is_slow(item)]
+    items[:] = [item for item in items if not is_slow(item)]
+    config.hook.pytest_deselected(items=slow)
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Bound every test: in pyproject.toml a user's pytest without the plugin would refuse the option."""
+    """Leave slow tests out, and bound every test.
+
+    In pyproject.toml a user's pytest without the plugin would refuse the option.
+    """
+    deselect_slow(config, items)
     if os.environ.get("PYTEST_XDIST_WORKER"):
         items.sort(
             key=_rank

@@ -66,6 +66,7 @@ def count(inbox, now: datetime) -> None:
         counts.write(connection, "test")
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_the_overview_is_quick_however_many_deliveries_there_are(app_with, inbox_url, where, long, figures):
     rows = 1_000_000 if long else 100_000

@@ -153,6 +153,7 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path, postgres_url: str) -> S
     return Shop(tmp_path, inbox_url, own)
 
 
+@pytest.mark.slow
 def test_60_kills_between_effect_and_settle_repeat_no_effect(shop):
     shop.kill(careful, 60, BETWEEN)
 
@@ -160,6 +161,7 @@ def test_60_kills_between_effect_and_settle_repeat_no_effect(shop):
     assert value(place_of(shop.own_url), "SELECT count(*) FROM billhook_effect") == len(KEYS)
 
 
+@pytest.mark.slow
 def test_kills_before_the_commit_lose_no_effect(shop):
     shop.kill(careful, 12, BEFORE)
 
@@ -172,6 +174,7 @@ def test_a_handler_without_once_is_caught(shop):
     assert (len(shop.effects()), shop.effects().total()) == (len(KEYS), len(KEYS) + 9)
 
 
+@pytest.mark.slow
 def test_a_handler_that_notes_its_effect_first_is_caught(shop):
     shop.kill(hasty, 5, BEFORE)
 

@@ -56,6 +56,7 @@ def unaccounted(stack: Stack) -> list[tuple]:
 # --- each place once ------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORKER)
 def test_a_worker_that_dies_there_loses_nothing(stack, inbox, figures, name):
     inbox.put(incoming("msg_1"))
@@ -119,6 +120,7 @@ def die_in_turn(stack: Stack, deaths: list[tuple[str, int]]) -> Load:
     return load
 
 
+@pytest.mark.slow
 def test_dying_there_at_any_time_loses_nothing(stack, figures, long):
     chance = random.Random(7)
     names = list(FAILPOINTS) * 5 if long else ["after_insert", "in_claim", "after_call"]

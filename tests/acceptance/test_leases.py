@@ -11,6 +11,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psycopg
+import pytest
 
 from billhook.inbox import RunPlan, RunResult, RunState
 from support.acceptance.stack import Process, Stack
@@ -69,6 +70,7 @@ def changed(before: dict[int, tuple], after: dict[int, tuple]) -> set[int]:
     return {run_id for run_id, result in before.items() if after[run_id] != result}
 
 
+@pytest.mark.slow
 def test_the_settling_of_a_worker_that_lost_its_lease_is_refused(stack, inbox, figures, long):
     threads = 64 if long else THREADS
     rounds = 4 if long else 1

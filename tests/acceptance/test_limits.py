@@ -89,6 +89,7 @@ def most_in_a_second(spans: list[tuple[float, float]]) -> int:
     return most
 
 
+@pytest.mark.slow
 def test_no_run_is_above_the_limits_of_its_handler(inbox, figures, long):
     runs, processes = (40_000, 8) if long else (2_000, 4)
     store_runs(inbox, runs)

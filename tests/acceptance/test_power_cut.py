@@ -63,6 +63,7 @@ def record_and_cut(
     return cuts
 
 
+@pytest.mark.slow
 def test_every_delivery_answered_200_survives_a_power_cut(tmp_path, figures, long):
     needs_strace()
 
@@ -75,6 +76,7 @@ def test_every_delivery_answered_200_survives_a_power_cut(tmp_path, figures, lon
     assert cuts.missing_by_chance == set()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("synchronous", ["OFF", "NORMAL"])
 def test_a_receiver_that_does_not_sync_is_caught(tmp_path, synchronous):
     needs_strace()
@@ -85,6 +87,7 @@ def test_a_receiver_that_does_not_sync_is_caught(tmp_path, synchronous):
     assert cuts.missing_by_chance
 
 
+@pytest.mark.slow
 def test_every_delivery_answered_200_after_a_failed_sync_survives_a_power_cut(tmp_path):
     needs_strace()
 
@@ -96,6 +99,7 @@ def test_every_delivery_answered_200_after_a_failed_sync_survives_a_power_cut(tm
 # On one connection the delivery that was refused is the next to come: with others, another's commit may sync
 # what its own answer needs. By `when`: a commit and, as the log is closed, its checkpoint; both, and then the
 # log as it is taken over; a commit, and then the folder of the new log.
+@pytest.mark.slow
 @pytest.mark.parametrize("when", ["10..11", "10..12", "10..15+5", "10..17+7"])
 def test_a_delivery_that_was_refused_for_a_failed_sync_and_sent_again_survives_a_power_cut(tmp_path, when):
     needs_strace()

@@ -117,6 +117,7 @@ RELOADED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("door", "restart"),
     [*RELOADED, ("uvicorn", replace), ("uvicorn", stop_and_start)],
@@ -132,6 +133,7 @@ def test_a_restart_answers_200_or_503_and_loses_nothing(stack, figures, long, do
     figures.add(f"lost, {door}", check(stack, load, times), len(load), times, "restarts")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("restart", [reload, replace, stop_and_start], ids=lambda value: value.__name__)
 def test_a_restart_on_postgresql_answers_200_or_503_and_loses_nothing(
     stack_on_postgres, figures, long, restart
@@ -154,6 +156,7 @@ def check(stack: Stack, load: RestartLoad, times: int) -> int:
     return sum(found.values())
 
 
+@pytest.mark.slow
 def test_control_a_kill_leaves_new_connections_without_an_answer_or_kept_ones_closed(stack):
     load = send_through(stack, "asgi", kill, 3)
 

@@ -104,6 +104,7 @@ def without_the_challenge(complaints: list[str]) -> list[str]:
     return [each for each in complaints if not re.search(r"status of (401|404)", each)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_is_inert_readable_on_any_screen_and_accessible(open_page, name):
     watched = open_page()
@@ -135,6 +136,7 @@ def test_control_what_a_page_may_not_do_is_noticed(open_page):
     assert any(each.startswith("button-name") for each in watched.serious_violations())
 
 
+@pytest.mark.slow
 def test_every_action_is_reached_by_keyboard_without_scripts(open_page):
     watched = open_page(java_script_enabled=False)
     page = watched.page
@@ -220,6 +222,7 @@ def test_a_read_only_visitor_has_no_buttons(open_page):
         assert watched.page.get_by_text("read-only").count() == 1
 
 
+@pytest.mark.slow
 def test_a_form_of_another_origin_changes_nothing(open_page, served):
     watched = open_page()
     watched.visit(PAGES["handlers"])

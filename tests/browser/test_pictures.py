@@ -68,6 +68,7 @@ def shown(browser, addresses, name, scheme) -> WatchedPage:
     return watched
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("name", ["dashboard", "sandbox"])
 def test_the_pages_of_a_demo_look_like_the_readmes_pictures(browser, addresses, tmp_path, name, scheme):

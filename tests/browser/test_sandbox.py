@@ -76,6 +76,7 @@ def addresses(visit: WatchedPage) -> list[str]:
     return [*found, str(visit.page.get_by_text("Page to print").get_attribute("href"))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("width", "scheme"), [(1280, "light"), (1280, "dark"), (320, "light"), (320, "dark")]
 )
@@ -99,6 +100,7 @@ def test_every_page_keeps_to_itself_fits_the_window_and_keeps_no_one_out(
     assert visit.complaints == []
 
 
+@pytest.mark.slow
 def test_the_keyboard_reaches_every_action(browser: Any, demo: tuple[Running, Receiver]) -> None:
     sandbox, _ = demo
     missed = {}
@@ -113,6 +115,7 @@ def test_the_keyboard_reaches_every_action(browser: Any, demo: tuple[Running, Re
     assert {path: actions for path, actions in missed.items() if actions} == {}
 
 
+@pytest.mark.slow
 def test_an_event_is_raised_and_the_clock_moved_by_the_keyboard_alone(browser: Any) -> None:
     with running() as sandbox, receiving() as receiver, watched(browser, sandbox.url) as visit:
         sandbox.ok("POST", "/webhook", {"callbackUrl": receiver.url, "eventType": "PaymentFailed"})
@@ -142,6 +145,7 @@ def test_an_event_is_raised_and_the_clock_moved_by_the_keyboard_alone(browser: A
     assert visit.complaints == []
 
 
+@pytest.mark.slow
 def test_everything_works_with_scripts_off(browser: Any) -> None:
     with running() as sandbox, watched(browser, sandbox.url, java_script_enabled=False) as visit:
         log_in(visit)

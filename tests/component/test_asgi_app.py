@@ -298,6 +298,7 @@ def test_a_mounted_application_starts_the_engine_with_its_first_delivery(plain_a
         state.close()
 
 
+@pytest.mark.slow
 def test_a_body_that_does_not_arrive_in_time_is_400(flask_app, application):
     get_state(flask_app).intake.body_seconds = 0.1
 

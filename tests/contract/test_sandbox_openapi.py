@@ -138,6 +138,7 @@ def test_a_body_is_required_but_for_the_sandboxs_own_operations_without_a_requir
     }
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(700)
 @pytest.mark.parametrize("part", PARTS)
 def test_a_fuzzer_finds_no_5xx_and_no_answer_against_its_schema(part: str, tmp_path: Path) -> None:
@@ -147,6 +148,7 @@ def test_a_fuzzer_finds_no_5xx_and_no_answer_against_its_schema(part: str, tmp_p
     assert found.returncode == 0, found.stdout[-8000:] + found.stderr[-2000:]
 
 
+@pytest.mark.slow
 def test_control_the_fuzzer_finds_an_answer_against_its_schema(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -87,12 +87,14 @@ def test_the_rules_are_valid(promtool):
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
+@pytest.mark.slow
 def test_nothing_fires_for_a_good_service(promtool, tmp_path):
     result = judged(promtool, tmp_path, GOOD, [])
 
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alert", FAULTS)
 def test_an_alert_fires_on_its_fault_and_no_other_does(promtool, tmp_path, alert):
     also = {"BillhookTypeSilent"} if alert == "BillhookSilent" else set()
@@ -102,6 +104,7 @@ def test_an_alert_fires_on_its_fault_and_no_other_does(promtool, tmp_path, alert
     assert result.returncode == 0, result.stdout + result.stderr
 
 
+@pytest.mark.slow
 def test_a_worker_that_stopped_in_order_is_gone_too(promtool, tmp_path):
     """It takes its row out of the inbox, so that the metric has no series at all."""
     series = {name: values for name, values in GOOD.items() if not name.startswith("billhook_workers")}

@@ -40,6 +40,7 @@ def closed(connection: socket.socket) -> bool:
         return True
 
 
+@pytest.mark.slow
 def test_a_new_delivery_is_accepted_when_idle_connections_have_reached_the_limit(crowded):
     with crowded() as server, contextlib.ExitStack() as held:
         idle = [held.enter_context(server.connect()) for _ in range(2 * CONNECTIONS)]
@@ -51,6 +52,7 @@ def test_a_new_delivery_is_accepted_when_idle_connections_have_reached_the_limit
         assert [closed(one) for one in idle[-10:]] == [False] * 10  # the oldest were closed
 
 
+@pytest.mark.slow
 def test_control_gunicorns_own_worker_keeps_every_idle_connection(crowded):
     with crowded(*PLAIN) as server, contextlib.ExitStack() as held:
         idle = [held.enter_context(server.connect()) for _ in range(2 * CONNECTIONS)]
@@ -59,6 +61,7 @@ def test_control_gunicorns_own_worker_keeps_every_idle_connection(crowded):
         assert not any(closed(one) for one in idle)
 
 
+@pytest.mark.slow
 def test_slow_heads_do_not_delay_a_delivery_and_end_after_their_time(crowded):
     with crowded() as server, contextlib.ExitStack() as held:
         slow = [held.enter_context(server.connect()) for _ in range(CONNECTIONS - 5)]
@@ -75,11 +78,13 @@ def test_slow_heads_do_not_delay_a_delivery_and_end_after_their_time(crowded):
     assert 9 < seconds < scaled(15)
 
 
+@pytest.mark.slow
 def test_a_connection_without_any_byte_is_closed_without_an_answer(crowded):
     with crowded() as server, server.connect() as silent:
         assert silent.recv(1_000) == b""  # whoever opens connections in advance would take it for its answer
 
 
+@pytest.mark.slow
 def test_a_head_without_end_is_refused(crowded):
     with crowded() as server, server.connect() as connection:
         connection.sendall(b"POST /webhooks/billing HTTP/1.1\r\nHost: receiver\r\n")
@@ -89,12 +94,14 @@ def test_a_head_without_end_is_refused(crowded):
         assert read_reply(connection).status == 431
 
 
+@pytest.mark.slow
 def test_control_gunicorns_own_worker_takes_such_a_head(crowded):
     with crowded(*PLAIN) as server:
         headers = {f"X-{number}": "a" * 4_000 for number in range(20)}
         assert server.post(b"{}", {**signed(b"{}"), **headers}).status == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_client_that_reads_no_response_does_not_keep_its_connection(crowded, loop):
     """Its connection cannot be closed in order, because what was written to it never leaves."""
@@ -136,6 +143,7 @@ def hung_up(connection: socket.socket) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_connection_that_made_a_delivery_is_kept_when_others_make_room(crowded):
     refused = request(b"{}", {**signed(b"{}"), "webhook-signature": "v1,AAAA"}, close=False)
     with crowded() as server, contextlib.ExitStack() as held:
@@ -152,6 +160,7 @@ def test_a_connection_that_made_a_delivery_is_kept_when_others_make_room(crowded
         assert not closed(known)
 
 
+@pytest.mark.slow
 def test_bodies_that_do_not_come_make_room_for_a_delivery(crowded):
     unfinished = head({"Content-Length": "100"}, close=False)
     with crowded(BILLHOOK_DEADLINE_SECONDS="60") as server, contextlib.ExitStack() as held:
@@ -161,6 +170,7 @@ def test_bodies_that_do_not_come_make_room_for_a_delivery(crowded):
         assert [server.post(b"{}", signed()).status for _ in range(3)] == [200] * 3
 
 
+@pytest.mark.slow
 def test_the_next_head_on_a_connection_has_the_same_time(crowded):
     with crowded() as server, server.connect() as connection:
         connection.sendall(request(b"{}", signed(), close=False))
@@ -173,6 +183,7 @@ def test_the_next_head_on_a_connection_has_the_same_time(crowded):
     assert second.seconds < scaled(15)
 
 
+@pytest.mark.slow
 def test_a_client_that_closes_its_side_after_the_request_gets_its_response(crowded):
     headers = signed(b"{}")
     with crowded() as server:
@@ -182,11 +193,13 @@ def test_a_client_that_closes_its_side_after_the_request_gets_its_response(crowd
         assert server.stored(headers["webhook-id"]) == ("PingTest", b"{}")
 
 
+@pytest.mark.slow
 def test_control_gunicorns_own_worker_gives_no_response_to_a_half_closed_connection(crowded):
     with crowded(*PLAIN) as server, pytest.raises(OSError):  # noqa: PT011 - reset or closed
         server.ask(request(b"{}", signed(), close=False), half_close=True)
 
 
+@pytest.mark.slow
 def test_a_request_that_is_no_http_is_refused_without_its_text(crowded):
     with crowded() as server:
         reply = server.ask(
@@ -197,6 +210,7 @@ def test_a_request_that_is_no_http_is_refused_without_its_text(crowded):
     assert b"7391" not in reply.body
 
 
+@pytest.mark.slow
 def test_idle_connections_do_not_delay_the_end_of_a_process(crowded):
     with crowded() as server, contextlib.ExitStack() as held:
         for _ in range(5):
@@ -212,6 +226,7 @@ def test_idle_connections_do_not_delay_the_end_of_a_process(crowded):
         assert time.monotonic() - started < scaled(5)
 
 
+@pytest.mark.slow
 def test_a_body_with_an_expectation_is_asked_for(crowded):
     headers = {**signed(b"{}"), "Content-Length": "2", "Expect": "100-continue"}
     with crowded() as server, server.connect() as connection:
@@ -222,6 +237,7 @@ def test_a_body_with_an_expectation_is_asked_for(crowded):
         assert read_reply(connection).status == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 def test_a_signal_while_the_application_loads_ends_the_process_at_once(tmp_path, loop):
     (tmp_path / "slow.py").write_text(
@@ -238,6 +254,7 @@ def test_a_signal_while_the_application_loads_ends_the_process_at_once(tmp_path,
     assert time.monotonic() - started < scaled(15)
 
 
+@pytest.mark.slow
 def test_the_limit_of_open_files_is_raised_above_that_of_connections(tmp_path):
     soft = ["sh", "-c", 'ulimit -S -n 256 && exec "$@"', "sh"]
     with gunicorn(tmp_path, "--worker-connections", "400", door="asgi", prefix=soft) as server:
@@ -252,6 +269,7 @@ def test_the_limit_of_open_files_is_raised_above_that_of_connections(tmp_path):
     assert re.search(r"Max open files +2960 ", limits)
 
 
+@pytest.mark.slow
 def test_a_process_that_may_open_few_files_allows_fewer_connections(tmp_path):
     hard = ["sh", "-c", 'ulimit -n 1024 && exec "$@"', "sh"]
     with gunicorn(tmp_path, "--worker-connections", "5000", door="asgi", prefix=hard) as server:
@@ -264,6 +282,7 @@ def test_a_process_that_may_open_few_files_allows_fewer_connections(tmp_path):
     assert "out of system resource" not in server.log.read_text()
 
 
+@pytest.mark.slow
 def test_connections_whose_clients_left_before_the_response_are_closed(crowded):
     with crowded("--worker-connections", "100") as server:  # more than are in use at one time
         for _ in range(50):
@@ -279,6 +298,7 @@ def test_connections_whose_clients_left_before_the_response_are_closed(crowded):
         assert time.monotonic() - started < scaled(5)
 
 
+@pytest.mark.slow
 def test_a_connection_is_closed_whose_application_failed_before_the_body_was_complete(tmp_path):
     with (
         gunicorn(tmp_path, door="asgi", app="support.mounted:create_failing_app()") as server,

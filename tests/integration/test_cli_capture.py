@@ -84,6 +84,7 @@ def test_a_request_is_recorded_byte_by_byte_for_its_owner_alone(capture):
     assert f"{file}: POST /hooks?a=1, {len(BODY)} bytes of body" in running.log.read_text()
 
 
+@pytest.mark.slow
 def test_what_was_recorded_is_what_doctor_needs(capture, tmp_path):
     secret = tmp_path / "secret.txt"
     secret.touch(mode=0o600)

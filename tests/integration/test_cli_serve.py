@@ -142,6 +142,7 @@ def status_of(url: str, credentials: str | None = None) -> int:
         return error.code
 
 
+@pytest.mark.slow
 def test_serve_says_where_the_dashboard_and_the_metrics_are(cli):
     for name, content in (("users.txt", "alice:a-long-password"), ("token.txt", "t" * 32)):
         (cli.folder / name).write_text(content)
@@ -160,6 +161,7 @@ def test_serve_says_where_the_dashboard_and_the_metrics_are(cli):
         assert status_of(root + path, credentials) == 200
 
 
+@pytest.mark.slow
 def test_no_process_is_left_when_serve_is_killed(cli):
     server = cli.serve("shop_handlers.py")
     pids = descendants(server.pid)
@@ -170,6 +172,7 @@ def test_no_process_is_left_when_serve_is_killed(cli):
     until(lambda: not alive(pids), 15)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_its_work_is_done(cli):
     server = cli.serve("shop_handlers")  # the module's name will do as well
     workers = cli.log().count("worker started with")
@@ -184,6 +187,7 @@ def test_a_worker_that_dies_is_replaced_and_its_work_is_done(cli):
     assert server.wait(20) == 0
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_stopped_is_replaced_and_its_work_is_done(cli):
     server = cli.serve("shop_handlers.py")
     (worker,) = children(server.pid) - masters(server)
@@ -198,6 +202,7 @@ def test_a_worker_that_is_stopped_is_replaced_and_its_work_is_done(cli):
     assert worker not in children(server.pid)
 
 
+@pytest.mark.slow
 def test_serve_runs_several_worker_processes(cli):
     server = cli.serve("shop_handlers.py", "--worker-processes", "2")
     until(lambda: cli.log().count("worker started with") == 2, 20)
@@ -216,6 +221,7 @@ def masters(server):
     return {pid for pid in children(server.pid) if b"gunicorn\0" in Path(f"/proc/{pid}/cmdline").read_bytes()}
 
 
+@pytest.mark.slow
 def test_a_gunicorn_that_is_killed_is_started_again(cli):
     server = cli.serve("shop_handlers.py")
     (killed,) = masters(server)
@@ -244,6 +250,7 @@ def ask_until(cli, stop):
     return answers
 
 
+@pytest.mark.slow
 def test_a_hangup_has_new_handlers_loaded_and_refuses_no_connection(cli):
     server = cli.serve("shop_handlers.py")
     before = descendants(server.pid)
@@ -267,6 +274,7 @@ def test_a_hangup_has_new_handlers_loaded_and_refuses_no_connection(cli):
     assert server.wait(30) == 0
 
 
+@pytest.mark.slow
 def test_a_failed_reload_keeps_the_running_processes(cli):
     server = cli.serve("shop_handlers.py")
     before = descendants(server.pid)
@@ -282,6 +290,7 @@ def test_a_failed_reload_keeps_the_running_processes(cli):
     assert server.poll() is None
 
 
+@pytest.mark.slow
 def test_a_worker_finishes_what_runs_and_a_second_signal_ends_it_at_once(cli):
     inbox = open_inbox(cli.folder / "billhook.db")
     inbox.put(incoming("slow-1", body=b"{}"))
@@ -351,6 +360,7 @@ def test_the_shipped_settings_are_those_of_the_deploy_folder():
     assert shipped == (ROOT / "deploy" / "gunicorn.conf.py").read_bytes()
 
 
+@pytest.mark.slow
 def test_with_log_format_json_every_record_of_every_process_is_an_object(cli):
     cli.environ |= {"BILLHOOK_LOG_FORMAT": "json", "BILLHOOK_RETRY_SCHEDULE_SECONDS": "60"}
     process = cli.serve("shop_handlers.py")

@@ -14,6 +14,7 @@ from support.timeouts import scaled
 from support.worker_group import signalled
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_running_handler_is_waited_for_and_settled_and_nothing_more_is_claimed(group, processes):
     worker = group.work(processes=processes)
@@ -34,6 +35,7 @@ def test_a_running_handler_is_waited_for_and_settled_and_nothing_more_is_claimed
     assert group.log().count("worker stopped") == processes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("processes", "kind"), [(1, "thread"), (2, "slow")])
 def test_a_handler_that_outlasts_the_grace_period_is_called_again_by_another_worker(group, processes, kind):
     worker = group.work("--grace", "1", processes=processes)
@@ -52,6 +54,7 @@ def test_a_handler_that_outlasts_the_grace_period_is_called_again_by_another_wor
     assert group.runs() == {f"{kind}-300": ("succeeded", 2)}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_second_signal_ends_it_at_once_and_not_when_the_grace_is_over(group, processes):
     worker = group.work(processes=processes)
@@ -70,6 +73,7 @@ def test_a_second_signal_ends_it_at_once_and_not_when_the_grace_is_over(group, p
     until(lambda: group.states() == {"slow-300": "done"}, 15)
 
 
+@pytest.mark.slow
 def test_a_signal_to_the_whole_group_counts_once(sqlite_group):
     worker = sqlite_group.work(processes=2)
     sqlite_group.put("slow-2")
@@ -83,6 +87,7 @@ def test_a_signal_to_the_whole_group_counts_once(sqlite_group):
     assert sqlite_group.runs() == {"slow-2": ("succeeded", 1)}
 
 
+@pytest.mark.slow
 def test_a_stopped_worker_releases_runs_it_has_not_started(group):
     for number in range(40):
         group.put(f"quick-{number}")
@@ -99,6 +104,7 @@ def test_a_stopped_worker_releases_runs_it_has_not_started(group):
     assert [state for state in group.states().values() if state == "dead"] == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_an_inbox_that_hangs_does_not_hold_it_up_for_long(sqlite_group, processes):
     worker = sqlite_group.work("--grace", "1", processes=processes)

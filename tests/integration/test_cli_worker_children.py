@@ -9,6 +9,8 @@ import signal
 import time
 from collections import Counter
 
+import pytest
+
 from support.inbox_view import rows
 from support.processes import alive, children, until
 from support.worker_group import signalled
@@ -32,6 +34,7 @@ Billhook(handlers=[handlers]).init_app(app)
 """
 
 
+@pytest.mark.slow
 def test_no_child_outlives_its_parent(sqlite_group):
     worker = sqlite_group.work("--grace", "1", processes=2)
     pids = children(worker.pid)
@@ -45,6 +48,7 @@ def test_no_child_outlives_its_parent(sqlite_group):
     until(lambda: not alive(pids), 15)
 
 
+@pytest.mark.slow
 def test_a_killed_child_is_replaced_and_the_others_continue(group):
     worker = group.work(processes=2)
     first, second = sorted(children(worker.pid))
@@ -60,6 +64,7 @@ def test_a_killed_child_is_replaced_and_the_others_continue(group):
     assert re.search(r"worker [12] exited with code 137; restarting in 0\.5 s", group.log())
 
 
+@pytest.mark.slow
 def test_stopped_children_are_replaced_and_new_deliveries_handled(group):
     (group.folder / "soon.py").write_text(SOON)
     worker = group.work(processes=2, program=("soon",))
@@ -79,6 +84,7 @@ def test_stopped_children_are_replaced_and_new_deliveries_handled(group):
     assert set(group.notes("ended")) == {f"meanwhile-{number}" for number in range(10)}
 
 
+@pytest.mark.slow
 def test_a_wrong_configuration_is_refused_before_any_child_starts(sqlite_group):
     for arguments in (("no_such.py",), ("worst.py", "--require-all")):
         refused = sqlite_group.start("worker", *arguments, "--processes", "2")
@@ -90,6 +96,7 @@ def test_a_wrong_configuration_is_refused_before_any_child_starts(sqlite_group):
     assert sqlite_group.log().count("\n") == 2
 
 
+@pytest.mark.slow
 def test_the_worker_of_a_users_own_app_logs_json_if_it_says_so(sqlite_group):
     (sqlite_group.folder / "shop.py").write_text(SHOP.format(folder=sqlite_group.folder))
     sqlite_group.environ["FLASK_BILLHOOK_LOG_FORMAT"] = "json"
@@ -101,6 +108,7 @@ def test_the_worker_of_a_users_own_app_logs_json_if_it_says_so(sqlite_group):
     assert [record["message"] for record in records] == ["worker started with 8 threads", "worker stopped"]
 
 
+@pytest.mark.slow
 def test_a_users_own_app_has_as_many_processes(sqlite_group):
     (sqlite_group.folder / "shop.py").write_text(SHOP.format(folder=sqlite_group.folder))
     program = ("flask", "--app", "shop", "billhook")
@@ -121,6 +129,7 @@ def workers(group):
     return {(int(owner.split(":")[1]), engine, handlers) for owner, engine, handlers in found}
 
 
+@pytest.mark.slow
 def test_a_worker_is_in_the_table_of_workers_until_it_ends_in_order(group):
     worker = group.work(processes=2)
     first, second = children(worker.pid)

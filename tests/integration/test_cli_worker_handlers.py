@@ -29,6 +29,7 @@ WORST_KINDS = {
 LOST = {"exit", "greedy"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", [("poison",), ("exit", "late", "hangs"), ("greedy",)], ids="-".join)
 def test_the_worst_of_handlers_is_dead_after_its_schedule_and_all_else_flows(group, keys):
     group.work(processes=3)
@@ -55,6 +56,7 @@ def test_the_worst_of_handlers_is_dead_after_its_schedule_and_all_else_flows(gro
     assert slowest < scaled(12)
 
 
+@pytest.mark.slow
 def test_a_child_that_blocks_all_threads_prints_a_traceback_and_is_replaced(sqlite_group):
     worker = sqlite_group.work(processes=2)
     before = children(worker.pid)
@@ -67,6 +69,7 @@ def test_a_child_that_blocks_all_threads_prints_a_traceback_and_is_replaced(sqli
     assert len(before & children(worker.pid)) == 1
 
 
+@pytest.mark.slow
 def test_a_child_with_a_hundred_abandoned_threads_is_replaced(sqlite_group):
     sqlite_group.environ["BILLHOOK_RETRY_SCHEDULE_SECONDS"] = ",".join(["0.1"] * 60)
     worker = sqlite_group.work("--grace", "1", processes=2)
@@ -81,6 +84,7 @@ def test_a_child_with_a_hundred_abandoned_threads_is_replaced(sqlite_group):
     until(lambda: sqlite_group.states()["flow"] == "done", 15)
 
 
+@pytest.mark.slow
 def test_control_an_unsupervised_worker_hangs_with_a_blocking_handler(sqlite_group):
     worker = sqlite_group.work()
     sqlite_group.put("first")

@@ -47,6 +47,7 @@ def service(tmp_path, monkeypatch) -> Iterator[Service]:
         yield running
 
 
+@pytest.mark.slow
 def test_handlers_fetch_what_their_events_are_about(tmp_path, service):
     with examples.running("resources", COMMAND, tmp_path) as server:
         examples.replay(server)

@@ -37,6 +37,7 @@ def ask(server: Server, method: str, path: str, body: bytes = b"", **headers: st
     return server.ask(request(body, sent, method=method, path=path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", ["asgi", "uvicorn"])
 def test_pages_and_forms_of_an_asgi_application(tmp_path, door):
     (tmp_path / "shop.py").write_text(SHOP)

@@ -75,6 +75,7 @@ def test_demo_handles_every_delivery_and_leaves_nothing(temporary, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == ["temporary"]
 
 
+@pytest.mark.slow
 def test_demo_prints_its_steps_within_80_columns(temporary):
     lines = run_demo(temporary).stdout.splitlines()
 
@@ -86,6 +87,7 @@ def test_demo_prints_its_steps_within_80_columns(temporary):
     assert [line for line in lines if len(line) > 80] == []
 
 
+@pytest.mark.slow
 def test_demo_without_the_sandbox_extra_sends_samples(temporary, tmp_path):
     hidden = tmp_path / "hidden"
     hidden.mkdir()
@@ -126,6 +128,7 @@ def work(event, delivery):
 """
 
 
+@pytest.mark.slow
 def test_handlers_that_are_sabotaged_are_found_out(temporary, tmp_path, monkeypatch):
     handlers = tmp_path / "sabotaged_demo.py"
     handlers.write_text(SABOTAGED)
@@ -158,6 +161,7 @@ def test_demo_prints_the_log_of_a_server_that_does_not_start(temporary, monkeypa
     assert of_this_demo(temporary) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_an_interrupted_demo_clears_everything_away(temporary, number):
     process = subprocess.Popen(
@@ -197,6 +201,7 @@ def facts_of(page: str) -> str:
     return page[page.index("delivery id") :].partition("</dl>")[0]
 
 
+@pytest.mark.slow
 def test_a_demo_that_stays_has_an_event_of_the_sandboxs_page_arrive_in_the_dashboard(temporary):
     process = subprocess.Popen(
         [*DEMO, "--stay", "--json"], env=environment(temporary), stdout=subprocess.PIPE, text=True

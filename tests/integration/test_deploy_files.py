@@ -306,6 +306,7 @@ def status(port: int, path: str, headers: dict[str, str]) -> int:
         return connection.getresponse().status
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "statuses"),
     [
@@ -334,6 +335,7 @@ def test_a_clients_header_names_no_path_and_no_scheme(
     assert found == statuses
 
 
+@pytest.mark.slow
 def test_the_units_commands_accept_and_handle_a_delivery_and_stop(tmp_path: Path) -> None:
     (tmp_path / "secrets").write_text(f"# the billing service's\n{SECRET}\n")
     options = {
@@ -352,6 +354,7 @@ def test_the_units_commands_accept_and_handle_a_delivery_and_stop(tmp_path: Path
             eventually((tmp_path / "handled-1").exists)
 
 
+@pytest.mark.slow
 def test_the_pages_command_with_threads_accepts_a_delivery(tmp_path: Path) -> None:
     page = (DEPLOY / "README.md").read_text(encoding="utf-8")
     command = ours(next(re.finditer(r"(?m)^ExecStart=(.* -k gthread .*)$", page))[1])
@@ -391,6 +394,7 @@ def test_a_flask_app_on_the_event_loop_is_refused_with_what_to_do_instead(tmp_pa
     assert not re.search(r'File ".*/billhook/', done.stderr)
 
 
+@pytest.mark.slow
 def test_deliveries_of_an_earlier_process_are_handled_at_start(tmp_path: Path) -> None:
     options = {"BILLHOOK_SECRETS": SECRET, "BILLHOOK_HANDLERS": "note.py"}
     port = free_port()
@@ -404,6 +408,7 @@ def test_deliveries_of_an_earlier_process_are_handled_at_start(tmp_path: Path) -
         eventually((tmp_path / "handled-1").exists)
 
 
+@pytest.mark.slow
 def test_the_celery_units_command_handles_a_delivery_and_stops(tmp_path: Path) -> None:
     pytest.importorskip("celery", reason="the extra billhook[celery] is not installed")
     (tmp_path / "tasks.py").write_text("from celery import Celery\ncelery = Celery(broker='memory://')\n")
@@ -425,6 +430,7 @@ def test_the_celery_units_command_handles_a_delivery_and_stops(tmp_path: Path) -
             eventually((tmp_path / "handled-1").exists, 30)
 
 
+@pytest.mark.slow
 def test_the_readmes_worker_processes_handle_a_delivery(tmp_path: Path) -> None:
     page = (DEPLOY / "README.md").read_text(encoding="utf-8")
     several = next(re.finditer(r"(?m)^ExecStart=(.*billhook worker --processes.*)$", page))[1]
@@ -438,6 +444,7 @@ def test_the_readmes_worker_processes_handle_a_delivery(tmp_path: Path) -> None:
         eventually((tmp_path / "handled-1").exists, 30)
 
 
+@pytest.mark.slow
 def test_a_process_holds_no_more_postgresql_connections_than_documented(
     tmp_path: Path, postgres_url: str
 ) -> None:

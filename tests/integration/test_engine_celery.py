@@ -401,6 +401,7 @@ def test_a_standalone_receivers_workers_are_celerys_own(shop, tmp_path):
         assert running.says("billhook.handle")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("command", "instead"),
     [

@@ -24,6 +24,7 @@ def place(tmp_path, inbox_url) -> Iterator[Place]:
         yield made
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", sorted(ENGINES))
 def test_neighbours_of_a_handler_that_ends_its_process_are_all_done(place, engine):
     place.put("exits")
@@ -40,6 +41,7 @@ def test_neighbours_of_a_handler_that_ends_its_process_are_all_done(place, engin
     assert len(place.noted("ended").keys()) == INNOCENTS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", sorted(ENGINES))
 def test_without_a_suspicion_the_neighbours_would_be_dead(tmp_path, engine):
     # On a busy machine the neighbours may all end before the handler that ends the process has begun.

@@ -38,6 +38,7 @@ def dead(place):
     return {key.split()[0] for key, state in place.states().items() if state == "dead"}
 
 
+@pytest.mark.slow
 def test_five_handlers_that_kill_their_process_end_dead_alone(tmp_path, inbox_url):
     place = Place(tmp_path, inbox_url)
     with closing(place.inbox):
@@ -52,6 +53,7 @@ def test_five_handlers_that_kill_their_process_end_dead_alone(tmp_path, inbox_ur
         assert len(place.noted("ended")) == INNOCENTS
 
 
+@pytest.mark.slow
 def test_a_run_with_one_attempt_survives_a_neighbour_that_kills_the_process(places):
     place = places(**schedule(1))
     place.put("exits")
@@ -64,6 +66,7 @@ def test_a_run_with_one_attempt_survives_a_neighbour_that_kills_the_process(plac
     assert len(place.noted("ended")) == INNOCENTS
 
 
+@pytest.mark.slow
 def test_handlers_slower_than_a_lease_are_done_beside_one_that_ends_its_process(places):
     place = places(**schedule(4))
     place.put("exits")
@@ -76,6 +79,7 @@ def test_handlers_slower_than_a_lease_are_done_beside_one_that_ends_its_process(
     assert dead(place) == {"exits"}
 
 
+@pytest.mark.slow
 def test_a_handler_that_kills_its_process_late_ends_dead_alone(places):
     place = places()
     place.put("late-1600")
@@ -87,6 +91,7 @@ def test_a_handler_that_kills_its_process_late_ends_dead_alone(places):
     assert len(place.noted("ended")) == INNOCENTS
 
 
+@pytest.mark.slow
 def test_a_hanging_and_a_killing_handler_harm_no_others(places):
     place = places()
     place.put("exits")
@@ -100,6 +105,7 @@ def test_a_hanging_and_a_killing_handler_harm_no_others(places):
     assert len(place.noted("ended")) == INNOCENTS
 
 
+@pytest.mark.slow
 def test_two_killing_runs_of_an_order_key_release_the_next(places):
     place = places(**schedule(2))
     event = sample(InvoicePaymentStatusChanged)
@@ -117,6 +123,7 @@ def test_two_killing_runs_of_an_order_key_release_the_next(places):
     }
 
 
+@pytest.mark.slow
 def test_a_parent_that_is_killed_takes_nothing_with_it(places):
     place = places()
     place.put("exits")
@@ -136,6 +143,7 @@ def more_begun_than(count, place, keep_up):
     until(lambda: keep_up() or place.noted("begun").total() > count, 60)
 
 
+@pytest.mark.slow
 def test_innocents_outlive_an_operator_who_kills_their_worker_five_times(places):
     place = places(**schedule(8))
     for number in range(INNOCENTS):

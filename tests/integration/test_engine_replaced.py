@@ -65,6 +65,7 @@ def noted(place, word):
     return [pid for noted, pid in map(str.split, lines) if noted == word]
 
 
+@pytest.mark.slow
 def test_a_worker_process_without_descriptors_is_replaced(place):
     with served(place) as server:
         place.put("takes")
@@ -78,6 +79,7 @@ def test_a_worker_process_without_descriptors_is_replaced(place):
     assert "worker stopping: out of file descriptors" in place.log()
 
 
+@pytest.mark.slow
 def test_a_worker_process_with_only_hung_threads_is_replaced(place):
     body = sample(PaymentFailed).to_json()
     with served(place):

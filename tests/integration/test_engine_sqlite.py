@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 import time
 
+import pytest
+
 from billhook import Handlers
 from billhook.events import PingTest
 from support.apps import deliver, inbox_file
@@ -16,6 +18,7 @@ def done(app):
     return [key for (key,) in rows(inbox_file(app), "SELECT key FROM delivery WHERE state = 'done'")]
 
 
+@pytest.mark.slow
 def test_without_a_notifier_polling_finds_everything(running, tmp_path):
     (tmp_path / "billhook.db-wake").write_text("somebody's file, and no pipe")
     handlers, calls = Handlers(), []

@@ -95,11 +95,13 @@ def statements_while_a_lost_run_waits(running):
     return len(statements) / 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("inbox_url")
 def test_a_worker_without_a_free_thread_does_not_spin_on_a_lost_run(running):
     assert statements_while_a_lost_run_waits(running) < 15
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("inbox_url")
 def test_a_worker_that_polls_whenever_something_is_due_would_be_noticed(running, monkeypatch):
     monkeypatch.setattr(PollBackoff, "seconds", lambda *_, **__: 0.01)
@@ -124,6 +126,7 @@ def test_empty_claims_back_off_exponentially():
 # --- threads that hang ----------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("inbox_url")
 def test_runs_queued_behind_hanging_handlers_are_released_to_other_workers(running):
     handlers, gate, calls = Handlers(), threading.Event(), []
@@ -221,6 +224,7 @@ def test_the_thread_engine_that_cannot_start_costs_no_descriptor_and_starts_late
     assert after == before
 
 
+@pytest.mark.slow
 def test_a_worker_stops_after_too_many_abandoned_threads(app_with, caplog):
     handlers, gate = Handlers(), threading.Event()
     handlers.on(PingTest, name="h", timeout_seconds=0.05, retry=[])(lambda event: gate.wait(20))
@@ -251,6 +255,7 @@ def test_a_handlers_time_out_wakes_a_sleeping_worker(running):
     assert max(seconds) < scaled(1.5)  # the slow look, and a renewal, come later
 
 
+@pytest.mark.slow
 def test_abandoned_threads_that_returned_are_not_counted(app_with):
     handlers = Handlers()
     handlers.on(PingTest, name="h", timeout_seconds=0.02, retry=[])(lambda event: time.sleep(0.3))
@@ -356,6 +361,7 @@ def test_claims_of_a_commit_without_an_answer_are_released(line, postgres_url, a
     assert rows(postgres_url, "SELECT count(*) FROM failure") == [(0,)]
 
 
+@pytest.mark.slow
 def test_without_that_they_would_wait_for_their_lease(line, app_with, monkeypatch):
     monkeypatch.setattr(InboxTransaction, "release_orphaned", lambda *_: 0)
 
@@ -387,6 +393,7 @@ def test_an_uncertain_commit_is_followed_by_two_orphan_checks():
     assert not leases.orphan_check_due
 
 
+@pytest.mark.slow
 def test_a_loop_that_does_not_poll_counts_as_stalled_until_it_does(running, monkeypatch):
     monkeypatch.setattr("billhook.engines.worker.STALLED_SECONDS", 0.5)
     worker = get_state(running(Handlers(), start_now=False)).worker(1)

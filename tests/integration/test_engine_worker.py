@@ -79,6 +79,7 @@ def test_two_loops_on_one_inbox_never_run_one_run_twice(running):
     assert set(runs(app, "state, attempts")) == {("succeeded", 1)}
 
 
+@pytest.mark.slow
 def test_a_worker_finds_deliveries_stored_before_it_or_without_a_notification(running):
     handlers, calls = Handlers(), []
     handlers.on(PingTest)(calls.append)
@@ -403,6 +404,7 @@ def test_a_worker_survives_any_number_of_failures(running):
     assert worker._failures > 5_000
 
 
+@pytest.mark.slow
 def test_a_late_duplicate_of_a_plain_subscriber_does_not_stop_the_worker(running):
     handlers, calls = Handlers(), []
     handlers.on(PingTest)(calls.append)

@@ -96,6 +96,7 @@ def test_the_standalone_example_runs(tmp_path: Path, command: str) -> None:
         assert server.request("GET", "/readyz")[0] == 200
 
 
+@pytest.mark.slow
 def test_handlers_in_modules_retry_discard_and_happen_once(tmp_path: Path) -> None:
     command = "billhook serve billing.invoices billing.credits billing.everything --bind 127.0.0.1:8000"
     with running("handler_modules", command, tmp_path) as server:
@@ -151,6 +152,7 @@ def test_an_effect_of_the_example_happens_once_though_its_handler_runs_twice(
         assert connection.execute("SELECT * FROM credit").fetchall() == [("pool_12", "1000.00")]
 
 
+@pytest.mark.slow
 def test_the_plain_signals_example_calls_subscribers_and_observers(tmp_path: Path) -> None:
     command = "flask --app observed run --port 8000"
     with running("plain_signals", command, tmp_path) as server:
@@ -167,6 +169,7 @@ def test_the_plain_signals_example_calls_subscribers_and_observers(tmp_path: Pat
         assert len((server.folder / "alerts.log").read_text().splitlines()) == 1
 
 
+@pytest.mark.slow
 def test_the_sandbox_example_tests_an_app_in_one_process(tmp_path: Path) -> None:
     readme = (EXAMPLES / "sandbox" / "README.md").read_text(encoding="utf-8")
     assert "$ python -m pytest -q test_ledger.py\n1 passed\n" in readme

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 
+import pytest
+
 from support.server import gunicorn, head, read_reply, request
 from support.signing import PATH, signed
 
@@ -27,6 +29,7 @@ def ask_readiness(server, times):
     return statuses
 
 
+@pytest.mark.slow
 def test_two_thousand_questions_leave_the_log_as_it_was(tmp_path):
     with gunicorn(tmp_path) as server:
         server.post(b"{}", signed())
@@ -39,6 +42,7 @@ def test_two_thousand_questions_leave_the_log_as_it_was(tmp_path):
         assert before < 50 * FRAME_BYTES
 
 
+@pytest.mark.slow
 def test_a_write_for_each_question_would_fill_the_log(tmp_path):
     """The control: what 2,000 commits leave that nobody tidies up."""
     with gunicorn(tmp_path) as server:

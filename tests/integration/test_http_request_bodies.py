@@ -17,6 +17,7 @@ LIMIT = 262_144
 CHUNKED = {"Transfer-Encoding": "chunked"}
 
 
+@pytest.mark.slow
 def test_a_chunked_body_within_the_limit_is_stored_whole(server):
     body = b'{"pad": "' + b"x" * (LIMIT - 11) + b'"}'
     headers = signed(body)
@@ -149,6 +150,7 @@ def test_without_a_length_there_is_no_body(server):
 # --- slow senders ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("framing", ["length", "chunked"])
 def test_a_body_that_trickles_for_ever_is_400_within_the_deadline(server, framing):
     opening = CHUNKED if framing == "chunked" else {"Content-Length": "1000"}
@@ -160,6 +162,7 @@ def test_a_body_that_trickles_for_ever_is_400_within_the_deadline(server, framin
     assert 1 < seconds < scaled(2.5)
 
 
+@pytest.mark.slow
 def test_a_body_that_never_begins_is_400_within_the_deadline(server):
     started = time.monotonic()
 
@@ -181,6 +184,7 @@ def test_a_slow_body_that_ends_in_time_is_stored(server):
     assert reply.status == 200
 
 
+@pytest.mark.slow
 def test_a_trickling_body_over_tls_is_cut_off_in_time_and_not_answered_in_plain_text(tmp_path):
     certificate, key = _certificate(tmp_path)
     tls = ssl._create_unverified_context()
@@ -316,6 +320,7 @@ def test_the_rest_of_a_chunked_body_over_the_limit_is_not_read_as_the_next_reque
     assert server.stored(key) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pause_seconds", [0.0, 0.05])
 def test_the_rest_of_a_slow_body_is_not_read_as_the_next_request(server, pause_seconds):
     key, inner = _smuggled()

@@ -59,6 +59,7 @@ def ready(server: Server) -> int:
     return server.ask(head({}, method="GET", path="/readyz")).status
 
 
+@pytest.mark.slow
 def test_a_foreign_lock_is_503_while_it_lasts(frail):
     with Foreigner(frail.inbox):
         assert_unavailable(frail, "msg_locked", DEADLINE)
@@ -79,6 +80,7 @@ def test_a_missing_table_is_503_until_it_is_restored(frail):
     assert_accepted(frail, "msg_table")
 
 
+@pytest.mark.slow
 def test_an_inbox_of_another_version_is_503_until_it_is_repaired(receiver):
     with receiver() as server:
         change(server.inbox, "UPDATE billhook_version SET version_num = '9999'")
@@ -120,6 +122,7 @@ def test_after_503_the_connection_takes_the_next_delivery(frail):
     assert (refused, taken) == (503, 200)
 
 
+@pytest.mark.slow
 def test_a_full_backlog_is_503_until_deliveries_are_handled(receiver):
     with receiver(BILLHOOK_BACKLOG_LIMIT="2") as server:
         statuses = [server.post(b"{}", signed(message_id=f"msg_{n}")).status for n in range(3)]
@@ -129,6 +132,7 @@ def test_a_full_backlog_is_503_until_deliveries_are_handled(receiver):
         until(lambda: server.post(b"{}", signed(message_id="msg_after")).status == 200)
 
 
+@pytest.mark.slow
 def test_a_preloaded_app_takes_deliveries_in_all_its_processes(receiver):
     with receiver("--preload", workers=2, BILLHOOK_ENGINE="thread") as server:
         for number in range(30):

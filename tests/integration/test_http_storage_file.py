@@ -145,6 +145,7 @@ inbox.close()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(shutil.which("setpriv") is None, reason="needs setpriv to run as somebody without rights")
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give up root")
 def test_a_read_only_inbox_file_is_unavailable_until_it_is_writable():

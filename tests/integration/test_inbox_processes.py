@@ -98,6 +98,7 @@ def _put_until(inbox, stop):
         number += 1
 
 
+@pytest.mark.slow
 def test_children_write_during_any_activity_of_the_forking_parent(where):
     inbox = open_inbox(where)
     inbox.put(incoming("parent"))
@@ -126,6 +127,7 @@ def test_children_write_during_any_activity_of_the_forking_parent(where):
     assert whole(where)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guarded", [True, False])
 def test_control_a_child_forked_during_a_read_without_the_guard_can_never_empty_the_log(
     tmp_path, monkeypatch, guarded
@@ -206,6 +208,7 @@ def test_a_forked_child_reads_and_plans(where):
     inbox.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("again", range(3))
 def test_four_processes_may_upgrade_a_new_inbox_at_once(bare_url, again):
     def child(number):
@@ -264,6 +267,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_acknowledged_deliveries_survive_kill_9_of_a_writer(inbox_url, where):
     environ = {**os.environ, "PYTHONPATH": str(TESTS)}
     writers = [

@@ -166,6 +166,7 @@ def run_in_processes(inbox_url, tmp_path, **order):
     return diary.lines()
 
 
+@pytest.mark.slow
 def test_runs_of_an_order_key_are_sequential_while_other_keys_continue(inbox_url, tmp_path):
     lines = run_in_processes(inbox_url, tmp_path, ordered_by="invoice_id")
 
@@ -188,6 +189,7 @@ def test_without_an_order_that_would_be_noticed(inbox_url, tmp_path):
         check_order(lines)
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_mid_handler_blocks_only_its_order_key_until_its_lease_ends(inbox_url, tmp_path):
     diary = Diary(tmp_path / "diary.txt")
     inbox = open_inbox(place_of(inbox_url))

@@ -111,6 +111,7 @@ class Senders:
 # --- the server does not answer -------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_frozen_server_is_503_in_time_until_it_resumes(frail_server, frail_url, tmp_path):
     with gunicorn(tmp_path, BILLHOOK_INBOX_URL=frail_url) as server:
         accepted(server, "msg_before")
@@ -129,6 +130,7 @@ def test_a_frozen_server_is_503_in_time_until_it_resumes(frail_server, frail_url
         check_every_answer([("msg_before", 200), *((f"msg_{number}", 200) for number in range(3))], frail_url)
 
 
+@pytest.mark.slow
 def test_a_plain_connection_to_a_stopped_server_would_hang(frail_server, frail_url):
     plain = postgres(with_options(frail_url, "-cstatement_timeout=500"))
     returned = threading.Event()
@@ -148,6 +150,7 @@ def test_a_plain_connection_to_a_stopped_server_would_hang(frail_server, frail_u
     assert hung
 
 
+@pytest.mark.slow
 def test_an_inbox_of_a_frozen_server_raises_in_time(frail_server, frail_url):
     with frail_server.frozen():
         inbox = Inbox(frail_url)
@@ -163,6 +166,7 @@ def test_an_inbox_of_a_frozen_server_raises_in_time(frail_server, frail_url):
 # --- the server is away when a process starts -------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_receiver_started_before_its_server_is_503_until_the_server_runs(frail_server, frail_url, tmp_path):
     with contextlib.ExitStack() as stack:
         with frail_server.frozen():
@@ -179,6 +183,7 @@ def test_a_receiver_started_before_its_server_is_503_until_the_server_runs(frail
         assert "deliveries get 503 until it recovers" in server.log.read_text()
 
 
+@pytest.mark.slow
 def test_processes_that_are_replaced_in_an_outage_do_not_take_gunicorn_along(
     frail_server, frail_url, tmp_path
 ):
@@ -193,6 +198,7 @@ def test_processes_that_are_replaced_in_an_outage_do_not_take_gunicorn_along(
         assert "Worker failed to boot" not in server.log.read_text()
 
 
+@pytest.mark.slow
 def test_a_wrong_schema_version_found_after_start_is_503_and_logged(frail_server, frail_url, tmp_path):
     change(frail_url, "UPDATE billhook_version SET version_num = '0001'")
     with contextlib.ExitStack() as stack:
@@ -209,6 +215,7 @@ def test_a_wrong_schema_version_found_after_start_is_503_and_logged(frail_server
         assert value(frail_url, "SELECT count(*) FROM delivery") == 1
 
 
+@pytest.mark.slow
 def test_a_worker_started_before_its_server_handles_deliveries_later(frail_server, frail_url, tmp_path):
     with contextlib.closing(open_inbox(frail_url)) as inbox:
         inbox.put(incoming("k", event_type="PingTest"))
@@ -261,6 +268,7 @@ def test_an_answer_before_the_commit_would_be_noticed(frail_url):
         check_every_answer([("stored", 500)], frail_url)
 
 
+@pytest.mark.slow
 def test_sessions_that_are_terminated_under_load_lose_nothing_that_was_answered(frail_url, tmp_path):
     with two_workers(tmp_path, frail_url) as server, Senders(server) as senders:
         for _ in range(5):
@@ -373,6 +381,7 @@ def test_an_insert_that_never_arrived_is_503_and_accepted_when_sent_again(postgr
         assert again.json == {"status": "accepted"}
 
 
+@pytest.mark.slow
 def test_a_silent_connection_is_503_in_time_until_it_is_replaced(postgres_url, tmp_path):
     with (
         proxied(new_inbox(postgres_url)) as proxy,
@@ -417,6 +426,7 @@ def locked(frail_server, frail_url):
         admin.execute("DROP ROLE guarded")
 
 
+@pytest.mark.slow
 def test_a_wrong_password_is_logged_at_start_without_the_password(locked, tmp_path):
     right, _ = locked
     wrong = right.replace(PASSWORD, "wrong" + PASSWORD)
@@ -432,6 +442,7 @@ def test_a_wrong_password_is_logged_at_start_without_the_password(locked, tmp_pa
     assert PASSWORD not in said + refused.body.decode()
 
 
+@pytest.mark.slow
 def test_the_password_may_be_in_a_file_of_libpqs_instead_of_the_url(locked, tmp_path):
     right, _ = locked
     bare = right.replace(f":{PASSWORD}@", "@")
@@ -453,6 +464,7 @@ def test_the_password_may_be_in_a_file_of_libpqs_instead_of_the_url(locked, tmp_
     assert "password authentication failed" in said["another"].stderr
 
 
+@pytest.mark.slow
 def test_a_password_that_is_changed_while_we_run_is_503_without_the_password(locked, tmp_path):
     right, admin = locked
     with gunicorn(tmp_path, BILLHOOK_INBOX_URL=right) as server:
@@ -467,6 +479,7 @@ def test_a_password_that_is_changed_while_we_run_is_503_without_the_password(loc
         assert PASSWORD not in server.log.read_text() + refused.body.decode()
 
 
+@pytest.mark.slow
 def test_a_database_without_the_schema_is_refused_until_the_command_it_names_was_run(postgres_url, tmp_path):
     said = refusal(postgres_url)
     ran = subprocess.run(

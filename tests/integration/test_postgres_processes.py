@@ -77,6 +77,7 @@ def test_a_connection_that_is_shared_with_a_child_would_be_noticed(postgres_url)
             check_each_process_has_its_own({plain.info.backend_pid}, [{int(told)}])
 
 
+@pytest.mark.slow
 def test_preloaded_workers_do_not_share_the_sessions_of_their_master(postgres_url, tmp_path):
     (tmp_path / "shop.py").write_text(
         "from billhook.standalone import create_app\n"
@@ -147,6 +148,7 @@ def states(where):
     return dict(rows(where, "SELECT state, count(*) FROM delivery GROUP BY state"))
 
 
+@pytest.mark.slow
 def test_a_worker_survives_a_restart_and_a_freeze_of_the_server(running, frail_server, frail_url):
     shop, sent = Shop(), []
     app = running(shop.handlers, BILLHOOK_INBOX_URL=frail_url, BILLHOOK_LEASE_SECONDS=5)
@@ -182,6 +184,7 @@ def latencies(app, shop, count, name):
     return found
 
 
+@pytest.mark.slow
 def test_a_worker_is_notified_also_after_a_lost_connection(running, postgres_url):
     name = f"woken-{os.getpid()}"
     shop = Shop()
@@ -205,6 +208,7 @@ def test_a_worker_is_notified_also_after_a_lost_connection(running, postgres_url
     assert statistics.median(second) < scaled(0.4)
 
 
+@pytest.mark.slow
 def test_control_a_worker_without_notifications_is_slow(running, postgres_url):
     shop = Shop()
     with proxied(new_inbox(postgres_url)) as proxy:
@@ -257,6 +261,7 @@ def frozen_worker(postgres_url):
         worker.communicate(timeout=90)
 
 
+@pytest.mark.slow
 def test_a_worker_frozen_in_a_transaction_blocks_others_briefly(postgres_url, frozen_worker):
     inbox = open_inbox(new_inbox(postgres_url))
     delivery_id = inbox.put(incoming("k")).delivery_id
@@ -277,6 +282,7 @@ def test_a_worker_frozen_in_a_transaction_blocks_others_briefly(postgres_url, fr
     inbox.close()
 
 
+@pytest.mark.slow
 def test_control_a_frozen_transaction_without_a_time_out_blocks_others(postgres_url, frozen_worker):
     inbox = open_inbox(with_options(new_inbox(postgres_url), "-cstatement_timeout=1500"))
     delivery_id = inbox.put(incoming("k")).delivery_id

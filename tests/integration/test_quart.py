@@ -40,6 +40,7 @@ def create():
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", ["asgi", "uvicorn"])
 def test_quart_serves_its_own_routes_and_the_receiver_its_deliveries(tmp_path, door):
     (tmp_path / "shop.py").write_text(SHOP)

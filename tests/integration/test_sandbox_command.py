@@ -100,6 +100,7 @@ def test_the_client_works_with_the_printed_credentials(tmp_path: Path) -> None:
         client.close()
 
 
+@pytest.mark.slow
 def test_sandbox_data_survives_a_restart_and_the_token_is_printed_once(tmp_path: Path) -> None:
     with sandbox(tmp_path) as first, BillingClient(first["url"], "sandbox", first["api_token"]) as client:
         made = client.catalog_products.create(NewCatalogProduct(name="API calls"))
@@ -112,6 +113,7 @@ def test_sandbox_data_survives_a_restart_and_the_token_is_printed_once(tmp_path:
     assert again["signing_secret"] == first["signing_secret"]
 
 
+@pytest.mark.slow
 def test_a_new_token_revokes_the_previous_one(tmp_path: Path) -> None:
     with sandbox(tmp_path) as first:
         pass
@@ -126,6 +128,7 @@ def test_a_new_token_revokes_the_previous_one(tmp_path: Path) -> None:
             list(client.catalog_products.list())
 
 
+@pytest.mark.slow
 def test_a_token_not_printed_before_a_kill_is_printed_at_the_next_start(tmp_path: Path) -> None:
     kept = tmp_path / "billhook-sandbox.db"
 
@@ -146,6 +149,7 @@ def test_a_token_not_printed_before_a_kill_is_printed_at_the_next_start(tmp_path
         assert list(client.catalog_products.list()) != []
 
 
+@pytest.mark.slow
 def test_a_token_that_could_not_be_printed_is_printed_at_the_next_start(tmp_path: Path) -> None:
     with Path("/dev/full").open("w") as full:
         done = subprocess.run(
@@ -190,6 +194,7 @@ init, server._Worker.init_process = server._Worker.init_process, slow
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("moment", [WITHIN_A_FINALIZER, BEFORE_IT_HANDLES_SIGNALS])
 def test_ctrl_c_during_start_prints_no_traceback(tmp_path: Path, moment: str) -> None:
     arguments = ["sandbox", "--bind", f"127.0.0.1:{free_port()}", "--database", "temporary"]
@@ -208,6 +213,7 @@ def test_ctrl_c_during_start_prints_no_traceback(tmp_path: Path, moment: str) ->
     assert process.returncode == 0
 
 
+@pytest.mark.slow
 def test_the_database_is_its_owners_alone(tmp_path: Path) -> None:
     with sandbox(tmp_path):
         pass
@@ -217,6 +223,7 @@ def test_the_database_is_its_owners_alone(tmp_path: Path) -> None:
     assert mode == 0o600
 
 
+@pytest.mark.slow
 def test_a_temporary_database_leaves_nothing(tmp_path: Path) -> None:
     with sandbox(tmp_path, "--database", "temporary"):
         pass
@@ -224,6 +231,7 @@ def test_a_temporary_database_leaves_nothing(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_temporary_database_by_its_url_has_the_token_that_was_printed(tmp_path: Path) -> None:
     with (
         sandbox(tmp_path, "--database", "sqlite://") as facts,
@@ -243,6 +251,7 @@ main(prog_name="billhook")
 """
 
 
+@pytest.mark.slow
 def test_a_second_sandbox_on_the_same_file_is_refused_in_a_line(tmp_path: Path) -> None:
     with sandbox(tmp_path):
         second = [sys.executable, "-c", SHORT_TIMEOUT, "sandbox", "--bind", f"127.0.0.1:{free_port()}"]
@@ -284,6 +293,7 @@ main(prog_name="billhook")
 """
 
 
+@pytest.mark.slow
 def test_a_request_that_waits_for_longer_than_the_grace_is_given_up_and_nothing_is_left(
     tmp_path: Path,
 ) -> None:
@@ -341,6 +351,7 @@ def printed(folder: Path, *arguments: str, **environ: str) -> str:
         process.stdout.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("signature", "word"),
     [
@@ -372,12 +383,14 @@ def test_the_lines_that_are_printed_make_a_receiver_in_each_preset(
     assert "PRIVATE" not in said
 
 
+@pytest.mark.slow
 def test_a_prefix_that_was_chosen_is_printed_though_it_be_none(tmp_path: Path) -> None:
     said = printed(tmp_path, BILLHOOK_SIGNATURE="body-hmac", BILLHOOK_SIGNATURE_PREFIX="")
 
     assert "  export BILLHOOK_SIGNATURE_PREFIX=''\n" in said
 
 
+@pytest.mark.slow
 def test_the_public_half_of_a_configured_private_key_is_printed(tmp_path: Path) -> None:
     private = "whsk_" + base64.b64encode(b"\x07" * 32).decode()
     (tmp_path / "secret").write_text(private)
@@ -388,6 +401,7 @@ def test_the_public_half_of_a_configured_private_key_is_printed(tmp_path: Path) 
     assert private not in said
 
 
+@pytest.mark.slow
 def test_a_malformed_request_is_400_and_logs_no_token(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -405,6 +419,7 @@ def test_a_malformed_request_is_400_and_logs_no_token(
     assert "tell-nobody" not in logged
 
 
+@pytest.mark.slow
 def test_a_secret_from_a_file_is_neither_printed_nor_stored(tmp_path: Path) -> None:
     secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
     (tmp_path / "secret").write_text(secret)
@@ -418,6 +433,7 @@ def test_a_secret_from_a_file_is_neither_printed_nor_stored(tmp_path: Path) -> N
     assert facts["api_token"].encode() not in kept  # only its digest is
 
 
+@pytest.mark.slow
 def test_a_taken_port_is_reported_before_the_database_is_created(
     tmp_path: Path, standing: dict[str, Any]
 ) -> None:
@@ -449,6 +465,7 @@ def asked(facts: dict[str, Any], *arguments: str, **more: Any) -> subprocess.Com
     )
 
 
+@pytest.mark.slow
 def test_a_seeded_sandbox_raises_events_when_its_clock_moves(tmp_path: Path) -> None:
     with sandbox(tmp_path, "--seed", "demo") as facts:
         moved = asked(facts, "POST", "/_sandbox/clock", '{"advance": "P40D"}')
@@ -461,6 +478,7 @@ def test_a_seeded_sandbox_raises_events_when_its_clock_moves(tmp_path: Path) -> 
     assert json.loads(given.stdout)["catalogProduct"]["name"] == "Nine"
 
 
+@pytest.mark.slow
 def test_a_seeded_sandbox_is_not_seeded_again(tmp_path: Path) -> None:
     def customers(facts: dict[str, Any]) -> Any:
         return json.loads(asked(facts, "GET", "/_sandbox/customers?limit=1000").stdout)["customers"]
@@ -474,6 +492,7 @@ def test_a_seeded_sandbox_is_not_seeded_again(tmp_path: Path) -> None:
     assert found == planted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
@@ -499,6 +518,7 @@ def test_a_failed_sandbox_call_prints_one_line(
     assert standing["api_token"] not in done.stderr + done.stdout
 
 
+@pytest.mark.slow
 def test_the_pages_are_served_at_the_printed_address_with_the_printed_credentials(
     standing: dict[str, Any],
 ) -> None:

@@ -65,12 +65,14 @@ def answers(server: Server, seconds: float, timeout_seconds: float = 30.0, at_le
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("door", ["asgi", "asgi-fast"])
 @pytest.mark.parametrize("room", [ROOM_FOR_ALL, ROOM_FOR_A_THIRD], ids=["within the limit", "beyond it"])
 def test_slow_clients_cost_an_honest_sender_no_delivery(tmp_path, door, room):
     check_no_delivery_is_refused(tmp_path, door, room, KINDS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_slow_clients_of_one_kind_cost_an_honest_sender_no_delivery(tmp_path, kind):
     check_no_delivery_is_refused(tmp_path, "asgi", ["--worker-connections", "200"], [kind])
@@ -89,6 +91,7 @@ def check_no_delivery_is_refused(tmp_path, door, room, kinds):
     assert found.keys() == {'200 {"status": "accepted"}'}
 
 
+@pytest.mark.slow
 def test_control_with_a_thread_for_each_request_they_stop_it(tmp_path):
     counts = dict.fromkeys(KINDS, OF_EACH_KIND)
     with gunicorn(tmp_path, door="gthread") as server:

@@ -60,6 +60,7 @@ def role(code, started=None, *, name="the worker", grace_seconds=10.0, vital=Fal
     return Role(name, partial(child, code, started), grace_seconds, vital, reload)
 
 
+@pytest.mark.slow
 def test_a_child_that_cannot_start_is_restarted_with_growing_pauses():
     messages = []
 
@@ -70,6 +71,7 @@ def test_a_child_that_cannot_start_is_restarted_with_growing_pauses():
     ]
 
 
+@pytest.mark.slow
 def test_each_child_has_its_own_restart_pause():
     messages, steady = [], []
 
@@ -116,6 +118,7 @@ def test_a_vital_one_that_is_killed_is_started_again():
     assert messages == ["the web server exited with code 137; restarting in 0.5 s"]
 
 
+@pytest.mark.slow
 def test_a_vital_child_that_ran_before_is_restarted_after_any_error():
     messages, started = [], []
     codes = iter(["import os; os.kill(os.getpid(), 9)", *["raise SystemExit(1)"] * 2, "raise SystemExit(0)"])
@@ -255,6 +258,7 @@ def test_user_signals_end_nothing_and_mean_to_children_what_they_always_did(numb
     assert started[0].returncode == -signal.SIGTERM
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_all_children_of_a_stage_are_stopped_together(number):
     started = []
@@ -266,6 +270,7 @@ def test_all_children_of_a_stage_are_stopped_together(number):
     assert seconds < scaled(3.5)  # a second until they are asked, one each side by side, and a busy machine
 
 
+@pytest.mark.slow
 def test_the_stages_end_one_after_another():
     started, order = [], []
     first, second = role(SLOW, started), role(SLOW, started)

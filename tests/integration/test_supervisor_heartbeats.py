@@ -99,6 +99,7 @@ def pipe():
 # --- the parent -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [BEATS, FORKS_AND_BEATS], ids=["alone", "with a forked child"])
 def test_a_child_that_is_stopped_is_killed_and_replaced(soon, code):
     started, messages = [], []
@@ -114,6 +115,7 @@ def test_a_child_that_is_stopped_is_killed_and_replaced(soon, code):
     ]
 
 
+@pytest.mark.slow
 def test_control_a_stopped_child_without_heartbeats_is_not_replaced(soon):
     """The control: it is the heartbeats that tell."""
     started, messages = [], []
@@ -131,6 +133,7 @@ def test_control_a_stopped_child_without_heartbeats_is_not_replaced(soon):
     assert (len(started), messages) == (1, [])
 
 
+@pytest.mark.slow
 def test_a_running_or_starting_child_is_not_killed(soon):
     started, messages = [], []
     driving = drive((lambda: len(started) == 2, lambda: time.sleep(2 * LIMIT_SECONDS)))
@@ -145,6 +148,7 @@ def test_a_running_or_starting_child_is_not_killed(soon):
     assert (len(started), messages) == (2, [])
 
 
+@pytest.mark.slow
 def test_a_child_that_hangs_in_its_start_is_killed_and_replaced(soon, monkeypatch):
     monkeypatch.setattr("billhook.cli.liveness._START_SECONDS", LIMIT_SECONDS)
     started, messages = [], []
@@ -166,6 +170,7 @@ class Frozen(subprocess.Popen):
         pass
 
 
+@pytest.mark.slow
 def test_another_one_starts_beside_one_that_not_even_sigkill_ends(soon, monkeypatch):
     monkeypatch.setattr("billhook.cli.supervisor._KILL_TIMEOUT_SECONDS", 0.5)
     started, messages = [], []
@@ -184,6 +189,7 @@ def test_another_one_starts_beside_one_that_not_even_sigkill_ends(soon, monkeypa
     assert messages[-1] == "the worker does not exit after SIGKILL: starting another one beside it"
 
 
+@pytest.mark.slow
 def test_a_child_that_had_started_is_restarted_within_a_second():
     """One that never comes up waits longer each time: test_cli_supervisor has that."""
     started, messages = [], []
@@ -334,6 +340,7 @@ def test_a_full_pipe_does_not_block_and_is_not_inherited(pipe):
     assert os.read(reader, 10) == b"."
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("way", "code"), [("watch", 0), ("bare", -signal.SIGPIPE)])
 def test_a_child_without_its_parent_survives_sigpipe(way, code):
     """Without the watch thread, which does not let SIGPIPE through, it would be killed: the control."""

@@ -52,6 +52,7 @@ def spans(folder):
     return [json.loads(line) for line in (folder / "spans.txt").read_text().splitlines()]
 
 
+@pytest.mark.slow
 def test_a_worker_process_goes_on_with_the_senders_trace(group):
     headers = {"TRACEPARENT": SENT}
     plain = incoming("traced", event_type="PingTest", body=b"{}")

@@ -50,6 +50,7 @@ def drain(tmp_path, inbox_url):
     return run
 
 
+@pytest.mark.slow
 def test_drain_exits_when_all_due_runs_are_handled(drain, inbox, where):
     for number in range(3):
         inbox.put(incoming(f"a{number}", event_type="InvoiceApproved", body=APPROVED))

@@ -80,6 +80,7 @@ def hang(group):
     until(lambda: (group.folder / "hangs.txt").exists(), 20)
 
 
+@pytest.mark.slow
 def test_systemd_hears_of_start_life_and_stop(group, systemd):
     worker = group.start("worker", "hangs_once.py")
 
@@ -94,6 +95,7 @@ def test_systemd_hears_of_start_life_and_stop(group, systemd):
     assert set(messages) <= {"STOPPING=1", "WATCHDOG=1"}
 
 
+@pytest.mark.slow
 def test_a_worker_that_hangs_in_c_sends_no_heartbeat_and_its_successor_handles_its_runs(group, systemd):
     worker = group.start("worker", "hangs_once.py")
     assert systemd.next(scaled(30)) == "READY=1\nWATCHDOG=1"
@@ -112,6 +114,7 @@ def test_a_worker_that_hangs_in_c_sends_no_heartbeat_and_its_successor_handles_i
     until(lambda: group.states() == {"poison": "done"}, 30)
 
 
+@pytest.mark.slow
 def test_of_several_processes_the_parent_tells(group, systemd):
     parent = group.start("worker", "hangs_once.py", "--processes", "2")
     until(lambda: group.log().count("worker started with") == 2, 30)
@@ -130,6 +133,7 @@ def age(path):
     return time.time() - path.stat().st_mtime
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("processes", [1, 2])
 def test_the_health_file_is_young_while_the_worker_works_and_gone_after(group, processes):
     file = group.folder / "alive"
@@ -143,6 +147,7 @@ def test_the_health_file_is_young_while_the_worker_works_and_gone_after(group, p
     assert not file.exists()
 
 
+@pytest.mark.slow
 def test_the_health_file_of_a_worker_that_hangs_in_c_grows_old(group):
     file = group.folder / "alive"
     worker = group.start("worker", "hangs_once.py", "--health-file", "alive")

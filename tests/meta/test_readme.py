@@ -162,6 +162,7 @@ def test_the_readmes_mounted_app_runs(folder, environment):
     assert "InvoiceApproved" in listed
 
 
+@pytest.mark.slow
 def test_the_sandbox_sends_what_its_page_has_happen(folder, environment):
     address, receiver = free_address(), free_address()
     sandbox, serve = words(block("command: sandbox"))[0], words(block("command: serve"))[0]
@@ -184,6 +185,7 @@ def test_the_sandbox_sends_what_its_page_has_happen(folder, environment):
     assert (folder / "billhook-sandbox.db").is_file()
 
 
+@pytest.mark.slow
 def test_the_exports_printed_by_the_sandbox_work_in_another_terminal(folder, environment):
     del environment["BILLHOOK_SECRETS_FILE"]
     address = free_address()
@@ -234,6 +236,7 @@ def test_the_dashboards_page_lets_its_users_in_and_nobody_else(folder, environme
     assert standalone.split() == ["200", "401"]
 
 
+@pytest.mark.slow
 def test_the_test_of_the_sandboxs_page_passes(folder, environment):
     name = "test_billing.py"
     command = [sys.executable, "-m", "pytest", "-q", "-W", "error", "-p", "no:cacheprovider", name]
@@ -330,6 +333,7 @@ def test_its_pytest_command_works_in_the_checkout_with_pytest_alone(folder, envi
         run(command, folder, environment)
 
 
+@pytest.mark.slow
 def test_every_block_of_python_is_typed_as_a_careful_user_has_it(folder, environment):
     pytest.importorskip("mypy")
     chapters = "\n".join(text for page, text in PAGES.items() if not page.startswith("examples/"))

@@ -83,6 +83,7 @@ def marked(path: Path) -> set[int]:
     return {number for number, line in enumerate(lines, 1) if "# WRONG" in line}
 
 
+@pytest.mark.slow
 def test_right_handlers_are_accepted(found: Found):
     assert found[RIGHT] == {}
 

@@ -84,6 +84,7 @@ def flask(folder, url, *arguments):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_db_upgrade_works_for_an_app_that_refuses_to_start(tmp_path, postgres_url):
     refused = flask(tmp_path, postgres_url, "deliveries", "list")
     before = flask(tmp_path, postgres_url, "db", "current", "--json")
@@ -97,6 +98,7 @@ def test_db_upgrade_works_for_an_app_that_refuses_to_start(tmp_path, postgres_ur
     assert (listed.returncode, listed.stdout) == (0, "no deliveries match\n")
 
 
+@pytest.mark.slow
 def test_db_current_and_upgrade_report_an_apps_file_that_is_too_new(tmp_path):
     path = tmp_path / "billhook.db"
     open_inbox(path).close()
@@ -110,6 +112,7 @@ def test_db_current_and_upgrade_report_an_apps_file_that_is_too_new(tmp_path):
     assert "upgrade the package" in upgraded.stderr
 
 
+@pytest.mark.slow
 def test_db_upgrade_creates_an_apps_missing_file(tmp_path):
     (tmp_path / "new").mkdir()
     url = f"sqlite:///{tmp_path / 'new' / 'billhook.db'}"
@@ -183,6 +186,7 @@ def test_a_backup_is_made_and_put_back(run, tmp_path):
     assert value(path, "SELECT key FROM delivery") == "k1"
 
 
+@pytest.mark.slow
 def test_backup_and_restore_in_an_app_use_the_apps_inbox(tmp_path):
     url = f"sqlite:///{tmp_path / 'inbox.db'}"
     missing = flask(tmp_path, url, "db", "backup", "copy.db")

@@ -335,6 +335,7 @@ def test_capture_refuses_a_folder_that_others_may_look_into(run, tmp_path):
     assert "cannot be made: File exists" in no_folder.stderr
 
 
+@pytest.mark.slow
 def test_the_help_of_both_names_the_other():
     environ = {**os.environ, "COLUMNS": "200"}
     for command, other in (("capture", "doctor signature"), ("doctor signature", "billhook capture")):

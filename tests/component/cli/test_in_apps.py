@@ -165,6 +165,7 @@ def test_send_reports_an_app_that_answers_in_place_of_billhook(app, answer):
     assert deliveries(app) == []
 
 
+@pytest.mark.slow
 def test_the_commands_are_loaded_when_they_are_used(tmp_path):
     code = """
 import sys, billhook, flask

@@ -364,6 +364,7 @@ def test_a_misspelt_option_suggests_the_intended_one(run):
     assert "did you mean BILLHOOK_SECRETS?" in run("serve", SECRET="x" * 30).stderr
 
 
+@pytest.mark.slow
 def test_the_first_start_is_quiet_about_the_schema(tmp_path):
     environ = {**os.environ, "BILLHOOK_SECRETS": SECRET}
     code = "from billhook.standalone import create_app; create_app()"

@@ -120,6 +120,7 @@ def found(result: Result) -> Counter[tuple[str, str]]:
     )
 
 
+@pytest.mark.slow
 def test_each_of_200_lost_events_is_found_and_no_other(business: Business):
     for event_type, times in LOST.items():
         business.fault("lose", eventType=event_type, times=times, probability=0.9)

@@ -196,6 +196,7 @@ def test_numbers_beyond_the_limit_of_counting_are_shown_as_at_least(monkeypatch)
 # --- watching -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_watch_shows_what_changes_until_ctrl_c(shop, inbox_url, tmp_path):
     command = [sys.executable, "-m", "billhook", "status", "--watch"]
     environ = {**os.environ, "BILLHOOK_INBOX_URL": inbox_url, "COLUMNS": "120"}

@@ -199,6 +199,7 @@ def test_an_answer_that_cannot_be_read_is_a_failure_only_where_nothing_was_done(
     assert "is not one of the billing service" in rows[0]["error"]
 
 
+@pytest.mark.slow
 def test_an_interruption_prints_the_results_so_far(subscribe, service, tmp_path):
     process = None
     service.answer(

@@ -364,6 +364,7 @@ def test_a_token_expires_after_an_hour_or_at_its_own_exp(token, told, seconds):
     assert ends_after(token, told) == seconds
 
 
+@pytest.mark.slow
 @given(st.text(), st.none() | st.decimals(allow_nan=False, allow_infinity=False))
 def test_no_token_and_no_lifetime_is_too_odd(token, told):
     assert 0 < ends_after(token, told) <= 3_600

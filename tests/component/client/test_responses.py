@@ -223,6 +223,7 @@ ANSWERS = st.builds(
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(ANSWERS)
 def test_any_response_gives_a_model_or_an_api_error(answer):

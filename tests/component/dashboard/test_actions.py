@@ -284,6 +284,7 @@ def test_a_handler_that_nothing_knows_is_not_paused(failing):
     assert failing.inbox.paused_handlers() == []
 
 
+@pytest.mark.slow
 def test_the_page_of_actions_shows_who_did_what(failing):
     for _ in range(52):
         failing.post("deliveries/1/replay")

@@ -414,6 +414,7 @@ except Exception as error:
 """
 
 
+@pytest.mark.slow
 def test_djangos_connection_is_used_within_atomic(tmp_path):
     environ = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", DJANGO]

@@ -93,6 +93,7 @@ def test_an_async_handler_is_cancelled_at_its_time_out_and_its_thread_goes_on(ha
     assert "abandoned" not in caplog.text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("handle", ["worker", "celery"], indirect=True)
 @pytest.mark.parametrize("how", ["never yields", "refuses to be cancelled"])
 def test_an_async_handler_that_cannot_be_cancelled_is_abandoned(handle, how, caplog):

@@ -732,6 +732,7 @@ def test_a_run_that_ends_does_not_put_off_the_next_start(stored_only, clock):
     assert all(1.0 <= later - earlier < 1.1 for earlier, later in pairwise(starts))
 
 
+@pytest.mark.slow
 def test_a_high_rate_starts_several_together_and_never_more_in_its_time(stored_only, clock):
     calls, at = [], []
     app = stored_only(noting(calls, rate="100/s"))
@@ -778,6 +779,7 @@ def test_running_workers_share_the_rate(running):
     assert max(times) - min(times) > 20 / 20 * 0.9
 
 
+@pytest.mark.slow
 def test_a_worker_without_a_free_thread_does_not_poll_at_the_rate(running):
     handlers, began, gate, writes = Handlers(), [], threading.Event(), []
 

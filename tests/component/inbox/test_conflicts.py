@@ -200,6 +200,7 @@ def _put_from_another_process(url, kinds, barrier, found):
     inbox.close()
 
 
+@pytest.mark.slow
 def test_from_three_processes_every_type_is_stored_once(inbox_url, where):
     kinds = list(product([*islice(EVENT_TYPES, 6), "Odd", ""], [b"{}", b"[1]"]))
     fresh = multiprocessing.get_context("spawn")

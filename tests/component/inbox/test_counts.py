@@ -275,6 +275,7 @@ def test_the_shards_of_past_hours_are_merged_and_the_current_hour_is_left(inbox,
     assert value(where, "SELECT count(*) FROM billhook_count") == 1 + SHARDS
 
 
+@pytest.mark.slow
 def test_hours_become_days_after_three_days_and_one_sum_after_13_months(inbox, where):
     hours = [NOON - timedelta(hours=number) for number in range(24 * 420)]
     write(inbox, hours)

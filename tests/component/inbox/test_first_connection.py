@@ -109,6 +109,7 @@ def test_a_startup_check_without_a_thread_raises_out_of_resources(monkeypatch):
         StartupCheck(lambda: None, "here")
 
 
+@pytest.mark.slow
 def test_start_and_first_delivery_wait_a_bounded_time_for_a_silent_server(silent, app_with, caplog):
     """What is waited is counted, not measured: 0.8 s and 0.5 s, and nobody asked the committer."""
     app = app_with(BILLHOOK_INBOX_URL=silent)

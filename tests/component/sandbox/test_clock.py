@@ -180,6 +180,7 @@ def test_a_running_clock_executes_due_steps() -> None:
     assert when == ["2026-02-01T00:00:00Z"]
 
 
+@pytest.mark.slow
 def test_one_moved_clock_is_enough_for_five_years_of_monthly_contracts(sandbox_url) -> None:
     with running(database_url=sandbox_url) as sandbox:
         owner = customer(sandbox)
@@ -202,6 +203,7 @@ def test_one_moved_clock_is_enough_for_five_years_of_monthly_contracts(sandbox_u
     assert moved["steps"] == 1 + 60 + 3 * (60 + 59 + 59)
 
 
+@pytest.mark.slow
 def test_other_requests_are_served_while_the_clock_moves() -> None:
     with running() as running_sandbox:
         contract(running_sandbox)

@@ -12,6 +12,7 @@ import time
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 from sqlalchemy import create_engine, text
 
 from billhook.sandbox.billing import scheduled_jobs
@@ -53,6 +54,7 @@ def _killed_in_the_middle(url: str, after: int) -> int:
         return mover.wait()
 
 
+@pytest.mark.slow
 def test_a_process_killed_while_it_moves_the_clock_leaves_no_gap_and_repeats_nothing(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/sandbox.db"
     with running(database_url=url) as sandbox:

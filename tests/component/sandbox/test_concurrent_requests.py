@@ -7,6 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
+import pytest
+
 from support.sandbox import Answer, running
 from support.scenarios import Customer, customer, invoices, metered
 
@@ -82,6 +84,7 @@ def test_an_invoice_that_many_pay_is_paid_once(sandbox_url) -> None:
     assert told == ["PendingPayment", "Paid"]
 
 
+@pytest.mark.slow
 def test_usage_during_a_clock_move_is_stored_and_raises_events_once(sandbox_url) -> None:
     """Source: spec, "Endpoints", PUT /events; "Events", CommitmentCrossed."""
     with running(database_url=sandbox_url) as sandbox:

@@ -214,6 +214,7 @@ def test_a_terms_end_cuts_the_last_cycle_only_without_renewal(renewed: bool, end
     assert end == ("2026-07-10T12:00:00Z" if renewed else "2026-03-10T12:00:00Z")
 
 
+@pytest.mark.slow
 def test_the_cycles_of_three_years_have_no_gap_or_overlap_for_any_day() -> None:
     with running() as sandbox:
         owner = Customer.of(sandbox).id

@@ -70,6 +70,7 @@ def bodies(draw: st.DrawFn) -> bytes:
     return body
 
 
+@pytest.mark.slow
 @PATIENTLY
 @given(bodies())
 def test_a_batch_is_read_as_strict_json_reads_it(body: bytes) -> None:
@@ -237,6 +238,7 @@ def alike(values: list[Any]) -> set[tuple[int, int]]:
     return {(a, b) for a, one in enumerate(told) for b, other in enumerate(told) if one == other}
 
 
+@pytest.mark.slow
 def test_filters_hold_in_sql_for_the_events_for_which_they_hold_in_python(database: SandboxDatabase) -> None:
     """Aggregations and rollups count the same events."""
 

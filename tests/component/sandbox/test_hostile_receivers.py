@@ -101,6 +101,7 @@ def test_a_hostile_receiver_is_judged_in_time(name: str) -> None:
     assert found["attempts"][0]["milliseconds"] < scaled(TIMEOUT_MILLISECONDS)
 
 
+@pytest.mark.slow
 def test_control_a_time_for_each_wait_alone_would_be_stretched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("billhook.sandbox.webhooks.http_post.SocketDeadline.left", lambda _: SECONDS)
     behave, _ = HOSTILE["drips headers"]

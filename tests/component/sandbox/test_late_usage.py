@@ -278,6 +278,7 @@ def test_usage_of_an_anonymous_customer_that_is_claimed_late_is_billed(sandbox: 
     assert invoice_amounts(sandbox) == [0, 9]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_usage_costs_the_same_in_all_whether_it_comes_late_or_not(seed: int) -> None:
     """Tiers, a discount, a group and commitments: 60 events of five months, each up to 60 days late."""
@@ -378,6 +379,7 @@ def test_a_deleted_contract_bills_late_usage_no_more_but_by_an_invoice_that_wait
     assert [each and [one["amount"] for one in each] for each in late_usage(sandbox)] == [None, [2]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("approved", [False, True])
 def test_usage_that_a_deleted_contract_leaves_is_billed_by_the_other_one(
     sandbox_url: str, approved: bool

@@ -323,6 +323,7 @@ def test_a_lowered_measurement_raises_no_threshold_again() -> None:
         assert acme.consumptions()[0]["consumedAmount"] == 100
 
 
+@pytest.mark.slow
 def test_each_threshold_is_raised_once_for_any_sequence_of_measurements() -> None:
     with running() as sandbox:
         product = metered(sandbox)

@@ -122,18 +122,21 @@ def test_one_line_sets_a_suite_up(suite, setting):
     assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
+@pytest.mark.slow
 def test_a_suite_may_make_the_app_itself(suite):
     ran = suite("", conftest=OVERRIDDEN)
 
     assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
 
 
+@pytest.mark.slow
 def test_a_handler_that_fails_would_be_noticed(suite):
     ran = suite("billhook_handlers = billing", TESTS.replace('"inv_1"', '"inv_bad"'))
 
     assert "1 failed, 2 passed" in ran.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("setting", "message"),
     [
