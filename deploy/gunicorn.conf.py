@@ -46,7 +46,7 @@ if os.environ.get("BILLHOOK_LOG_FORMAT") != "json":
 
 
 def post_worker_init(worker: Any) -> None:
-    """With gthread: start the process's threads and its engine before the first delivery."""
+    """Start the process's threads and its engine before the first delivery; needed with gthread."""
     app = getattr(worker, "wsgi", None)  # an ASGI application is started by its lifespan instead
     state = getattr(app, "extensions", {}).get("billhook")
     if state is not None:

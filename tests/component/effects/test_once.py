@@ -191,7 +191,7 @@ def test_a_driver_that_does_not_tell_what_it_inserted_is_refused(postgres_url):
     with closing(connect(postgres_url)) as connection:
         effects.create_all(connection)
         connection.commit()
-        message = r"told -1 inserted rows .* outside of psycopg's pipeline mode"
+        message = r"reported -1 inserted rows .* outside of psycopg's pipeline mode"
         with pytest.raises(ConfigError, match=message), connection.pipeline():
             is_first(connection)
         connection.rollback()
