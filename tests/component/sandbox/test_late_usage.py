@@ -398,6 +398,21 @@ def test_usage_that_a_deleted_contract_leaves_is_billed_by_the_other_one(
         assert [amount for amount in invoice_amounts(sandbox) if amount] == [40]
 
 
+@pytest.mark.parametrize("end", ["2026-02-01T00:00:00Z", "2026-02-10T00:00:00Z"])
+def test_a_contract_deleted_after_its_end_leaves_no_usage_to_others(sandbox: Running, end: str) -> None:
+    acme, product = Customer.of(sandbox), metered(sandbox)
+    first = acme.buy(
+        per_unit(product, price=2), startDate="2025-12-15T00:00:00Z", endDate=end, autoRenewContract=False
+    )
+    acme.buy(per_unit(product))
+    acme.use(40, at="2026-01-20T09:00:00Z")
+    set_clock(sandbox, datetime.fromisoformat(end) + timedelta(hours=5))
+    sandbox.ok("DELETE", f"/contracts/{first}")
+    sandbox.advance("P60D")
+
+    assert [amount for amount in invoice_amounts(sandbox) if amount] == [80]
+
+
 def test_control_usage_of_a_contract_that_stays_is_billed_by_it_alone(sandbox: Running) -> None:
     acme, product = Customer.of(sandbox), metered(sandbox)
     acme.buy(per_unit(product, price=2), startDate="2025-12-15T00:00:00Z")

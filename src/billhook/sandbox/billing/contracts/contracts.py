@@ -169,15 +169,16 @@ def older_contract_terms(tx: Transaction, contract: ContractRecord) -> list[tupl
 def _term(contract: ContractRecord) -> TimeSpan:
     """Return when the contract was in force.
 
-    A deleted one was so up to the start of the cycle that was not billed.
+    One that was deleted before its end was so up to the start of the cycle that was not billed.
     """
     end = MAX_TIME if contract.end_date is None or renews(contract) else contract.end_date
     deleted_at = contract.deleted_at
     # Expired although it renews: it ended while it was in review.
     if contract.status == "Expired":
         end = contract.end_date or MAX_TIME
-    # The cycle that ran at the deletion is not billed, so its usage is free for other contracts.
-    if deleted_at is not None:
+    # The cycle that ran at the deletion is not billed, so its usage is free for other contracts. After the
+    # contract's end none ran: all of them are billed.
+    if deleted_at is not None and deleted_at < end:
         end = min(end, cycle_at(contract, deleted_at)[0])
     return contract.start_date, end
 
