@@ -220,6 +220,10 @@ class SqliteDatabase:
     def former_schema(self) -> None:
         """Return None: SQLite has no schemas."""
 
+    def other_schemas(self) -> list[str]:
+        """Return none: SQLite has no schemas."""
+        return []
+
     def create_or_move_schema(self, connection: Connection) -> None:
         """Do nothing: SQLite has no schemas."""
 
