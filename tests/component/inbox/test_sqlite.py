@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import resource
 import sqlite3
@@ -12,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from billhook.errors import ConfigError, InboxUnavailable
+from billhook.errors import ConfigError, DeadlinePassed, InboxUnavailable
 from billhook.inbox import Inbox
 from billhook.inbox.admin import revision
 from billhook.inbox.sqlite import database
@@ -333,6 +334,22 @@ def test_the_file_may_be_a_symbolic_link(path, tmp_path):
 
     assert log_of(path).stat().st_size > 0
     assert value(path, "SELECT count(*) FROM delivery") == 1
+    inbox.close()
+
+
+def test_no_delivery_is_committed_beside_the_checkpoint_of_another_process(path):
+    inbox = open_inbox(path)
+    inbox.put(incoming("before"))
+    with path.with_name(path.name + "-lock").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)  # as `checkpoint` holds it
+
+        with pytest.raises(DeadlinePassed):
+            inbox.put(incoming("meanwhile"), 0.3)
+        committed = rows(path, "SELECT key FROM delivery")
+
+    inbox.put(incoming("after"))
+    assert committed == [("before",)]
+    assert rows(path, "SELECT key FROM delivery ORDER BY id") == [("before",), ("meanwhile",), ("after",)]
     inbox.close()
 
 
