@@ -180,7 +180,7 @@ class Connections:
         self.inserter: sqlite3.Connection | None = None
 
     def open_engine(self) -> Engine:
-        """Open the engine, for reading. Raises ConfigError for a file with tables of something else."""
+        """Open the engine, for reading. Raises ForeignFile for one with tables of something else."""
         # First: to connect makes a log beside the file, and changes its mode for good.
         refuse_foreign_file(self._path)
         engine = new_engine(self._path, self._busy_seconds)
