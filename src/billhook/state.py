@@ -34,6 +34,8 @@ engine_logger = logging.getLogger("billhook.engines")
 
 START_SECONDS = 0.8
 """How long a start waits for a database server. Kept short: gunicorn already accepts connections."""
+_NO_RESOURCES = (OutOfResources, RuntimeError, MemoryError, OSError)
+"""What a start raises where the system has no thread, memory or descriptor to give."""
 
 
 class BillhookState:
@@ -81,7 +83,7 @@ class BillhookState:
         try:
             self.wsgi_receiver.start()
             self.engine.start()
-        except (OutOfResources, RuntimeError, MemoryError) as error:
+        except _NO_RESOURCES as error:
             # An exception here would stop gunicorn too; each thread is started again at its first use.
             text = "could not start receiver threads, deliveries get 503 until they start: %s"
             logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
@@ -112,7 +114,7 @@ class BillhookState:
         if isinstance(self.engine, ThreadEngine):
             try:
                 self.engine.ensure_started()
-            except (OutOfResources, RuntimeError, MemoryError, OSError) as error:  # the request goes on
+            except _NO_RESOURCES as error:  # the request goes on
                 text = "engine could not start, retrying with the next request: %s"
                 engine_logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
 

@@ -16,6 +16,7 @@ EACH = [
     errors.DuplicateHandlerName("send"),
     errors.SchemaMismatch(None, "0003"),
     errors.InboxElsewhere("public", "billhook", "0003"),
+    errors.ForeignFile("/srv/shop.db", "orders, users", "0003"),
     errors.SchemaForbidden("billing", "billhook", 'CREATE SCHEMA "billhook"'),
     errors.MissingExtra("billhook.client", "client"),
     errors.InvalidPayload("the body is not valid", [{"loc": ["date"], "msg": "Field required"}]),

@@ -60,11 +60,14 @@ def upgrade() -> None:
             before = revision(inbox)
             moved_from = inbox.upgrade()
         after = revision(inbox)
+        others = inbox.database.other_schemas() if before is None else []
     if moved_from is not None:
         click.echo(f"moved here from the schema {moved_from}")
     click.echo(
         f"schema {after}: nothing to do" if before == after else f"schema {before or 'none'} -> {after}"
     )
+    for other in others:  # what is in it would be missed, where BILLHOOK_INBOX_SCHEMA was changed
+        click.echo(f"another inbox stays in the schema {other}: to use it, set BILLHOOK_INBOX_SCHEMA={other}")
 
 
 @db.command()

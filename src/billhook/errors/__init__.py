@@ -8,7 +8,8 @@ BillhookError
 │   ├── HandlerSignature
 │   ├── LateRegistration
 │   ├── SchemaMismatch
-│   │   └── InboxElsewhere
+│   │   ├── InboxElsewhere
+│   │   └── ForeignFile
 │   ├── SchemaForbidden
 │   └── MissingExtra
 ├── DeliveryError                one delivery cannot be accepted or parsed

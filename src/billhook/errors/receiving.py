@@ -15,6 +15,7 @@ __all__ = [
     "Discard",
     "Draining",
     "DuplicateHandlerName",
+    "ForeignFile",
     "HandlerControl",
     "HandlerSignature",
     "IllegalTransition",
@@ -136,6 +137,19 @@ class InboxElsewhere(SchemaMismatch):
             self,
             f"the inbox is in the schema {former!r}, where an earlier billhook kept it, and now belongs into "
             f"{schema!r}: run `billhook db upgrade`, which moves it",
+        )
+
+
+class ForeignFile(SchemaMismatch):
+    """The SQLite file of the inbox is another program's database."""
+
+    def __init__(self, path: str, tables: str, expected: str) -> None:
+        self.path, self.tables = path, tables
+        self.found, self.expected = None, expected
+        ConfigError.__init__(
+            self,
+            f"{path} holds tables of something else ({tables}) and no inbox: give the inbox a file of its "
+            "own in BILLHOOK_INBOX_URL",
         )
 
 

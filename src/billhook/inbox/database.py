@@ -132,6 +132,10 @@ class Database(Protocol):
         """Return the other schema where a release without schemas kept the inbox, if it is still there."""
         ...
 
+    def other_schemas(self) -> list[str]:
+        """Return the other schemas of the same database that hold an inbox."""
+        ...
+
     def create_or_move_schema(self, connection: Connection) -> str | None:
         """Create the schema before the first migration, in its transaction, or move the tables into it.
 

@@ -206,6 +206,18 @@ def test_a_request_succeeds_although_the_engine_cannot_start_a_thread(plain_app,
     assert "engine could not start, retrying with the next request: can't start new thread" in caplog.text
 
 
+def test_an_engine_without_descriptors_keeps_no_server_from_starting(plain_app, monkeypatch, caplog):
+    app, _ = shop_with(plain_app, [])
+
+    def refuse():
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(os, "pipe", refuse)
+    get_state(app).start()
+
+    assert "deliveries get 503 until they start: [Errno 24] Too many open files" in caplog.text
+
+
 # --- the end --------------------------------------------------------------------------------------
 
 

@@ -282,6 +282,19 @@ def test_publishing_waits_for_no_broker_and_drops_what_exceeds_its_buffer(relay,
     assert seconds < scaled(0.5)
 
 
+def test_starts_that_fail_leave_nothing_in_the_queue(relay, monkeypatch):
+    def refuse(_):
+        raise RuntimeError("can't start new thread")
+
+    one = relay(celery_app())
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    for _ in range(3):
+        with pytest.raises(OutOfResources):
+            one.start(5.0)
+
+    assert one._ids.qsize() == 0
+
+
 def test_an_unreachable_broker_is_logged_once(relay, caplog):
     with closing(socket.create_server(("127.0.0.1", 0))) as server:
         port = server.getsockname()[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import resource
 import sqlite3
@@ -12,11 +13,12 @@ from pathlib import Path
 
 import pytest
 
-from billhook.errors import ConfigError, InboxUnavailable
+from billhook.errors import ConfigError, DeadlinePassed, InboxUnavailable, SchemaMismatch
 from billhook.inbox import Inbox
 from billhook.inbox.admin import revision
 from billhook.inbox.sqlite import database
 from billhook.inbox.sqlite.locks import FORK_GUARD
+from billhook.metrics import InboxCollector
 from support.apps import make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
 
@@ -231,6 +233,43 @@ def test_another_programs_tables_that_are_in_its_log_alone_are_seen(path):
         assert connection.execute("SELECT name FROM sqlite_master").fetchall() == [("mine",)]
 
 
+def test_another_programs_file_behind_a_link_is_refused_by_what_is_in_its_log(path, tmp_path):
+    link = tmp_path / "elsewhere" / "link.db"
+    link.parent.mkdir()
+    link.symlink_to(path)
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("PRAGMA journal_mode=WAL")
+        connection.execute("CREATE TABLE mine (x)")
+
+        with pytest.raises(ConfigError, match=r"link\.db holds tables of something else \(mine\)"):
+            Inbox(f"sqlite:///{link}").paused_handlers()
+
+
+def test_a_delivery_for_another_programs_file_is_refused_without_a_traceback(path, caplog):
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE mine (x)")
+    inbox = Inbox(f"sqlite:///{path}")
+
+    with pytest.raises(InboxUnavailable, match=r"billhook\.db holds tables of something else \(mine\)"):
+        inbox.put(incoming("k"))
+    inbox.close()
+
+    assert "the committer failed" not in caplog.text
+
+
+def test_another_programs_file_is_an_inbox_that_is_not_ready(path):
+    with contextlib.closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("CREATE TABLE mine (x)")
+    inbox = Inbox(f"sqlite:///{path}")
+
+    with pytest.raises(SchemaMismatch, match=r"billhook\.db holds tables of something else \(mine\)"):
+        inbox.check_writable()
+    (up,) = InboxCollector(lambda: inbox).collect()
+    inbox.close()
+
+    assert [sample.value for sample in up.samples] == [0]
+
+
 def test_an_inbox_that_an_earlier_version_put_beside_other_tables_is_taken(path):
     open_inbox(path).close()
     change(path, "CREATE TABLE mine (x)")
@@ -333,6 +372,22 @@ def test_the_file_may_be_a_symbolic_link(path, tmp_path):
 
     assert log_of(path).stat().st_size > 0
     assert value(path, "SELECT count(*) FROM delivery") == 1
+    inbox.close()
+
+
+def test_no_delivery_is_committed_beside_the_checkpoint_of_another_process(path):
+    inbox = open_inbox(path)
+    inbox.put(incoming("before"))
+    with path.with_name(path.name + "-lock").open("rb") as other:
+        fcntl.flock(other, fcntl.LOCK_EX)  # as `checkpoint` holds it
+
+        with pytest.raises(DeadlinePassed):
+            inbox.put(incoming("meanwhile"), 0.3)
+        committed = rows(path, "SELECT key FROM delivery")
+
+    inbox.put(incoming("after"))
+    assert committed == [("before",)]
+    assert rows(path, "SELECT key FROM delivery ORDER BY id") == [("before",), ("meanwhile",), ("after",)]
     inbox.close()
 
 

@@ -158,7 +158,8 @@ class Relay:
             if sweep_delay_seconds is not None:
                 self._sweep_delay_seconds = sweep_delay_seconds
                 self._maintain, self._on_stop = maintain, on_stop
-                self._ids.put(None)  # the thread may be asleep until the next id
+                if self._running():
+                    self._ids.put(None)  # the thread may be asleep until the next id
             if not (self._running() or self._stopping):
                 self._thread = start_thread(self._work, "billhook-relay")
 

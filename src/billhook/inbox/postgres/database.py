@@ -32,6 +32,7 @@ from billhook.inbox.postgres.notifier import PostgresNotifier
 from billhook.inbox.postgres.schemas import (
     create_or_move_schema,
     former_schema,
+    other_schemas,
     quote_identifier,
     schema_from_options,
     use_schema,
@@ -155,11 +156,22 @@ class PostgresDatabase:
 
     def former_schema(self) -> str | None:
         """Return the other schema where a release without schemas kept the inbox, if it is still there."""
+        with self._without_schema() as connection:
+            return former_schema(connection, self.schema)
+
+    def other_schemas(self) -> list[str]:
+        """Return the other schemas of this database that hold an inbox."""
+        with self._without_schema() as connection:
+            return other_schemas(connection, self.schema)
+
+    @contextmanager
+    def _without_schema(self) -> Iterator[Connection]:
+        """Open a connection whose search_path is that of the URL and the role."""
         with self._storage_errors():
             engine = self._new_engine(STATEMENT_TIMEOUT_SECONDS, schema=None)
             try:
                 with engine.connect() as connection:
-                    return former_schema(connection, self.schema)
+                    yield connection
             finally:
                 engine.dispose()
 

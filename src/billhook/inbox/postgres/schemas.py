@@ -12,6 +12,7 @@ from billhook.errors import SchemaForbidden
 __all__ = [
     "create_or_move_schema",
     "former_schema",
+    "other_schemas",
     "parse_search_path",
     "quote_identifier",
     "schema_from_options",
@@ -28,6 +29,10 @@ _LATER_TABLES = ("billhook_worker", "billhook_handler", "billhook_action", "bill
 _FORMER = text(
     "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
     "WHERE pg_class.oid = to_regclass('billhook_version')"
+)
+_OTHERS = text(
+    "SELECT nspname FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace "
+    "WHERE relname = 'billhook_version' AND relkind IN ('r', 'p') AND nspname <> :schema ORDER BY nspname"
 )
 _INSUFFICIENT_PRIVILEGE = "42501"
 """The tables are another role's. Source: PostgreSQL, "Error Codes"."""
@@ -70,6 +75,11 @@ def former_schema(connection: Connection, schema: str) -> str | None:
     connection.execute(text("SET LOCAL search_path TO DEFAULT"))
     former: str | None = connection.execute(_FORMER).scalar_one_or_none()
     return None if former == schema else former
+
+
+def other_schemas(connection: Connection, schema: str) -> list[str]:
+    """Return the schemas but `schema` that hold an inbox, whether or not this role may use them."""
+    return list(connection.execute(_OTHERS, {"schema": schema}).scalars())
 
 
 def create_or_move_schema(connection: Connection, schema: str) -> str | None:

@@ -135,9 +135,9 @@ class SqliteDatabase:
         """Commit the deliveries that are new, in one statement; see billhook.inbox.database.Database.
 
         Between the statements of a longer transaction the committer would have to win the interpreter's lock
-        from the request threads, with the file locked all the while. It is tried at once, without the lock of
-        all processes: taking it costs two system calls, and SQLite's own lock is enough while no other
-        process writes. When another connection has the file locked, that lock decides.
+        from the request threads, with the file locked all the while. It holds the lock of all
+        processes, as every write does: a checkpoint of another process must not run beside it. SQLite's own
+        lock is waited for only where another program has it.
         """
         values: list[object] = []
         for row in rows:
@@ -152,11 +152,11 @@ class SqliteDatabase:
             try:
                 self._check_file(busy=len(rows) > 2)
                 inserter = self._connections.inserter or self._connections.open_inserter()
-                try:
-                    cursor = inserter.execute(statement, values)
-                except sqlite3.OperationalError as error:
-                    raise_unless_busy(error)
-                    with self._lock.held():  # SQLite's own lock can now only be another short insert's
+                with self._lock.held():
+                    try:
+                        cursor = inserter.execute(statement, values)
+                    except sqlite3.OperationalError as error:
+                        raise_unless_busy(error)
                         cursor = execute_until_deadline(inserter, statement, values, self._busy_seconds)
             except _FAILURES as error:
                 raise self._unavailable(error) from None
@@ -219,6 +219,10 @@ class SqliteDatabase:
 
     def former_schema(self) -> None:
         """Return None: SQLite has no schemas."""
+
+    def other_schemas(self) -> list[str]:
+        """Return none: SQLite has no schemas."""
+        return []
 
     def create_or_move_schema(self, connection: Connection) -> None:
         """Do nothing: SQLite has no schemas."""

@@ -103,7 +103,7 @@ def take_over_log(path: Path, busy_seconds: float) -> None:
     one, before it has called this. Raises sqlite3.Error or OSError.
     """
     with closing(connect(path, busy_seconds)) as connection:
-        # SQLite's own lock: an insert of another process takes no other.
+        # SQLite's own lock too: another program takes no other.
         execute_until_deadline(connection, "BEGIN IMMEDIATE", (), busy_seconds)
         # As SQLite names it: `path` may be a link, and the log is beside the file itself.
         file = Path(connection.execute("PRAGMA database_list").fetchone()[2])
@@ -180,7 +180,7 @@ class Connections:
         self.inserter: sqlite3.Connection | None = None
 
     def open_engine(self) -> Engine:
-        """Open the engine, for reading. Raises ConfigError for a file with tables of something else."""
+        """Open the engine, for reading. Raises ForeignFile for one with tables of something else."""
         # First: to connect makes a log beside the file, and changes its mode for good.
         refuse_foreign_file(self._path)
         engine = new_engine(self._path, self._busy_seconds)
@@ -200,7 +200,7 @@ class Connections:
         """Open the driver's connection for single statements."""
         with self._lock.held():
             self._engine_to_write()
-        # No time to wait: when the file is locked, the write lock between processes is waited for instead.
+        # No time to wait in SQLite, whose steps are long: see execute_until_deadline.
         self.inserter = connect(self._path, busy_seconds=0)
         return self.inserter
 

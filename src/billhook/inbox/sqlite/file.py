@@ -16,9 +16,9 @@ import urllib.parse
 from contextlib import closing, suppress
 from pathlib import Path
 
-from billhook.errors import ConfigError
+from billhook.errors import ConfigError, ForeignFile
 from billhook.file_modes import access_by_others
-from billhook.inbox.schema import version
+from billhook.inbox.schema import REVISION, version
 
 __all__ = [
     "beside",
@@ -103,22 +103,20 @@ def rewrite(path: Path) -> None:
 
 
 def refuse_foreign_file(path: Path, *, beside_its_log: bool = True) -> None:
-    """Raise ConfigError for a file with tables and no inbox; sqlite3.Error for one that is no database.
+    """Raise ForeignFile for a file with tables and no inbox; sqlite3.Error for one that is no database.
 
     A file with an inbox may hold other tables too: earlier versions put the inbox anywhere. Without
     `beside_its_log` the log is read only where the file itself is empty: it may be another file's.
     """
     # Without a log no process has the file open: `immutable` then keeps SQLite from creating one to read it.
-    log = beside(path, "-wal").exists()
-    names = _tables(path, "mode=ro" if log and beside_its_log else "immutable=1")
+    file = path.resolve()  # where the path is a link, the log is beside the file itself
+    log = beside(file, "-wal").exists()
+    names = _tables(file, "mode=ro" if log and beside_its_log else "mode=ro&immutable=1")
     if log and not (names or beside_its_log):
-        names = _tables(path, "mode=ro")
+        names = _tables(file, "mode=ro")
     if names and version.name not in names:
         more = ", …" if len(names) > _NAMED else ""
-        raise ConfigError(
-            f"{path} holds tables of something else ({', '.join(names[:_NAMED])}{more}) and no inbox: give "
-            "the inbox a file of its own in BILLHOOK_INBOX_URL"
-        )
+        raise ForeignFile(str(path), ", ".join(names[:_NAMED]) + more, REVISION)
 
 
 def _tables(path: Path, mode: str) -> list[str]:
