@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -118,10 +119,9 @@ class BillhookState:
                 text = "engine could not start, retrying with the next request: %s"
                 engine_logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
 
-    def disable_engine(self) -> None:
-        """Have no thread of this process handle deliveries; they are stored for the processes that serve."""
-        if isinstance(self.engine, ThreadEngine):
-            self.engine.disable()
+    def engine_disabled(self) -> AbstractContextManager[None]:
+        """Start no thread that handles deliveries during the block: they are for the processes that serve."""
+        return self.engine.disabled() if isinstance(self.engine, ThreadEngine) else nullcontext()
 
     def connect(self, groups: Iterable[Handlers]) -> None:
         """Subscribe decorated handlers to their signals. Raises DuplicateHandlerName."""

@@ -6,6 +6,7 @@ import dataclasses
 import http.client
 import time
 from collections.abc import Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import SplitResult, urlsplit
@@ -140,15 +141,21 @@ class AppPoster:
 
     def __init__(self, app: Flask, path: str, environ: Mapping[str, Any] | None = None) -> None:
         """Add `environ` to the WSGI environ of each request."""
+        self._app = app
         self._client = app.test_client()
         self._path = path
         self._environ = dict(environ or {})
+        self._open = ExitStack()
 
     def __enter__(self) -> AppPoster:
+        from billhook.extension import get_state
+
+        # The process of a command ends soon: handlers that it began would be interrupted.
+        self._open.enter_context(get_state(self._app).engine_disabled())
         return self
 
     def __exit__(self, *_: object) -> None:
-        pass
+        self._open.close()
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
         """Post a delivery as if over TLS, so that an app which redirects plain HTTP does not redirect it."""
@@ -170,14 +177,10 @@ class AppPoster:
 
 def choose_target(url: str | None, source: str | None, timeout_seconds: float) -> tuple[str, Poster]:
     """Return the target's name and its poster. Without a URL or an app it is where `serve` listens."""
-    from billhook.extension import get_state
-
     app = user_app()
     if url is None and app is not None:
         path = find_route(app, source).path
         click.echo(f"note: posting to the app itself, at {path}; use --to URL to post to a server", err=True)
-        # This process ends right after: handlers that it began would be interrupted.
-        get_state(app).disable_engine()
         return path, AppPoster(app, path)
     if url is None:
         url = f"http://{DEFAULT_BIND}/{load_settings().url_prefix.strip('/')}"

@@ -8,6 +8,8 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.worker import MAX_ABANDONED_THREADS, Worker
@@ -95,9 +97,14 @@ class ThreadEngine:
         if not (self.running or self._stopped) and time.monotonic() >= self._start_again_at:
             self.start()
 
-    def disable(self) -> None:
-        """Start no worker in this process until `start` is called: other processes handle what it stores."""
-        self._stopped = True
+    @contextmanager
+    def disabled(self) -> Iterator[None]:
+        """Start no worker in this process during the block: other processes handle what it stores."""
+        before, self._stopped = self._stopped, True
+        try:
+            yield
+        finally:
+            self._stopped = before
 
     def wake(self, delivery_id: int) -> None:
         """Wake the worker up, which polls the inbox now."""

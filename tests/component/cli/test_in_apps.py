@@ -14,7 +14,8 @@ from billhook import Billhook, Handlers, Source
 from billhook.errors import ConfigError
 from billhook.events import InvoiceApproved, PingTest
 from billhook.signing import TimestampedRSA
-from support.apps import bare_app, make_app
+from support.apps import bare_app, deliver, make_app
+from support.processes import until
 from support.signing import OTHER_SECRET, SECRET
 
 
@@ -85,6 +86,9 @@ def test_send_through_an_app_with_the_thread_engine_stores_and_runs_no_handler(a
     assert "note: stored, but not handled yet. No worker is running; start the app" in result.stderr
     assert calls == []
     assert [standing for _, standing in deliveries(made)] == ["received"] * 3
+
+    deliver(made)  # a request to an app that serves, in a process that goes on
+    until(lambda: len(calls) == 4)
 
 
 def test_send_plays_a_source_of_the_app(app):
