@@ -53,7 +53,9 @@ def application(flask_app):
     return Billhook().asgi_app(flask_app)
 
 
-@pytest.mark.parametrize(("path", "root_path"), [(PATH, ""), (PATH + "/", ""), ("/api" + PATH, "/api")])
+@pytest.mark.parametrize(
+    ("path", "root_path"), [(PATH, ""), (PATH + "/", ""), ("/api" + PATH, "/api"), ("http://r" + PATH, "")]
+)
 def test_a_delivery_is_stored_wherever_the_application_is_mounted(flask_app, application, path, root_path):
     status, headers, body = asyncio.run(ask(application, path=path, root_path=root_path, headers=signed()))
 
@@ -92,6 +94,12 @@ def test_a_body_in_tiny_pieces_takes_little_more_memory_than_its_size(flask_app,
     assert answers[0]["status"] == 200
     assert get_state(flask_app).inbox.received(10)[1].body == body
     assert peak < 10 * size  # in a list of pieces it is thirty times the size
+
+
+def test_a_target_that_is_no_path_goes_to_the_flask_app(application):
+    status, _, _ = asyncio.run(ask(application, "OPTIONS", path="*", headers=signed()))
+
+    assert status == 404
 
 
 def test_other_paths_go_to_the_flask_app_with_their_whole_body(application):
