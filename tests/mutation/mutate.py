@@ -1,0 +1,212 @@
+"""Change the source in one place, run the tests of that part, and see whether one fails; some 300 times.
+
+    python tests/mutation/mutate.py [--area settling] [--seed 29] [--tests CHECKOUT] [--write]
+
+A mutant is one changed expression or statement, at module level too, where the inbox's rules are SQL. The
+same seed gives the same mutants of the same source. `results.txt` has what became of each, and why a survivor
+is left; exit code 1 if one survives that was killed there. `--tests` takes the tests of another checkout.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from queue import SimpleQueue
+
+from mutants import Mutant, sample_mutants
+
+ROOT = Path(__file__).parents[2]
+RESULTS = Path(__file__).with_name("results.txt")
+PROCESSES = 2
+SECONDS_OF_A_TEST = 60
+
+
+@dataclass(frozen=True)
+class Area:
+    """Source files with the number of mutants of each, and the tests that have to notice them.
+
+    The tests that are likeliest to notice come first; they run on SQLite alone.
+    """
+
+    sources: dict[str, int]
+    tests: tuple[str, ...]
+
+
+SIGNING = ("tests/unit/signing", "tests/contract/test_signing_schemes.py")
+INBOX = ("tests/component/inbox", "tests/unit/inbox")
+AREAS = {
+    "signing": Area(
+        {
+            "signing/scheme.py": 25,
+            "signing/parsing.py": 25,
+            "signing/template.py": 20,
+            "signing/content_template.py": 10,
+            "signing/standard_webhooks.py": 5,
+        },
+        SIGNING,
+    ),
+    "receiver": Area(
+        {"receiver/intake.py": 40},
+        ("tests/component/test_blueprint.py", "tests/unit/receiver", "tests/component/receiver"),
+    ),
+    "ingest": Area({"inbox/ingest.py": 25}, ("tests/component/inbox/test_conflicts.py", *INBOX)),
+    "planning": Area({"inbox/planning.py": 25}, ("tests/component/inbox/test_duplicates.py", *INBOX)),
+    "settling": Area({"inbox/settling.py": 35}, ("tests/component/inbox/test_runs.py", *INBOX)),
+    "leases": Area({"inbox/leases.py": 20}, ("tests/component/inbox/test_workers.py", *INBOX)),
+    "limits": Area({"inbox/limits.py": 25}, (*INBOX, "tests/component/engines/test_pause_and_limits.py")),
+    "retention": Area({"inbox/retention.py": 20}, ("tests/component/inbox/test_retention.py", *INBOX)),
+    "retry": Area({"dispatch/retry.py": 10}, ("tests/unit/dispatch", "tests/component/engines")),
+    "suspects": Area({"engines/suspects.py": 15}, ("tests/component/engines", *INBOX)),
+    "rating": Area(
+        {"sandbox/billing/rating.py": 30},
+        (
+            "tests/unit/sandbox",
+            "tests/component/sandbox/test_billing_rules.py",
+            "tests/component/sandbox/test_invoicing.py",
+        ),
+    ),
+}
+
+
+class Copy:
+    """A copy of the checkout in a folder of its own, in which one mutant at a time is tried."""
+
+    def __init__(self, folder: Path, tests: Path) -> None:
+        self.folder = folder
+        for root, wanted in ((ROOT, ()), (tests, ("tests",))):
+            names = subprocess.run(
+                ["git", "ls-files", "-z", *wanted], cwd=root, capture_output=True, text=True, check=True
+            )
+            for name in names.stdout.split("\0"):
+                if name and (root / name).is_file() and (wanted or not name.startswith("tests/")):
+                    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+                    shutil.copy(root / name, folder / name)
+
+    def run(self, tests: tuple[str, ...], limit: float) -> bool:
+        """Run tests until the first failure; return whether all passed. A run that hangs has failed."""
+        options = ["-q", "-x", "-p", "no:cacheprovider", f"--timeout={SECONDS_OF_A_TEST}"]
+        there = [name for name in tests if (self.folder / name).exists()]
+        without_servers = {
+            name: value for name, value in os.environ.items() if not name.startswith("BILLHOOK_TEST_")
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "pytest", *options, "-k", "not postgresql", *there],
+            cwd=self.folder,
+            env={**without_servers, "PYTHONPATH": str(self.folder / "src")},
+            stdout=(self.folder / "output.txt").open("w"),
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            return process.wait(limit) == 0
+        except subprocess.TimeoutExpired:
+            return False
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # and what a failed test left behind
+            process.wait()
+
+    def survives(self, mutant: Mutant, tests: tuple[str, ...], limit: float) -> bool:
+        """Return whether a mutant of this copy passes the tests."""
+        path = self.folder / "src/billhook" / mutant.path
+        original = path.read_text()
+        try:
+            _write(path, mutant.text)
+            return self.run(tests, limit)
+        finally:
+            _write(path, original)
+
+
+_written = iter(range(1_000_000_000, 2_000_000_000))
+
+
+def _write(path: Path, text: str) -> None:
+    path.write_text(text)
+    # Bytecode is taken for current by seconds and size, which two mutants may share.
+    moment = next(_written)
+    os.utime(path, (moment, moment))
+
+
+def main() -> int:
+    """Try the mutants, print what became of each, and compare with what is written down."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--area", choices=AREAS, action="append", help="only this one; may be repeated")
+    parser.add_argument("--seed", default="29")
+    parser.add_argument("--tests", type=Path, default=ROOT, metavar="CHECKOUT")
+    parser.add_argument("--write", action="store_true", help="write results.txt")
+    options = parser.parse_args()
+    before, began = _read_results(), time.monotonic()
+    after: dict[str, str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        copies: SimpleQueue[Copy] = SimpleQueue()
+        for number in range(PROCESSES):
+            copies.put(Copy(Path(folder) / str(number), options.tests))
+        for name in options.area or AREAS:
+            after |= _try_area(AREAS[name], options.seed, copies)
+    killed = sum(fate == "killed" for fate in after.values())
+    summary = f"{len(after)} mutants of seed {options.seed}, {killed} killed, {len(after) - killed} survived"
+    print(f"{summary}, in {time.monotonic() - began:.0f} s")
+    weaker = [
+        name for name, fate in after.items() if fate == "survived" and before.get(name) == ("killed", "")
+    ]
+    for name in weaker:
+        print("killed before, survived now:", name)
+    if options.write:
+        lines = [f"{fate}  {name}{_reason(before, name)}" for name, fate in after.items()]
+        RESULTS.write_text("\n".join([f"# {summary}", *lines, ""]))
+    return 1 if weaker else 0
+
+
+def _try_area(area: Area, seed: str, copies: SimpleQueue[Copy]) -> dict[str, str]:
+    mutants = [
+        mutant
+        for path, number in area.sources.items()
+        for mutant in sample_mutants(ROOT / "src/billhook", path, number, seed)
+    ]
+    copy = copies.get()
+    began = time.monotonic()
+    if not copy.run(area.tests, 600):  # the control: without a mutant all pass
+        sys.exit(
+            f"the tests of {area.tests} fail without a mutant:\n{(copy.folder / 'output.txt').read_text()}"
+        )
+    limit = 3 * (time.monotonic() - began) + 30
+    copies.put(copy)
+
+    def attempt(mutant: Mutant) -> str:
+        one = copies.get()
+        try:
+            fate = "survived" if one.survives(mutant, area.tests, limit) else "killed"
+        finally:
+            copies.put(one)
+        print(f"{fate}  {mutant.name}", flush=True)
+        return fate
+
+    with ThreadPoolExecutor(PROCESSES) as pool:
+        return dict(zip((mutant.name for mutant in mutants), pool.map(attempt, mutants), strict=True))
+
+
+def _read_results() -> dict[str, tuple[str, str]]:
+    """Read what became of each mutant, and the reason why a survivor is left."""
+    if not RESULTS.exists():
+        return {}
+    lines = [line.split("  ", 1) for line in RESULTS.read_text().splitlines() if not line.startswith("#")]
+    return {rest.partition("  # ")[0]: (fate, rest.partition("  # ")[2]) for fate, rest in lines}
+
+
+def _reason(before: dict[str, tuple[str, str]], name: str) -> str:
+    why = before.get(name, ("", ""))[1]
+    return f"  # {why}" if why else ""
+
+
+if __name__ == "__main__":
+    sys.exit(main())
