@@ -46,6 +46,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # What the garbage collector finds during a test was often left by another: it is shown and fails none.
     config.addinivalue_line("filterwarnings", "default::pytest.PytestUnraisableExceptionWarning")
     config.addinivalue_line("markers", "slow: takes some seconds, and is left out without --slow")
+    config.addinivalue_line("markers", "long: takes minutes, and is left out without --long")
     settings.load_profile("billhook-slow" if config.getoption("--slow") else "billhook")
     if sys.dont_write_bytecode:
         # Without bytecode each of some thousand processes compiles all that it imports, and pytest rewrites
@@ -68,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--long", action="store_true", help="tests/acceptance with the numbers it is judged by")
+    parser.addoption("--long", action="store_true", help="also what takes minutes, with large numbers")
     parser.addoption("--slow", action="store_true", help="also what takes longest, as `.ci/run` does")
 
 
@@ -107,12 +108,17 @@ def _names_files(config: pytest.Config) -> bool:
 
 
 def deselect_slow(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave the slow tests out, unless --slow was given or files or tests were named."""
-    if config.getoption("--slow") or config.getoption("--long") or _names_files(config):
+    """Leave out what no option asks for: long tests, and slow ones unless files or tests were named."""
+    if config.getoption("--long"):
         return
-    slow = [item for item in items if is_slow(item)]
-    items[:] = [item for item in items if not is_slow(item)]
-    config.hook.pytest_deselected(items=slow)
+    with_slow = config.getoption("--slow") or _names_files(config)
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        is_kept = item.get_closest_marker("long") is None and (with_slow or not is_slow(item))
+        (kept if is_kept else left_out).append(item)
+    items[:] = kept
+    config.hook.pytest_deselected(items=left_out)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
