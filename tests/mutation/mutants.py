@@ -39,11 +39,15 @@ CONDITIONS = {"where", "and_", "or_", "filter", "having"}
 
 @dataclass(frozen=True)
 class Mutant:
-    """One changed place: the name says which and how, `text` is the whole file with it."""
+    """One changed place: the name says which and how.
+
+    `text` is the whole file with it, `lines` are those of the statement in which it is.
+    """
 
     path: str
     name: str
     text: str
+    lines: range
 
 
 def sample_mutants(folder: Path, path: str, number: int, seed: str) -> list[Mutant]:
@@ -59,8 +63,9 @@ def _mutants(path: str, source: str) -> Iterator[Mutant]:
     starts = [0]
     for line in lines:
         starts.append(starts[-1] + len(line.encode()))
-    raw = source.encode()
-    for node in _places(ast.parse(source)):
+    raw, tree = source.encode(), ast.parse(source)
+    statements = [node for node in ast.walk(tree) if isinstance(node, ast.stmt)]
+    for node in _places(tree):
         changes = [(node, new) for new in _changes(node)]
         if isinstance(node, ast.If | ast.IfExp) and isinstance(
             node.test, ast.Name | ast.Attribute | ast.Call
@@ -75,7 +80,16 @@ def _mutants(path: str, source: str) -> Iterator[Mutant]:
                 (left_out,) = [argument for argument in place.args if argument not in new.args]
                 label = f"without {_short(ast.unparse(left_out))}"
             name = f"{path}:{place.lineno}:{place.col_offset}  {label}"
-            yield Mutant(path, name, (raw[:begin] + text.encode() + raw[end:]).decode())
+            text = (raw[:begin] + text.encode() + raw[end:]).decode()
+            yield Mutant(path, name, text, _statement_lines(statements, place))
+
+
+def _statement_lines(statements: list[ast.stmt], place: Any) -> range:
+    """Return the lines of the innermost statement with a place; of one with a body those before the body."""
+    around = [one for one in statements if one.lineno <= place.lineno <= (one.end_lineno or one.lineno)]
+    inner = max(around, key=lambda one: (one.lineno, -(one.end_lineno or 0)))
+    body = getattr(inner, "body", None)
+    return range(inner.lineno, (body[0].lineno if body else (inner.end_lineno or inner.lineno) + 1))
 
 
 def _short(code: str) -> str:
