@@ -13,7 +13,7 @@ import jwt
 import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from billhook.errors import (
@@ -100,9 +100,8 @@ def test_the_body_itself_may_be_the_claim():
         scheme.sign(b"\xff", TEXT_SECRET, event_type="PingTest", now=NOW)
 
 
-@pytest.mark.parametrize(
-    "claims",
-    [
+def test_a_token_about_another_body_is_a_mismatch():
+    for claims in (
         {"iat": TIMESTAMP},
         GOOD | {"data": HASH[:-1]},
         GOOD | {"data": HASH.upper()},
@@ -110,11 +109,9 @@ def test_the_body_itself_may_be_the_claim():
         GOOD | {"data": [HASH]},
         GOOD | {"data": 5},
         GOOD | {"data": "\u00e9"},
-    ],
-)
-def test_a_token_about_another_body_is_a_mismatch(claims):
-    with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
-        judged(token(claims))
+    ):
+        with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+            judged(token(claims))
 
 
 def test_another_body_another_key_and_another_issuer_are_mismatches():
@@ -171,9 +168,9 @@ CLAIMS = json.dumps(GOOD).encode()
 ALG = b'{"alg":"HS256"}'
 
 
-@pytest.mark.parametrize(
-    "text",
-    [
+def test_an_invalid_token_is_malformed():
+    taken, told = [], []
+    for text in (
         "",
         ".",
         "..",
@@ -198,14 +195,16 @@ ALG = b'{"alg":"HS256"}'
         signed(ALG, b'{"iat": NaN}'),
         signed(ALG, b'{"data": "\\ud800"}'),
         "x" * 9_000,
-    ],
-)
-def test_an_invalid_token_is_malformed(text):
-    with pytest.raises(SignatureMalformed, match=HEADER):
-        judged(text)
+    ):
+        try:
+            taken.append((text, judged(text)))
+        except SignatureMalformed as refused:
+            told.append(str(refused))
+
+    assert taken == []
+    assert all(HEADER in each for each in told)
 
 
-@settings(max_examples=300, deadline=None)
 @given(st.data())
 def test_no_change_of_a_token_is_taken(data):
     good = token()
@@ -220,7 +219,6 @@ def test_no_change_of_a_token_is_taken(data):
     assert other == good
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text(max_size=60), st.binary(max_size=20), st.binary(max_size=60), st.binary(max_size=60))
 def test_any_text_verifies_or_raises_a_signature_error(text, body, header, payload):
     for each in (text, signed(header, payload), signed(ALG, payload)):
@@ -231,10 +229,10 @@ def test_any_text_verifies_or_raises_a_signature_error(text, body, header, paylo
 # --- time -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("iat", [None, True, "1614265730", 1614265730.5, -1, 253402300800, 10**30, [], {}])
-def test_a_time_is_a_whole_number_of_seconds(iat):
-    with pytest.raises(SignatureMalformed, match=r"whose iat is no whole number|a token without iat"):
-        judged(signed(ALG, json.dumps(GOOD | {"iat": iat}).encode()))
+def test_a_time_is_a_whole_number_of_seconds():
+    for iat in (None, True, "1614265730", 1614265730.5, -1, 253402300800, 10**30, [], {}):
+        with pytest.raises(SignatureMalformed, match=r"whose iat is no whole number|a token without iat"):
+            judged(signed(ALG, json.dumps(GOOD | {"iat": iat}).encode()))
 
 
 def test_a_token_without_iat_needs_dedupe_only():
@@ -284,18 +282,15 @@ def test_keys_are_judged_at_the_start():
         RS256.sign(BODY, public, event_type="PingTest", now=NOW)
 
 
-@pytest.mark.parametrize(
-    ("options", "text"),
-    [
+def test_options_that_cannot_work_are_refused():
+    for options, told in (
         ({"algorithm": "none"}, "algorithm 'none' is not one of RS256, ES256, HS256"),
         ({"claim_holds": "md5"}, "claim_holds 'md5' is not one of sha256, body"),
         ({"replay_protection": "no"}, "replay_protection 'no' is not one of dedupe-only, None"),
         ({"header": "X Sig"}, "'X Sig' cannot be the name of a header"),
-    ],
-)
-def test_options_that_cannot_work_are_refused(options, text):
-    with pytest.raises(ConfigError, match=text):
-        BodyJWT(**options)
+    ):
+        with pytest.raises(ConfigError, match=told):
+            BodyJWT(**options)
 
 
 def test_body_jwt_without_its_extra_raises_when_constructed(monkeypatch):

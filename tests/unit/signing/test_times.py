@@ -6,7 +6,7 @@ import re
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from billhook.errors import ConfigError, SignatureMalformed, SignatureMismatch
@@ -41,7 +41,12 @@ GOOD = {
         "Sun, 06 Nov 1994 08:49:37 GMT": datetime(1994, 11, 6, 8, 49, 37, tzinfo=UTC),
     },
 }
+STAMP = "1768469405"
 BAD = {
+    "unix": ["", f"+{STAMP}", f"-{STAMP}", f" {STAMP}", f"{STAMP} ", f"{STAMP}\n", f"{STAMP}\0", f"{STAMP}.0",
+             "1e3", "0x6037bd82", "1_768_469_405", f"0{STAMP}", "00", f"{STAMP}000", "253402300800",
+             "9" * 5_000, "1" * 1_000_000, "\ud800", "nan", "inf", "\u00b9\u00b2\u00b3",
+             "\u0661\u0667", "\uff11\uff17"],
     "unix-ms": ["", "+1", "-1", " 1", "1 ", "1\n", "01", "00", "1e3", "1_0", "1.0", "\u0661", "\uff11", "nan",
                 "253402300800000", "9" * 16, "1" * 8_000, "0x1"],
     "iso-8601": ["", "2026-01-15", "2026-01-15 09:30:05", "2026-01-15t09:30:05", "2026-01-15T09:30:05z",
@@ -70,28 +75,28 @@ BAD = {
 }  # fmt: skip
 
 
-def pairs(tables):
-    return [(name, text) for name, texts in tables.items() for text in texts]
+@pytest.mark.parametrize("name", TIME_FORMATS)
+def test_a_time_has_one_reading(name):
+    moments = {text: TIME_FORMATS[name].read(text, "X-Time") for text in GOOD[name]}
 
-
-@pytest.mark.parametrize(("name", "text"), pairs(GOOD))
-def test_a_time_is_read(name, text):
-    moment = TIME_FORMATS[name].read(text, "X-Time")
-
-    assert moment == GOOD[name][text]
-    assert moment.tzinfo is UTC
-
-
-@pytest.mark.parametrize(("name", "text"), pairs(BAD))
-def test_a_time_of_another_format_is_malformed(name, text):
-    with pytest.raises(
-        SignatureMalformed, match=r"^X-Time holds (no time|an impossible date or time|a day|no timestamp)"
-    ):
-        TIME_FORMATS[name].read(text, "X-Time")
+    assert moments == GOOD[name]
+    assert {moment.tzinfo for moment in moments.values()} == {UTC}
 
 
 @pytest.mark.parametrize("name", TIME_FORMATS)
-@settings(max_examples=200, deadline=None)
+def test_a_time_of_another_format_is_malformed(name):
+    said = {}
+    for text in BAD[name]:
+        try:
+            said[text] = str(TIME_FORMATS[name].read(text, "X-Time"))
+        except SignatureMalformed as refused:
+            said[text] = str(refused)
+
+    told = r"^X-Time holds (no time|an impossible date or time|a day|no timestamp|a timestamp with)"
+    assert [text for text, refusal in said.items() if not re.match(told, refusal)] == []
+
+
+@pytest.mark.parametrize("name", TIME_FORMATS)
 @given(st.text(max_size=40) | st.text("0123456789-:.TZ+, GMTJanSu", max_size=40))
 def test_any_text_is_a_utc_time_or_malformed(name, text):
     try:
@@ -117,16 +122,16 @@ def test_a_written_time_is_read_back_rounded_down(name, moment):
     assert set(text) <= set(TIME_FORMATS[name].characters)
 
 
-@pytest.mark.parametrize("name", TIME_FORMATS)
-def test_a_naive_time_is_the_callers_mistake_in_each(name):
-    with pytest.raises(ValueError, match="now must be an aware datetime, got the naive"):
-        TIME_FORMATS[name].write(datetime(2026, 1, 15))  # noqa: DTZ001 - the mistake itself
+def test_a_naive_time_is_the_callers_mistake_in_each():
+    for name in TIME_FORMATS:
+        with pytest.raises(ValueError, match="now must be an aware datetime, got the naive"):
+            TIME_FORMATS[name].write(datetime(2026, 1, 15))  # noqa: DTZ001 - the mistake itself
 
 
-@pytest.mark.parametrize("name", ["unix", "unix-ms"])
-def test_a_number_of_seconds_is_never_below_zero(name):
-    with pytest.raises(ValueError, match="cannot sign at 1969-12-31T23:59:59"):
-        TIME_FORMATS[name].write(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC))
+def test_a_number_of_seconds_is_never_below_zero():
+    for name in ("unix", "unix-ms"):
+        with pytest.raises(ValueError, match="cannot sign at 1969-12-31T23:59:59"):
+            TIME_FORMATS[name].write(datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC))
 
 
 # --- separators -----------------------------------------------------------------------------------
@@ -155,7 +160,6 @@ def is_confused(one: str, separator: str, other: str, *, behind: bool) -> bool:
 
 @pytest.mark.parametrize("behind", [False, True], ids=["time before body", "time behind body"])
 @pytest.mark.parametrize("name", TIME_FORMATS)
-@settings(max_examples=150, deadline=None)
 @given(data=st.data())
 def test_no_separator_that_is_allowed_can_be_a_part_of_the_time(name, behind, data):
     one = data.draw(texts_of(name))
@@ -173,32 +177,31 @@ def test_no_separator_that_is_allowed_can_be_a_part_of_the_time(name, behind, da
     assert not is_confused(one, separator, other, behind=behind)
 
 
-@pytest.mark.parametrize(
-    ("one", "separator", "other"),
-    [
+def test_separators_that_a_time_could_contain_are_found_and_refused():
+    for one, separator, other in (
         ("2026-01-15T09:30:05", ".", "2026-01-15T09:30:05.5"),
         ("2026-01-15T09:30:05.5", "1", "2026-01-15T09:30:05.51"),
         ("2026-01-15T09:30:05", "Z", "2026-01-15T09:30:05Z"),
         ("2026-01-15T09:30:05", "-", "2026-01-15T09:30:05-01:00"),
-    ],
-)
-def test_separators_that_a_time_could_contain_are_found_and_refused(one, separator, other):
-    assert is_confused(one, separator, other, behind=False)
-    with pytest.raises(ConfigError, match=r"beside \{timestamp\}"):
-        ContentTemplate(f"{{timestamp}}{separator}{{body}}", TIME_FORMATS["iso-8601"])
+    ):
+        assert is_confused(one, separator, other, behind=False)
+        with pytest.raises(ConfigError, match=r"beside \{timestamp\}"):
+            ContentTemplate(f"{{timestamp}}{separator}{{body}}", TIME_FORMATS["iso-8601"])
 
 
-@pytest.mark.parametrize(
-    ("content", "name"),
-    [("v1:{timestamp}:{body}", "iso-8601"), ("{timestamp}\n{body}", "http-date"),
-     ("{timestamp}:{body}", "http-date"), ("{body}-{timestamp}", "iso-8601"),
-     ("{timestamp}:{body}", "unix"), ("{timestamp},{body}", "unix-ms")],
-)  # fmt: skip
-def test_a_template_without_ambiguity_with_its_time_format_is_allowed(content, name):
-    scheme = SignatureTemplate(content=content, time_format=name)
-    headers = scheme.sign(b"{}", TEXT_SECRET, event_type="PingTest", now=NOW)
+def test_a_template_without_ambiguity_with_its_time_format_is_allowed():
+    for content, name in (
+        ("v1:{timestamp}:{body}", "iso-8601"),
+        ("{timestamp}\n{body}", "http-date"),
+        ("{timestamp}:{body}", "http-date"),
+        ("{body}-{timestamp}", "iso-8601"),
+        ("{timestamp}:{body}", "unix"),
+        ("{timestamp},{body}", "unix-ms"),
+    ):
+        scheme = SignatureTemplate(content=content, time_format=name)
+        headers = scheme.sign(b"{}", TEXT_SECRET, event_type="PingTest", now=NOW)
 
-    assert verify(scheme, Delivery(headers, b"{}"), [TEXT_SECRET]).signed_at == NOW
+        assert verify(scheme, Delivery(headers, b"{}"), [TEXT_SECRET]).signed_at == NOW
 
 
 def test_the_plain_guard_would_refuse_a_time_with_colons():

@@ -1,4 +1,8 @@
-"""What every scheme owes: keys of deliveries, rotation, strangers, both edges of the tolerance."""
+"""What every scheme owes: keys of deliveries, rotation, strangers, both edges of the tolerance.
+
+The order of the checks and the time are decided in `Scheme.verify`, for all schemes: an HMAC and a public key
+stand for them here.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,6 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from werkzeug.datastructures import EnvironHeaders
 
-import billhook.signing
 from billhook.errors import (
     SignatureMismatch,
     SignatureMissing,
@@ -27,6 +30,7 @@ from billhook.signing import (
 )
 from billhook.signing.algorithms import Ed25519Key, RsaKey
 from support.signing_cases import (
+    CASE_OF,
     CASES,
     LABELS,
     NOW,
@@ -41,14 +45,12 @@ from support.signing_cases import (
     verify,
 )
 
-every_case = pytest.mark.parametrize("case", CASES, ids=LABELS)
-every_timed_case = pytest.mark.parametrize("case", [c for c in CASES if c.timed], ids=lambda c: c.label)
-with_a_shared_secret = pytest.mark.parametrize(
-    "case", [c for c in CASES if c.timed and not c.public], ids=lambda c: c.label
-)
-with_a_public_key = pytest.mark.parametrize(
-    "case", [c for c in CASES if c.timed and c.public], ids=lambda c: c.label
-)
+STANDARD = CASE_OF["standard-webhooks-v1"]
+TIMED_HMAC = CASE_OF["timestamped-hmac"]
+ED25519 = CASE_OF["standard-webhooks-v1a"]
+RSA = CASE_OF["timestamped-rsa"]
+BODY_HMAC = CASE_OF["body-hmac"]
+NO_MATCH = "no signature in the request matches"
 
 
 def test_the_presets_carry_their_configuration_names():
@@ -58,53 +60,47 @@ def test_the_presets_carry_their_configuration_names():
     ] == ["standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac", "template"]
 
 
-def test_the_public_names_are_sorted_and_exist():
-    assert sorted(billhook.signing.__all__) == billhook.signing.__all__
-    assert all(hasattr(billhook.signing, name) for name in billhook.signing.__all__)
+@pytest.mark.parametrize("case", CASES, ids=LABELS)
+def test_a_signed_delivery_verifies_by_the_headers_that_its_scheme_lists(case):
+    delivery = case.sign(b'{"a": 1}')
 
-
-@every_case
-def test_a_signed_delivery_verifies_with_its_time_of_signing(case):
-    verdict = case.verify(case.sign(b'{"a": 1}'))
+    verdict = case.verify(delivery)
 
     assert verdict.signed_at == (NOW if case.timed else None)
     assert verdict.key
-
-
-@every_case
-def test_a_scheme_lists_its_headers(case):
-    delivery = case.sign()
-
+    assert case.scheme.signs_time == case.timed
     assert set(case.scheme.headers) == set(delivery.headers)
     assert all(name in repr(case.scheme) for name in delivery.headers)
 
 
-@every_case
-def test_headers_are_read_from_a_wsgi_request_too(case):
-    delivery = case.sign()
-    environ = {f"HTTP_{name.upper().replace('-', '_')}": value for name, value in delivery.headers.items()}
+def test_headers_are_read_from_a_wsgi_request_too():
+    for case in CASES:
+        delivery = case.sign()
+        environ = {
+            f"HTTP_{name.upper().replace('-', '_')}": value for name, value in delivery.headers.items()
+        }
 
-    verdict = case.verify(delivery._replace(headers=EnvironHeaders(environ)))
+        verdict = case.verify(delivery._replace(headers=EnvironHeaders(environ)))
 
-    assert verdict == case.verify(delivery)
-
-
-@every_case
-def test_each_header_is_needed(case):
-    delivery = case.sign()
-
-    for name in delivery.headers:
-        rest = {other: value for other, value in delivery.headers.items() if other != name}
-        with pytest.raises(SignatureMissing, match=f"the request has no {name} header"):
-            case.verify(delivery._replace(headers=rest))
+        assert verdict == case.verify(delivery)
 
 
-@every_case
-def test_a_strangers_signature_is_a_mismatch(case):
-    delivery = case.sign(secret=case.stranger)
+def test_each_header_of_each_scheme_is_needed():
+    for case in CASES:
+        delivery = case.sign()
+        for name in delivery.headers:
+            rest = {other: value for other, value in delivery.headers.items() if other != name}
+            with pytest.raises(SignatureMissing, match=f"the request has no {name} header"):
+                case.verify(delivery._replace(headers=rest))
 
-    with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
-        case.verify(delivery)
+
+def test_a_strangers_signature_is_a_mismatch_and_is_never_called_stale():
+    for case in CASES:
+        forged = case.sign(secret=case.stranger)
+
+        for at in (NOW, NOW + timedelta(days=1), NOW - timedelta(days=1)):
+            with pytest.raises(SignatureMismatch, match=NO_MATCH):
+                case.verify(forged, at=at)
 
 
 def test_a_verdict_cannot_be_changed():
@@ -117,30 +113,25 @@ def test_a_verdict_cannot_be_changed():
 # --- the delivery's key ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("label", "content"),
-    [
+def test_without_an_id_the_key_is_the_hash_of_the_signed_bytes():
+    for label, content in (
         ("timestamped-hmac", f"{TIMESTAMP}.{{}}"),
         ("timestamped-rsa", f"{TIMESTAMP}.{{}}"),
         ("body-hmac", "{}"),
         ("template", f"{TIMESTAMP}.PingTest.{{}}"),
-    ],
-)
-def test_without_an_id_the_key_is_the_hash_of_the_signed_bytes(label, content):
-    case = CASES[LABELS.index(label)]
+    ):
+        case = CASE_OF[label]
 
-    verdict = case.verify(case.sign(b"{}"))
+        verdict = case.verify(case.sign(b"{}"))
 
-    assert verdict.key == "sha256:" + hashlib.sha256(content.encode()).hexdigest()
+        assert verdict.key == "sha256:" + hashlib.sha256(content.encode()).hexdigest()
 
 
-@pytest.mark.parametrize(
-    "label", ["standard-webhooks-v1", "standard-webhooks-v1a", "template-all-fields-ed25519"]
-)
-def test_the_signed_id_is_the_key(label):
-    case = CASES[LABELS.index(label)]
+def test_the_signed_id_is_the_key():
+    for label in ("standard-webhooks-v1", "standard-webhooks-v1a", "template-all-fields-ed25519"):
+        case = CASE_OF[label]
 
-    assert case.verify(case.sign()).key == "msg_1"
+        assert case.verify(case.sign()).key == "msg_1"
 
 
 def test_signing_without_an_id_generates_a_new_one():
@@ -149,7 +140,7 @@ def test_signing_without_an_id_generates_a_new_one():
     ]
 
     assert signed[0] != signed[1]
-    assert all(message_id.startswith("msg_") for message_id in signed)
+    assert all(message_id.startswith("msg_") and len(message_id) == 36 for message_id in signed)
 
 
 # --- rotation and lists ---------------------------------------------------------------------------
@@ -161,15 +152,10 @@ def test_signing_without_an_id_generates_a_new_one():
         (StandardWebhooks(), [(WHSEC, WHSEC), (OTHER_WHSEC, OTHER_WHSEC)]),
         (StandardWebhooks(), [ed25519_pair(b"\x01" * 32), ed25519_pair(b"\x02" * 32)]),
         (StandardWebhooks(), [(WHSEC, WHSEC), ed25519_pair(b"\x02" * 32)]),
-        (TimestampedHMAC(), [(TEXT_SECRET, TEXT_SECRET), (OTHER_TEXT_SECRET, OTHER_TEXT_SECRET)]),
         (TimestampedRSA(), [rsa_pems("case"), rsa_pems("other")]),
-        (
-            BodyHMAC("X-Sig", replay_protection="dedupe-only"),
-            [(TEXT_SECRET, TEXT_SECRET), (OTHER_TEXT_SECRET, OTHER_TEXT_SECRET)],
-        ),
         (SignatureTemplate(), [(TEXT_SECRET, TEXT_SECRET), (OTHER_TEXT_SECRET, OTHER_TEXT_SECRET)]),
     ],
-    ids=["standard v1", "standard v1a", "standard mixed", "timed hmac", "timed rsa", "body", "template"],
+    ids=["standard v1", "standard v1a", "standard mixed", "timed rsa", "template"],
 )
 def test_during_rotation_a_signature_by_either_secret_is_good(scheme, pairs):
     both = [verifying for _, verifying in pairs]
@@ -178,62 +164,59 @@ def test_during_rotation_a_signature_by_either_secret_is_good(scheme, pairs):
         delivery = Delivery(scheme.sign(b"{}", signing, event_type="PingTest", now=NOW), b"{}")
         assert verify(scheme, delivery, both) == verify(scheme, delivery, [verifying])
         others = [secret for secret in both if secret != verifying]
-        with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+        with pytest.raises(SignatureMismatch, match=NO_MATCH):
             verify(scheme, delivery, others)
 
 
-@pytest.mark.parametrize("position", [0, 1, 15])
-def test_one_valid_signature_in_a_list_of_16_is_enough(position):
-    good = CASES[0].sign().headers
-    stranger = CASES[0].sign(secret=OTHER_WHSEC).headers["webhook-signature"]
-    entries = [stranger] * 16
-    entries[position] = good["webhook-signature"]
+def test_one_valid_signature_in_a_list_of_16_is_enough():
+    good = STANDARD.sign().headers
+    stranger = STANDARD.sign(secret=OTHER_WHSEC).headers["webhook-signature"]
 
-    verdict = CASES[0].verify(Delivery(good | {"webhook-signature": " ".join(entries)}, b"{}"))
+    for position in (0, 1, 15):
+        entries = [stranger] * 16
+        entries[position] = good["webhook-signature"]
+        verdict = STANDARD.verify(Delivery(good | {"webhook-signature": " ".join(entries)}, b"{}"))
+        assert verdict.key == "msg_1"
 
-    assert verdict.key == "msg_1"
 
+def test_one_valid_v1_signature_among_16_is_enough():
+    good = TIMED_HMAC.sign().headers["X-Webhook-Signature"].split(",")[1]
+    stranger = TIMED_HMAC.sign(secret=OTHER_TEXT_SECRET).headers["X-Webhook-Signature"].split(",")[1]
 
-@pytest.mark.parametrize("position", [0, 1, 15])
-def test_one_valid_v1_signature_among_16_is_enough(position):
-    timed = CASES[LABELS.index("timestamped-hmac")]
-    good = timed.sign().headers["X-Webhook-Signature"].split(",")[1]
-    stranger = timed.sign(secret=OTHER_TEXT_SECRET).headers["X-Webhook-Signature"].split(",")[1]
-    entries = [stranger] * 16
-    entries[position] = good
-    header = ",".join([*entries, f"t={TIMESTAMP}"])
-
-    assert timed.verify(Delivery({"X-Webhook-Signature": header}, b"{}")).signed_at == NOW
+    for position in (0, 1, 15):
+        entries = [stranger] * 16
+        entries[position] = good
+        header = ",".join([*entries, f"t={TIMESTAMP}"])
+        assert TIMED_HMAC.verify(Delivery({"X-Webhook-Signature": header}, b"{}")).signed_at == NOW
 
 
 def test_signatures_of_unknown_versions_are_ignored():
-    delivery = CASES[0].sign()
+    delivery = STANDARD.sign()
     signature = delivery.headers["webhook-signature"]
 
     for text in (f"v2,x {signature}", f"{signature} v9,", f"V1,?? {signature}"):
-        assert CASES[0].verify(Delivery(delivery.headers | {"webhook-signature": text}, b"{}"))
-    with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
-        CASES[0].verify(Delivery(delivery.headers | {"webhook-signature": "v2,xyz"}, b"{}"))
+        assert STANDARD.verify(Delivery(delivery.headers | {"webhook-signature": text}, b"{}"))
+    with pytest.raises(SignatureMismatch, match=NO_MATCH):
+        STANDARD.verify(Delivery(delivery.headers | {"webhook-signature": "v2,xyz"}, b"{}"))
 
 
 def test_entries_of_unknown_names_beside_v1_are_ignored():
-    timed = CASES[LABELS.index("timestamped-hmac")]
-    header = timed.sign().headers["X-Webhook-Signature"]
+    header = TIMED_HMAC.sign().headers["X-Webhook-Signature"]
 
     for text in (f"v0=00,{header}", f"{header},v0=", f"{header},x=y=z", f"T=0,{header}"):
-        assert timed.verify(Delivery({"X-Webhook-Signature": text}, b"{}")).signed_at == NOW
+        assert TIMED_HMAC.verify(Delivery({"X-Webhook-Signature": text}, b"{}")).signed_at == NOW
     for text in (f"t={TIMESTAMP}", f"t={TIMESTAMP},v0=00"):
-        with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
-            timed.verify(Delivery({"X-Webhook-Signature": text}, b"{}"))
+        with pytest.raises(SignatureMismatch, match=NO_MATCH):
+            TIMED_HMAC.verify(Delivery({"X-Webhook-Signature": text}, b"{}"))
 
 
 def test_a_signature_is_checked_only_with_keys_of_its_version():
     whsk, whpk = ed25519_pair(b"\x01" * 32)
-    by_secret = CASES[0].sign()
+    by_secret = STANDARD.sign()
     by_key = StandardWebhooks().sign(b"{}", whsk, event_type="PingTest", now=NOW)
 
     for delivery, secrets in ((by_secret, [whpk]), (Delivery(by_key, b"{}"), [WHSEC])):
-        with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+        with pytest.raises(SignatureMismatch, match=NO_MATCH):
             verify(StandardWebhooks(), delivery, secrets)
 
 
@@ -241,13 +224,13 @@ def test_the_public_key_used_as_a_shared_secret_opens_nothing():
     _, whpk = ed25519_pair(b"\x01" * 32)
     forged = StandardWebhooks().sign(b"{}", whpk.removeprefix("whpk_"), event_type="PingTest", now=NOW)
 
-    with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+    with pytest.raises(SignatureMismatch, match=NO_MATCH):
         verify(StandardWebhooks(), Delivery(forged, b"{}"), [whpk])
 
 
 def test_a_whsec_secret_may_come_without_its_prefix_or_padding():
     long = "whsec_" + "c2VjcmV0IG9mIDI1IGJ5dGVzIGhlcmUuLg=="
-    delivery = CASES[0].sign(secret=long)
+    delivery = STANDARD.sign(secret=long)
 
     for spelling in (long, long.removeprefix("whsec_"), long.rstrip("=")):
         assert verify(StandardWebhooks(), delivery, [spelling]).key == "msg_1"
@@ -277,7 +260,7 @@ def test_the_key_id_chooses_the_key_and_an_unknown_one_is_a_mismatch():
     assert verify(scheme, Delivery(by_b, b"{}"), keys).signed_at == NOW
     assert verify(scheme, Delivery(by_b, b"{}"), [{"a": public_a}, {"b": public_b}]).signed_at == NOW
     for key_id in ("a", "c", "", "b,b", "B"):
-        with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
+        with pytest.raises(SignatureMismatch, match=NO_MATCH):
             verify(scheme, Delivery(by_b | {"X-Key": key_id}, b"{}"), keys)
     assert private_a != private_b
 
@@ -294,27 +277,27 @@ def test_without_a_key_id_header_the_keys_of_a_mapping_are_all_tried():
 # --- time -----------------------------------------------------------------------------------------
 
 
-@every_timed_case
-@pytest.mark.parametrize("tolerance_seconds", [0, 300])
-def test_a_signature_exactly_at_the_tolerance_is_good_on_both_sides(case, tolerance_seconds):
+@pytest.mark.parametrize("case", [STANDARD, TIMED_HMAC, ED25519, RSA], ids=lambda case: case.label)
+def test_a_signature_exactly_at_the_tolerance_is_good_on_both_sides(case):
     delivery = case.sign()
 
-    for at in (NOW + timedelta(seconds=tolerance_seconds), NOW - timedelta(seconds=tolerance_seconds)):
-        assert case.verify(delivery, at=at, tolerance_seconds=tolerance_seconds).signed_at == NOW
+    for seconds in (0, 300):
+        for at in (NOW + timedelta(seconds=seconds), NOW - timedelta(seconds=seconds)):
+            assert case.verify(delivery, at=at, tolerance_seconds=seconds).signed_at == NOW
 
 
-@with_a_shared_secret
 @pytest.mark.parametrize("beyond", [timedelta(seconds=1), timedelta(milliseconds=1)])
-def test_a_signature_past_the_tolerance_is_refused_on_both_sides(case, beyond):
-    delivery = case.sign()
+def test_a_signature_past_the_tolerance_is_refused_on_both_sides(beyond):
+    for case in (STANDARD, TIMED_HMAC):
+        delivery = case.sign()
 
-    with pytest.raises(TimestampTooOld, match=r"signed 30[01]\.\d s ago, the tolerance is 300 s"):
-        case.verify(delivery, at=NOW + timedelta(seconds=300) + beyond)
-    with pytest.raises(TimestampInFuture, match=r"signed 30[01]\.\d s ahead of this clock"):
-        case.verify(delivery, at=NOW - timedelta(seconds=300) - beyond)
+        with pytest.raises(TimestampTooOld, match=r"signed 30[01]\.\d s ago, the tolerance is 300 s"):
+            case.verify(delivery, at=NOW + timedelta(seconds=300) + beyond)
+        with pytest.raises(TimestampInFuture, match=r"signed 30[01]\.\d s ahead of this clock"):
+            case.verify(delivery, at=NOW - timedelta(seconds=300) - beyond)
 
 
-@with_a_public_key
+@pytest.mark.parametrize("case", [ED25519, RSA], ids=lambda case: case.label)
 @pytest.mark.parametrize("beyond", [timedelta(seconds=1), timedelta(milliseconds=1)])
 def test_no_public_key_operation_runs_outside_the_tolerance(case, beyond, monkeypatch):
     asked = []
@@ -335,52 +318,40 @@ def test_a_stale_signature_by_a_shared_secret_is_detected_beside_a_public_key():
     _, whpk = ed25519_pair(b"\x01" * 32)
 
     with pytest.raises(TimestampTooOld, match=r"signed 3600\.0 s ago"):
-        verify(StandardWebhooks(), CASES[0].sign(), [WHSEC, whpk], at=NOW + timedelta(hours=1))
-
-
-@every_timed_case
-def test_only_authentic_deliveries_are_called_stale(case):
-    forged = case.sign(secret=case.stranger)
-
-    with pytest.raises(SignatureMismatch, match="no signature in the request matches"):
-        case.verify(forged, at=NOW + timedelta(days=1))
+        verify(StandardWebhooks(), STANDARD.sign(), [WHSEC, whpk], at=NOW + timedelta(hours=1))
 
 
 def test_a_scheme_without_a_time_is_never_stale():
-    case = CASES[LABELS.index("body-hmac")]
-
-    verdict = case.verify(case.sign(), at=NOW + timedelta(days=3650), tolerance_seconds=0)
+    verdict = BODY_HMAC.verify(BODY_HMAC.sign(), at=NOW + timedelta(days=3650), tolerance_seconds=0)
 
     assert verdict.signed_at is None
 
 
-@every_timed_case
-def test_any_time_zone_means_the_same_moment(case):
+def test_any_time_zone_means_the_same_moment():
     far_east = timezone(timedelta(hours=14))
-    delivery = case.sign(at=NOW.astimezone(far_east))
+    for case in (STANDARD, TIMED_HMAC, CASE_OF["template-iso-time"], CASE_OF["template-http-date"]):
+        delivery = case.sign(at=NOW.astimezone(far_east))
 
-    verdict = case.verify(delivery, at=NOW.astimezone(timezone(timedelta(hours=-11))))
+        verdict = case.verify(delivery, at=NOW.astimezone(timezone(timedelta(hours=-11))))
 
-    assert verdict.signed_at == NOW
-    assert verdict.signed_at.tzinfo is UTC
+        assert verdict.signed_at == NOW
+        assert verdict.signed_at.tzinfo is UTC
 
 
-@every_timed_case
-def test_a_naive_time_is_the_callers_mistake(case):
+def test_a_naive_time_is_the_callers_mistake():
     naive = datetime(2021, 2, 25, 15, 8, 50)  # noqa: DTZ001 - the mistake itself
-
-    with pytest.raises(ValueError, match="now must be an aware datetime, got the naive 2021-02-25T15:08:50"):
-        case.sign(at=naive)
-    with pytest.raises(ValueError, match="now must be an aware datetime"):
-        case.verify(case.sign(), at=naive)
+    for case in (STANDARD, TIMED_HMAC, CASE_OF["body-jwt"]):
+        with pytest.raises(ValueError, match="now must be an aware datetime, got the naive 2021-02-25T15:08"):
+            case.sign(at=naive)
+        with pytest.raises(ValueError, match="now must be an aware datetime"):
+            case.verify(case.sign(), at=naive)
 
 
 def test_the_first_and_the_last_second_can_be_signed_and_nothing_before():
-    case = CASES[0]
     first = datetime(1970, 1, 1, tzinfo=UTC)
     last = datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
 
     for moment in (first, last):
-        assert case.verify(case.sign(at=moment), at=moment).signed_at == moment
+        assert STANDARD.verify(STANDARD.sign(at=moment), at=moment).signed_at == moment
     with pytest.raises(ValueError, match="cannot sign at 1969-12-31T23:59:58"):
-        case.sign(at=first - timedelta(seconds=2))
+        STANDARD.sign(at=first - timedelta(seconds=2))
