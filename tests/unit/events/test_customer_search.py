@@ -14,19 +14,21 @@ def has_part(body: bytes, customer: str) -> bool:
     return any(part in body for part in search_parts(customer))
 
 
-@pytest.mark.parametrize("name", EVENT_TYPES)
-def test_an_event_names_the_customer_of_its_customer_id(name):
-    body = sample(EVENT_TYPES[name]).to_json()
-    content = json.loads(body)
-    customer = content.get("customerId") or (content.get("id") if name == "AnonymousCustomer" else None)
+def test_an_event_names_the_customer_of_its_customer_id():
+    without = set()
+    for name, model in EVENT_TYPES.items():
+        body = sample(model).to_json()
+        content = json.loads(body)
+        customer = content.get("customerId") or (content.get("id") if name == "AnonymousCustomer" else None)
+        if customer is None:
+            without.add(name)
+            continue
+        assert names_customer(name, body, customer) is True
+        assert has_part(body, customer)
+        assert names_customer(name, body, customer[:-1]) is False
+        assert names_customer(name, body, customer + "0") is False
 
-    if customer is None:
-        assert name in WITHOUT_CUSTOMER_ID
-        return
-    assert names_customer(name, body, customer) is True
-    assert has_part(body, customer)
-    assert names_customer(name, body, customer[:-1]) is False
-    assert names_customer(name, body, customer + "0") is False
+    assert without == WITHOUT_CUSTOMER_ID
 
 
 WITHOUT_CUSTOMER_ID = {
@@ -35,9 +37,8 @@ WITHOUT_CUSTOMER_ID = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("event_type", "body"),
-    [
+def test_a_customer_is_found_wherever_a_field_identifies_it():
+    for event_type, body in (
         ("X", '{"customerId": "42"}'),
         ("X", '{"customer_id": "42"}'),
         ("X", '{"a": [{"b": {"customerId": "42"}}]}'),
@@ -52,16 +53,13 @@ WITHOUT_CUSTOMER_ID = {
         ("X", '{"customerId": "\\u0034\\u0032"}'),
         ("X", '{"customerId": "1", "customerId": "42"}'),
         ("X", '{"customerId": "42", "customerId": "1"}'),
-    ],
-)
-def test_a_customer_is_found_wherever_a_field_identifies_it(event_type, body):
-    assert names_customer(event_type, body.encode(), "42") is True
-    assert has_part(body.encode(), "42")
+    ):
+        assert names_customer(event_type, body.encode(), "42") is True
+        assert has_part(body.encode(), "42")
 
 
-@pytest.mark.parametrize(
-    ("event_type", "body"),
-    [
+def test_the_same_text_elsewhere_is_another_customers():
+    for event_type, body in (
         ("X", '{"customerId": "420"}'),
         ("X", '{"customerId": "142"}'),
         ("X", '{"invoiceNumber": "42"}'),
@@ -72,17 +70,15 @@ def test_a_customer_is_found_wherever_a_field_identifies_it(event_type, body):
         ("X", '{"note": "customerId: 42"}'),
         ("X", '["42"]'),
         ("X", '"42"'),
-    ],
-)
-def test_the_same_text_elsewhere_is_another_customers(event_type, body):
-    assert names_customer(event_type, body.encode(), "42") is False
+    ):
+        assert names_customer(event_type, body.encode(), "42") is False
 
 
-@pytest.mark.parametrize("body", [b'{"customerId": "42"', b"\xff 42", b"[" * 100_000 + b'"42"'])
-def test_of_a_body_that_is_not_json_nothing_can_be_said_if_it_has_the_id(body):
-    assert names_customer("X", body, "42") is None
-    assert names_customer("X", body, "77") is False
-    assert names_customer("X", body, "4") is False
+def test_of_a_body_that_is_not_json_nothing_can_be_said_if_it_has_the_id():
+    for body in (b'{"customerId": "42"', b"\xff 42", b"[" * 100_000 + b'"42"'):
+        assert names_customer("X", body, "42") is None
+        assert names_customer("X", body, "77") is False
+        assert names_customer("X", body, "4") is False
 
 
 @pytest.mark.parametrize("customer", ["a/b", "Müller", 'a"b', "€"])

@@ -51,13 +51,10 @@ def test_without_the_comparison_32_more_would_pass():
     assert passing >= ALIKE | {("PaymentFailed", "InvoiceApproved"), ("Overage", "PingTest")}
 
 
-@pytest.mark.parametrize("name", EVENT_TYPES)
-def test_every_type_is_read_as_itself_with_and_without_news_of_the_service(name):
-    assert parse_event(name, SAMPLES[name]) == sample(EVENT_TYPES[name])
-
-    event = parse_event(name, changed(name, somethingNew=1))
-
-    assert event.model_extra == {"somethingNew": 1}
+def test_every_type_is_read_as_itself_with_and_without_news_of_the_service():
+    for name, model in EVENT_TYPES.items():
+        assert parse_event(name, SAMPLES[name]) == sample(model)
+        assert parse_event(name, changed(name, somethingNew=1)).model_extra == {"somethingNew": 1}
 
 
 @pytest.mark.parametrize("more", [{}, {"somethingNew": 1}])
@@ -81,29 +78,3 @@ def test_a_ping_is_empty_but_for_fields_of_no_other_type(body, good):
     else:
         with pytest.raises(InvalidPayload, match=r"looks like (MonthEndReport|UnchargedEvents)"):
             parse_event("PingTest", body)
-
-
-@pytest.mark.parametrize("field", ["contractName", "customerName", "currency", "email"])
-def test_a_text_that_describes_may_be_null_and_must_be_there(field):
-    having = [name for name in EVENT_TYPES if field in json.loads(SAMPLES[name])]
-    assert having
-
-    for name in having:
-        assert getattr(parse_event(name, changed(name, **{field: None})), _snake(field)) is None
-        with pytest.raises(InvalidPayload, match=f"because of {field}"):
-            parse_event(
-                name, json.dumps({k: v for k, v in json.loads(SAMPLES[name]).items() if k != field}).encode()
-            )
-
-
-@pytest.mark.parametrize("name", EVENT_TYPES)
-def test_an_id_is_never_null(name):
-    may_lack = {"externalId"}
-    for field in json.loads(SAMPLES[name]):
-        if (field == "id" or field.endswith("Id")) and field not in may_lack:
-            with pytest.raises(InvalidPayload, match=f"because of {field}"):
-                parse_event(name, changed(name, **{field: None}))
-
-
-def _snake(field):
-    return "".join("_" + letter.lower() if letter.isupper() else letter for letter in field)

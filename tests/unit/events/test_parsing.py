@@ -21,24 +21,17 @@ from billhook.events import (
     sample,
 )
 
-REQUIRED = [
-    (name, field.alias)
-    for name, cls in EVENT_TYPES.items()
-    for field in cls.model_fields.values()
-    if field.is_required()
-]
-NEVER_NULL = [
-    (name, field.alias)
-    for name, cls in EVENT_TYPES.items()
-    for field in cls.model_fields.values()
-    if field.is_required() and field.alias not in {"contractName", "customerName", "currency", "email"}
-]
-OPTIONAL = [
-    (name, python_name, field.alias)
-    for name, cls in EVENT_TYPES.items()
-    for python_name, field in cls.model_fields.items()
-    if not field.is_required()
-]
+MAY_BE_NULL = {"contractName", "customerName", "currency", "email"}
+"""Required, and null where there is none: texts that describe. No id is among them."""
+
+
+def reason(event_type: str, body: dict[str, object]) -> str:
+    """Return why a body is invalid, or nothing."""
+    try:
+        parse_event(event_type, json.dumps(body).encode())
+    except InvalidPayload as caught:
+        return str(caught)
+    return ""
 
 
 def body_of(event_type: str) -> dict[str, object]:
@@ -66,17 +59,15 @@ def test_the_header_decides_the_type_of_equal_bodies():
     ]
 
 
-@pytest.mark.parametrize(
-    "event_type", ["VoucherIssued", "invoiceApproved", "UnknownEvent", "Event", "_CreditPoolEvent", ""]
-)
-def test_an_unknown_type_keeps_its_name_and_its_data(event_type: str):
-    event = parse_event(event_type, b'{"type":"x","amount":1.10,"list":[1]}')
+def test_an_unknown_type_keeps_its_name_and_its_data():
+    for event_type in ("VoucherIssued", "invoiceApproved", "UnknownEvent", "Event", "_CreditPoolEvent", ""):
+        event = parse_event(event_type, b'{"type":"x","amount":1.10,"list":[1]}')
 
-    assert isinstance(event, UnknownEvent)
-    assert event.type == event_type
-    assert event.data == {"type": "x", "amount": Decimal("1.10"), "list": [1]}
-    assert event.signal_name == "unknown_event"
-    assert event.to_json() == b'{"type":"x","amount":1.10,"list":[1]}'
+        assert isinstance(event, UnknownEvent)
+        assert event.type == event_type
+        assert event.data == {"type": "x", "amount": Decimal("1.10"), "list": [1]}
+        assert event.signal_name == "unknown_event"
+        assert event.to_json() == b'{"type":"x","amount":1.10,"list":[1]}'
     assert "UnknownEvent" not in EVENT_TYPES
 
 
@@ -87,13 +78,12 @@ def test_an_unknown_event_is_frozen():
         event.type = "Other"
 
 
-@pytest.mark.parametrize("event_type", ["InvoiceApproved", "VoucherIssued"])
-@pytest.mark.parametrize("body", [b"[]", b"null", b'"{}"', b"1", b"true"])
-def test_json_that_is_no_object_is_an_invalid_payload(event_type: str, body: bytes):
-    with pytest.raises(InvalidPayload, match=r"^the body is JSON, but not an object$") as caught:
-        parse_event(event_type, body)
-
-    assert caught.value.details == []
+def test_json_that_is_no_object_is_an_invalid_payload():
+    for event_type in ("InvoiceApproved", "VoucherIssued"):
+        for body in (b"[]", b"null", b'"{}"', b"1", b"true"):
+            with pytest.raises(InvalidPayload, match=r"^the body is JSON, but not an object$") as caught:
+                parse_event(event_type, body)
+            assert caught.value.details == []
 
 
 @pytest.mark.parametrize("event_type", ["InvoiceApproved", "VoucherIssued"])
@@ -102,38 +92,46 @@ def test_a_body_that_is_not_strict_json_is_invalid_json(event_type: str):
         parse_event(event_type, b'{"invoiceId":"a","invoiceId":"b"}')
 
 
-@pytest.mark.parametrize(("event_type", "alias"), REQUIRED)
-def test_without_a_required_field_the_payload_is_invalid(event_type: str, alias: str):
-    body = body_of(event_type)
-    del body[alias]
+def test_without_a_required_field_the_payload_of_any_type_is_invalid():
+    wrong = []
+    for event_type, cls in EVENT_TYPES.items():
+        for field in cls.model_fields.values():
+            if field.is_required():
+                body = body_of(event_type)
+                del body[field.alias]
+                told = f"the body is not a valid {event_type}, because of {field.alias}"
+                if reason(event_type, body) != told:
+                    wrong.append((event_type, field.alias))
+                null = reason(event_type, body_of(event_type) | {field.alias: None})
+                if null != ("" if field.alias in MAY_BE_NULL else told):
+                    wrong.append((event_type, field.alias, None))
 
-    with pytest.raises(
-        InvalidPayload, match=f"^the body is not a valid {event_type}, because of {alias}$"
-    ) as caught:
-        parse_event(event_type, json.dumps(body).encode())
-
-    assert caught.value.details == [{"loc": (alias,), "msg": "Field required", "type": "missing"}]
-
-
-@pytest.mark.parametrize(("event_type", "alias"), NEVER_NULL)
-def test_null_is_no_value_for_a_required_field(event_type: str, alias: str):
-    body = body_of(event_type) | {alias: None}
-
-    with pytest.raises(InvalidPayload, match=f"because of {alias}$"):
-        parse_event(event_type, json.dumps(body).encode())
+    assert wrong == []
 
 
-@pytest.mark.parametrize(("event_type", "name", "alias"), OPTIONAL)
-def test_an_optional_field_may_be_missing_or_null(event_type: str, name: str, alias: str):
-    null = body_of(event_type) | {alias: None}
-    missing = {key: value for key, value in null.items() if key != alias}
+def test_a_missing_field_is_told_in_the_details():
+    with pytest.raises(InvalidPayload, match="because of invoiceId") as caught:
+        parse_event("InvoiceApproved", b'{"date":"2026-01-15T09:30:00Z"}')
 
-    from_null, from_missing = (parse_event(event_type, json.dumps(body).encode()) for body in (null, missing))
+    assert caught.value.details == [{"loc": ("invoiceId",), "msg": "Field required", "type": "missing"}]
 
-    assert getattr(from_null, name) is None
-    assert getattr(from_missing, name) is None
-    assert json.loads(from_null.to_json()) == null
-    assert json.loads(from_missing.to_json()) == missing
+
+def test_an_optional_field_of_any_type_may_be_missing_or_null():
+    for event_type, cls in EVENT_TYPES.items():
+        for name, field in cls.model_fields.items():
+            if field.is_required():
+                continue
+            null = body_of(event_type) | {field.alias: None}
+            missing = {key: value for key, value in null.items() if key != field.alias}
+
+            from_null, from_missing = (
+                parse_event(event_type, json.dumps(body).encode()) for body in (null, missing)
+            )
+
+            assert getattr(from_null, name) is None
+            assert getattr(from_missing, name) is None
+            assert json.loads(from_null.to_json()) == null
+            assert json.loads(from_missing.to_json()) == missing
 
 
 def test_the_details_place_every_mistake_and_repeat_no_value():

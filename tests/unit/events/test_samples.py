@@ -19,16 +19,14 @@ from billhook.events import (
 )
 
 
-@pytest.mark.parametrize("event_type", EVENT_TYPES)
-def test_every_type_has_a_sample_with_every_field_given(event_type: str):
-    cls = EVENT_TYPES[event_type]
+def test_every_type_has_a_sample_with_every_field_given():
+    for event_type, cls in EVENT_TYPES.items():
+        event = sample(cls)
 
-    event = sample(cls)
-
-    assert type(event) is cls
-    assert None not in [getattr(event, name) for name in cls.model_fields]
-    assert event == sample(cls)
-    assert parse_event(event_type, event.to_json()) == event
+        assert type(event) is cls
+        assert None not in [getattr(event, name) for name in cls.model_fields]
+        assert event == sample(cls)
+        assert parse_event(event_type, event.to_json()) == event
 
 
 def test_a_sample_is_changed_by_the_fields_names_in_either_spelling():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import time
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Context, Decimal, localcontext
@@ -47,80 +48,79 @@ def test_strict_json_is_read(body: bytes, value: object):
     assert loads(body) == value
 
 
-@pytest.mark.parametrize(
-    "text", ["1.10", "0.1", "1E+2", "1e-7", "-0.0", "12345678901234567890.123456789", "1.0e0"]
-)
-def test_a_number_is_decoded_with_all_its_digits(text: str):
-    number = loads(text.encode())
+def test_a_number_is_decoded_with_all_its_digits():
+    for text in ("1.10", "0.1", "1E+2", "1e-7", "-0.0", "12345678901234567890.123456789", "1.0e0"):
+        number = loads(text.encode())
 
-    assert isinstance(number, Decimal)
-    assert number.as_tuple() == Decimal(text).as_tuple()
+        assert isinstance(number, Decimal)
+        assert number.as_tuple() == Decimal(text).as_tuple()
 
 
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        (b"\xff", NOT_UTF8),
-        (b'"\xc3"', NOT_UTF8),
-        (b'"\xed\xa0\x80"', NOT_UTF8),
-        (b'"\xc0\xaf"', NOT_UTF8),
-        ('{"a":1}'.encode("utf-16"), NOT_UTF8),
-        ('{"a":1}'.encode("utf-16-le"), NOT_JSON),
-        ('{"a":1}'.encode("utf-32-be"), NOT_JSON),
-        (b"\xef\xbb\xbf{}", NOT_JSON),
-        (b"", NOT_JSON),
-        (b"{", NOT_JSON),
-        (b'{"a":1} x', NOT_JSON),
-        (b"{}{}", NOT_JSON),
-        (b"{'a':1}", NOT_JSON),
-        (b'{"a":1,}', NOT_JSON),
-        (b"[1,]", NOT_JSON),
-        (b'"a\nb"', NOT_JSON),
-        (b'"\\x41"', NOT_JSON),
-        (b'"\\u12"', NOT_JSON),
-        (b"01", NOT_JSON),
-        (b"+1", NOT_JSON),
-        (b".5", NOT_JSON),
-        (b"1.", NOT_JSON),
-        (b"1_000", NOT_JSON),
-        (b"0x10", NOT_JSON),
-        ("٣".encode(), NOT_JSON),
-        ("[1\u00a0]".encode(), NOT_JSON),
-        (b"// note\n{}", NOT_JSON),
-        (b"None", NOT_JSON),
-        (b'{"a":1,"a":1}', TWICE),
-        (b'{"a":1,"\\u0061":2}', TWICE),
-        (b'[{"b":{"":1,"":2}}]', TWICE),
-        (b"[" * 65 + b"]" * 65, TOO_DEEP),
-        (b'{"a":' * 65 + b"1" + b"}" * 65, TOO_DEEP),
-        (b'{"a":[' * 33 + b"1" + b"]}" * 33, TOO_DEEP),
-        (b"[" * 100_000, TOO_DEEP),
-        (b'{"":' * 60_000, TOO_DEEP),
-        (b"]" * 70 + b"[" * 70, TOO_DEEP),
-        (b"[" * 70 + b"}" * 70, TOO_DEEP),
-        (b"[" * 60 + b"{}" * 10 + b"]" * 60, NOT_JSON),
-        (rb'"\ud800"', HALF_PAIR),
-        (rb'"\uDFFF"', HALF_PAIR),
-        (rb'["\ude9d\ud83e"]', HALF_PAIR),
-        (rb'{"\udc00":1.5}', HALF_PAIR),
-        (b"NaN", NO_NUMBER),
-        (b'{"a":Infinity}', NO_NUMBER),
-        (b"[-Infinity]", NO_NUMBER),
-        (b"9" * 641, TOO_LONG),
-        (b"-" + b"9" * 5_000, TOO_LONG),
-        (b"0." + b"1" * 641, TOO_LONG),
-        (b"1e641", TOO_LONG),
-        (b"1e-641", TOO_LONG),
-        (b"0e99999", TOO_LONG),
-        (b"1e999999999999999999", TOO_LONG),
-        (b"1e9999999999999999999999", TOO_LONG),
-        (b"-1.5e-9999999999999999999999", TOO_LONG),
-        (b"1e" + b"9" * 10_000, TOO_LONG),
+REFUSED = {
+    NOT_UTF8: [b"\xff", b'"\xc3"', b'"\xed\xa0\x80"', b'"\xc0\xaf"', '{"a":1}'.encode("utf-16")],
+    NOT_JSON: [
+        '{"a":1}'.encode("utf-16-le"),
+        '{"a":1}'.encode("utf-32-be"),
+        b"\xef\xbb\xbf{}",
+        b"",
+        b"{",
+        b'{"a":1} x',
+        b"{}{}",
+        b"{'a':1}",
+        b'{"a":1,}',
+        b"[1,]",
+        b'"a\nb"',
+        b'"\\x41"',
+        b'"\\u12"',
+        b"01",
+        b"+1",
+        b".5",
+        b"1.",
+        b"1_000",
+        b"0x10",
+        "٣".encode(),
+        "[1\u00a0]".encode(),
+        b"// note\n{}",
+        b"None",
+        b"[" * 60 + b"{}" * 10 + b"]" * 60,
     ],
-)
-def test_invalid_json_is_refused_with_its_reason(body: bytes, told: str):
-    with pytest.raises(InvalidJSON, match=f"^{told}"):
-        loads(body)
+    TWICE: [b'{"a":1,"a":1}', b'{"a":1,"\\u0061":2}', b'[{"b":{"":1,"":2}}]'],
+    TOO_DEEP: [
+        b"[" * 65 + b"]" * 65,
+        b'{"a":' * 65 + b"1" + b"}" * 65,
+        b'{"a":[' * 33 + b"1" + b"]}" * 33,
+        b"[" * 100_000,
+        b'{"":' * 60_000,
+        b"]" * 70 + b"[" * 70,
+        b"[" * 70 + b"}" * 70,
+    ],
+    HALF_PAIR: [rb'"\ud800"', rb'"\uDFFF"', rb'["\ude9d\ud83e"]', rb'{"\udc00":1.5}'],
+    NO_NUMBER: [b"NaN", b'{"a":Infinity}', b"[-Infinity]"],
+    TOO_LONG: [
+        b"9" * 641,
+        b"-" + b"9" * 5_000,
+        b"0." + b"1" * 641,
+        b"1e641",
+        b"1e-641",
+        b"0e99999",
+        b"1e999999999999999999",
+        b"1e9999999999999999999999",
+        b"-1.5e-9999999999999999999999",
+        b"1e" + b"9" * 10_000,
+    ],
+}
+
+
+@pytest.mark.parametrize("told", REFUSED)
+def test_invalid_json_is_refused_with_its_reason(told: str):
+    said = {}
+    for body in REFUSED[told]:
+        try:
+            said[body] = repr(loads(body))
+        except InvalidJSON as refused:
+            said[body] = str(refused)
+
+    assert [body[:100] for body, reason in said.items() if not re.match(told, reason)] == []
 
 
 def test_control_the_standard_decoder_accepts_these_bodies():
@@ -149,9 +149,10 @@ def test_any_bytes_decode_or_raise_invalid_json(body: bytes):
     assert loads(dumps(value)) == value
 
 
-@pytest.mark.parametrize(
-    "body",
-    [
+def test_the_largest_bodies_take_no_time_to_judge():
+    start = time.perf_counter()
+
+    for body in (
         b"[" * 262_144,
         b'{"a":' * 52_428,
         b"[" * 70 + b'"' + b'\\"' * 131_000,
@@ -160,16 +161,11 @@ def test_any_bytes_decode_or_raise_invalid_json(body: bytes):
         b"1" * 262_144,
         b"0." + b"1" * 262_142,
         b'"' + b"\\ud83e\\ude9d" * 21_000 + b'"',
-    ],
-    ids=["arrays", "objects", "escaped quotes", "flat arrays", "flat objects", "digits", "decimals", "pairs"],
-)
-def test_the_largest_bodies_take_no_time_to_judge(body: bytes):
-    start = time.perf_counter()
+    ):
+        with contextlib.suppress(InvalidJSON):
+            loads(body)
 
-    with contextlib.suppress(InvalidJSON):
-        loads(body)
-
-    assert time.perf_counter() - start < scaled(2)  # a quadratic step would take minutes
+    assert time.perf_counter() - start < scaled(20)  # a quadratic step would take minutes
 
 
 @pytest.mark.parametrize(
@@ -205,8 +201,9 @@ def test_dumping_a_value_without_a_json_form_raises(value: object, error: type[E
         dumps(value)
 
 
-@pytest.mark.parametrize("rest", ["", "1", "1, x"])
 @pytest.mark.parametrize(("depth", "told"), [(65, "nested deeper than 64 levels"), (64, "is not JSON")])
-def test_a_part_that_breaks_off_too_deep_is_refused_for_its_depth(depth, told, rest):
-    with pytest.raises(InvalidJSON, match=told):
-        scan('{"a": [{}, {}], "b": ' + "[" * depth + rest, len('{"a": [{}, {}], "b": '), 1)
+def test_a_part_that_breaks_off_too_deep_is_refused_for_its_depth(depth, told):
+    before = '{"a": [{}, {}], "b": '
+    for rest in ("", "1", "1, x"):
+        with pytest.raises(InvalidJSON, match=told):
+            scan(before + "[" * depth + rest, len(before), 1)

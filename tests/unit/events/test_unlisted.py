@@ -15,9 +15,10 @@ def data_of(event) -> dict[str, object]:
     return strict_json.loads(event.to_json())
 
 
-@pytest.mark.parametrize("name", EVENT_TYPES)
-def test_a_sample_of_each_type_has_nothing_beyond_its_model(name):
-    assert list(unlisted(EVENT_TYPES[name], data_of(sample(EVENT_TYPES[name])))) == []
+def test_a_sample_of_each_type_has_nothing_beyond_its_model():
+    found = {name: list(unlisted(model, data_of(sample(model)))) for name, model in EVENT_TYPES.items()}
+
+    assert [name for name, beyond in found.items() if beyond] == []
 
 
 @pytest.mark.parametrize(

@@ -29,17 +29,14 @@ NO_JSON = "Input should have a form in JSON: text, finite numbers, true, false, 
 # --- whole numbers --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("given", [3, 3.0, Decimal("3.00"), Decimal("0.3e1")])
-def test_a_whole_number_in_any_notation_is_an_int(given: object):
-    count = Thing(count=given).count
+def test_a_whole_number_in_any_notation_is_an_int():
+    for given in (3, 3.0, Decimal("3.00"), Decimal("0.3e1")):
+        count = Thing(count=given).count
 
-    assert count == 3
-    assert type(count) is int
-
-
-@pytest.mark.parametrize("given", [10**639, -(10**639)])
-def test_a_long_whole_number_is_exact(given: int):
-    assert Thing(count=given).count == given
+        assert count == 3
+        assert type(count) is int
+    for given in (10**639, -(10**639)):
+        assert Thing(count=given).count == given
 
 
 @pytest.mark.parametrize(
@@ -123,10 +120,10 @@ def test_sixty_four_levels_are_not_too_many():
     assert Thing(anything=nested(64)).anything == nested(64)
 
 
-@pytest.mark.parametrize("given", [[], "x", 1])
-def test_an_object_is_nothing_else(given: object):
-    with pytest.raises(ValidationError, match="Input should be a valid dictionary"):
-        Thing(fields=given)
+def test_an_object_is_nothing_else():
+    for given in ([], "x", 1):
+        with pytest.raises(ValidationError, match="Input should be a valid dictionary"):
+            Thing(fields=given)
 
 
 def test_a_stored_value_is_a_copy():
