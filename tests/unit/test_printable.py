@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import logging
 
-import pytest
-
 from billhook.printable import PrintableFormatter, first_line
 
 
-@pytest.mark.parametrize(
-    ("text", "shown"),
-    [
+def test_a_first_line_is_one_short_line_without_codes():
+    for text, shown in (
         ("KeyError: 'x'", "KeyError: 'x'"),
         ("ValueError: a\n2026-01-01 INFO billhook: all is well", "ValueError: a…"),
         ("ValueError: a\r\nb", "ValueError: a…"),
@@ -21,11 +18,9 @@ from billhook.printable import PrintableFormatter, first_line
         ("é" * 200, "é" * 200),
         ("x" * 201, "x" * 199 + "…"),
         ("\x1b" * 200, "\\x1b" * 49 + "\\x1" + "…"),
-    ],
-)
-def test_a_first_line_is_one_short_line_without_codes(text, shown):
-    assert first_line(text) == shown
-    assert len(first_line(text)) <= 200
+    ):
+        assert first_line(text) == shown
+        assert len(first_line(text)) <= 200
 
 
 def test_a_record_is_one_line_and_a_traceback_is_indented():

@@ -1,10 +1,11 @@
-"""The forms of a resource: as JSON, as a request, as a response, as a query; and reading them."""
+"""The forms of a resource: as JSON, as a request, as a response, as a query; and reading them.
+
+What resources share with events (spellings, extra fields, details of mistakes) is tested in unit/events.
+"""
 
 from __future__ import annotations
 
-import copy
 import json
-import pickle
 from datetime import UTC, datetime
 from decimal import Decimal
 
@@ -40,13 +41,6 @@ from billhook.resources import (
     sample,
 )
 
-REQUIRED = [
-    (name, field.alias)
-    for name, cls in RESOURCES.items()
-    for field in cls.model_fields.values()
-    if field.is_required()
-]
-
 
 def fields_with(access: object, cls: type) -> set[str]:
     return {field.alias for field in cls.model_fields.values() if access in field.metadata}
@@ -55,15 +49,15 @@ def fields_with(access: object, cls: type) -> set[str]:
 # --- on the way out -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", RESOURCES)
-def test_a_request_omits_read_only_and_a_response_write_only_fields(name: str):
-    resource = sample(RESOURCES[name])
-    everything = json.loads(resource.to_json())
+def test_a_request_omits_read_only_and_a_response_write_only_fields():
+    for cls in RESOURCES.values():
+        resource = sample(cls)
+        everything = json.loads(resource.to_json())
 
-    request, response = json.loads(resource.to_request()), json.loads(resource.to_response())
+        request, response = json.loads(resource.to_request()), json.loads(resource.to_response())
 
-    assert everything.keys() - request.keys() == fields_with(READ_ONLY, type(resource))
-    assert everything.keys() - response.keys() == fields_with(WRITE_ONLY, type(resource))
+        assert everything.keys() - request.keys() == fields_with(READ_ONLY, cls)
+        assert everything.keys() - response.keys() == fields_with(WRITE_ONLY, cls)
 
 
 def test_a_customer_that_was_read_can_be_sent_back_changed():
@@ -161,83 +155,51 @@ def test_a_query_is_read_from_text():
     assert ContractQuery.from_wire({"cursor": "10"}).cursor == "10"
 
 
-@pytest.mark.parametrize("limit", ["ten", "", "true", '"10"', "1e999", "\ud800", "NaN", "[1]", "\u0661"])
-def test_a_limit_that_is_no_number_is_refused(limit: str):
-    with pytest.raises(ValidationError, match="Input should be a number"):
-        PageQuery(limit=limit)
+def test_a_limit_that_is_no_number_is_refused():
+    for limit in ("ten", "", "true", '"10"', "1e999", "\ud800", "NaN", "[1]", "\u0661"):
+        with pytest.raises(ValidationError, match="Input should be a number"):
+            PageQuery(limit=limit)
 
 
 # --- on the way in --------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("body", "told"),
-    [
-        (b"\xff", "the body is not UTF-8 (byte 0)"),
+def test_a_resource_that_is_no_strict_json_object_is_refused():
+    for body, told in (
         (b"<html>", "the body is not JSON (line 1, column 1)"),
         (b'{"id":"a","id":"b"}', "an object in the body has the same key twice"),
-        (b'{"openAmount":NaN}', "the body holds NaN or an infinity, which JSON does not have"),
-        (b"[" * 65 + b"]" * 65, "the body is nested deeper than 64 levels, or has an unmatched bracket"),
-        (b"1e641", "a number in the body has more than 640 digits"),
-        (b'"\\ud800"', "a string in the body holds half a surrogate pair"),
         (b"[]", "the body is JSON, but not an object"),
         (b"null", "the body is JSON, but not an object"),
         (b'"{}"', "the body is JSON, but not an object"),
-    ],
-)
-def test_a_resource_that_is_no_strict_json_object_is_refused(body: bytes, told: str):
-    with pytest.raises(InvalidResource) as caught:
-        Customer.from_json(body)
+    ):
+        with pytest.raises(InvalidResource) as caught:
+            Customer.from_json(body)
 
-    assert str(caught.value) == told
-    assert caught.value.details == []
-    assert caught.value.__cause__ is None
-    assert isinstance(caught.value, ResourceError)
-    assert isinstance(caught.value, BillhookError)
+        assert str(caught.value) == told
+        assert caught.value.details == []
+        assert caught.value.__cause__ is None
+        assert isinstance(caught.value, ResourceError)
+        assert isinstance(caught.value, BillhookError)
 
 
-@pytest.mark.parametrize(("name", "alias"), REQUIRED)
-def test_without_a_required_field_an_object_is_refused(name: str, alias: str):
-    data = json.loads(sample(RESOURCES[name]).to_json())
-    del data[alias]
+def test_without_a_required_field_any_object_is_refused():
+    told = {}
+    for name, cls in RESOURCES.items():
+        for alias in (field.alias for field in cls.model_fields.values() if field.is_required()):
+            data = json.loads(sample(cls).to_json())
+            del data[alias]
+            with pytest.raises(InvalidResource) as caught:
+                cls.from_wire(data)
+            told[name, alias] = (str(caught.value), caught.value.details)
 
-    with pytest.raises(
-        InvalidResource, match=f"^the body is not a valid {name}, because of {alias}$"
-    ) as caught:
-        RESOURCES[name].from_wire(data)
-
-    assert caught.value.details == [{"loc": (alias,), "msg": "Field required", "type": "missing"}]
-
-
-def test_the_details_place_every_mistake_and_repeat_no_value():
-    data = json.loads(sample(Customer).to_json())
-    data |= {"name": 5551, "createdAt": "hunter2", "openAmount": "hunter2"}
-    data["contacts"] = [{"email": ["hunter2"]}, {"email": 5551}]
-
-    with pytest.raises(InvalidResource, match="valid Customer, because of name, contacts") as caught:
-        Customer.from_wire(data)
-
-    assert {detail["loc"] for detail in caught.value.details} == {
-        ("name",),
-        ("contacts", 0, "email"),
-        ("openAmount",),
-        ("createdAt",),
+    assert len(told) > 50
+    assert told == {
+        (name, alias): (
+            f"the body is not a valid {name}, because of {alias}",
+            [{"loc": (alias,), "msg": "Field required", "type": "missing"}],
+        )
+        for name, alias in told
     }
-    assert {frozenset(detail) for detail in caught.value.details} == {frozenset({"loc", "msg", "type"})}
-    told = f"{caught.value} {caught.value.details}"
-    assert "hunter2" not in told
-    assert "5551" not in told
-
-
-def test_the_wire_has_one_spelling():
-    with pytest.raises(InvalidResource, match=r"because of refreshToken$"):
-        LoginRequest.from_json(b'{"refresh_token":"t"}')
-
-    event = UsageEvent.from_json(
-        b'{"name":"n","ref":"r","timestamp":"2026-01-15","customerAlias":"a","customer_alias":"twin"}'
-    )
-    assert event.customer_alias == "a"
-    assert event.model_extra == {"customer_alias": "twin"}
 
 
 def test_fields_called_as_methods_are_are_only_fields():
@@ -288,24 +250,6 @@ def test_a_page_has_its_cursor_and_has_more():
 
 
 # --- the model ------------------------------------------------------------------------------------
-
-
-def test_either_spelling_constructs_the_same_resource():
-    assert CustomerUpdate(legal_name="A", customer_erp_id="7") == CustomerUpdate(
-        legalName="A", customerErpId="7"
-    )
-
-
-def test_a_resource_cannot_be_changed():
-    with pytest.raises(ValidationError, match="Instance is frozen"):
-        sample(Customer).name = "other"
-
-
-def test_a_resource_survives_copying_and_pickling():
-    customer = sample(Customer, extra={"a": [1]})
-
-    assert copy.deepcopy(customer) == customer
-    assert pickle.loads(pickle.dumps(customer)) == customer
 
 
 def test_reading_a_deprecated_field_warns():
