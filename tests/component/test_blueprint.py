@@ -7,16 +7,19 @@ from flask import Blueprint, Flask
 
 from billhook import Billhook, Handlers, Source
 from billhook.errors import ConfigError
+from billhook.extension import get_state
 from billhook.signing import StandardWebhooks
-from support.apps import bare_app, deliver
-from support.signing import SECRET
+from support.apps import deliver
+from support.signing import PATH, SECRET, signed
+from support.templates import new_inbox
 
 BODY = b"{}"
 
 
 @pytest.fixture
-def app(tmp_path) -> Flask:
-    return bare_app(tmp_path, BILLHOOK_ENGINE="inline")
+def app(plain_app, tmp_path) -> Flask:
+    new_inbox(f"sqlite:///{tmp_path / 'billhook.db'}")
+    return plain_app(BILLHOOK_ENGINE="inline")
 
 
 def handled() -> tuple[Handlers, list[str]]:
@@ -44,12 +47,35 @@ def test_the_blueprint_can_be_registered_by_hand(app):
     ("given", "path"), [({}, "/in"), ({"url_prefix": "/hooks"}, "/hooks"), ({"url_prefix": ""}, "/")]
 )
 def test_the_prefix_of_the_registration_counts(app, given, path):
-    handlers, seen = handled()
-
-    app.register_blueprint(Billhook(handlers=[handlers]).blueprint("/in"), **given)
+    app.register_blueprint(Billhook().blueprint("/in"), **given)
 
     assert deliver(app, BODY, "PingTest", path=path).status_code == 200
-    assert seen == ["PingTest"]
+
+
+def test_any_method_but_post_is_405_with_an_allow_header(app):
+    methods = ["GET", "HEAD", "OPTIONS", "PUT", "PATCH", "DELETE", "TRACE", "PURGE"]
+    Billhook(app)
+    client = app.test_client()
+
+    replies = [
+        client.open(path, method=method, data=BODY, headers=signed())
+        for path in (PATH, PATH + "/")
+        for method in methods
+    ]
+
+    assert {(reply.status_code, reply.headers["Allow"]) for reply in replies} == {(405, "POST")}
+    assert {reply.json["code"] for reply in replies if reply.data} == {"method_not_allowed"}
+    assert get_state(app).inbox.received(1) == []
+
+
+def test_no_spelling_of_the_address_is_answered_with_a_redirect(app):
+    Billhook(app)
+    paths = [PATH + "/", "//webhooks/billing", "/webhooks//billing", PATH + "//", PATH + "/./"]
+
+    replies = [app.test_client().post(path, data=BODY, headers=signed()) for path in paths]
+
+    assert replies[0].status_code == 200
+    assert {reply.status_code for reply in replies} <= {200, 404}
 
 
 def test_a_nested_blueprint_has_both_prefixes_and_the_parents_hooks(app):

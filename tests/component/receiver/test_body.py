@@ -67,16 +67,15 @@ def test_a_declared_length_over_the_limit_is_refused_unread():
     assert stream.asked == []
 
 
-@pytest.mark.parametrize(("size", "fits"), [(10, True), (11, False), (1_000, False)])
-def test_a_body_without_a_length_is_read_to_one_byte_over_the_limit(size, fits):
-    stream = io.BytesIO(b"x" * size)
+def test_a_body_without_a_length_is_read_to_one_byte_over_the_limit():
+    stream = io.BytesIO(b"x" * 1_000)
 
-    if fits:
-        assert read_body(environ(stream, terminated=True), 10) == b"x" * size
-    else:
-        with pytest.raises(BodyTooLarge, match="over 10 bytes"):
-            read_body(environ(stream, terminated=True), 10)
-        assert stream.tell() == 11
+    assert read_body(environ(io.BytesIO(b"x" * 10), terminated=True), 10) == b"x" * 10
+    with pytest.raises(BodyTooLarge, match="over 10 bytes"):
+        read_body(environ(io.BytesIO(b"x" * 11), terminated=True), 10)
+    with pytest.raises(BodyTooLarge, match="over 10 bytes"):
+        read_body(environ(stream, terminated=True), 10)
+    assert stream.tell() == 11
 
 
 @pytest.mark.parametrize("pieces", [(), (b"abc",), (b"a", b"bcd")])
@@ -99,11 +98,10 @@ def test_a_length_that_is_no_number_is_incomplete(length):
         read_body(environ(Stream(b"x"), length), 10)
 
 
-@pytest.mark.parametrize("length", [None, "", "0", "00"])
-def test_no_length_or_none_to_speak_of_is_no_body(length):
+def test_no_length_or_none_to_speak_of_is_no_body():
     stream = Stream(b"left alone")
 
-    assert read_body(environ(stream, length), 10) == b""
+    assert [read_body(environ(stream, length), 10) for length in (None, "", "0", "00")] == [b""] * 4
     assert stream.asked == []
 
 
@@ -164,8 +162,8 @@ def test_a_body_read_in_time_leaves_its_socket_open(pair):
     ours, theirs = pair
     watch = BodyDeadline(0.1)
 
+    theirs.send(b"a")
     with watch.reading(ours):
-        theirs.send(b"a")
         first = ours.recv(1)
     time.sleep(0.2)
     theirs.send(b"b")

@@ -33,7 +33,7 @@ async def wait(limit: TimeLimit, seconds: float) -> str:
 def test_tasks_over_the_limit_are_cancelled_and_others_finish():
     async def main() -> list[str]:
         limit = TimeLimit(0.1)
-        return await asyncio.gather(wait(limit, 0.01), wait(limit, 60), wait(limit, 0.02), wait(limit, 60))
+        return await asyncio.gather(wait(limit, 0), wait(limit, 60), wait(limit, 0), wait(limit, 60))
 
     assert asyncio.run(main()) == ["in time", "too long", "in time", "too long"]
 
@@ -41,18 +41,18 @@ def test_tasks_over_the_limit_are_cancelled_and_others_finish():
 def test_it_ends_no_wait_before_its_time():
     async def main() -> float:
         started = time.monotonic()
-        await wait(TimeLimit(0.3), 60)
+        await wait(TimeLimit(0.1), 60)
         return time.monotonic() - started
 
-    assert asyncio.run(main()) >= 0.29
+    assert asyncio.run(main()) >= 0.09
 
 
 def test_it_limits_one_wait_after_another_when_none_was_there_in_between():
     async def main() -> list[str]:
         limit = TimeLimit(0.05)
         found = [await wait(limit, 60)]
-        await asyncio.sleep(0.2)
-        return [*found, await wait(limit, 0.0), await wait(limit, 60)]
+        await asyncio.sleep(0.1)
+        return [*found, await wait(limit, 0), await wait(limit, 60)]
 
     assert asyncio.run(main()) == ["too long", "in time", "too long"]
 

@@ -67,3 +67,16 @@ def test_an_underscore_does_not_take_the_place_of_a_dash(first):
     headers = RequestHeaders.from_asgi([(name.encode(), name.encode()) for name in (first, second)])
     assert headers.get("X-Webhook-Type") == "x-webhook-type"
     assert json.loads(headers.stored()) == {"X_WEBHOOK_TYPE": "x-webhook-type"}
+
+
+def test_no_header_with_a_credentials_name_is_stored():
+    credentials = [
+        "Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie", "X-API-Key", "APIKey",
+        "X-Amz-Security-Token", "X-CSRF-Token", "X-Auth-Request-Email", "X-Shared-Secret", "X-DB-Password",
+        "CF-Access-JWT-Assertion", "X-AWS-Access-Key-Id", "X-Session-Id", "X-Credential", "X-Passwd",
+    ]  # fmt: skip
+    others = ["Webhook-Signature", "X-Webhook-Signature", "X-Key-Id", "X-Webhook-Type", "User-Agent"]
+
+    headers = RequestHeaders.from_asgi([(name.encode(), b"canary") for name in (*credentials, *others)])
+
+    assert set(json.loads(headers.stored())) == {name.upper().replace("-", "_") for name in others}
