@@ -8,12 +8,10 @@ from __future__ import annotations
 import copy
 import re
 import tomllib
-from datetime import datetime
-from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
 from types import NoneType
-from typing import Any, get_args, get_origin
+from typing import Any, get_args
 
 from pydantic.fields import FieldInfo
 
@@ -26,7 +24,7 @@ from billhook.events import (
     sample,
 )
 from billhook.wire import WireModel
-from support.specification import read_specification, unnoticed
+from support.specification import kind_of, read_specification, unnoticed, without_description
 
 TRANSCRIPTION = tomllib.loads(Path(__file__).with_name("event_fields.toml").read_text(encoding="utf-8"))
 MODELS = {
@@ -44,16 +42,6 @@ Fields = dict[str, Any]
 
 
 # --- the models as the transcription would write them ---------------------------------------------
-
-
-def kind_of(annotation: Any) -> str:
-    simple = {str: "string", Decimal: "number", bool: "boolean", datetime: "date"}
-    if annotation in simple:
-        return simple[annotation]
-    if isinstance(annotation, type) and issubclass(annotation, WireModel):
-        return annotation.__name__
-    inner = kind_of(next(part for part in get_args(annotation) if part is not NoneType))
-    return f"array of {inner}" if get_origin(annotation) is list else inner
 
 
 def written_out(cls: type[WireModel]) -> Fields:
@@ -141,19 +129,12 @@ def test_listed_values_are_recognised_and_others_stay_text():
         assert type(other) is str
 
 
-def test_every_event_and_field_has_a_description():
-    silent = [
-        f"{cls.__name__}.{name}"
-        for group in MODELS.values()
-        for cls in group.values()
-        for name, field in cls.model_fields.items()
-        if not field.description or "\n" in field.description
-    ]
+def test_every_event_and_field_has_a_description_and_source():
     unexplained = [
         name for name, cls in EVENT_TYPES.items() if 'Source: spec, "Events"' not in (cls.__doc__ or "")
     ]
 
-    assert silent == []
+    assert without_description(cls for models in MODELS.values() for cls in models.values()) == []
     assert unexplained == []
 
 

@@ -9,19 +9,15 @@ from __future__ import annotations
 import copy
 import re
 import tomllib
-from datetime import datetime
-from decimal import Decimal
 from enum import StrEnum
 from pathlib import Path
-from types import NoneType
-from typing import Annotated, Any, get_args, get_origin
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
 from billhook.resources import READ_ONLY, RESOURCES, WRITE_ONLY, Resource, StoredResource, sample
-from billhook.wire import WireModel
-from support.specification import objects_of, read_specification, unnoticed
+from support.specification import kind_of, objects_of, read_specification, unnoticed, without_description
 
 TRANSCRIPTION = tomllib.loads(Path(__file__).with_name("resource_fields.toml").read_text(encoding="utf-8"))
 GROUPS = ("objects", "requests", "responses")
@@ -39,22 +35,6 @@ def field_of(cls: type[Resource], wire_name: str) -> str:
 
 
 # --- the models as the transcription would write them ---------------------------------------------
-
-
-def kind_of(annotation: Any) -> str:
-    simple = {str: "string", Decimal: "number", int: "integer", bool: "boolean", datetime: "date", Any: "any"}
-    if annotation in simple:
-        return simple[annotation]
-    if isinstance(annotation, type) and issubclass(annotation, WireModel):
-        return annotation.__name__
-    origin, inner = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        return kind_of(inner[0])
-    if origin is list:
-        return "array" if kind_of(inner[0]) == "any" else f"array of {kind_of(inner[0])}"
-    if origin is dict:
-        return "object" if inner[1] is Any else f"map of string to {kind_of(inner[1])}"
-    return " or ".join(kind_of(part) for part in inner if part is not NoneType)  # a union
 
 
 def written_out(cls: type[Resource]) -> Fields:
@@ -183,16 +163,8 @@ def test_a_number_that_counts_from_one_does():
 
 
 def test_every_resource_and_field_has_a_description_and_source():
-    silent = [
-        f"{cls.__name__}.{name}"
-        for cls in MODELS.values()
-        for name, field in cls.model_fields.items()
-        if not field.description or "\n" in field.description
-    ]
-    unexplained = [name for name, cls in MODELS.items() if "Source: spec, " not in (cls.__doc__ or "")]
-
-    assert silent == []
-    assert unexplained == []
+    assert without_description(MODELS.values()) == []
+    assert [name for name, cls in MODELS.items() if "Source: spec, " not in (cls.__doc__ or "")] == []
 
 
 # --- the transcription against the file -----------------------------------------------------------

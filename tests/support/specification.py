@@ -8,11 +8,16 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Annotated, Any, get_args, get_origin
 
 import pytest
+
+from billhook.wire import WireModel
 
 WORDS = {
     "string": r"all strings|strings?( \(see \w+\))?|.*\benumeration\b.*",
@@ -51,6 +56,33 @@ def unnoticed(text: str, changes: list[tuple[str, str]], read: Callable[[str], o
     assert [old for old, _ in changes if text.count(old) != 1] == []
     stated = read(text)
     return [new for old, new in changes if read(text.replace(old, new)) == stated]
+
+
+def kind_of(annotation: Any) -> str:
+    """Return the kind of a field of a model in the words of a transcription."""
+    simple = {str: "string", Decimal: "number", int: "integer", bool: "boolean", datetime: "date", Any: "any"}
+    if annotation in simple:
+        return simple[annotation]
+    if isinstance(annotation, type) and issubclass(annotation, WireModel):
+        return annotation.__name__
+    origin, inner = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return kind_of(inner[0])
+    if origin is list:
+        return "array" if kind_of(inner[0]) == "any" else f"array of {kind_of(inner[0])}"
+    if origin is dict:
+        return "object" if inner[1] is Any else f"map of string to {kind_of(inner[1])}"
+    return " or ".join(kind_of(part) for part in inner if part is not NoneType)  # a union
+
+
+def without_description(models: Iterable[type[WireModel]]) -> list[str]:
+    """Return the fields that have no description of one line."""
+    return [
+        f"{cls.__name__}.{name}"
+        for cls in models
+        for name, field in cls.model_fields.items()
+        if not field.description or "\n" in field.description
+    ]
 
 
 def objects_of(text: str) -> dict[str, dict[str, tuple[str, Any]]]:
