@@ -38,11 +38,9 @@ def ask(server: Server, method: str, path: str, body: bytes = b"", **headers: st
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("door", ["asgi", "uvicorn"])
-def test_pages_and_forms_of_an_asgi_application(tmp_path, door):
+def test_pages_and_forms_of_an_asgi_application(tmp_path):
     (tmp_path / "shop.py").write_text(SHOP)
-    app = "shop:create" if door == "uvicorn" else "shop:create()"
-    with gunicorn(tmp_path, door=door, app=app) as server:
+    with gunicorn(tmp_path, door="asgi", app="shop:create()") as server:
         accepted = server.ask(request(APPROVED, signed(APPROVED), path=PATH))
         page = ask(server, "GET", "/billhook/deliveries/1")
         token = re.search(rb'name="csrf_token" value="([^"]+)"', page.body)

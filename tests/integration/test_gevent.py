@@ -74,6 +74,9 @@ assert [one.get(timeout=30) for one in greenlets] == [0, 1, 2]
 """
 
 
+pytestmark = pytest.mark.slow
+
+
 def test_async_handlers_of_several_greenlets_all_run():
     process = subprocess.run(
         [sys.executable, "-c", ASYNC_HANDLERS], capture_output=True, text=True, timeout=60, check=False

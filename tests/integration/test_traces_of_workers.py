@@ -6,10 +6,7 @@ import json
 
 import pytest
 
-from billhook.events import InvoiceApproved, sample
 from billhook.inbox import NewDelivery
-from support.apps import deliver
-from support.celery_workers import Shop, clean_up, worker
 from support.inbox_view import incoming
 from support.processes import until
 from support.worker_group import worker_group
@@ -75,25 +72,3 @@ def test_a_worker_process_goes_on_with_the_senders_trace(group):
     assert (first["parent_id"], second["parent_id"]) == (f"0x{PARENT}", None)
     assert (first["name"], first["status"]["status_code"]) == ("process PingTest act", "ERROR")
     assert [link["context"]["span_id"] for link in second["links"]] == [f"0x{PARENT}"]
-
-
-def test_a_celery_worker_goes_on_with_the_senders_trace(tmp_path, amqp_url):
-    shop = Shop(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}", amqp_url)
-    made = "from support import celery_shop\ncelery = celery_shop.from_environment().extensions['celery']\n"
-    (tmp_path / "traced_shop.py").write_text(TRACED + made)
-    app = shop.app()
-    try:
-        with worker(shop, app="traced_shop:celery"):
-            body = sample(InvoiceApproved).to_json()
-            deliver(app, body, "InvoiceApproved", headers={"traceparent": SENT})
-            shop.finished(1)
-    finally:
-        app.extensions["billhook"].close()
-        clean_up(shop)
-
-    found = [span for span in spans(tmp_path) if span["attributes"]["billhook.handler"] == "flaky"]
-    assert [span["attributes"]["billhook.attempt"] for span in found] == [1, 2, 3]
-    assert [span["parent_id"] for span in found] == [f"0x{PARENT}", None, None]
-    assert [[link["context"]["span_id"] for link in span["links"]] for span in found] == [
-        [], [f"0x{PARENT}"], [f"0x{PARENT}"],
-    ]  # fmt: skip
