@@ -176,7 +176,7 @@ def test_a_handler_past_its_time_out_is_no_event_of_its_own(running, sentry):
     def slow(event):
         time.sleep(0.5)
 
-    app = running(handlers)
+    app = running(handlers, BILLHOOK_LEASE_SECONDS=30)
     deliver(app)
     until(lambda: rows(inbox_at(app), "SELECT state FROM run") == [("dead",)], 20)
     until(lambda: sentry.events)

@@ -96,7 +96,8 @@ def test_the_first_attempt_is_a_child_of_the_senders_span_and_a_later_one_links_
 @pytest.mark.parametrize("engine", ["thread", "worker"])
 def test_the_trace_goes_on_in_another_thread(app_with, running, exporter, engine):
     handlers, seen = handlers_that(LookupError("away"))
-    app = running(handlers, BILLHOOK_ENGINE=engine, start_now=engine == "worker")
+    options = {"BILLHOOK_ENGINE": engine, "BILLHOOK_LEASE_SECONDS": 30}
+    app = running(handlers, start_now=engine == "worker", **options)
     deliver(app, headers=SENT)
     until(lambda: rows(inbox_at(app), "SELECT state FROM run") == [("succeeded",)], 20)
     until(lambda: len(exporter.get_finished_spans()) == 2)

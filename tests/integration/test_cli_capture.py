@@ -14,7 +14,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from billhook.cli import main
 from billhook.signing import TimestampedHMAC
 from support.processes import together, until
 from support.signing_cases import TEXT_SECRET
@@ -34,9 +36,16 @@ class Capture:
             self.process = subprocess.Popen([*command, *arguments], stdout=output, stderr=output)
         found = until(lambda: re.search(r"http://127\.0\.0\.1:(\d+)", self.log.read_text()), 20)
         self.port = int(found[1])
+        self._known: set[Path] = set()
 
     def files(self) -> list[Path]:
         return sorted(self.folder.iterdir())
+
+    def recorded(self) -> list[bytes]:
+        """The requests that were recorded since the last call."""
+        new = [file for file in self.files() if file not in self._known]
+        self._known.update(new)
+        return [file.read_bytes() for file in new]
 
     def send(self, *pieces: bytes, after_each: Callable[[socket.socket], object] = lambda _: None) -> bytes:
         """Send bytes; return all that comes back until the connection is closed."""
@@ -49,6 +58,15 @@ class Capture:
                 while piece := connection.recv(4_096):
                     answer += piece
             return answer
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory) -> Iterator[Capture]:
+    """A process that records whatever the tests send."""
+    running = Capture(tmp_path_factory.mktemp("recording"))
+    yield running
+    running.process.kill()
+    running.process.wait(20)
 
 
 @pytest.fixture
@@ -71,17 +89,15 @@ def request(body: bytes = BODY, headers: str = "") -> bytes:
     )
 
 
-def test_a_request_is_recorded_byte_by_byte_for_its_owner_alone(capture):
-    running = capture()
+def test_a_request_is_recorded_byte_by_byte_for_its_owner_alone(recording):
+    answer = recording.send(request())
 
-    answer = running.send(request())
-
-    (file,) = running.files()
-    assert file.read_bytes() == request()
+    assert recording.recorded() == [request()]
+    file = recording.files()[-1]
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    assert stat.S_IMODE(running.folder.stat().st_mode) == 0o700
+    assert stat.S_IMODE(recording.folder.stat().st_mode) == 0o700
     assert answer == b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    assert f"{file}: POST /hooks?a=1, {len(BODY)} bytes of body" in running.log.read_text()
+    assert f"{file}: POST /hooks?a=1, {len(BODY)} bytes of body" in recording.log.read_text()
 
 
 @pytest.mark.slow
@@ -104,71 +120,72 @@ def test_what_was_recorded_is_what_doctor_needs(capture, tmp_path):
     assert "1 recorded" in running.log.read_text()
 
 
-def test_a_body_in_pieces_in_chunks_and_behind_a_question_is_recorded_whole(capture):
-    running = capture()
+def test_a_body_in_pieces_in_chunks_and_behind_a_question_is_recorded_whole(recording):
     chunked = b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n"
     asking = request(headers="Expect: 100-continue\r\n")
     at = asking.index(b"\r\n\r\n") + 4
 
-    running.send(request()[:20], request()[20:60], request()[60:])
-    running.send(chunked, b"9\r\n{} 0\r\n\r\n", b"\r\n0\r\nX-Trailer: 1\r\n", b"\r\n")
+    recording.send(request()[:20], request()[20:60], request()[60:])
+    recording.send(chunked, b"9\r\n{} 0\r\n\r\n", b"\r\n0\r\nX-Trailer: 1\r\n", b"\r\n")
     continued: list[bytes] = []
 
     def wait_for_continue(connection: socket.socket) -> None:
         if not continued:
             continued.append(connection.recv(100))
 
-    running.send(asking[:at], asking[at:], after_each=wait_for_continue)
+    recording.send(asking[:at], asking[at:], after_each=wait_for_continue)
 
-    recorded = [file.read_bytes() for file in running.files()]
-    assert recorded == [request(), chunked + b"9\r\n{} 0\r\n\r\n\r\n0\r\nX-Trailer: 1\r\n\r\n", asking]
+    whole = chunked + b"9\r\n{} 0\r\n\r\n\r\n0\r\nX-Trailer: 1\r\n\r\n"
+    assert recording.recorded() == [request(), whole, asking]
     assert continued == [b"HTTP/1.1 100 Continue\r\n\r\n"]
 
 
 def test_the_folder_is_bounded_in_files_also_when_they_arrive_at_once(capture):
-    running = capture("--max-files", "3")
+    running = capture("--max-files", "3", "--answer", "599")
 
     answers = together(10, lambda number: running.send(request(b"%d" % number)))
 
-    assert {answer[:12] for answer in answers} == {b"HTTP/1.1 200"}
+    assert {answer[:12] for answer in answers} == {b"HTTP/1.1 599"}
     assert len(running.files()) == 3
     assert "not recorded: the folder is full (--max-files, --max-mb)" in running.log.read_text()
 
 
-def test_the_folder_is_bounded_in_bytes_and_what_is_there_counts(capture):
-    first = capture("--max-mb", "1")
-    first.send(request(b"x" * 600_000))
-    first.process.send_signal(signal.SIGTERM)
-    assert first.process.wait(scaled(20)) == 0
+def test_the_folder_is_bounded_in_bytes_and_what_is_there_counts(capture, tmp_path):
+    (tmp_path / "captured").mkdir(mode=0o700)
+    (tmp_path / "captured" / "20260115T120000.http").write_bytes(request(b"x" * 600_000))
 
-    second = capture("--max-mb", "1")
-    second.send(request(b"x" * 600_000))
-    second.send(request())
+    running = capture("--max-mb", "1")
+    running.send(request(b"x" * 600_000))
+    running.send(request())
+    running.process.send_signal(signal.SIGTERM)
 
-    assert [file.stat().st_size > 600_000 for file in second.files()] == [True, False]
+    assert running.process.wait(scaled(20)) == 0
+    assert [file.stat().st_size > 600_000 for file in running.files()] == [True, False]
 
 
-def test_what_is_no_request_is_recorded_too_and_nothing_stops_it(capture):
-    running = capture("--answer", "599")
+def test_what_is_no_request_is_recorded_too_and_nothing_stops_it(recording):
+    sent = [
+        b"\x16\x03\x01 no HTTP\r\n\r\n",
+        b"GET / HTTP/1.1\r\n\r\n",
+        b"x" * 70_000,
+        request(headers="Content-Length: no\r\n"),
+    ]
 
-    running.send(b"\x16\x03\x01 no HTTP\r\n\r\n")
-    running.send(b"GET / HTTP/1.1\r\n\r\n")
-    with socket.create_connection(("127.0.0.1", running.port)):
+    for raw in sent:
+        recording.send(raw)
+    with socket.create_connection(("127.0.0.1", recording.port)):
         pass  # closed without a byte
-    running.send(b"x" * 70_000)
-    last = running.send(request(headers="Content-Length: no\r\n"))
 
-    until(lambda: len(running.files()) == 4)
-    assert last.startswith(b"HTTP/1.1 599 \r\n")
-    assert running.log.read_text().count("what is no HTTP request") == 2
-    assert running.process.poll() is None
+    assert len(recording.recorded()) == 4
+    assert recording.log.read_text().count("what is no HTTP request") == 2
+    assert recording.send(request()).startswith(b"HTTP/1.1 200 OK\r\n")
+    assert recording.recorded() == [request()]
 
 
-def test_a_port_that_is_taken_is_a_usage_error(capture, tmp_path):
-    taken = str(capture().port)
-    command = [sys.executable, "-m", "billhook", "capture", "--port", taken, "--to", str(tmp_path / "other")]
+def test_a_port_that_is_taken_is_a_usage_error(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        taken = str(listening.getsockname()[1])
+        result = CliRunner().invoke(main, ["capture", "--port", taken, "--to", str(tmp_path / "other")])
 
-    result = subprocess.run(command, capture_output=True, text=True, timeout=scaled(30), check=False)
-
-    assert result.returncode == 2
+    assert result.exit_code == 2
     assert f"127.0.0.1:{taken} is in use" in result.stderr

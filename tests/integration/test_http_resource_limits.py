@@ -55,7 +55,9 @@ sys.stdout.flush()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("lacking", ["slow bodies", "committer", "memory"])
+@pytest.mark.parametrize(
+    "lacking", [pytest.param("slow bodies", marks=pytest.mark.long), "committer", "memory"]
+)
 def test_a_delivery_without_threads_or_memory_is_503_until_they_return(tmp_path, lacking):
     clean = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
     environ = {

@@ -20,6 +20,7 @@ OF_EACH_KIND = 300
 SECONDS = 4.0
 ROOM_FOR_ALL = ["--worker-connections", "2000"]
 ROOM_FOR_A_THIRD = ["--worker-connections", str(OF_EACH_KIND)]
+ROOM_FOR_FEW = ["--worker-connections", "200"]
 
 
 class SlowCrowd:
@@ -65,20 +66,17 @@ def answers(server: Server, seconds: float, timeout_seconds: float = 30.0, at_le
     return found
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("door", ["asgi", "asgi-fast"])
-@pytest.mark.parametrize("room", [ROOM_FOR_ALL, ROOM_FOR_A_THIRD], ids=["within the limit", "beyond it"])
-def test_slow_clients_cost_an_honest_sender_no_delivery(tmp_path, door, room):
-    check_no_delivery_is_refused(tmp_path, door, room, KINDS)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_slow_clients_of_one_kind_cost_an_honest_sender_no_delivery(tmp_path, kind):
-    check_no_delivery_is_refused(tmp_path, "asgi", ["--worker-connections", "200"], [kind])
-
-
-def check_no_delivery_is_refused(tmp_path, door, room, kinds):
+@pytest.mark.parametrize(
+    ("door", "room", "kinds"),
+    [
+        pytest.param("asgi", ROOM_FOR_ALL, KINDS, marks=pytest.mark.long),
+        pytest.param("asgi", ROOM_FOR_A_THIRD, KINDS, marks=pytest.mark.long),
+        pytest.param("asgi-fast", ROOM_FOR_ALL, KINDS, marks=pytest.mark.long),
+        pytest.param("asgi-fast", ROOM_FOR_A_THIRD, KINDS, marks=pytest.mark.slow),
+        *[pytest.param("asgi", ROOM_FOR_FEW, [kind], marks=pytest.mark.long) for kind in KINDS],
+    ],
+)
+def test_slow_clients_cost_an_honest_sender_no_delivery(tmp_path, door, room, kinds):
     counts = dict.fromkeys(kinds, OF_EACH_KIND)
     with gunicorn(tmp_path, *room, door=door) as server, slow_clients(server.port, **counts) as process:
         crowd = SlowCrowd(process)

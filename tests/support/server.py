@@ -197,9 +197,8 @@ def gunicorn(
 def _wait_until_up(server: Server, process: subprocess.Popen[bytes], path: str) -> None:
     if not path:  # the backlog holds whoever connects before the workers are up
         return
-    for _ in range(200):
-        if process.poll() is not None:
-            break
+    give_up_at = time.monotonic() + scaled(20)
+    while process.poll() is None and time.monotonic() < give_up_at:
         with contextlib.suppress(OSError):
             if server.ask(head({}, method="GET", path=path)).status:
                 return
