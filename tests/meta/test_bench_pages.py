@@ -28,20 +28,15 @@ def figures_of(name):
     return json.loads((BENCH / "figures" / f"{name}.json").read_text(encoding="utf-8"))
 
 
-@pytest.mark.parametrize("name", ["receiver", "workers"])
-def test_each_picture_is_drawn_from_the_committed_figures_and_is_on_the_page(name):
+def test_each_picture_is_drawn_from_the_committed_figures_and_is_on_the_page():
     import plot
 
-    drawn = plot.PICTURES[name](figures_of(name))
-    assert (BENCH / "figures" / f"{name}.svg").read_text(encoding="utf-8") == drawn
-    assert f"](figures/{name}.svg)" in (BENCH / "README.md").read_text(encoding="utf-8")
-
-
-def test_all_committed_figures_are_drawn():
-    import plot
-
-    names = {path.stem for path in (BENCH / "figures").iterdir()}
-    assert names == set(plot.PICTURES)
+    page = (BENCH / "README.md").read_text(encoding="utf-8")
+    for name in plot.PICTURES:
+        drawn = plot.PICTURES[name](figures_of(name))
+        assert (BENCH / "figures" / f"{name}.svg").read_text(encoding="utf-8") == drawn
+        assert f"](figures/{name}.svg)" in page
+    assert {path.stem for path in (BENCH / "figures").iterdir()} == set(plot.PICTURES)
 
 
 def test_control_other_figures_give_another_picture():
