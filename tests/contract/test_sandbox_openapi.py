@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +21,20 @@ from billhook.sandbox.sandbox import GROUPS, Sandbox
 from support.sandbox import Running, running
 
 PAGES = ("/openapi/", "/openapi/swagger")
+TAGS = {"auth", "events", "customers", "meters", "contracts", "invoices", "credits", "webhooks"}
 
 
-def description(sandbox: Running) -> dict[str, Any]:
-    answer = sandbox.send("GET", "/openapi/openapi.json", None, {})
+@pytest.fixture(scope="module")
+def standing() -> Iterator[Running]:
+    """A sandbox for tests that read what it says of itself."""
+    with running() as sandbox:
+        yield sandbox
+
+
+@pytest.fixture(scope="module")
+def description(standing: Running) -> dict[str, Any]:
+    """The OpenAPI document."""
+    answer = standing.send("GET", "/openapi/openapi.json", None, {})
     assert answer.status == 200
     found: dict[str, Any] = answer.json
     return found
@@ -65,67 +76,77 @@ def fuzz(sandbox: Running, folder: Path, *arguments: str) -> subprocess.Complete
     )
 
 
-def test_the_description_is_valid_and_has_the_23_webhooks() -> None:
-    with running() as sandbox:
-        found = description(sandbox)
-
-    validate(found)
-    assert set(found["webhooks"]) == set(EVENT_TYPES)
-    for name, webhook in found["webhooks"].items():
+def test_the_description_is_valid_and_has_the_23_webhooks(description: dict[str, Any]) -> None:
+    validate(description)
+    assert set(description["webhooks"]) == set(EVENT_TYPES)
+    for name, webhook in description["webhooks"].items():
         parameters = {one["name"]: one["schema"] for one in webhook["post"]["parameters"]}
         assert parameters["X-Webhook-Type"] == {"type": "string", "const": name}
         assert {"webhook-id", "webhook-timestamp", "webhook-signature"} < set(parameters)
-        body = found["components"]["schemas"][name]
+        body = description["components"]["schemas"][name]
         assert set(EVENT_TYPES[name].model_json_schema(by_alias=True).get("properties", {})) == set(
             body.get("properties", {})
         )
 
 
-def test_every_operation_of_the_client_is_described_and_no_other_but_the_sandboxs_own() -> None:
+def test_every_operation_of_the_client_is_described_and_no_other_but_the_sandboxs_own(
+    description: dict[str, Any],
+) -> None:
     wanted = {operation.name for operation in (*OPERATIONS.values(), *IMPLIED.values())}
-    with running() as sandbox:
-        described = description(sandbox)["paths"]
 
-    told = {f"{method.upper()} {path}" for path, methods in described.items() for method in methods}
+    told = {
+        f"{method.upper()} {path}" for path, methods in description["paths"].items() for method in methods
+    }
 
     assert {line for line in told if "/_sandbox" not in line} == wanted
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_the_pages_need_no_outside_host(page: str) -> None:
-    with running() as sandbox:
-        answer = sandbox.send("GET", page, None, {})
+def test_the_tags_are_those_of_the_specification_and_the_sandboxs_own(description: dict[str, Any]) -> None:
+    """Source: spec, "What the service does", the last sentence."""
+    used = {
+        tag: path
+        for path, methods in description["paths"].items()
+        for operation in methods.values()
+        for tag in operation["tags"]
+    }
 
+    of_the_specification = {tag for tag, path in used.items() if not path.startswith("/_sandbox")}
+    assert of_the_specification == TAGS
+    assert all(tag.startswith("_sandbox/") for tag in set(used) - TAGS)
+    assert {tag["name"] for tag in description["tags"]} == set(used)
+
+
+def test_the_pages_need_no_outside_host(standing: Running) -> None:
+    for page in PAGES:
+        answer = standing.send("GET", page, None, {})
         assert answer.status == 200
         loaded = re.findall(rb"""(?:src|href)\s*=\s*["']\s*([^"']+)""", answer.body)
         sheets = [
-            sandbox.send("GET", f"/openapi/{link.decode()}", None, {}) for link in loaded if CSS in link
+            standing.send("GET", f"/openapi/{link.decode()}", None, {}) for link in loaded if CSS in link
         ]
         links = re.findall(rb"""(?:url\(|@import)\s*["']?(.{5})""", b"".join(one.body for one in sheets))
 
-    assert loaded
-    assert b"//" not in answer.body.replace(b"// ", b"")  # but comments
-    assert {one.status for one in sheets} <= {200}
-    assert set(links) <= {b"data:"}
+        assert loaded
+        assert b"//" not in answer.body.replace(b"// ", b"")  # but comments
+        assert {one.status for one in sheets} <= {200}
+        assert set(links) <= {b"data:"}
 
 
-def test_the_openapi_page_loads_no_external_validator_badge() -> None:
-    with running() as sandbox:
-        page = sandbox.send("GET", "/openapi/swagger", None, {}).body
-        script = sandbox.send("GET", "/openapi/swagger/js/swagger-ui-bundle.js", None, {}).body
+def test_the_openapi_page_loads_no_external_validator_badge(standing: Running) -> None:
+    page = standing.send("GET", "/openapi/swagger", None, {}).body
+    script = standing.send("GET", "/openapi/swagger/js/swagger-ui-bundle.js", None, {}).body
 
     assert b'{"validatorUrl": "none"}' in page
     assert b'"https://validator.swagger.io/validator"' in script
     assert b'"none"===' in script
 
 
-def test_a_body_is_required_but_for_the_sandboxs_own_operations_without_a_required_field() -> None:
-    with running() as sandbox:
-        described = description(sandbox)["paths"]
-
+def test_a_body_is_required_but_for_the_sandboxs_own_operations_without_a_required_field(
+    description: dict[str, Any],
+) -> None:
     told = {
         f"{method.upper()} {path}": operation["requestBody"]["required"]
-        for path, methods in described.items()
+        for path, methods in description["paths"].items()
         for method, operation in methods.items()
         if "requestBody" in operation
     }
