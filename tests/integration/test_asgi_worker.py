@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from billhook.connection_limits import MIN_WAIT_SECONDS
 from support.processes import children, until
 from support.server import Server, gunicorn, head, read_reply, request
 from support.signing import signed
@@ -22,11 +23,27 @@ PLAIN = ["--worker-class", "asgi"]
 """gunicorn's own worker, which has none of these limits: the control of each test."""
 
 
-@pytest.fixture
-def crowded(tmp_path):
-    """A function that serves one process with few connections; `flags` come last and win."""
+pytestmark = pytest.mark.slow
+
+
+def crowded(folder, *flags, **settings):
+    """Serve one process with few connections; `flags` come last and win."""
     few = ["--worker-connections", str(CONNECTIONS)]
-    return lambda *flags, **settings: gunicorn(tmp_path, *few, *flags, door="asgi", **settings)
+    return gunicorn(folder, *few, *flags, door="asgi", **settings)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    """A process for all tests that only open connections."""
+    with crowded(tmp_path_factory.mktemp("crowded")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory):
+    """The same, of gunicorn's own worker."""
+    with crowded(tmp_path_factory.mktemp("plain"), *PLAIN) as running:
+        yield running
 
 
 def closed(connection: socket.socket) -> bool:
@@ -40,9 +57,8 @@ def closed(connection: socket.socket) -> bool:
         return True
 
 
-@pytest.mark.slow
-def test_a_new_delivery_is_accepted_when_idle_connections_have_reached_the_limit(crowded):
-    with crowded() as server, contextlib.ExitStack() as held:
+def test_a_new_delivery_is_accepted_when_idle_connections_have_reached_the_limit(server):
+    with contextlib.ExitStack() as held:
         idle = [held.enter_context(server.connect()) for _ in range(2 * CONNECTIONS)]
 
         statuses = [server.post(b"{}", signed()).status for _ in range(3)]
@@ -52,61 +68,54 @@ def test_a_new_delivery_is_accepted_when_idle_connections_have_reached_the_limit
         assert [closed(one) for one in idle[-10:]] == [False] * 10  # the oldest were closed
 
 
-@pytest.mark.slow
-def test_control_gunicorns_own_worker_keeps_every_idle_connection(crowded):
-    with crowded(*PLAIN) as server, contextlib.ExitStack() as held:
-        idle = [held.enter_context(server.connect()) for _ in range(2 * CONNECTIONS)]
+def test_control_gunicorns_own_worker_keeps_every_idle_connection(plain):
+    with contextlib.ExitStack() as held:
+        idle = [held.enter_context(plain.connect()) for _ in range(2 * CONNECTIONS)]
 
-        assert server.post(b"{}", signed()).status == 200
+        assert plain.post(b"{}", signed()).status == 200
         assert not any(closed(one) for one in idle)
 
 
-@pytest.mark.slow
-def test_slow_heads_do_not_delay_a_delivery_and_end_after_their_time(crowded):
-    with crowded() as server, contextlib.ExitStack() as held:
-        slow = [held.enter_context(server.connect()) for _ in range(CONNECTIONS - 5)]
-        started = time.monotonic()
-        for connection in slow:
+def test_each_head_on_a_connection_has_ten_seconds_and_delays_no_delivery(server):
+    started = time.monotonic()
+    with contextlib.ExitStack() as held:
+        silent, known, *slow = (held.enter_context(server.connect()) for _ in range(CONNECTIONS - 5))
+        known.sendall(request(b"{}", signed(), close=False))
+        assert read_reply(known).status == 200
+        for connection in (known, *slow):
             connection.sendall(b"POST /webhooks/billing HTTP/1.1\r\nHost: receiver\r\n")
 
         reply = server.post(b"{}", signed())
-        replies = [read_reply(connection) for connection in slow]
+        statuses = {read_reply(connection).status for connection in (known, *slow)}
         seconds = time.monotonic() - started
 
-    assert (reply.status, reply.seconds < scaled(1)) == (200, True)
-    assert {each.status for each in replies} == {408}
-    assert 9 < seconds < scaled(15)
+        assert (reply.status, reply.seconds < scaled(1)) == (200, True)
+        assert statuses == {408}
+        assert 9 < seconds < scaled(15)
+        # Whoever opens connections in advance would take an answer for that of the next request.
+        assert silent.recv(1_000) == b""
 
 
-@pytest.mark.slow
-def test_a_connection_without_any_byte_is_closed_without_an_answer(crowded):
-    with crowded() as server, server.connect() as silent:
-        assert silent.recv(1_000) == b""  # whoever opens connections in advance would take it for its answer
-
-
-@pytest.mark.slow
-def test_a_head_without_end_is_refused(crowded):
-    with crowded() as server, server.connect() as connection:
-        connection.sendall(b"POST /webhooks/billing HTTP/1.1\r\nHost: receiver\r\n")
-        for number in range(20):
-            connection.sendall(b"X-%d: %s\r\n" % (number, b"a" * 4_000))
+def test_a_head_without_end_is_refused(server):
+    with server.connect() as connection:
+        lines = [b"X-%d: %s\r\n" % (number, b"a" * 4_000) for number in range(17)]
+        connection.sendall(b"POST /webhooks/billing HTTP/1.1\r\nHost: receiver\r\n" + b"".join(lines))
 
         assert read_reply(connection).status == 431
 
 
-@pytest.mark.slow
-def test_control_gunicorns_own_worker_takes_such_a_head(crowded):
-    with crowded(*PLAIN) as server:
-        headers = {f"X-{number}": "a" * 4_000 for number in range(20)}
-        assert server.post(b"{}", {**signed(b"{}"), **headers}).status == 200
+def test_control_gunicorns_own_worker_takes_such_a_head(plain):
+    headers = {f"X-{number}": "a" * 4_000 for number in range(20)}
+
+    assert plain.post(b"{}", {**signed(b"{}"), **headers}).status == 200
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
-def test_a_client_that_reads_no_response_does_not_keep_its_connection(crowded, loop):
+@pytest.mark.parametrize("loop", [pytest.param("asyncio", marks=pytest.mark.long), "uvloop"])
+def test_a_client_that_reads_no_response_does_not_keep_its_connection(tmp_path, loop):
     """Its connection cannot be closed in order, because what was written to it never leaves."""
     many = request(b"", {}, method="PUT", close=False) * 200
-    with crowded("--asgi-loop", loop, "--worker-connections", "1") as server, socket.socket() as deaf:
+    flags = ["--asgi-loop", loop, "--worker-connections", "1"]
+    with crowded(tmp_path, *flags) as server, socket.socket() as deaf:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         deaf.connect(("127.0.0.1", server.port))
         deaf.settimeout(1.0)
@@ -143,15 +152,14 @@ def hung_up(connection: socket.socket) -> bool:
     return False
 
 
-@pytest.mark.slow
-def test_a_connection_that_made_a_delivery_is_kept_when_others_make_room(crowded):
+def test_a_connection_that_made_a_delivery_is_kept_when_others_make_room(server):
     refused = request(b"{}", {**signed(b"{}"), "webhook-signature": "v1,AAAA"}, close=False)
-    with crowded() as server, contextlib.ExitStack() as held:
+    with contextlib.ExitStack() as held:
         known, unknown = (held.enter_context(server.connect()) for _ in range(2))
         known.sendall(request(b"{}", signed(b"{}"), close=False))
         unknown.sendall(refused)
         assert (read_reply(known).status, read_reply(unknown).status) == (200, 401)
-        time.sleep(1.0)  # both are idle for longer than the others
+        time.sleep(MIN_WAIT_SECONDS)  # both may make room for others now
 
         for _ in range(2 * CONNECTIONS):
             held.enter_context(server.connect())
@@ -160,59 +168,42 @@ def test_a_connection_that_made_a_delivery_is_kept_when_others_make_room(crowded
         assert not closed(known)
 
 
-@pytest.mark.slow
-def test_bodies_that_do_not_come_make_room_for_a_delivery(crowded):
+def test_bodies_that_do_not_come_make_room_for_a_delivery(tmp_path):
     unfinished = head({"Content-Length": "100"}, close=False)
-    with crowded(BILLHOOK_DEADLINE_SECONDS="60") as server, contextlib.ExitStack() as held:
+    with crowded(tmp_path, BILLHOOK_DEADLINE_SECONDS="60") as server, contextlib.ExitStack() as held:
         for _ in range(2 * CONNECTIONS):
             held.enter_context(server.connect()).sendall(unfinished)
 
         assert [server.post(b"{}", signed()).status for _ in range(3)] == [200] * 3
 
 
-@pytest.mark.slow
-def test_the_next_head_on_a_connection_has_the_same_time(crowded):
-    with crowded() as server, server.connect() as connection:
-        connection.sendall(request(b"{}", signed(), close=False))
-        first = read_reply(connection)
-        connection.sendall(b"POST /webhooks/billing HTTP/1.1\r\nHost: receiver\r\n")
-
-        second = read_reply(connection)
-
-    assert (first.status, second.status) == (200, 408)
-    assert second.seconds < scaled(15)
-
-
-@pytest.mark.slow
-def test_a_client_that_closes_its_side_after_the_request_gets_its_response(crowded):
+def test_a_client_that_closes_its_side_after_the_request_gets_its_response(server):
     headers = signed(b"{}")
-    with crowded() as server:
-        reply = server.ask(request(b"{}", headers, close=False), half_close=True)
 
-        assert reply.status == 200
-        assert server.stored(headers["webhook-id"]) == ("PingTest", b"{}")
+    reply = server.ask(request(b"{}", headers, close=False), half_close=True)
 
-
-@pytest.mark.slow
-def test_control_gunicorns_own_worker_gives_no_response_to_a_half_closed_connection(crowded):
-    with crowded(*PLAIN) as server, pytest.raises(OSError):  # noqa: PT011 - reset or closed
-        server.ask(request(b"{}", signed(), close=False), half_close=True)
+    assert reply.status == 200
+    assert server.stored(headers["webhook-id"]) == ("PingTest", b"{}")
 
 
-@pytest.mark.slow
-def test_a_request_that_is_no_http_is_refused_without_its_text(crowded):
-    with crowded() as server:
-        reply = server.ask(
-            b"POST /webhooks/billing HTTP/1.1\r\nHost: a\r\nbad header echo-me-7391: 1\r\n\r\n"
-        )
+def test_control_gunicorns_own_worker_gives_no_response_to_a_half_closed_connection(plain):
+    with pytest.raises(OSError):  # noqa: PT011 - reset or closed
+        plain.ask(request(b"{}", signed(), close=False), half_close=True)
+
+
+def test_a_request_that_is_no_http_is_refused_without_its_text(server):
+    reply = server.ask(b"POST /webhooks/billing HTTP/1.1\r\nHost: a\r\nbad header echo-me-7391: 1\r\n\r\n")
 
     assert reply.status == 400
     assert b"7391" not in reply.body
 
 
-@pytest.mark.slow
-def test_idle_connections_do_not_delay_the_end_of_a_process(crowded):
-    with crowded() as server, contextlib.ExitStack() as held:
+def test_neither_idle_connections_nor_clients_that_left_delay_the_end_of_a_process(tmp_path):
+    flags = ["--worker-connections", "100"]  # more than are in use at one time
+    with crowded(tmp_path, *flags) as server, contextlib.ExitStack() as held:
+        for _ in range(50):
+            with server.connect() as connection:
+                connection.sendall(request(b"{}", signed(), close=False))
         for _ in range(5):
             held.enter_context(server.connect())
         kept = held.enter_context(server.connect())
@@ -226,19 +217,7 @@ def test_idle_connections_do_not_delay_the_end_of_a_process(crowded):
         assert time.monotonic() - started < scaled(5)
 
 
-@pytest.mark.slow
-def test_a_body_with_an_expectation_is_asked_for(crowded):
-    headers = {**signed(b"{}"), "Content-Length": "2", "Expect": "100-continue"}
-    with crowded() as server, server.connect() as connection:
-        connection.sendall(head(headers))
-        assert connection.recv(100).startswith(b"HTTP/1.1 100 ")
-        connection.sendall(b"{}")
-
-        assert read_reply(connection).status == 200
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
+@pytest.mark.parametrize("loop", [pytest.param("asyncio", marks=pytest.mark.long), "uvloop"])
 def test_a_signal_while_the_application_loads_ends_the_process_at_once(tmp_path, loop):
     (tmp_path / "slow.py").write_text(
         "import pathlib, time\npathlib.Path('loading').touch()\ntime.sleep(2)\napplication = None\n"
@@ -254,7 +233,6 @@ def test_a_signal_while_the_application_loads_ends_the_process_at_once(tmp_path,
     assert time.monotonic() - started < scaled(15)
 
 
-@pytest.mark.slow
 def test_the_limit_of_open_files_is_raised_above_that_of_connections(tmp_path):
     soft = ["sh", "-c", 'ulimit -S -n 256 && exec "$@"', "sh"]
     with gunicorn(tmp_path, "--worker-connections", "400", door="asgi", prefix=soft) as server:
@@ -269,7 +247,6 @@ def test_the_limit_of_open_files_is_raised_above_that_of_connections(tmp_path):
     assert re.search(r"Max open files +2960 ", limits)
 
 
-@pytest.mark.slow
 def test_a_process_that_may_open_few_files_allows_fewer_connections(tmp_path):
     hard = ["sh", "-c", 'ulimit -n 1024 && exec "$@"', "sh"]
     with gunicorn(tmp_path, "--worker-connections", "5000", door="asgi", prefix=hard) as server:
@@ -282,23 +259,6 @@ def test_a_process_that_may_open_few_files_allows_fewer_connections(tmp_path):
     assert "out of system resource" not in server.log.read_text()
 
 
-@pytest.mark.slow
-def test_connections_whose_clients_left_before_the_response_are_closed(crowded):
-    with crowded("--worker-connections", "100") as server:  # more than are in use at one time
-        for _ in range(50):
-            with server.connect() as connection:
-                connection.sendall(request(b"{}", signed(), close=False))
-        (worker,) = children(server.pid)
-        assert server.post(b"{}", signed()).status == 200
-        started = time.monotonic()
-
-        os.kill(server.pid, signal.SIGTERM)
-        until(lambda: worker not in children(server.pid), 20)
-
-        assert time.monotonic() - started < scaled(5)
-
-
-@pytest.mark.slow
 def test_a_connection_is_closed_whose_application_failed_before_the_body_was_complete(tmp_path):
     with (
         gunicorn(tmp_path, door="asgi", app="support.mounted:create_failing_app()") as server,
