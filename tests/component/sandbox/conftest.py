@@ -1,4 +1,4 @@
-"""What the sandbox's tests share: a database for one, of each kind."""
+"""What the sandbox's tests share: a sandbox, and a database that outlasts one."""
 
 from __future__ import annotations
 
@@ -7,24 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from support.postgres import BOTH
-from support.sandbox_schema import SandboxSchema
+from support.sandbox import Running, running
 
 
-@pytest.fixture(scope="session")
-def sandbox_schema(postgres_server) -> Iterator[SandboxSchema]:
-    """The schema of all tests that are not about the making of tables."""
-    schema = SandboxSchema(postgres_server.url)
-    yield schema
-    schema.close()
+@pytest.fixture
+def sandbox() -> Iterator[Running]:
+    """A new sandbox with the options of most tests."""
+    with running() as started:
+        yield started
 
 
-@pytest.fixture(params=BOTH)
-def sandbox_url(request, tmp_path: Path) -> Iterator[str]:
-    """The URL of an empty database of each kind; on PostgreSQL the tables are there already."""
-    if request.param == "sqlite":
-        yield f"sqlite:///{tmp_path / 'sandbox.db'}"
-        return
-    schema = request.getfixturevalue("sandbox_schema")
-    yield schema.url
-    schema.clear()
+@pytest.fixture
+def sandbox_url(tmp_path: Path) -> str:
+    """The URL of a file for a sandbox that is started again."""
+    return f"sqlite:///{tmp_path / 'sandbox.db'}"

@@ -109,10 +109,10 @@ def by_hand(events: list[dict[str, Any]], group_by: str) -> dict[str, dict[str, 
     return found
 
 
-def test_aggregation_equals_a_calculation_in_python(sandbox_url: str) -> None:
+def test_aggregation_equals_a_calculation_in_python(bare_url: str) -> None:
     """Source: spec, "Endpoints", POST /v2/events/aggregation; each method, each groupBy, each database."""
     events = many(700)
-    with running(database_url=sandbox_url) as sandbox:
+    with running(database_url=bare_url) as sandbox:
         ids = {alias: customer(sandbox, alias) for alias in ("acme", "zeta")}
         for method in METHODS:
             meter(sandbox, method, filters=IN_EUROPE)
@@ -128,7 +128,7 @@ def test_aggregation_equals_a_calculation_in_python(sandbox_url: str) -> None:
         assert len(by_hand(events, "week")) == 7
 
 
-def test_aggregation_is_of_the_customer_or_also_of_those_that_fit_the_pattern(sandbox_url: str) -> None:
+def test_aggregation_is_of_the_customer_or_also_of_those_that_fit_the_pattern(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /v2/events/aggregation, customerId and customerIdPattern."""
     patterns = {
         None: {"a-eu": 1},
@@ -142,29 +142,27 @@ def test_aggregation_is_of_the_customer_or_also_of_those_that_fit_the_pattern(sa
         "*": {"a-eu": 1, "a-us": 2, "b-eu": 4, "[ab]-x": 8, "100%": 16, "\\*": 32},
         "\\*": {"a-eu": 1, "\\*": 32},
     }
-    with running(database_url=sandbox_url) as sandbox:
-        ids = {alias: customer(sandbox, alias) for alias in ("a-eu", "a-us", "b-eu", "[ab]-x", "100%", "\\*")}
-        events = [
-            event(n, FIRST + timedelta(days=9), alias)
-            for n, alias in enumerate(alias for count, alias in enumerate(ids) for _ in range(2**count))
-        ]
-        sandbox.ok("PUT", "/events", {"events": events})
+    ids = {alias: customer(sandbox, alias) for alias in ("a-eu", "a-us", "b-eu", "[ab]-x", "100%", "\\*")}
+    events = [
+        event(n, FIRST + timedelta(days=9), alias)
+        for n, alias in enumerate(alias for count, alias in enumerate(ids) for _ in range(2**count))
+    ]
+    sandbox.ok("PUT", "/events", {"events": events})
 
-        for pattern, expected in patterns.items():
-            more = {} if pattern is None else {"customerIdPattern": pattern}
-            found = points(sandbox, asked(ids["a-eu"], "customer", "calls", **more))
-            assert found == {ids[alias]: {"calls": count} for alias, count in expected.items()}, pattern
+    for pattern, expected in patterns.items():
+        more = {} if pattern is None else {"customerIdPattern": pattern}
+        found = points(sandbox, asked(ids["a-eu"], "customer", "calls", **more))
+        assert found == {ids[alias]: {"calls": count} for alias, count in expected.items()}, pattern
 
 
-def test_aggregation_with_a_single_meter_accepts_any_key() -> None:
+def test_aggregation_with_a_single_meter_accepts_any_key(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /v2/events/aggregation, meters of key and eventName; "per meter"."""
-    with running() as sandbox:
-        acme = customer(sandbox, "acme")
-        meter(sandbox, "sum")
-        at = FIRST + timedelta(days=5)
-        sandbox.ok("PUT", "/events", {"events": [event(n, at, "acme", units=5) for n in range(3)]})
+    acme = customer(sandbox, "acme")
+    meter(sandbox, "sum")
+    at = FIRST + timedelta(days=5)
+    sandbox.ok("PUT", "/events", {"events": [event(n, at, "acme", units=5) for n in range(3)]})
 
-        answer = sandbox.ok("POST", PATH, asked(acme, "day", "sum", "calls"))
+    answer = sandbox.ok("POST", PATH, asked(acme, "day", "sum", "calls"))
 
     assert answer == {
         "dataPoints": [{"group": "2026-01-04", "values": {"sum": 15, "calls": 15}}],
@@ -173,45 +171,42 @@ def test_aggregation_with_a_single_meter_accepts_any_key() -> None:
     }
 
 
-def test_aggregation_selects_among_meters_by_key() -> None:
-    with running() as sandbox:
-        acme = customer(sandbox, "acme")
-        meter(sandbox, "sum")
-        meter(sandbox, "max")
-        at = FIRST + timedelta(days=5)
-        sandbox.ok("PUT", "/events", {"events": [event(n, at, "acme", units=5) for n in range(3)]})
+def test_aggregation_selects_among_meters_by_key(sandbox: Running) -> None:
+    acme = customer(sandbox, "acme")
+    meter(sandbox, "sum")
+    meter(sandbox, "max")
+    at = FIRST + timedelta(days=5)
+    sandbox.ok("PUT", "/events", {"events": [event(n, at, "acme", units=5) for n in range(3)]})
 
-        found = points(sandbox, asked(acme, "month", "sum", "max"))
-        wrong = sandbox.call("POST", PATH, asked(acme, "month", "sum", "calls"))
+    found = points(sandbox, asked(acme, "month", "sum", "max"))
+    wrong = sandbox.call("POST", PATH, asked(acme, "month", "sum", "calls"))
 
     assert found == {"2026-01": {"sum": 15, "max": 5}}
     assert (wrong.status, wrong.json["param"]) == (400, "meters")
     assert wrong.json["message"].endswith("give one of sum, max")
 
 
-def test_aggregation_without_any_meter_the_events_are_counted() -> None:
-    with running() as sandbox:
-        acme = customer(sandbox, "acme")
-        at = FIRST + timedelta(days=5)
-        sandbox.ok("PUT", "/events", {"events": [event(n, at, "acme", units=5) for n in range(3)]})
+def test_aggregation_without_any_meter_the_events_are_counted(sandbox: Running) -> None:
+    acme = customer(sandbox, "acme")
+    at = FIRST + timedelta(days=5)
+    sandbox.ok("PUT", "/events", {"events": [event(n, at, "acme", units=5) for n in range(3)]})
 
-        assert points(sandbox, asked(acme, "month", "calls")) == {"2026-01": {"calls": 3}}
+    assert points(sandbox, asked(acme, "month", "calls")) == {"2026-01": {"calls": 3}}
 
 
-def test_aggregation_filters_distinguish_values_and_types(sandbox_url: str) -> None:
+def test_aggregation_filters_distinguish_values_and_types(sandbox: Running) -> None:
     """As the meter itself does when events come in: numbers by their value, and no text for a number."""
     wanted = ["eu", "1", 2, 3.5, True, 1e300, -7, "ü'\"", *(f"v{n}" for n in range(90))]
     given = ["eu", "us", "1", 1, 2, "2", 2.0, 3.5, "3.5", True, "true", False, None, 1e300, -7, "ü'\"", "v89"]
-    with running(database_url=sandbox_url) as sandbox:
-        acme = customer(sandbox, "acme")
-        held = {"property": "tag", "operator": "in", "value": wanted}
-        meter(sandbox, "count", filters=[held] * 100)
-        at = FIRST + timedelta(days=5)
-        batch = [event(n, at, "acme", tag=tag, units=1) for n, tag in enumerate(given)]
-        dry = sandbox.ok("POST", "/events/dry-run", {"events": batch})["events"]
-        sandbox.ok("PUT", "/events", {"events": batch})
+    acme = customer(sandbox, "acme")
+    held = {"property": "tag", "operator": "in", "value": wanted}
+    meter(sandbox, "count", filters=[held] * 100)
+    at = FIRST + timedelta(days=5)
+    batch = [event(n, at, "acme", tag=tag, units=1) for n, tag in enumerate(given)]
+    dry = sandbox.ok("POST", "/events/dry-run", {"events": batch})["events"]
+    sandbox.ok("PUT", "/events", {"events": batch})
 
-        found = points(sandbox, asked(acme, "month", "count"))
+    found = points(sandbox, asked(acme, "month", "count"))
 
     counted = [each["event"]["data"]["tag"] for each in dry if each["meterWithValues"][0]["value"] == 1]
     assert counted == ["eu", "1", 2, 2.0, 3.5, True, 1e300, -7, "ü'\"", "v89"]
@@ -228,84 +223,78 @@ def test_aggregation_a_filters_values_are_one_parameter_however_many() -> None:
         assert len(compiled.params) < 20
 
 
-@pytest.mark.parametrize(
-    ("group_by", "count", "first", "last"),
-    [
-        ("hour", 40 * 24 + 7, "2026-01-01T00:00:00Z", "2026-02-10T06:00:00Z"),
-        ("day", 41, "2026-01-01", "2026-02-10"),
-        ("week", 7, "2025-12-29", "2026-02-09"),
-        ("month", 2, "2026-01", "2026-02"),
-    ],
-)
-def test_aggregation_filled_dates_have_zeros(group_by: str, count: int, first: str, last: str) -> None:
-    """Source: spec, "Endpoints", POST /v2/events/aggregation, fillDates."""
-    with running() as sandbox:
-        acme = customer(sandbox, "acme")
-        at = datetime(2026, 1, 7, 12, tzinfo=UTC)
-        sandbox.ok("PUT", "/events", {"events": [event(1, at, "acme")]})
+FILLED = [
+    ("hour", 40 * 24 + 7, "2026-01-01T00:00:00Z", "2026-02-10T06:00:00Z"),
+    ("day", 41, "2026-01-01", "2026-02-10"),
+    ("week", 7, "2025-12-29", "2026-02-09"),
+    ("month", 2, "2026-01", "2026-02"),
+]
 
+
+def test_aggregation_filled_dates_have_zeros(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", POST /v2/events/aggregation, fillDates."""
+    acme = customer(sandbox, "acme")
+    at = datetime(2026, 1, 7, 12, tzinfo=UTC)
+    sandbox.ok("PUT", "/events", {"events": [event(1, at, "acme")]})
+
+    for group_by, count, first, last in FILLED:
         plain = points(sandbox, asked(acme, group_by, "calls"))
         filled = points(sandbox, asked(acme, group_by, "calls", fillDates=True))
 
-    assert list(plain.values()) == [{"calls": 1}]
-    assert (len(filled), min(filled), max(filled)) == (count, first, last)
-    assert {group: values for group, values in filled.items() if values != {"calls": 0}} == plain
+        assert list(plain.values()) == [{"calls": 1}]
+        assert (len(filled), min(filled), max(filled)) == (count, first, last)
+        assert {group: values for group, values in filled.items() if values != {"calls": 0}} == plain
 
 
-def test_aggregation_groups_events_before_1970(sandbox_url: str) -> None:
+def test_aggregation_groups_events_before_1970(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Event (ingested), timestamp: no bounds are stated."""
     at = datetime(1969, 12, 31, 23, 30, tzinfo=UTC)
     groups = {"hour": "1969-12-31T23:00:00Z", "day": "1969-12-31", "week": "1969-12-29", "month": "1969-12"}
     period = {"startTime": "0001-01-01", "endTime": "9999-12-31"}
-    with running(database_url=sandbox_url) as sandbox:
-        acme = customer(sandbox, "acme")
-        sandbox.ok("PUT", "/events", {"events": [event(1, at, "acme")]})
+    acme = customer(sandbox, "acme")
+    sandbox.ok("PUT", "/events", {"events": [event(1, at, "acme")]})
 
-        for group_by, group in groups.items():
-            found = points(sandbox, asked(acme, group_by, "calls", period=period))
-            assert found == {group: {"calls": 1}}
+    for group_by, group in groups.items():
+        found = points(sandbox, asked(acme, group_by, "calls", period=period))
+        assert found == {group: {"calls": 1}}
 
 
-def test_aggregation_what_cannot_be_added_up_is_refused() -> None:
+def test_aggregation_what_cannot_be_added_up_is_refused(sandbox: Running) -> None:
     """Source: spec, "Errors", param; the values of groupBy are not shown."""
     turned = {"startTime": "2026-02-01", "endTime": "2026-01-01"}
     ages = {"startTime": "0001-01-01", "endTime": "9999-12-31"}
-    with running() as sandbox:
-        acme = customer(sandbox, "acme")
-        wrong = [
-            (
-                asked(acme, "year", "calls"),
-                "groupBy",
-                "groupBy must be one of hour, day, week, month, customer",
-            ),
-            (asked(acme, 'data."', "calls"), "groupBy", "groupBy must be a key in the event's data without"),
-            (asked("cus_none", "day", "calls"), "customerId", "there is no such customer"),
-            (asked(acme, "day"), "meters", "meters must have 1 to 100 entries"),
-            (asked(acme, "day", "a", "a"), "meters", "two meters have the same key"),
-            (asked(acme, "day", "a", period=ages, fillDates=True), "groupBy", "there are more than 10000"),
-        ]
-        for request, param, message in wrong:
-            answer = sandbox.call("POST", PATH, request)
-            assert (answer.status, answer.json["param"]) == (400, param)
-            assert answer.json["message"].startswith(message)
-        answer = sandbox.call("POST", PATH, asked(acme, "day", "calls", period=turned))
+    acme = customer(sandbox, "acme")
+    wrong = [
+        (
+            asked(acme, "year", "calls"),
+            "groupBy",
+            "groupBy must be one of hour, day, week, month, customer",
+        ),
+        (asked(acme, 'data."', "calls"), "groupBy", "groupBy must be a key in the event's data without"),
+        (asked("cus_none", "day", "calls"), "customerId", "there is no such customer"),
+        (asked(acme, "day"), "meters", "meters must have 1 to 100 entries"),
+        (asked(acme, "day", "a", "a"), "meters", "two meters have the same key"),
+        (asked(acme, "day", "a", period=ages, fillDates=True), "groupBy", "there are more than 10000"),
+    ]
+    for request, param, message in wrong:
+        answer = sandbox.call("POST", PATH, request)
+        assert (answer.status, answer.json["param"]) == (400, param)
+        assert answer.json["message"].startswith(message)
+    answer = sandbox.call("POST", PATH, asked(acme, "day", "calls", period=turned))
 
     assert (answer.status, answer.json["message"]) == (400, "endTime is before startTime")
 
 
-def test_aggregation_sums_what_is_too_large_for_the_databases_integers(sandbox_url: str) -> None:
+def test_aggregation_sums_what_is_too_large_for_the_databases_integers(sandbox: Running) -> None:
     """SQLite's integers end at 2 ** 63: beyond, and with fractions finer than a billionth, it rounds."""
-    with running(database_url=sandbox_url) as sandbox:
-        acme = customer(sandbox, "acme")
-        meter(sandbox, "sum")
-        meter(sandbox, "max")
-        at = FIRST + timedelta(days=5)
-        values = [2**62, 2**62, 2**62, 10**25, 0.125]
-        sandbox.ok(
-            "PUT", "/events", {"events": [event(n, at, "acme", units=u) for n, u in enumerate(values)]}
-        )
+    acme = customer(sandbox, "acme")
+    meter(sandbox, "sum")
+    meter(sandbox, "max")
+    at = FIRST + timedelta(days=5)
+    values = [2**62, 2**62, 2**62, 10**25, 0.125]
+    sandbox.ok("PUT", "/events", {"events": [event(n, at, "acme", units=u) for n, u in enumerate(values)]})
 
-        found = points(sandbox, asked(acme, "eventName", "sum", "max"))["call"]
+    found = points(sandbox, asked(acme, "eventName", "sum", "max"))["call"]
 
     assert float(found["sum"]) == pytest.approx(float(sum(values)), rel=1e-15)
     assert found["max"] == 10**25

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.sandbox import Running, running
+from support.sandbox import Running
 from support.scenarios import Customer, metered
 
 METHODS = ("count", "sum", "max", "last", "unique")
@@ -47,73 +47,68 @@ def named(sandbox: Running, alias: str) -> str:
 
 
 @pytest.mark.parametrize("field", ["aliases", "externalId"])
-def test_a_new_customer_may_have_a_name_that_usage_came_under_before(field: str, sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        meters(sandbox)
-        use(sandbox, "late", 3, 5, 5)
-        body = {"name": "Late Ltd", field: ["late"] if field == "aliases" else "late"}
-        made = sandbox.ok("POST", "/_sandbox/customers", body)["customer"]["id"]
-        listed = sandbox.ok("GET", "/_sandbox/customers")["customers"]
+def test_a_new_customer_may_have_a_name_that_usage_came_under_before(sandbox: Running, field: str) -> None:
+    meters(sandbox)
+    use(sandbox, "late", 3, 5, 5)
+    body = {"name": "Late Ltd", field: ["late"] if field == "aliases" else "late"}
+    made = sandbox.ok("POST", "/_sandbox/customers", body)["customer"]["id"]
+    listed = sandbox.ok("GET", "/_sandbox/customers")["customers"]
 
-        assert [each["id"] for each in listed] == [made]
-        assert named(sandbox, "late") == made
-        assert figures(sandbox, made) == {"count": 3, "sum": 13, "max": 5, "last": 5, "unique": 2}
-        kinds = [kind for kind, _ in sandbox.raised()]
-        assert kinds.count("AnonymousCustomer") == kinds.count("CustomerCreated") == 1
-
-
-def test_an_existing_customer_takes_over_events_of_a_claimed_alias(sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        meters(sandbox)
-        use(sandbox, "late", 3, 9)
-        acme = Customer.of(sandbox)
-        use(sandbox, "acme", 4)
-        sandbox.ok("PUT", f"/customers/{acme.id}", {"aliases": ["acme", "late"]})
-        use(sandbox, "late", 2, day=10)
-
-        assert figures(sandbox, acme.id) == {"count": 4, "sum": 18, "max": 9, "last": 2, "unique": 4}
-        assert sandbox.ok("GET", "/_sandbox/customers")["total"] == 1
+    assert [each["id"] for each in listed] == [made]
+    assert named(sandbox, "late") == made
+    assert figures(sandbox, made) == {"count": 3, "sum": 13, "max": 5, "last": 5, "unique": 2}
+    kinds = [kind for kind, _ in sandbox.raised()]
+    assert kinds.count("AnonymousCustomer") == kinds.count("CustomerCreated") == 1
 
 
-def test_what_usage_passes_by_a_claim_is_announced_and_billed() -> None:
-    with running() as sandbox:
-        committed = {"units": 10, "price": 5, "type": "Units"}
-        pricing = {"type": "PerUnit", "price": 1}
-        product = {"catalogProductId": metered(sandbox), "pricing": pricing, "commitment": committed}
-        use(sandbox, "late", 8, 7, name="call")
-        acme = Customer.of(sandbox)
-        acme.buy(product)
-        before = sandbox.raised("CommitmentCrossed")
-        sandbox.ok("PUT", f"/customers/{acme.id}", {"aliases": ["acme", "late"]})
-        after = sandbox.raised("CommitmentCrossed")
-        [used] = sandbox.ok("GET", f"/customers/products-consumptions/{acme.id}")["productsConsumptions"]
+def test_an_existing_customer_takes_over_events_of_a_claimed_alias(sandbox: Running) -> None:
+    meters(sandbox)
+    use(sandbox, "late", 3, 9)
+    acme = Customer.of(sandbox)
+    use(sandbox, "acme", 4)
+    sandbox.ok("PUT", f"/customers/{acme.id}", {"aliases": ["acme", "late"]})
+    use(sandbox, "late", 2, day=10)
+
+    assert figures(sandbox, acme.id) == {"count": 4, "sum": 18, "max": 9, "last": 2, "unique": 4}
+    assert sandbox.ok("GET", "/_sandbox/customers")["total"] == 1
+
+
+def test_what_usage_passes_by_a_claim_is_announced_and_billed(sandbox: Running) -> None:
+    committed = {"units": 10, "price": 5, "type": "Units"}
+    pricing = {"type": "PerUnit", "price": 1}
+    product = {"catalogProductId": metered(sandbox), "pricing": pricing, "commitment": committed}
+    use(sandbox, "late", 8, 7, name="call")
+    acme = Customer.of(sandbox)
+    acme.buy(product)
+    before = sandbox.raised("CommitmentCrossed")
+    sandbox.ok("PUT", f"/customers/{acme.id}", {"aliases": ["acme", "late"]})
+    after = sandbox.raised("CommitmentCrossed")
+    [used] = sandbox.ok("GET", f"/customers/products-consumptions/{acme.id}")["productsConsumptions"]
 
     assert (len(before), len(after)) == (0, 1)
     assert used["consumedAmount"] == 15
 
 
-def test_control_an_alias_of_a_real_customer_cannot_be_claimed() -> None:
+def test_control_an_alias_of_a_real_customer_cannot_be_claimed(sandbox: Running) -> None:
     """Control: of a real customer, and of an anonymous one that has credits, nobody takes the name."""
-    with running() as sandbox:
-        Customer.of(sandbox)
-        use(sandbox, "late", 3)
-        late = named(sandbox, "late")
-        sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": late, "creditAmount": 5})
-        of_a_real_one = sandbox.call("POST", "/_sandbox/customers", {"name": "B", "aliases": ["acme"]})
-        of_one_with_credits = sandbox.call("POST", "/_sandbox/customers", {"name": "B", "aliases": ["late"]})
+    Customer.of(sandbox)
+    use(sandbox, "late", 3)
+    late = named(sandbox, "late")
+    sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": late, "creditAmount": 5})
+    of_a_real_one = sandbox.call("POST", "/_sandbox/customers", {"name": "B", "aliases": ["acme"]})
+    of_one_with_credits = sandbox.call("POST", "/_sandbox/customers", {"name": "B", "aliases": ["late"]})
 
-        refused = (400, "invalid_request_error", "already_exists")
-        assert of_a_real_one.error() == of_one_with_credits.error() == refused
-        assert named(sandbox, "late") == late
+    refused = (400, "invalid_request_error", "already_exists")
+    assert of_a_real_one.error() == of_one_with_credits.error() == refused
+    assert named(sandbox, "late") == late
 
 
-def test_a_claim_that_is_refused_for_something_else_changes_nothing() -> None:
-    with running() as sandbox:
-        meters(sandbox)
-        use(sandbox, "late", 3)
-        late = named(sandbox, "late")
-        wrong = sandbox.call("POST", "/_sandbox/customers", {"aliases": ["late"]})
+def test_a_claim_that_is_refused_for_something_else_changes_nothing(sandbox: Running) -> None:
+    meters(sandbox)
+    use(sandbox, "late", 3)
+    late = named(sandbox, "late")
+    wrong = sandbox.call("POST", "/_sandbox/customers", {"aliases": ["late"]})
 
-        assert wrong.status == 400
-        assert named(sandbox, "late") == late
-        assert figures(sandbox, late)["sum"] == 3
+    assert wrong.status == 400
+    assert named(sandbox, "late") == late
+    assert figures(sandbox, late)["sum"] == 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.sandbox import Running, running
+from support.sandbox import Running
 
 RESULT = {
     "status": "Accepted",
@@ -31,24 +31,22 @@ def kept(sandbox: Running) -> list[Any]:
     return results
 
 
-def test_a_cloud_usage_submission_is_stored_and_answered_with_an_empty_object(sandbox_url) -> None:
+def test_a_cloud_usage_submission_is_stored_and_answered_with_an_empty_object(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /cloudUsageSubmission."""
-    with running(database_url=sandbox_url) as sandbox:
-        answer = submitted(sandbox, RESULT)
-        [result] = kept(sandbox)
+    answer = submitted(sandbox, RESULT)
+    [result] = kept(sandbox)
 
     assert answer == {}
     assert {**RESULT, "productCode": "API-1"}.items() <= result.items()
     assert result["createdAt"] == "2026-01-10T12:00:00Z"
 
 
-def test_an_idempotency_key_is_taken_once_in_one_submission_and_over_several(sandbox_url) -> None:
+def test_an_idempotency_key_is_taken_once_in_one_submission_and_over_several(sandbox: Running) -> None:
     """A choice of ours: the specification gives the field its name, and no more."""
-    with running(database_url=sandbox_url) as sandbox:
-        first = {"idempotencyKey": "a", "acceptedQuantity": 1}
-        submitted(sandbox, first, {**first, "acceptedQuantity": 2}, {"idempotencyKey": "b"})
-        submitted(sandbox, {**first, "acceptedQuantity": 3}, {"idempotencyKey": "c"}, code="API-2")
-        results = kept(sandbox)
+    first = {"idempotencyKey": "a", "acceptedQuantity": 1}
+    submitted(sandbox, first, {**first, "acceptedQuantity": 2}, {"idempotencyKey": "b"})
+    submitted(sandbox, {**first, "acceptedQuantity": 3}, {"idempotencyKey": "c"}, code="API-2")
+    results = kept(sandbox)
 
     assert [(each["idempotencyKey"], each.get("acceptedQuantity")) for each in results] == [
         ("a", 1),
@@ -57,18 +55,16 @@ def test_an_idempotency_key_is_taken_once_in_one_submission_and_over_several(san
     ]
 
 
-def test_results_without_an_idempotency_key_are_all_stored() -> None:
-    with running() as sandbox:
-        submitted(sandbox, {"status": "Accepted"}, {"status": "Accepted"}, {"idempotencyKey": None})
-        results = kept(sandbox)
+def test_results_without_an_idempotency_key_are_all_stored(sandbox: Running) -> None:
+    submitted(sandbox, {"status": "Accepted"}, {"status": "Accepted"}, {"idempotencyKey": None})
+    results = kept(sandbox)
 
     assert len(results) == 3
 
 
-def test_a_submission_without_results_stores_nothing() -> None:
-    with running() as sandbox:
-        answer = submitted(sandbox)
-        results = kept(sandbox)
+def test_a_submission_without_results_stores_nothing(sandbox: Running) -> None:
+    answer = submitted(sandbox)
+    results = kept(sandbox)
 
     assert (answer, results) == ({}, [])
 
@@ -88,11 +84,10 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-def test_a_submission_that_is_not_well_formed_is_refused_whole() -> None:
+def test_a_submission_that_is_not_well_formed_is_refused_whole(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /cloudUsageSubmission: both fields are required."""
-    with running() as sandbox:
-        answers = [sandbox.call("POST", "/cloudUsageSubmission", body) for body, _ in WRONG]
-        results = kept(sandbox)
+    answers = [sandbox.call("POST", "/cloudUsageSubmission", body) for body, _ in WRONG]
+    results = kept(sandbox)
 
     assert {answer.error() for answer in answers} == {(400, "invalid_request_error", "invalid_request")}
     assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG]

@@ -26,9 +26,9 @@ def outcomes(answers: list[Answer]) -> Counter[str]:
     return Counter("done" if each.status == 200 else each.json["code"] for each in answers)
 
 
-def test_of_many_contracts_with_one_external_id_one_is_made(sandbox_url) -> None:
+def test_of_many_contracts_with_one_external_id_one_is_made(bare_url) -> None:
     """Source: spec, "Resources and their fields", Contract, externalId."""
-    with running(database_url=sandbox_url) as sandbox:
+    with running(database_url=bare_url) as sandbox:
         acme = customer(sandbox)
         wanted = {"customerId": acme, "name": "Deal", "startDate": "2026-01-10", "externalId": "deal-1"}
         answers = at_once(lambda _: sandbox.call("POST", "/contracts", wanted))
@@ -39,9 +39,9 @@ def test_of_many_contracts_with_one_external_id_one_is_made(sandbox_url) -> None
     assert (kept, len(told)) == (1, 1)
 
 
-def test_of_many_deductions_as_many_are_done_as_there_are_credits(sandbox_url) -> None:
+def test_of_many_deductions_as_many_are_done_as_there_are_credits(bare_url) -> None:
     """Source: spec, "Endpoints", POST /credits/deduct."""
-    with running(database_url=sandbox_url) as sandbox:
+    with running(database_url=bare_url) as sandbox:
         acme = Customer.of(sandbox)
         sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": acme.id, "creditAmount": 50})
         body = {"customerId": acme.id, "creditAmount": 10}
@@ -52,9 +52,9 @@ def test_of_many_deductions_as_many_are_done_as_there_are_credits(sandbox_url) -
     assert balances == [50, 40, 30, 20, 10, 0]
 
 
-def test_a_top_up_that_many_approve_is_granted_once(sandbox_url) -> None:
+def test_a_top_up_that_many_approve_is_granted_once(bare_url) -> None:
     """Source: spec, "States and transitions", the moves that are shown."""
-    with running(database_url=sandbox_url) as sandbox:
+    with running(database_url=bare_url) as sandbox:
         acme = Customer.of(sandbox)
         grant = {"name": "Top-up", "creditProductId": "crp", "balanceKind": "Unit", "grantAmount": 5}
         body = {"customerId": acme.id, "creditGrant": {**grant, "schedule": "Once", "price": 4}}
@@ -69,9 +69,9 @@ def test_a_top_up_that_many_approve_is_granted_once(sandbox_url) -> None:
     assert len(told) == 1
 
 
-def test_an_invoice_that_many_pay_is_paid_once(sandbox_url) -> None:
+def test_an_invoice_that_many_pay_is_paid_once(bare_url) -> None:
     """Source: spec, "States and transitions", Invoice billingStatus."""
-    with running(database_url=sandbox_url) as sandbox:
+    with running(database_url=bare_url) as sandbox:
         acme = Customer.of(sandbox)
         acme.buy({"pricing": {"type": "Flat", "price": 9}})
         sandbox.advance("P23D")
@@ -85,9 +85,9 @@ def test_an_invoice_that_many_pay_is_paid_once(sandbox_url) -> None:
 
 
 @pytest.mark.slow
-def test_usage_during_a_clock_move_is_stored_and_raises_events_once(sandbox_url) -> None:
+def test_usage_during_a_clock_move_is_stored_and_raises_events_once(bare_url) -> None:
     """Source: spec, "Endpoints", PUT /events; "Events", CommitmentCrossed."""
-    with running(database_url=sandbox_url) as sandbox:
+    with running(database_url=bare_url) as sandbox:
         acme, calls = Customer.of(sandbox), metered(sandbox)
         priced = {"pricing": {"type": "PerUnit", "price": 1}, "commitment": {"units": 15, "price": 0}}
         acme.buy({"catalogProductId": calls, **priced})

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from support.sandbox import Answer, Running, running
+from support.sandbox import Answer, Running
 
 INVALID = (400, "invalid_request_error", "invalid_request")
 REGION = {
@@ -39,12 +37,11 @@ def values(answer: Answer) -> dict[str, str]:
 # --- definitions ----------------------------------------------------------------------------------
 
 
-def test_a_custom_field_definition_is_stored_listed_and_read(sandbox_url) -> None:
+def test_a_custom_field_definition_is_stored_listed_and_read(sandbox: Running) -> None:
     """Source: spec, "Endpoints", GET /customFields and GET /customFields/{customFieldId}."""
-    with running(database_url=sandbox_url) as sandbox:
-        made = defined(sandbox, **REGION, entity="Customer", valueType="String", defaultValue="EMEA")
-        read = sandbox.ok("GET", f"/customFields/{made['id']}")["customField"]
-        listed = sandbox.ok("GET", "/customFields")
+    made = defined(sandbox, **REGION, entity="Customer", valueType="String", defaultValue="EMEA")
+    read = sandbox.ok("GET", f"/customFields/{made['id']}")["customField"]
+    listed = sandbox.ok("GET", "/customFields")
 
     assert {
         **REGION,
@@ -56,20 +53,11 @@ def test_a_custom_field_definition_is_stored_listed_and_read(sandbox_url) -> Non
     assert listed == {"customFields": [made], "total": 1, "hasMore": False, "nextCursor": None}
 
 
-def test_a_definition_that_is_not_there_gets_404() -> None:
-    """Source: spec, "Endpoints", GET /customFields/{customFieldId}."""
-    with running() as sandbox:
-        answer = sandbox.call("GET", "/customFields/cf_none")
-
-    assert answer.error() == (404, "invalid_request_error", "resource_not_found")
-
-
-def test_a_name_is_defined_once_for_each_entity(sandbox_url) -> None:
+def test_a_name_is_defined_once_for_each_entity(sandbox: Running) -> None:
     """A choice of ours."""
-    with running(database_url=sandbox_url) as sandbox:
-        defined(sandbox, customFieldName="region")
-        twice = sandbox.call("POST", "/_sandbox/customFields", {"customFieldName": "region"})
-        other = defined(sandbox, customFieldName="region", entity="Contract")
+    defined(sandbox, customFieldName="region")
+    twice = sandbox.call("POST", "/_sandbox/customFields", {"customFieldName": "region"})
+    other = defined(sandbox, customFieldName="region", entity="Contract")
 
     assert twice.error() == (400, "invalid_request_error", "already_exists")
     assert twice.json["param"] == "customFieldName"
@@ -91,13 +79,12 @@ WRONG_DEFINITIONS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_a_definition_that_contradicts_itself_is_refused() -> None:
-    with running() as sandbox:
-        answers = [
-            sandbox.call("POST", "/_sandbox/customFields", {"customFieldName": "region", **fields})
-            for fields, _ in WRONG_DEFINITIONS
-        ]
-        total = sandbox.ok("GET", "/customFields")["total"]
+def test_a_definition_that_contradicts_itself_is_refused(sandbox: Running) -> None:
+    answers = [
+        sandbox.call("POST", "/_sandbox/customFields", {"customFieldName": "region", **fields})
+        for fields, _ in WRONG_DEFINITIONS
+    ]
+    total = sandbox.ok("GET", "/customFields")["total"]
 
     assert {answer.error() for answer in answers} == {INVALID}
     assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG_DEFINITIONS]
@@ -107,11 +94,10 @@ def test_a_definition_that_contradicts_itself_is_refused() -> None:
 # --- values ---------------------------------------------------------------------------------------
 
 
-def test_inputs_become_values_by_the_definition_with_their_name() -> None:
+def test_inputs_become_values_by_the_definition_with_their_name(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Customer, customFields and customFieldValues."""
-    with running() as sandbox:
-        definition = defined(sandbox, **REGION)
-        answer = given(sandbox, {"customFieldName": "region", "value": "EMEA"})
+    definition = defined(sandbox, **REGION)
+    answer = given(sandbox, {"customFieldName": "region", "value": "EMEA"})
 
     customer = answer.json["customer"]
     assert "customFields" not in customer
@@ -120,23 +106,18 @@ def test_inputs_become_values_by_the_definition_with_their_name() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    "named",
-    [
+def test_a_definition_is_found_by_its_field_path_too(sandbox: Running) -> None:
+    """Source: spec, "Resources and their fields", Customer, customFields."""
+    names: list[dict[str, Any]] = [
         {"fieldPath": "Region__c"},
         {"customFieldName": "region", "fieldPath": "Region__c"},
         {"customFieldName": "region", "integrationSource": "Salesforce", "valueType": "String"},
-    ],
-    ids=str,
-)
-def test_a_definition_is_found_by_its_field_path_too(named: dict[str, str]) -> None:
-    """Source: spec, "Resources and their fields", Customer, customFields."""
-    with running() as sandbox:
-        defined(sandbox, **REGION)
-        defined(sandbox, customFieldName="tier", fieldPath="Tier__c", integrationSource="HubSpot")
-        answer = given(sandbox, {**named, "value": "APAC"})
+    ]
+    defined(sandbox, **REGION)
+    defined(sandbox, customFieldName="tier", fieldPath="Tier__c", integrationSource="HubSpot")
+    answers = [given(sandbox, {**named, "value": "APAC"}) for named in names]
 
-    assert values(answer) == {"region": "APAC"}
+    assert [values(answer) for answer in answers] == [{"region": "APAC"}] * 3
 
 
 WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
@@ -152,24 +133,23 @@ WRONG_INPUTS: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_an_input_that_fits_no_definition_is_refused_and_nothing_is_set() -> None:
-    with running() as sandbox:
-        defined(sandbox, **REGION)
-        defined(sandbox, customFieldName="term", entity="Contract")
-        for name in ("first", "second"):
-            defined(sandbox, customFieldName=name, fieldPath="Twice__c")
-        customer_id = given(sandbox).json["customer"]["id"]
-        answers = [
-            given(sandbox, {"value": "EMEA", **wrong}, customer_id=customer_id) for wrong, _ in WRONG_INPUTS
-        ]
-        after = given(sandbox, customer_id=customer_id)
+def test_an_input_that_fits_no_definition_is_refused_and_nothing_is_set(sandbox: Running) -> None:
+    defined(sandbox, **REGION)
+    defined(sandbox, customFieldName="term", entity="Contract")
+    for name in ("first", "second"):
+        defined(sandbox, customFieldName=name, fieldPath="Twice__c")
+    customer_id = given(sandbox).json["customer"]["id"]
+    answers = [
+        given(sandbox, {"value": "EMEA", **wrong}, customer_id=customer_id) for wrong, _ in WRONG_INPUTS
+    ]
+    after = given(sandbox, customer_id=customer_id)
 
     assert {answer.error() for answer in answers} == {INVALID}
     assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG_INPUTS]
     assert values(after) == {}
 
 
-def test_a_custom_field_value_of_the_right_type_is_stored_as_text() -> None:
+def test_a_custom_field_value_of_the_right_type_is_stored_as_text(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Customer, customFieldValues: strings."""
     good: list[tuple[str, Any, str]] = [
         ("String", "EMEA", "EMEA"),
@@ -181,18 +161,17 @@ def test_a_custom_field_value_of_the_right_type_is_stored_as_text() -> None:
         ("Date", "2026-01-15", "2026-01-15"),
         ("Date", "2026-01-15T09:30:00+01:00", "2026-01-15T09:30:00+01:00"),
     ]
-    with running() as sandbox:
-        for value_type in ("String", "Number", "Boolean", "Date"):
-            defined(sandbox, customFieldName=value_type, valueType=value_type)
-        kept = [
-            values(given(sandbox, {"customFieldName": value_type, "value": value}))
-            for value_type, value, _ in good
-        ]
+    for value_type in ("String", "Number", "Boolean", "Date"):
+        defined(sandbox, customFieldName=value_type, valueType=value_type)
+    kept = [
+        values(given(sandbox, {"customFieldName": value_type, "value": value}))
+        for value_type, value, _ in good
+    ]
 
     assert kept == [{value_type: text} for value_type, _, text in good]
 
 
-def test_a_value_of_another_type_is_refused() -> None:
+def test_a_value_of_another_type_is_refused(sandbox: Running) -> None:
     bad: list[tuple[str, Any]] = [
         ("String", 5),
         ("String", ["EMEA"]),
@@ -204,12 +183,9 @@ def test_a_value_of_another_type_is_refused() -> None:
         ("Date", 20260115),
         ("Date", "2026-02-30"),
     ]
-    with running() as sandbox:
-        for value_type in ("String", "Number", "Boolean", "Date"):
-            defined(sandbox, customFieldName=value_type, valueType=value_type)
-        answers = [
-            given(sandbox, {"customFieldName": value_type, "value": value}) for value_type, value in bad
-        ]
+    for value_type in ("String", "Number", "Boolean", "Date"):
+        defined(sandbox, customFieldName=value_type, valueType=value_type)
+    answers = [given(sandbox, {"customFieldName": value_type, "value": value}) for value_type, value in bad]
 
     assert {(answer.error(), answer.json["param"]) for answer in answers} == {
         (INVALID, "customFields.0.value")
@@ -219,35 +195,33 @@ def test_a_value_of_another_type_is_refused() -> None:
     ]
 
 
-def test_values_that_are_not_given_stay_and_a_null_takes_one_away() -> None:
+def test_values_that_are_not_given_stay_and_a_null_takes_one_away(sandbox: Running) -> None:
     """A choice of ours: customFields are merged, field by field."""
-    with running() as sandbox:
-        for name in ("a", "b", "c"):
-            defined(sandbox, customFieldName=name)
-        first = given(sandbox, *({"customFieldName": name, "value": f"{name}1"} for name in "abc"))
-        customer_id = first.json["customer"]["id"]
-        second = given(
-            sandbox,
-            {"customFieldName": "a", "value": "a2"},
-            {"customFieldName": "b", "value": None},
-            customer_id=customer_id,
-        )
-        none = sandbox.call("PUT", f"/customers/{customer_id}", {"legalName": "Acme"})
-        cleared = sandbox.call("PUT", f"/customers/{customer_id}", {"customFields": None})
+    for name in ("a", "b", "c"):
+        defined(sandbox, customFieldName=name)
+    first = given(sandbox, *({"customFieldName": name, "value": f"{name}1"} for name in "abc"))
+    customer_id = first.json["customer"]["id"]
+    second = given(
+        sandbox,
+        {"customFieldName": "a", "value": "a2"},
+        {"customFieldName": "b", "value": None},
+        customer_id=customer_id,
+    )
+    none = sandbox.call("PUT", f"/customers/{customer_id}", {"legalName": "Acme"})
+    cleared = sandbox.call("PUT", f"/customers/{customer_id}", {"customFields": None})
 
     assert values(second) == values(none) == {"a": "a2", "c": "c1"}
     assert values(cleared) == {}
 
 
-def test_where_no_value_is_set_the_default_is_shown() -> None:
+def test_where_no_value_is_set_the_default_is_shown(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Custom-field definition, defaultValue."""
-    with running() as sandbox:
-        before = given(sandbox)
-        defined(sandbox, **REGION, defaultValue="EMEA")
-        customer_id = before.json["customer"]["id"]
-        default = given(sandbox, customer_id=customer_id)
-        one_set = given(sandbox, {"customFieldName": "region", "value": "APAC"}, customer_id=customer_id)
-        again = given(sandbox, {"customFieldName": "region", "value": None}, customer_id=customer_id)
+    before = given(sandbox)
+    defined(sandbox, **REGION, defaultValue="EMEA")
+    customer_id = before.json["customer"]["id"]
+    default = given(sandbox, customer_id=customer_id)
+    one_set = given(sandbox, {"customFieldName": "region", "value": "APAC"}, customer_id=customer_id)
+    again = given(sandbox, {"customFieldName": "region", "value": None}, customer_id=customer_id)
 
     assert [values(each) for each in (before, default, one_set, again)] == [
         {},
@@ -257,24 +231,12 @@ def test_where_no_value_is_set_the_default_is_shown() -> None:
     ]
 
 
-def test_custom_field_values_that_are_sent_are_ignored() -> None:
-    """Source: spec, "Resources and their fields", Customer, customFieldValues: read-only."""
-    with running() as sandbox:
-        definition = defined(sandbox, customFieldName="region")
-        sent = [{"customFieldDefinitionId": definition["id"], "value": "EMEA", "fieldName": "region"}]
-        made = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme", "customFieldValues": sent})
-        put = sandbox.ok("PUT", f"/customers/{made['customer']['id']}", {"customFieldValues": sent})
-
-    assert made["customer"]["customFieldValues"] == put["customer"]["customFieldValues"] == []
-
-
-def test_a_customer_may_be_made_with_custom_fields() -> None:
+def test_a_customer_may_be_made_with_custom_fields(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Customer, customFields."""
-    with running() as sandbox:
-        defined(sandbox, customFieldName="region")
-        body = {"name": "Acme", "customFields": [{"customFieldName": "region", "value": "EMEA"}]}
-        answer = sandbox.call("POST", "/_sandbox/customers", body)
-        [listed] = sandbox.ok("GET", "/_sandbox/customers")["customers"]
+    defined(sandbox, customFieldName="region")
+    body = {"name": "Acme", "customFields": [{"customFieldName": "region", "value": "EMEA"}]}
+    answer = sandbox.call("POST", "/_sandbox/customers", body)
+    [listed] = sandbox.ok("GET", "/_sandbox/customers")["customers"]
 
     assert values(answer) == {"region": "EMEA"}
     assert listed == answer.json["customer"]
@@ -292,50 +254,47 @@ SIZE = {
 }
 
 
-def test_an_input_with_a_name_and_a_type_makes_its_definition(sandbox_url: str) -> None:
+def test_an_input_with_a_name_and_a_type_makes_its_definition(sandbox: Running) -> None:
     """So that a program can set a value that knows the specification alone, which shows none being made."""
-    with running(database_url=sandbox_url) as sandbox:
-        first = given(sandbox, {**SIZE, "value": 5})
-        again = given(sandbox, {"customFieldName": "size", "value": 6})
-        wrong = given(sandbox, {"customFieldName": "size", "value": "six"})
-        [made] = sandbox.ok("GET", "/customFields")["customFields"]
+    first = given(sandbox, {**SIZE, "value": 5})
+    again = given(sandbox, {"customFieldName": "size", "value": 6})
+    wrong = given(sandbox, {"customFieldName": "size", "value": "six"})
+    [made] = sandbox.ok("GET", "/customFields")["customFields"]
 
     assert (values(first), values(again)) == ({"size": "5"}, {"size": "6"})
     assert {name: made[name] for name in (*SIZE, "entity")} == {**SIZE, "entity": "Customer"}
     assert wrong.json["param"] == "customFields.0.value"
 
 
-def test_two_inputs_of_one_request_share_the_definition_that_the_first_makes() -> None:
-    with running() as sandbox:
-        answer = given(sandbox, {**SIZE, "value": 5}, {"customFieldName": "size", "value": 6})
+def test_two_inputs_of_one_request_share_the_definition_that_the_first_makes(sandbox: Running) -> None:
+    answer = given(sandbox, {**SIZE, "value": 5}, {"customFieldName": "size", "value": 6})
 
-        assert values(answer) == {"size": "6"}
-        assert sandbox.ok("GET", "/customFields")["total"] == 1
-
-
-@pytest.mark.parametrize(
-    ("fields", "param"),
-    [
-        ({**SIZE, "valueType": "Colour"}, "customFields.0.valueType"),
-        ({**SIZE, "customFieldName": " "}, "customFields.0.customFieldName"),
-        ({**SIZE, "value": "large"}, "customFields.0.value"),
-        ({"customFieldName": "size"}, "customFields.0"),
-        ({"fieldPath": "Size__c", "valueType": "Number"}, "customFields.0"),
-    ],
-)
-def test_an_input_that_makes_no_definition_leaves_none(fields: dict[str, Any], param: str) -> None:
-    with running() as sandbox:
-        answer = given(sandbox, {"value": 5, **fields})
-
-        assert (answer.error(), answer.json["param"]) == (INVALID, param)
-        assert sandbox.ok("GET", "/customFields")["total"] == 0
+    assert values(answer) == {"size": "6"}
+    assert sandbox.ok("GET", "/customFields")["total"] == 1
 
 
-def test_a_name_that_is_defined_with_another_origin_is_not_defined_twice() -> None:
-    with running() as sandbox:
-        defined(sandbox, **REGION)
-        other = {"customFieldName": REGION["customFieldName"], "fieldPath": "Other__c", "valueType": "String"}
-        answer = given(sandbox, {**other, "value": "EMEA"})
+MAKING_NONE: list[tuple[dict[str, Any], str]] = [
+    ({**SIZE, "valueType": "Colour"}, "customFields.0.valueType"),
+    ({**SIZE, "customFieldName": " "}, "customFields.0.customFieldName"),
+    ({**SIZE, "value": "large"}, "customFields.0.value"),
+    ({"customFieldName": "size"}, "customFields.0"),
+    ({"fieldPath": "Size__c", "valueType": "Number"}, "customFields.0"),
+]
 
-        assert (answer.error(), answer.json["param"]) == (INVALID, "customFields.0")
-        assert sandbox.ok("GET", "/customFields")["total"] == 1
+
+def test_an_input_that_makes_no_definition_leaves_none(sandbox: Running) -> None:
+    answers = [given(sandbox, {"value": 5, **fields}) for fields, _ in MAKING_NONE]
+
+    assert sandbox.ok("GET", "/customFields")["total"] == 0
+    assert [(answer.error(), answer.json["param"]) for answer in answers] == [
+        (INVALID, param) for _, param in MAKING_NONE
+    ]
+
+
+def test_a_name_that_is_defined_with_another_origin_is_not_defined_twice(sandbox: Running) -> None:
+    defined(sandbox, **REGION)
+    other = {"customFieldName": REGION["customFieldName"], "fieldPath": "Other__c", "valueType": "String"}
+    answer = given(sandbox, {**other, "value": "EMEA"})
+
+    assert (answer.error(), answer.json["param"]) == (INVALID, "customFields.0")
+    assert sandbox.ok("GET", "/customFields")["total"] == 1

@@ -6,7 +6,9 @@ import json
 from decimal import Decimal
 from typing import Any
 
-from support.sandbox import Running, running
+import pytest
+
+from support.sandbox import Running
 from support.scenarios import Customer, fee
 
 NAMES = ("totalOutstanding", "open", "overdue", "pendingPayment", "paid")
@@ -35,23 +37,22 @@ def billed(sandbox: Running, customer_id: str, price: float) -> str:
     return str(sandbox.ok("POST", "/credits/top-up", body)["invoiceId"])
 
 
-def test_a_customers_amounts_are_those_of_its_invoices_by_their_status(sandbox_url) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        first, other = (
-            sandbox.ok(
-                "POST",
-                "/_sandbox/customers",
-                {"name": "Acme", "contacts": [{"email": "a@acme.example", "receiveInvoiceEmail": True}]},
-            )["customer"]["id"]
-            for _ in range(2)
-        )
-        pending, paid, refused = (billed(sandbox, first, price) for price in (0.10, 20.20, 300.30))
-        billed(sandbox, first, 4000)
-        for invoice in (pending, paid, refused):
-            sandbox.ok("POST", f"/_sandbox/invoices/{invoice}/approve")
-        sandbox.ok("POST", f"/_sandbox/invoices/{paid}/payments", {"outcome": "paid"})
-        sandbox.ok("POST", f"/_sandbox/invoices/{refused}/payments", {"outcome": "failed"})
-        owed, others = amounts(sandbox, first), amounts(sandbox, other)
+def test_a_customers_amounts_are_those_of_its_invoices_by_their_status(sandbox: Running) -> None:
+    first, other = (
+        sandbox.ok(
+            "POST",
+            "/_sandbox/customers",
+            {"name": "Acme", "contacts": [{"email": "a@acme.example", "receiveInvoiceEmail": True}]},
+        )["customer"]["id"]
+        for _ in range(2)
+    )
+    pending, paid, refused = (billed(sandbox, first, price) for price in (0.10, 20.20, 300.30))
+    billed(sandbox, first, 4000)
+    for invoice in (pending, paid, refused):
+        sandbox.ok("POST", f"/_sandbox/invoices/{invoice}/approve")
+    sandbox.ok("POST", f"/_sandbox/invoices/{paid}/payments", {"outcome": "paid"})
+    sandbox.ok("POST", f"/_sandbox/invoices/{refused}/payments", {"outcome": "failed"})
+    owed, others = amounts(sandbox, first), amounts(sandbox, other)
 
     assert owed == {
         "totalOutstanding": Decimal("4300.40"),
@@ -63,28 +64,27 @@ def test_a_customers_amounts_are_those_of_its_invoices_by_their_status(sandbox_u
     assert others == dict.fromkeys(NAMES, Decimal("0.00"))
 
 
-def test_an_invoice_that_is_not_paid_in_time_is_overdue_and_outstanding() -> None:
-    with running() as sandbox:
-        customer = sandbox.ok(
-            "POST",
-            "/_sandbox/customers",
-            {"name": "Acme", "contacts": [{"email": "a@acme.example", "receiveInvoiceEmail": True}]},
-        )["customer"]["id"]
-        sandbox.ok("POST", f"/_sandbox/invoices/{billed(sandbox, customer, 7)}/approve")
-        sandbox.advance("P31D")
-        owed = amounts(sandbox, customer)
+@pytest.mark.slow
+def test_an_invoice_that_is_not_paid_in_time_is_overdue_and_outstanding(sandbox: Running) -> None:
+    customer = sandbox.ok(
+        "POST",
+        "/_sandbox/customers",
+        {"name": "Acme", "contacts": [{"email": "a@acme.example", "receiveInvoiceEmail": True}]},
+    )["customer"]["id"]
+    sandbox.ok("POST", f"/_sandbox/invoices/{billed(sandbox, customer, 7)}/approve")
+    sandbox.advance("P31D")
+    owed = amounts(sandbox, customer)
 
     assert (owed["overdue"], owed["totalOutstanding"], owed["pendingPayment"]) == (7, 7, 0)
 
 
-def test_new_customer_without_contract_is_raised_after_seven_days() -> None:
+def test_new_customer_without_contract_is_raised_after_seven_days(sandbox: Running) -> None:
     """Source: spec, "Events", NewCustomerWithoutContract."""
-    with running() as sandbox:
-        customer = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]["id"]
-        sandbox.advance("P6DT23H")
-        before = sandbox.raised("NewCustomerWithoutContract")
-        sandbox.advance("PT1H")
-        after = sandbox.raised("NewCustomerWithoutContract")
+    customer = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]["id"]
+    sandbox.advance("P6DT23H")
+    before = sandbox.raised("NewCustomerWithoutContract")
+    sandbox.advance("PT1H")
+    after = sandbox.raised("NewCustomerWithoutContract")
 
     assert before == []
     assert [body for _, body in after] == [
@@ -92,16 +92,15 @@ def test_new_customer_without_contract_is_raised_after_seven_days() -> None:
     ]
 
 
-def test_a_customers_currency_stays_while_a_contract_is_billed_in_it() -> None:
-    with running() as sandbox:
-        acme = Customer.of(sandbox, currency="USD")
-        contract_id = acme.buy(fee(5))
-        path = f"/customers/{acme.id}"
+def test_a_customers_currency_stays_while_a_contract_is_billed_in_it(sandbox: Running) -> None:
+    acme = Customer.of(sandbox, currency="USD")
+    contract_id = acme.buy(fee(5))
+    path = f"/customers/{acme.id}"
 
-        refused = sandbox.call("PUT", path, {"currency": "JPY"})
-        same = sandbox.ok("PUT", path, {"currency": "USD", "name": "Acme Corp"})
-        sandbox.ok("DELETE", f"/contracts/{contract_id}")
-        changed = sandbox.ok("PUT", path, {"currency": "JPY"})
+    refused = sandbox.call("PUT", path, {"currency": "JPY"})
+    same = sandbox.ok("PUT", path, {"currency": "USD", "name": "Acme Corp"})
+    sandbox.ok("DELETE", f"/contracts/{contract_id}")
+    changed = sandbox.ok("PUT", path, {"currency": "JPY"})
 
     assert (refused.status, refused.json["param"]) == (400, "currency")
     assert (
@@ -110,10 +109,10 @@ def test_a_customers_currency_stays_while_a_contract_is_billed_in_it() -> None:
     assert (same["customer"]["name"], changed["customer"]["currency"]) == ("Acme Corp", "JPY")
 
 
-def test_a_contract_with_its_own_currency_leaves_the_customers_free() -> None:
-    with running() as sandbox:
-        acme = Customer.of(sandbox, currency="USD")
-        acme.buy(fee(5), currency="EUR")
-        changed = sandbox.ok("PUT", f"/customers/{acme.id}", {"currency": "JPY"})
+@pytest.mark.slow
+def test_a_contract_with_its_own_currency_leaves_the_customers_free(sandbox: Running) -> None:
+    acme = Customer.of(sandbox, currency="USD")
+    acme.buy(fee(5), currency="EUR")
+    changed = sandbox.ok("PUT", f"/customers/{acme.id}", {"currency": "JPY"})
 
     assert changed["customer"]["currency"] == "JPY"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
-from support.sandbox import Running, running
+from support.sandbox import Running
 
 NOT_FOUND = (404, "invalid_request_error", "resource_not_found")
 INVALID = (400, "invalid_request_error", "invalid_request")
@@ -49,104 +47,94 @@ def put(sandbox: Running, customer: Any, **fields: Any) -> Any:
 # --- PUT /customers/{customerId} ------------------------------------------------------------------
 
 
-def test_every_field_of_a_customer_is_stored_and_returned(sandbox_url) -> None:
+def test_every_field_of_a_customer_is_stored_and_returned(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Customer."""
-    with running(database_url=sandbox_url) as sandbox:
-        changed = put(sandbox, made(sandbox), **WHOLE, status="Suspended")
-        read = sandbox.ok("GET", f"/_sandbox/customers/{changed['id']}")["customer"]
+    changed = put(sandbox, made(sandbox), **WHOLE, status="Suspended")
+    read = sandbox.ok("GET", f"/_sandbox/customers/{changed['id']}")["customer"]
 
     assert {name: changed[name] for name in WHOLE} == WHOLE
     assert changed["status"] == "Suspended"
     assert read == changed
 
 
-def test_a_customer_update_changes_only_the_given_fields() -> None:
+def test_a_customer_update_changes_only_the_given_fields(sandbox: Running) -> None:
     """Source: spec, "Endpoints", PUT /customers/{customerId}: all fields are optional."""
-    with running() as sandbox:
-        before = made(sandbox, **WHOLE)
-        sandbox.real.advance(seconds=60)
-        after = put(sandbox, before, legalName="Acme plc")
+    before = made(sandbox, **WHOLE)
+    sandbox.real.advance(seconds=60)
+    after = put(sandbox, before, legalName="Acme plc")
 
     assert after == {**before, "legalName": "Acme plc", "updatedAt": "2026-01-10T12:01:00Z"}
 
 
-def test_a_put_of_an_empty_object_is_accepted() -> None:
+def test_a_put_of_an_empty_object_is_accepted(sandbox: Running) -> None:
     """Source: spec, "Endpoints", PUT /customers/{customerId}."""
-    with running() as sandbox:
-        before = made(sandbox, **WHOLE)
-        after = put(sandbox, before)
+    before = made(sandbox, **WHOLE)
+    after = put(sandbox, before)
 
     assert after == before
 
 
-def test_a_null_clears_its_field_and_no_other() -> None:
+def test_a_null_clears_its_field_and_no_other(sandbox: Running) -> None:
     """A choice of ours: the specification does not say what a null does."""
     names = [name for name in WHOLE if name != "name"]
-    with running() as sandbox:
-        customer = made(sandbox, **WHOLE)
-        lost = {}
-        for name in names:
-            lost[name] = set(customer) - set(put(sandbox, customer, **{name: None}))
-            put(sandbox, customer, **{name: WHOLE[name]})
+    customer = made(sandbox, **WHOLE)
+    lost = {}
+    for name in names:
+        lost[name] = set(customer) - set(put(sandbox, customer, **{name: None}))
+        put(sandbox, customer, **{name: WHOLE[name]})
 
     assert lost == {name: {name} for name in names}
 
 
-def test_a_null_status_is_active_again() -> None:
+def test_a_null_status_is_active_again(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Customer, status: Active by default."""
-    with running() as sandbox:
-        suspended = put(sandbox, made(sandbox), status="Suspended")
-        after = put(sandbox, suspended, status=None)
+    suspended = put(sandbox, made(sandbox), status="Suspended")
+    after = put(sandbox, suspended, status=None)
 
     assert (suspended["status"], after["status"]) == ("Suspended", "Active")
 
 
-def test_a_customer_never_loses_its_name() -> None:
+def test_a_customer_never_loses_its_name(sandbox: Running) -> None:
     """A choice of ours: the webhooks about a customer need its name."""
-    with running() as sandbox:
-        customer = made(sandbox)
-        answers = [
-            sandbox.call("PUT", f"/customers/{customer['id']}", {"name": name}) for name in (None, "", " ")
-        ]
+    customer = made(sandbox)
+    answers = [
+        sandbox.call("PUT", f"/customers/{customer['id']}", {"name": name}) for name in (None, "", " ")
+    ]
 
     assert [answer.error() for answer in answers] == [INVALID] * 3
     assert {answer.json["param"] for answer in answers} == {"name"}
 
 
-def test_lists_and_objects_are_replaced_and_not_merged() -> None:
+def test_lists_and_objects_are_replaced_and_not_merged(sandbox: Running) -> None:
     """A choice of ours: the specification does not say how deep an update goes."""
-    with running() as sandbox:
-        customer = made(sandbox, **WHOLE)
-        after = put(sandbox, customer, address={"city": "York"}, aliases=["york"])
+    customer = made(sandbox, **WHOLE)
+    after = put(sandbox, customer, address={"city": "York"}, aliases=["york"])
 
     assert (after["address"], after["aliases"]) == ({"city": "York"}, ["york"])
 
 
-def test_a_customer_sent_back_as_it_was_read_is_unchanged() -> None:
+def test_a_customer_sent_back_as_it_was_read_is_unchanged(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Customer: what is read-only is ignored."""
-    with running() as sandbox:
-        customer = made(sandbox, **WHOLE)
-        sandbox.real.advance(seconds=60)
-        foreign = {**customer, "id": "cus_other", "createdAt": "2020-01-01T00:00:00Z", "paidAmount": 5}
-        after = sandbox.ok("PUT", f"/customers/{customer['id']}", foreign)["customer"]
+    customer = made(sandbox, **WHOLE)
+    sandbox.real.advance(seconds=60)
+    foreign = {**customer, "id": "cus_other", "createdAt": "2020-01-01T00:00:00Z", "paidAmount": 5}
+    after = sandbox.ok("PUT", f"/customers/{customer['id']}", foreign)["customer"]
 
     assert after == {**customer, "updatedAt": "2026-01-10T12:01:00Z"}
 
 
-def test_unlisted_customer_fields_are_stored() -> None:
-    with running() as sandbox:
-        after = put(sandbox, made(sandbox), segment={"size": 3.50})
+def test_unlisted_customer_fields_are_stored(sandbox: Running) -> None:
+    after = put(sandbox, made(sandbox), segment={"size": 3.50})
 
     assert after["segment"] == {"size": 3.5}
 
 
-def test_a_put_to_a_customer_that_is_not_there_gets_404() -> None:
+def test_a_put_to_a_customer_that_is_not_there_gets_404(sandbox: Running) -> None:
     """Source: spec, "Endpoints", PUT /customers/{customerId}."""
-    with running() as sandbox:
-        answers = [
-            sandbox.call("PUT", f"/customers/{customer_id}", {"name": "Acme"})
-            for customer_id in ("cus_none", "a/b", "%F0%9F%90%99", "%FF", "x" * 3000)
-        ]
+    answers = [
+        sandbox.call("PUT", f"/customers/{customer_id}", {"name": "Acme"})
+        for customer_id in ("cus_none", "a/b", "%F0%9F%90%99", "%FF", "x" * 3000)
+    ]
 
     assert {answer.error() for answer in answers} == {NOT_FOUND}
 
@@ -178,72 +166,65 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize("method", ["POST", "PUT"])
-def test_an_invalid_customer_field_is_refused_by_name(method: str) -> None:
+def test_an_invalid_customer_field_is_refused_by_name(sandbox: Running) -> None:
     """Source: spec, "Errors", param."""
-    with running() as sandbox:
-        customer = made(sandbox)
-        path = "/_sandbox/customers" if method == "POST" else f"/customers/{customer['id']}"
+    customer = made(sandbox)
+    for method, path in (("POST", "/_sandbox/customers"), ("PUT", f"/customers/{customer['id']}")):
         answers = [sandbox.call(method, path, {"name": "Acme", **fields}) for fields, _ in WRONG]
-        listed = sandbox.ok("GET", "/_sandbox/customers")["customers"]
 
-    assert [answer.error() for answer in answers] == [INVALID] * len(WRONG)
-    assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG]
-    assert listed == [customer]
+        assert [answer.error() for answer in answers] == [INVALID] * len(WRONG)
+        assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG]
+    assert sandbox.ok("GET", "/_sandbox/customers")["customers"] == [customer]
 
 
-def test_a_name_of_255_letters_beyond_ascii_is_found_again(sandbox_url) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        name = "🐙" * 255
-        customer = made(sandbox, externalId=name, externalIntegration=[{"type": "ü" * 255, "id": name}])
-        with sandbox.sandbox.service.transaction(writes=False) as tx:
-            from billhook.sandbox.billing import customers
+def test_a_name_of_255_letters_beyond_ascii_is_found_again(sandbox: Running) -> None:
+    name = "🐙" * 255
+    customer = made(sandbox, externalId=name, externalIntegration=[{"type": "ü" * 255, "id": name}])
+    with sandbox.sandbox.service.transaction(writes=False) as tx:
+        from billhook.sandbox.billing import customers
 
-            assert customers.ids_by_alias(tx, [name]) == {name: customer["id"]}
+        assert customers.ids_by_alias(tx, [name]) == {name: customer["id"]}
 
 
 # --- GET /customers/integration -------------------------------------------------------------------
 
 
-def test_a_customer_is_found_by_its_counterpart_at_another_provider(sandbox_url) -> None:
+def test_a_customer_is_found_by_its_counterpart_at_another_provider(sandbox: Running) -> None:
     """Source: spec, "Endpoints", GET /customers/integration/{integrationType}/{integrationId}."""
     entries = [{"type": "Salesforce", "id": "a/b c"}, {"type": "NetSuite", "id": "4711"}]
     entries.append({"type": "Odd", "id": "/a"})
-    with running(database_url=sandbox_url) as sandbox:
-        made(sandbox)
-        customer = made(sandbox, externalIntegration=entries)
-        found = [
-            sandbox.ok("GET", f"/customers/integration/{path}")["customer"]
-            for path in ("Salesforce/a%2Fb%20c", "Salesforce/a/b%20c", "NetSuite/4711", "Odd/%2Fa")
-        ]
-        missing = [
-            sandbox.call("GET", f"/customers/integration/{path}").error()
-            for path in ("NetSuite/a%2Fb%20c", "netsuite/4711", "NetSuite/471", "NetSuite/%FF")
-        ]
+    made(sandbox)
+    customer = made(sandbox, externalIntegration=entries)
+    found = [
+        sandbox.ok("GET", f"/customers/integration/{path}")["customer"]
+        for path in ("Salesforce/a%2Fb%20c", "Salesforce/a/b%20c", "NetSuite/4711", "Odd/%2Fa")
+    ]
+    missing = [
+        sandbox.call("GET", f"/customers/integration/{path}").error()
+        for path in ("NetSuite/a%2Fb%20c", "netsuite/4711", "NetSuite/471", "NetSuite/%FF")
+    ]
 
     assert found == [customer] * 4
     assert set(missing) == {NOT_FOUND}
 
 
-def test_a_counterpart_that_was_taken_away_finds_the_customer_no_more() -> None:
+def test_a_counterpart_that_was_taken_away_finds_the_customer_no_more(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Customer, externalIntegration."""
-    with running() as sandbox:
-        customer = made(sandbox, externalIntegration=[{"type": "Salesforce", "id": "1"}])
-        put(sandbox, customer, externalIntegration=[{"type": "Salesforce", "id": "2"}])
-        old = sandbox.call("GET", "/customers/integration/Salesforce/1")
-        new = sandbox.call("GET", "/customers/integration/Salesforce/2")
+    customer = made(sandbox, externalIntegration=[{"type": "Salesforce", "id": "1"}])
+    put(sandbox, customer, externalIntegration=[{"type": "Salesforce", "id": "2"}])
+    old = sandbox.call("GET", "/customers/integration/Salesforce/1")
+    new = sandbox.call("GET", "/customers/integration/Salesforce/2")
 
     assert (old.status, new.status) == (404, 200)
 
 
-def test_a_counterpart_belongs_to_one_customer() -> None:
+def test_a_counterpart_belongs_to_one_customer(sandbox: Running) -> None:
     """A choice of ours: or the look-up would have two answers."""
     entry = {"type": "Salesforce", "id": "1"}
-    with running() as sandbox:
-        first = made(sandbox, externalIntegration=[entry])
-        second = made(sandbox)
-        answer = sandbox.call("PUT", f"/customers/{second['id']}", {"externalIntegration": [entry]})
-        again = put(sandbox, first, externalIntegration=[entry, entry])
+    first = made(sandbox, externalIntegration=[entry])
+    second = made(sandbox)
+    answer = sandbox.call("PUT", f"/customers/{second['id']}", {"externalIntegration": [entry]})
+    again = put(sandbox, first, externalIntegration=[entry, entry])
 
     assert answer.error() == TAKEN
     assert answer.json["param"] == "externalIntegration.0.id"
@@ -253,16 +234,15 @@ def test_a_counterpart_belongs_to_one_customer() -> None:
 # --- the sandbox's own ----------------------------------------------------------------------------
 
 
-def test_a_new_customer_is_active_and_raises_customer_created() -> None:
+def test_a_new_customer_is_active_and_raises_customer_created(sandbox: Running) -> None:
     """Source: spec, "States and transitions", customer status; "Events", CustomerCreated."""
-    with running() as sandbox:
-        customer = made(
-            sandbox,
-            aliases=["a"],
-            externalId="x",
-            externalIntegration=[{"type": "Salesforce", "id": "0015g"}],
-        )
-        raised = sandbox.raised()
+    customer = made(
+        sandbox,
+        aliases=["a"],
+        externalId="x",
+        externalIntegration=[{"type": "Salesforce", "id": "0015g"}],
+    )
+    raised = sandbox.raised()
 
     assert customer["status"] == "Active"
     assert raised == [
@@ -286,55 +266,41 @@ def test_a_new_customer_is_active_and_raises_customer_created() -> None:
     ]
 
 
-def test_customer_created_of_a_bare_customer_has_empty_fields() -> None:
-    """Source: spec, "Events", CustomerCreated."""
-    with running() as sandbox:
-        made(sandbox)
-        [(_, body)] = sandbox.raised("CustomerCreated")
-
-    assert body["aliases"] == body["integrationEntities"] == []
-    assert body["externalId"] is None
-
-
-def test_a_new_customer_needs_a_name() -> None:
-    with running() as sandbox:
-        answers = [sandbox.call("POST", "/_sandbox/customers", body) for body in ({}, {"name": None})]
+def test_a_new_customer_needs_a_name(sandbox: Running) -> None:
+    answers = [sandbox.call("POST", "/_sandbox/customers", body) for body in ({}, {"name": None})]
 
     assert {(answer.error(), answer.json["param"]) for answer in answers} == {(INVALID, "name")}
 
 
-def test_a_refused_customer_raises_nothing() -> None:
-    with running() as sandbox:
-        made(sandbox, externalId="x")
-        answer = sandbox.call("POST", "/_sandbox/customers", {"name": "Other", "externalId": "x"})
-        raised = sandbox.raised("CustomerCreated")
+def test_a_refused_customer_raises_nothing(sandbox: Running) -> None:
+    made(sandbox, externalId="x")
+    answer = sandbox.call("POST", "/_sandbox/customers", {"name": "Other", "externalId": "x"})
+    raised = sandbox.raised("CustomerCreated")
 
     assert answer.error() == TAKEN
     assert len(raised) == 1
 
 
-def test_a_new_customer_owes_nothing() -> None:
+def test_a_new_customer_owes_nothing(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Customer, the five amounts."""
-    with running() as sandbox:
-        answer = sandbox.call("POST", "/_sandbox/customers", {"name": "Acme"})
+    answer = sandbox.call("POST", "/_sandbox/customers", {"name": "Acme"})
 
     for name in ("totalOutstanding", "open", "overdue", "pendingPayment", "paid"):
         assert f'"{name}Amount":0.00'.encode() in answer.body
 
 
-def test_customers_are_listed_oldest_first_and_by_whether_they_are_anonymous() -> None:
+def test_customers_are_listed_oldest_first_and_by_whether_they_are_anonymous(sandbox: Running) -> None:
     from billhook.sandbox.billing import customers
 
-    with running() as sandbox:
-        first = made(sandbox)
-        with sandbox.sandbox.service.transaction(writes=True) as tx:
-            unknown = customers.make_anonymous(tx, "who")
-        last = made(sandbox)
-        listed = {
-            query: [each["id"] for each in sandbox.ok("GET", f"/_sandbox/customers{query}")["customers"]]
-            for query in ("", "?anonymous=true", "?anonymous=false")
-        }
-        wrong = sandbox.call("GET", "/_sandbox/customers?anonymous=yes")
+    first = made(sandbox)
+    with sandbox.sandbox.service.transaction(writes=True) as tx:
+        unknown = customers.make_anonymous(tx, "who")
+    last = made(sandbox)
+    listed = {
+        query: [each["id"] for each in sandbox.ok("GET", f"/_sandbox/customers{query}")["customers"]]
+        for query in ("", "?anonymous=true", "?anonymous=false")
+    }
+    wrong = sandbox.call("GET", "/_sandbox/customers?anonymous=yes")
 
     assert listed == {
         "": [first["id"], unknown, last["id"]],

@@ -29,15 +29,15 @@ def without_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("without_waiting")
-def test_a_second_sandbox_on_one_database_is_refused_until_the_first_has_ended(bare_url: str) -> None:
-    first = Sandbox(SandboxOptions(database_url=bare_url))
+def test_a_second_sandbox_on_one_database_is_refused_until_the_first_has_ended(sandbox_url: str) -> None:
+    first = Sandbox(SandboxOptions(database_url=sandbox_url))
     try:
         with pytest.raises(ConfigError, match=IN_USE):
-            Sandbox(SandboxOptions(database_url=bare_url))
+            Sandbox(SandboxOptions(database_url=sandbox_url))
     finally:
         first.close()
 
-    Sandbox(SandboxOptions(database_url=bare_url)).close()
+    Sandbox(SandboxOptions(database_url=sandbox_url)).close()
 
 
 @pytest.mark.usefixtures("without_waiting")
@@ -51,32 +51,33 @@ def test_a_second_sandbox_on_the_same_file_by_another_name_is_refused(tmp_path: 
         first.close()
 
 
-def test_who_comes_while_another_is_ending_waits_for_it(bare_url: str) -> None:
+@pytest.mark.slow
+def test_who_comes_while_another_is_ending_waits_for_it(sandbox_url: str) -> None:
     code = (
         "import sys; from billhook.sandbox.storage.database import SandboxDatabase\n"
         "opened = SandboxDatabase(sys.argv[1]); print('open', flush=True); sys.stdin.read(); opened.close()"
     )
     with subprocess.Popen(
-        [sys.executable, "-c", code, bare_url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        [sys.executable, "-c", code, sandbox_url], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as other:
         assert other.stdout is not None
         assert other.stdout.readline() == b"open\n"
         os.kill(other.pid, signal.SIGKILL)
 
-        SandboxDatabase(bare_url).close()
+        SandboxDatabase(sandbox_url).close()
 
 
 @pytest.mark.usefixtures("without_waiting")
-def test_a_database_that_could_not_be_used_is_free_again(bare_url: str) -> None:
-    Sandbox(SandboxOptions(database_url=bare_url)).close()
-    opened = SandboxDatabase(bare_url)
+def test_a_database_that_could_not_be_used_is_free_again(sandbox_url: str) -> None:
+    Sandbox(SandboxOptions(database_url=sandbox_url)).close()
+    opened = SandboxDatabase(sandbox_url)
     with opened.writing() as connection:
         connection.exec_driver_sql("UPDATE setting SET value = 'of old' WHERE name = 'tables'")
     opened.close()
 
     for _ in range(2):
         with pytest.raises(ConfigError, match="made by another version of billhook"):
-            SandboxDatabase(bare_url)
+            SandboxDatabase(sandbox_url)
 
 
 def test_every_file_of_the_database_is_its_owners_alone(tmp_path: Path) -> None:
@@ -92,20 +93,19 @@ def test_every_file_of_the_database_is_its_owners_alone(tmp_path: Path) -> None:
     assert modes == dict.fromkeys(names, 0o600)
 
 
-@pytest.mark.parametrize("url", ["sqlite:///:memory:", "sqlite:///file:x.db?uri=true", "sqlite:///"])
 def test_a_sqlite_url_without_a_plain_file_is_refused_and_leaves_none(
-    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
 
-    with pytest.raises(ConfigError, match="must name a file, sqlite:///FILE"):
-        Sandbox(SandboxOptions(database_url=url))
-
+    for url in ("sqlite:///:memory:", "sqlite:///file:x.db?uri=true", "sqlite:///"):
+        with pytest.raises(ConfigError, match="must name a file, sqlite:///FILE"):
+            Sandbox(SandboxOptions(database_url=url))
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_event_log_is_trimmed_to_the_newest_and_unsent_events(bare_url: str) -> None:
-    with receiving(500) as receiver, running(database_url=bare_url, keep_events=20) as sandbox:
+def test_the_event_log_is_trimmed_to_the_newest_and_unsent_events(sandbox_url: str) -> None:
+    with receiving(500) as receiver, running(database_url=sandbox_url, keep_events=20) as sandbox:
         subscribe(sandbox, "MonthEndReport", receiver.url)
         unsent = trigger(sandbox, "MonthEndReport")
         flush(sandbox)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from billhook.sandbox.storage.tables import metadata
-from support.sandbox import Running, running
+from support.sandbox import Running
 
 PATH = "/events/dry-run"
 
@@ -28,11 +28,10 @@ def rows(sandbox: Running) -> dict[str, list[Any]]:
         return {table.name: list(tx.connection.execute(table.select())) for table in metadata.sorted_tables}
 
 
-def test_dry_run_an_event_that_matches_a_customer_has_the_customers_id() -> None:
+def test_dry_run_an_event_that_matches_a_customer_has_the_customers_id(sandbox: Running) -> None:
     """Source: spec, the dry-run rules, row 1."""
-    with running() as sandbox:
-        customer = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme", "aliases": ["acme"]})
-        answer = sandbox.ok("POST", PATH, {"events": [event("r-1")]})
+    customer = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme", "aliases": ["acme"]})
+    answer = sandbox.ok("POST", PATH, {"events": [event("r-1")]})
 
     assert answer == {
         "events": [
@@ -42,25 +41,23 @@ def test_dry_run_an_event_that_matches_a_customer_has_the_customers_id() -> None
     }
 
 
-def test_dry_run_without_a_customer_the_match_is_null_and_none_is_made() -> None:
+def test_dry_run_without_a_customer_the_match_is_null_and_none_is_made(sandbox: Running) -> None:
     """Source: spec, the dry-run rules, row 2; "States and transitions", customer absent."""
-    with running() as sandbox:
-        answer = sandbox.call("POST", PATH, {"events": [event("r-1")]})
+    answer = sandbox.call("POST", PATH, {"events": [event("r-1")]})
 
-        assert answer.json["events"][0]["matchedCustomer"] is None
-        assert sandbox.ok("GET", "/_sandbox/customers")["total"] == 0
-        assert sandbox.raised() == []
+    assert answer.json["events"][0]["matchedCustomer"] is None
+    assert sandbox.ok("GET", "/_sandbox/customers")["total"] == 0
+    assert sandbox.raised() == []
 
 
-def test_dry_run_has_the_value_of_a_matching_meter() -> None:
+def test_dry_run_has_the_value_of_a_matching_meter(sandbox: Running) -> None:
     """Source: spec, the dry-run rules, rows 3 and 4; meterWithValues."""
-    with running() as sandbox:
-        for method in ("sum", "max", "last"):
-            meter(sandbox, method, property="units")
-        meter(sandbox, "count", filters=[{"property": "region", "operator": "equals", "value": "eu"}])
-        meter(sandbox, "unique", property="host")
+    for method in ("sum", "max", "last"):
+        meter(sandbox, method, property="units")
+    meter(sandbox, "count", filters=[{"property": "region", "operator": "equals", "value": "eu"}])
+    meter(sandbox, "unique", property="host")
 
-        answer = sandbox.ok("POST", PATH, {"events": [event("r-1"), event("r-2", name="other")]})
+    answer = sandbox.ok("POST", PATH, {"events": [event("r-1"), event("r-2", name="other")]})
 
     here, other = (each["meterWithValues"] for each in answer["events"])
     assert [(each["name"], each["value"], each["instanceValue"]) for each in here] == [
@@ -71,14 +68,13 @@ def test_dry_run_has_the_value_of_a_matching_meter() -> None:
     assert other == []
 
 
-def test_dry_run_lists_meters_that_do_not_count_without_a_value() -> None:
+def test_dry_run_lists_meters_that_do_not_count_without_a_value(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /events/dry-run, value: number or null."""
-    with running() as sandbox:
-        meter(sandbox, "count", filters=[{"property": "region", "operator": "equals", "value": "us"}])
-        meter(sandbox, "sum", property="units")
-        meter(sandbox, "unique", property="host")
+    meter(sandbox, "count", filters=[{"property": "region", "operator": "equals", "value": "us"}])
+    meter(sandbox, "sum", property="units")
+    meter(sandbox, "unique", property="host")
 
-        answer = sandbox.ok("POST", PATH, {"events": [event("r-1", data={"units": "3", "host": None})]})
+    answer = sandbox.ok("POST", PATH, {"events": [event("r-1", data={"units": "3", "host": None})]})
 
     found = answer["events"][0]["meterWithValues"]
     assert [(each["name"], each["value"]) for each in found] == [
@@ -86,32 +82,30 @@ def test_dry_run_lists_meters_that_do_not_count_without_a_value() -> None:
     ]  # fmt: skip
 
 
-def test_dry_run_events_of_the_wrong_form_and_duplicates_are_invalid() -> None:
+def test_dry_run_events_of_the_wrong_form_and_duplicates_are_invalid(sandbox: Running) -> None:
     """Source: spec, the dry-run rules, row 5; it validates as live ingestion would."""
-    with running() as sandbox:
-        sandbox.ok("PUT", "/events", {"events": [event("stored")]})
-        batch = [event("stored"), {"name": 1}, event("new"), event("new")]
+    sandbox.ok("PUT", "/events", {"events": [event("stored")]})
+    batch = [event("stored"), {"name": 1}, event("new"), event("new")]
 
-        answer = sandbox.ok("POST", PATH, {"events": batch})
-        live = sandbox.ok("POST", "/v2/events", {"events": batch})
+    answer = sandbox.ok("POST", PATH, {"events": batch})
+    live = sandbox.ok("POST", "/v2/events", {"events": batch})
 
     assert answer["invalidEvents"] == live["invalidEvents"]
     assert [each["event"] for each in answer["invalidEvents"]] == [batch[0], batch[1], batch[3]]
     assert [each["event"] for each in answer["events"]] == live["validEvents"] == [batch[2]]
 
 
-def test_dry_run_stores_nothing() -> None:
+def test_dry_run_stores_nothing(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /events/dry-run: stores nothing."""
     batch = {"events": [event("r-1"), event("r-2", customerAlias="new")]}
-    with running() as sandbox:
-        meter(sandbox, "sum", property="units")
-        meter(sandbox, "unique", property="host")
-        before = rows(sandbox)
+    meter(sandbox, "sum", property="units")
+    meter(sandbox, "unique", property="host")
+    before = rows(sandbox)
 
-        sandbox.ok("POST", PATH, batch)
-        after_dry_run = rows(sandbox)
-        sandbox.ok("PUT", "/events", batch)
+    sandbox.ok("POST", PATH, batch)
+    after_dry_run = rows(sandbox)
+    sandbox.ok("PUT", "/events", batch)
 
-        assert after_dry_run == before
-        changed = {name for name, stored in rows(sandbox).items() if stored != before[name]}
-        assert changed >= {"event", "customer", "alias", "raised", "usage_day", "usage_instance"}
+    assert after_dry_run == before
+    changed = {name for name, stored in rows(sandbox).items() if stored != before[name]}
+    assert changed >= {"event", "customer", "alias", "raised", "usage_day", "usage_instance"}

@@ -159,9 +159,9 @@ def test_an_event_is_judged_as_its_model_judges_it(value: Any, ascii_only: bool)
 
 
 @pytest.fixture
-def database(sandbox_url: str) -> Iterator[SandboxDatabase]:
+def database(bare_url: str) -> Iterator[SandboxDatabase]:
     """An empty one, of each kind."""
-    opened = SandboxDatabase(sandbox_url)
+    opened = SandboxDatabase(bare_url)
     yield opened
     opened.close()
 
@@ -258,6 +258,7 @@ def test_filters_hold_in_sql_for_the_events_for_which_they_hold_in_python(databa
     check()
 
 
+@pytest.mark.slow
 def test_numbers_and_instances_are_the_same_in_sql_and_in_python(database: SandboxDatabase) -> None:
     """A meter's property holds the same number, or the same instances, wherever it is looked at."""
 

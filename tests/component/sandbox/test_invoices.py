@@ -39,12 +39,11 @@ def statuses(sandbox: Running) -> list[str]:
 # --- issuing --------------------------------------------------------------------------------------
 
 
-def test_an_invoice_bills_the_cycle_with_a_line_for_each_product(sandbox_url) -> None:
+def test_an_invoice_bills_the_cycle_with_a_line_for_each_product(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Invoice."""
-    with running(database_url=sandbox_url) as sandbox:
-        owner = customer(sandbox, currency="EUR")
-        invoice = issued(sandbox, owner, products=[fee(100), fee(0.125)])
-        read = sandbox.ok("GET", f"/invoices/{invoice['id']}")["invoice"]
+    owner = customer(sandbox, currency="EUR")
+    invoice = issued(sandbox, owner, products=[fee(100), fee(0.125)])
+    read = sandbox.ok("GET", f"/invoices/{invoice['id']}")["invoice"]
 
     lines = [{"total": 100, "subtotal": 100, **CENTS}, {"total": 0.12, "subtotal": 0.12, **CENTS}]
     assert invoice["customerId"] == owner
@@ -60,84 +59,84 @@ def test_an_invoice_bills_the_cycle_with_a_line_for_each_product(sandbox_url) ->
     assert read == invoice
 
 
-def test_the_account_of_an_invoice_is_the_organization_that_the_client_id_identifies() -> None:
+@pytest.mark.slow
+def test_the_account_of_an_invoice_is_the_organization_that_the_client_id_identifies(
+    sandbox: Running,
+) -> None:
     """Source: spec, "Resources and their fields", Invoice, accountId; "Authentication", rule 1."""
-    with running() as sandbox:
-        contract(sandbox)
-        sandbox.advance("P40D")
-        (invoice,) = invoices(sandbox)
+    contract(sandbox)
+    sandbox.advance("P40D")
+    (invoice,) = invoices(sandbox)
 
     assert invoice["accountId"] == "sandbox"
 
 
-def test_an_invoice_for_nothing_is_issued_too() -> None:
-    with running() as sandbox:
-        invoice = issued(sandbox, products=[])
+@pytest.mark.slow
+def test_an_invoice_for_nothing_is_issued_too(sandbox: Running) -> None:
+    invoice = issued(sandbox, products=[])
 
     assert invoice["amount"] == 0
     assert invoice["lineItems"] == []
 
 
-def test_a_separately_issued_product_has_its_own_invoice() -> None:
+def test_a_separately_issued_product_has_its_own_invoice(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", ContractProduct, pricing.issuedSeparately."""
-    with running() as sandbox:
-        apart = {"displayName": "Setup", "pricing": {"price": 7, "issuedSeparately": True}}
-        contract(sandbox, products=[fee(1), apart, fee(2)])
-        sandbox.advance("P1M")
-        amounts = [each["amount"] for each in invoices(sandbox)]
+    apart = {"displayName": "Setup", "pricing": {"price": 7, "issuedSeparately": True}}
+    contract(sandbox, products=[fee(1), apart, fee(2)])
+    sandbox.advance("P1M")
+    amounts = [each["amount"] for each in invoices(sandbox)]
 
     assert amounts == [3, 7]
 
 
-def test_all_invoices_of_a_trial_say_so() -> None:
+@pytest.mark.slow
+def test_all_invoices_of_a_trial_say_so(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Contract, isTrial."""
-    with running() as sandbox:
-        owner = customer(sandbox)
-        contract(sandbox, owner, isTrial=True)
-        contract(sandbox, owner)
-        sandbox.advance("P2M")
-        trials = [each["isTrial"] for each in invoices(sandbox)]
+    owner = customer(sandbox)
+    contract(sandbox, owner, isTrial=True)
+    contract(sandbox, owner)
+    sandbox.advance("P2M")
+    trials = [each["isTrial"] for each in invoices(sandbox)]
 
     assert trials == [True, False, True, False]
 
 
-def test_the_currency_is_the_contracts_else_the_customers_else_dollars() -> None:
+@pytest.mark.slow
+def test_the_currency_is_the_contracts_else_the_customers_else_dollars(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Contract and Customer, currency."""
-    with running() as sandbox:
-        euro = customer(sandbox, currency="EUR")
-        contract(sandbox, euro, currency="GBP")
-        contract(sandbox, euro)
-        contract(sandbox)
-        sandbox.advance("P1M")
-        currencies = [each["currency"] for each in invoices(sandbox)]
+    euro = customer(sandbox, currency="EUR")
+    contract(sandbox, euro, currency="GBP")
+    contract(sandbox, euro)
+    contract(sandbox)
+    sandbox.advance("P1M")
+    currencies = [each["currency"] for each in invoices(sandbox)]
 
     assert currencies == ["GBP", "EUR", "USD"]
 
 
-def test_invoices_are_numbered_anew_in_each_year() -> None:
-    with running() as sandbox:
-        contract(sandbox, products=[fee(1, scheduling=cycle("Months", 6))])
-        sandbox.advance("P18M")
-        numbers = [each["invoiceNumber"] for each in invoices(sandbox)]
+@pytest.mark.slow
+def test_invoices_are_numbered_anew_in_each_year(sandbox: Running) -> None:
+    contract(sandbox, products=[fee(1, scheduling=cycle("Months", 6))])
+    sandbox.advance("P18M")
+    numbers = [each["invoiceNumber"] for each in invoices(sandbox)]
 
     assert numbers == ["2026-0001", "2027-0001", "2027-0002"]
 
 
-def test_usage_beyond_the_commitment_is_an_overage_of_its_invoice() -> None:
+def test_usage_beyond_the_commitment_is_an_overage_of_its_invoice(sandbox: Running) -> None:
     """Source: spec, "Events", Overage."""
-    with running() as sandbox:
-        product = sandbox.ok("POST", "/catalogProducts", {"name": "API calls"})["catalogProduct"]["id"]
-        meter = {"name": "Calls", "eventName": "call", "aggregationMethod": "count"}
-        sandbox.ok("POST", "/_sandbox/meters", {**meter, "catalogProductId": product})
-        owner = customer(sandbox, aliases=["acme"])
-        usage = {"customerAlias": "acme", "name": "call", "timestamp": "2026-01-12T00:00:00Z"}
-        pricing = {"type": "PerUnit", "price": 2}
-        sold = {"catalogProductId": product, "pricing": pricing, "commitment": {"units": 3, "price": 5}}
-        contract(sandbox, owner, products=[sold])
-        sandbox.ok("PUT", "/events", {"events": [{**usage, "ref": f"e{n}"} for n in range(5)]})
-        sandbox.advance("P2M")
-        told = [body for _, body in sandbox.raised("Overage")]
-        billed = invoices(sandbox)
+    product = sandbox.ok("POST", "/catalogProducts", {"name": "API calls"})["catalogProduct"]["id"]
+    meter = {"name": "Calls", "eventName": "call", "aggregationMethod": "count"}
+    sandbox.ok("POST", "/_sandbox/meters", {**meter, "catalogProductId": product})
+    owner = customer(sandbox, aliases=["acme"])
+    usage = {"customerAlias": "acme", "name": "call", "timestamp": "2026-01-12T00:00:00Z"}
+    pricing = {"type": "PerUnit", "price": 2}
+    sold = {"catalogProductId": product, "pricing": pricing, "commitment": {"units": 3, "price": 5}}
+    contract(sandbox, owner, products=[sold])
+    sandbox.ok("PUT", "/events", {"events": [{**usage, "ref": f"e{n}"} for n in range(5)]})
+    sandbox.advance("P2M")
+    told = [body for _, body in sandbox.raised("Overage")]
+    billed = invoices(sandbox)
 
     assert [each["amount"] for each in billed] == [9, 5]
     assert billed[0]["revenueBreakdown"]["overage"] == 4
@@ -157,29 +156,34 @@ def test_usage_beyond_the_commitment_is_an_overage_of_its_invoice() -> None:
 # --- GET /invoices --------------------------------------------------------------------------------
 
 
-def test_invoices_are_listed_by_page_and_filter(sandbox_url) -> None:
+def test_invoices_are_listed_by_page_and_filter(sandbox: Running) -> None:
     """Source: spec, "Endpoints", GET /invoices."""
-    with running(database_url=sandbox_url) as sandbox:
-        acme, other = customer(sandbox), customer(sandbox, name="Other")
-        contract(sandbox, acme, products=[fee(10)])
-        contract(sandbox, other, products=[fee(20)])
-        sandbox.advance("P70D")
+    acme, other = customer(sandbox), customer(sandbox, name="Other")
+    contract(sandbox, acme, products=[fee(10)])
+    contract(sandbox, other, products=[fee(20)])
+    sandbox.advance("P70D")
 
-        everything = invoices(sandbox)
-        of_one = invoices(sandbox, customerId=other)
-        of_nobody = invoices(sandbox, customerId="cus_none")
-        pending = invoices(sandbox, billingStatus="PendingPayment")
-        unknown_status = sandbox.call("GET", "/invoices?billingStatus=Lost")
-        later = invoices(sandbox, issuedAfter="2026-03-10T12:00:00Z")
-        earlier = invoices(sandbox, issuedBefore="2026-03-10T12:00:00Z")
-        between = invoices(sandbox, issuedAfter="2026-02-10", issuedBefore="2026-02-11", customerId=acme)
-        first = sandbox.ok("GET", "/invoices?limit=3")
-        rest = sandbox.ok("GET", f"/invoices?limit=3&cursor={first['nextCursor']}")
+    everything = invoices(sandbox)
+    of_one = invoices(sandbox, customerId=other)
+    of_nobody = invoices(sandbox, customerId="cus_none")
+    pending = invoices(sandbox, billingStatus="PendingPayment")
+    unapproved = invoices(sandbox, billingStatus="None")
+    unknown_status = sandbox.call("GET", "/invoices?billingStatus=Lost")
+    later = invoices(sandbox, issuedAfter="2026-03-10T12:00:00Z")
+    earlier = invoices(sandbox, issuedBefore="2026-03-10T12:00:00Z")
+    between = invoices(sandbox, issuedAfter="2026-02-10", issuedBefore="2026-02-11", customerId=acme)
+    first = sandbox.ok("GET", "/invoices?limit=3")
+    rest = sandbox.ok("GET", f"/invoices?limit=3&cursor={first['nextCursor']}")
 
     assert [each["customerId"] for each in everything] == [acme, other, acme, other]
     assert of_one == [everything[1], everything[3]]
     assert of_nobody == []
     assert (unknown_status.status, unknown_status.json["param"]) == (400, "billingStatus")
+    assert (
+        unknown_status.json["message"]
+        == "billingStatus is one of None, Paid, Rejected, PendingPayment, Overdue"
+    )
+    assert unapproved == []
     assert pending == everything[2:]
     assert later == everything[2:]
     assert earlier == everything[:2]
@@ -188,11 +192,10 @@ def test_invoices_are_listed_by_page_and_filter(sandbox_url) -> None:
     assert (first["total"], first["hasMore"], rest["hasMore"]) == (4, True, False)
 
 
-def test_an_invoice_that_is_not_there_is_not_found() -> None:
+def test_an_invoice_that_is_not_there_is_not_found(sandbox: Running) -> None:
     """Source: spec, "Endpoints", GET /invoices/{invoiceId}."""
-    with running() as sandbox:
-        answer = sandbox.call("GET", "/invoices/inv_none")
-        done = [sandbox.call("POST", f"/_sandbox/invoices/inv_none/{verb}") for verb in ("approve", "send")]
+    answer = sandbox.call("GET", "/invoices/inv_none")
+    done = [sandbox.call("POST", f"/_sandbox/invoices/inv_none/{verb}") for verb in ("approve", "send")]
 
     assert answer.error() == NOT_FOUND
     assert [each.error() for each in done] == [NOT_FOUND, NOT_FOUND]
@@ -201,13 +204,12 @@ def test_an_invoice_that_is_not_there_is_not_found() -> None:
 # --- approval -------------------------------------------------------------------------------------
 
 
-def test_an_invoice_is_approved_automatically_after_a_day() -> None:
+def test_an_invoice_is_approved_automatically_after_a_day(sandbox: Running) -> None:
     """Source: spec, "Events", InvoiceApproved."""
-    with running() as sandbox:
-        invoice = issued(sandbox)
-        sandbox.advance("P1D")
-        read = sandbox.ok("GET", f"/invoices/{invoice['id']}")["invoice"]
-        told = sandbox.raised("InvoiceApproved")
+    invoice = issued(sandbox)
+    sandbox.advance("P1D")
+    read = sandbox.ok("GET", f"/invoices/{invoice['id']}")["invoice"]
+    told = sandbox.raised("InvoiceApproved")
 
     approved_at = "2026-02-11T12:00:00Z"
     assert [body for _, body in told] == [{"date": approved_at, "invoiceId": invoice["id"]}]
@@ -215,6 +217,7 @@ def test_an_invoice_is_approved_automatically_after_a_day() -> None:
     assert read["dueDate"] == "2026-03-13T12:00:00Z"
 
 
+@pytest.mark.slow
 def test_approve_after_sets_the_time_of_approval() -> None:
     with running(approve_after=timedelta(hours=6)) as sandbox:
         issued(sandbox)
@@ -225,50 +228,47 @@ def test_approve_after_sets_the_time_of_approval() -> None:
     assert when == ["2026-02-10T18:00:00Z"]
 
 
-def test_an_invoice_can_be_approved_by_hand_once() -> None:
-    with running() as sandbox:
-        invoice = issued(sandbox)
-        first = approved(sandbox, invoice)
-        second = sandbox.call("POST", f"/_sandbox/invoices/{invoice['id']}/approve")
-        sandbox.advance("P2D")
-        when = dates(sandbox, "InvoiceApproved")
+def test_an_invoice_can_be_approved_by_hand_once(sandbox: Running) -> None:
+    invoice = issued(sandbox)
+    first = approved(sandbox, invoice)
+    second = sandbox.call("POST", f"/_sandbox/invoices/{invoice['id']}/approve")
+    sandbox.advance("P2D")
+    when = dates(sandbox, "InvoiceApproved")
 
     assert first["billingStatus"] == "PendingPayment"
     assert second.error() == (400, "invalid_request_error", "already_approved")
     assert when == ["2026-02-10T12:00:00Z"]
 
 
-@pytest.mark.parametrize(
-    ("due_days", "due"), [("14", "2026-02-24"), ("0", "2026-02-10"), (None, "2026-03-12")]
-)
-def test_an_invoice_is_due_due_days_after_its_approval(due_days: str | None, due: str) -> None:
+def test_an_invoice_is_due_due_days_after_its_approval(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Customer, dueDays."""
-    with running() as sandbox:
-        invoice = issued(sandbox, customer(sandbox, dueDays=due_days))
+    for due_days in ("14", "0", None):
+        contract(sandbox, customer(sandbox, dueDays=due_days), products=[fee(100)])
+    sandbox.advance("P1M")
+    found = [approved(sandbox, invoice)["dueDate"] for invoice in invoices(sandbox)]
 
-        due_date = approved(sandbox, invoice)["dueDate"]
-
-    assert due_date == f"{due}T12:00:00Z"
+    assert found == [f"{day}T12:00:00Z" for day in ("2026-02-24", "2026-02-10", "2026-03-12")]
 
 
 # --- sending --------------------------------------------------------------------------------------
 
 
-def test_an_approved_invoice_is_sent_to_those_who_receive_them_and_waits_for_payment() -> None:
+def test_an_approved_invoice_is_sent_to_those_who_receive_them_and_waits_for_payment(
+    sandbox: Running,
+) -> None:
     """Source: spec, "Resources and their fields", Customer, contacts; "Events", CustomerPortalLinkSent."""
-    with running() as sandbox:
-        contacts = [
-            contact("ada@acme.example"),
-            contact("bob@acme.example", receiveInvoiceEmail=False),
-            {"name": "Cid", "email": "cid@acme.example"},
-            {"name": "Dee", "receiveInvoiceEmail": True},
-            contact("eve@acme.example"),
-        ]
-        owner = customer(sandbox, contacts=contacts)
-        invoice = approved(sandbox, issued(sandbox, owner))
-        links = [body for _, body in sandbox.raised("CustomerPortalLinkSent")]
-        changed = [body for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
-        failed = sandbox.raised("InvoiceSendFailed")
+    contacts = [
+        contact("ada@acme.example"),
+        contact("bob@acme.example", receiveInvoiceEmail=False),
+        {"name": "Cid", "email": "cid@acme.example"},
+        {"name": "Dee", "receiveInvoiceEmail": True},
+        contact("eve@acme.example"),
+    ]
+    owner = customer(sandbox, contacts=contacts)
+    invoice = approved(sandbox, issued(sandbox, owner))
+    links = [body for _, body in sandbox.raised("CustomerPortalLinkSent")]
+    changed = [body for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
+    failed = sandbox.raised("InvoiceSendFailed")
 
     sent = {"customerId": owner, "isSuccessful": True, "date": "2026-02-10T12:00:00Z"}
     assert links == [{**sent, "email": "ada@acme.example"}, {**sent, "email": "eve@acme.example"}]
@@ -289,57 +289,55 @@ def test_an_approved_invoice_is_sent_to_those_who_receive_them_and_waits_for_pay
     assert failed == []
 
 
-def test_an_invoice_without_an_email_address_fails_to_be_sent_and_is_owed() -> None:
+def test_an_invoice_without_an_email_address_fails_to_be_sent_and_is_owed(sandbox: Running) -> None:
     """Source: spec, "Events", InvoiceSendFailed."""
-    with running() as sandbox:
-        invoice = approved(sandbox, issued(sandbox, customer(sandbox, contacts=[])))
-        sandbox.advance("P60D")
-        failed = [body for _, body in sandbox.raised("InvoiceSendFailed")]
-        read = sandbox.ok("GET", f"/invoices/{invoice['id']}")["invoice"]
+    invoice = approved(sandbox, issued(sandbox, customer(sandbox, contacts=[])))
+    sandbox.advance("P60D")
+    failed = [body for _, body in sandbox.raised("InvoiceSendFailed")]
+    read = sandbox.ok("GET", f"/invoices/{invoice['id']}")["invoice"]
 
     date = "2026-02-10T12:00:00Z"
     assert failed[0] == {"invoiceId": invoice["id"], "invoiceNumber": "2026-0001", "date": date}
     assert read["billingStatus"] == "Overdue"
 
 
-@pytest.mark.parametrize("address", ["ada@acme.invalid", "ada@INVALID.", "ada", "ada@"])
-def test_bounced_mail_is_reported_and_the_invoice_is_pending_payment(address: str) -> None:
+def test_bounced_mail_is_reported_and_the_invoice_is_pending_payment(sandbox: Running) -> None:
     """Source: spec, "Events", CustomerPortalLinkSent, errorMessage."""
-    with running() as sandbox:
-        owner = customer(sandbox, contacts=[contact(address), contact("eve@acme.example")])
-        invoice = approved(sandbox, issued(sandbox, owner))
-        links = [body for _, body in sandbox.raised("CustomerPortalLinkSent")]
-        failed = [body["invoiceId"] for _, body in sandbox.raised("InvoiceSendFailed")]
+    bounced = ("ada@acme.invalid", "ada@INVALID.", "ada", "ada@")
+    owner = customer(sandbox, contacts=[*map(contact, bounced), contact("eve@acme.example")])
+    invoice = approved(sandbox, issued(sandbox, owner))
+    links = {body["email"]: body for _, body in sandbox.raised("CustomerPortalLinkSent")}
+    failed = [body["invoiceId"] for _, body in sandbox.raised("InvoiceSendFailed")]
 
-    assert [(link["email"], link["isSuccessful"]) for link in links] == [
-        (address, False), ("eve@acme.example", True),
-    ]  # fmt: skip
-    assert links[0]["errorMessage"]
-    assert "errorMessage" not in links[1]
+    sent = links.pop("eve@acme.example")
+    assert set(links) == set(bounced)
+    assert all(link["isSuccessful"] is False and link["errorMessage"] for link in links.values())
+    assert sent["isSuccessful"] is True
+    assert "errorMessage" not in sent
     assert failed == []
     assert invoice["billingStatus"] == "PendingPayment"
 
 
-def test_an_address_that_two_contacts_have_gets_an_invoice_once() -> None:
+@pytest.mark.slow
+def test_an_address_that_two_contacts_have_gets_an_invoice_once(sandbox: Running) -> None:
     """Source: spec, "Events", CustomerPortalLinkSent."""
-    with running() as sandbox:
-        owner = customer(sandbox, contacts=[contact("ada@acme.example")] * 2 + [contact("")])
-        invoice = approved(sandbox, issued(sandbox, owner))
-        links = [body["email"] for _, body in sandbox.raised("CustomerPortalLinkSent")]
+    owner = customer(sandbox, contacts=[contact("ada@acme.example")] * 2 + [contact("")])
+    invoice = approved(sandbox, issued(sandbox, owner))
+    links = [body["email"] for _, body in sandbox.raised("CustomerPortalLinkSent")]
 
     assert links == ["ada@acme.example"]
     assert invoice["billingStatus"] == "PendingPayment"
 
 
-def test_an_invoice_is_resent_when_it_has_a_recipient() -> None:
-    with running() as sandbox:
-        owner = customer(sandbox, contacts=[])
-        invoice = approved(sandbox, issued(sandbox, owner))
-        sandbox.ok("PUT", f"/customers/{owner}", {"contacts": [contact("ada@acme.example")]})
-        sent = sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/send")["invoice"]
-        again = sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/send")["invoice"]
-        links = len(sandbox.raised("CustomerPortalLinkSent"))
-        changes = statuses(sandbox)
+@pytest.mark.slow
+def test_an_invoice_is_resent_when_it_has_a_recipient(sandbox: Running) -> None:
+    owner = customer(sandbox, contacts=[])
+    invoice = approved(sandbox, issued(sandbox, owner))
+    sandbox.ok("PUT", f"/customers/{owner}", {"contacts": [contact("ada@acme.example")]})
+    sent = sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/send")["invoice"]
+    again = sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/send")["invoice"]
+    links = len(sandbox.raised("CustomerPortalLinkSent"))
+    changes = statuses(sandbox)
 
     assert invoice["billingStatus"] == "PendingPayment"
     assert sent["billingStatus"] == again["billingStatus"] == "PendingPayment"
@@ -347,24 +345,23 @@ def test_an_invoice_is_resent_when_it_has_a_recipient() -> None:
     assert changes == ["PendingPayment"]
 
 
-def test_an_invoice_first_sent_after_its_due_date_is_overdue() -> None:
-    with running() as sandbox:
-        owner = customer(sandbox, contacts=[], dueDays="1")
-        invoice = approved(sandbox, issued(sandbox, owner))
-        sandbox.advance("P5D")
-        sandbox.ok("PUT", f"/customers/{owner}", {"contacts": [contact("ada@acme.example")]})
-        sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/send")
-        sandbox.advance("PT0S")
-        changes = statuses(sandbox)
+@pytest.mark.slow
+def test_an_invoice_first_sent_after_its_due_date_is_overdue(sandbox: Running) -> None:
+    owner = customer(sandbox, contacts=[], dueDays="1")
+    invoice = approved(sandbox, issued(sandbox, owner))
+    sandbox.advance("P5D")
+    sandbox.ok("PUT", f"/customers/{owner}", {"contacts": [contact("ada@acme.example")]})
+    sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/send")
+    sandbox.advance("PT0S")
+    changes = statuses(sandbox)
 
     assert changes == ["PendingPayment", "Overdue"]
 
 
-def test_an_invoice_is_not_sent_before_it_is_approved() -> None:
-    with running() as sandbox:
-        invoice = issued(sandbox)
-        answer = sandbox.call("POST", f"/_sandbox/invoices/{invoice['id']}/send")
-        links = sandbox.raised("CustomerPortalLinkSent")
+def test_an_invoice_is_not_sent_before_it_is_approved(sandbox: Running) -> None:
+    invoice = issued(sandbox)
+    answer = sandbox.call("POST", f"/_sandbox/invoices/{invoice['id']}/send")
+    links = sandbox.raised("CustomerPortalLinkSent")
 
     assert answer.error() == (400, "invalid_request_error", "not_approved")
     assert links == []

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote
 
-import pytest
 from sqlalchemy import delete
 
 from billhook.sandbox.storage.tables.billing import catalog_product
-from support.sandbox import Running, running
+from support.sandbox import Running
 
 INVALID = (400, "invalid_request_error", "invalid_request")
 
@@ -39,14 +39,13 @@ def cursor_of(text: str) -> str:
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def test_a_list_is_read_page_by_page_in_the_order_in_which_its_things_came(sandbox_url) -> None:
+def test_a_list_is_read_page_by_page_in_the_order_in_which_its_things_came(sandbox: Running) -> None:
     """Source: spec, "Endpoints", the pagination shape."""
-    with running(database_url=sandbox_url) as sandbox:
-        add(sandbox, *"abcde")
-        first = page(sandbox, 2)
-        second = page(sandbox, 2, first["nextCursor"])
-        third = page(sandbox, 2, second["nextCursor"])
-        whole = page(sandbox, 5)
+    add(sandbox, *"abcde")
+    first = page(sandbox, 2)
+    second = page(sandbox, 2, first["nextCursor"])
+    third = page(sandbox, 2, second["nextCursor"])
+    whole = page(sandbox, 5)
 
     assert [names(each) for each in (first, second, third, whole)] == ["ab", "cd", "e", "abcde"]
     assert [each["hasMore"] for each in (first, second, third, whole)] == [True, True, False, False]
@@ -55,27 +54,16 @@ def test_a_list_is_read_page_by_page_in_the_order_in_which_its_things_came(sandb
     assert whole["nextCursor"] is None
 
 
-def test_an_empty_list_has_one_empty_page() -> None:
-    with running() as sandbox:
-        assert sandbox.ok("GET", "/catalogProducts") == {
-            "catalogProducts": [],
-            "total": 0,
-            "hasMore": False,
-            "nextCursor": None,
-        }
-
-
-def test_pages_neither_repeat_nor_leave_out_anything_while_rows_come_and_go(sandbox_url) -> None:
+def test_pages_neither_repeat_nor_leave_out_anything_while_rows_come_and_go(sandbox: Running) -> None:
     """Source: spec, "Endpoints", the pagination shape."""
-    with running(database_url=sandbox_url) as sandbox:
-        add(sandbox, *"abcdef")
-        first = page(sandbox, 2)
-        remove(sandbox, "a", "b", "c")
-        add(sandbox, "g")
-        second = page(sandbox, 2, first["nextCursor"])
-        remove(sandbox, "f")
-        last = page(sandbox, 2, second["nextCursor"])
-        left = names(page(sandbox, 10))
+    add(sandbox, *"abcdef")
+    first = page(sandbox, 2)
+    remove(sandbox, "a", "b", "c")
+    add(sandbox, "g")
+    second = page(sandbox, 2, first["nextCursor"])
+    remove(sandbox, "f")
+    last = page(sandbox, 2, second["nextCursor"])
+    left = names(page(sandbox, 10))
 
     assert names(first, second, last) == "abdeg"
     # The control: by counting rows instead, "d" and "e" would have been left out.
@@ -83,33 +71,30 @@ def test_pages_neither_repeat_nor_leave_out_anything_while_rows_come_and_go(sand
     assert names(first) + left[2:4] == "abg"
 
 
-def test_a_row_that_is_removed_last_does_not_give_its_number_to_the_next(sandbox_url) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        add(sandbox, *"abc")
-        first = page(sandbox, 2)
-        remove(sandbox, *"abc")
-        add(sandbox, "d")
-        second = page(sandbox, 2, first["nextCursor"])
+def test_a_row_that_is_removed_last_does_not_give_its_number_to_the_next(sandbox: Running) -> None:
+    add(sandbox, *"abc")
+    first = page(sandbox, 2)
+    remove(sandbox, *"abc")
+    add(sandbox, "d")
+    second = page(sandbox, 2, first["nextCursor"])
 
     assert names(second) == "d"
 
 
-def test_a_page_has_ten_rows_by_default() -> None:
+def test_a_page_has_ten_rows_by_default(sandbox: Running) -> None:
     """Source: spec, "Limits": default 10 for GET /events; here for every list."""
-    with running() as sandbox:
-        add(sandbox, *(f"p{n}" for n in range(11)))
-        listed = sandbox.ok("GET", "/catalogProducts")
+    add(sandbox, *(f"p{n}" for n in range(11)))
+    listed = sandbox.ok("GET", "/catalogProducts")
 
     assert (len(listed["catalogProducts"]), listed["hasMore"], listed["total"]) == (10, True, 11)
 
 
-def test_a_limit_is_a_whole_number_from_1_to_1000_and_any_other_is_refused() -> None:
+def test_a_limit_is_a_whole_number_from_1_to_1000_and_any_other_is_refused(sandbox: Running) -> None:
     """Source: spec, "Limits"; "Endpoints": limit is a number."""
     good = ["1", "1000", "2.0", "1e1"]
     bad = ["0", "-1", "1001", "1.5", "ten", "", "null", "true", "[1]", "1e600", "9" * 700, "NaN", "%00"]
-    with running() as sandbox:
-        statuses = {limit: sandbox.call("GET", f"/catalogProducts?limit={limit}").status for limit in good}
-        answers = {limit: sandbox.call("GET", f"/catalogProducts?limit={limit}") for limit in bad}
+    statuses = {limit: sandbox.call("GET", f"/catalogProducts?limit={limit}").status for limit in good}
+    answers = {limit: sandbox.call("GET", f"/catalogProducts?limit={limit}") for limit in bad}
 
     assert statuses == dict.fromkeys(good, 200)
     assert {limit: answer.error() for limit, answer in answers.items()} == dict.fromkeys(bad, INVALID)
@@ -126,45 +111,30 @@ HOSTILE_CURSORS = (
 )  # fmt: skip
 
 
-def test_an_invalid_cursor_is_refused() -> None:
-    with running() as sandbox:
-        answers = {
-            cursor: sandbox.call("GET", f"/catalogProducts?cursor={quote(cursor, safe='%')}")
-            for cursor in HOSTILE_CURSORS
-        }
-        control = sandbox.call("GET", f"/catalogProducts?cursor={cursor_of('catalog_product:1')}")
+def test_an_invalid_cursor_is_refused(sandbox: Running) -> None:
+    answers = {
+        cursor: sandbox.call("GET", f"/catalogProducts?cursor={quote(cursor, safe='%')}")
+        for cursor in HOSTILE_CURSORS
+    }
+    control = sandbox.call("GET", f"/catalogProducts?cursor={cursor_of('catalog_product:1')}")
 
     assert {cursor: answer.error() for cursor, answer in answers.items()} == dict.fromkeys(answers, INVALID)
     assert {answer.json["param"] for answer in answers.values()} == {"cursor"}
     assert control.status == 200
 
 
-def test_a_cursor_far_beyond_the_end_gives_an_empty_page(sandbox_url) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        add(sandbox, "a")
-        beyond = page(sandbox, 2, cursor_of("catalog_product:" + "9" * 19))
-        control = page(sandbox, 2, cursor_of("catalog_product:0"))
+def test_a_cursor_far_beyond_the_end_gives_an_empty_page(sandbox: Running) -> None:
+    add(sandbox, "a")
+    beyond = page(sandbox, 2, cursor_of("catalog_product:" + "9" * 19))
+    control = page(sandbox, 2, cursor_of("catalog_product:0"))
 
     assert beyond == {"catalogProducts": [], "total": 1, "hasMore": False, "nextCursor": None}
     assert names(control) == "a"
 
 
-def test_a_cursor_of_one_list_is_none_of_another() -> None:
-    with running() as sandbox:
-        add(sandbox, "a", "b")
-        cursor = page(sandbox, 1)["nextCursor"]
-        answer = sandbox.call("GET", f"/customFields?cursor={cursor}")
-
-    assert answer.error() == INVALID
-    assert answer.json["param"] == "cursor"
-
-
-@pytest.mark.parametrize(
-    "path", ["/_sandbox/customers", "/_sandbox/plans", "/customFields", "/_sandbox/cloudUsageSubmissions"]
-)
-def test_the_other_lists_go_by_the_same_rules(path: str) -> None:
+def test_the_other_lists_go_by_the_same_rules(sandbox: Running) -> None:
     """Source: spec, "Endpoints", the pagination shape."""
-    bodies = {
+    bodies: dict[str, tuple[str, Callable[[str], Any]]] = {
         "/_sandbox/customers": ("/_sandbox/customers", lambda n: {"name": n}),
         "/_sandbox/plans": ("/_sandbox/plans", lambda n: {"name": n}),
         "/customFields": ("/_sandbox/customFields", lambda n: {"customFieldName": n}),
@@ -173,16 +143,15 @@ def test_the_other_lists_go_by_the_same_rules(path: str) -> None:
             lambda n: {"results": [{"correlationId": n}], "productCode": "A"},
         ),
     }
-    made_by, body = bodies[path]
-    with running() as sandbox:
+    for path, (made_by, body) in bodies.items():
         for name in "abc":
             sandbox.ok("POST", made_by, body(name))
         first = sandbox.ok("GET", f"{path}?limit=2")
         second = sandbox.ok("GET", f"{path}?limit=2&cursor={first['nextCursor']}")
         wrong = [sandbox.call("GET", f"{path}?{query}") for query in ("limit=0", "cursor=x")]
 
-    [key] = set(first) - {"total", "hasMore", "nextCursor"}
-    assert [len(each[key]) for each in (first, second)] == [2, 1]
-    assert len({each["id"] for one in (first, second) for each in one[key]}) == 3
-    assert (first["total"], second["total"], second["hasMore"]) == (3, 3, False)
-    assert [answer.json["param"] for answer in wrong] == ["limit", "cursor"]
+        [key] = set(first) - {"total", "hasMore", "nextCursor"}
+        assert [len(each[key]) for each in (first, second)] == [2, 1], path
+        assert len({each["id"] for one in (first, second) for each in one[key]}) == 3, path
+        assert (first["total"], second["total"], second["hasMore"]) == (3, 3, False), path
+        assert [answer.json["param"] for answer in wrong] == ["limit", "cursor"], path

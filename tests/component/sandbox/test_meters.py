@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.sandbox import Running, running
+from support.sandbox import Running
 
 
 def meter(**changes: Any) -> dict[str, Any]:
@@ -18,13 +18,12 @@ def made(sandbox: Running, **changes: Any) -> dict[str, Any]:
     return found
 
 
-def test_meters_one_that_was_made_is_found_and_listed() -> None:
+def test_meters_one_that_was_made_is_found_and_listed(sandbox: Running) -> None:
     """Source: spec, "Endpoints", Meters."""
-    with running() as sandbox:
-        stored = made(sandbox, aggregationMethod="sum", property="units", team="billing")
+    stored = made(sandbox, aggregationMethod="sum", property="units", team="billing")
 
-        found = sandbox.ok("GET", f"/_sandbox/meters/{stored['id']}")
-        listed = sandbox.ok("GET", "/_sandbox/meters")
+    found = sandbox.ok("GET", f"/_sandbox/meters/{stored['id']}")
+    listed = sandbox.ok("GET", "/_sandbox/meters")
 
     assert stored["id"].startswith("mtr_")
     assert (stored["key"], stored["filters"], stored["team"]) == ("api_call", [], "billing")
@@ -32,13 +31,12 @@ def test_meters_one_that_was_made_is_found_and_listed() -> None:
     assert listed == {"meters": [stored], "total": 1, "hasMore": False, "nextCursor": None}
 
 
-def test_meters_of_an_event_have_unique_keys() -> None:
+def test_meters_of_an_event_have_unique_keys(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /v2/events/aggregation, meters of key and eventName."""
-    with running() as sandbox:
-        keys = [made(sandbox)["key"] for _ in range(3)]
-        elsewhere = made(sandbox, eventName="other", key="api_call")["key"]
+    keys = [made(sandbox)["key"] for _ in range(3)]
+    elsewhere = made(sandbox, eventName="other", key="api_call")["key"]
 
-        taken = sandbox.call("POST", "/_sandbox/meters", meter(key="api_call-2"))
+    taken = sandbox.call("POST", "/_sandbox/meters", meter(key="api_call-2"))
 
     assert keys == ["api_call", "api_call-2", "api_call-3"]
     assert elsewhere == "api_call"
@@ -46,14 +44,13 @@ def test_meters_of_an_event_have_unique_keys() -> None:
     assert taken.json["param"] == "key"
 
 
-def test_meters_a_product_has_one_meter() -> None:
+def test_meters_a_product_has_one_meter(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Measurement, meterId: a meter or a product."""
-    with running() as sandbox:
-        product = sandbox.ok("POST", "/catalogProducts", {"name": "Calls"})["catalogProduct"]["id"]
-        first = made(sandbox, catalogProductId=product)
+    product = sandbox.ok("POST", "/catalogProducts", {"name": "Calls"})["catalogProduct"]["id"]
+    first = made(sandbox, catalogProductId=product)
 
-        second = sandbox.call("POST", "/_sandbox/meters", meter(catalogProductId=product))
-        unknown = sandbox.call("POST", "/_sandbox/meters", meter(catalogProductId="cat_none"))
+    second = sandbox.call("POST", "/_sandbox/meters", meter(catalogProductId=product))
+    unknown = sandbox.call("POST", "/_sandbox/meters", meter(catalogProductId="cat_none"))
 
     assert first["catalogProductId"] == product
     assert second.error() == (400, "invalid_request_error", "already_exists")
@@ -86,19 +83,17 @@ WRONG = [
 ]
 
 
-def test_meters_what_makes_no_sense_is_refused_by_its_name() -> None:
+def test_meters_what_makes_no_sense_is_refused_by_its_name(sandbox: Running) -> None:
     """Source: spec, "Errors", param."""
-    with running() as sandbox:
-        answers = [sandbox.call("POST", "/_sandbox/meters", meter(**changes)) for changes, _ in WRONG]
+    answers = [sandbox.call("POST", "/_sandbox/meters", meter(**changes)) for changes, _ in WRONG]
 
-        assert [answer.json.get("param") for answer in answers] == [param for _, param in WRONG]
-        assert {answer.status for answer in answers} == {400}
-        assert sandbox.ok("GET", "/_sandbox/meters")["total"] == 0
+    assert [answer.json.get("param") for answer in answers] == [param for _, param in WRONG]
+    assert {answer.status for answer in answers} == {400}
+    assert sandbox.ok("GET", "/_sandbox/meters")["total"] == 0
 
 
-def test_meters_an_unknown_one_is_not_found() -> None:
+def test_meters_an_unknown_one_is_not_found(sandbox: Running) -> None:
     """Source: spec, "Errors", resource_not_found."""
-    with running() as sandbox:
-        answer = sandbox.call("GET", "/_sandbox/meters/mtr_none")
+    answer = sandbox.call("GET", "/_sandbox/meters/mtr_none")
 
     assert answer.error() == (404, "invalid_request_error", "resource_not_found")

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import re
 
-import pytest
-
 from billhook.sandbox.pages.session import SESSION_SECONDS
-from support.sandbox import running
+from support.sandbox import Running, running
 from support.sandbox_pages import ORIGIN, PagesBrowser, rules
 
 PUBLIC = {"/pages/login"}
@@ -20,13 +18,12 @@ def at_login(location: str) -> bool:
 # --- the login --------------------------------------------------------------------------------------
 
 
-def test_the_root_leads_to_the_login_and_the_login_to_the_overview(sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        browser = PagesBrowser.of(sandbox)
-        root = browser.client.get("/")
-        start = browser.get("/")
-        logged_in = browser.log_in()
-        page = browser.get("/")
+def test_the_root_leads_to_the_login_and_the_login_to_the_overview(sandbox: Running) -> None:
+    browser = PagesBrowser.of(sandbox)
+    root = browser.client.get("/")
+    start = browser.get("/")
+    logged_in = browser.log_in()
+    page = browser.get("/")
 
     assert (root.status_code, root.location) == (302, "/pages/")
     assert (start.status_code, start.location) == (303, "/pages/login")
@@ -35,19 +32,17 @@ def test_the_root_leads_to_the_login_and_the_login_to_the_overview(sandbox_url: 
     assert "2026-01-10 12:00:00" in page.text
 
 
-@pytest.mark.parametrize(
-    ("client_id", "api_token"),
-    [("sandbox", "wrong"), ("other", "api-token-of-the-tests-7f3a"), ("sandbox", ""), ("", ""), ("é", "ü\0")],
-)
-def test_wrong_credentials_are_refused_and_never_said_which(client_id: str, api_token: str) -> None:
-    with running() as sandbox:
+def test_wrong_credentials_are_refused_and_never_said_which(sandbox: Running) -> None:
+    for client_id, api_token in (
+        ("sandbox", "wrong"), ("other", "api-token-of-the-tests-7f3a"), ("sandbox", ""), ("", ""),
+        ("é", "ü\0"),
+    ):  # fmt: skip
         browser = PagesBrowser.of(sandbox)
         refused = browser.log_in(client_id, api_token)
-        page = browser.get("/")
 
-    assert refused.status_code in (400, 401)
-    assert "\0" in api_token or "missing, wrong or revoked" in refused.text
-    assert at_login(page.location)
+        assert refused.status_code in (400, 401)
+        assert "\0" in api_token or "missing, wrong or revoked" in refused.text
+        assert at_login(browser.get("/").location)
 
 
 def test_attempts_to_log_in_are_limited_as_requests_of_the_api_are() -> None:
@@ -64,29 +59,26 @@ def test_attempts_to_log_in_are_limited_as_requests_of_the_api_are() -> None:
     assert called == 200
 
 
-def test_the_login_leads_to_the_page_that_was_asked_for() -> None:
-    with running() as sandbox:
-        browser = PagesBrowser.of(sandbox)
-        asked = browser.get("/timeline?type=PingTest")
-        logged_in = browser.log_in(to="/pages/timeline?type=PingTest")
+def test_the_login_leads_to_the_page_that_was_asked_for(sandbox: Running) -> None:
+    browser = PagesBrowser.of(sandbox)
+    asked = browser.get("/timeline?type=PingTest")
+    logged_in = browser.log_in(to="/pages/timeline?type=PingTest")
 
     assert asked.location == "/pages/login?to=/pages/timeline?type%3DPingTest"
     assert logged_in.location == "/pages/timeline?type=PingTest"
 
 
-@pytest.mark.parametrize(
-    "to", ["https://evil.example", "//evil.example", "/pages/\\evil", "/pages//evil", "/other", "\u202e"]
-)
-def test_the_login_leads_to_no_other_site(to: str) -> None:
-    with running() as sandbox:
-        logged_in = PagesBrowser.of(sandbox).log_in(to=to)
+def test_the_login_leads_to_no_other_site(sandbox: Running) -> None:
+    elsewhere = (
+        "https://evil.example", "//evil.example", "/pages/\\evil", "/pages//evil", "/other", "\u202e",
+    )  # fmt: skip
+    found = {to: PagesBrowser.of(sandbox).log_in(to=to).location for to in elsewhere}
 
-    assert logged_in.location == "/pages/"
+    assert found == dict.fromkeys(elsewhere, "/pages/")
 
 
-def test_a_body_that_is_too_long_for_a_login_is_refused() -> None:
-    with running() as sandbox:
-        refused = PagesBrowser.of(sandbox).log_in(api_token="x" * 20_000)
+def test_a_body_that_is_too_long_for_a_login_is_refused(sandbox: Running) -> None:
+    refused = PagesBrowser.of(sandbox).log_in(api_token="x" * 20_000)
 
     assert refused.status_code == 413
 
@@ -94,42 +86,40 @@ def test_a_body_that_is_too_long_for_a_login_is_refused() -> None:
 # --- the session ------------------------------------------------------------------------------------
 
 
-def test_the_sessions_cookie_is_out_of_reach_of_scripts_other_sites_and_the_api() -> None:
-    with running() as sandbox:
-        [cookie] = [
-            one
-            for one in PagesBrowser.of(sandbox).log_in().headers.getlist("Set-Cookie")
-            if re.match(r"billhook_sandbox_[0-9a-f]{8}=", one)
-        ]
+def test_the_sessions_cookie_is_out_of_reach_of_scripts_other_sites_and_the_api(sandbox: Running) -> None:
+    [cookie] = [
+        one
+        for one in PagesBrowser.of(sandbox).log_in().headers.getlist("Set-Cookie")
+        if re.match(r"billhook_sandbox_[0-9a-f]{8}=", one)
+    ]
 
     assert {"HttpOnly", "SameSite=Strict", "Path=/pages/"} <= set(cookie.split("; "))
     assert "Secure" not in cookie.split("; ")  # it is served without TLS here
 
 
-def test_a_session_ends_after_a_working_day_of_the_machines_time() -> None:
-    with running() as sandbox:
-        browser = PagesBrowser.logged_in(sandbox)
-        moved = browser.act("/clock", advance="P1Y")
-        sandbox.real.advance(seconds=SESSION_SECONDS - 1)
-        before = browser.get("/").status_code
-        sandbox.real.advance(seconds=1)
-        after = browser.get("/")
+def test_a_session_ends_after_a_working_day_of_the_machines_time(sandbox: Running) -> None:
+    browser = PagesBrowser.logged_in(sandbox)
+    moved = browser.act("/clock", advance="P1Y")
+    sandbox.real.advance(seconds=SESSION_SECONDS - 1)
+    before = browser.get("/").status_code
+    sandbox.real.advance(seconds=1)
+    after = browser.get("/")
 
     assert moved.startswith("The clock is at 2027-01-10T12:00:00Z")
     assert before == 200
     assert at_login(after.location)
 
 
-@pytest.mark.parametrize("method", ["POST", "DELETE"])
-def test_a_session_ends_with_its_api_token(method: str, sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        browser = PagesBrowser.logged_in(sandbox)
-        before = browser.get("/").status_code
-        sandbox.ok(method, "/_sandbox/tokens")
-        after = browser.get("/")
+def test_a_session_ends_with_its_api_token() -> None:
+    for method in ("POST", "DELETE"):
+        with running() as sandbox:
+            browser = PagesBrowser.logged_in(sandbox)
+            before = browser.get("/").status_code
+            sandbox.ok(method, "/_sandbox/tokens")
+            after = browser.get("/")
 
-    assert before == 200
-    assert at_login(after.location)
+        assert before == 200
+        assert at_login(after.location), method
 
 
 def test_a_session_of_another_sandbox_or_a_forged_one_is_none() -> None:
@@ -145,11 +135,10 @@ def test_a_session_of_another_sandbox_or_a_forged_one_is_none() -> None:
     assert at_login(forged.location)
 
 
-def test_logging_out_ends_the_session_of_the_browser() -> None:
-    with running() as sandbox:
-        browser = PagesBrowser.logged_in(sandbox)
-        said = browser.act("/logout")
-        after = browser.get("/")
+def test_logging_out_ends_the_session_of_the_browser(sandbox: Running) -> None:
+    browser = PagesBrowser.logged_in(sandbox)
+    said = browser.act("/logout")
+    after = browser.get("/")
 
     assert said == "You are logged out."
     assert at_login(after.location)
@@ -158,10 +147,9 @@ def test_logging_out_ends_the_session_of_the_browser() -> None:
 # --- every page and every action --------------------------------------------------------------------
 
 
-def test_no_page_is_shown_without_a_session() -> None:
-    with running() as sandbox:
-        browser = PagesBrowser.of(sandbox)
-        found = {rule: browser.client.get(rule) for rule in [*rules("GET"), "/pages/nothing/here"]}
+def test_no_page_is_shown_without_a_session(sandbox: Running) -> None:
+    browser = PagesBrowser.of(sandbox)
+    found = {rule: browser.client.get(rule) for rule in [*rules("GET"), "/pages/nothing/here"]}
 
     assert len(found) > 10
     shown = {rule for rule, response in found.items() if response.status_code != 303}
@@ -169,13 +157,12 @@ def test_no_page_is_shown_without_a_session() -> None:
     assert all(at_login(found[rule].location) for rule in found.keys() - PUBLIC)
 
 
-def test_no_action_is_taken_by_get_or_without_a_session() -> None:
-    with running() as sandbox:
-        browser, stranger = PagesBrowser.logged_in(sandbox), PagesBrowser.of(sandbox)
-        stranger.get("/login")
-        actions = [rule for rule in rules("POST") if rule not in PUBLIC]
-        by_get = {rule: browser.client.get(rule).status_code for rule in actions}
-        sent = [stranger.post(rule.removeprefix("/pages"), advance="P1D") for rule in actions]
+def test_no_action_is_taken_by_get_or_without_a_session(sandbox: Running) -> None:
+    browser, stranger = PagesBrowser.logged_in(sandbox), PagesBrowser.of(sandbox)
+    stranger.get("/login")
+    actions = [rule for rule in rules("POST") if rule not in PUBLIC]
+    by_get = {rule: browser.client.get(rule).status_code for rule in actions}
+    sent = [stranger.post(rule.removeprefix("/pages"), advance="P1D") for rule in actions]
 
     assert len(actions) > 15
     # Some addresses have a page as well: getting that page changes nothing, as the next test shows.
@@ -183,42 +170,37 @@ def test_no_action_is_taken_by_get_or_without_a_session() -> None:
     assert all(response.status_code == 303 and at_login(response.location) for response in sent)
 
 
-@pytest.mark.parametrize(
-    "wrong", ["no token", "a token of another visitor", "another origin", "no origin", "another site"]
-)
-def test_every_action_is_refused_unless_a_page_of_the_sandbox_sent_it(wrong: str) -> None:
-    with running() as sandbox:
-        browser = PagesBrowser.logged_in(sandbox)
-        token = browser.token
-        if wrong == "no token":
-            browser.token = ""
-        elif wrong == "a token of another visitor":
-            browser.token = PagesBrowser.logged_in(sandbox).token
-        else:
-            browser.headers = {
-                "another origin": {"Origin": "http://evil.example"},
-                "no origin": {},
-                "another site": {"Origin": ORIGIN, "Sec-Fetch-Site": "cross-site"},
-            }[wrong]
-        refused = {
-            rule: browser.post(rule.removeprefix("/pages"), advance="P1D").status_code
-            for rule in rules("POST")
-        }
-        unmoved = sandbox.sandbox.clock.ahead
-        browser.token, browser.headers = token, {"Origin": ORIGIN}
-        control = browser.act("/clock", advance="P1D")
+def test_every_action_is_refused_unless_a_page_of_the_sandbox_sent_it(sandbox: Running) -> None:
+    browser = PagesBrowser.logged_in(sandbox)
+    own, of_another = browser.token, PagesBrowser.logged_in(sandbox).token
+    good = {"Origin": ORIGIN}
+    wrong = {
+        "no token": ("", good),
+        "a token of another visitor": (of_another, good),
+        "another origin": (own, {"Origin": "http://evil.example"}),
+        "no origin": (own, {}),
+        "another site": (own, {**good, "Sec-Fetch-Site": "cross-site"}),
+    }
+    refused = {}
+    for name, (token, headers) in wrong.items():
+        browser.token, browser.headers = token, headers
+        for rule in rules("POST"):
+            answer = browser.post(rule.removeprefix("/pages"), advance="P1D")
+            refused[name, rule] = answer.status_code
+    unmoved = sandbox.sandbox.clock.ahead
+    browser.token, browser.headers = own, good
+    control = browser.act("/clock", advance="P1D")
 
-    assert set(refused.values()) == {403}
+    assert refused == dict.fromkeys(refused, 403)
     assert unmoved.total_seconds() == 0
     assert control.startswith("The clock is at 2026-01-11")
 
 
-def test_every_page_forbids_scripts_frames_and_other_origins() -> None:
-    with running() as sandbox:
-        browser = PagesBrowser.logged_in(sandbox)
-        pages = [
-            browser.client.get(rule) for rule in [*rules("GET"), "/pages/nothing", "/pages/assets/style.css"]
-        ]
+def test_every_page_forbids_scripts_frames_and_other_origins(sandbox: Running) -> None:
+    browser = PagesBrowser.logged_in(sandbox)
+    pages = [
+        browser.client.get(rule) for rule in [*rules("GET"), "/pages/nothing", "/pages/assets/style.css"]
+    ]
 
     for page in pages:
         assert page.headers["Content-Security-Policy"].startswith("default-src 'none'; style-src 'self'")

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from support.sandbox import running
+from support.sandbox import Running
 from support.scenarios import cycle
 
 INVALID = (400, "invalid_request_error", "invalid_request")
 
 
-def test_a_plan_is_read_as_it_was_made_without_its_products(sandbox_url) -> None:
+def test_a_plan_is_read_as_it_was_made_without_its_products(sandbox: Running) -> None:
     """Source: spec, "Endpoints", GET /plans/{planId}; plan product content: not shown."""
     billing = {
         "billingInterval": "Quarterly",
@@ -20,16 +20,15 @@ def test_a_plan_is_read_as_it_was_made_without_its_products(sandbox_url) -> None
         "proRated": False,
         "billingDate": {"anchor": "StartOfMonth", "dayOfMonth": 1},
     }
-    with running(database_url=sandbox_url) as sandbox:
-        product = sandbox.ok("POST", "/catalogProducts", {"name": "API calls"})["catalogProduct"]
-        sold = [{"catalogProductId": product["id"], "pricing": {"type": "PerUnit", "price": 0.0125}}]
-        made = sandbox.ok(
-            "POST",
-            "/_sandbox/plans",
-            {"name": "Growth", "externalId": "plan-growth", "billingData": billing, "products": sold},
-        )["plan"]
-        read = sandbox.ok("GET", f"/plans/{made['id']}")["plan"]
-        listed = sandbox.ok("GET", "/_sandbox/plans")
+    product = sandbox.ok("POST", "/catalogProducts", {"name": "API calls"})["catalogProduct"]
+    sold = [{"catalogProductId": product["id"], "pricing": {"type": "PerUnit", "price": 0.0125}}]
+    made = sandbox.ok(
+        "POST",
+        "/_sandbox/plans",
+        {"name": "Growth", "externalId": "plan-growth", "billingData": billing, "products": sold},
+    )["plan"]
+    read = sandbox.ok("GET", f"/plans/{made['id']}")["plan"]
+    listed = sandbox.ok("GET", "/_sandbox/plans")
 
     assert made["products"] == sold
     assert read == {name: value for name, value in made.items() if name != "products"}
@@ -38,20 +37,11 @@ def test_a_plan_is_read_as_it_was_made_without_its_products(sandbox_url) -> None
     assert listed == {"plans": [made], "total": 1, "hasMore": False, "nextCursor": None}
 
 
-def test_a_plan_is_monthly_and_without_products_by_default() -> None:
+def test_a_plan_is_monthly_and_without_products_by_default(sandbox: Running) -> None:
     """A choice of ours."""
-    with running() as sandbox:
-        made = sandbox.ok("POST", "/_sandbox/plans", {"name": "Bare"})["plan"]
+    made = sandbox.ok("POST", "/_sandbox/plans", {"name": "Bare"})["plan"]
 
     assert (made["billingData"], made["products"]) == ({"billingInterval": "Monthly"}, [])
-
-
-def test_a_plan_that_is_not_there_gets_404() -> None:
-    """Source: spec, "Endpoints", GET /plans/{planId}."""
-    with running() as sandbox:
-        answers = [sandbox.call("GET", f"/plans/{name}") for name in ("pln_none", "a/b", "%FF")]
-
-    assert {answer.error() for answer in answers} == {(404, "invalid_request_error", "resource_not_found")}
 
 
 _EVERY_YEAR = cycle("Years", 1)
@@ -81,41 +71,35 @@ WRONG: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-def test_a_plan_that_could_not_be_sold_is_refused() -> None:
-    with running() as sandbox:
-        answers = [
-            sandbox.call("POST", "/_sandbox/plans", {"name": "Growth", **fields}) for fields, _ in WRONG
-        ]
-        total = sandbox.ok("GET", "/_sandbox/plans")["total"]
+def test_a_plan_that_could_not_be_sold_is_refused(sandbox: Running) -> None:
+    answers = [sandbox.call("POST", "/_sandbox/plans", {"name": "Growth", **fields}) for fields, _ in WRONG]
+    total = sandbox.ok("GET", "/_sandbox/plans")["total"]
 
     assert [answer.error() for answer in answers] == [INVALID] * len(WRONG)
     assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG]
     assert total == 0
 
 
-def test_the_products_of_a_plan_may_say_its_interval_themselves() -> None:
+def test_the_products_of_a_plan_may_say_its_interval_themselves(sandbox: Running) -> None:
     plan = {"billingData": {"billingInterval": "Yearly"}, "products": [{"scheduling": _EVERY_YEAR}]}
-    with running() as sandbox:
-        answer = sandbox.call("POST", "/_sandbox/plans", {"name": "Growth", **plan})
+    answer = sandbox.call("POST", "/_sandbox/plans", {"name": "Growth", **plan})
 
     assert answer.status == 200
 
 
-def test_an_external_id_belongs_to_one_plan() -> None:
-    with running() as sandbox:
-        sandbox.ok("POST", "/_sandbox/plans", {"name": "Growth", "externalId": "p"})
-        answer = sandbox.call("POST", "/_sandbox/plans", {"name": "Other", "externalId": "p"})
+def test_an_external_id_belongs_to_one_plan(sandbox: Running) -> None:
+    sandbox.ok("POST", "/_sandbox/plans", {"name": "Growth", "externalId": "p"})
+    answer = sandbox.call("POST", "/_sandbox/plans", {"name": "Other", "externalId": "p"})
 
     assert answer.error() == (400, "invalid_request_error", "already_exists")
     assert answer.json["param"] == "externalId"
 
 
-def test_a_plan_with_few_fields_has_no_nulls() -> None:
+def test_a_plan_with_few_fields_has_no_nulls(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Plan: its fields are texts and objects."""
-    with running() as sandbox:
-        made = sandbox.ok("POST", "/_sandbox/plans", {"name": "Bare", "ours": "x"})["plan"]
-        (listed,) = sandbox.ok("GET", "/_sandbox/plans")["plans"]
-        read = sandbox.ok("GET", f"/plans/{made['id']}")["plan"]
+    made = sandbox.ok("POST", "/_sandbox/plans", {"name": "Bare", "ours": "x"})["plan"]
+    (listed,) = sandbox.ok("GET", "/_sandbox/plans")["plans"]
+    read = sandbox.ok("GET", f"/plans/{made['id']}")["plan"]
 
     assert None not in made.values()
     assert made == listed == {**read, "products": []}

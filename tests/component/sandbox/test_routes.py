@@ -5,50 +5,48 @@ from __future__ import annotations
 import re
 
 from billhook.sandbox.sandbox import GROUPS
-from support.sandbox import running
+from support.sandbox import Running
 
 PARAMETER = re.compile(r"\{[A-Za-z]+\}")
 NOT_JSON = (400, "invalid_request_error", "not_json")
 
 
-def test_every_address_leads_to_its_own_operation_and_to_no_other() -> None:
+def test_every_address_leads_to_its_own_operation_and_to_no_other(sandbox: Running) -> None:
     """A name of another system may hold slashes: it could look like another address."""
     operations = [operation for group in GROUPS for operation in group.operations]
-    with running() as sandbox:
-        routes = sandbox.sandbox.app().url_map.bind("sandbox")
-        found = [
-            routes.match(PARAMETER.sub("x", one.path), one.method, return_rule=True)[0].rule
-            for one in operations
-        ]
+    routes = sandbox.sandbox.app().url_map.bind("sandbox")
+    found = [
+        routes.match(PARAMETER.sub("x", one.path), one.method, return_rule=True)[0].rule for one in operations
+    ]
 
     assert [re.sub(r"<(?:[a-z]+:)?([A-Za-z]+)>", r"{\1}", rule) for rule in found] == [
         one.path for one in operations
     ]
 
 
-def test_an_address_with_a_slash_too_many_is_not_sent_on_to_another() -> None:
+def test_an_address_with_a_slash_too_many_is_not_sent_on_to_another(sandbox: Running) -> None:
     """Who deletes "/a" means no contract named "a". Source: spec, "Errors", resource_not_found."""
-    with running() as sandbox:
-        answers = [
-            sandbox.call(method, path).error()
-            for method, path in (
-                ("DELETE", "/contracts//a"),
-                ("GET", "/_sandbox//contracts/a"),
-                ("GET", "/_sandbox/contracts//a"),
-            )
-        ]
+    answers = [
+        sandbox.call(method, path).error()
+        for method, path in (
+            ("DELETE", "/contracts//a"),
+            ("GET", "/_sandbox//contracts/a"),
+            ("GET", "/_sandbox/contracts//a"),
+        )
+    ]
 
     assert set(answers) == {(404, "invalid_request_error", "resource_not_found")}
 
 
-def test_no_body_is_an_empty_one_where_an_operation_of_the_sandboxs_own_needs_no_field() -> None:
-    with running() as sandbox:
-        bare = sandbox.call("POST", "/_sandbox/trigger/PingTest")
-        form = "application/x-www-form-urlencoded"  # as curl names it with -d ""
-        empty = sandbox.call("POST", "/_sandbox/trigger/PingTest", b"", Content_Type=form)
-        flushed = sandbox.call("POST", "/_sandbox/flush")
-        ruled = sandbox.call("POST", "/_sandbox/clock")
-        raised = sandbox.raised("PingTest")
+def test_no_body_is_an_empty_one_where_an_operation_of_the_sandboxs_own_needs_no_field(
+    sandbox: Running,
+) -> None:
+    bare = sandbox.call("POST", "/_sandbox/trigger/PingTest")
+    form = "application/x-www-form-urlencoded"  # as curl names it with -d ""
+    empty = sandbox.call("POST", "/_sandbox/trigger/PingTest", b"", Content_Type=form)
+    flushed = sandbox.call("POST", "/_sandbox/flush")
+    ruled = sandbox.call("POST", "/_sandbox/clock")
+    raised = sandbox.raised("PingTest")
 
     assert [answer.status for answer in (bare, empty, flushed)] == [200, 200, 200]
     assert raised == [("PingTest", {})] * 2
@@ -58,14 +56,13 @@ def test_no_body_is_an_empty_one_where_an_operation_of_the_sandboxs_own_needs_no
     )
 
 
-def test_a_body_that_is_sent_is_json_and_one_that_is_needed_is_sent() -> None:
+def test_a_body_that_is_sent_is_json_and_one_that_is_needed_is_sent(sandbox: Running) -> None:
     """The specification's own interface is strict, whatever its models require."""
-    with running() as sandbox:
-        customer = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]["id"]
-        answers = {
-            "no JSON": sandbox.call("POST", "/_sandbox/trigger/PingTest", b"{}", Content_Type="text/plain"),
-            "a field is required": sandbox.call("POST", "/_sandbox/faults"),
-            "the specification's": sandbox.call("PUT", f"/customers/{customer}"),
-        }
+    customer = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]["id"]
+    answers = {
+        "no JSON": sandbox.call("POST", "/_sandbox/trigger/PingTest", b"{}", Content_Type="text/plain"),
+        "a field is required": sandbox.call("POST", "/_sandbox/faults"),
+        "the specification's": sandbox.call("PUT", f"/customers/{customer}"),
+    }
 
     assert {what: answer.error() for what, answer in answers.items()} == dict.fromkeys(answers, NOT_JSON)

@@ -8,7 +8,7 @@ from decimal import Decimal
 from billhook.sandbox.billing import chart_series
 from billhook.sandbox.billing.chart_series import days_up_to, invoices_by_month, usage_by_day
 from billhook.sandbox.billing.usage.meters import METERS
-from support.sandbox import Running, running
+from support.sandbox import Running
 from support.scenarios import Customer, contract, cycle, fee, metered
 
 DAYS = days_up_to(date(2026, 1, 12), 4)
@@ -21,59 +21,55 @@ def usage(sandbox: Running, customer_id: str | None = None) -> dict[str, list[in
     return {one.meter.name: [int(value) for value in one.values] for one in found}
 
 
-def test_usage_is_counted_by_day_for_one_customer_and_for_all(sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        metered(sandbox)
-        acme, other = Customer.of(sandbox), Customer.of(sandbox, "other")
-        acme.use(1, 2, at="2026-01-09T00:00:00Z")
-        acme.use(4, at="2026-01-11T23:59:59Z")
-        acme.use(100, at="2026-01-08T23:59:59Z")
-        other.use(8, at="2026-01-11T05:00:00Z")
-        of_all, of_one = usage(sandbox), usage(sandbox, acme.id)
+def test_usage_is_counted_by_day_for_one_customer_and_for_all(sandbox: Running) -> None:
+    metered(sandbox)
+    acme, other = Customer.of(sandbox), Customer.of(sandbox, "other")
+    acme.use(1, 2, at="2026-01-09T00:00:00Z")
+    acme.use(4, at="2026-01-11T23:59:59Z")
+    acme.use(100, at="2026-01-08T23:59:59Z")
+    other.use(8, at="2026-01-11T05:00:00Z")
+    of_all, of_one = usage(sandbox), usage(sandbox, acme.id)
 
     assert [day.day for day in DAYS] == [9, 10, 11, 12]
     assert of_all == {"call": [3, 0, 12, 0]}
     assert of_one == {"call": [3, 0, 4, 0]}
 
 
-def test_a_days_figure_is_by_the_meters_method(sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        for method in ("count", "sum", "max", "last", "unique"):
-            meter = {"name": method, "key": method, "eventName": "call", "aggregationMethod": method}
-            counted = {} if method == "count" else {"property": "units"}
-            sandbox.ok("POST", "/_sandbox/meters", {**meter, **counted})
-        acme = Customer.of(sandbox)
-        acme.use(5, 9, 5, 7, at="2026-01-10T09:00:00Z")
-        found = {name: values[1] for name, values in usage(sandbox).items()}
+def test_a_days_figure_is_by_the_meters_method(sandbox: Running) -> None:
+    for method in ("count", "sum", "max", "last", "unique"):
+        meter = {"name": method, "key": method, "eventName": "call", "aggregationMethod": method}
+        counted = {} if method == "count" else {"property": "units"}
+        sandbox.ok("POST", "/_sandbox/meters", {**meter, **counted})
+    acme = Customer.of(sandbox)
+    acme.use(5, 9, 5, 7, at="2026-01-10T09:00:00Z")
+    found = {name: values[1] for name, values in usage(sandbox).items()}
 
     assert found == {"sum": 26, "max": 9, "last": 7, "unique": 3, "count": 4}
 
 
-def test_a_measurement_replaces_the_days_events_and_a_cut_day_counts_once(sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        product = metered(sandbox)
-        acme = Customer.of(sandbox)
-        # The cycle begins at noon, so the day has two parts.
-        contract(sandbox, acme.id, products=[fee(1, scheduling=cycle("Days", 1))])
-        acme.use(1, at="2026-01-10T09:00:00Z")
-        acme.use(2, at="2026-01-10T15:00:00Z")
-        before = usage(sandbox)
-        acme.measure(product, 50, day=10)
-        after = usage(sandbox)
+def test_a_measurement_replaces_the_days_events_and_a_cut_day_counts_once(sandbox: Running) -> None:
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    # The cycle begins at noon, so the day has two parts.
+    contract(sandbox, acme.id, products=[fee(1, scheduling=cycle("Days", 1))])
+    acme.use(1, at="2026-01-10T09:00:00Z")
+    acme.use(2, at="2026-01-10T15:00:00Z")
+    before = usage(sandbox)
+    acme.measure(product, 50, day=10)
+    after = usage(sandbox)
 
     assert before == {"call": [0, 3, 0, 0]}
     assert after == {"call": [0, 50, 0, 0]}
 
 
-def test_invoices_are_added_up_by_month_and_status_in_dollars(sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        contract(sandbox, products=[fee(10)])
-        euro = contract(sandbox, currency="EUR", products=[fee(100)])
-        sandbox.advance("P2M")
-        with sandbox.sandbox.service.transaction(writes=False) as tx:
-            of_all = invoices_by_month(tx, 3)
-            of_one = invoices_by_month(tx, 3, euro["customerId"])
-            short = invoices_by_month(tx, 1)
+def test_invoices_are_added_up_by_month_and_status_in_dollars(sandbox: Running) -> None:
+    contract(sandbox, products=[fee(10)])
+    euro = contract(sandbox, currency="EUR", products=[fee(100)])
+    sandbox.advance("P2M")
+    with sandbox.sandbox.service.transaction(writes=False) as tx:
+        of_all = invoices_by_month(tx, 3)
+        of_one = invoices_by_month(tx, 3, euro["customerId"])
+        short = invoices_by_month(tx, 1)
 
     assert [one.month for one in of_all] == [datetime(2026, month, 1, tzinfo=UTC) for month in (1, 2, 3)]
     # A euro is 1.10 dollars at first. The cycles that began in January and in February have ended.
@@ -87,20 +83,19 @@ def test_invoices_are_added_up_by_month_and_status_in_dollars(sandbox_url: str) 
     assert short == of_all[-1:]
 
 
-def test_the_course_of_a_pools_balance_is_listed(sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        acme, other = Customer.of(sandbox), Customer.of(sandbox, "other")
-        for amount in (10, 20):
-            body = {"customerId": acme.id, "creditAmount": amount, "expirationDate": "2026-02-01T00:00:00Z"}
-            sandbox.ok("POST", "/_sandbox/credits/grant", body)
-        sandbox.ok("POST", "/credits/deduct", {"customerId": acme.id, "creditAmount": 25})
-        sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": other.id, "creditAmount": 1})
-        with sandbox.sandbox.service.transaction(writes=False) as tx:
-            [pool] = chart_series.pool_page(tx, 10, None, acme.id).items
-            both = chart_series.pool_page(tx, 10, None, None)
-            course = chart_series.balance_history(tx, pool, 2)
-            entries = chart_series.newest_entries(tx, 2, None, acme.id)
-            expiries = chart_series.next_expiries(tx, [one.id for one in both.items])
+def test_the_course_of_a_pools_balance_is_listed(sandbox: Running) -> None:
+    acme, other = Customer.of(sandbox), Customer.of(sandbox, "other")
+    for amount in (10, 20):
+        body = {"customerId": acme.id, "creditAmount": amount, "expirationDate": "2026-02-01T00:00:00Z"}
+        sandbox.ok("POST", "/_sandbox/credits/grant", body)
+    sandbox.ok("POST", "/credits/deduct", {"customerId": acme.id, "creditAmount": 25})
+    sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": other.id, "creditAmount": 1})
+    with sandbox.sandbox.service.transaction(writes=False) as tx:
+        [pool] = chart_series.pool_page(tx, 10, None, acme.id).items
+        both = chart_series.pool_page(tx, 10, None, None)
+        course = chart_series.balance_history(tx, pool, 2)
+        entries = chart_series.newest_entries(tx, 2, None, acme.id)
+        expiries = chart_series.next_expiries(tx, [one.id for one in both.items])
 
     assert pool.balance == 5
     assert [one.customer_id for one in both.items] == [other.id, acme.id]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 
-import pytest
-
 from billhook.events import EVENT_TYPES
 from support.receivers import deliveries, flush, later, receiving, subscribe, trigger
 from support.sandbox import Running, running
@@ -17,66 +15,61 @@ def subscriptions(sandbox: Running) -> list[dict[str, object]]:
     return list(sandbox.ok("GET", "/_sandbox/subscriptions?limit=100")["subscriptions"])
 
 
-def test_webhooks_can_be_subscribed_for_all_23_types() -> None:
+def test_webhooks_can_be_subscribed_for_all_23_types(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /webhook; "Events", the table."""
-    with running() as sandbox:
-        for event_type in EVENT_TYPES:
-            subscribe(sandbox, event_type, URL)
+    for event_type in EVENT_TYPES:
+        subscribe(sandbox, event_type, URL)
 
-        listed = subscriptions(sandbox)
+    listed = subscriptions(sandbox)
 
     assert [one["eventType"] for one in listed] == list(EVENT_TYPES)
     assert len(listed) == 23
 
 
-def test_webhooks_of_an_unknown_type_are_refused() -> None:
-    with running() as sandbox:
-        answer = sandbox.call("POST", "/webhook", {"callbackUrl": URL, "eventType": "InvoiceVanished"})
+def test_webhooks_of_an_unknown_type_are_refused(sandbox: Running) -> None:
+    answer = sandbox.call("POST", "/webhook", {"callbackUrl": URL, "eventType": "InvoiceVanished"})
 
-        assert answer.error() == (400, "invalid_request_error", "invalid_request")
-        assert answer.json["param"] == "eventType"
-        assert subscriptions(sandbox) == []
+    assert answer.error() == (400, "invalid_request_error", "invalid_request")
+    assert answer.json["param"] == "eventType"
+    assert subscriptions(sandbox) == []
 
 
-def test_webhooks_thresholds_are_stored_exactly() -> None:
+def test_webhooks_thresholds_are_stored_exactly(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /webhook."""
     body = (
         b'{"callbackUrl":"%b","eventType":"CommitmentUsageCrossed","threshold":80.125,"recurringThreshold":5}'
     )
-    with running() as sandbox:
-        sandbox.ok("POST", "/webhook", body % URL.encode())
+    sandbox.ok("POST", "/webhook", body % URL.encode())
 
-        (kept,) = subscriptions(sandbox)
+    (kept,) = subscriptions(sandbox)
 
     assert (kept["threshold"], kept["recurringThreshold"]) == (80.125, 5)
 
 
-def test_webhooks_thresholds_apply_to_three_types_only() -> None:
+def test_webhooks_thresholds_apply_to_three_types_only(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /webhook."""
-    with running() as sandbox:
-        given = {"callbackUrl": URL, "eventType": "InvoiceApproved", "threshold": 80}
-        answer = sandbox.call("POST", "/webhook", given)
+    given = {"callbackUrl": URL, "eventType": "InvoiceApproved", "threshold": 80}
+    answer = sandbox.call("POST", "/webhook", given)
 
     assert answer.status == 400
     assert answer.json["param"] == "threshold"
 
 
-def test_webhooks_url_type_and_thresholds_together_are_a_subscription(sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        first = subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80, recurringThreshold=5)
-        others = [
-            subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80),
-            subscribe(sandbox, "CommitmentUsageCrossed", URL, recurringThreshold=5),
-            subscribe(sandbox, "CommitmentUsageCrossed", URL),
-            subscribe(sandbox, "CurrencyCommitmentUsageCrossed", URL, threshold=80, recurringThreshold=5),
-            subscribe(sandbox, "CommitmentUsageCrossed", f"{URL}/2", threshold=80, recurringThreshold=5),
-        ]
-        again = [
-            subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80.0, recurringThreshold=5),
-            subscribe(sandbox, "CommitmentUsageCrossed", URL),
-        ]
+def test_webhooks_url_type_and_thresholds_together_are_a_subscription(sandbox: Running) -> None:
+    first = subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80, recurringThreshold=5)
+    others = [
+        subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80),
+        subscribe(sandbox, "CommitmentUsageCrossed", URL, recurringThreshold=5),
+        subscribe(sandbox, "CommitmentUsageCrossed", URL),
+        subscribe(sandbox, "CurrencyCommitmentUsageCrossed", URL, threshold=80, recurringThreshold=5),
+        subscribe(sandbox, "CommitmentUsageCrossed", f"{URL}/2", threshold=80, recurringThreshold=5),
+    ]
+    again = [
+        subscribe(sandbox, "CommitmentUsageCrossed", URL, threshold=80.0, recurringThreshold=5),
+        subscribe(sandbox, "CommitmentUsageCrossed", URL),
+    ]
 
-        listed = subscriptions(sandbox)
+    listed = subscriptions(sandbox)
 
     assert again == [first, others[2]]
     assert [one["id"] for one in listed] == [first, *others]
@@ -115,60 +108,65 @@ def test_webhooks_each_url_gets_only_its_subscribed_types() -> None:
     assert len({got.id for got in one.got + two.got}) == 3
 
 
-@pytest.mark.parametrize(
-    ("url", "said"),
-    [
-        ("ftp://shop.example/", "must begin with http"),
-        ("shop.example/hook", "must begin with http"),
-        ("https:///hook", "must name a host"),
-        ("https://shop.example:0/", "a port of 1 to 65535"),
-        ("https://shop.example:70000/", "cannot be read"),
-        ("https://[::1/", "cannot be read"),
-        ("https://me:hidden@shop.example/", "user name or password"),
-        ("https://shop.example/#part", "fragment"),
-        ("https://shop.example/a b", "printable ASCII"),
-        ("https://shop.example/\\@127.0.0.1", "printable ASCII"),
-        ("https://shop.example/\r\nX: y", "printable ASCII"),
-        ("https://schön.example/", "printable ASCII"),
-        (f"https://shop.example/{'x' * 2048}", "at most 2048"),
-    ],
-)
-def test_webhooks_a_url_that_cannot_be_called_is_refused(url: str, said: str) -> None:
-    with running() as sandbox:
-        answer = sandbox.call("POST", "/webhook", {"callbackUrl": url, "eventType": "PingTest"})
-
-        assert answer.error() == (400, "invalid_request_error", "invalid_request")
-        assert answer.json["param"] == "callbackUrl"
-        assert said in answer.json["message"]
-        assert "hidden" not in answer.body.decode()
-        assert subscriptions(sandbox) == []
+UNFIT_URLS = {
+    "ftp://shop.example/": "must begin with http",
+    "shop.example/hook": "must begin with http",
+    "https:///hook": "must name a host",
+    "https://shop.example:0/": "a port of 1 to 65535",
+    "https://shop.example:70000/": "cannot be read",
+    "https://[::1/": "cannot be read",
+    "https://me:hidden@shop.example/": "user name or password",
+    "https://shop.example/#part": "fragment",
+    "https://shop.example/a b": "printable ASCII",
+    "https://shop.example/\\@127.0.0.1": "printable ASCII",
+    "https://shop.example/\r\nX: y": "printable ASCII",
+    "https://schön.example/": "printable ASCII",
+    f"https://shop.example/{'x' * 2048}": "at most 2048",
+}
 
 
-@pytest.mark.parametrize(
-    "host",
-    [
-        "127.0.0.1", "10.0.0.1", "192.168.1.1", "172.16.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
-        "224.0.0.1", "255.255.255.255", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "[::1]", "[::]",
-        "[::ffff:127.0.0.1]", "[fd00:ec2::254]", "[fe80::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]",
-        "[::127.0.0.1]", "[fec0::1]", "[ff02::1]", "localhost", "LOCALHOST.", "shop.localhost",
-    ],
+def test_webhooks_a_url_that_cannot_be_called_is_refused(sandbox: Running) -> None:
+    answers = {
+        url: sandbox.call("POST", "/webhook", {"callbackUrl": url, "eventType": "PingTest"})
+        for url in UNFIT_URLS
+    }
+
+    assert subscriptions(sandbox) == []
+    assert {answer.error() for answer in answers.values()} == {
+        (400, "invalid_request_error", "invalid_request")
+    }
+    assert {answer.json["param"] for answer in answers.values()} == {"callbackUrl"}
+    assert [url for url, said in UNFIT_URLS.items() if said not in answers[url].json["message"]] == []
+    assert [url for url, answer in answers.items() if b"hidden" in answer.body] == []
+
+
+PRIVATE_HOSTS = (
+    "127.0.0.1", "10.0.0.1", "192.168.1.1", "172.16.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0",
+    "224.0.0.1", "255.255.255.255", "127.1", "2130706433", "0x7f000001", "0177.0.0.1", "[::1]", "[::]",
+    "[::ffff:127.0.0.1]", "[fd00:ec2::254]", "[fe80::1]", "[64:ff9b::7f00:1]", "[2002:7f00:1::]",
+    "[::127.0.0.1]", "[fec0::1]", "[ff02::1]", "localhost", "LOCALHOST.", "shop.localhost",
 )  # fmt: skip
-def test_webhooks_an_address_that_is_not_on_the_open_internet_is_refused(host: str) -> None:
-    given = {"callbackUrl": f"http://{host}/hook", "eventType": "InvoiceApproved"}
-    with running(allow_private=False) as sandbox:
-        answer = sandbox.call("POST", "/webhook", given)
+PUBLIC_HOSTS = ("8.8.8.8", "[2001:4860:4860::8888]", "shop.example", "[::ffff:8.8.8.8]")
 
-        assert answer.status == 400
+
+def test_webhooks_an_address_that_is_not_on_the_open_internet_is_refused() -> None:
+    with running(allow_private=False) as sandbox:
+        refused, taken = (
+            {
+                host: sandbox.call(
+                    "POST", "/webhook", {"callbackUrl": f"http://{host}/hook", "eventType": "InvoiceApproved"}
+                )
+                for host in hosts
+            }
+            for hosts in (PRIVATE_HOSTS, PUBLIC_HOSTS)
+        )
+
+        assert len(subscriptions(sandbox)) == len(PUBLIC_HOSTS)
+    assert {host: answer.status for host, answer in refused.items()} == dict.fromkeys(PRIVATE_HOSTS, 400)
+    for answer in refused.values():
         assert "open internet" in answer.json["message"]
         assert "allow_private (--allow-private)" in answer.json["message"]
-        assert subscriptions(sandbox) == []
-
-
-@pytest.mark.parametrize("host", ["8.8.8.8", "[2001:4860:4860::8888]", "shop.example", "[::ffff:8.8.8.8]"])
-def test_control_webhooks_an_address_on_the_open_internet_is_taken(host: str) -> None:
-    given = {"callbackUrl": f"http://{host}/hook", "eventType": "InvoiceApproved"}
-    with running(allow_private=False) as sandbox:
-        assert sandbox.call("POST", "/webhook", given).status == 200
+    assert {host: answer.status for host, answer in taken.items()} == dict.fromkeys(PUBLIC_HOSTS, 200)
 
 
 def test_webhooks_a_subscription_to_ping_test_is_sent_one_at_once() -> None:
@@ -216,13 +214,12 @@ def test_an_ended_subscription_cancels_its_due_deliveries() -> None:
     assert again.error() == (404, "invalid_request_error", "resource_not_found")
 
 
-def test_a_trigger_takes_fields_and_names_those_that_are_wrong() -> None:
-    with running() as sandbox:
-        raised = sandbox.ok("POST", "/_sandbox/trigger/Overage", {"overageAmount": 12.5, "note": "extra"})
-        wrong = sandbox.call("POST", "/_sandbox/trigger/Overage", {"overageAmount": "x", "date": 7})
-        unknown = sandbox.call("POST", "/_sandbox/trigger/Nothing", {})
+def test_a_trigger_takes_fields_and_names_those_that_are_wrong(sandbox: Running) -> None:
+    raised = sandbox.ok("POST", "/_sandbox/trigger/Overage", {"overageAmount": 12.5, "note": "extra"})
+    wrong = sandbox.call("POST", "/_sandbox/trigger/Overage", {"overageAmount": "x", "date": 7})
+    unknown = sandbox.call("POST", "/_sandbox/trigger/Nothing", {})
 
-        listed = sandbox.ok("GET", "/_sandbox/raised?eventType=Overage")["raised"]
+    listed = sandbox.ok("GET", "/_sandbox/raised?eventType=Overage")["raised"]
 
     assert [one["id"] for one in listed] == [raised["raisedId"]]
     assert (listed[0]["body"]["overageAmount"], listed[0]["body"]["note"]) == (12.5, "extra")
@@ -231,14 +228,13 @@ def test_a_trigger_takes_fields_and_names_those_that_are_wrong() -> None:
     assert unknown.status == 404
 
 
-def test_a_trigger_raises_an_event_at_the_sandboxs_time_or_the_given_date() -> None:
+def test_a_trigger_raises_an_event_at_the_sandboxs_time_or_the_given_date(sandbox: Running) -> None:
     given = "2025-12-31T00:00:00Z"
-    with running() as sandbox:
-        sandbox.advance("P1D")
-        for event_type in EVENT_TYPES:
-            trigger(sandbox, event_type)
-            trigger(sandbox, event_type, date=given)
-        dates = {name: [body.get("date") for _, body in sandbox.raised(name)] for name in EVENT_TYPES}
+    sandbox.advance("P1D")
+    for event_type in EVENT_TYPES:
+        trigger(sandbox, event_type)
+        trigger(sandbox, event_type, date=given)
+    dates = {name: [body.get("date") for _, body in sandbox.raised(name)] for name in EVENT_TYPES}
 
     assert dates == {
         name: ["2026-01-11T12:00:00Z" if "date" in model.model_fields else None, given]
@@ -246,20 +242,19 @@ def test_a_trigger_raises_an_event_at_the_sandboxs_time_or_the_given_date() -> N
     }
 
 
-def test_raised_events_are_listed_in_pages() -> None:
-    with running() as sandbox:
-        for number in range(5):
-            sandbox.ok("POST", "/_sandbox/trigger/MonthEndReport", {"reportId": f"rep_{number}"})
-        trigger(sandbox, "PingTest")
-        found, cursor = [], ""
-        while True:
-            path = f"/_sandbox/raised?eventType=MonthEndReport&limit=2{cursor}"
-            page = sandbox.ok("GET", path)
-            found += [one["body"]["reportId"] for one in page["raised"]]
-            if not page["hasMore"]:
-                break
-            cursor = f"&cursor={page['nextCursor']}"
-        wrong = sandbox.call("GET", "/_sandbox/raised?eventType=Nothing")
+def test_raised_events_are_listed_in_pages(sandbox: Running) -> None:
+    for number in range(5):
+        sandbox.ok("POST", "/_sandbox/trigger/MonthEndReport", {"reportId": f"rep_{number}"})
+    trigger(sandbox, "PingTest")
+    found, cursor = [], ""
+    while True:
+        path = f"/_sandbox/raised?eventType=MonthEndReport&limit=2{cursor}"
+        page = sandbox.ok("GET", path)
+        found += [one["body"]["reportId"] for one in page["raised"]]
+        if not page["hasMore"]:
+            break
+        cursor = f"&cursor={page['nextCursor']}"
+    wrong = sandbox.call("GET", "/_sandbox/raised?eventType=Nothing")
     assert found == [f"rep_{number}" for number in range(5)]
     assert page["total"] == 5
     assert json.loads(wrong.body)["param"] == "eventType"

@@ -20,7 +20,7 @@ from billhook.sandbox.billing.thresholds import (
     thresholds_crossed,
     tiers_entered,
 )
-from support.sandbox import Running, running
+from support.sandbox import Running
 from support.scenarios import Customer, metered, sent_to
 
 TIERS = (Tier(Decimal(10), ZERO), Tier(Decimal(20), ZERO), Tier(Decimal(30), ZERO))
@@ -34,23 +34,21 @@ whole_units = st.integers(0, 500).map(Decimal)
 # --- what lies between two states -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "entered", "final"),
-    [
-        (0, 10, [], False),
-        (0, 11, [2], False),
-        (10, 20, [2], False),
-        (5, 31, [2, 3], True),
-        (31, 99, [], False),
-    ],
-)
-def test_a_tier_is_entered_by_the_first_unit_above_the_previous_tier(
-    before: int, after: int, entered: list[int], final: bool
-) -> None:
-    was, now = Decimal(before), Decimal(after)
+ENTERED = [
+    (0, 10, [], False),
+    (0, 11, [2], False),
+    (10, 20, [2], False),
+    (5, 31, [2, 3], True),
+    (31, 99, [], False),
+]
 
-    assert [number for number, _ in tiers_entered(TIERS, was, now)] == entered
-    assert exceeds_final_tier(TIERS, was, now) is final
+
+def test_a_tier_is_entered_by_the_first_unit_above_the_previous_tier() -> None:
+    for before, after, entered, final in ENTERED:
+        was, now = Decimal(before), Decimal(after)
+
+        assert [number for number, _ in tiers_entered(TIERS, was, now)] == entered
+        assert exceeds_final_tier(TIERS, was, now) is final
 
 
 def test_a_last_tier_without_an_end_is_never_exceeded() -> None:
@@ -114,34 +112,32 @@ def subscribe(sandbox: Running, event_type: str, number: int, **thresholds: floa
     return url
 
 
-@pytest.mark.parametrize("field", ["threshold", "recurringThreshold"])
-def test_a_threshold_is_a_percentage_above_zero(field: str) -> None:
+def test_a_threshold_is_a_percentage_above_zero(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /webhook: their values are not shown."""
-    with running() as sandbox:
-        wanted = {"callbackUrl": "http://127.0.0.1:9/", "eventType": "CreditPoolThresholdCrossed"}
+    wanted = {"callbackUrl": "http://127.0.0.1:9/", "eventType": "CreditPoolThresholdCrossed"}
+    for field in ("threshold", "recurringThreshold"):
         refused = sandbox.call("POST", "/webhook", {**wanted, field: 0})
         taken = sandbox.call("POST", "/webhook", {**wanted, field: 0.5})
 
-    assert (refused.status, refused.json["param"], taken.status) == (400, field, 200)
+        assert (refused.status, refused.json["param"], taken.status) == (400, field, 200)
 
 
 def told(sandbox: Running, event_type: str, field: str) -> list[Any]:
     return [body[field] for _, body in sandbox.raised(event_type)]
 
 
-def test_tier_crossed_is_raised_once_in_a_cycle_for_each_tier_in_rising_order() -> None:
+def test_tier_crossed_is_raised_once_in_a_cycle_for_each_tier_in_rising_order(sandbox: Running) -> None:
     """Source: spec, "Events", TierCrossed."""
-    with running() as sandbox:
-        product = metered(sandbox)
-        acme = Customer.of(sandbox)
-        contract = acme.buy({"catalogProductId": product, "pricing": BY_TIER})
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    contract = acme.buy({"catalogProductId": product, "pricing": BY_TIER})
 
-        acme.use(10)
-        at_the_border = sandbox.raised("TierCrossed")
-        acme.use(4, 4, 5)
-        acme.use(1)
+    acme.use(10)
+    at_the_border = sandbox.raised("TierCrossed")
+    acme.use(4, 4, 5)
+    acme.use(1)
 
-        first, second = (body for _, body in sandbox.raised("TierCrossed"))
+    first, second = (body for _, body in sandbox.raised("TierCrossed"))
 
     assert at_the_border == []
     assert [first["variantId"], second["variantId"]] == [f"{product}:tier2", f"{product}:tier3"]
@@ -155,33 +151,32 @@ def test_tier_crossed_is_raised_once_in_a_cycle_for_each_tier_in_rising_order() 
     }
 
 
-def test_tier_crossed_is_raised_again_in_the_next_cycle() -> None:
-    with running() as sandbox:
-        product = metered(sandbox)
-        acme = Customer.of(sandbox)
-        acme.buy({"catalogProductId": product, "pricing": BY_TIER})
-        acme.use(11)
+@pytest.mark.slow
+def test_tier_crossed_is_raised_again_in_the_next_cycle(sandbox: Running) -> None:
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": product, "pricing": BY_TIER})
+    acme.use(11)
 
-        sandbox.advance("P1M")
-        acme.use(9, at="2026-02-10T09:00:00Z")
-        quiet = told(sandbox, "TierCrossed", "date")
-        acme.use(9, at="2026-02-10T09:00:00Z")
+    sandbox.advance("P1M")
+    acme.use(9, at="2026-02-10T09:00:00Z")
+    quiet = told(sandbox, "TierCrossed", "date")
+    acme.use(9, at="2026-02-10T09:00:00Z")
 
-        assert quiet == ["2026-01-10T12:00:00Z"]
-        assert told(sandbox, "TierCrossed", "date") == ["2026-01-10T12:00:00Z", "2026-02-10T12:00:00Z"]
+    assert quiet == ["2026-01-10T12:00:00Z"]
+    assert told(sandbox, "TierCrossed", "date") == ["2026-01-10T12:00:00Z", "2026-02-10T12:00:00Z"]
 
 
-def test_final_tier_exceeded_is_raised_after_the_tiers_below_it() -> None:
+def test_final_tier_exceeded_is_raised_after_the_tiers_below_it(sandbox: Running) -> None:
     """Source: spec, "Events", FinalTierExceeded."""
-    with running() as sandbox:
-        product = metered(sandbox)
-        acme = Customer.of(sandbox)
-        contract = acme.buy({"catalogProductId": product, "pricing": BY_TIER})
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    contract = acme.buy({"catalogProductId": product, "pricing": BY_TIER})
 
-        acme.use(31)
+    acme.use(31)
 
-        raised = [name for name, _ in sandbox.raised()][-3:]
-        _, body = sandbox.raised("FinalTierExceeded")[0]
+    raised = [name for name, _ in sandbox.raised()][-3:]
+    _, body = sandbox.raised("FinalTierExceeded")[0]
 
     assert raised == ["TierCrossed", "TierCrossed", "FinalTierExceeded"]
     assert body == {
@@ -196,19 +191,18 @@ def test_final_tier_exceeded_is_raised_after_the_tiers_below_it() -> None:
     }
 
 
-def test_commitment_crossed_is_raised_when_all_of_it_is_used() -> None:
+def test_commitment_crossed_is_raised_when_all_of_it_is_used(sandbox: Running) -> None:
     """Source: spec, "Events", CommitmentCrossed."""
-    with running() as sandbox:
-        product = metered(sandbox)
-        acme = Customer.of(sandbox)
-        acme.buy({"catalogProductId": product, "commitment": {"units": 100, "price": 10}})
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": product, "commitment": {"units": 100, "price": 10}})
 
-        acme.use(99.5)
-        before = sandbox.raised("CommitmentCrossed")
-        acme.use(25.5)
-        acme.use(1)
+    acme.use(99.5)
+    before = sandbox.raised("CommitmentCrossed")
+    acme.use(25.5)
+    acme.use(1)
 
-        bodies = [body for _, body in sandbox.raised("CommitmentCrossed")]
+    bodies = [body for _, body in sandbox.raised("CommitmentCrossed")]
 
     assert before == []
     assert bodies == [
@@ -225,18 +219,17 @@ def test_commitment_crossed_is_raised_when_all_of_it_is_used() -> None:
     ]
 
 
-def test_commitment_usage_crossed_is_at_80_percent_if_nothing_else_is_set() -> None:
+def test_commitment_usage_crossed_is_at_80_percent_if_nothing_else_is_set(sandbox: Running) -> None:
     """Source: spec, "Events", CommitmentUsageCrossed; "Endpoints", POST /webhook, threshold."""
-    with running() as sandbox:
-        product = metered(sandbox)
-        acme = Customer.of(sandbox)
-        acme.buy({"catalogProductId": product, "commitment": {"units": 1000}})
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": product, "commitment": {"units": 1000}})
 
-        acme.use(799)
-        before = sandbox.raised("CommitmentUsageCrossed")
-        acme.use(13)
+    acme.use(799)
+    before = sandbox.raised("CommitmentUsageCrossed")
+    acme.use(13)
 
-        bodies = [body for _, body in sandbox.raised("CommitmentUsageCrossed")]
+    bodies = [body for _, body in sandbox.raised("CommitmentUsageCrossed")]
 
     assert before == []
     assert bodies == [
@@ -258,23 +251,22 @@ def test_commitment_usage_crossed_is_at_80_percent_if_nothing_else_is_set() -> N
     ]
 
 
-def test_a_threshold_event_goes_only_to_the_subscriptions_that_set_it() -> None:
+def test_a_threshold_event_goes_only_to_the_subscriptions_that_set_it(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /webhook, threshold and recurringThreshold."""
-    with running() as sandbox:
-        product = metered(sandbox)
-        acme = Customer.of(sandbox)
-        acme.buy({"catalogProductId": product, "commitment": {"units": 100}})
-        event_type = "CommitmentUsageCrossed"
-        half = subscribe(sandbox, event_type, 1, threshold=50)
-        also_half = subscribe(sandbox, event_type, 2, threshold=50)
-        usual = subscribe(sandbox, event_type, 3)
-        often = subscribe(sandbox, event_type, 4, threshold=60, recurringThreshold=15)
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": product, "commitment": {"units": 100}})
+    event_type = "CommitmentUsageCrossed"
+    half = subscribe(sandbox, event_type, 1, threshold=50)
+    also_half = subscribe(sandbox, event_type, 2, threshold=50)
+    usual = subscribe(sandbox, event_type, 3)
+    often = subscribe(sandbox, event_type, 4, threshold=60, recurringThreshold=15)
 
-        acme.use(55)
-        acme.use(36)
+    acme.use(55)
+    acme.use(36)
 
-        marks = told(sandbox, event_type, "threshold")
-        sent = sent_to(sandbox, event_type)
+    marks = told(sandbox, event_type, "threshold")
+    sent = sent_to(sandbox, event_type)
 
     ids = list(dict.fromkeys(raised_id for _, raised_id in sent))
     by_mark = {
@@ -284,92 +276,51 @@ def test_a_threshold_event_goes_only_to_the_subscriptions_that_set_it() -> None:
     assert by_mark == {50: {half, also_half}, 60: {often}, 75: {often}, 80: {usual}, 90: {often}}
 
 
-def test_thresholds_of_one_batch_are_raised_in_rising_order() -> None:
-    with running() as sandbox:
-        product = metered(sandbox)
-        acme = Customer.of(sandbox)
-        acme.buy({"catalogProductId": product, "commitment": {"units": 100}})
-        subscribe(sandbox, "CommitmentUsageCrossed", 1, threshold=90, recurringThreshold=20)
-
-        acme.use(60, 80)
-
-        raised = [
-            (name, body.get("threshold")) for name, body in sandbox.raised() if name.startswith("Commitment")
-        ]
-
-    assert raised == [
-        ("CommitmentUsageCrossed", 90),
-        ("CommitmentCrossed", None),
-        ("CommitmentUsageCrossed", 110),
-        ("CommitmentUsageCrossed", 130),
-    ]
-
-
-def test_a_lowered_measurement_raises_no_threshold_again() -> None:
-    """Source: spec, "Resources and their fields", Measurement, value."""
-    with running() as sandbox:
-        product = metered(sandbox)
-        acme = Customer.of(sandbox)
-        acme.buy({"catalogProductId": product, "commitment": {"units": 100}})
-
-        acme.measure(product, 85)
-        acme.measure(product, 10)
-        acme.measure(product, 95)
-        once = told(sandbox, "CommitmentUsageCrossed", "pctUsage")
-        acme.measure(product, 100)
-
-        assert once == [85]
-        assert len(sandbox.raised("CommitmentCrossed")) == 1
-        assert acme.consumptions()[0]["consumedAmount"] == 100
-
-
 @pytest.mark.slow
-def test_each_threshold_is_raised_once_for_any_sequence_of_measurements() -> None:
-    with running() as sandbox:
-        product = metered(sandbox)
-        subscribe(sandbox, "CommitmentUsageCrossed", 1, threshold=10, recurringThreshold=7)
+def test_each_threshold_is_raised_once_for_any_sequence_of_measurements(sandbox: Running) -> None:
+    product = metered(sandbox)
+    subscribe(sandbox, "CommitmentUsageCrossed", 1, threshold=10, recurringThreshold=7)
 
-        @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(st.lists(st.integers(0, 300), min_size=1, max_size=8))
-        def check(values: list[int]) -> None:
-            alias = uuid4().hex
-            acme = Customer.of(sandbox, alias)
-            acme.buy({"catalogProductId": product, "commitment": {"units": 150}})
-            for value in values:
-                acme.measure(product, value)
+    @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
+    @given(st.lists(st.integers(0, 300), min_size=1, max_size=8))
+    def check(values: list[int]) -> None:
+        alias = uuid4().hex
+        acme = Customer.of(sandbox, alias)
+        acme.buy({"catalogProductId": product, "commitment": {"units": 150}})
+        for value in values:
+            acme.measure(product, value)
 
-            reached = Decimal(max(values) * 100) / 150
-            of_acme = [
-                body["threshold"]
-                for _, body in sandbox.raised("CommitmentUsageCrossed")
-                if body["customerId"] == acme.id
-            ]
-            assert of_acme == [mark for mark in range(10, 201, 7) if mark <= reached]
+        reached = Decimal(max(values) * 100) / 150
+        of_acme = [
+            body["threshold"]
+            for _, body in sandbox.raised("CommitmentUsageCrossed")
+            if body["customerId"] == acme.id
+        ]
+        assert of_acme == [mark for mark in range(10, 201, 7) if mark <= reached]
 
-        check()
+    check()
 
 
-def test_currency_commitment_usage_crossed_has_the_money_used() -> None:
+def test_currency_commitment_usage_crossed_has_the_money_used(sandbox: Running) -> None:
     """Source: spec, "Events", CurrencyCommitmentUsageCrossed."""
-    with running() as sandbox:
-        product = metered(sandbox)
-        acme = Customer.of(sandbox)
-        acme.buy(
-            {
-                "catalogProductId": product,
-                "pricing": {"type": "PerUnit", "price": 2.5},
-                "commitment": {"type": "Currency", "price": 1000},
-            },
-            currency="EUR",
-        )
-        subscribe(sandbox, "CurrencyCommitmentUsageCrossed", 1, threshold=75)
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    acme.buy(
+        {
+            "catalogProductId": product,
+            "pricing": {"type": "PerUnit", "price": 2.5},
+            "commitment": {"type": "Currency", "price": 1000},
+        },
+        currency="EUR",
+    )
+    subscribe(sandbox, "CurrencyCommitmentUsageCrossed", 1, threshold=75)
 
-        acme.use(299)
-        before = sandbox.raised("CurrencyCommitmentUsageCrossed")
-        acme.use(26)
+    acme.use(299)
+    before = sandbox.raised("CurrencyCommitmentUsageCrossed")
+    acme.use(26)
 
-        bodies = [body for _, body in sandbox.raised("CurrencyCommitmentUsageCrossed")]
-        of_units = sandbox.raised("CommitmentUsageCrossed")
+    bodies = [body for _, body in sandbox.raised("CurrencyCommitmentUsageCrossed")]
+    of_units = sandbox.raised("CommitmentUsageCrossed")
 
     assert before == of_units == []
     assert bodies == [
@@ -388,50 +339,50 @@ def test_currency_commitment_usage_crossed_has_the_money_used() -> None:
     ]
 
 
-def test_usage_that_was_there_first_is_told_when_the_contract_begins() -> None:
-    with running() as sandbox:
-        product = metered(sandbox)
-        acme = Customer.of(sandbox)
-        acme.use(31)
+@pytest.mark.slow
+def test_usage_that_was_there_first_is_told_when_the_contract_begins(sandbox: Running) -> None:
+    product = metered(sandbox)
+    acme = Customer.of(sandbox)
+    acme.use(31)
 
-        acme.buy({"catalogProductId": product, "pricing": BY_TIER}, status="InReview")
-        in_review = sandbox.raised("TierCrossed")
-        contract = sandbox.ok("GET", f"/contracts?customerId={acme.id}")["contracts"][0]["id"]
-        sandbox.ok("POST", f"/_sandbox/contracts/{contract}/activate", {})
+    acme.buy({"catalogProductId": product, "pricing": BY_TIER}, status="InReview")
+    in_review = sandbox.raised("TierCrossed")
+    contract = sandbox.ok("GET", f"/contracts?customerId={acme.id}")["contracts"][0]["id"]
+    sandbox.ok("POST", f"/_sandbox/contracts/{contract}/activate", {})
 
-        assert in_review == []
-        assert len(sandbox.raised("TierCrossed")) == 2
-        assert len(sandbox.raised("FinalTierExceeded")) == 1
-
-
-def test_usage_of_nobody_under_contract_is_told_to_nobody() -> None:
-    with running() as sandbox:
-        product = metered(sandbox)
-        acme, other = Customer.of(sandbox), Customer.of(sandbox, "other")
-        acme.buy({"catalogProductId": product, "commitment": {"units": 1}})
-        acme.buy({"displayName": "Support"}, endDate="2026-01-09T00:00:00Z", autoRenewContract=False)
-
-        other.use(1000)
-
-        assert sandbox.raised("CommitmentCrossed") == []
+    assert in_review == []
+    assert len(sandbox.raised("TierCrossed")) == 2
+    assert len(sandbox.raised("FinalTierExceeded")) == 1
 
 
-def test_a_group_is_watched_as_a_whole() -> None:
+@pytest.mark.slow
+def test_usage_of_nobody_under_contract_is_told_to_nobody(sandbox: Running) -> None:
+    product = metered(sandbox)
+    acme, other = Customer.of(sandbox), Customer.of(sandbox, "other")
+    acme.buy({"catalogProductId": product, "commitment": {"units": 1}})
+    acme.buy({"displayName": "Support"}, endDate="2026-01-09T00:00:00Z", autoRenewContract=False)
+
+    other.use(1000)
+
+    assert sandbox.raised("CommitmentCrossed") == []
+
+
+@pytest.mark.slow
+def test_a_group_is_watched_as_a_whole(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", ProductGroup: shared settings (ERP, commitment)."""
-    with running() as sandbox:
-        calls, storage = metered(sandbox), metered(sandbox, "store")
-        acme = Customer.of(sandbox)
-        group = {
-            "displayName": "Bundle",
-            "commitment": {"units": 100},
-            "products": [{"catalogProductId": calls}, {"catalogProductId": storage}],
-        }
-        acme.buy(productGroups=[group])
+    calls, storage = metered(sandbox), metered(sandbox, "store")
+    acme = Customer.of(sandbox)
+    group = {
+        "displayName": "Bundle",
+        "commitment": {"units": 100},
+        "products": [{"catalogProductId": calls}, {"catalogProductId": storage}],
+    }
+    acme.buy(productGroups=[group])
 
-        acme.use(60)
-        acme.use(41, name="store")
+    acme.use(60)
+    acme.use(41, name="store")
 
-        (crossed,) = [body for _, body in sandbox.raised("CommitmentCrossed")]
+    (crossed,) = [body for _, body in sandbox.raised("CommitmentCrossed")]
 
     assert (crossed["productName"], crossed["consumedAmount"], crossed["exceededAmount"]) == (
         "Bundle",

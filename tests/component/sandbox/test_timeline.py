@@ -22,14 +22,13 @@ def pages_of(sandbox: Running, limit: int) -> list[list[tuple[str, list[str]]]]:
             return found
 
 
-def test_events_are_listed_under_the_operation_or_job_that_raised_them(sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        made = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]
-        event = {"name": "x", "timestamp": "2026-01-10T09:00:00Z"}
-        batch = [{**event, "customerAlias": alias, "ref": alias} for alias in ("a", "b")]
-        sandbox.ok("PUT", "/events", {"events": batch})
-        sandbox.advance("P8D")
-        [found] = pages_of(sandbox, 10)
+def test_events_are_listed_under_the_operation_or_job_that_raised_them(sandbox: Running) -> None:
+    made = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]
+    event = {"name": "x", "timestamp": "2026-01-10T09:00:00Z"}
+    batch = [{**event, "customerAlias": alias, "ref": alias} for alias in ("a", "b")]
+    sandbox.ok("PUT", "/events", {"events": batch})
+    sandbox.advance("P8D")
+    [found] = pages_of(sandbox, 10)
 
     assert found == [
         (f"customer_without_contract {made['id']}", ["NewCustomerWithoutContract"]),
@@ -38,19 +37,18 @@ def test_events_are_listed_under_the_operation_or_job_that_raised_them(sandbox_u
     ]
 
 
-def test_a_page_has_a_number_of_events_and_the_next_one_goes_on_where_it_ended(sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        for event_type in ("PingTest", "Overage", "PaymentFailed"):
-            trigger(sandbox, event_type)
-            sandbox.real.advance(seconds=1)
-        found = pages_of(sandbox, 2)
+def test_a_page_has_a_number_of_events_and_the_next_one_goes_on_where_it_ended(sandbox: Running) -> None:
+    for event_type in ("PingTest", "Overage", "PaymentFailed"):
+        trigger(sandbox, event_type)
+        sandbox.real.advance(seconds=1)
+    found = pages_of(sandbox, 2)
 
     cause = "POST /_sandbox/trigger/{eventType}"
     assert found == [[(cause, ["PaymentFailed"]), (cause, ["Overage"])], [(cause, ["PingTest"])]]
 
 
-def test_an_event_has_its_deliveries_and_their_attempts(sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox, receiving(500, 200) as receiver:
+def test_an_event_has_its_deliveries_and_their_attempts() -> None:
+    with running() as sandbox, receiving(500, 200) as receiver:
         subscribe(sandbox, "Overage", receiver.url)
         trigger(sandbox, "Overage")
         trigger(sandbox, "PingTest")
@@ -75,16 +73,15 @@ def test_an_event_has_its_deliveries_and_their_attempts(sandbox_url: str) -> Non
     assert missing is None
 
 
-def test_events_are_counted_by_day_of_the_sandboxs_time(sandbox_url: str) -> None:
-    with running(database_url=sandbox_url) as sandbox:
-        for wait, count in ((0, 2), (12 * 3600, 1), (3 * 86_400, 3)):
-            sandbox.real.advance(seconds=wait)
-            sandbox.token = ""
-            for _ in range(count):
-                trigger(sandbox, "PingTest")
-        with sandbox.sandbox.service.transaction(writes=False) as tx:
-            every = delivery_log.events_by_day(tx, START)
-            later = delivery_log.events_by_day(tx, START + timedelta(hours=1))
+def test_events_are_counted_by_day_of_the_sandboxs_time(sandbox: Running) -> None:
+    for wait, count in ((0, 2), (12 * 3600, 1), (3 * 86_400, 3)):
+        sandbox.real.advance(seconds=wait)
+        sandbox.token = ""
+        for _ in range(count):
+            trigger(sandbox, "PingTest")
+    with sandbox.sandbox.service.transaction(writes=False) as tx:
+        every = delivery_log.events_by_day(tx, START)
+        later = delivery_log.events_by_day(tx, START + timedelta(hours=1))
 
     assert every == {date(2026, 1, 10): 2, date(2026, 1, 11): 1, date(2026, 1, 14): 3}
     assert later == {date(2026, 1, 11): 1, date(2026, 1, 14): 3}

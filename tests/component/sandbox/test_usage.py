@@ -7,12 +7,11 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-import pytest
 from sqlalchemy import select
 
 from billhook.sandbox.billing.usage import daily_usage, meters
 from billhook.sandbox.storage.tables.usage import event
-from support.sandbox import Running, running
+from support.sandbox import Running
 
 JANUARY = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC))
 METHODS = ("count", "sum", "max", "last", "unique")
@@ -64,7 +63,7 @@ class Used:
         return self.sandbox.call("POST", "/measurements", {**given, "value": units, **changes})
 
 
-def test_usage_each_method_adds_up_exactly_over_batches(sandbox_url: str) -> None:
+def test_usage_each_method_adds_up_exactly_over_batches(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Event (ingested), data: used by aggregations."""
     chance = random.Random(7)
     values = [
@@ -74,12 +73,11 @@ def test_usage_each_method_adds_up_exactly_over_batches(sandbox_url: str) -> Non
         )
         for _ in range(400)
     ]
-    with running(database_url=sandbox_url) as sandbox:
-        used = Used(sandbox)
-        for start in range(0, len(values), 37):
-            used.send(*values[start : start + 37])
+    used = Used(sandbox)
+    for start in range(0, len(values), 37):
+        used.send(*values[start : start + 37])
 
-        found = used.consumed()
+    found = used.consumed()
 
     numbers = [value for _, value in values]
     latest = max(at for at, _ in values)
@@ -92,98 +90,91 @@ def test_usage_each_method_adds_up_exactly_over_batches(sandbox_url: str) -> Non
     }
 
 
-def test_usage_sums_keep_more_digits_than_a_decimal_context_has() -> None:
+def test_usage_sums_keep_more_digits_than_a_decimal_context_has(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", the conventions: amounts are numbers."""
-    with running() as sandbox:
-        used = Used(sandbox)
-        used.send(("2026-01-02", Decimal("1e30")), ("2026-01-02", Decimal("1e-30")))
-        used.send(("2026-01-02", Decimal("0.1")))
+    used = Used(sandbox)
+    used.send(("2026-01-02", Decimal("1e30")), ("2026-01-02", Decimal("1e-30")))
+    used.send(("2026-01-02", Decimal("0.1")))
 
-        assert used.consumed()["sum"] == Decimal("1" + "0" * 30 + ".1" + "0" * 28 + "1")
+    assert used.consumed()["sum"] == Decimal("1" + "0" * 30 + ".1" + "0" * 28 + "1")
 
 
-def test_usage_counts_to_the_day_of_its_timestamp_in_utc() -> None:
+def test_usage_counts_to_the_day_of_its_timestamp_in_utc(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Event (ingested), timestamp."""
-    with running() as sandbox:
-        used = Used(sandbox)
-        used.send(
-            ("2025-12-31T23:59:59.999Z", Decimal(1)),
-            ("2026-01-01T00:00:00Z", Decimal(10)),
-            ("2026-02-01T01:00:00+02:00", Decimal(100)),
-            ("2026-02-01T00:00:00Z", Decimal(1000)),
-            ("1969-12-31T23:00:00Z", Decimal(10000)),
-        )
+    used = Used(sandbox)
+    used.send(
+        ("2025-12-31T23:59:59.999Z", Decimal(1)),
+        ("2026-01-01T00:00:00Z", Decimal(10)),
+        ("2026-02-01T01:00:00+02:00", Decimal(100)),
+        ("2026-02-01T00:00:00Z", Decimal(1000)),
+        ("1969-12-31T23:00:00Z", Decimal(10000)),
+    )
 
-        assert used.consumed()["sum"] == 110
-        eve = datetime(1969, 12, 31, tzinfo=UTC)
-        assert used.consumed(eve, eve + timedelta(days=1))["sum"] == 10000
+    assert used.consumed()["sum"] == 110
+    eve = datetime(1969, 12, 31, tzinfo=UTC)
+    assert used.consumed(eve, eve + timedelta(days=1))["sum"] == 10000
 
 
-def test_usage_of_a_day_that_no_contract_cuts_is_that_of_its_begin() -> None:
+def test_usage_of_a_day_that_no_contract_cuts_is_that_of_its_begin(sandbox: Running) -> None:
     """A part of a day is known where a cycle begins or ends; nothing else asks for one."""
     noon = datetime(2026, 1, 10, 12, tzinfo=UTC)
-    with running() as sandbox:
-        used = Used(sandbox)
-        used.send(("2026-01-10T09:00:00Z", Decimal(1)), ("2026-01-20T09:00:00Z", Decimal(10)))
+    used = Used(sandbox)
+    used.send(("2026-01-10T09:00:00Z", Decimal(1)), ("2026-01-20T09:00:00Z", Decimal(10)))
 
-        assert used.consumed(noon - timedelta(days=1), noon + timedelta(days=1))["sum"] == 1
-        assert used.consumed(noon, noon + timedelta(days=10))["sum"] == 10
+    assert used.consumed(noon - timedelta(days=1), noon + timedelta(days=1))["sum"] == 1
+    assert used.consumed(noon, noon + timedelta(days=10))["sum"] == 10
 
 
-def test_usage_the_last_value_is_the_latest_one_and_not_the_one_that_came_last() -> None:
+def test_usage_the_last_value_is_the_latest_one_and_not_the_one_that_came_last(sandbox: Running) -> None:
     """Of two at one time, the one that came later counts; in one batch, or in two."""
-    with running() as sandbox:
-        used = Used(sandbox)
-        used.send(("2026-01-05T10:00:00Z", Decimal(1)), ("2026-01-05T10:00:00Z", Decimal(2)))
-        assert used.consumed()["last"] == 2
+    used = Used(sandbox)
+    used.send(("2026-01-05T10:00:00Z", Decimal(1)), ("2026-01-05T10:00:00Z", Decimal(2)))
+    assert used.consumed()["last"] == 2
 
-        used.send(("2026-01-05T09:00:00Z", Decimal(3)))
-        assert used.consumed()["last"] == 2
+    used.send(("2026-01-05T09:00:00Z", Decimal(3)))
+    assert used.consumed()["last"] == 2
 
-        used.send(("2026-01-05T10:00:00Z", Decimal(4)))
-        assert used.consumed()["last"] == 4
+    used.send(("2026-01-05T10:00:00Z", Decimal(4)))
+    assert used.consumed()["last"] == 4
 
 
-def test_usage_instances_are_told_apart_by_type_and_value() -> None:
+def test_usage_instances_are_told_apart_by_type_and_value(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /events/dry-run, instance-based meters."""
-    with running() as sandbox:
-        used = Used(sandbox)
-        one = [Decimal(1), Decimal("1.0"), Decimal("10e-1")]
-        used.send(*(("2026-01-05", value) for value in [*one, "1", Decimal(2)]))
-        used.send(("2026-01-06", Decimal(2)))
+    used = Used(sandbox)
+    one = [Decimal(1), Decimal("1.0"), Decimal("10e-1")]
+    used.send(*(("2026-01-05", value) for value in [*one, "1", Decimal(2)]))
+    used.send(("2026-01-06", Decimal(2)))
 
-        assert used.consumed()["unique"] == 3
-        assert used.consumed()["count"] == 6
+    assert used.consumed()["unique"] == 3
+    assert used.consumed()["count"] == 6
 
 
-def test_usage_a_meter_counts_what_comes_after_it_was_made() -> None:
+def test_usage_a_meter_counts_what_comes_after_it_was_made(sandbox: Running) -> None:
     """Source: spec, "Endpoints", Meters: not shown."""
-    with running() as sandbox:
-        used = Used(sandbox)
-        used.send(("2026-01-05", Decimal(5)))
-        made = sandbox.ok(
-            "POST",
-            "/_sandbox/meters",
-            {"name": "later", "eventName": "e", "aggregationMethod": "sum", "property": "value"},
-        )
-        used.meters["later"] = made["meter"]["id"]
-        used.send(("2026-01-05", Decimal(2)))
+    used = Used(sandbox)
+    used.send(("2026-01-05", Decimal(5)))
+    made = sandbox.ok(
+        "POST",
+        "/_sandbox/meters",
+        {"name": "later", "eventName": "e", "aggregationMethod": "sum", "property": "value"},
+    )
+    used.meters["later"] = made["meter"]["id"]
+    used.send(("2026-01-05", Decimal(2)))
 
-        found = used.consumed()
+    found = used.consumed()
 
     assert (found["sum"], found["later"]) == (7, 2)
 
 
-def test_usage_which_meters_counted_an_event_is_remembered() -> None:
+def test_usage_which_meters_counted_an_event_is_remembered(sandbox: Running) -> None:
     """Source: spec, "Events", UnchargedEvents: not counted against any meter."""
-    with running() as sandbox:
-        used = Used(sandbox)
-        used.send(("2026-01-05", "text"), ("2026-01-05", Decimal(1)))
-        other = {"name": "other", "customerAlias": "acme", "ref": "o", "timestamp": "2026-01-05"}
-        sandbox.ok("PUT", "/events", {"events": [other]})
+    used = Used(sandbox)
+    used.send(("2026-01-05", "text"), ("2026-01-05", Decimal(1)))
+    other = {"name": "other", "customerAlias": "acme", "ref": "o", "timestamp": "2026-01-05"}
+    sandbox.ok("PUT", "/events", {"events": [other]})
 
-        with sandbox.sandbox.service.transaction(writes=False) as tx:
-            found = tx.connection.scalars(select(event.c.meter_ids).order_by(event.c.seq)).all()
+    with sandbox.sandbox.service.transaction(writes=False) as tx:
+        found = tx.connection.scalars(select(event.c.meter_ids).order_by(event.c.seq)).all()
 
     count_and_unique = {used.meters["count"], used.meters["unique"]}
     assert [set(each.split()) for each in found] == [count_and_unique, set(used.meters.values()), set()]
@@ -192,11 +183,10 @@ def test_usage_which_meters_counted_an_event_is_remembered() -> None:
 # --- measurements ---------------------------------------------------------------------------------
 
 
-def test_measurements_one_is_stored_and_told() -> None:
+def test_measurements_one_is_stored_and_told(sandbox: Running) -> None:
     """Source: spec, "Endpoints", POST /measurements."""
-    with running() as sandbox:
-        used = Used(sandbox)
-        told = used.measure("sum", 15, 812.5).json["measurement"]
+    used = Used(sandbox)
+    told = used.measure("sum", 15, 812.5).json["measurement"]
 
     assert told.pop("id").startswith("msr_")
     assert told == {
@@ -209,76 +199,67 @@ def test_measurements_one_is_stored_and_told() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("method", "before", "after"),
-    [("count", 3, 51), ("sum", 60, 60), ("max", 30, 50), ("last", 30, 50), ("unique", 3, 51)],
-)
-def test_measurements_the_value_replaces_what_was_known_of_the_day(
-    method: str, before: int, after: int
-) -> None:
+def test_measurements_the_value_replaces_what_was_known_of_the_day(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Measurement, value: the updated value of that day."""
-    with running() as sandbox:
-        used = Used(sandbox)
-        used.send(*((f"2026-01-{10 + n}", Decimal(10 * n)) for n in (1, 2, 3)))
-        assert used.consumed()[method] == before
+    used = Used(sandbox)
+    used.send(*((f"2026-01-{10 + n}", Decimal(10 * n)) for n in (1, 2, 3)))
+    before = used.consumed()
+    for method in METHODS:
         used.measure(method, 12, 7)
         used.measure(method, 13, 50)
         used.measure(method, 12, 0)
-        used.send(("2026-01-13T08:00:00Z", Decimal(99)))
+    used.send(("2026-01-13T08:00:00Z", Decimal(99)))
+    after = used.consumed()
 
-        found = used.consumed()
+    assert before == {"count": 3, "sum": 60, "max": 30, "last": 30, "unique": 3}
+    # Day 11 has one event of 10; day 12 is 0 now, day 13 is 50, whatever comes for it.
+    assert after == {"count": 51, "sum": 60, "max": 50, "last": 50, "unique": 51}
 
-        # Day 11 has one event of 10; day 12 is 0 now, day 13 is 50, whatever comes for it.
-        assert found[method] == after
 
-
-def test_measurements_a_second_one_of_the_day_changes_the_first() -> None:
+def test_measurements_a_second_one_of_the_day_changes_the_first(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Measurement; createdAt and updatedAt."""
-    with running() as sandbox:
-        used = Used(sandbox)
-        first = used.measure("sum", 15, 5).json["measurement"]
-        sandbox.advance("PT1H")
+    used = Used(sandbox)
+    first = used.measure("sum", 15, 5).json["measurement"]
+    sandbox.advance("PT1H")
 
-        second = used.measure("sum", 15, 2.5).json["measurement"]
+    second = used.measure("sum", 15, 2.5).json["measurement"]
 
-        assert used.consumed()["sum"] == Decimal("2.5")
+    assert used.consumed()["sum"] == Decimal("2.5")
     assert second == {**first, "value": 2.5, "updatedAt": "2026-01-10T13:00:00Z"}
 
 
-def test_measurements_a_product_stands_for_its_meter() -> None:
+def test_measurements_a_product_stands_for_its_meter(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Measurement, meterId: meter or product."""
-    with running() as sandbox:
-        used = Used(sandbox)
-        product = sandbox.ok("POST", "/catalogProducts", {"name": "Storage"})["catalogProduct"]["id"]
-        without = used.measure("sum", 15, 5, meterId=product)
-        given = {"name": "p", "eventName": "e", "aggregationMethod": "count", "catalogProductId": product}
-        meter = sandbox.ok("POST", "/_sandbox/meters", given)["meter"]["id"]
+    used = Used(sandbox)
+    product = sandbox.ok("POST", "/catalogProducts", {"name": "Storage"})["catalogProduct"]["id"]
+    without = used.measure("sum", 15, 5, meterId=product)
+    given = {"name": "p", "eventName": "e", "aggregationMethod": "count", "catalogProductId": product}
+    meter = sandbox.ok("POST", "/_sandbox/meters", given)["meter"]["id"]
 
-        by_product = used.measure("sum", 15, 5, meterId=product).json["measurement"]
-        by_meter = used.measure("sum", 15, 6, meterId=meter).json["measurement"]
+    by_product = used.measure("sum", 15, 5, meterId=product).json["measurement"]
+    by_meter = used.measure("sum", 15, 6, meterId=meter).json["measurement"]
 
     assert (without.status, without.json["param"]) == (400, "meterId")
     assert by_product["id"] == by_meter["id"]
     assert by_product["meterId"] == product
 
 
-def test_measurements_what_cannot_be_is_refused() -> None:
+def test_measurements_what_cannot_be_is_refused(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Measurement; "Errors", param."""
-    with running() as sandbox:
-        used = Used(sandbox)
-        wrong = {
-            "usageDate": [
-                {"year": 2026, "month": 2, "day": 29}, {"year": 2026, "month": 13, "day": 1},
-                {"year": 0, "month": 1, "day": 1}, {"year": 10**30, "month": 1, "day": 1},
-            ],
-            "customerId": ["cus_none"],
-            "meterId": ["mtr_none"],
-            "value": [-1],
-            "usageDate.day": [{"year": 2026, "month": 1, "day": 0}],
-        }  # fmt: skip
-        for param, values in wrong.items():
-            for value in values:
-                answer = used.measure("sum", 1, 1, **{param.partition(".")[0]: value})
-                assert (answer.status, answer.json["param"]) == (400, param), value
+    used = Used(sandbox)
+    wrong = {
+        "usageDate": [
+            {"year": 2026, "month": 2, "day": 29}, {"year": 2026, "month": 13, "day": 1},
+            {"year": 0, "month": 1, "day": 1}, {"year": 10**30, "month": 1, "day": 1},
+        ],
+        "customerId": ["cus_none"],
+        "meterId": ["mtr_none"],
+        "value": [-1],
+        "usageDate.day": [{"year": 2026, "month": 1, "day": 0}],
+    }  # fmt: skip
+    for param, values in wrong.items():
+        for value in values:
+            answer = used.measure("sum", 1, 1, **{param.partition(".")[0]: value})
+            assert (answer.status, answer.json["param"]) == (400, param), value
 
-        assert used.consumed()["sum"] == 0
+    assert used.consumed()["sum"] == 0

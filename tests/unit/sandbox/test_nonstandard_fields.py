@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, get_args
 
-import pytest
-
 from billhook.resources import RESOURCES, Resource
 from billhook.sandbox.operations import SANDBOX_MARK
 from billhook.sandbox.sandbox import GROUPS
@@ -37,9 +35,13 @@ def added(model: type[Resource]) -> Iterator[tuple[str, str]]:
             yield from added(part)
 
 
-@pytest.mark.parametrize("operation", GIVEN)
-def test_nonstandard_response_fields_are_marked(operation: str) -> None:
-    assert [name for name, told in added(GIVEN[operation]) if SANDBOX_MARK not in told] == []
+def test_nonstandard_response_fields_are_marked() -> None:
+    unmarked = {
+        operation: [name for name, told in added(model) if SANDBOX_MARK not in told]
+        for operation, model in GIVEN.items()
+    }
+
+    assert {operation: names for operation, names in unmarked.items() if names} == {}
 
 
 def test_control_there_are_nonstandard_fields() -> None:

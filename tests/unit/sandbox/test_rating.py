@@ -93,28 +93,27 @@ def test_pricing_tiered_beyond_a_last_tier_that_ends_costs_what_that_costs() -> 
     assert rated(sold, 15).total == 30
 
 
-@pytest.mark.parametrize(
-    "bad",
-    [
-        None,
-        [],
-        "cheap",
-        [7],
-        [{"upTo": 10}],
-        [{"upTo": 10, "price": "1"}],
-        [{"upTo": 10, "price": True}],
-        [{"upTo": 10, "price": 1}, {"upTo": 10, "price": 2}],
-        [{"upTo": None, "price": 1}, {"upTo": 10, "price": 2}],
-        [{"upTo": 0, "price": 1}],
-    ],
-)
-def test_tiers_that_cannot_be_reckoned_with_are_refused(bad: Any) -> None:
-    sold = product(pricing={"type": "Tiered", "tiers": bad})
+BAD_TIERS: list[Any] = [
+    None,
+    [],
+    "cheap",
+    [7],
+    [{"upTo": 10}],
+    [{"upTo": 10, "price": "1"}],
+    [{"upTo": 10, "price": True}],
+    [{"upTo": 10, "price": 1}, {"upTo": 10, "price": 2}],
+    [{"upTo": None, "price": 1}, {"upTo": 10, "price": 2}],
+    [{"upTo": 0, "price": 1}],
+]
 
-    with pytest.raises(SandboxError, match="tiered pricing needs tiers") as caught:
-        check_product(sold, "products.0")
 
-    assert json.loads(caught.value.body)["param"] == "products.0.pricing.tiers"
+def test_tiers_that_cannot_be_reckoned_with_are_refused() -> None:
+    for bad in BAD_TIERS:
+        sold = product(pricing={"type": "Tiered", "tiers": bad})
+
+        with pytest.raises(SandboxError, match="tiered pricing needs tiers") as caught:
+            check_product(sold, "products.0")
+        assert json.loads(caught.value.body)["param"] == "products.0.pricing.tiers", bad
 
 
 def test_tiers_that_can_be_reckoned_with_are_not_refused() -> None:
@@ -220,25 +219,24 @@ def test_a_shared_commitment_is_used_up_to_its_amount(
 # --- discounts ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("discount", "taken_off"),
-    [
-        ({"type": "Percentage", "amount": 12.5}, "12.50"),
-        ({"type": "Amount", "amount": 30}, "30"),
-        ({"type": "Loyalty", "amount": 30}, "30"),
-        ({"type": "Amount", "amount": 101}, "100"),
-        ({"type": "Percentage", "amount": 250}, "100"),
-        ({"type": "Amount", "amount": -5}, "0"),
-        ({"type": "Amount"}, "0"),
-    ],
-)
-def test_discount_is_a_share_or_an_amount_and_at_most_the_whole(
-    discount: dict[str, Any], taken_off: str
-) -> None:
-    """Source: spec, "Resources and their fields", pricing, discount: its types are our choice."""
-    made = rated({"pricing": {"type": "Flat", "price": 100, "discount": discount}})
+TAKEN_OFF: list[tuple[dict[str, Any], str]] = [
+    ({"type": "Percentage", "amount": 12.5}, "12.50"),
+    ({"type": "Amount", "amount": 30}, "30"),
+    ({"type": "Loyalty", "amount": 30}, "30"),
+    ({"type": "Amount", "amount": 101}, "100"),
+    ({"type": "Percentage", "amount": 250}, "100"),
+    ({"type": "Amount", "amount": -5}, "0"),
+    ({"type": "Amount"}, "0"),
+]
 
-    assert (made.subtotal, made.discount, made.total) == (100, Decimal(taken_off), 100 - Decimal(taken_off))
+
+def test_discount_is_a_share_or_an_amount_and_at_most_the_whole() -> None:
+    """Source: spec, "Resources and their fields", pricing, discount: its types are our choice."""
+    for discount, taken_off in TAKEN_OFF:
+        made = rated({"pricing": {"type": "Flat", "price": 100, "discount": discount}})
+
+        wanted = (100, Decimal(taken_off), 100 - Decimal(taken_off))
+        assert (made.subtotal, made.discount, made.total) == wanted, discount
 
 
 def test_a_discount_recurs_for_its_number_of_cycles_or_for_all() -> None:

@@ -1,4 +1,4 @@
-"""PostgreSQL ends the sandbox's sessions, and with them goes its right to the database."""
+"""The sandbox on PostgreSQL: its story is the one of SQLite, and its sessions may end."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ import pytest
 
 from billhook.clock import FrozenClock
 from billhook.errors import ConfigError
+from billhook.events import EVENT_TYPES
 from billhook.sandbox import Sandbox, SandboxOptions
-from support.postgres import libpq
+from billhook.sandbox.scenario import run_scenario
+from support.postgres import fresh_schema, libpq, with_options
 from support.sandbox import START, Running, running
+from support.sandbox_pages import PagesBrowser, rules
+from support.scenarios import invoices
 
-pytestmark = pytest.mark.usefixtures("impatient")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("impatient")]
 
 
 @pytest.fixture
@@ -24,13 +28,60 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("billhook.sandbox.storage.database.LOCK_TIMEOUT_SECONDS", 0.3)
 
 
+def story(**options: str) -> list[object]:
+    """What the scenario of all events comes to: its events, invoices and pages."""
+    with running(**options) as sandbox:
+        for _ in run_scenario(sandbox.sandbox.call, "http://127.0.0.1:9/hook", START):
+            sandbox.token = ""
+        browser = PagesBrowser.logged_in(sandbox)
+        billed = [(each["amount"], each["billingStatus"]) for each in invoices(sandbox)]
+        pages = {rule: browser.client.get(rule).status_code for rule in rules("GET")}
+        return [[event_type for event_type, _ in sandbox.raised()], billed, pages]
+
+
+def test_the_scenario_of_all_events_is_the_same_as_on_sqlite(postgres_url: str) -> None:
+    told = story(database_url=postgres_url)
+
+    assert told == story()
+    assert set(told[0]) == set(EVENT_TYPES)
+
+
+def run(url: str, statement: str) -> list[tuple[object, ...]]:
+    """Do something to a database behind the sandbox's back."""
+    with psycopg.connect(**libpq(url), autocommit=True) as session:
+        done = session.execute(statement.encode())
+        return done.fetchall() if done.description else []
+
+
+def test_tables_of_something_else_are_refused_and_those_of_another_schema_ignored(
+    postgres_server, postgres_url: str
+) -> None:
+    with fresh_schema(postgres_server.url) as other_url:
+        run(other_url, "CREATE TABLE delivery (id INTEGER)")
+        with pytest.raises(ConfigError, match="holds tables of something else"):
+            Sandbox(SandboxOptions(database_url=other_url))
+        own, other = (run(url, "SELECT current_schema()")[0][0] for url in (postgres_url, other_url))
+        for _ in range(2):
+            with running(database_url=with_options(postgres_url, f"-csearch_path={own},{other}")) as sandbox:
+                sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})
+
+        assert run(other_url, "SELECT count(*) FROM delivery") == [(0,)]
+
+
+def test_a_missing_schema_is_reported_in_one_line(postgres_url: str) -> None:
+    with pytest.raises(ConfigError, match="no schema has been selected to create in") as caught:
+        Sandbox(SandboxOptions(database_url=with_options(postgres_url, "-csearch_path=nowhere")))
+
+    assert "\n" not in str(caught.value)
+
+
 def end_sessions(url: str) -> None:
     """As `pg_terminate_backend` does: the session that has the lock of this schema, and it alone."""
-    with psycopg.connect(**libpq(url), autocommit=True) as session:
-        ended = session.execute(
-            "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory' "
-            "AND classid = 1651076204 AND objid::bigint = hashtext(current_schema())::bigint & 4294967295"
-        ).fetchall()
+    ended = run(
+        url,
+        "SELECT pg_terminate_backend(pid, 10000) FROM pg_locks WHERE locktype = 'advisory' "
+        "AND classid = 1651076204 AND objid::bigint = hashtext(current_schema())::bigint & 4294967295",
+    )
     assert ended == [(True,)]
 
 
