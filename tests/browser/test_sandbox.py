@@ -15,6 +15,7 @@ from support.browser import WatchedPage
 from support.receivers import Receiver, receiving
 from support.sandbox import API_TOKEN, START, Running, running
 
+pytestmark = pytest.mark.slow
 HOSTILE = "<script>alert(1)</script><img src=https://evil.example/x onerror=alert(2)>\u202e"
 LISTS = (
     "/pages/", "/pages/timeline", "/pages/customers", "/pages/contracts", "/pages/usage", "/pages/invoices",
@@ -76,10 +77,7 @@ def addresses(visit: WatchedPage) -> list[str]:
     return [*found, str(visit.page.get_by_text("Page to print").get_attribute("href"))]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (320, "light"), (320, "dark")]
-)
+@pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (320, "dark")])
 def test_every_page_keeps_to_itself_fits_the_window_and_keeps_no_one_out(
     browser: Any, demo: tuple[Running, Receiver], width: int, scheme: str
 ) -> None:
@@ -100,7 +98,6 @@ def test_every_page_keeps_to_itself_fits_the_window_and_keeps_no_one_out(
     assert visit.complaints == []
 
 
-@pytest.mark.slow
 def test_the_keyboard_reaches_every_action(browser: Any, demo: tuple[Running, Receiver]) -> None:
     sandbox, _ = demo
     missed = {}
@@ -115,7 +112,6 @@ def test_the_keyboard_reaches_every_action(browser: Any, demo: tuple[Running, Re
     assert {path: actions for path, actions in missed.items() if actions} == {}
 
 
-@pytest.mark.slow
 def test_an_event_is_raised_and_the_clock_moved_by_the_keyboard_alone(browser: Any) -> None:
     with running() as sandbox, receiving() as receiver, watched(browser, sandbox.url) as visit:
         sandbox.ok("POST", "/webhook", {"callbackUrl": receiver.url, "eventType": "PaymentFailed"})
@@ -145,7 +141,6 @@ def test_an_event_is_raised_and_the_clock_moved_by_the_keyboard_alone(browser: A
     assert visit.complaints == []
 
 
-@pytest.mark.slow
 def test_everything_works_with_scripts_off(browser: Any) -> None:
     with running() as sandbox, watched(browser, sandbox.url, java_script_enabled=False) as visit:
         log_in(visit)
@@ -183,15 +178,16 @@ def test_a_page_of_another_site_cannot_send_a_form(browser: Any) -> None:
 # --- that the checks can fail -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["<script>1</script>", '<p style="color: red">x</p>', '<img alt="x" src="http://127.0.0.1:9/x.png">'],
-)
-def test_a_breach_of_the_policy_would_be_noticed(browser: Any, content: str) -> None:
-    with page_server(content) as origin, watched(browser, origin) as visit:
-        visit.page.goto("/")
+def test_a_breach_of_the_policy_would_be_noticed(browser: Any) -> None:
+    for content in (
+        "<script>1</script>",
+        '<p style="color: red">x</p>',
+        '<img alt="x" src="http://127.0.0.1:9/x.png">',
+    ):
+        with page_server(content) as origin, watched(browser, origin) as visit:
+            visit.page.goto("/")
 
-    assert any("Content Security Policy" in one for one in visit.complaints)
+        assert any("Content Security Policy" in one for one in visit.complaints), content
 
 
 def test_faults_of_a_page_would_be_noticed(browser: Any) -> None:

@@ -149,6 +149,7 @@ def test_handlers_that_are_sabotaged_are_found_out(temporary, tmp_path, monkeypa
     assert list(temporary.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_demo_prints_the_log_of_a_server_that_does_not_start(temporary, monkeypatch):
     monkeypatch.setattr(processes, "HANDLERS", "no_such_module_anywhere")
 
@@ -243,6 +244,7 @@ def test_a_demo_that_stays_has_an_event_of_the_sandboxs_page_arrive_in_the_dashb
     assert of_this_demo(temporary) == []
 
 
+@pytest.mark.slow
 def test_a_demo_that_stays_needs_the_sandbox(temporary, tmp_path):
     hidden = tmp_path / "hidden"
     hidden.mkdir()

@@ -33,6 +33,7 @@ from support.sandbox import API_TOKEN, Running
 from support.server import gunicorn
 from support.signing import PATH, SECRET
 
+pytestmark = pytest.mark.slow
 FAULTS = ("duplicate", "delay", "reorder", "drop", "corrupt", "wrong_secret", "stale")
 
 Handled = dict[str, list[tuple[str, bytes]]]
