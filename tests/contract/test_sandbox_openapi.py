@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from billhook.events import EVENT_TYPES
 from billhook.resources import CatalogProductResponse
 from billhook.sandbox.operations import Call, OperationGroup
 from billhook.sandbox.sandbox import GROUPS, Sandbox
-from support.sandbox import Running, running
+from support.sandbox import API_TOKEN, Running, running
 
 PAGES = ("/openapi/", "/openapi/swagger")
 TAGS = {"auth", "events", "customers", "meters", "contracts", "invoices", "credits", "webhooks"}
@@ -114,6 +115,12 @@ def test_the_tags_are_those_of_the_specification_and_the_sandboxs_own(descriptio
     assert of_the_specification == TAGS
     assert all(tag.startswith("_sandbox/") for tag in set(used) - TAGS)
     assert {tag["name"] for tag in description["tags"]} == set(used)
+
+
+def test_the_description_holds_no_secret(standing: Running, description: dict[str, Any]) -> None:
+    secrets = (str(standing.sandbox.signing_secret), API_TOKEN, standing.sandbox.jwt_key.decode())
+
+    assert [secret for secret in secrets if secret in json.dumps(description)] == []
 
 
 def test_the_pages_need_no_outside_host(standing: Running) -> None:

@@ -134,7 +134,7 @@ def test_the_ledger_adds_up_after_any_sequence_of_grants_usage_deductions_and_ex
     """Source: spec, "Resources and their fields", Credit ledger entry, balanceAfterEntry."""
     product = metered(sandbox)
 
-    @settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
     @given(steps)
     def check(sequence: list[tuple[Any, ...]]) -> None:
         account = Account(sandbox, product)
