@@ -98,6 +98,9 @@ class Service:
     def always(self, line: str, answer: Answer) -> None:
         self._always[line] = answer
 
+    def forget_answers(self) -> None:
+        self._answers.clear()
+
     def lines(self, *, logins: bool = False) -> list[str]:
         """The request lines of what was taken."""
         return [taken.line for taken in self.taken if logins or taken.line != "POST /login"]

@@ -12,7 +12,7 @@ import pytest
 from billhook.client import ListingPage
 from billhook.errors import InvalidRequest, UnexpectedResponse
 from billhook.resources import CreditLedgerEntry, Invoice, sample
-from support.billing_service import BROKEN, Service, Taken, answered, error
+from support.billing_service import Service, Taken, answered, error
 
 INVOICE = json.loads(sample(Invoice).to_json())
 
@@ -36,14 +36,15 @@ def listing(service: Service, items: list[dict[str, Any]], default: int = 10) ->
     service.always("GET /invoices", page)
 
 
-@pytest.mark.parametrize("count", [0, 1, 10, 11, 35])
-def test_a_list_iterates_over_all_pages(service, client, count):
-    listing(service, invoices(count))
+def test_a_list_iterates_over_all_pages(service, client):
+    for count, pages in ((0, 1), (1, 1), (10, 1), (11, 2), (35, 4)):
+        listing(service, invoices(count))
+        before = len(service.lines())
 
-    found = [invoice.id for invoice in client.invoices.list()]
+        found = [invoice.id for invoice in client.invoices.list()]
 
-    assert found == [f"inv_{number}" for number in range(count)]
-    assert len(service.lines()) == max(1, -(-count // 10))
+        assert found == [f"inv_{number}" for number in range(count)]
+        assert len(service.lines()) - before == pages
 
 
 def test_filters_and_limit_are_sent_with_every_page(service, client):
@@ -83,15 +84,6 @@ def test_a_page_has_the_cursor_of_the_next(service, client):
     assert len(list(found)) == 25  # the iteration begins at the beginning
 
 
-def test_a_page_that_fails_for_a_time_does_not_end_the_list(service, client):
-    listing(service, invoices(25))
-    found = client.invoices.list()
-    next(found)
-    service.answer("GET /invoices", BROKEN)
-
-    assert len(list(found)) == 24
-
-
 def test_iteration_continues_after_an_error_without_losing_items(service, client):
     listing(service, invoices(25))
     found = client.invoices.list()
@@ -112,14 +104,17 @@ def stuck(cursors):
     )
 
 
-@pytest.mark.parametrize("cursors", [["a", "a"], ["a", "b", "a"], [""], [None]])
-def test_cursors_that_lead_nowhere_are_not_followed_for_ever(service, client, cursors):
-    service.always("GET /invoices", stuck(cursors))
+def test_cursors_that_lead_nowhere_are_not_followed_for_ever(service, client):
+    for cursors in (["a", "a"], ["a", "b", "a"], [""], [None]):
+        service.always("GET /invoices", stuck(cursors))
+        before = len(service.lines())
 
-    with pytest.raises(UnexpectedResponse, match="it says that there is more and gives no new cursor to it"):
-        list(client.invoices.list())
+        with pytest.raises(
+            UnexpectedResponse, match="it says that there is more and gives no new cursor to it"
+        ):
+            list(client.invoices.list())
 
-    assert len(service.lines()) == len(cursors)
+        assert len(service.lines()) - before == len(cursors)
 
 
 def test_a_cursor_that_fits_in_no_address_is_the_services_mistake_and_not_the_callers(service, client):
@@ -163,35 +158,15 @@ def test_a_ledger_page_may_have_only_entries(service, client):
     assert (len(page.items), page.total, page.has_more, page.next_cursor) == (2, None, False, None)
 
 
-def test_a_ledger_with_has_more_is_paged(service, client):
-    entry = json.loads(sample(CreditLedgerEntry).to_json())
-    first = {"entries": [entry], "total": 2, "hasMore": True, "nextCursor": "b"}
-    service.answer("GET /credits", answered(200, first), answered(200, {"entries": [entry]}))
-
-    assert len(list(client.credits.list("cus_1", limit=1))) == 2
-    assert service.lines() == [
-        "GET /credits?limit=1&customerId=cus_1",
-        "GET /credits?limit=1&customerId=cus_1&cursor=b",
-    ]
-
-
 # --- a list that tells no hasMore -----------------------------------------------------------------
 
 
-ENTRY = json.loads(sample(CreditLedgerEntry).to_json())
+def test_a_cursor_means_another_page_unless_has_more_is_false(service, client):
+    entry = json.loads(sample(CreditLedgerEntry).to_json())
+    first = {"entries": [entry], "nextCursor": "c2"}
+    for last in ({}, {"nextCursor": None}, {"nextCursor": ""}, {"hasMore": False, "nextCursor": "c"}):
+        service.answer("GET /credits", answered(200, first), answered(200, {"entries": [entry], **last}))
+        assert len(list(client.credits.list("cus_1042"))) == 2
 
-
-@pytest.mark.parametrize(
-    "last", [{}, {"nextCursor": None}, {"nextCursor": ""}, {"hasMore": False, "nextCursor": "c"}]
-)
-def test_a_cursor_without_has_more_means_another_page(service, client, last):
-    first = {"entries": [ENTRY], "nextCursor": "c2"}
-    service.answer("GET /credits", answered(200, first), answered(200, {"entries": [ENTRY], **last}))
-
-    assert len(list(client.credits.list("cus_1042"))) == 2
-
-
-def test_control_has_more_false_overrides_a_cursor(service, client):
-    service.answer("GET /credits", answered(200, {"entries": [ENTRY], "hasMore": False, "nextCursor": "c2"}))
-
+    service.answer("GET /credits", answered(200, {**first, "hasMore": False}))
     assert len(list(client.credits.list("cus_1042"))) == 1

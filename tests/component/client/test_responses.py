@@ -40,20 +40,21 @@ def once(service, client_of):
     return client_of(service.url, retries=ONCE)
 
 
-@pytest.mark.parametrize(("kind", "code", "status", "name"), TABLE, ids=[row[3] for row in TABLE])
-def test_each_row_of_the_table_is_an_exception_with_its_fields(service, once, kind, code, status, name):
-    service.always("GET /invoices/1", error(status, kind, code, "so it is", param="a", params=[]))
+def test_each_row_of_the_table_is_an_exception_with_its_fields(service, once):
+    for kind, code, status, name in TABLE:
+        service.always("GET /invoices/1", error(status, kind, code, "so it is", param="a", params=[]))
 
-    with pytest.raises(getattr(errors, name)) as caught:
-        once.invoices.get("1")
+        with pytest.raises(getattr(errors, name)) as caught:
+            once.invoices.get("1")
 
-    raised = caught.value
-    assert type(raised).__name__ == name
-    assert isinstance(raised, ServiceError)
-    assert (raised.type, raised.code, raised.message) == (kind, code, "so it is")
-    assert (raised.status, raised.param, raised.params) == (status, "a", [])
-    assert raised.operation == "GET /invoices/{invoiceId}"
-    assert str(raised) == f"GET /invoices/{{invoiceId}}: the service answered {status} {code}: so it is (a)"
+        raised = caught.value
+        assert type(raised).__name__ == name
+        assert isinstance(raised, ServiceError)
+        assert (raised.type, raised.code, raised.message) == (kind, code, "so it is")
+        assert (raised.status, raised.param, raised.params) == (status, "a", [])
+        assert raised.operation == "GET /invoices/{invoiceId}"
+        told = f"GET /invoices/{{invoiceId}}: the service answered {status} {code}: so it is (a)"
+        assert str(raised) == told
 
 
 def test_several_failing_parameters_are_all_named(service, once):
@@ -68,26 +69,12 @@ def test_several_failing_parameters_are_all_named(service, once):
     assert caught.value.params == params
 
 
-@pytest.mark.parametrize("status", [400, 422, 451, 599])
-def test_the_type_decides_and_not_the_status(service, once, status):
-    service.answer("GET /invoices/1", error(status, "rate_limit_error", "rate_limit_exceeded"))
+def test_the_type_decides_and_not_the_status(service, once):
+    for status in (400, 422, 451, 599):
+        service.answer("GET /invoices/1", error(status, "rate_limit_error", "rate_limit_exceeded"))
 
-    with pytest.raises(errors.RateLimitExceeded):
-        once.invoices.get("1")
-
-
-@pytest.mark.parametrize(
-    ("value", "seconds"),
-    [("7", 7.0), ("Thu, 15 Jan 2026 12:00:30 GMT", 30.0), ("soon", None), ("", None), ("-4", None)],
-)
-def test_a_rate_limit_error_has_retry_after_seconds(service, once, value, seconds):
-    limited = error(429, "rate_limit_error", "rate_limit_exceeded", Retry_After=value)
-    service.answer("GET /invoices/1", limited)
-
-    with pytest.raises(errors.RateLimitExceeded) as caught:
-        once.invoices.get("1")
-
-    assert caught.value.retry_after_seconds == seconds
+        with pytest.raises(errors.RateLimitExceeded, match=f"answered {status}"):
+            once.invoices.get("1")
 
 
 def page(status: int, content: str | bytes, content_type: str = "text/html", **headers: str) -> Response:
@@ -118,18 +105,17 @@ UNEXPECTED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", UNEXPECTED)
-def test_any_other_response_raises_unexpected_response_with_its_status(service, once, name):
-    answer, problem = UNEXPECTED[name]
-    service.answer("GET /invoices/1", answer)
+def test_any_other_response_raises_unexpected_response_with_its_status(service, once):
+    for name, (answer, problem) in UNEXPECTED.items():
+        service.answer("GET /invoices/1", answer)
 
-    with pytest.raises(UnexpectedResponse) as caught:
-        once.invoices.get("1")
+        with pytest.raises(UnexpectedResponse) as caught:
+            once.invoices.get("1")
 
-    assert problem in str(caught.value)
-    assert caught.value.status == answer.status_code
-    assert f"of status {answer.status_code}" in str(caught.value)
-    assert caught.value.operation == "GET /invoices/{invoiceId}"
+        assert problem in str(caught.value), name
+        assert caught.value.status == answer.status_code, name
+        assert f"of status {answer.status_code}" in str(caught.value)
+        assert caught.value.operation == "GET /invoices/{invoiceId}"
 
 
 def test_the_excerpt_is_short_and_safe(service, once):
@@ -159,13 +145,11 @@ def test_a_compressed_answer_is_read(service, once):
     assert once.invoices.get("1").id == INVOICE["invoice"]["id"]
 
 
-@pytest.mark.parametrize(
-    "kind", ["application/json; charset=utf-8", "application/problem+json", "APPLICATION/JSON"]
-)
-def test_json_by_any_of_its_names_is_read(service, once, kind):
-    service.answer("GET /invoices/1", page(200, json.dumps(INVOICE), kind))
+def test_json_by_any_of_its_names_is_read(service, once):
+    for kind in ("application/json; charset=utf-8", "application/problem+json", "APPLICATION/JSON"):
+        service.answer("GET /invoices/1", page(200, json.dumps(INVOICE), kind))
 
-    assert once.invoices.get("1").id == INVOICE["invoice"]["id"]
+        assert once.invoices.get("1").id == INVOICE["invoice"]["id"], kind
 
 
 def test_unknown_response_fields_are_kept(service, once):
@@ -184,27 +168,28 @@ def test_a_response_amount_is_exact(service, once):
 # --- answers that the specification does not show -------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("content", "kind", "expected"),
-    [("", "", {}), ("", "application/json", {}), ("{}", "application/json", {}),
-     ('{"id": "sub_1"}', "application/json", {"id": "sub_1"})],
-)  # fmt: skip
-def test_an_unspecified_response_is_returned_unchanged(service, once, content, kind, expected):
-    service.answer("POST /credits/deduct", page(200, content, kind))
+def test_an_unspecified_response_is_returned_unchanged(service, once):
+    for content, kind, expected in (
+        ("", "", {}),
+        ("", "application/json", {}),
+        ("{}", "application/json", {}),
+        ('{"id": "sub_1"}', "application/json", {"id": "sub_1"}),
+    ):
+        service.answer("POST /credits/deduct", page(200, content, kind))
 
-    assert once.credits.deduct("cus_1", 5) == expected
+        assert once.credits.deduct("cus_1", 5) == expected
 
 
-@pytest.mark.parametrize(
-    ("content", "kind", "problem"),
-    [("<h1>", "text/html", "its content type is not"), ("[]", "application/json", "it is no JSON object"),
-     ("{", "application/json", "it is no JSON object")],
-)  # fmt: skip
-def test_an_unspecified_response_must_be_a_json_object(service, once, content, kind, problem):
-    service.answer("POST /credits/deduct", page(200, content, kind))
+def test_an_unspecified_response_must_be_a_json_object(service, once):
+    for content, kind, problem in (
+        ("<h1>", "text/html", "its content type is not"),
+        ("[]", "application/json", "it is no JSON object"),
+        ("{", "application/json", "it is no JSON object"),
+    ):
+        service.answer("POST /credits/deduct", page(200, content, kind))
 
-    with pytest.raises(UnexpectedResponse, match=problem):
-        once.credits.deduct("cus_1", 5)
+        with pytest.raises(UnexpectedResponse, match=problem):
+            once.credits.deduct("cus_1", 5)
 
 
 # --- anything at all ------------------------------------------------------------------------------

@@ -109,17 +109,17 @@ FAILURES = {
 }
 
 
-@pytest.mark.parametrize("name", FAILURES)
-def test_no_failure_shows_a_secret(service, client_of, log, name):
-    client = client_of(service.url, retries=RetryPolicy(attempts=2))
-    line, answer = FAILURES[name]
-    service.always(line, answer)
+def test_no_failure_shows_a_secret(service, client_of, log):
+    for name, (line, answer) in FAILURES.items():
+        client = client_of(service.url, retries=RetryPolicy(attempts=2))
+        service.answer(line, answer, answer, answer)
 
-    with pytest.raises(BillhookError) as caught:
-        client.plans.get("p")
+        with pytest.raises(BillhookError) as caught:
+            client.plans.get("p")
 
-    assert log.getvalue()
-    assert leaked(service, shown(caught.value), log.getvalue()) == []
+        assert log.getvalue()
+        assert leaked(service, shown(caught.value), log.getvalue()) == [], name
+        service.forget_answers()
 
 
 def test_no_connection_that_fails_shows_a_secret(service, client_of, log):
@@ -203,7 +203,7 @@ def test_control_the_http_library_alone_shows_the_secrets(service):
     assert set(leaked(service, shown(caught.value))) == {CLIENT_ID, OPAQUE}
 
 
-def test_the_search_of_the_log_would_have_found_one(log):
+def test_control_the_search_of_the_log_would_have_found_one(log):
     logging.getLogger("anybody").debug("with %s", CLIENT_ID)
 
     assert CLIENT_ID in log.getvalue()
@@ -220,26 +220,23 @@ def test_secrets_are_redacted_anywhere_and_the_longest_first():
 
 
 ODD = "to/ken+with&odd\"letters'\\=="
-SPELLINGS = {
-    "as it is": ODD,
-    "JSON": json.dumps(ODD)[1:-1],
-    "JSON for pages": json.dumps(ODD)[1:-1]
-    .replace("/", "\\/")
-    .replace("&", "\\u0026")
-    .replace("+", "\\u002B"),
-    "a page": html.escape(ODD),
-    "a page by numbers": "".join(each if each.isalnum() else f"&#{ord(each)};" for each in ODD),
-    "an address": quote(ODD, safe=""),
-    "an address in small letters": quote(ODD, safe="").replace("%2F", "%2f"),
-}
+SPELLINGS = [
+    ODD,
+    json.dumps(ODD)[1:-1],
+    json.dumps(ODD)[1:-1].replace("/", "\\/").replace("&", "\\u0026").replace("+", "\\u002B"),
+    html.escape(ODD),
+    "".join(each if each.isalnum() else f"&#{ord(each)};" for each in ODD),
+    quote(ODD, safe=""),
+    quote(ODD, safe="").replace("%2F", "%2f"),
+]
+"""As it is, in JSON, in JSON for pages, in a page, in a page by numbers, and in an address."""
 
 
-@pytest.mark.parametrize("spelling", SPELLINGS)
-def test_a_secret_is_redacted_in_every_encoding(spelling):
-    text = f"<p>{SPELLINGS[spelling]}</p>"
+def test_a_secret_is_redacted_in_every_encoding():
+    pages = [f"<p>{spelling}</p>" for spelling in SPELLINGS]
 
-    assert Redactor(SecretStr(ODD)).clean(text, 200) == "<p>[hidden]</p>"
-    assert "ken" in Redactor(SecretStr("another")).clean(text, 200)
+    assert [Redactor(SecretStr(ODD)).clean(page, 200) for page in pages] == ["<p>[hidden]</p>"] * 7
+    assert all("ken" in Redactor(SecretStr("another")).clean(page, 200) for page in pages)
 
 
 def test_text_like_a_jwt_is_redacted_also_in_part():
@@ -255,6 +252,7 @@ def test_a_text_is_cut_after_its_secrets_are_hidden():
     assert redactor.clean("s" * 500 + "abc", 10) == "[hidden]a…"
 
 
+@pytest.mark.slow
 def test_a_large_text_is_truncated_before_it_is_cleaned():
     page = "<p> \0" * 2_000_000
 
@@ -266,35 +264,13 @@ def test_a_large_text_is_truncated_before_it_is_cleaned():
     assert took < scaled(0.5)  # letter by letter it takes a second and more
 
 
-def test_a_client_id_of_a_letter_hides_nothing():
-    assert Redactor(SecretStr("a")).clean("a cat", 100) == "a cat"
+def test_a_short_secret_is_redacted_unless_it_may_be_a_word():
+    is_hidden = {"a": False, "abc": False, "ab1": False, "ab12": True}
+    is_hidden |= {"wrong": False, "letters": False, "eightlet": True}
 
-
-@pytest.mark.parametrize(
-    ("secret", "hidden"),
-    [
-        ("abc", False),
-        ("ab1", False),
-        ("ab12", True),
-        ("wrong", False),
-        ("letters", False),
-        ("eightlet", True),
-    ],
-)
-def test_a_short_secret_is_redacted_unless_it_may_be_a_word(secret, hidden):
-    told = Redactor(SecretStr(secret)).clean(f"it is {secret}!", 100)
-
-    assert told == ("it is [hidden]!" if hidden else f"it is {secret}!")
-
-
-def test_old_access_tokens_are_dropped_from_the_redactor():
-    redactor = Redactor()
-    for number in range(100):
-        redactor.learn(SecretStr(f"token-{number:03}"))
-
-    assert redactor.clean("token-000 token-049 token-050 token-099", 100) == (
-        "token-000 token-049 [hidden] [hidden]"
-    )
+    for secret, hidden in is_hidden.items():
+        told = Redactor(SecretStr(secret)).clean(f"it: {secret}!", 100)
+        assert told == ("it: [hidden]!" if hidden else f"it: {secret}!")
 
 
 def test_a_login_that_is_not_read_shows_nothing_of_itself(service, client):

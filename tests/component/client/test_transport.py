@@ -8,7 +8,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
-from datetime import timedelta
 
 import httpx2
 import pytest
@@ -21,11 +20,9 @@ from billhook.errors import ConfigError, ServiceUnavailable, UnexpectedResponse
 from support.billing_service import (
     CLIENT_ID,
     REFRESH_TOKEN,
-    Moving,
     Service,
     a_server,
     answered,
-    granted,
     service_on,
 )
 from support.timeouts import scaled
@@ -293,21 +290,6 @@ def test_a_timeout_is_a_time():
     assert told == {
         seconds: f"timeout_seconds is {seconds}: it must be above 0 and at most 86400" for seconds in told
     }
-
-
-def test_the_network_can_be_replaced(moving: Moving):
-    taken = []
-
-    def handler(request: httpx2.Request) -> httpx2.Response:
-        taken.append(str(request.url))
-        ends = moving.clock.now() + timedelta(hours=1)
-        return httpx2.Response(200, json=granted("the-token", timedelta(hours=1), ends))
-
-    transport = httpx2.MockTransport(handler)
-    with BillingClient("https://billing.example", CLIENT_ID, REFRESH_TOKEN, transport=transport) as client:
-        client.auth.login()
-
-    assert taken == ["https://billing.example/login"]
 
 
 def test_an_address_that_cannot_be_made_is_refused_before_sending(service, client):
