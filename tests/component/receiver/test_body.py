@@ -10,10 +10,12 @@ import time
 import pytest
 
 from billhook.errors import BodyIncomplete, BodyTooLarge
-from billhook.receiver.intake import DRAIN_BYTES
 from billhook.receiver.wsgi import BodyDeadline, close_connection, drain, read_body
 from support.processes import in_children, until
 from support.timeouts import scaled
+
+MIB = 1024 * 1024
+"""How much is read of a body that was refused."""
 
 
 class Stream:
@@ -121,10 +123,10 @@ def test_giving_up_marks_a_stream_that_can_be_marked_and_no_other():
         ("5", (b"ab",), True),
         ("5", (b"ab", OSError("reset")), True),
         ("0", (), False),
-        (str(DRAIN_BYTES + 1), (b"x" * DRAIN_BYTES, b"y"), True),
+        (str(MIB + 1), (b"x" * MIB, b"y"), True),
         (None, (b"ab",), False),
         (None, (), False),
-        (None, (b"x" * DRAIN_BYTES, b"y"), True),
+        (None, (b"x" * MIB, b"y"), True),
         (None, (b"ab", ValueError("chunk")), True),
     ],
 )
@@ -134,7 +136,7 @@ def test_the_rest_of_a_refused_body_is_read_to_its_end_or_the_connection_closed(
     drain(environ(stream, length, terminated=length is None))
 
     assert getattr(stream, "failed", False) is closes
-    assert sum(stream.asked[:1]) <= DRAIN_BYTES
+    assert sum(stream.asked[:1]) <= MIB
 
 
 # --- the watch over slow ones ---------------------------------------------------------------------

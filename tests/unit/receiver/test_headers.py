@@ -66,6 +66,7 @@ def test_an_underscore_does_not_take_the_place_of_a_dash(first):
     second = {"x-webhook-type": "x_webhook_type", "x_webhook_type": "x-webhook-type"}[first]
     headers = RequestHeaders.from_asgi([(name.encode(), name.encode()) for name in (first, second)])
     assert headers.get("X-Webhook-Type") == "x-webhook-type"
+    assert headers.get("x_webhook_type") == "x_webhook_type"
     assert json.loads(headers.stored()) == {"X_WEBHOOK_TYPE": "x-webhook-type"}
 
 

@@ -269,6 +269,10 @@ def test_a_refusal_is_answered_logged_counted_and_signalled(
     assert seen.signals == [("delivery_rejected", facts)]
 
 
+def test_a_body_has_seven_tenths_of_the_time_and_its_commit_the_rest(intake):
+    assert (intake.deadline_seconds, intake.body_seconds) == (10, pytest.approx(7))
+
+
 def test_retry_after_is_spread_from_five_seconds_to_a_minute():
     waits = [
         int(dict(error_response(kind("x")).headers)["Retry-After"])
