@@ -134,6 +134,7 @@ def test_a_delivery_shows_nothing_of_its_client_and_is_the_same_without():
     assert "client" not in repr(Delivery(*facts, make_client=object))
 
 
+@pytest.mark.slow
 def test_an_app_that_makes_no_calls_does_not_import_the_client(tmp_path):
     program = """
 import sys

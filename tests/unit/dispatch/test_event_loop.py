@@ -167,25 +167,30 @@ class SoftTimeLimitError(Exception):
 
 
 def test_a_coroutine_left_in_the_middle_does_not_go_on_in_the_next_attempt(loops):
-    went_on = []
+    released, went_on = asyncio.Event(), []
+    timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
 
     async def wait():
-        await asyncio.sleep(0.2)
+        timer.start()
+        await released.wait()
         went_on.append(True)
+
+    async def release():
+        released.set()
+        for _ in range(3):
+            await asyncio.sleep(0)
 
     def interrupt(number, frame):
         raise SoftTimeLimitError
 
     before = signal.signal(signal.SIGUSR1, interrupt)
     try:
-        timer = threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGUSR1))
-        timer.start()
         with pytest.raises(SoftTimeLimitError):
             loops.run(wait(), None)
         timer.join()
     finally:
         signal.signal(signal.SIGUSR1, before)
-    loops.run(asyncio.sleep(0.4), None)
+    loops.run(release(), None)
 
     assert went_on == []
 

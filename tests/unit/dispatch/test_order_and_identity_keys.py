@@ -7,7 +7,6 @@ from decimal import Decimal
 from enum import Enum
 from fractions import Fraction
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -53,54 +52,47 @@ def test_a_long_key_is_stored_as_its_hash():
     assert key("x" * 300) != key("x" * 301)
 
 
-@pytest.mark.parametrize("text", ["a\x00b", "\u00e9\U0001f600", '"],["', "back\\slash", "\u2028"])
-def test_a_key_is_text_that_every_database_takes(text):
-    assert key(text).isascii()
-    assert key(text).isprintable()
-    assert key(text) != key(text + " ")
+def test_a_key_is_text_that_every_database_takes():
+    for text in ("a\x00b", "\u00e9\U0001f600", '"],["', "back\\slash", "\u2028"):
+        assert key(text).isascii()
+        assert key(text).isprintable()
+        assert key(text) != key(text + " ")
 
 
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (("a", 'b","c'), ('a","b', "c")),
-        (("a", "b"), ("b", "a")),
-        (("s", "1"), ("s", 1)),
-        (("s", "true"), ("s", True)),
-        (("s", 1), ("s", True)),
-        (("s", ["a", "b"]), ("s", ["b", "a"])),
-        (("s", ["a,b"]), ("s", ["a", "b"])),
-        (("s", {"a": 1}), ("s", {"b": 1})),
-        (("s", NOON), ("s", NOON.isoformat())),
-        (("s", {"number": "1e0"}), ("s", 1)),
-        (("s", date(2026, 1, 15)), ("s", "2026-01-15")),
-    ],
-)
-def test_different_values_have_different_keys(first, second):
-    assert order_key(*first) != order_key(*second)
+DIFFERENT = [
+    (("a", 'b","c'), ('a","b', "c")),
+    (("a", "b"), ("b", "a")),
+    (("s", "1"), ("s", 1)),
+    (("s", "true"), ("s", True)),
+    (("s", 1), ("s", True)),
+    (("s", ["a", "b"]), ("s", ["b", "a"])),
+    (("s", ["a,b"]), ("s", ["a", "b"])),
+    (("s", {"a": 1}), ("s", {"b": 1})),
+    (("s", NOON), ("s", NOON.isoformat())),
+    (("s", {"number": "1e0"}), ("s", 1)),
+    (("s", date(2026, 1, 15)), ("s", "2026-01-15")),
+]
+EQUAL = [
+    (Decimal("10.0"), Decimal("10.00")),
+    (Decimal("10"), 10),
+    (Decimal("1E+3"), Decimal("1000.000")),
+    (Decimal("-0.0"), 0),
+    (Decimal("0.5"), 0.5),
+    (NOON, NOON.astimezone(timezone(timedelta(hours=-7)))),
+    (NOON, NOON.replace(tzinfo=None)),
+    (Colour.RED, "red"),
+    ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
+    (("a", "b"), ["a", "b"]),
+    (Part(name="n", size=Decimal("1.0")), {"name": "n", "size": 1}),
+    ({"b", "a", "c"}, frozenset({"c", "a", "b"})),
+    (Fraction(1, 3), Fraction(2, 6)),
+    (Decimal("NaN"), float("nan")),
+]
 
 
-@pytest.mark.parametrize(
-    ("one", "same"),
-    [
-        (Decimal("10.0"), Decimal("10.00")),
-        (Decimal("10"), 10),
-        (Decimal("1E+3"), Decimal("1000.000")),
-        (Decimal("-0.0"), 0),
-        (Decimal("0.5"), 0.5),
-        (NOON, NOON.astimezone(timezone(timedelta(hours=-7)))),
-        (NOON, NOON.replace(tzinfo=None)),
-        (Colour.RED, "red"),
-        ({"a": 1, "b": 2}, {"b": 2, "a": 1}),
-        (("a", "b"), ["a", "b"]),
-        (Part(name="n", size=Decimal("1.0")), {"name": "n", "size": 1}),
-        ({"b", "a", "c"}, frozenset({"c", "a", "b"})),
-        (Fraction(1, 3), Fraction(2, 6)),
-        (Decimal("NaN"), float("nan")),
-    ],
-)
-def test_equal_values_have_equal_keys(one, same):
-    assert key(one) == key(same)
+def test_values_have_equal_keys_where_they_are_equal_and_different_ones_where_not():
+    assert [pair for pair in DIFFERENT if order_key(*pair[0]) == order_key(*pair[1])] == []
+    assert [pair for pair in EQUAL if key(pair[0]) != key(pair[1])] == []
 
 
 numbers = st.decimals(allow_nan=False, allow_infinity=False, places=None).filter(
@@ -161,11 +153,11 @@ def test_a_digest_is_of_the_values_and_not_of_how_they_are_written():
     assert len(content_digest("default", changed(), FIELDS)) == 64
 
 
-@pytest.mark.parametrize(
-    "other", [{"status": b"Overdue"}, {"paid": b"10.01"}, {"at": b"null"}, {"at": b'"2026-01-15T12:00:01Z"'}]
-)
-def test_any_other_value_is_another_digest(other):
-    assert content_digest("default", changed(), FIELDS) != content_digest("default", changed(**other), FIELDS)
+def test_any_other_value_is_another_digest():
+    one = content_digest("default", changed(), FIELDS)
+    others = [{"status": b"Overdue"}, {"paid": b"10.01"}, {"at": b"null"}, {"at": b'"2026-01-15T12:00:01Z"'}]
+
+    assert [other for other in others if content_digest("default", changed(**other), FIELDS) == one] == []
 
 
 def test_a_digest_covers_the_named_fields_in_any_order():
