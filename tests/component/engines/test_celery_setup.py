@@ -79,9 +79,8 @@ def test_the_configured_celery_app_overrides_the_extension(tmp_path, monkeypatch
     assert app.extensions["celery"] is sys.modules["myshop_tasks"].celery
 
 
-@pytest.mark.parametrize(
-    ("extensions", "path", "text"),
-    [
+def test_a_missing_celery_app_raises_with_the_remedy():
+    for extensions, path, text in (
         (
             {},
             None,
@@ -93,11 +92,9 @@ def test_the_configured_celery_app_overrides_the_extension(tmp_path, monkeypatch
         ({}, ":celery", "is ':celery': write MODULE:NAME"),
         ({}, "nowhere.at.all:celery", "there is no module 'nowhere.at.all' here"),
         ({}, "support.inbox_view:celery", "there is no 'celery' in that module, or not yet"),
-    ],
-)
-def test_a_missing_celery_app_raises_with_the_remedy(extensions, path, text):
-    with pytest.raises(ConfigError, match=text):
-        find_celery(extensions, path)
+    ):
+        with pytest.raises(ConfigError, match=text):
+            find_celery(extensions, path)
 
 
 def test_an_import_error_of_the_users_celery_module_is_raised_unchanged(tmp_path, monkeypatch):
@@ -125,6 +122,7 @@ print([name for name in ("celery", "kombu") if name in sys.modules])
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("program", "printed"),
     [
@@ -146,22 +144,20 @@ def test_celery_is_imported_only_for_the_celery_engine(tmp_path, program, printe
 # --- what is refused ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("setting", "value"),
-    [
+def test_a_celery_app_that_takes_pickle_is_refused(shop):
+    for setting, value in (
         ("accept_content", ["json", "pickle"]),
         ("accept_content", ["application/x-python-serialize"]),
         ("accept_content", None),
         ("result_accept_content", ["pickle"]),
         ("task_serializer", "pickle"),
         ("result_serializer", "pickle"),
-    ],
-)
-def test_a_celery_app_that_takes_pickle_is_refused(shop, setting, value):
-    with pytest.raises(
-        ConfigError, match=f"{setting} is .*: with pickle, anyone who can write to the broker"
     ):
-        shop(celery_app(**{setting: value}))
+        refused = pytest.raises(
+            ConfigError, match=f"{setting} is .*: with pickle, anyone who can write to the broker"
+        )
+        with refused:
+            shop(celery_app(**{setting: value}))
 
 
 def test_a_celery_app_whose_configuration_is_read_already_is_looked_at_too(shop):
@@ -233,9 +229,13 @@ def test_the_task_is_acknowledged_late_and_stores_no_result(shop):
     assert task.serializer == "json"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "named"),
-    [
+def test_a_message_with_anything_but_an_id_does_nothing(shop, caplog):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(calls.append)
+    celery = celery_app()
+    app = shop(celery, handlers)
+    deliver(app)
+    messages = [
         (("1",), {}),
         ((1.0,), {}),
         ((True,), {}),
@@ -248,19 +248,14 @@ def test_the_task_is_acknowledged_late_and_stores_no_result(shop):
         ((), {}),
         ((1,), {"x": 1}),
         ((), {"delivery_id": 1}),
-    ],
-)
-def test_a_message_with_anything_but_an_id_does_nothing(shop, caplog, arguments, named):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(calls.append)
-    celery = celery_app()
-    app = shop(celery, handlers)
-    deliver(app)
+    ]
 
-    celery.tasks[TASK](*arguments, **named)
+    for arguments, named in messages:
+        celery.tasks[TASK](*arguments, **named)
 
     assert (calls, runs(app)) == ([], [])
-    assert "rejected a message for billhook.handle: its argument is not a delivery id" in caplog.text
+    rejected = "rejected a message for billhook.handle: its argument is not a delivery id"
+    assert caplog.text.count(rejected) == len(messages)
 
 
 def test_a_message_with_an_id_has_it_handled(shop, caplog):
@@ -287,6 +282,7 @@ def test_a_message_for_an_app_that_is_closed_does_nothing(shop, caplog):
     assert "received a message for a closed billhook" in caplog.text
 
 
+@pytest.mark.slow
 def test_errors_while_handling_a_message_do_not_end_the_worker(shop, caplog, monkeypatch):
     celery = celery_app()
     app = shop(celery)
@@ -314,6 +310,7 @@ class Worker:
         self.app = app
 
 
+@pytest.mark.slow
 def test_sweeping_starts_and_stops_with_the_apps_celery_worker(shop):
     celery = celery_app()
     app = shop(celery)
@@ -330,6 +327,7 @@ def test_sweeping_starts_and_stops_with_the_apps_celery_worker(shop):
     assert not relay._thread.is_alive()
 
 
+@pytest.mark.slow
 def test_a_celery_worker_prunes_old_deliveries(plain_app, clock, monkeypatch):
     monkeypatch.setattr(maintenance, "FIRST_SECONDS", 0.0)
     celery = celery_app()
@@ -370,6 +368,7 @@ def test_celery_worker_signals_of_a_closed_app_do_nothing(shop, caplog):
     assert caplog.text == ""
 
 
+@pytest.mark.slow
 def test_the_celery_engine_starts_explicitly_or_with_the_first_delivery(shop):
     app = shop(celery_app())
     engine = get_state(app).engine
@@ -382,13 +381,6 @@ def test_the_celery_engine_starts_explicitly_or_with_the_first_delivery(shop):
     assert engine._relay._sweep_delay_seconds == 5.0
 
 
-def test_the_standalone_module_has_no_app_attribute():
-    import billhook.standalone
-
-    with pytest.raises(AttributeError, match="has no attribute 'app'"):
-        billhook.standalone.app  # noqa: B018
-
-
 def test_celery_is_refused_without_a_bare_app_too(tmp_path):
     app = bare_app(tmp_path, BILLHOOK_ENGINE="celery")
 
@@ -396,3 +388,10 @@ def test_celery_is_refused_without_a_bare_app_too(tmp_path):
         Billhook().init_app(app)
 
     assert "billhook" not in app.extensions
+
+
+def test_the_standalone_module_has_no_app_attribute():
+    import billhook.standalone
+
+    with pytest.raises(AttributeError, match="has no attribute 'app'"):
+        billhook.standalone.app  # noqa: B018

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import threading
 
-import pytest
-
 from billhook import Handlers
 from billhook.engines.leases import LeaseTable
 from billhook.events import PingTest
@@ -50,12 +48,10 @@ def runs_claimed_while_slow(running) -> int:
     return most
 
 
-@pytest.mark.usefixtures("inbox_url")
 def test_a_worker_with_slow_handlers_leaves_runs_to_other_workers(running):
     assert runs_claimed_while_slow(running) <= 2 * THREADS
 
 
-@pytest.mark.usefixtures("inbox_url")
 def test_a_window_that_grew_with_every_commit_would_be_noticed(running, monkeypatch):
     grow = LeaseTable.grow_window
     monkeypatch.setattr(LeaseTable, "grow_window", lambda self, settled: grow(self, settled=1_000_000))

@@ -21,7 +21,7 @@ from support.inbox_view import change, rows
 from support.processes import in_children, until
 from support.signing import APPROVED
 
-pytestmark = pytest.mark.usefixtures("inbox_url")
+pytestmark = pytest.mark.slow
 
 
 class Shop:

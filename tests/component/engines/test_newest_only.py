@@ -1,4 +1,4 @@
-"""Handlers that need the newest delivery of a key only, in every engine and on every database."""
+"""Handlers that need the newest delivery of a key only."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from datetime import timedelta
 import pytest
 
 from billhook import Handlers, signals
-from billhook.engines.celery.executor import DeliveryExecutor
 from billhook.errors import ConfigError, InboxUnavailable
 from billhook.events import InvoicePaymentStatusChanged, PaymentFailed
 from billhook.extension import get_state
@@ -18,8 +17,6 @@ from billhook.inbox.replay import replay
 from support.apps import deliver, inbox_at
 from support.inbox_view import rows
 from support.processes import until
-
-pytestmark = pytest.mark.usefixtures("inbox_url")
 
 PAID = "InvoicePaymentStatusChanged"
 BODY = '{"invoiceId":"%s","billingStatus":"%s","amountDue":0,"amountPaid":1,"total":10}'
@@ -247,35 +244,6 @@ def test_a_running_worker_skips_those_that_were_superseded_meanwhile(running):
 
     assert calls == ["Pending", "Void"]
     assert [state for _, state, _ in runs(app)] == ["succeeded", "discarded", "discarded", "succeeded"]
-
-
-def test_the_inline_engine_discards_a_waiting_one_for_a_newer_one(app_with):
-    calls = []
-    app = app_with(
-        handlers=[recording(calls, failing="Pending")],
-        BILLHOOK_ENGINE="inline",
-        BILLHOOK_RETRY_SCHEDULE_SECONDS=(600,),
-    )
-    changed(app, "Pending")
-    changed(app, "Paid")
-
-    assert calls == ["Pending", "Paid"]
-    assert states(app) == ["done"] * 2
-
-
-def test_celery_workers_skip_those_that_were_superseded(stored_only):
-    calls, messages = [], []
-    app = stored_only(recording(calls, failing="Pending"))
-    state = get_state(app)
-    executor = DeliveryExecutor(state.inbox, state.dispatcher, lease_seconds=30.0, publish=messages.append)
-    for status in ("Pending", "Overdue", "Paid"):
-        changed(app, status)
-    messages += [1, 2, 3]
-    while messages:
-        executor.execute(messages.pop(0))
-
-    assert calls == ["Pending", "Paid"]
-    assert states(app) == ["done"] * 3
 
 
 def test_newest_only_needs_a_field_to_compare():

@@ -1,7 +1,4 @@
-"""Ordered handlers and twins from a stored delivery to its end, with a clock that stands still.
-
-On every database.
-"""
+"""Ordered handlers and twins from a stored delivery to its end, with a clock that stands still."""
 
 from __future__ import annotations
 
@@ -37,7 +34,7 @@ def changed(app, invoice="inv_1", status="Paid", paid="10.00", **more):
 
 
 @pytest.fixture
-def shop(app_with, clock, inbox_url):
+def shop(app_with, clock):
     """An app with the inline engine; give it handlers."""
 
     def make(handlers, **config):

@@ -221,8 +221,7 @@ def test_an_engine_without_descriptors_keeps_no_server_from_starting(plain_app, 
 # --- the end --------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("inbox_url")
-def test_the_thread_engine_is_registered_as_a_worker_until_it_stops(app_with, inbox_url):
+def test_the_thread_engine_is_registered_as_a_worker_until_it_stops(app_with):
     handlers = Handlers()
     handlers.on(PingTest, name="h")(lambda event: None)
     app = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
@@ -359,6 +358,7 @@ def test_a_suspect_claimed_elsewhere_blocks_no_other_runs():
 # --- one alone among threads ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_the_exclusive_lock_waits_for_shared_holders_and_blocks_new_ones():
     lock, told, release, inside = SharedLock(30.0), [], threading.Event(), threading.Event()
 
@@ -391,6 +391,7 @@ def test_the_exclusive_lock_waits_for_shared_holders_and_blocks_new_ones():
     assert told == ["first in", "first out", "alone in", "alone out", "late in", "late out"]
 
 
+@pytest.mark.slow
 def test_the_shared_lock_waits_at_most_one_lease_time():
     lock, told, release = SharedLock(0.3), [], threading.Event()
 

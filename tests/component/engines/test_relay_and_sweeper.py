@@ -30,6 +30,15 @@ from support.timeouts import scaled
 LEASE = timedelta(seconds=30)
 TASK = "billhook.handle"
 
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture
+def bare_url(tmp_path) -> str:
+    """Of a file alone: what is asked of the database is tested beside the inbox, on each kind."""
+    (tmp_path / "billhook.db").touch(0o600)
+    return f"sqlite:///{tmp_path / 'billhook.db'}"
+
 
 # --- the sweep ------------------------------------------------------------------------------------
 

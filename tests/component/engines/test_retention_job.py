@@ -14,6 +14,13 @@ from support.inbox_view import NOON, change, incoming, rows
 LONG_AGO = NOON - timedelta(days=100)
 
 
+@pytest.fixture
+def bare_url(tmp_path) -> str:
+    """Of a file alone: what is asked of the database is tested beside the inbox, on each kind."""
+    (tmp_path / "billhook.db").touch(0o600)
+    return f"sqlite:///{tmp_path / 'billhook.db'}"
+
+
 class Time:
     """Seconds that pass when they are told to."""
 

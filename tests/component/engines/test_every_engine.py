@@ -1,0 +1,294 @@
+"""What every engine promises, on every database. The other files here are about one engine or rule each."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import Counter
+
+import pytest
+
+from billhook import Handlers
+from billhook.engines.celery.executor import DeliveryExecutor
+from billhook.events import InvoicePaymentStatusChanged, PingTest
+from billhook.extension import get_state
+from billhook.inbox.admin import is_busy
+from support.apps import inbox_at
+from support.inbox_view import incoming, not_called_again, rows
+from support.processes import until
+
+pytestmark = pytest.mark.usefixtures("inbox_url")
+
+BODY = '{"invoiceId":"%s","billingStatus":"%s","amountDue":0,"amountPaid":1,"total":10}'
+
+
+class Engine:
+    """An app whose deliveries are stored while its engine rests, and handled when it is told to."""
+
+    def __init__(self, name, app_with, running):
+        self._name = name
+        self._make, self._running = app_with, running
+        self._wake = None
+
+    def shop(self, handlers, lease_seconds=30):
+        """Make the app."""
+        engine = {"thread": "thread", "inline": "inline"}.get(self._name, "worker")
+        self.app = self._make(
+            handlers=[handlers],
+            BILLHOOK_ENGINE=engine,
+            BILLHOOK_LEASE_SECONDS=lease_seconds,
+        )
+        self.state = get_state(self.app)
+        self.inbox = self.state.inbox
+
+    @property
+    def now(self):
+        return self.state.dispatcher.clock.now()
+
+    def store(self, key, event_type="PingTest", body=b"{}"):
+        return self.inbox.put(incoming(key, event_type=event_type, body=body)).delivery_id
+
+    def changed(self, key, status="Paid", invoice="inv_1"):
+        return self.store(key, "InvoicePaymentStatusChanged", (BODY % (invoice, status)).encode())
+
+    def claim_and_die(self, delivery_id, times=1):
+        """Plan a run and lose it with so many workers, whose leases are over."""
+        with self.inbox.transaction("planner") as transaction:
+            planned = self.state.dispatcher.plan(self.inbox.received(1))
+            transaction.plan([one.plan for one in planned], self.now)
+        for number in range(times):
+            with self.inbox.transaction(f"dies-{number}") as transaction:
+                assert len(transaction.claim(1, self.now, self.now, only=delivery_id)) == 1
+
+    def handle(self):
+        """Have what is due handled, until nothing is."""
+        if self._name == "inline":
+            self.state.handle_due()
+        elif self._name == "celery":
+            self._execute()
+        elif self._wake is not None:
+            self._wake()
+        elif self._name == "thread":
+            self.state.engine.start()
+            self._wake = lambda: self.state.engine.wake(0)
+        else:
+            self._wake = self._running.start(self.app, 1).wake
+        until(lambda: not is_busy(self.inbox, self.now), 20)
+
+    def _execute(self):
+        """As messages to a Celery worker have it done, the newest first, and those that follow from them."""
+        messages = []
+        executor = DeliveryExecutor(
+            self.inbox, self.state.dispatcher, lease_seconds=30.0, publish=messages.append
+        )
+        self.inbox.release_held("sweeper", self.state.dispatcher.limits, self.now)
+        unfinished = "SELECT id FROM delivery WHERE state IN ('received', 'planned') ORDER BY id DESC"
+        messages += [delivery_id for (delivery_id,) in rows(inbox_at(self.app), unfinished)]
+        while messages:
+            executor.execute(messages.pop(0))
+
+    def runs(self, columns="handler, state, attempts"):
+        return rows(inbox_at(self.app), f"SELECT {columns} FROM run ORDER BY delivery_id, handler")
+
+    def states(self):
+        return [state for (state,) in rows(inbox_at(self.app), "SELECT state FROM delivery ORDER BY id")]
+
+
+@pytest.fixture(params=["inline", "thread", "worker", "celery"])
+def engine(request, app_with, running):
+    return Engine(request.param, app_with, running)
+
+
+def test_every_delivery_is_handled_once_by_each_of_its_handlers(engine):
+    handlers, calls = Handlers(), Counter()
+    handlers.on(PingTest, name="a")(lambda event, delivery: calls.update([("a", delivery.key)]))
+    handlers.on_any(name="b")(lambda event, delivery: calls.update([("b", delivery.key)]))
+    engine.shop(handlers)
+    for number in range(12):
+        engine.store(f"m{number}")
+    engine.store("other", "CustomerCreated", b"not JSON")
+    engine.store("unheard of", "BrandNew")
+
+    engine.handle()
+
+    expected = [(name, f"m{n}") for name in "ab" for n in range(12)] + [("b", "unheard of")]
+    assert calls == Counter(expected)
+    assert engine.states() == ["done"] * 12 + ["quarantined", "done"]
+    assert set(engine.runs("state, attempts")) == {("succeeded", 1)}
+
+
+def test_each_run_is_retried_by_its_own_schedule_until_it_is_dead(engine):
+    handlers, calls = Handlers(), []
+
+    def failing(event, delivery):
+        calls.append(delivery.attempt)
+        raise ValueError("not today")
+
+    handlers.on(PingTest, name="dies", retry=[0, 0])(failing)
+    handlers.on(PingTest, name="good")(lambda event: calls.append("good"))
+    handlers.on(PingTest, name="later", retry=[600])(failing)
+    engine.shop(handlers)
+    engine.store("m")
+
+    engine.handle()
+
+    assert sorted(map(str, calls)) == ["1", "1", "2", "3", "good"]
+    assert engine.runs() == [("dies", "dead", 3), ("good", "succeeded", 1), ("later", "due", 1)]
+    assert engine.states() == ["planned"]
+    assert rows(inbox_at(engine.app), "SELECT count(*) FROM failure") == [(4,)]
+
+
+def test_runs_of_one_order_key_are_handled_in_order_of_receipt(engine):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", retry=[0])
+    def follow(event, delivery):
+        calls.append(delivery.key)
+        if calls == ["m1"]:
+            raise ValueError("not today")
+
+    engine.shop(handlers)
+    for key in ("m1", "m2", "m3"):
+        engine.changed(key)
+
+    engine.handle()
+
+    assert calls == ["m1", "m1", "m2", "m3"]
+    assert engine.states() == ["done"] * 3
+
+
+def test_of_several_that_wait_only_the_newest_is_handled(engine):
+    handlers, calls = Handlers(), []
+    options = {"ordered_by": "invoice_id", "newest_only": True}
+    handlers.on(InvoicePaymentStatusChanged, name="follow", **options)(
+        lambda event, delivery: calls.append(delivery.key)
+    )
+    engine.shop(handlers)
+    for key in ("m1", "m2", "m3"):
+        engine.changed(key)
+
+    engine.handle()
+
+    assert calls == ["m3"]
+    superseded = ("discarded", "superseded by delivery 3")
+    assert engine.runs("state, last_error") == [superseded, superseded, ("succeeded", None)]
+    assert engine.states() == ["done"] * 3
+
+
+def test_a_content_duplicate_is_discarded(engine):
+    handlers, calls = Handlers(), []
+    handlers.on(InvoicePaymentStatusChanged, name="once", identity=("invoice_id",))(
+        lambda event, delivery: calls.append(delivery.key)
+    )
+    engine.shop(handlers)
+    engine.changed("m1")
+    engine.changed("m2", status="Overdue")
+    engine.changed("m3", invoice="inv_2")
+
+    engine.handle()
+
+    assert sorted(calls) == ["m1", "m3"]
+    assert engine.runs("state, twin_of") == [("succeeded", None), ("discarded", 1), ("succeeded", None)]
+    assert engine.states() == ["done"] * 3
+
+
+def test_a_paused_handler_is_not_called_until_it_is_resumed(engine):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="paused")(lambda event, delivery: calls.append(delivery.key))
+    handlers.on(PingTest, name="other")(lambda event: calls.append("other"))
+    engine.shop(handlers)
+    engine.inbox.pause_handler("paused", None, engine.now)
+    engine.store("m1")
+    engine.store("m2")
+    engine.handle()
+    before, waiting = list(calls), engine.runs()
+
+    engine.inbox.resume_handler("paused", engine.now)
+    engine.handle()
+
+    assert before == ["other", "other"]
+    assert waiting == [("other", "succeeded", 1), ("paused", "due", 0)] * 2
+    until(lambda: sorted(calls) == ["m1", "m2", "other", "other"])
+    until(lambda: engine.states() == ["done"] * 2)
+
+
+def test_a_handler_that_fails_so_often_in_a_row_is_paused(engine):
+    handlers, calls = Handlers(), []
+
+    @handlers.on(PingTest, name="failing", pause_after=2, retry=[600])
+    def failing(event, delivery):
+        calls.append(delivery.key)
+        raise ValueError("not today")
+
+    engine.shop(handlers)
+    for number in range(5):
+        engine.store(f"m{number}")
+        engine.handle()
+
+    assert [one.name for one in engine.inbox.paused_handlers()] == ["failing"]
+    assert len(calls) == 2
+    assert sorted(engine.runs("state, attempts")) == [("due", 0)] * 3 + [("due", 1)] * 2
+
+
+def test_a_handler_at_its_limit_is_called_for_every_delivery_all_the_same(engine):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="bounded", at_most=1)(lambda event, delivery: calls.append(delivery.key))
+    engine.shop(handlers)
+    for number in range(5):
+        engine.store(f"m{number}")
+
+    engine.handle()
+
+    until(lambda: engine.states() == ["done"] * 5, 20)
+    assert sorted(calls) == [f"m{number}" for number in range(5)]
+
+
+def test_a_run_that_its_worker_took_along_is_called_again_after_the_lease(engine):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h")(lambda event, delivery: calls.append(delivery.attempt))
+    engine.shop(handlers, lease_seconds=6)  # it is due again after a sixth of that
+    engine.claim_and_die(engine.store("m"))
+
+    engine.handle()
+
+    until(lambda: engine.states() == ["done"], 20)
+    assert calls == [2]
+    assert engine.runs() == [("h", "succeeded", 2)]
+
+
+def test_a_run_that_takes_every_worker_along_is_dead_without_another_call(engine):
+    handlers, calls = Handlers(), []
+    handlers.on(PingTest, name="h", retry=[0])(calls.append)
+    engine.shop(handlers, lease_seconds=6)  # it is due again after a sixth of that
+    engine.claim_and_die(engine.store("m"), times=2)
+
+    engine.handle()
+
+    until(lambda: engine.states() == ["dead"], 20)
+    assert calls == []
+    assert engine.runs("state, last_error") == [("dead", not_called_again(2))]
+
+
+def test_async_attempts_of_a_thread_share_one_loop_and_end_at_their_time_out(engine):
+    handlers, loops, threads, cleaned_up = Handlers(), [], set(), []
+
+    @handlers.on(PingTest, name="h", timeout_seconds=0.1, retry=[])
+    async def hangs(event, delivery):
+        loops.append(asyncio.get_running_loop())
+        threads.add(threading.get_ident())
+        if delivery.key == "hangs":
+            try:
+                await asyncio.sleep(60)
+            finally:
+                cleaned_up.append(True)
+
+    engine.shop(handlers)
+    for key in ("good", "hangs", "good again"):
+        engine.store(key)
+
+    engine.handle()
+
+    cancelled = "TimeoutError: the handler did not return within 0.1 s, and was cancelled"
+    assert engine.runs("state, last_error") == [("succeeded", None), ("dead", cancelled), ("succeeded", None)]
+    assert cleaned_up == [True]
+    assert len({id(loop) for loop in loops}) == len(threads)
