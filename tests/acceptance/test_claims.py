@@ -8,6 +8,8 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+
 from billhook.inbox import Claim, Inbox, RunPlan, RunResult, RunState
 from support.acceptance.stack import Stack
 from support.inbox_view import change, incoming, rows
@@ -47,7 +49,7 @@ def succeeded(claim: Claim, at: datetime) -> RunResult:
 
 
 def test_no_run_is_claimed_by_two_processes(inbox, figures, long):
-    runs, processes = (40_000, 8) if long else (2_000, 4)
+    runs, processes = (40_000, 8) if long else (400, 3)
     store_runs(inbox, runs)
 
     def claimer(number: int) -> bytes:
@@ -83,8 +85,9 @@ def test_claiming_in_two_steps_without_a_lock_is_caught(inbox, where):
     assert twice(taken_by(4, claimer)) > 0
 
 
-def test_no_handler_is_called_twice_while_no_worker_dies(stack: Stack, inbox, figures, long):
-    runs, workers = (8_000, 8) if long else (400, 2)
+@pytest.mark.long
+def test_no_handler_is_called_twice_while_no_worker_dies(stack: Stack, inbox, figures):
+    runs, workers = 8_000, 8
     for _ in range(workers):
         stack.start_worker(BILLHOOK_LEASE_SECONDS="60")
     for first in range(0, runs, BATCH):

@@ -108,6 +108,7 @@ def small_disk(folder: Path, app: str = STANDALONE) -> Iterator[tuple[Stack, Pro
         yield stack, stack.start_web(app, wrap=disk.wrap), disk
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_503_and_good_again_when_there_is_room(tmp_path, figures):
     with small_disk(tmp_path) as (stack, web, disk):
         book, processes, number = Book(stack), web.children(), 0
@@ -135,6 +136,7 @@ def test_a_full_disk_is_503_and_good_again_when_there_is_room(tmp_path, figures)
         assert web.children() == processes
 
 
+@pytest.mark.slow
 def test_a_receiver_that_ignores_a_full_disk_is_caught(tmp_path):
     with small_disk(tmp_path, "faulty_receivers:ignores_errors()") as (stack, web, disk):
         book = Book(stack)
@@ -181,6 +183,7 @@ def send_while_failing(folder: Path, calls: str, app: str = STANDALONE) -> Book:
     return book
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("calls", ["fdatasync,fsync", "pwrite64"])
 def test_a_disk_that_fails_is_503_and_good_again_when_it_works(tmp_path, figures, calls):
     book = send_while_failing(tmp_path, calls)
@@ -193,6 +196,7 @@ def test_a_disk_that_fails_is_503_and_good_again_when_it_works(tmp_path, figures
     assert book.refusals_are_as_promised()
 
 
+@pytest.mark.long
 def test_a_receiver_that_ignores_a_failing_disk_is_caught(tmp_path):
     book = send_while_failing(tmp_path, "pwrite64", "faulty_receivers:ignores_errors()")
 

@@ -154,27 +154,28 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path, postgres_url: str) -> S
 
 
 @pytest.mark.slow
-def test_60_kills_between_effect_and_settle_repeat_no_effect(shop):
-    shop.kill(careful, 60, BETWEEN)
+def test_kills_between_effect_and_settle_repeat_no_effect(shop, long):
+    shop.kill(careful, 60 if long else 6, BETWEEN)
 
     assert shop.effects() == Counter(KEYS)
     assert value(place_of(shop.own_url), "SELECT count(*) FROM billhook_effect") == len(KEYS)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_kills_before_the_commit_lose_no_effect(shop):
     shop.kill(careful, 12, BEFORE)
 
     assert shop.effects() == Counter(KEYS)
 
 
-def test_a_handler_without_once_is_caught(shop):
-    shop.kill(unprotected, 9, BETWEEN)
-
-    assert (len(shop.effects()), shop.effects().total()) == (len(KEYS), len(KEYS) + 9)
-
-
 @pytest.mark.slow
+def test_a_handler_without_once_is_caught(shop):
+    shop.kill(unprotected, 3, BETWEEN)
+
+    assert (len(shop.effects()), shop.effects().total()) == (len(KEYS), len(KEYS) + 3)
+
+
+@pytest.mark.long
 def test_a_handler_that_notes_its_effect_first_is_caught(shop):
     shop.kill(hasty, 5, BEFORE)
 

@@ -56,7 +56,7 @@ def unaccounted(stack: Stack) -> list[tuple]:
 # --- each place once ------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("name", WORKER)
 def test_a_worker_that_dies_there_loses_nothing(stack, inbox, figures, name):
     inbox.put(incoming("msg_1"))
@@ -76,6 +76,7 @@ def test_a_worker_that_dies_there_loses_nothing(stack, inbox, figures, name):
     assert living.ended() is None
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", WEB)
 def test_a_receiver_that_dies_there_is_sent_it_again(stack, figures, name):
     dying = stack.start_web(workers=1, BILLHOOK_FAILPOINT=name)
@@ -120,10 +121,10 @@ def die_in_turn(stack: Stack, deaths: list[tuple[str, int]]) -> Load:
     return load
 
 
-@pytest.mark.slow
-def test_dying_there_at_any_time_loses_nothing(stack, figures, long):
+@pytest.mark.long
+def test_dying_there_at_any_time_loses_nothing(stack, figures):
     chance = random.Random(7)
-    names = list(FAILPOINTS) * 5 if long else ["after_insert", "in_claim", "after_call"]
+    names = list(FAILPOINTS) * 5
     chance.shuffle(names)
 
     load = die_in_turn(stack, [(name, chance.randrange(2, LATEST)) for name in names])
@@ -136,6 +137,7 @@ def test_dying_there_at_any_time_loses_nothing(stack, figures, long):
     assert unaccounted(stack) == []
 
 
+@pytest.mark.long
 def test_a_worker_that_settles_before_it_calls_is_caught(stack, inbox):
     delivery_id = inbox.put(incoming("msg_1")).delivery_id
     inbox.close()

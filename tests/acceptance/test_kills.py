@@ -7,12 +7,17 @@ import os
 import random
 import signal
 import time
+from collections.abc import Callable
+
+import pytest
 
 from support.acceptance.senders import Load, digest, load_on
 from support.acceptance.stack import STANDALONE, Process, Stack
 from support.processes import until
 
 CONNECTIONS = 16
+
+pytestmark = pytest.mark.slow
 
 
 class Killer:
@@ -22,14 +27,18 @@ class Killer:
         self._stack = stack
         self._app = app
         self._chance = random.Random(seed)
+        self._left: list[Callable[[], None]] = []
         self.web = stack.start_web(app)
         self.workers = [stack.start_worker() for _ in range(workers)]
 
     def kill(self) -> None:
-        """A web process, the web server with or without its processes, or a worker."""
+        """A web process, the web server with or without its processes, a worker: each in its turn."""
         time.sleep(0.05 * self._chance.random())
-        kinds = [self.kill_web_process] * 4 + [self.kill_server] * 2 + [self.kill_master]
-        self._chance.choice(kinds + [self.kill_worker] * 3 * bool(self.workers))()
+        if not self._left:
+            workers = [self.kill_worker] if self.workers else []
+            self._left = [self.kill_web_process, self.kill_server, self.kill_master, *workers]
+            self._chance.shuffle(self._left)
+        self._left.pop()()
 
     def kill_web_process(self) -> None:
         """One that gunicorn will replace."""
@@ -81,7 +90,7 @@ def alive(processes: list[Process]) -> bool:
 
 
 def test_killing_any_process_loses_no_delivery_that_was_answered_200(stack, figures, long):
-    kills, between = (200, 520) if long else (10, 40)
+    kills, between = (200, 520) if long else (4, 40)
     killer = Killer(stack, STANDALONE, seed=1, workers=2)
 
     load = send_and_kill(stack, killer, kills, between)
@@ -103,7 +112,7 @@ def test_killing_any_process_loses_no_delivery_that_was_answered_200(stack, figu
 def test_a_receiver_that_answers_before_it_commits_is_caught(stack):
     killer = Killer(stack, "faulty_receivers:answers_first()", seed=2, workers=0)
 
-    load = send_and_kill(stack, killer, kills=6, between=100)
+    load = send_and_kill(stack, killer, kills=3, between=100)
     settle(stack)
 
     assert faults(stack, load)["lost"]

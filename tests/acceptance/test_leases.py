@@ -18,7 +18,7 @@ from support.acceptance.stack import Process, Stack
 from support.inbox_view import change, incoming, postgres
 from support.processes import until
 
-THREADS = 8
+THREADS = 64
 REFUSED = "lost its lease; not settled"
 LOST = "the worker died, or was silent for longer than its lease"
 
@@ -70,10 +70,9 @@ def changed(before: dict[int, tuple], after: dict[int, tuple]) -> set[int]:
     return {run_id for run_id, result in before.items() if after[run_id] != result}
 
 
-@pytest.mark.slow
-def test_the_settling_of_a_worker_that_lost_its_lease_is_refused(stack, inbox, figures, long):
-    threads = 64 if long else THREADS
-    rounds = 4 if long else 1
+@pytest.mark.long
+def test_the_settling_of_a_worker_that_lost_its_lease_is_refused(stack, inbox, figures):
+    rounds, threads = 4, THREADS
     stale = settled = 0
     for number in range(rounds):
         gate = stack.folder / f"gate-{number}"

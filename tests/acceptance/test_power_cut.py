@@ -68,7 +68,7 @@ def test_every_delivery_answered_200_survives_a_power_cut(tmp_path, figures, lon
     needs_strace()
 
     # The handlers run in the same processes: their turns and checkpoints are in the trace too.
-    cuts = record_and_cut(tmp_path, each=500 if long else 40, BILLHOOK_ENGINE="thread")
+    cuts = record_and_cut(tmp_path, each=500 if long else 15, BILLHOOK_ENGINE="thread")
 
     missing = len(cuts.missing | cuts.missing_by_chance)
     figures.add("rows missing after power cut", missing, cuts.count, 2 * cuts.count, "cuts")
@@ -77,7 +77,7 @@ def test_every_delivery_answered_200_survives_a_power_cut(tmp_path, figures, lon
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("synchronous", ["OFF", "NORMAL"])
+@pytest.mark.parametrize("synchronous", ["OFF", pytest.param("NORMAL", marks=pytest.mark.long)])
 def test_a_receiver_that_does_not_sync_is_caught(tmp_path, synchronous):
     needs_strace()
 
@@ -87,7 +87,7 @@ def test_a_receiver_that_does_not_sync_is_caught(tmp_path, synchronous):
     assert cuts.missing_by_chance
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_delivery_answered_200_after_a_failed_sync_survives_a_power_cut(tmp_path):
     needs_strace()
 
@@ -99,7 +99,7 @@ def test_every_delivery_answered_200_after_a_failed_sync_survives_a_power_cut(tm
 # On one connection the delivery that was refused is the next to come: with others, another's commit may sync
 # what its own answer needs. By `when`: a commit and, as the log is closed, its checkpoint; both, and then the
 # log as it is taken over; a commit, and then the folder of the new log.
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["10..11", "10..12", "10..15+5", "10..17+7"])
 def test_a_delivery_that_was_refused_for_a_failed_sync_and_sent_again_survives_a_power_cut(tmp_path, when):
     needs_strace()

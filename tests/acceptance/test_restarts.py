@@ -110,21 +110,26 @@ def faults(stack: Stack, load: Load) -> dict[str, int]:
     }
 
 
-RELOADED = [
-    (door, restart)
-    for door in ("gthread", "gevent", "asgi", "asgi-fast")
-    for restart in (reload, replace, stop_and_start)
+IN_SHORT = [("gthread", replace), ("asgi", reload)]
+RESTARTS = [
+    *IN_SHORT,
+    *(
+        pytest.param(door, restart, marks=pytest.mark.long)
+        for door in ("gthread", "gevent", "asgi", "asgi-fast", "uvicorn")
+        for restart in (reload, replace, stop_and_start)
+        if (door, restart) not in [*IN_SHORT, ("uvicorn", reload)]
+    ),
 ]
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("door", "restart"),
-    [*RELOADED, ("uvicorn", replace), ("uvicorn", stop_and_start)],
+    RESTARTS,
     ids=lambda value: value if isinstance(value, str) else value.__name__,
 )
 def test_a_restart_answers_200_or_503_and_loses_nothing(stack, figures, long, door, restart):
-    times = 20 if long else 2
+    times = 20 if long else 1
 
     load = send_through(stack, door, restart, times)
 
@@ -133,12 +138,10 @@ def test_a_restart_answers_200_or_503_and_loses_nothing(stack, figures, long, do
     figures.add(f"lost, {door}", check(stack, load, times), len(load), times, "restarts")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("restart", [reload, replace, stop_and_start], ids=lambda value: value.__name__)
-def test_a_restart_on_postgresql_answers_200_or_503_and_loses_nothing(
-    stack_on_postgres, figures, long, restart
-):
-    times = 20 if long else 2
+def test_a_restart_on_postgresql_answers_200_or_503_and_loses_nothing(stack_on_postgres, figures, restart):
+    times = 20
 
     load = send_through(stack_on_postgres, "asgi", restart, times)
 
@@ -158,12 +161,13 @@ def check(stack: Stack, load: RestartLoad, times: int) -> int:
 
 @pytest.mark.slow
 def test_control_a_kill_leaves_new_connections_without_an_answer_or_kept_ones_closed(stack):
-    load = send_through(stack, "asgi", kill, 3)
+    load = send_through(stack, "asgi", kill, 1)
 
     assert load.statuses["closed while kept"] + load.statuses["closed while new"] > 0
     assert faults(stack, load) == {"lost": 0, "twice": 0, "altered": 0}
 
 
+@pytest.mark.long
 def test_control_a_receiver_that_answers_before_it_commits_loses_deliveries(stack):
     web = stack.start_web("faulty_receivers:answers_first()")
     load = RestartLoad(stack.port, CONNECTIONS)

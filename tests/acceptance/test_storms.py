@@ -6,6 +6,8 @@ import json
 import multiprocessing
 from collections import Counter
 
+import pytest
+
 from support.acceptance.senders import Line, body_of
 from support.acceptance.stack import STANDALONE, Stack
 from support.inbox_view import change
@@ -13,6 +15,8 @@ from support.processes import in_children, together
 
 COPIES = 64
 SENDERS = 4
+
+pytestmark = pytest.mark.long
 
 
 def storm(stack: Stack, keys: int, app: str = STANDALONE) -> dict[str, Counter[str]]:
@@ -50,8 +54,8 @@ def stored_twice(stack: Stack, table: str = "delivery") -> int:
     return stack.value(f"SELECT count(*) - count(DISTINCT key) FROM {table}")
 
 
-def test_64_concurrent_copies_of_a_delivery_are_stored_once(stack, figures, long):
-    keys = 200 if long else 12
+def test_64_concurrent_copies_of_a_delivery_are_stored_once(stack, figures):
+    keys = 200
 
     answers = storm(stack, keys)
 
