@@ -16,6 +16,8 @@ from support.browser import WatchedPage
 from support.server import Server, gunicorn
 from support.signing import APPROVED, SECRET, signed
 
+pytestmark = pytest.mark.slow
+
 HOSTILE = '"><script>alert(1)</script><svg/onload=alert(2)><img src=x onerror=alert(3)>\u202etxt.exe\u2066'
 PASSWORD = "a long enough password"
 HANDLERS = """
@@ -104,17 +106,16 @@ def without_the_challenge(complaints: list[str]) -> list[str]:
     return [each for each in complaints if not re.search(r"status of (401|404)", each)]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_is_inert_readable_on_any_screen_and_accessible(open_page, name):
+def test_each_page_is_inert_readable_on_any_screen_and_accessible(open_page):
     watched = open_page()
 
-    for width, dark in ((1280, False), (320, True)):
-        watched.visit(PAGES[name], width=width, dark=dark)
+    for name, path in PAGES.items():
+        for width, dark in ((1280, False), (320, True)):
+            watched.visit(path, width=width, dark=dark)
 
-        assert watched.overflow() <= 0
-        assert watched.serious_violations() == []
-    assert without_the_challenge(watched.complaints) == []
+            assert watched.overflow() <= 0, name
+            assert watched.serious_violations() == [], name
+        assert without_the_challenge(watched.complaints) == [], name
 
 
 def test_control_what_a_page_may_not_do_is_noticed(open_page):
@@ -136,7 +137,6 @@ def test_control_what_a_page_may_not_do_is_noticed(open_page):
     assert any(each.startswith("button-name") for each in watched.serious_violations())
 
 
-@pytest.mark.slow
 def test_every_action_is_reached_by_keyboard_without_scripts(open_page):
     watched = open_page(java_script_enabled=False)
     page = watched.page
@@ -222,7 +222,6 @@ def test_a_read_only_visitor_has_no_buttons(open_page):
         assert watched.page.get_by_text("read-only").count() == 1
 
 
-@pytest.mark.slow
 def test_a_form_of_another_origin_changes_nothing(open_page, served):
     watched = open_page()
     watched.visit(PAGES["handlers"])

@@ -38,11 +38,11 @@ def chromium() -> Iterator[Any]:
     """Debian's chromium under Playwright; the test is skipped where there is none."""
     path = STARTED_WITH.get("BILLHOOK_TEST_CHROMIUM") or next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
-        unavailable("there is no chromium on the path")
+        unavailable("no chromium: apt-get install chromium, or set BILLHOOK_TEST_CHROMIUM")
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:
-        unavailable("playwright is not installed")
+        unavailable("no playwright: pip install 'billhook[test]'")
     # chromium refuses to run as root with its sandbox, which a test of our own pages does not need.
     flags = ["--no-sandbox"] if os.geteuid() == 0 else []
     with sync_playwright() as playwright:

@@ -12,6 +12,14 @@ from support.dashboard import Site, shop_handlers
 
 
 @pytest.fixture
+def bare_url(tmp_path) -> str:
+    """The URL of a place for an inbox, on SQLite alone: component/inbox tests the SQL on both databases."""
+    path = tmp_path / "billhook.db"
+    path.touch(0o600)
+    return f"sqlite:///{path}"
+
+
+@pytest.fixture
 def site(app_with) -> Callable[..., Site]:
     def make(*, may_look: Any = lambda: "alice", may_act: Any = lambda: True, **config: Any) -> Site:
         broken: list[Exception] = []

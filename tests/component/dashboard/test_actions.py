@@ -16,8 +16,6 @@ from billhook.inbox.replay import replay
 from support.inbox_view import rows, value
 from support.signing import APPROVED
 
-pytestmark = pytest.mark.usefixtures("inbox_url")
-
 
 @pytest.fixture
 def failing(site):
@@ -107,30 +105,25 @@ def test_at_a_rate_each_run_is_due_at_its_own_time(failing, where):
     assert timedelta(0) <= due[0] - before < timedelta(seconds=60)
 
 
-@pytest.mark.parametrize("rate", ["0", "-1", "nan", "inf", "fast", "1e9"])
-def test_a_rate_that_is_none_is_refused(failing, rate):
-    response = failing.post("deliveries/replay/confirmed", scope="all", rate=rate)
-
-    assert response.status_code == 400
-    assert "The rate is a number of runs per second" in response.text
+def test_a_rate_that_is_none_is_refused(failing):
+    for rate in ("0", "-1", "nan", "inf", "fast", "1e9"):
+        response = failing.post("deliveries/replay/confirmed", scope="all", rate=rate)
+        assert response.status_code == 400
+        assert "The rate is a number of runs per second" in response.text
     assert recorded(failing) == []
 
 
-@pytest.mark.parametrize(
-    ("fields", "told"),
-    [
+def test_a_selection_that_says_nothing_replays_nothing(failing):
+    for fields, told in (
         ({}, "No delivery is selected"),
         ({"scope": "some"}, "No delivery is selected"),
         ({"id": "x"}, "An id of a delivery is a number"),
         ({"scope": "all", "since": "never"}, "The filters cannot be read"),
-    ],
-)
-@pytest.mark.parametrize("action", ["deliveries/replay", "deliveries/replay/confirmed"])
-def test_a_selection_that_says_nothing_replays_nothing(failing, action, fields, told):
-    response = failing.post(action, **fields)
-
-    assert response.status_code == 400
-    assert told in response.text
+    ):
+        for action in ("deliveries/replay", "deliveries/replay/confirmed"):
+            response = failing.post(action, **fields)
+            assert response.status_code == 400
+            assert told in response.text
     assert recorded(failing) == []
 
 
@@ -237,9 +230,9 @@ def test_a_delivery_is_discarded_for_a_reason_of_one_line(failing):
     assert "done by hand" in failing.text("deliveries/1")
 
 
-@pytest.mark.parametrize("reason", ["", "  ", "a\0b"])
-def test_a_discard_without_a_reason_is_refused(failing, reason):
-    assert failing.post("deliveries/1/discard", reason=reason).status_code == 400
+def test_a_discard_without_a_reason_is_refused(failing):
+    for reason in ("", "  ", "a\0b"):
+        assert failing.post("deliveries/1/discard", reason=reason).status_code == 400
     assert status(failing, 1) == "retrying"
 
 

@@ -17,8 +17,6 @@ from support.apps import deliver
 from support.dashboard import PAGES
 from support.signing import APPROVED, SECRET
 
-pytestmark = pytest.mark.usefixtures("inbox_url")
-
 HOSTILE = '"><script>alert(1)</script><svg/onload=alert(2)>\u202etxt.exe\u2066\x1b[31m'
 
 
@@ -42,53 +40,51 @@ def test_the_list_shows_state_handlers_and_error(site):
     assert "KeyError: 'no ledger\\nsecond line'" in text
 
 
-@pytest.mark.parametrize(
-    ("query", "shown"),
-    [
-        ("", [3, 2, 1]),
-        ("state=retrying", [2]),
-        ("type=PingTest", [3]),
-        ("type=InvoiceApproved&state=done", [1]),
-        ("handler=shop.mail&error=LEDGER", [2]),
-        ("contains=inv_2", [2]),
-        ("key=msg_1", [1]),
-        ("since=1h&until=2030-01-01", [3, 2, 1]),
-        ("until=1h", []),
-        ("source=other", []),
-        ("conflicts=1", []),
-        ("twins=1", []),
-    ],
-)
-def test_filters_combine_and_the_command_says_the_same(site, query, shown):
+def test_filters_combine_and_the_command_says_the_same(site):
     made = site()
     made.deliver(message_id="msg_1")
     made.broken.append(KeyError("no ledger"))
     made.deliver(APPROVED.replace(b"inv_1", b"inv_2"), message_id="msg_2")
     made.deliver(b"{}", "PingTest", message_id="msg_3")
 
-    response = made.get(f"deliveries?{query}")
+    for query, shown in {
+        "": [3, 2, 1],
+        "state=retrying": [2],
+        "type=PingTest": [3],
+        "type=InvoiceApproved&state=done": [1],
+        "handler=shop.mail&error=LEDGER": [2],
+        "contains=inv_2": [2],
+        "key=msg_1": [1],
+        "since=1h&until=2030-01-01": [3, 2, 1],
+        "until=1h": [],
+        "source=other": [],
+        "conflicts=1": [],
+        "twins=1": [],
+    }.items():
+        response = made.get(f"deliveries?{query}")
 
-    assert [int(each) for each in re.findall(r'name="id" value="(\d+)"', response.text)] == shown
-    for pair in filter(None, query.split("&")):
-        name, value = pair.split("=")
-        assert f"--{name}" + ("" if name in ("conflicts", "twins") else f" {value}") in response.text
+        assert [int(each) for each in re.findall(r'name="id" value="(\d+)"', response.text)] == shown
+        for pair in filter(None, query.split("&")):
+            name, value = pair.split("=")
+            assert f"--{name}" + ("" if name in ("conflicts", "twins") else f" {value}") in response.text
 
 
-@pytest.mark.parametrize("query", ["since=yesterday", "state=broken", "error=" + "x" * 300, "key=%00"])
-def test_a_filter_that_cannot_be_read_is_told_and_selects_nothing(site, query):
+def test_a_filter_that_cannot_be_read_is_told_and_selects_nothing(site):
     made = site()
     made.deliver()
 
-    response = made.get(f"deliveries?{query}")
+    for query in ("since=yesterday", "state=broken", "error=" + "x" * 300, "key=%00"):
+        response = made.get(f"deliveries?{query}")
+        assert response.status_code == 200
+        assert f'<p class="notice bad">{query.partition("=")[0]}: ' in response.text
+        assert 'name="id"' not in response.text
 
-    assert response.status_code == 200
-    assert f'<p class="notice bad">{query.partition("=")[0]}: ' in response.text
-    assert 'name="id"' not in response.text
 
+def test_an_id_that_is_none_is_a_bad_request(site):
+    made = site()
+    answers = [made.get(f"deliveries?before={before}") for before in ("x", "-1", "0", "9" * 30, "²")]
 
-@pytest.mark.parametrize("before", ["x", "-1", "0", "9" * 30, "²"])
-def test_an_id_that_is_none_is_a_bad_request(site, before):
-    assert site().get(f"deliveries?before={before}").status_code == 400
+    assert [answer.status_code for answer in answers] == [400] * 5
 
 
 def test_the_list_goes_on_on_the_next_page_with_the_same_filters(site):
@@ -178,14 +174,12 @@ def test_attempts_errors_and_related_deliveries_are_shown(site):
     assert "the same key" in conflict
 
 
-@pytest.mark.parametrize("delivery_id", [2**63 - 1, 2**63, 10**30])
-def test_a_number_that_no_delivery_can_have_is_not_found(site, delivery_id):
+def test_a_number_that_no_delivery_can_have_is_not_found(site):
     made = site()
-    path = f"deliveries/{delivery_id}"
-
-    answers = [made.get(path), made.get(f"{path}/body"), made.post(f"{path}/replay")]
-
-    assert [answer.status_code for answer in answers] == [404, 404, 404]
+    for delivery_id in (2**63 - 1, 2**63, 10**30):
+        path = f"deliveries/{delivery_id}"
+        answers = [made.get(path), made.get(f"{path}/body"), made.post(f"{path}/replay")]
+        assert [answer.status_code for answer in answers] == [404, 404, 404]
 
 
 def test_an_unknown_delivery_is_not_found(site):
@@ -271,19 +265,18 @@ def harmed(site):
     return made
 
 
-@pytest.mark.parametrize(
-    "path", [*PAGES[1:3], "deliveries/2", "deliveries/3", *PAGES[4:], f"deliveries?error={HOSTILE}"]
-)
-def test_what_was_sent_to_do_harm_is_text(harmed, path):
-    response = harmed.get(path)
+def test_what_was_sent_to_do_harm_is_text(harmed):
+    more = ("deliveries/2", "deliveries/3", f"deliveries?error={HOSTILE}")
+    for path in (*PAGES[1:3], *more, *PAGES[4:]):
+        response = harmed.get(path)
 
-    assert response.status_code == 200
-    assert "<script" not in response.text
-    assert "<svg/" not in response.text
-    assert not re.search(r"[\u202a-\u202e\u2066-\u2069\u200b\x1b]", response.text)
-    assert not re.search(r"<[^>]*\s(?:style|on\w+)=", response.text)
-    assert not re.search(r'(?:href|src|action)="(?!/billhook/|#)', response.text)
-    assert len(response.text) < 400_000
+        assert response.status_code == 200, path
+        assert "<script" not in response.text
+        assert "<svg/" not in response.text
+        assert not re.search(r"[\u202a-\u202e\u2066-\u2069\u200b\x1b]", response.text)
+        assert not re.search(r"<[^>]*\s(?:style|on\w+)=", response.text)
+        assert not re.search(r'(?:href|src|action)="(?!/billhook/|#)', response.text)
+        assert len(response.text) < 400_000
 
 
 def test_no_page_shows_a_secret_or_a_signature(site):
@@ -312,24 +305,18 @@ def test_no_page_shows_a_secret_or_a_signature(site):
 
 
 @pytest.mark.parametrize("event_type", ["InvoiceApproved", "Unheard"])
-@pytest.mark.parametrize(
-    ("body", "left_out"),
-    [
-        (b'{"%s": [%s]}' % (b"k" * 100_000, b",".join([b"0"] * 2_000)), 1_700),
-        (b'{"%s": 1}' % (b"." * 200_000), 0),
-        (b'{"a": %s%s%s}' % (b"[" * 200, b",".join([b"0"] * 15_000), b"]" * 200), 0),
-    ],
-    ids=["a long name of many values", "a name of dots alone", "many values in deep lists"],
-)
-def test_no_body_makes_a_page_that_is_many_times_its_size(site, body, left_out, event_type):
+def test_no_body_makes_a_page_that_is_many_times_its_size(site, event_type):
     made = site()
-    number = made.deliver(body, event_type)
+    for body, left_out in (
+        (b'{"%s": [%s]}' % (b"k" * 100_000, b",".join([b"0"] * 2_000)), 1_700),  # a long name of many values
+        (b'{"%s": 1}' % (b"." * 200_000), 0),  # a name of dots alone
+        (b'{"a": %s%s%s}' % (b"[" * 200, b",".join([b"0"] * 15_000), b"]" * 200), 0),  # deep lists
+    ):
+        response = made.get(f"deliveries/{made.deliver(body, event_type)}")
 
-    response = made.get(f"deliveries/{number}")
-
-    assert response.status_code == 200
-    assert len(response.data) < 1_000_000
-    assert (f"{left_out:,} more fields are in the text below" in response.text) == bool(left_out)
+        assert response.status_code == 200
+        assert len(response.data) < 1_000_000
+        assert (f"{left_out:,} more fields are in the text below" in response.text) == bool(left_out)
 
 
 def test_what_is_inside_of_an_unlisted_field_is_marked_as_such(site):
@@ -353,36 +340,33 @@ HOSTILE_TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("text", HOSTILE_TEXTS)
-def test_a_shell_reads_from_the_command_exactly_what_was_filtered_by(site, text):
-    page = site().get("deliveries", query_string={"contains": text, "error": text}).text
-    shown = re.search(r'<code class="command">(.*?)</code>', page, re.DOTALL)
-    assert shown is not None
-    command = html.unescape(shown[1]).removeprefix("flask --app … billhook deliveries list ")
+def test_a_shell_reads_from_the_command_exactly_what_was_filtered_by(site):
+    made = site()
+    for text in HOSTILE_TEXTS:
+        page = made.get("deliveries", query_string={"contains": text, "error": text}).text
+        shown = re.search(r'<code class="command">(.*?)</code>', page, re.DOTALL)
+        assert shown is not None
+        command = html.unescape(shown[1]).removeprefix("flask --app … billhook deliveries list ")
 
-    words = subprocess.run(
-        ["bash", "-c", f"printf '%s\\0' {command}"],
-        capture_output=True, check=True, text=True, env={"LC_ALL": "C.UTF-8"},
-    ).stdout.split("\0")  # fmt: skip
+        words = subprocess.run(
+            ["bash", "-c", f"printf '%s\\0' {command}"],
+            capture_output=True, check=True, text=True, env={"LC_ALL": "C.UTF-8"},
+        ).stdout.split("\0")  # fmt: skip
 
-    assert words[:-1] == ["--error", text.strip(), "--contains", text.strip()]
+        assert words[:-1] == ["--error", text.strip(), "--contains", text.strip()]
 
 
-@pytest.mark.parametrize(
-    ("fields", "has_command"),
-    [
+def test_a_replay_shows_a_command_only_where_one_does_the_same(site):
+    made = site()
+    made.deliver()
+
+    for fields, has_command in (
         ({"state": "dead"}, True),
         ({"conflicts": "1"}, True),
         ({"state": "dead", "handler": "shop.book"}, False),
         ({"twins": "1"}, False),
         ({}, False),
-    ],
-)
-def test_a_replay_shows_a_command_only_where_one_does_the_same(site, fields, has_command):
-    made = site()
-    made.deliver()
-
-    page = made.post("deliveries/replay", scope="all", **fields).text
-
-    assert ("billhook deliveries replay" in page) == has_command
-    assert ("no command that does the same" in page) != has_command
+    ):
+        page = made.post("deliveries/replay", scope="all", **fields).text
+        assert ("billhook deliveries replay" in page) == has_command
+        assert ("no command that does the same" in page) != has_command
