@@ -133,30 +133,30 @@ LISTS = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "line", "body", "seen"), READS, ids=[row[1] for row in READS])
-def test_get_prints_a_table_of_fields_or_json(api, service, arguments, line, body, seen):
-    service.always(line, answered(200, body))
+def test_get_prints_a_table_of_fields_or_json(api, service):
+    for arguments, line, body, seen in READS:
+        service.always(line, answered(200, body))
 
-    table = api(*arguments)
-    document = api(*arguments, "--json")
+        table = api(*arguments)
+        document = api(*arguments, "--json")
 
-    assert (table.exit_code, document.exit_code) == (0, 0), table.output
-    assert seen in table.stdout
-    (content,) = body.values()
-    assert json.loads(document.stdout) == content
-    assert service.lines() == [line] * 2
+        assert (table.exit_code, document.exit_code) == (0, 0), table.output
+        assert seen in table.stdout
+        (content,) = body.values()
+        assert json.loads(document.stdout) == content
+        assert service.lines()[-2:] == [line] * 2
 
 
-@pytest.mark.parametrize(("arguments", "line", "key", "model", "seen"), LISTS, ids=[row[1] for row in LISTS])
-def test_a_list_is_a_table_or_json(api, service, arguments, line, key, model, seen):
-    service.always(line, listed(key, wire(model), wire(model)))
+def test_a_list_is_a_table_or_json(api, service):
+    for arguments, line, key, model, seen in LISTS:
+        service.always(line, listed(key, wire(model), wire(model)))
 
-    table = api(*arguments)
-    document = api(*arguments, "--json")
+        table = api(*arguments)
+        document = api(*arguments, "--json")
 
-    assert (table.exit_code, document.exit_code) == (0, 0), table.output
-    assert table.stdout.count(seen) == 2
-    assert json.loads(document.stdout) == [wire(model)] * 2
+        assert (table.exit_code, document.exit_code) == (0, 0), table.output
+        assert table.stdout.count(seen) == 2
+        assert json.loads(document.stdout) == [wire(model)] * 2
 
 
 def test_list_filters_are_sent_to_the_service(api, service):
@@ -269,40 +269,30 @@ def test_an_error_of_the_service_exits_with_code_1(api, service):
     )
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (
-            ["contracts", "list", "--customer-id", "a", "--customer-external-id", "b"],
-            "at most one of customerId and",
-        ),
-        (["customers", "consumptions"], "give either CUSTOMER_ID or --alias"),
-        (["customers", "consumptions", "a", "--alias", "b"], "give either CUSTOMER_ID or --alias"),
-        (["plans", "get", ".."], "planId is '..': that cannot be a part of an address"),
-        (["events", "query"], "Missing option '--since'"),
-        (
-            ["events", "aggregate", "c", "--since", "1d", "--group-by", "day", "--meter", "=x"],
-            "is not KEY=EVENTNAME",
-        ),
-        (["invoices", "list", "--limit", "0"], "0 is not in the range"),
-    ],
-)
-def test_invalid_arguments_exit_with_code_2(api, service, arguments, text):
-    result = api(*arguments)
+def test_invalid_arguments_exit_with_code_2(api, service):
+    refused = {
+        "contracts list --customer-id a --customer-external-id b": "at most one of customerId and",
+        "customers consumptions": "give either CUSTOMER_ID or --alias",
+        "customers consumptions a --alias b": "give either CUSTOMER_ID or --alias",
+        "plans get ..": "planId is '..': that cannot be a part of an address",
+        "events query": "Missing option '--since'",
+        "events aggregate c --since 1d --group-by day --meter =x": "is not KEY=EVENTNAME",
+        "invoices list --limit 0": "0 is not in the range",
+    }
 
-    assert result.exit_code == 2
-    assert text in result.stderr
+    for arguments, text in refused.items():
+        result = api(*arguments.split())
+        assert result.exit_code == 2
+        assert text in result.stderr
     assert service.lines() == []
 
 
-@pytest.mark.parametrize("missing", ["API_URL", "API_CLIENT_ID", "API_REFRESH_TOKEN"])
-def test_a_missing_option_is_named(run, service, missing):
+def test_a_missing_option_is_named(run, service):
     given = {"API_URL": service.url, "API_CLIENT_ID": CLIENT_ID, "API_REFRESH_TOKEN": REFRESH_TOKEN}
-
-    result = run("api", "login", **{name: value for name, value in given.items() if name != missing})
-
-    assert result.exit_code == 2
-    assert f"need options: set BILLHOOK_{missing}" in result.stderr
+    for missing in given:
+        result = run("api", "login", **{name: value for name, value in given.items() if name != missing})
+        assert result.exit_code == 2
+        assert f"need options: set BILLHOOK_{missing}" in result.stderr
 
 
 def test_the_token_may_be_in_a_file(api, service, secret_file):

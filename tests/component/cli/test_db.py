@@ -1,4 +1,4 @@
-"""`db current` and `db upgrade`, on each database, standalone and in an app that refuses to start."""
+"""`db current`, `db upgrade` and backups, standalone and in an app that refuses to start."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from billhook.inbox import Inbox
 from billhook.inbox.migrate import any_schema
 from billhook.inbox.schema import REVISION
 from support.inbox_view import change, incoming, open_inbox, place_of, value
+from support.postgres import BOTH
 from support.signing import SECRET
 
 SHOP = """
@@ -26,6 +27,7 @@ Billhook(app)
 """
 
 
+@pytest.mark.parametrize("bare_url", BOTH, indirect=True)
 def test_upgrade_makes_the_tables_and_needs_no_secret(run, bare_url):
     refused = run("deliveries", "list", INBOX_URL=bare_url)
     before = json.loads(run("db", "current", "--json", INBOX_URL=bare_url).stdout)
@@ -44,6 +46,7 @@ def test_upgrade_makes_the_tables_and_needs_no_secret(run, bare_url):
     assert place.endswith(before["place"] if before["database_schema"] is None else before["database_schema"])
 
 
+@pytest.mark.slow
 def test_db_upgrade_moves_an_inbox_from_its_former_schema(run, database_url):
     Inbox(database_url, schema="public").upgrade()
 
@@ -62,6 +65,7 @@ def test_db_upgrade_moves_an_inbox_from_its_former_schema(run, database_url):
     assert other.stdout.startswith(f"schema none -> {REVISION}\n")
 
 
+@pytest.mark.slow
 def test_db_upgrade_names_the_inboxes_that_a_new_schema_leaves_behind(run, database_url):
     first = run("db", "upgrade", INBOX_URL=database_url)
     changed, again = (run("db", "upgrade", INBOX_URL=database_url, INBOX_SCHEMA="eu") for _ in range(2))
@@ -111,20 +115,6 @@ def test_db_upgrade_works_for_an_app_that_refuses_to_start(tmp_path, postgres_ur
 
 
 @pytest.mark.slow
-def test_db_current_and_upgrade_report_an_apps_file_that_is_too_new(tmp_path):
-    path = tmp_path / "billhook.db"
-    open_inbox(path).close()
-    change(path, "UPDATE billhook_version SET version_num = '9999'")
-
-    current = flask(tmp_path, f"sqlite:///{path}", "db", "current")
-    upgraded = flask(tmp_path, f"sqlite:///{path}", "db", "upgrade")
-
-    assert "schema 9999, this billhook needs" in current.stdout
-    assert upgraded.returncode == 2
-    assert "upgrade the package" in upgraded.stderr
-
-
-@pytest.mark.slow
 def test_db_upgrade_creates_an_apps_missing_file(tmp_path):
     (tmp_path / "new").mkdir()
     url = f"sqlite:///{tmp_path / 'new' / 'billhook.db'}"
@@ -153,6 +143,7 @@ def test_only_the_commands_that_need_it_take_any_schema(run, inbox_url, where):
     any_schema.reset(token)
 
 
+@pytest.mark.parametrize("bare_url", BOTH, indirect=True)
 def test_serve_prints_the_inbox_url_without_its_password(run, tmp_path, inbox_url, where, monkeypatch):
     monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
     known = inbox_url.replace("//postgres@", "//postgres:hunter2hunter2@")

@@ -20,7 +20,7 @@ from billhook.signing import BodyHMAC, BodyJWT, TimestampedHMAC
 from billhook.wire import strict_json
 from support.apps import deliver, inbox_file
 from support.inbox_view import change, incoming, open_inbox, place_of
-from support.postgres import libpq
+from support.postgres import BOTH, libpq
 from support.processes import until
 from support.signing import OTHER_SECRET, SECRET
 
@@ -107,9 +107,8 @@ def test_a_wrong_option_is_a_usage_error(run):
 # --- options, secrets, files ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("options", "level", "code"),
-    [
+def test_an_option_that_is_wrong_is_a_finding(examined, inbox):
+    for options, level, code in (
         ({"NO_SUCH": "1"}, "error", "configuration"),
         ({"SECRETS": "short"}, "error", "configuration"),
         ({"SECRETS": SECRET}, "note", "secrets-in-environment"),
@@ -120,65 +119,50 @@ def test_a_wrong_option_is_a_usage_error(run):
         ({"HANDLERS": "nowhere.py"}, "error", "configuration"),
         ({"INBOX_URL": "sqlite:////nowhere/billhook.db"}, "warning", "inbox-missing"),
         ({"INBOX_URL": "mysql://x"}, "error", "configuration"),
-    ],
-)
-def test_an_option_that_is_wrong_is_a_finding(examined, inbox, options, level, code):
-    found = examined(**options)
-
-    assert found[code]["level"] == level
-    assert set(found) - {"secrets-in-environment"} <= {code}
+    ):
+        found = examined(**options)
+        assert found[code]["level"] == level
+        assert set(found) - {"secrets-in-environment"} <= {code}
     assert examined(API_URL="https://billing.example") == {}
 
 
-@pytest.mark.parametrize(
-    ("secret", "code"),
-    [
-        ("abababababababababababababababab", "secret-guessable"),
-        ("Password-4711-of-the-billing", "secret-guessable"),
-        ("k3J9x_fL2pQ8vR5tZ", "secret-short"),
-        ("k3J9x_fL2pQ8vR5tZ7mW4nB6cY1d", None),
-    ],
-)
-def test_a_secret_that_can_be_guessed_is_a_finding_that_does_not_show_it(
-    run, examined, inbox, secret_file, secret, code
-):
-    file = secret_file(secret)
+def test_a_secret_that_can_be_guessed_is_a_finding_that_does_not_show_it(run, examined, inbox, secret_file):
+    for secret, found in (
+        ("abababababababababababababababab", {"secret-guessable"}),
+        ("Password-4711-of-the-billing", {"secret-guessable"}),
+        ("k3J9x_fL2pQ8vR5tZ", {"secret-short"}),
+        ("k3J9x_fL2pQ8vR5tZ7mW4nB6cY1d", set()),
+    ):
+        options = {"SECRETS_FILE": secret_file(secret), "SIGNATURE": "timestamped-hmac"}
 
-    found = examined(SECRETS_FILE=file, SIGNATURE="timestamped-hmac")
-    shown = run("doctor", SECRETS_FILE=file, SIGNATURE="timestamped-hmac")
-
-    assert set(found) == ({code} if code else set())
-    assert secret not in shown.output
+        assert set(examined(**options)) == found
+        assert secret not in run("doctor", **options).output
 
 
-@pytest.mark.parametrize(
-    ("mode", "code"), [(0o644, "secret-file-read"), (0o620, "secret-file-write"), (0o600, None)]
-)
-def test_a_secret_file_that_others_may_use_is_a_finding(examined, inbox, tmp_path, mode, code):
-    (tmp_path / "secret.txt").chmod(mode)
+def test_a_secret_file_that_others_may_use_is_a_finding(examined, inbox, tmp_path):
     token = tmp_path / "token.txt"
     token.touch()
-    token.chmod(mode)
+    for mode, code in ((0o644, "secret-file-read"), (0o620, "secret-file-write"), (0o600, None)):
+        (tmp_path / "secret.txt").chmod(mode)
+        token.chmod(mode)
 
-    by_token = examined(API_REFRESH_TOKEN_FILE=str(token), SECRETS_FILE="", SECRETS=SECRET)
-    by_secret = examined()
+        by_token = examined(API_REFRESH_TOKEN_FILE=str(token), SECRETS_FILE="", SECRETS=SECRET)
+        by_secret = examined()
 
-    assert (code in by_token, code in by_secret) == (code is not None,) * 2
-    assert code is None or by_secret[code]["remedy"].startswith("chmod 600 ")
+        assert (code in by_token, code in by_secret) == (code is not None,) * 2
+        assert code is None or by_secret[code]["remedy"].startswith("chmod 600 ")
 
 
-@pytest.mark.parametrize(("mode", "planted"), [(0o777, True), (0o1777, False), (0o700, False)])
-def test_a_folder_in_which_anyone_may_replace_the_secret_is_a_finding(
-    examined, inbox, tmp_path, mode, planted
-):
+def test_a_folder_in_which_anyone_may_replace_the_secret_is_a_finding(examined, inbox, tmp_path):
     folder = tmp_path / "folder"
     folder.mkdir()
     file = folder / "secret.txt"
     file.touch(mode=0o600)
     file.write_text(SECRET)
-    folder.chmod(mode)
 
-    assert ("secret-folder-write" in examined(SECRETS_FILE=str(file))) is planted
+    for mode, planted in ((0o777, True), (0o1777, False), (0o700, False)):
+        folder.chmod(mode)
+        assert ("secret-folder-write" in examined(SECRETS_FILE=str(file))) is planted
 
 
 def test_a_scheme_without_a_time_and_many_secrets_are_findings(examined, inbox, secret_file):
@@ -222,6 +206,7 @@ def test_a_worker_that_is_missing_is_a_finding(examined, inbox):
     assert found["no-worker"]["remedy"] == "start one: billhook worker"
 
 
+@pytest.mark.parametrize("bare_url", BOTH, indirect=True)
 def test_the_facts_of_an_inbox_are_those_of_its_database(inbox_url):
     made = open_inbox(place_of(inbox_url))
     facts = inbox_facts(made)
@@ -241,6 +226,7 @@ def test_the_facts_of_an_inbox_are_those_of_its_database(inbox_url):
         assert facts.sslmode in ("prefer", "disable")
 
 
+@pytest.mark.parametrize("bare_url", BOTH, indirect=True)
 def test_an_inbox_on_each_database_is_examined(run, inbox_url, secret_file, tmp_path):
     (tmp_path / "shop_handlers.py").write_text(HANDLERS)
     made = open_inbox(place_of(inbox_url))
@@ -254,6 +240,7 @@ def test_an_inbox_on_each_database_is_examined(run, inbox_url, secret_file, tmp_
     assert found_in(result) == {}
 
 
+@pytest.mark.slow
 def test_a_server_that_may_lose_pages_is_a_finding(run, frail_url):
     """On a server of our own, whose setting is changed and put back."""
     told = []

@@ -115,13 +115,6 @@ def test_by_id_too_and_not_those_of_other_types(run, filled):
     assert runs(filled, "audit") == [(3, "due")]
 
 
-def test_a_dry_run_of_a_backfill_adds_no_run(run, filled):
-    result = run("deliveries", "replay", "1", "--handler", "audit", "--dry-run", HANDLERS="newer.py")
-
-    assert "1 delivery would be handled for the first time" in result.stdout
-    assert runs(filled, "audit") == []
-
-
 def test_replay_by_handler_alone_does_not_backfill(run, filled):
     nothing = run("deliveries", "replay", "--handler", "audit", "--yes", HANDLERS="newer.py")
 

@@ -6,7 +6,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
@@ -80,10 +79,10 @@ def test_send_through_an_app_with_the_thread_engine_stores_and_runs_no_handler(a
     made = app_with(handlers=[handlers], BILLHOOK_ENGINE="thread")
 
     result = run(made, "send", "PingTest", "--count", "3")
-    time.sleep(0.3)  # in which the engine would have called them
 
     assert result.exit_code == 0, result.output
     assert "note: stored, but not handled yet. No worker is running; start the app" in result.stderr
+    assert not made.extensions["billhook"].engine.running
     assert calls == []
     assert [standing for _, standing in deliveries(made)] == ["received"] * 3
 
@@ -158,14 +157,16 @@ def test_send_reports_an_app_that_raises(app):
     assert "no answer: the app raised ZeroDivisionError" in result.stdout
 
 
-@pytest.mark.parametrize("answer", [("<title>Log in", 401), ("Not Found", 404), ("<html>", 500)])
-def test_send_reports_an_app_that_answers_in_place_of_billhook(app, answer):
-    app.before_request(lambda: answer)
-
-    result = run(app, "send", "InvoiceApproved")
-
+def test_send_reports_an_app_that_answers_in_place_of_billhook(app):
+    answers = [("<title>Log in", 401), ("Not Found", 404), ("<html>", 500)]
     told = "the app answered, not billhook; run `flask --app … billhook check` to see why"
-    assert result.stdout.startswith(f"{answer[1]} {told} (")
+    app.before_request(lambda: answers[0])
+
+    while answers:
+        assert run(app, "send", "InvoiceApproved").stdout.startswith(f"{answers[0][1]} {told} (")
+        del answers[0]
+
+    app.before_request_funcs.clear()
     assert deliveries(app) == []
 
 

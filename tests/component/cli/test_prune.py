@@ -1,4 +1,4 @@
-"""`deliveries prune`, on each database: it asks, tells what went, and leaves the rest."""
+"""`deliveries prune`: it asks, tells what went, and leaves the rest."""
 
 from __future__ import annotations
 
@@ -14,10 +14,7 @@ from support.inbox_view import change, rows, value
 def old(shop, where):
     """The shop's four deliveries: the first three 100, 30 and 5 days old, the last of today."""
     for delivery_id, days in ((1, 100), (2, 30), (3, 5)):
-        if str(where).startswith("postgresql"):
-            moment = f"now() - interval '{days} days'"
-        else:
-            moment = f"strftime('%Y-%m-%d %H:%M:%S.000000', 'now', '-{days} days')"
+        moment = f"strftime('%Y-%m-%d %H:%M:%S.000000', 'now', '-{days} days')"
         change(where, f"UPDATE delivery SET received_at = {moment} WHERE id = {delivery_id}")
     return shop
 
@@ -110,23 +107,9 @@ def test_prune_asks_with_the_numbers_and_a_no_prunes_nothing(run, old, where):
     assert states(where) == {3: "pruned", 4: "done"}
 
 
-def test_prune_without_a_terminal_prunes_nothing(run, old, where):
-    before = states(where)
-
-    assert run("deliveries", "prune", "--older-than", "1", stdin="").exit_code == 1
-    assert states(where) == before
-
-
-def test_prune_by_state_deletes_only_those_states(run, old, where):
-    run("deliveries", "prune", "--older-than", "1", "--state", "done", "--state", "quarantined", "--yes")
-
-    assert states(where) == {2: "dead", 3: "pruned", 4: "done"}
-
-
 def test_kept_keys_are_pruned_only_without_a_state_option(run, old, where):
     run("deliveries", "prune", "--older-than", "1", "--yes")
-    moment = "2020-01-01 00:00:00" + ("+00" if str(where).startswith("postgresql") else ".000000")
-    change(where, f"UPDATE delivery SET received_at = '{moment}' WHERE id = 3")
+    change(where, "UPDATE delivery SET received_at = '2020-01-01 00:00:00.000000' WHERE id = 3")
 
     run("deliveries", "prune", "--older-than", "1", "--state", "done", "--yes")
     kept = states(where)
@@ -163,12 +146,10 @@ def test_a_pruned_delivery_is_listed_shown_exported_and_not_replayed(run, old):
     assert "delivery 3 is past its retention, only its key is left; nothing was replayed" in replayed.stderr
 
 
-@pytest.mark.parametrize("days", ["-1", "36501", "soon"])
-def test_prune_refuses_an_invalid_number_of_days(run, shop, days):
-    result = run("deliveries", "prune", "--older-than", days)
-
-    assert result.exit_code == 2
-    assert "--older-than" in result.stderr
+def test_prune_refuses_an_invalid_number_of_days(run, shop):
+    for days in ("-1", "36501", "soon"):
+        result = run("deliveries", "prune", "--older-than", days)
+        assert (result.exit_code, "--older-than" in result.stderr) == (2, True)
 
 
 def test_long_work_is_drawn_to_its_end(run, old, monkeypatch):

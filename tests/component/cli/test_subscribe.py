@@ -179,24 +179,19 @@ def test_a_subscription_without_an_answer_is_unknown_and_stops_the_rest(subscrib
 PAGE = {"content_type": "text/html"}
 
 
-@pytest.mark.parametrize(
-    ("answer", "expected"),
-    [
+def test_an_answer_that_cannot_be_read_is_a_failure_only_where_nothing_was_done(subscribe, service):
+    for answer, expected in (
         (Response("<h1>done", 200, **PAGE), "unknown"),
         (Response("<h1>it took too long", 504, **PAGE), "unknown"),
         (Response("<h1>no such page", 404, **PAGE), "failed"),
         (Response("", 302, {"Location": "/"}), "failed"),
-    ],
-)
-def test_an_answer_that_cannot_be_read_is_a_failure_only_where_nothing_was_done(
-    subscribe, service, answer, expected
-):
-    service.always("POST /webhook", answer)
+    ):
+        service.always("POST /webhook", answer)
 
-    rows = json.loads(subscribe("--type", "Overage", "--json").stdout)["subscriptions"]
+        rows = json.loads(subscribe("--type", "Overage", "--json").stdout)["subscriptions"]
 
-    assert [row["result"] for row in rows] == [expected]
-    assert "is not one of the billing service" in rows[0]["error"]
+        assert [row["result"] for row in rows] == [expected]
+        assert "is not one of the billing service" in rows[0]["error"]
 
 
 @pytest.mark.slow
@@ -254,48 +249,36 @@ def test_wrong_credentials_stop_after_the_first_attempt(subscribe, service):
     assert sent(service) == []
 
 
-@pytest.mark.parametrize(
-    ("arguments", "text"),
-    [
-        (["--type", "PingTests"], "unknown event type 'PingTests': did you mean PingTest"),
-        (["--type", "PingTest", "--threshold", "PingTest=5"], "threshold and recurringThreshold apply to"),
-        (
-            ["--type", "PingTest", "--threshold", "Overage=5"],
-            "--threshold names 'Overage', which is not subscribed",
+def test_invalid_arguments_subscribe_nothing(subscribe, service):
+    only = "threshold and recurringThreshold apply to"
+    refused = {
+        "--type PingTests": "unknown event type 'PingTests': did you mean PingTest",
+        "--type PingTest --threshold PingTest=5": only,
+        "--type PingTest --threshold Overage=5": "--threshold names 'Overage', which is not subscribed",
+        "--type Overage --threshold Overage=5 --threshold Overage=6": (
+            "--threshold names 'Overage' twice, with different numbers"
         ),
-        (
-            ["--type", "Overage", "--threshold", "Overage=5", "--threshold", "Overage=6"],
-            "--threshold names 'Overage' twice, with different numbers",
+        "--type PingTest --recurring-threshold Overage=5": (
+            "--recurring-threshold names 'Overage', which is not subscribed"
         ),
-        (
-            ["--type", "PingTest", "--recurring-threshold", "Overage=5"],
-            "--recurring-threshold names 'Overage', which is not subscribed",
-        ),
-        (
-            ["--type", "PingTest", "--recurring-threshold", "PingTest=5"],
-            "threshold and recurringThreshold apply to",
-        ),
-        (["--type", "PingTest", "--threshold", "PingTest"], "is not TYPE=NUMBER, such as"),
-        (["--type", "PingTest", "--threshold", "PingTest=much"], "is not TYPE=NUMBER"),
-        (["--type", "PingTest", "--threshold", "PingTest=inf"], "is not TYPE=NUMBER"),
-    ],
-)
-def test_invalid_arguments_subscribe_nothing(subscribe, service, arguments, text):
-    result = subscribe(*arguments)
+        "--type PingTest --recurring-threshold PingTest=5": only,
+        "--type PingTest --threshold PingTest": "is not TYPE=NUMBER, such as",
+        "--type PingTest --threshold PingTest=much": "is not TYPE=NUMBER",
+        "--type PingTest --threshold PingTest=inf": "is not TYPE=NUMBER",
+    }
 
-    assert result.exit_code == 2
-    assert text in result.stderr
+    for arguments, text in refused.items():
+        result = subscribe(*arguments.split())
+        assert result.exit_code == 2
+        assert text in result.stderr
     assert service.taken == []
 
 
-@pytest.mark.parametrize(
-    "url", ["", "shop.example", "ftp://shop.example", "https://", "http://[", "https://a b", "https://é"]
-)
-def test_the_callback_is_a_url(subscribe, service, url):
-    result = subscribe("handlers.py", url=url)
-
-    assert result.exit_code == 2
-    assert "--callback-url is not an http(s) URL: write https://HOST/PATH" in result.stderr
+def test_the_callback_is_a_url(subscribe, service):
+    for url in ("", "shop.example", "ftp://shop.example", "https://", "http://[", "https://a b", "https://é"):
+        result = subscribe("handlers.py", url=url)
+        assert result.exit_code == 2
+        assert "--callback-url is not an http(s) URL: write https://HOST/PATH" in result.stderr
     assert service.taken == []
 
 
