@@ -82,9 +82,7 @@ def running(name: str, command: str, tmp_path: Path, path: str = STANDALONE) -> 
         EXAMPLES / name, folder, ignore=shutil.ignore_patterns("instance", "*.db*", "__pycache__")
     )
     shutil.copytree(DEPLOY, tmp_path / "deploy")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    port = free_port()
     if "8000" in command:
         command = command.replace("8000", str(port))
     else:
@@ -153,6 +151,12 @@ def answers(port: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
 
 
 def eventually(condition: Callable[[], object], seconds: float = 15.0) -> None:
