@@ -10,13 +10,6 @@ from support.worker_group import WorkerGroup, worker_group
 
 
 @pytest.fixture
-def group(tmp_path, inbox_url) -> Iterator[WorkerGroup]:
-    with worker_group(tmp_path, inbox_url) as made:
-        yield made
-
-
-@pytest.fixture
-def sqlite_group(tmp_path) -> Iterator[WorkerGroup]:
-    """For what has nothing to do with the database."""
+def group(tmp_path) -> Iterator[WorkerGroup]:
     with worker_group(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}") as made:
         yield made

@@ -1,21 +1,26 @@
-"""`billhook worker` as real processes on each database: how it ends."""
+"""`billhook worker` as real processes: how it ends."""
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
 
 from support.inbox_view import hung
 from support.processes import alive, children, until
+from support.signing import SECRET
 from support.timeouts import scaled
 from support.worker_group import signalled
 
+SEVERAL = pytest.param(2, marks=pytest.mark.long)
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, SEVERAL])
 def test_a_running_handler_is_waited_for_and_settled_and_nothing_more_is_claimed(group, processes):
     worker = group.work(processes=processes)
     pids = children(worker.pid)
@@ -36,7 +41,9 @@ def test_a_running_handler_is_waited_for_and_settled_and_nothing_more_is_claimed
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("processes", "kind"), [(1, "thread"), (2, "slow")])
+@pytest.mark.parametrize(
+    ("processes", "kind"), [(1, "thread"), pytest.param(2, "slow", marks=pytest.mark.long)]
+)
 def test_a_handler_that_outlasts_the_grace_period_is_called_again_by_another_worker(group, processes, kind):
     worker = group.work("--grace", "1", processes=processes)
     pids = children(worker.pid)
@@ -55,7 +62,7 @@ def test_a_handler_that_outlasts_the_grace_period_is_called_again_by_another_wor
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [1, SEVERAL])
 def test_a_second_signal_ends_it_at_once_and_not_when_the_grace_is_over(group, processes):
     worker = group.work(processes=processes)
     pids = children(worker.pid)
@@ -73,48 +80,66 @@ def test_a_second_signal_ends_it_at_once_and_not_when_the_grace_is_over(group, p
     until(lambda: group.states() == {"slow-300": "done"}, 15)
 
 
-@pytest.mark.slow
-def test_a_signal_to_the_whole_group_counts_once(sqlite_group):
-    worker = sqlite_group.work(processes=2)
-    sqlite_group.put("slow-2")
-    until(lambda: sqlite_group.notes("begun"), 15)
+@pytest.mark.long
+def test_a_signal_to_the_whole_group_counts_once(group):
+    worker = group.work(processes=2)
+    group.put("slow-2")
+    until(lambda: group.notes("begun"), 15)
 
     for pid in children(worker.pid):  # as systemd does, and their parent does it as well
         os.kill(pid, signal.SIGTERM)
     signalled(worker, 20)
 
     assert worker.returncode == 0
-    assert sqlite_group.runs() == {"slow-2": ("succeeded", 1)}
+    assert group.runs() == {"slow-2": ("succeeded", 1)}
 
 
 @pytest.mark.slow
-def test_a_stopped_worker_releases_runs_it_has_not_started(group):
-    for number in range(40):
-        group.put(f"quick-{number}")
-    worker = group.work("--threads", "1")
-    until(lambda: len(group.notes("ended")) == 40, 15)  # quick ones: many are claimed at a time by now
-    for number in range(6):
-        group.put(f"slow-1.{number}")
-    until(lambda: len(group.notes("begun")) > 40, 15)
-
-    signalled(worker, 20)
-
-    left = {key: found for key, found in group.runs().items() if found[0] != "succeeded"}
-    assert set(left.values()) <= {("due", 0)}
-    assert [state for state in group.states().values() if state == "dead"] == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("processes", [1, 2])
-def test_an_inbox_that_hangs_does_not_hold_it_up_for_long(sqlite_group, processes):
-    worker = sqlite_group.work("--grace", "1", processes=processes)
+@pytest.mark.parametrize("processes", [1, SEVERAL])
+def test_an_inbox_that_hangs_does_not_hold_it_up_for_long(group, processes):
+    worker = group.work("--grace", "1", processes=processes)
     pids = children(worker.pid)
-    sqlite_group.put("slow-0.5")
-    until(lambda: sqlite_group.notes("begun"), 15)
+    group.put("slow-0.5")
+    until(lambda: group.notes("begun"), 15)
 
-    with hung(sqlite_group.where):
+    with hung(group.where):
         seconds = signalled(worker, 20)
 
     assert seconds < scaled(8)  # the grace, and three seconds to give back what was claimed
     assert alive(pids) == set()
-    assert sqlite_group.runs() == {"slow-0.5": ("running", 1)}
+    assert group.runs() == {"slow-0.5": ("running", 1)}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        (["billhook", "worker"], "celery -A billhook.standalone:celery worker"),
+        pytest.param(
+            ["billhook", "serve"], "celery -A billhook.standalone:celery worker", marks=pytest.mark.long
+        ),
+        pytest.param(
+            ["flask", "--app", "shop", "billhook", "worker"],
+            "celery -A MODULE:NAME worker",
+            marks=pytest.mark.long,
+        ),
+    ],
+)
+def test_billhooks_own_workers_are_refused_in_a_sentence_that_names_celerys(tmp_path, command, instead):
+    (tmp_path / "tasks.py").write_text("from celery import Celery\ncelery = Celery(broker='memory://')\n")
+    (tmp_path / "shop.py").write_text(
+        "from flask import Flask\nfrom billhook import Billhook\napp = Flask(__name__)\n"
+        "app.config.from_prefixed_env()\nBillhook(app)\n"
+    )
+    options = {"SECRETS": SECRET, "ENGINE": "celery", "CELERY_APP": "tasks:celery"}
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
+    for name, text in options.items():
+        environ |= {f"BILLHOOK_{name}": text, f"FLASK_BILLHOOK_{name}": text}
+
+    ran = subprocess.run(
+        [sys.executable, "-m", *command], cwd=tmp_path, env=environ, capture_output=True, text=True
+    )
+
+    assert ran.returncode == 2
+    assert f"handlers run in Celery's workers: start them as `{instead}`" in ran.stderr
+    assert "Traceback" not in ran.stderr

@@ -1,4 +1,4 @@
-"""`billhook worker --processes` on each database: children that are killed, stopped and replaced."""
+"""`billhook worker --processes`: children that are killed, stopped and replaced."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ Billhook(handlers=[handlers]).init_app(app)
 
 
 @pytest.mark.slow
-def test_no_child_outlives_its_parent(sqlite_group):
-    worker = sqlite_group.work("--grace", "1", processes=2)
+def test_no_child_outlives_its_parent(group):
+    worker = group.work("--grace", "1", processes=2)
     pids = children(worker.pid)
-    sqlite_group.put("slow-300")
-    until(lambda: sqlite_group.notes("begun"), 15)
+    group.put("slow-300")
+    until(lambda: group.notes("begun"), 15)
 
     worker.kill()
     worker.wait()
@@ -64,7 +64,7 @@ def test_a_killed_child_is_replaced_and_the_others_continue(group):
     assert re.search(r"worker [12] exited with code 137; restarting in 0\.5 s", group.log())
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_stopped_children_are_replaced_and_new_deliveries_handled(group):
     (group.folder / "soon.py").write_text(SOON)
     worker = group.work(processes=2, program=("soon",))
@@ -85,42 +85,42 @@ def test_stopped_children_are_replaced_and_new_deliveries_handled(group):
 
 
 @pytest.mark.slow
-def test_a_wrong_configuration_is_refused_before_any_child_starts(sqlite_group):
+def test_a_wrong_configuration_is_refused_before_any_child_starts(group):
     for arguments in (("no_such.py",), ("worst.py", "--require-all")):
-        refused = sqlite_group.start("worker", *arguments, "--processes", "2")
+        refused = group.start("worker", *arguments, "--processes", "2")
         code = refused.wait(30)
         assert code == (1 if "--require-all" in arguments else 2)
 
-    assert "there is no handlers file" in sqlite_group.log()
-    assert "no handler for AnonymousCustomer, " in sqlite_group.log()
-    assert sqlite_group.log().count("\n") == 2
+    assert "there is no handlers file" in group.log()
+    assert "no handler for AnonymousCustomer, " in group.log()
+    assert group.log().count("\n") == 2
 
 
 @pytest.mark.slow
-def test_the_worker_of_a_users_own_app_logs_json_if_it_says_so(sqlite_group):
-    (sqlite_group.folder / "shop.py").write_text(SHOP.format(folder=sqlite_group.folder))
-    sqlite_group.environ["FLASK_BILLHOOK_LOG_FORMAT"] = "json"
+def test_the_worker_of_a_users_own_app_logs_json_if_it_says_so(group):
+    (group.folder / "shop.py").write_text(SHOP.format(folder=group.folder))
+    group.environ["FLASK_BILLHOOK_LOG_FORMAT"] = "json"
 
-    worker = sqlite_group.start("worker", "--drain", program=("flask", "--app", "shop", "billhook"))
+    worker = group.start("worker", "--drain", program=("flask", "--app", "shop", "billhook"))
 
     assert worker.wait(60) == 0
-    records = [json.loads(line) for line in sqlite_group.log().splitlines()]
+    records = [json.loads(line) for line in group.log().splitlines()]
     assert [record["message"] for record in records] == ["worker started with 8 threads", "worker stopped"]
 
 
 @pytest.mark.slow
-def test_a_users_own_app_has_as_many_processes(sqlite_group):
-    (sqlite_group.folder / "shop.py").write_text(SHOP.format(folder=sqlite_group.folder))
+def test_a_users_own_app_has_as_many_processes(group):
+    (group.folder / "shop.py").write_text(SHOP.format(folder=group.folder))
     program = ("flask", "--app", "shop", "billhook")
-    worker = sqlite_group.start("worker", "--processes", "2", program=program)
-    until(lambda: sqlite_group.log().count("worker started with") == 2, 30)
+    worker = group.start("worker", "--processes", "2", program=program)
+    until(lambda: group.log().count("worker started with") == 2, 30)
 
-    sqlite_group.put("one")
-    until(lambda: sqlite_group.states() == {"one": "done"}, 15)
+    group.put("one")
+    until(lambda: group.states() == {"one": "done"}, 15)
     signalled(worker, 20)
 
     assert worker.returncode == 0
-    assert "Traceback" not in sqlite_group.log()
+    assert "Traceback" not in group.log()
 
 
 def workers(group):
@@ -129,7 +129,7 @@ def workers(group):
     return {(int(owner.split(":")[1]), engine, handlers) for owner, engine, handlers in found}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_worker_is_in_the_table_of_workers_until_it_ends_in_order(group):
     worker = group.work(processes=2)
     first, second = children(worker.pid)

@@ -1,4 +1,4 @@
-"""`billhook worker` as real processes on each database: handlers that do their worst."""
+"""`billhook worker` as real processes: handlers that do their worst."""
 
 from __future__ import annotations
 
@@ -30,7 +30,11 @@ LOST = {"exit", "greedy"}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("keys", [("poison",), ("exit", "late", "hangs"), ("greedy",)], ids="-".join)
+@pytest.mark.parametrize(
+    "keys",
+    [("poison", "exit", "late", "hangs"), pytest.param(("greedy",), marks=pytest.mark.long)],
+    ids="-".join,
+)
 def test_the_worst_of_handlers_is_dead_after_its_schedule_and_all_else_flows(group, keys):
     group.work(processes=3)
     for key in keys:
@@ -56,47 +60,47 @@ def test_the_worst_of_handlers_is_dead_after_its_schedule_and_all_else_flows(gro
     assert slowest < scaled(12)
 
 
-@pytest.mark.slow
-def test_a_child_that_blocks_all_threads_prints_a_traceback_and_is_replaced(sqlite_group):
-    worker = sqlite_group.work(processes=2)
+@pytest.mark.long
+def test_a_child_that_blocks_all_threads_prints_a_traceback_and_is_replaced(group):
+    worker = group.work(processes=2)
     before = children(worker.pid)
-    sqlite_group.put("greedy", "MonthEndReport", body_of("MonthEndReport"))
+    group.put("greedy", "MonthEndReport", body_of("MonthEndReport"))
 
-    until(lambda: "exited with code 1; restarting" in sqlite_group.log(), 30)
+    until(lambda: "exited with code 1; restarting" in group.log(), 30)
 
-    assert "in greedy" in sqlite_group.log()
+    assert "in greedy" in group.log()
     until(lambda: len(alive(children(worker.pid))) == 2, 15)
     assert len(before & children(worker.pid)) == 1
 
 
-@pytest.mark.slow
-def test_a_child_with_a_hundred_abandoned_threads_is_replaced(sqlite_group):
-    sqlite_group.environ["BILLHOOK_RETRY_SCHEDULE_SECONDS"] = ",".join(["0.1"] * 60)
-    worker = sqlite_group.work("--grace", "1", processes=2)
+@pytest.mark.long
+def test_a_child_with_a_hundred_abandoned_threads_is_replaced(group):
+    group.environ["BILLHOOK_RETRY_SCHEDULE_SECONDS"] = ",".join(["0.1"] * 60)
+    worker = group.work("--grace", "1", processes=2)
     for number in range(4):
-        sqlite_group.put(f"hangs-{number}", "PaymentFailed", body_of("PaymentFailed"))
+        group.put(f"hangs-{number}", "PaymentFailed", body_of("PaymentFailed"))
 
-    until(lambda: "worker stopping: no threads left" in sqlite_group.log(), 60)
-    until(lambda: "exited with code 1; restarting" in sqlite_group.log(), 15)
+    until(lambda: "worker stopping: no threads left" in group.log(), 60)
+    until(lambda: "exited with code 1; restarting" in group.log(), 15)
     until(lambda: len(alive(children(worker.pid))) == 2, 15)
 
-    sqlite_group.put("flow")
-    until(lambda: sqlite_group.states()["flow"] == "done", 15)
+    group.put("flow")
+    until(lambda: group.states()["flow"] == "done", 15)
 
 
-@pytest.mark.slow
-def test_control_an_unsupervised_worker_hangs_with_a_blocking_handler(sqlite_group):
-    worker = sqlite_group.work()
-    sqlite_group.put("first")
+@pytest.mark.long
+def test_control_an_unsupervised_worker_hangs_with_a_blocking_handler(group):
+    worker = group.work()
+    group.put("first")
     # It has registered itself by then. One that blocks while it does holds the inbox's lock, too.
-    until(lambda: sqlite_group.states()["first"] == "done", 15)
-    sqlite_group.put("greedy", "MonthEndReport", body_of("MonthEndReport"))
-    until(lambda: sqlite_group.notes("begun") == ["first", "greedy"], 15)
+    until(lambda: group.states()["first"] == "done", 15)
+    group.put("greedy", "MonthEndReport", body_of("MonthEndReport"))
+    until(lambda: group.notes("begun") == ["first", "greedy"], 15)
     time.sleep(1)  # it notes that just before it blocks
 
-    sqlite_group.put("flow")
+    group.put("flow")
     worker.send_signal(signal.SIGTERM)
     time.sleep(7)  # longer than a watched one would have been silent
 
-    assert sqlite_group.states()["flow"] == "received"
+    assert group.states()["flow"] == "received"
     assert worker.poll() is None

@@ -28,6 +28,7 @@ from support.timeouts import scaled
 PATIENT = (
     "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(60)"
 )
+LATER = [pytest.param(number, marks=pytest.mark.long) for number in (signal.SIGINT, signal.SIGHUP)]
 SLOW = (
     "import signal, sys, time\n"
     "signal.signal(signal.SIGTERM, lambda *_: (time.sleep(1), sys.exit(0)))\n"
@@ -63,8 +64,10 @@ def role(code, started=None, *, name="the worker", grace_seconds=10.0, vital=Fal
 @pytest.mark.slow
 def test_a_child_that_cannot_start_is_restarted_with_growing_pauses():
     messages = []
+    driving = drive((lambda: len(messages) >= 3, lambda: None))
 
-    supervise([role("raise SystemExit(3)")], signals=[(5.5, signal.SIGTERM)], messages=messages)
+    supervise([role("raise SystemExit(3)")], messages=messages)
+    driving.join()
 
     assert messages[:3] == [
         f"the worker exited with code 3; restarting in {pause} s" for pause in ("0.5", "1", "2")
@@ -243,12 +246,13 @@ def test_without_a_terminal_there_is_none_to_lose():
     assert (without, found) == ("False\n", b"True\r\n")
 
 
-@pytest.mark.parametrize("number", [signal.SIGUSR1, signal.SIGUSR2])
-def test_user_signals_end_nothing_and_mean_to_children_what_they_always_did(number):
+def test_user_signals_end_nothing_and_mean_to_children_what_they_always_did():
     started = []
     show = "import signal; assert signal.getsignal(10) is signal.SIG_DFL; import time; time.sleep(60)"
     driving = drive(
-        (lambda: started, lambda: os.kill(os.getpid(), number)), (lambda: True, lambda: time.sleep(1))
+        (lambda: started, lambda: os.kill(os.getpid(), signal.SIGUSR1)),
+        (lambda: started, lambda: os.kill(os.getpid(), signal.SIGUSR2)),
+        (lambda: True, lambda: time.sleep(0.5)),
     )
 
     code, _ = supervise([role(show, started)])
@@ -259,7 +263,7 @@ def test_user_signals_end_nothing_and_mean_to_children_what_they_always_did(numb
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+@pytest.mark.parametrize("number", [signal.SIGTERM, *LATER])
 def test_all_children_of_a_stage_are_stopped_together(number):
     started = []
 

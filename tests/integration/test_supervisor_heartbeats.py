@@ -56,7 +56,7 @@ if sys.argv[2] == "watch":
     start_watchdog(1.0, sender.beat)
 else:
     sender.beat()
-time.sleep(2.5)
+time.sleep(1.2)
 print("goes on")
 """
 LIMIT_SECONDS = 4.0
@@ -100,7 +100,11 @@ def pipe():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("code", [BEATS, FORKS_AND_BEATS], ids=["alone", "with a forked child"])
+@pytest.mark.parametrize(
+    "code",
+    [BEATS, pytest.param(FORKS_AND_BEATS, marks=pytest.mark.long)],
+    ids=["alone", "with a forked child"],
+)
 def test_a_child_that_is_stopped_is_killed_and_replaced(soon, code):
     started, messages = [], []
     driving = drive(stop(started), (lambda: len(started) == 3, lambda: None))
@@ -122,7 +126,7 @@ def test_control_a_stopped_child_without_heartbeats_is_not_replaced(soon):
     deaf = HeartbeatMonitor(0.1)
     driving = drive(
         stop(started),
-        (lambda: True, lambda: time.sleep(2 * LIMIT_SECONDS)),
+        (lambda: True, lambda: time.sleep(1.5 * LIMIT_SECONDS)),
         (lambda: True, lambda: started[0].send_signal(signal.SIGCONT)),
     )
 
@@ -133,7 +137,7 @@ def test_control_a_stopped_child_without_heartbeats_is_not_replaced(soon):
     assert (len(started), messages) == (1, [])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_running_or_starting_child_is_not_killed(soon):
     started, messages = [], []
     driving = drive((lambda: len(started) == 2, lambda: time.sleep(2 * LIMIT_SECONDS)))
@@ -148,7 +152,7 @@ def test_a_running_or_starting_child_is_not_killed(soon):
     assert (len(started), messages) == (2, [])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_child_that_hangs_in_its_start_is_killed_and_replaced(soon, monkeypatch):
     monkeypatch.setattr("billhook.cli.liveness._START_SECONDS", LIMIT_SECONDS)
     started, messages = [], []
@@ -170,7 +174,7 @@ class Frozen(subprocess.Popen):
         pass
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_another_one_starts_beside_one_that_not_even_sigkill_ends(soon, monkeypatch):
     monkeypatch.setattr("billhook.cli.supervisor._KILL_TIMEOUT_SECONDS", 0.5)
     started, messages = [], []
@@ -191,14 +195,14 @@ def test_another_one_starts_beside_one_that_not_even_sigkill_ends(soon, monkeypa
 
 @pytest.mark.slow
 def test_a_child_that_had_started_is_restarted_within_a_second():
-    """One that never comes up waits longer each time: test_cli_supervisor has that."""
+    """One that never comes up waits longer each time: test_supervisor has that."""
     started, messages = [], []
-    driving = drive((lambda: len(messages) == 4, lambda: None))
+    driving = drive((lambda: len(messages) == 3, lambda: None))
 
     supervise(worker_roles(1, partial(begin, UP_AND_GONE, started), 5.0, 60.0), messages=messages)
     driving.join()
 
-    assert [text.rpartition("restarting in ")[2] for text in messages[:4]] == ["0.5 s", "1 s", "1 s", "1 s"]
+    assert [text.rpartition("restarting in ")[2] for text in messages[:3]] == ["0.5 s", "1 s", "1 s"]
 
 
 def started_by(heartbeats):
