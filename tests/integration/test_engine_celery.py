@@ -35,6 +35,12 @@ from support.server import gunicorn
 from support.signing import SECRET, signed
 from support.timeouts import scaled
 
+pytestmark = pytest.mark.slow
+
+if not os.environ.get("BILLHOOK_TEST_AMQP_URL") and os.environ.get("BILLHOOK_TEST_NO_SKIPS") != "1":
+    # Once for the whole file, and not for each of its tests.
+    pytest.skip("no AMQP broker: BILLHOOK_TEST_AMQP_URL is not set", allow_module_level=True)
+
 
 @pytest.fixture
 def shops(tmp_path):
@@ -65,7 +71,9 @@ def shop(shops, amqp_url):
     return shops(amqp_url)
 
 
-@pytest.fixture(params=["rabbitmq-sqlite", "redis-sqlite", "rabbitmq-postgresql"])
+@pytest.fixture(
+    params=["rabbitmq-sqlite", "redis-sqlite", pytest.param("rabbitmq-postgresql", marks=pytest.mark.long)]
+)
 def every_shop(request, shops):
     broker, database = request.param.split("-")
     inbox_url = None
@@ -105,8 +113,8 @@ def test_every_delivery_is_handled_once_by_the_workers_processes(every_shop):
     assert set(shop.runs()) == {("note", "succeeded", 1)}
 
 
-def test_each_handler_is_retried_by_the_schedule_in_the_inbox(every_shop):
-    shop = every_shop
+@pytest.mark.long
+def test_each_handler_is_retried_by_the_schedule_in_the_inbox(shop):
     app = shop.app()
     with worker(shop) as running:
         send(app, InvoiceApproved, message_id="msg_1")
@@ -118,8 +126,8 @@ def test_each_handler_is_retried_by_the_schedule_in_the_inbox(every_shop):
     assert Counter(name for name, *_ in shop.calls()) == {"good": 1, "flaky": 3, "exits": 2}
 
 
-def test_ordered_handlers_run_in_order_across_worker_processes(every_shop):
-    shop = every_shop
+@pytest.mark.long
+def test_ordered_handlers_run_in_order_across_worker_processes(shop):
     app = shop.app()
     keys = [f"msg_{number:02}" for number in range(30)]
     with worker(shop):
@@ -132,8 +140,8 @@ def test_ordered_handlers_run_in_order_across_worker_processes(every_shop):
     ]
 
 
-def test_a_limited_handler_runs_once_at_a_time_over_worker_processes_and_waits_while_paused(every_shop):
-    shop = every_shop
+@pytest.mark.long
+def test_a_limited_handler_runs_once_at_a_time_over_worker_processes_and_waits_while_paused(shop):
     app = shop.app()
     inbox = get_state(app).inbox
     with worker(shop):
@@ -158,6 +166,7 @@ def test_a_limited_handler_runs_once_at_a_time_over_worker_processes_and_waits_w
     }
 
 
+@pytest.mark.long
 def test_handlers_run_in_the_apps_context_and_may_be_async(shop):
     app = shop.app()
     with worker(shop):
@@ -167,8 +176,8 @@ def test_handlers_run_in_the_apps_context_and_may_be_async(shop):
     assert [call[:3] for call in shop.calls()] == [("context:shop", "msg_1", 1)]
 
 
-def test_a_worker_is_in_the_table_of_workers_until_it_ends_in_order(every_shop):
-    shop = every_shop
+@pytest.mark.long
+def test_a_worker_is_in_the_table_of_workers_until_it_ends_in_order(shop):
     app = shop.app()
     where = inbox_at(app)
     query = "SELECT owner, engine, handlers > 0 FROM billhook_worker"
@@ -184,7 +193,9 @@ def test_a_worker_is_in_the_table_of_workers_until_it_ends_in_order(every_shop):
 # --- handlers that do not come back ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads", "solo"])
+@pytest.mark.parametrize(
+    "pool", ["prefork", *(pytest.param(pool, marks=pytest.mark.long) for pool in ("threads", "solo"))]
+)
 def test_a_handler_past_its_time_out_is_abandoned_in_any_celery_pool(shop, pool):
     app = shop.app()
     with worker(shop, pool=pool):
@@ -199,6 +210,7 @@ def test_a_handler_past_its_time_out_is_abandoned_in_any_celery_pool(shop, pool)
     ]
 
 
+@pytest.mark.long
 def test_a_handler_that_kills_its_process_ends_dead_without_harming_others(shops, amqp_url):
     shop = shops(amqp_url, lease_seconds=1)
     app = shop.app()
@@ -228,6 +240,7 @@ def test_a_worker_that_is_killed_loses_nothing(shops, amqp_url):
     assert [call[:3] for call in shop.calls()] == [("slow", "msg_1", 1), ("slow", "msg_1", 2)]
 
 
+@pytest.mark.long
 def test_the_sweeper_does_not_take_a_slow_handlers_lease(shops, amqp_url):
     shop = shops(amqp_url, lease_seconds=1)
     app = shop.app()
@@ -258,8 +271,8 @@ def test_fifty_messages_for_one_delivery_are_one_call(every_shop):
     assert Counter(name for name, *_ in shop.calls()) == {"direct": 50, "note": 1}
 
 
-def test_deliveries_without_a_message_are_swept_up(every_shop):
-    shop = every_shop
+@pytest.mark.long
+def test_deliveries_without_a_message_are_swept_up(shop):
     app = shop.app()
     with worker(shop):
         for number in range(5):
@@ -283,6 +296,7 @@ def test_a_web_process_republishes_deliveries_no_sweeper_found(shop):
     until(lambda: waiting() == 1, 30)
 
 
+@pytest.mark.long
 def test_messages_without_a_valid_id_are_rejected_and_removed(shop):
     app = shop.app()
     celery = app.extensions["celery"]
@@ -329,6 +343,7 @@ def post_to(server):
     return post
 
 
+@pytest.mark.long
 @pytest.mark.timeout(400)
 @pytest.mark.parametrize("trouble", ["cut", "hang"])
 def test_answers_do_not_notice_a_broker_that_is_away_and_all_is_handled_afterwards(
@@ -399,35 +414,6 @@ def test_a_standalone_receivers_workers_are_celerys_own(shop, tmp_path):
         assert server.post(headers=signed(message_id="msg_1")).status == 200
         until((shop.folder / "msg_1").exists, 30)
         assert running.says("billhook.handle")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("command", "instead"),
-    [
-        (["billhook", "worker"], "celery -A billhook.standalone:celery worker"),
-        (["billhook", "serve"], "celery -A billhook.standalone:celery worker"),
-        (["flask", "--app", "shop", "billhook", "worker"], "celery -A MODULE:NAME worker"),
-    ],
-)
-def test_billhooks_own_workers_are_refused_in_a_sentence_that_names_celerys(tmp_path, command, instead):
-    (tmp_path / "tasks.py").write_text("from celery import Celery\ncelery = Celery(broker='memory://')\n")
-    (tmp_path / "shop.py").write_text(
-        "from flask import Flask\nfrom billhook import Billhook\napp = Flask(__name__)\n"
-        "app.config.from_prefixed_env()\nBillhook(app)\n"
-    )
-    options = {"SECRETS": SECRET, "ENGINE": "celery", "CELERY_APP": "tasks:celery"}
-    environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
-    for name, text in options.items():
-        environ |= {f"BILLHOOK_{name}": text, f"FLASK_BILLHOOK_{name}": text}
-
-    ran = subprocess.run(
-        [sys.executable, "-m", *command], cwd=tmp_path, env=environ, capture_output=True, text=True
-    )
-
-    assert ran.returncode == 2
-    assert f"handlers run in Celery's workers: start them as `{instead}`" in ran.stderr
-    assert "Traceback" not in ran.stderr
 
 
 def test_a_worker_ends_in_order_while_deliveries_wait(shop):
@@ -502,6 +488,7 @@ def test_the_celery_example_runs_as_documented(shop, tmp_path):
         until(lambda: rows(folder / "instance" / "billhook.db", asked) == [("succeeded", 3)], 30)
 
 
+@pytest.mark.long
 def test_publishing_in_the_request_would_be_noticed(shops, amqp_url):
     proxy = Proxy(amqp_url)
     shop = shops(amqp_url)

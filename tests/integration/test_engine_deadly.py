@@ -1,7 +1,7 @@
 """Handlers that end their process: with `os._exit` here. Nobody beside them suffers.
 
-Each engine as real processes, started again when they end, on each database. More in
-test_engine_deadly_worse.py; the Celery engine's are in test_engine_deadly_celery.py.
+Each engine as real processes, started again when they end. More in
+test_engine_deadly_combined.py; the Celery engine's are in test_engine_deadly_celery.py.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from pathlib import Path
 import pytest
 
 from billhook.events import InvoiceApproved, sample
-from support.deadly import ENGINES, INNOCENTS, Place, finish
+from support.deadly import INNOCENTS, Place, finish
 from support.inbox_view import not_called_again
 
 
 @pytest.fixture
-def place(tmp_path, inbox_url) -> Iterator[Place]:
-    made = Place(tmp_path, inbox_url)
+def place(tmp_path) -> Iterator[Place]:
+    made = Place(tmp_path, f"sqlite:///{tmp_path / 'billhook.db'}")
     with closing(made.inbox):
         yield made
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", sorted(ENGINES))
+@pytest.mark.parametrize("engine", ["thread", "worker", pytest.param("processes", marks=pytest.mark.long)])
 def test_neighbours_of_a_handler_that_ends_its_process_are_all_done(place, engine):
     place.put("exits")
     place.put_innocents()
@@ -42,7 +42,7 @@ def test_neighbours_of_a_handler_that_ends_its_process_are_all_done(place, engin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", sorted(ENGINES))
+@pytest.mark.parametrize("engine", ["worker"])
 def test_without_a_suspicion_the_neighbours_would_be_dead(tmp_path, engine):
     # On a busy machine the neighbours may all end before the handler that ends the process has begun.
     assert any(_neighbours_die_without_suspicion(tmp_path / str(number), engine) for number in range(5))
@@ -62,6 +62,7 @@ def _neighbours_die_without_suspicion(folder: Path, engine: str) -> bool:
     return len(dead) > 1
 
 
+@pytest.mark.slow
 def test_a_handler_is_done_although_its_sibling_ends_the_process_each_time(place):
     place.put("both", "InvoiceApproved", sample(InvoiceApproved).to_json())
 

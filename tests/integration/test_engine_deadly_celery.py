@@ -1,4 +1,4 @@
-"""Handlers that end their process, in Celery's workers: pools of processes and of threads, on each database.
+"""Handlers that end their process, in Celery's workers: pools of processes and of threads.
 
 A worker of threads is one process, and ends with its handler; it is started again here, as systemd does it.
 In a pool of processes each has one handler at a time, so that the control is about threads alone.
@@ -16,6 +16,12 @@ from support.celery_workers import Shop, clean_up
 from support.deadly import INNOCENTS, Place, kept_up, until_done
 from support.deadly_handlers import WAYS
 from support.inbox_view import not_called_again
+
+pytestmark = pytest.mark.slow
+
+if not os.environ.get("BILLHOOK_TEST_AMQP_URL") and os.environ.get("BILLHOOK_TEST_NO_SKIPS") != "1":
+    # Once for the whole file, and not for each of its tests.
+    pytest.skip("no AMQP broker: BILLHOOK_TEST_AMQP_URL is not set", allow_module_level=True)
 
 
 @contextmanager
@@ -53,12 +59,14 @@ def dead(place):
 
 
 @pytest.mark.parametrize(
-    ("pool", "attempts", "deadly"), [("prefork", 3, [*WAYS]), ("threads", 1, ["late-300"])]
+    ("pool", "attempts", "deadly"),
+    [pytest.param("prefork", 3, [*WAYS], marks=pytest.mark.long), ("threads", 1, ["late-300"])],
 )
 def test_neighbours_of_handlers_that_end_their_process_are_all_done(
-    tmp_path, inbox_url, amqp_url, pool, attempts, deadly
+    tmp_path, amqp_url, pool, attempts, deadly
 ):
-    with shop_with(tmp_path, inbox_url, amqp_url, attempts) as (place, shop):
+    url = f"sqlite:///{tmp_path / 'billhook.db'}"
+    with shop_with(tmp_path, url, amqp_url, attempts) as (place, shop):
         store(shop, *deadly)
 
         finish(place, shop, pool)

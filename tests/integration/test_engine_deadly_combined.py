@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-from contextlib import closing
 
 import pytest
 
@@ -39,18 +38,17 @@ def dead(place):
 
 
 @pytest.mark.slow
-def test_five_handlers_that_kill_their_process_end_dead_alone(tmp_path, inbox_url):
-    place = Place(tmp_path, inbox_url)
-    with closing(place.inbox):
-        for way in WAYS:
-            place.put(way)
-        place.put_innocents()
+def test_five_handlers_that_kill_their_process_end_dead_alone(places):
+    place = places()
+    for way in WAYS:
+        place.put(way)
+    place.put_innocents()
 
-        finish(place, "thread")
+    finish(place, "thread")
 
-        assert dead(place) == set(WAYS)
-        assert {place.runs()[f"{way} act"][-1] for way in WAYS} == {not_called_again(3)}
-        assert len(place.noted("ended")) == INNOCENTS
+    assert dead(place) == set(WAYS)
+    assert {place.runs()[f"{way} act"][-1] for way in WAYS} == {not_called_again(3)}
+    assert len(place.noted("ended")) == INNOCENTS
 
 
 @pytest.mark.slow
@@ -66,7 +64,7 @@ def test_a_run_with_one_attempt_survives_a_neighbour_that_kills_the_process(plac
     assert len(place.noted("ended")) == INNOCENTS
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_handlers_slower_than_a_lease_are_done_beside_one_that_ends_its_process(places):
     place = places(**schedule(4))
     place.put("exits")
@@ -79,7 +77,7 @@ def test_handlers_slower_than_a_lease_are_done_beside_one_that_ends_its_process(
     assert dead(place) == {"exits"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_handler_that_kills_its_process_late_ends_dead_alone(places):
     place = places()
     place.put("late-1600")
@@ -91,7 +89,7 @@ def test_a_handler_that_kills_its_process_late_ends_dead_alone(places):
     assert len(place.noted("ended")) == INNOCENTS
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_hanging_and_a_killing_handler_harm_no_others(places):
     place = places()
     place.put("exits")
@@ -105,7 +103,7 @@ def test_a_hanging_and_a_killing_handler_harm_no_others(places):
     assert len(place.noted("ended")) == INNOCENTS
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_killing_runs_of_an_order_key_release_the_next(places):
     place = places(**schedule(2))
     event = sample(InvoicePaymentStatusChanged)
@@ -123,7 +121,7 @@ def test_two_killing_runs_of_an_order_key_release_the_next(places):
     }
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_parent_that_is_killed_takes_nothing_with_it(places):
     place = places()
     place.put("exits")
@@ -143,7 +141,7 @@ def more_begun_than(count, place, keep_up):
     until(lambda: keep_up() or place.noted("begun").total() > count, 60)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_innocents_outlive_an_operator_who_kills_their_worker_five_times(places):
     place = places(**schedule(8))
     for number in range(INNOCENTS):

@@ -79,7 +79,7 @@ def test_a_worker_process_without_descriptors_is_replaced(place):
     assert "worker stopping: out of file descriptors" in place.log()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_worker_process_with_only_hung_threads_is_replaced(place):
     body = sample(PaymentFailed).to_json()
     with served(place):

@@ -95,14 +95,12 @@ def statements_while_a_lost_run_waits(running):
     return len(statements) / 1.5
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("inbox_url")
+@pytest.mark.long
 def test_a_worker_without_a_free_thread_does_not_spin_on_a_lost_run(running):
     assert statements_while_a_lost_run_waits(running) < 15
 
 
-@pytest.mark.slow
-@pytest.mark.usefixtures("inbox_url")
+@pytest.mark.long
 def test_a_worker_that_polls_whenever_something_is_due_would_be_noticed(running, monkeypatch):
     monkeypatch.setattr(PollBackoff, "seconds", lambda *_, **__: 0.01)
 
@@ -127,7 +125,6 @@ def test_empty_claims_back_off_exponentially():
 
 
 @pytest.mark.slow
-@pytest.mark.usefixtures("inbox_url")
 def test_runs_queued_behind_hanging_handlers_are_released_to_other_workers(running):
     handlers, gate, calls = Handlers(), threading.Event(), []
 
@@ -393,7 +390,7 @@ def test_an_uncertain_commit_is_followed_by_two_orphan_checks():
     assert not leases.orphan_check_due
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_loop_that_does_not_poll_counts_as_stalled_until_it_does(running, monkeypatch):
     monkeypatch.setattr("billhook.engines.worker.STALLED_SECONDS", 0.5)
     worker = get_state(running(Handlers(), start_now=False)).worker(1)

@@ -161,6 +161,7 @@ def test_an_inbox_of_a_frozen_server_raises_in_time(frail_server, frail_url):
 
     assert seconds < scaled(8)
     inbox.prepare()
+    inbox.close()
 
 
 # --- the server is away when a process starts -------------------------------------------------------
@@ -183,7 +184,7 @@ def test_a_receiver_started_before_its_server_is_503_until_the_server_runs(frail
         assert "deliveries get 503 until it recovers" in server.log.read_text()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_processes_that_are_replaced_in_an_outage_do_not_take_gunicorn_along(
     frail_server, frail_url, tmp_path
 ):
@@ -215,7 +216,7 @@ def test_a_wrong_schema_version_found_after_start_is_503_and_logged(frail_server
         assert value(frail_url, "SELECT count(*) FROM delivery") == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_worker_started_before_its_server_handles_deliveries_later(frail_server, frail_url, tmp_path):
     with contextlib.closing(open_inbox(frail_url)) as inbox:
         inbox.put(incoming("k", event_type="PingTest"))
@@ -246,6 +247,7 @@ def test_a_worker_started_before_its_server_handles_deliveries_later(frail_serve
 # --- the server is killed -------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_an_immediate_restart_under_load_loses_nothing_that_was_answered(frail_server, frail_url, tmp_path):
     with two_workers(tmp_path, frail_url) as server, Senders(server) as senders:
         senders.more()
@@ -268,7 +270,7 @@ def test_an_answer_before_the_commit_would_be_noticed(frail_url):
         check_every_answer([("stored", 500)], frail_url)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_sessions_that_are_terminated_under_load_lose_nothing_that_was_answered(frail_url, tmp_path):
     with two_workers(tmp_path, frail_url) as server, Senders(server) as senders:
         for _ in range(5):
@@ -327,13 +329,13 @@ def test_with_the_roles_own_setting_a_restart_would_lose_it(frail_server, frail_
 
 def test_a_server_with_fsync_off_is_warned_of_at_start(frail_server, frail_url, caplog):
     with psycopg.connect(**libpq(frail_server.url), autocommit=True) as admin:
-        open_inbox(frail_url)
+        open_inbox(frail_url).close()
         silent = caplog.text
         admin.execute("ALTER SYSTEM SET fsync = off")
         admin.execute("SELECT pg_reload_conf()")
         try:
             until(lambda: value(frail_url, "SHOW fsync") == "off")
-            open_inbox(frail_url)
+            open_inbox(frail_url).close()
         finally:
             admin.execute("ALTER SYSTEM RESET fsync")
             admin.execute("SELECT pg_reload_conf()")
@@ -364,6 +366,7 @@ def test_a_commit_whose_answer_is_lost_is_503_and_a_duplicate_when_sent_again(po
         assert value(postgres_url, "SELECT count(*) FROM delivery") == 2
 
 
+@pytest.mark.slow
 def test_an_insert_that_never_arrived_is_503_and_accepted_when_sent_again(postgres_url, tmp_path):
     with (
         proxied(new_inbox(postgres_url)) as proxy,
@@ -381,7 +384,7 @@ def test_an_insert_that_never_arrived_is_503_and_accepted_when_sent_again(postgr
         assert again.json == {"status": "accepted"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_silent_connection_is_503_in_time_until_it_is_replaced(postgres_url, tmp_path):
     with (
         proxied(new_inbox(postgres_url)) as proxy,

@@ -216,7 +216,7 @@ def test_control_a_worker_without_notifications_is_slow(running, postgres_url):
         app = running(shop.handlers, BILLHOOK_INBOX_URL=proxy.url, BILLHOOK_LEASE_SECONDS=30)
         time.sleep(0.3)
 
-        assert max(latencies(app, shop, 5, "slow")) > 0.8
+        assert any(latencies(app, shop, 1, f"slow_{number}")[0] > 0.8 for number in range(20))
 
 
 FROZEN = """
