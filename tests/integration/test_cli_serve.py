@@ -182,21 +182,6 @@ def test_a_worker_that_dies_is_replaced_and_its_work_is_done(cli):
 
 
 @pytest.mark.long
-def test_a_worker_that_is_stopped_is_replaced_and_its_work_is_done(cli):
-    server = cli.serve("shop_handlers.py")
-    (worker,) = children(server.pid) - masters(server)
-    until(lambda: rows(cli.folder / "billhook.db", "SELECT count(*) FROM billhook_worker") == [(1,)], 20)
-    time.sleep(1)  # whoever is stopped while it writes to a file keeps all others from it
-
-    os.kill(worker, signal.SIGSTOP)
-    cli.run("send", "PingTest", "--to", cli.url, "--id", "meanwhile")
-
-    until(lambda: rows(cli.folder / "billhook.db", "SELECT state FROM delivery") == [("done",)], 40)
-    assert "the worker sends no heartbeats (stopped or hanging): killing it" in cli.log()
-    assert worker not in children(server.pid)
-
-
-@pytest.mark.long
 def test_serve_runs_several_worker_processes(cli):
     server = cli.serve("shop_handlers.py", "--worker-processes", "2")
     until(lambda: cli.log().count("worker started with") == 2, 20)

@@ -21,7 +21,7 @@ from billhook.cli import liveness, main
 liveness._MIN_SILENCE_SECONDS /= 5
 main()
 """
-"""`billhook`, whose children may be silent for three seconds: test_cli_serve waits for the shipped limit."""
+"""`billhook`, whose children may be silent for three seconds."""
 
 SHOP = """
 from flask import Flask

@@ -74,21 +74,6 @@ def test_a_child_that_blocks_all_threads_prints_a_traceback_and_is_replaced(grou
 
 
 @pytest.mark.long
-def test_a_child_with_a_hundred_abandoned_threads_is_replaced(group):
-    group.environ["BILLHOOK_RETRY_SCHEDULE_SECONDS"] = ",".join(["0.1"] * 60)
-    worker = group.work("--grace", "1", processes=2)
-    for number in range(4):
-        group.put(f"hangs-{number}", "PaymentFailed", body_of("PaymentFailed"))
-
-    until(lambda: "worker stopping: no threads left" in group.log(), 60)
-    until(lambda: "exited with code 1; restarting" in group.log(), 15)
-    until(lambda: len(alive(children(worker.pid))) == 2, 15)
-
-    group.put("flow")
-    until(lambda: group.states()["flow"] == "done", 15)
-
-
-@pytest.mark.long
 def test_control_an_unsupervised_worker_hangs_with_a_blocking_handler(group):
     worker = group.work()
     group.put("first")

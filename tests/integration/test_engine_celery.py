@@ -17,10 +17,8 @@ import pytest
 
 from billhook import signals
 from billhook.events import (
-    CreditPoolIncreased,
     CustomerCreated,
     FinalTierExceeded,
-    InvoiceApproved,
     InvoicePaymentStatusChanged,
     PaymentFailed,
     sample,
@@ -29,7 +27,7 @@ from billhook.extension import get_state
 from billhook.inbox import Inbox
 from support.apps import deliver, inbox_at
 from support.celery_workers import Proxy, Shop, clean_up, posting, worker
-from support.inbox_view import incoming, not_called_again, rows
+from support.inbox_view import incoming, rows
 from support.processes import until
 from support.server import gunicorn
 from support.signing import SECRET, signed
@@ -114,33 +112,6 @@ def test_every_delivery_is_handled_once_by_the_workers_processes(every_shop):
 
 
 @pytest.mark.long
-def test_each_handler_is_retried_by_the_schedule_in_the_inbox(shop):
-    app = shop.app()
-    with worker(shop) as running:
-        send(app, InvoiceApproved, message_id="msg_1")
-        shop.finished(1)
-        assert running.process.poll() is None
-
-    assert shop.states() == ["dead"]
-    assert shop.runs() == [("exits", "dead", 2), ("flaky", "succeeded", 3), ("good", "succeeded", 1)]
-    assert Counter(name for name, *_ in shop.calls()) == {"good": 1, "flaky": 3, "exits": 2}
-
-
-@pytest.mark.long
-def test_ordered_handlers_run_in_order_across_worker_processes(shop):
-    app = shop.app()
-    keys = [f"msg_{number:02}" for number in range(30)]
-    with worker(shop):
-        for key in keys:
-            send(app, InvoicePaymentStatusChanged, message_id=key)
-        shop.finished(30)
-
-    assert [(name, key) for name, key, _, _ in shop.calls()] == [
-        (name, key) for key in keys for name in ("begins", "ends")
-    ]
-
-
-@pytest.mark.long
 def test_a_limited_handler_runs_once_at_a_time_over_worker_processes_and_waits_while_paused(shop):
     app = shop.app()
     inbox = get_state(app).inbox
@@ -210,23 +181,6 @@ def test_a_handler_past_its_time_out_is_abandoned_in_any_celery_pool(shop, pool)
     ]
 
 
-@pytest.mark.long
-def test_a_handler_that_kills_its_process_ends_dead_without_harming_others(shops, amqp_url):
-    shop = shops(amqp_url, lease_seconds=1)
-    app = shop.app()
-    with worker(shop) as running:
-        send(app, CreditPoolIncreased, message_id="msg_kill")
-        for number in range(5):
-            deliver(app, message_id=f"msg_{number}")
-        shop.finished(6)
-        assert running.process.poll() is None
-
-    assert Counter(name for name, *_ in shop.calls()) == {"kills": 2, "note": 5}
-    assert [run for run in shop.runs("handler, state, attempts, last_error") if run[0] == "kills"] == [
-        ("kills", "dead", 3, not_called_again(2))
-    ]
-
-
 def test_a_worker_that_is_killed_loses_nothing(shops, amqp_url):
     shop = shops(amqp_url, lease_seconds=1)
     app = shop.app()
@@ -271,17 +225,6 @@ def test_fifty_messages_for_one_delivery_are_one_call(every_shop):
     assert Counter(name for name, *_ in shop.calls()) == {"direct": 50, "note": 1}
 
 
-@pytest.mark.long
-def test_deliveries_without_a_message_are_swept_up(shop):
-    app = shop.app()
-    with worker(shop):
-        for number in range(5):
-            get_state(app).inbox.put(incoming(f"msg_{number}"))
-        shop.finished(5, seconds=30)
-
-    assert Counter(key for _, key, _, _ in shop.calls()) == {f"msg_{n}": 1 for n in range(5)}
-
-
 def test_a_web_process_republishes_deliveries_no_sweeper_found(shop):
     app = shop.app()
     app_state = get_state(app)
@@ -294,21 +237,6 @@ def test_a_web_process_republishes_deliveries_no_sweeper_found(shop):
             return connection.default_channel.queue_declare(shop.queue, **queue).message_count
 
     until(lambda: waiting() == 1, 30)
-
-
-@pytest.mark.long
-def test_messages_without_a_valid_id_are_rejected_and_removed(shop):
-    app = shop.app()
-    celery = app.extensions["celery"]
-    for arguments in (["1"], [True], [None], [], [1, 2], [-1], [2**70], [{"id": 1}]):
-        celery.send_task("billhook.handle", args=arguments)
-    celery.send_task("billhook.handle", kwargs={"delivery_id": 1})
-    with worker(shop) as running:
-        deliver(app, message_id="msg_1")
-        shop.finished(1)
-        until(lambda: running.log.read_text().count("its argument is not a delivery id") == 9, 30)
-
-    assert len(shop.calls()) == 1
 
 
 def test_a_pickle_on_the_queue_is_not_opened(shop):

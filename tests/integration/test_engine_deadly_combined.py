@@ -8,7 +8,7 @@ import signal
 
 import pytest
 
-from billhook.events import InvoicePaymentStatusChanged, PaymentFailed, sample
+from billhook.events import InvoicePaymentStatusChanged, sample
 from support.deadly import INNOCENTS, Place, finish, kill, until_done, workers
 from support.deadly_handlers import WAYS
 from support.inbox_view import not_called_again
@@ -65,19 +65,6 @@ def test_a_run_with_one_attempt_survives_a_neighbour_that_kills_the_process(plac
 
 
 @pytest.mark.long
-def test_handlers_slower_than_a_lease_are_done_beside_one_that_ends_its_process(places):
-    place = places(**schedule(4))
-    place.put("exits")
-    for number in range(2):
-        place.put(f"slow-2200-{number}")
-    place.put_innocents(5)
-
-    finish(place, "worker")
-
-    assert dead(place) == {"exits"}
-
-
-@pytest.mark.long
 def test_a_handler_that_kills_its_process_late_ends_dead_alone(places):
     place = places()
     place.put("late-1600")
@@ -86,20 +73,6 @@ def test_a_handler_that_kills_its_process_late_ends_dead_alone(places):
     finish(place, "worker")
 
     assert dead(place) == {"late-1600"}
-    assert len(place.noted("ended")) == INNOCENTS
-
-
-@pytest.mark.long
-def test_a_hanging_and_a_killing_handler_harm_no_others(places):
-    place = places()
-    place.put("exits")
-    place.put("hanging", "PaymentFailed", sample(PaymentFailed).to_json())
-    place.put_innocents()
-
-    finish(place, "worker")
-
-    assert dead(place) == {"exits", "hanging"}
-    assert "TimeoutError: the handler did not return within 1.5 s" in place.runs()["hanging hangs"][-1]
     assert len(place.noted("ended")) == INNOCENTS
 
 

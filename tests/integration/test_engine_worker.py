@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from billhook import Handlers, signals
-from billhook.events import InvoiceApproved, PingTest
+from billhook import Handlers
+from billhook.events import PingTest
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at, inbox_file
 from support.inbox_view import Foreigner, change, rows
@@ -37,27 +37,6 @@ def finished(app, count):
 
 
 # --- all of it, once ------------------------------------------------------------------------------
-
-
-def test_two_loops_on_one_inbox_never_run_one_run_twice(running):
-    handlers, calls, lock = Handlers(), Counter(), threading.Lock()
-
-    @handlers.on(PingTest, name="h")
-    def handle(event, delivery):
-        with lock:
-            calls[delivery.key] += 1
-        time.sleep(0.001)
-
-    app = running(handlers, start_now=False, BILLHOOK_LEASE_SECONDS=30)  # none runs out on a busy machine
-    for number in range(80):
-        deliver(app, message_id=f"msg_{number}")
-
-    running.start(app)
-    running.start(app)
-    until(finished(app, 80))
-
-    assert calls == Counter({f"msg_{n}": 1 for n in range(80)})
-    assert set(runs(app, "state, attempts")) == {("succeeded", 1)}
 
 
 @pytest.mark.slow
@@ -337,46 +316,6 @@ def test_a_worker_survives_any_number_of_failures(running):
     stopping.join()
 
     assert worker._failures > 5_000
-
-
-@pytest.mark.slow
-def test_a_late_duplicate_of_a_plain_subscriber_does_not_stop_the_worker(running):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest)(calls.append)
-    app = running(handlers, threads=1)
-
-    def make():
-        def subscriber(sender, *, event, delivery): ...
-
-        return subscriber
-
-    kept = [make(), make()]
-    for subscriber in kept:
-        signals.invoice_approved.connect(subscriber, sender=app)
-
-    for _ in range(3):
-        deliver(app, b'{"date": "2026-01-15", "invoiceId": "1"}', InvoiceApproved.__name__)
-    deliver(app)
-
-    until(lambda: calls)
-    until(lambda: {state for (state,) in runs(app, "state")} == {"due", "succeeded"})
-
-
-def test_unreadable_deliveries_are_quarantined_and_signalled_once(running):
-    app = running(Handlers(), count=2)
-    told = []
-
-    def observer(sender, **facts):
-        told.append(facts["delivery_id"])
-
-    signals.delivery_quarantined.connect(observer, sender=app)
-    for _ in range(5):
-        deliver(app, b"{", "InvoiceApproved")
-
-    until(finished(app, 5))
-    until(lambda: len(told) == 5)
-    time.sleep(0.05)
-    assert sorted(told) == [1, 2, 3, 4, 5]
 
 
 def test_old_deliveries_are_pruned_while_the_worker_runs(running, clock):

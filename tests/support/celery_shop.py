@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,10 +17,8 @@ from flask import Flask, current_app
 
 from billhook import Billhook, Delivery, Handlers, signals
 from billhook.events import (
-    CreditPoolIncreased,
     CustomerCreated,
     FinalTierExceeded,
-    InvoiceApproved,
     InvoicePaymentStatusChanged,
     PaymentFailed,
     PingTest,
@@ -94,16 +91,6 @@ def _add_those_that_return(group: Handlers, note: Note) -> None:
     def noting(event: PingTest, delivery: Delivery) -> None:
         note("note", delivery)
 
-    @group.on(InvoiceApproved, name="good")
-    def good(event: InvoiceApproved, delivery: Delivery) -> None:
-        note("good", delivery)
-
-    @group.on(InvoiceApproved, name="flaky", retry=[0.3, 0.3])
-    def flaky(event: InvoiceApproved, delivery: Delivery) -> None:
-        note("flaky", delivery)
-        if delivery.attempt < 3:
-            raise ValueError("not yet")
-
     @group.on(InvoicePaymentStatusChanged, name="ordered", ordered_by="invoice_id")
     def ordered(event: InvoicePaymentStatusChanged, delivery: Delivery) -> None:
         note("begins", delivery)
@@ -131,20 +118,10 @@ def _add_those_that_return(group: Handlers, note: Note) -> None:
 
 
 def _add_those_that_do_not(group: Handlers, note: Note) -> None:
-    @group.on(InvoiceApproved, name="exits", retry=[0.2])
-    def exits(event: InvoiceApproved, delivery: Delivery) -> None:
-        note("exits", delivery)
-        raise SystemExit(3)
-
     @group.on(PaymentFailed, name="hangs", timeout_seconds=0.5, retry=[])
     def hangs(event: PaymentFailed, delivery: Delivery) -> None:
         note("hangs", delivery)
         time.sleep(60)
-
-    @group.on(CreditPoolIncreased, name="kills", retry=[0.1])
-    def kills(event: CreditPoolIncreased, delivery: Delivery) -> None:
-        note("kills", delivery)
-        os.kill(os.getpid(), signal.SIGKILL)
 
 
 def _observe(app: Flask, observed: Path) -> None:

@@ -72,17 +72,6 @@ def noted(calls, name, error=None):
 # --- what a message does --------------------------------------------------------------------------
 
 
-def test_a_message_has_its_delivery_handled(shop):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(noted(calls, "h"))
-    one = shop(handlers)
-
-    one.executor.execute(one.deliver())
-
-    assert calls == [("h", 1)]
-    assert (one.runs(), one.states(), one.published) == ([("h", "succeeded", 1)], ["done"], [])
-
-
 def test_a_second_message_and_one_for_no_delivery_do_nothing(shop):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(noted(calls, "h"))
@@ -141,31 +130,6 @@ def test_a_retry_is_executed_by_a_later_message_when_due(shop, clock):
         assert len(calls) == attempts
 
     assert (one.runs(), one.states()) == ([("h", "dead", 3)], ["dead"])
-
-
-def test_a_retry_that_is_due_at_once_is_made_at_once(shop):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h", retry=[0, 0])(noted(calls, "h", ValueError("no")))
-    one = shop(handlers)
-
-    one.executor.execute(one.deliver())
-
-    assert calls == [("h", 1), ("h", 2), ("h", 3)]
-
-
-def test_a_delivery_without_handlers_is_done_and_an_unreadable_one_quarantined(shop):
-    told = []
-    one = shop(Handlers())
-    ids = [one.deliver(), one.deliver(b"{", "InvoiceApproved")]
-
-    def observe(sender, *, delivery_id, **facts):
-        told.append(delivery_id)
-
-    with signals.delivery_quarantined.connected_to(observe, sender=one.app):
-        for delivery_id in ids * 2:
-            one.executor.execute(delivery_id)
-
-    assert (one.states(), told) == (["done", "quarantined"], ids[1:])
 
 
 def test_observers_are_notified_in_the_process_of_the_handler(shop):
@@ -228,23 +192,6 @@ def test_all_earlier_deliveries_are_planned_beyond_one_batch(shop, monkeypatch):
     one.executor.execute(ids[4])
 
     assert [state for (state,) in one.runs("state")] == ["due", "waiting", "waiting", "waiting", "waiting"]
-
-
-def test_a_content_duplicate_is_discarded_and_signalled(shop):
-    handlers, calls, told = Handlers(), [], []
-    handlers.on(InvoiceApproved, name="once", identity=("invoice_id",))(lambda event: calls.append(1))
-    one = shop(handlers)
-    ids = [one.deliver(APPROVED, "InvoiceApproved") for _ in range(2)]
-
-    def observe(sender, *, twin_of, **facts):
-        told.append(twin_of)
-
-    with signals.delivery_twin.connected_to(observe, sender=one.app):
-        one.executor.execute(ids[1])
-        one.executor.execute(ids[0])
-
-    assert (calls, told) == ([1], [ids[0]])
-    assert one.runs("state") == [("succeeded",), ("discarded",)]
 
 
 # --- time-outs ------------------------------------------------------------------------------------
