@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-import re
 import secrets
 import shutil
 import signal
@@ -105,7 +104,6 @@ class OwnServer:
 
     def stop(self) -> None:
         """End it and remove its folder."""
-        _forget_schemas(self.url)
         with contextlib.suppress(Exception):
             self.thaw()
         with contextlib.suppress(Exception):
@@ -149,166 +147,32 @@ class SharedServer:
         return self._own.url
 
     def stop(self) -> None:
-        if "url" in vars(self):
-            _forget_schemas(self.url)
         if self._own is not None:
             self._own.stop()
 
 
 # --- a schema for a test --------------------------------------------------------------------------
 
-_FINGERPRINT = """
-    WITH relations AS (SELECT xmin, * FROM pg_class WHERE relnamespace = to_regnamespace(%(schema)s))
-    SELECT concat_ws(
-        '|',
-        (SELECT string_agg(concat_ws(' ', oid, xmin, relpages, reltuples), ',' ORDER BY oid) FROM relations),
-        (SELECT string_agg(concat_ws(' ', attnum, a.xmin), ',' ORDER BY attrelid, attnum)
-            FROM pg_attribute a JOIN relations ON attrelid = relations.oid),
-        (SELECT string_agg(concat_ws(' ', c.oid, c.xmin), ',' ORDER BY c.oid)
-            FROM pg_constraint c JOIN relations ON conrelid = relations.oid),
-        (SELECT string_agg(concat_ws(' ', t.oid, t.xmin), ',' ORDER BY t.oid)
-            FROM pg_trigger t JOIN relations ON tgrelid = relations.oid),
-        (SELECT count(*) FROM pg_depend
-            WHERE refclassid = 'pg_namespace'::regclass AND refobjid = to_regnamespace(%(schema)s)),
-        (SELECT concat_ws(' ', nspowner, nspacl) FROM pg_namespace WHERE nspname = %(schema)s),
-        (SELECT max(pg_relation_size(oid)) > 10 * 8192 FROM relations)
-    )
-"""
-"""What changes when anything in a schema is altered, analysed, or grows so far that plans may change."""
-
-
-class Schemas:
-    """The schemas that a server's tests have, each under a name of its own.
-
-    Making the tables of an inbox takes longer than most tests do. So a schema that has nothing but them is
-    emptied after its test, and renamed for the next that needs them; any other is dropped.
-    """
-
-    def __init__(self, server_url: str) -> None:
-        self._server_url = server_url
-        self._connection: psycopg.Connection[Any] | None = None
-        self._made: dict[str, tuple[str, ...]] = {}
-        self._kept: list[tuple[str, tuple[str, ...]]] = []
-
-    def _execute(self, statement: str, *names: str) -> None:
-        self._session().execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
-
-    def _session(self) -> psycopg.Connection[Any]:
-        if self._connection is not None:
-            with contextlib.suppress(psycopg.OperationalError):  # the server was restarted meanwhile
-                self._connection.execute("SELECT 1")
-                return self._connection
-            self._connection.close()
-        # Whoever left a transaction open is told so.
-        options = with_options(self._server_url, "-clock_timeout=5s -cclient_min_messages=warning")
-        self._connection = psycopg.connect(**libpq(options), autocommit=True)
-        return self._connection
-
-    def lend(self) -> str:
-        """The name of a new one, empty."""
-        name = _new_name()
-        self._execute("CREATE SCHEMA {}", name)
-        return name
-
-    def fill(self, name: str) -> bool:
-        """Put a kept one in the place of an empty one; returns whether there was one to put there."""
-        if not self._kept:
-            return False
-        kept, made = self._kept.pop()
-        try:
-            with self._session().transaction():
-                self._execute("DROP SCHEMA {}", name)
-                self._execute("ALTER SCHEMA {} RENAME TO {}", kept, name)
-        except psycopg.DatabaseError:  # it is not empty, or the server lost the kept one in a crash
-            return False
-        self._made[name] = made
-        return True
-
-    def note_made(self, name: str) -> None:
-        """It has the tables of a new inbox now, and nothing else."""
-        self._made[name] = self._fingerprint(name)
-
-    def take_back(self, name: str) -> None:
-        """Keep it, or drop it with whatever is in it."""
-        made = self._made.pop(name, None)
-        if made is not None and made == self._fingerprint(name):
-            kept = _new_name()
-            with self._session().transaction():
-                self._empty(name)
-                self._execute("ALTER SCHEMA {} RENAME TO {}", name, kept)
-            self._kept.append((kept, made))
-        else:
-            self._execute("DROP SCHEMA {} CASCADE", name)
-
-    def _fingerprint(self, name: str) -> tuple[str, ...]:
-        session = self._session()
-        (found,) = session.execute(_FINGERPRINT, {"schema": name}).fetchall()
-        if "billhook_version" not in self._relations(name, "r"):
-            return found
-        version = sql.SQL("SELECT version_num FROM {}").format(_version_table(name))
-        return (*found, *(text for (text,) in session.execute(version)))
-
-    def _relations(self, name: str, kind: str) -> list[str]:
-        query = "SELECT relname FROM pg_class WHERE relnamespace = to_regnamespace(%s) AND relkind = %s"
-        return [relation for (relation,) in self._session().execute(query, (name, kind))]
-
-    def _empty(self, name: str) -> None:
-        tables = [sql.Identifier(name, table) for table in self._relations(name, "r")]
-        sequences = [sql.Identifier(name, one).as_string() for one in self._relations(name, "S")]
-        statements = [sql.SQL("LOCK TABLE {}").format(sql.SQL(", ").join(tables))]
-        statements += [sql.SQL("DELETE FROM {}").format(one) for one in tables if one != _version_table(name)]
-        statements += [sql.SQL("SELECT setval({}, 1, false)").format(sql.Literal(one)) for one in sequences]
-        self._session().execute(sql.SQL("; ").join(statements))
-
-    def close(self) -> None:
-        """Drop what is kept."""
-        with contextlib.suppress(psycopg.OperationalError):  # a server that has ended
-            for kept, _ in self._kept:
-                self._execute("DROP SCHEMA {} CASCADE", kept)
-        if self._connection is not None:
-            self._connection.close()
-
-
-def _version_table(schema: str) -> sql.Identifier:
-    return sql.Identifier(schema, "billhook_version")
-
-
-def _new_name() -> str:
-    return f"billhook_test_{os.getpid()}_{secrets.token_hex(4)}"
-
-
-_schemas: dict[str, Schemas] = {}
-_lent: dict[str, Schemas] = {}
-
-
-def schemas_of(url: str) -> tuple[Schemas, str] | None:
-    """The schema that `fresh_schema` made for a URL, and those it is one of."""
-    names = set(re.findall(r"billhook_test_\d+_[0-9a-f]{8}", url)) & set(_lent)
-    return (_lent[name], name) if len(names) == 1 and (name := names.pop()) else None
-
-
-def _forget_schemas(server_url: str) -> None:
-    if server_url in _schemas:
-        _schemas.pop(server_url).close()
-
 
 @contextlib.contextmanager
 def fresh_schema(server_url: str) -> Iterator[str]:
-    """The URL of an empty schema; dropped or emptied afterwards."""
-    schemas = _schemas.setdefault(server_url, Schemas(server_url))
-    name = schemas.lend()
-    _lent[name] = schemas
+    """The URL of an empty schema; dropped afterwards, with whatever is in it."""
+    name = f"billhook_test_{os.getpid()}_{secrets.token_hex(4)}"
+    with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
+        connection.execute(sql.SQL("CREATE SCHEMA {}").format(sql.Identifier(name)))
     try:
         yield with_options(server_url, f"-csearch_path={name}")
     finally:
-        del _lent[name]
-        schemas.take_back(name)
+        with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
+            connection.execute("SET client_min_messages = warning")
+            connection.execute("SET lock_timeout = '5s'")  # whoever left a transaction open is told so
+            connection.execute(sql.SQL("DROP SCHEMA {} CASCADE").format(sql.Identifier(name)))
 
 
 @contextlib.contextmanager
 def fresh_database(server_url: str) -> Iterator[str]:
     """The URL of an empty database, with nothing said about schemas; dropped afterwards."""
-    name = sql.Identifier(_new_name())
+    name = sql.Identifier(f"billhook_test_{os.getpid()}_{secrets.token_hex(4)}")
     with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
         connection.execute(sql.SQL("CREATE DATABASE {}").format(name))
     try:

@@ -11,7 +11,7 @@ import psycopg
 from sqlalchemy import Engine, event
 
 from support.inbox_view import place_of, upgraded
-from support.postgres import libpq, schemas_of
+from support.postgres import libpq
 
 
 def new_inbox(url: str) -> str:
@@ -20,15 +20,8 @@ def new_inbox(url: str) -> str:
     if isinstance(place, Path):
         place.touch(0o600)
         place.write_bytes(_inbox_file())
-        return url
-    lent = schemas_of(url)
-    if lent is None:
+    else:
         _repeat_upgrade(url)
-        return url
-    schemas, name = lent
-    if not schemas.fill(name):
-        _repeat_upgrade(url)
-        schemas.note_made(name)
     return url
 
 
