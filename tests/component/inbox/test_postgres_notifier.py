@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import resource
 import threading
@@ -49,10 +50,12 @@ def quick(monkeypatch):
 
 
 def hang_up_all(url):
-    """The server ends the notifiers' sessions; returns when they are gone."""
+    """The server ends the notifiers' sessions; returns when these are gone, not when there are no others."""
     sessions = "SELECT pid FROM pg_stat_activity WHERE application_name = ?"
-    rows(url, f"SELECT pg_terminate_backend(pid) FROM ({sessions}) AS ours", NAME)
-    until(lambda: rows(url, sessions, NAME) == [])
+    ended = rows(url, sessions, NAME)
+    for (pid,) in ended:
+        rows(url, "SELECT pg_terminate_backend(?)", pid)
+    until(lambda: set(ended).isdisjoint(rows(url, sessions, NAME)))
 
 
 # --- notified, or not -----------------------------------------------------------------------------
@@ -262,15 +265,28 @@ def test_many_threads_notify_and_listen_and_no_descriptor_is_lost(inboxes, quick
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
+@contextlib.contextmanager
+def no_descriptors_left():
+    """All that the process may open is open: a limit alone would leave the gaps below it free."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    highest = max(int(one.name) for one in Path("/proc/self/fd").iterdir())
+    resource.setrlimit(resource.RLIMIT_NOFILE, (highest + 1, hard))
+    fillers = []
+    try:
+        with contextlib.suppress(OSError):
+            while True:
+                fillers.append(os.open(os.devnull, os.O_RDONLY))
+        yield
+    finally:
+        for descriptor in fillers:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+
+
 def test_a_process_without_descriptors_has_no_notifier_and_survives(url):
     inbox = open_inbox(url)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    used = len(list(Path("/proc/self/fd").iterdir()))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (used - 1, hard))
-    try:
+    with no_descriptors_left():
         inbox.notifier.notify()
         with pytest.raises(OSError, match="the notifier's connection failed: "):
             inbox.notifier.fileno()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     inbox.close()
