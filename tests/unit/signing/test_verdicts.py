@@ -321,6 +321,11 @@ def test_a_stale_signature_by_a_shared_secret_is_detected_beside_a_public_key():
         verify(StandardWebhooks(), STANDARD.sign(), [WHSEC, whpk], at=NOW + timedelta(hours=1))
 
 
+def test_a_signature_less_than_a_second_past_is_too_old_and_not_from_the_future():
+    with pytest.raises(TimestampTooOld, match=r"signed 0\.5 s ago, the tolerance is 0 s"):
+        STANDARD.verify(STANDARD.sign(), at=NOW + timedelta(seconds=0.5), tolerance_seconds=0)
+
+
 def test_a_scheme_without_a_time_is_never_stale():
     verdict = BODY_HMAC.verify(BODY_HMAC.sign(), at=NOW + timedelta(days=3650), tolerance_seconds=0)
 
