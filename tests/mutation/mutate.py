@@ -5,6 +5,7 @@
 A mutant is one changed expression or statement, at module level too, where the inbox's rules are SQL. The
 same seed gives the same mutants of the same source. `results.txt` has what became of each, and why a survivor
 is left; exit code 1 if one survives that was killed there. `--tests` takes the tests of another checkout.
+Tests with `postgres` in their names, and those of the search for schemes, are left out: they take long.
 """
 
 from __future__ import annotations
