@@ -24,6 +24,8 @@ from psycopg import sql
 from sqlalchemy.engine import URL, make_url
 
 BOTH = ("sqlite", "postgresql")
+only_sqlite = pytest.mark.parametrize("bare_url", ["sqlite"], indirect=True)
+"""For what Python decides, whatever the database, and for what only a file has."""
 STARTED_WITH = dict(os.environ)
 """The environment of the suite: a test may clear its own before it needs a server."""
 

@@ -21,7 +21,7 @@ from sqlalchemy.pool import NullPool
 from billhook import effects
 from billhook.errors import ConfigError
 from support.inbox_view import place_of, rows, value
-from support.own_database import OPENED, connect, is_first, make_delivery, once
+from support.own_database import OPENED, by_driver, connect, is_first, make_delivery, once
 from support.postgres import libpq
 from support.processes import until
 
@@ -30,6 +30,10 @@ from support.processes import until
 def opened(request):
     """A way to open a transaction."""
     return OPENED[request.param]
+
+
+by_two_ways = pytest.mark.parametrize("opened", ["driver", "session"], indirect=True)
+"""A DB-API connection and SQLAlchemy: how each of the five is used is shown with all of them above."""
 
 
 # --- the first time -------------------------------------------------------------------------------
@@ -61,6 +65,7 @@ def test_what_was_rolled_back_did_not_happen(url, opened):
     assert once(opened, url, make_delivery()) is False
 
 
+@by_two_ways
 def test_the_transaction_goes_on_after_either_answer(url, opened):
     with opened(url) as transaction:
         assert [is_first(transaction, key) for key in ("a", "a", "b", "b")] == [True, False, True, False]
@@ -72,8 +77,8 @@ def test_the_transaction_goes_on_after_either_answer(url, opened):
     ]
 
 
-def test_the_row_says_whose_effect_it_is_and_when_it_was_made(url, opened):
-    once(opened, url, make_delivery(replays=2))
+def test_the_row_says_whose_effect_it_is_and_when_it_was_made(url):
+    once(by_driver, url, make_delivery(replays=2))
 
     ((*facts, done_at),) = rows(
         place_of(url), "SELECT handler, idempotency_key, replays, done_at FROM billhook_effect"
@@ -95,6 +100,7 @@ def test_on_another_database_a_savepoint_keeps_the_transaction_usable(url, monke
 # --- two at once ----------------------------------------------------------------------------------
 
 
+@by_two_ways
 @pytest.mark.parametrize(("end", "second_is_first"), [("commit", False), ("rollback", True)])
 def test_the_second_of_two_concurrent_attempts_waits_for_the_first(url, opened, end, second_is_first):
     answers: list[object] = []
@@ -122,8 +128,8 @@ def waits(url, thread):
     if url.startswith("sqlite"):
         thread.join(0.3)
         return True
-    locked = "wait_event_type = 'Lock' AND query LIKE '%billhook_effect%'"
-    return value(url, f"SELECT count(*) FROM pg_stat_activity WHERE {locked}") == 1
+    waiting = "SELECT count(*) FROM pg_stat_activity JOIN pg_locks USING (pid) WHERE wait_event_type = 'Lock'"
+    return value(url, f"{waiting} AND relation = 'billhook_effect'::regclass") == 1
 
 
 def test_an_attempt_that_waits_too_long_fails_and_changes_nothing(url):
@@ -199,6 +205,7 @@ def test_a_driver_that_does_not_tell_what_it_inserted_is_refused(postgres_url):
         assert is_first(connection)
 
 
+@by_two_ways
 def test_a_database_without_the_table_says_how_to_get_it(bare_url, opened):
     message = r"has no table billhook_effect .* billhook\.effects\.create_all"
     with opened(bare_url) as transaction, pytest.raises(ConfigError, match=message):
@@ -212,9 +219,8 @@ def test_another_error_of_the_database_is_left_as_it_is(url):
             is_first(connection)
 
 
-@pytest.mark.parametrize(
-    ("target", "message"),
-    [
+def test_anything_without_a_transaction_of_its_own_is_refused():
+    for target, message in [
         (
             create_engine("sqlite://"),
             r"once\(\) got sqlalchemy.engine.base.Engine: it takes a SQLAlchemy sess",
@@ -222,11 +228,9 @@ def test_another_error_of_the_database_is_left_as_it_is(url):
         ("shop.db", r"once\(\) got builtins.str: it takes"),
         (None, r"once\(\) got builtins.NoneType: it takes"),
         (AsyncSession(), r"AsyncSession is asynchronous: say `await session.run_sync\(delivery.once\)`"),
-    ],
-)
-def test_anything_without_a_transaction_of_its_own_is_refused(target, message):
-    with pytest.raises(ConfigError, match=message):
-        is_first(target)
+    ]:
+        with pytest.raises(ConfigError, match=message):
+            is_first(target)
 
 
 def test_a_delivery_made_by_hand_needs_a_handlers_name(url):
@@ -335,6 +339,7 @@ def test_an_asynchronous_connection_is_refused(postgres_url):
 # --- the table ------------------------------------------------------------------------------------
 
 
+@by_two_ways
 def test_creating_the_table_twice_changes_nothing(bare_url, opened):
     for _ in range(2):
         with opened(bare_url) as transaction:

@@ -10,6 +10,7 @@ import pytest
 from billhook.inbox.actions import list_actions, recorded
 from billhook.inbox.retention import ACTIONS_KEPT_FOR
 from support.inbox_view import NOON, rows
+from support.postgres import only_sqlite
 
 
 def test_an_action_is_a_row_and_a_line_of_the_log(inbox, caplog):
@@ -25,6 +26,7 @@ def test_an_action_is_a_row_and_a_line_of_the_log(inbox, caplog):
     assert (record.who, record.action, record.count) == ("ada", "replay", 3)
 
 
+@only_sqlite
 def test_an_action_that_fails_has_its_row_and_its_line(inbox, caplog):
     with caplog.at_level(logging.INFO), pytest.raises(KeyError), recorded(inbox, "a", "erase", "7", NOON):
         raise KeyError
@@ -41,6 +43,7 @@ def test_the_row_is_there_before_the_first_change(inbox, where):
     assert rows(where, "SELECT deliveries FROM billhook_action") == [(0,)]
 
 
+@only_sqlite
 def test_many_ids_are_cut_and_counted(inbox):
     with recorded(inbox, "ada", "discard", "", NOON) as recorder:
         for start in range(0, 2_000, 200):
@@ -84,6 +87,7 @@ def test_actions_are_kept_for_thirteen_months(inbox, by):
     assert left == (["new", "young"] if by == "the next action" else ["young"])
 
 
+@only_sqlite
 def test_a_name_from_outside_is_printable_and_cut(inbox):
     with recorded(inbox, "eve\x1b[2J" + "x" * 500, "pause", "h", NOON):
         pass

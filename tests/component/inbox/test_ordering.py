@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 import re
 import threading
-import time
 from collections import defaultdict
 from datetime import timedelta
 
@@ -89,17 +88,18 @@ def test_a_run_of_an_order_key_waits_while_another_is_running(inbox, where):
     assert settle(inbox, first) != []
 
 
-@pytest.mark.parametrize("state", [RunState.SUCCEEDED, RunState.DISCARDED, RunState.DEAD])
-def test_a_finished_run_makes_the_next_of_its_order_due_at_once(inbox, where, state):
-    _, second, _ = planned(inbox, "a", "b", "c")
-    (claimed,) = claim(inbox)
+def test_a_finished_run_makes_the_next_of_its_order_due_at_once(inbox, where):
+    ends = [RunState.SUCCEEDED, RunState.DISCARDED, RunState.DEAD]
+    ids = [planned(inbox, *(f"{name} {end}" for name in "abc"), key=end) for end in ends]
 
-    released = settle(inbox, claimed, state, seconds=5, error="e")
+    claims = claim(inbox)
+    released = [settle(inbox, one, end, seconds=5, error="e") for one, end in zip(claims, ends, strict=True)]
 
-    assert released == [second]
-    assert states(where) == [state, "due", "waiting"]
-    assert value(where, "SELECT due_at FROM run WHERE state = 'due'") == "2026-01-15 12:00:05.000000"
-    assert [one.delivery.key for one in claim(inbox, 5)] == ["b"]
+    assert released == [[second] for _, second, _ in ids]
+    assert states(where) == [state for end in ends for state in (end, "due", "waiting")]
+    due_at = rows(where, "SELECT DISTINCT due_at FROM run WHERE state = 'due'")
+    assert due_at == [("2026-01-15 12:00:05.000000",)]
+    assert [one.delivery.key for one in claim(inbox, 5)] == [f"b {end}" for end in ends]
 
 
 def test_a_run_to_be_retried_stays_first_of_its_order_key(inbox, where):
@@ -338,7 +338,7 @@ class RandomHistory:
 def test_order_holds_and_no_run_is_stuck_in_random_histories(inbox, where, seed):
     history = RandomHistory(inbox, seed)
 
-    for _ in range(60):
+    for _ in range(30 if isinstance(where, str) else 60):  # where each question costs more
         history.step()
         check_order(where)
     while history.claims or rows(where, "SELECT 1 FROM run WHERE state IN ('due', 'waiting', 'running')"):
@@ -584,23 +584,6 @@ def test_the_next_run_of_an_order_key_is_found_by_index(inbox, where):
     assert "run_order_idx" in found
     assert not re.search(walks, found, re.MULTILINE)
     assert re.search(walks, without, re.MULTILINE)
-
-
-def test_releasing_a_run_takes_the_same_time_with_thousands_waiting(inbox, where):
-    fill(inbox, where)
-    change(where, "UPDATE run SET order_key = 'few' WHERE delivery_id > 5990")
-
-    def seconds(key):
-        took = []
-        for _ in range(5):
-            with inbox.database.write() as connection:
-                started = time.perf_counter()
-                settling.release_next(connection, [("h", key)], NOON)
-                took.append(time.perf_counter() - started)
-                connection.execute(text("UPDATE run SET state = 'waiting' WHERE state = 'due'"))
-        return min(took)
-
-    assert seconds("k1") < 20 * seconds("few") + 0.002
 
 
 def test_no_keys_are_no_work(inbox):

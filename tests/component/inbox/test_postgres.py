@@ -241,10 +241,16 @@ def test_a_session_that_is_idle_in_a_transaction_is_ended_and_the_next_is_good(u
             time.sleep(0.5)
             transaction.next_times()
 
+    def is_writable():
+        with contextlib.suppress(InboxUnavailable):  # its own transaction may be idle on a busy machine
+            inbox.check_writable()
+            return True
+        return False
+
     with pytest.raises(InboxUnavailable, match="failed: terminating connection due to idle-in-transaction"):
         idle()
 
-    inbox.check_writable()
+    until(is_writable)
     inbox.close()
 
 
@@ -394,19 +400,16 @@ def test_an_app_with_an_unreachable_server_starts_and_answers_503(tmp_path, capl
     assert "hunter2" not in caplog.text
 
 
-@pytest.mark.parametrize(
-    ("rest", "told"),
-    [
+def test_an_invalid_url_is_refused_without_its_password(tmp_path):
+    too_many = "BILLHOOK_INBOX_URL has an @ too many: in a password write %40"
+    for rest, told in [
         ("127.0.0.1/billing?passwd=hunter2", 'BILLHOOK_INBOX_URL: invalid connection option "passwd"'),
-        ("ter2@127.0.0.1/billing", "BILLHOOK_INBOX_URL has an @ too many: in a password write %40"),
-        ("ter2/x@127.0.0.1/billing", "BILLHOOK_INBOX_URL has an @ too many: in a password write %40"),
-    ],
-)
-def test_an_invalid_url_is_refused_without_its_password(tmp_path, rest, told):
-    with pytest.raises(ConfigError, match=re.escape(told)) as caught:
-        make_app(tmp_path, BILLHOOK_INBOX_URL=f"postgresql+psycopg://me:hunter2@{rest}")
-
-    assert "ter2" not in str(caught.value)
+        ("ter2@127.0.0.1/billing", too_many),
+        ("ter2/x@127.0.0.1/billing", too_many),
+    ]:
+        with pytest.raises(ConfigError, match=re.escape(told)) as caught:
+            make_app(tmp_path, BILLHOOK_INBOX_URL=f"postgresql+psycopg://me:hunter2@{rest}")
+        assert "ter2" not in str(caught.value)
 
 
 def test_a_password_with_an_at_sign_that_is_written_as_it_must_be_is_taken():
@@ -434,20 +437,19 @@ def test_the_password_is_in_no_text_of_the_inbox_nor_in_its_log(url, caplog):
     assert not [one for one in (*told, caplog.text) if secret in one]
 
 
-@pytest.mark.parametrize(
-    ("url", "place"),
-    [
-        ("postgresql://u:hunter2hunter2@h:5433/d", "postgresql+psycopg://u:***@h:5433/d"),
-        ("postgres://u@h/d?sslmode=require&password=hunter2hunter2", "postgresql+psycopg://u@h/d"),
-        ("postgresql://u@/d?host=/run/pg&port=5433", "postgresql+psycopg://u@/d?host=%2Frun%2Fpg&port=5433"),
-        ("postgresql://u@/d?host=a:1&host=b:2", "postgresql+psycopg://u@/d?host=a%3A1&host=b%3A2"),
-    ],
-)
-def test_the_display_url_has_no_password(url, place):
-    assert Inbox(url).database.display_url == place
+DISPLAYED = {
+    "postgresql://u:hunter2hunter2@h:5433/d": "postgresql+psycopg://u:***@h:5433/d",
+    "postgres://u@h/d?sslmode=require&password=hunter2hunter2": "postgresql+psycopg://u@h/d",
+    "postgresql://u@/d?host=/run/pg&port=5433": "postgresql+psycopg://u@/d?host=%2Frun%2Fpg&port=5433",
+    "postgresql://u@/d?host=a:1&host=b:2": "postgresql+psycopg://u@/d?host=a%3A1&host=b%3A2",
+}
 
 
-def test_hosts_that_are_named_in_two_ways_are_refused(url):
+def test_the_display_url_has_no_password():
+    assert {url: Inbox(url).database.display_url for url in DISPLAYED} == DISPLAYED
+
+
+def test_hosts_that_are_named_in_two_ways_are_refused():
     text = "names several hosts in a way that is not understood: write postgresql"
 
     with pytest.raises(ConfigError, match=text) as caught:

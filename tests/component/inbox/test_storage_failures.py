@@ -11,6 +11,7 @@ import pytest
 from billhook.errors import DeadlinePassed, InboxUnavailable, OutOfResources
 from billhook.inbox.probe import Probe
 from support.inbox_view import Foreigner, change, hung, incoming, open_inbox
+from support.postgres import only_sqlite
 from support.processes import until
 from support.timeouts import scaled
 
@@ -103,6 +104,7 @@ def test_a_bad_answer_is_never_given_again():
     assert answers == []
 
 
+@only_sqlite
 def test_readiness_is_not_cached_after_a_storage_failure(where, monkeypatch):
     inbox = open_inbox(where, deadline_seconds=2.5)
     monkeypatch.setattr(inbox._committer, "_insert_batch", _fail)
@@ -170,6 +172,7 @@ def put_together(inbox, where, count, *, answer):
     return [moment - returned[0] for moment in returned]
 
 
+@only_sqlite
 def test_the_next_of_a_batch_is_released_after_the_previous_response(where):
     inbox = open_inbox(where, deadline_seconds=5)
 
@@ -179,6 +182,7 @@ def test_the_next_of_a_batch_is_released_after_the_previous_response(where):
     inbox.close()
 
 
+@only_sqlite
 def test_a_missing_response_delays_its_batch_briefly(where):
     inbox = open_inbox(where, deadline_seconds=5)
 

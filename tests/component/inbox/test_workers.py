@@ -10,6 +10,7 @@ from billhook.engines.maintenance import REGISTRATION_SECONDS, Maintenance, Work
 from billhook.inbox import WorkerRecord
 from billhook.inbox.inbox import WORKER_KEPT_FOR
 from support.inbox_view import NOON, rows
+from support.postgres import only_sqlite
 
 SECOND = timedelta(seconds=1)
 ROW = "SELECT owner, engine, handlers, started_at, seen_at FROM billhook_worker ORDER BY owner"
@@ -59,6 +60,7 @@ def registration(inbox):
 registration_time = [50.0]
 
 
+@only_sqlite
 def test_a_row_is_written_at_start_and_every_twenty_seconds_and_deleted_at_the_end(
     inbox, where, registration
 ):
@@ -77,6 +79,7 @@ def test_a_row_is_written_at_start_and_every_twenty_seconds_and_deleted_at_the_e
     assert owners(where) == []
 
 
+@only_sqlite
 def test_a_failed_worker_registration_is_logged_and_ignored(inbox, registration, caplog):
     with inbox.database.write() as connection:
         connection.exec_driver_sql("DROP TABLE billhook_worker")
@@ -90,6 +93,7 @@ def test_a_failed_worker_registration_is_logged_and_ignored(inbox, registration,
     ]
 
 
+@only_sqlite
 def test_a_worker_that_never_registered_deletes_nothing(inbox, registration):
     with inbox.database.write() as connection:
         connection.exec_driver_sql("DROP TABLE billhook_worker")

@@ -1,4 +1,4 @@
-"""What may follow what: every pair of states, legal or not."""
+"""What may follow what, over every pair of states."""
 
 from __future__ import annotations
 
@@ -34,24 +34,17 @@ LEGAL_RUNS = {
 }
 
 
-@pytest.mark.parametrize(("before", "after"), list(product(DeliveryState, repeat=2)))
-def test_a_delivery_takes_legal_steps_only(before, after):
-    if (before, after) in LEGAL:
+def is_allowed(before, after):
+    try:
         check(before, after)
-    else:
-        with pytest.raises(
-            IllegalTransition, match=f"a delivery in state '{before}' cannot become '{after}'"
-        ):
-            check(before, after)
+    except IllegalTransition:
+        return False
+    return True
 
 
-@pytest.mark.parametrize(("before", "after"), list(product(RunState, repeat=2)))
-def test_a_run_takes_legal_steps_only(before, after):
-    if (before, after) in LEGAL_RUNS:
-        check(before, after)
-    else:
-        with pytest.raises(IllegalTransition, match=f"a run in state '{before}' cannot become '{after}'"):
-            check(before, after)
+@pytest.mark.parametrize(("states", "legal"), [(DeliveryState, LEGAL), (RunState, LEGAL_RUNS)])
+def test_legal_steps_are_taken_and_no_others(states, legal):
+    assert {pair for pair in product(states, repeat=2) if is_allowed(*pair)} == legal
 
 
 @pytest.mark.parametrize(
@@ -63,25 +56,9 @@ def test_a_transition_between_delivery_and_run_states_is_illegal(before, after):
 
 
 def test_an_illegal_step_carries_its_facts():
-    with pytest.raises(IllegalTransition, match="cannot become") as caught:
+    with pytest.raises(IllegalTransition, match="a delivery in state 'quarantined' cannot") as caught:
         check(DeliveryState.QUARANTINED, DeliveryState.DEAD)
+    with pytest.raises(IllegalTransition, match="a run in state 'due' cannot become 'dead'"):
+        check(RunState.DUE, RunState.DEAD)
 
     assert (caught.value.kind, caught.value.before, caught.value.after) == ("delivery", "quarantined", "dead")
-
-
-STEPS_OF_STATEMENTS = [
-    (DeliveryState.RECEIVED, DeliveryState.PLANNED),  # plan
-    (DeliveryState.RECEIVED, DeliveryState.DONE),
-    (DeliveryState.RECEIVED, DeliveryState.QUARANTINED),
-    (RunState.DUE, RunState.RUNNING),  # claim
-    (RunState.RUNNING, RunState.DUE),  # release, expire
-    (RunState.RUNNING, RunState.SUCCEEDED),  # settle
-    (RunState.WAITING, RunState.DUE),  # release the next run of an order
-    (DeliveryState.PLANNED, DeliveryState.DONE),  # finish
-    (DeliveryState.PLANNED, DeliveryState.DEAD),
-]
-
-
-@pytest.mark.parametrize(("before", "after"), STEPS_OF_STATEMENTS)
-def test_statements_whose_states_are_constants_take_allowed_steps(before, after):
-    check(before, after)
