@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import re
 import sys
 import threading
@@ -18,6 +17,7 @@ import billhook
 from billhook import Billhook, Handlers, signals
 from billhook.events import PingTest
 from billhook.extension import get_state
+from billhook.receiver.intake import SIGNALS
 from support.apps import inbox_at
 from support.inbox_view import incoming, rows
 from support.processes import until
@@ -121,12 +121,10 @@ def followed(plain_app, inbox_url, monkeypatch):
     """Delivers through a door, and returns the way of the last delivery."""
 
     def follow(door: str) -> Way:
-        for name in ("delivery_accepted", "delivery_rejected", "delivery_duplicate"):
-            monkeypatch.setattr(getattr(signals, name), "receivers", {})  # those of other tests
+        for signal in SIGNALS:  # observers that other tests left would have the answer made in a thread
+            monkeypatch.setattr(signal, "receivers", {})
         monkeypatch.setattr("billhook.extension.find_spec", lambda _: None)  # no hook for flask-wtf
         way, before = Way(_delays_the_answer), sys.getprofile()
-        gc.collect()  # what other tests left has finalizers of ours, which are on nobody's way
-        gc.disable()
         threading.setprofile(way.enter)
         sys.setprofile(way.enter)
         try:
@@ -139,7 +137,6 @@ def followed(plain_app, inbox_url, monkeypatch):
         finally:
             threading.setprofile(None)
             sys.setprofile(before)
-            gc.enable()
         assert statuses == [200] * 4
         return way
 
