@@ -279,7 +279,7 @@ def test_the_option_inbox_schema_selects_the_schema(database_url, tmp_path):
     assert app.extensions["billhook"].inbox.database.schema == "hooks"
     app.extensions["billhook"].close()
     with pytest.raises(SchemaMismatch, match="has schema none"):
-        make_app(tmp_path, BILLHOOK_INBOX_URL=database_url)
+        Inbox(database_url).prepare()
 
 
 def test_a_pooler_that_drops_search_path_is_refused_unless_configured(database_url):
