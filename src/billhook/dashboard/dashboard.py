@@ -100,7 +100,7 @@ class Dashboard:
         )
         context = DashboardContext(pages)
         for rule, name, view, method in _VIEWS:
-            # Without redirects, which would name the host that the request named, to whoever sent it.
+            # Without redirects: their Location would name the host that the request names.
             pages.blueprint.add_url_rule(
                 rule,
                 name,

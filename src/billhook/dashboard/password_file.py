@@ -32,7 +32,7 @@ FEWEST_CHARACTERS = 12
 """A process compares WRONG_TRIES passwords a second, so each must be too long to be found at that rate."""
 WRONG_TRIES = 5
 WRONG_TRIES_SECONDS = 1.0
-"""After so many wrong passwords in this time, all are refused without a comparison until it has passed."""
+"""After WRONG_TRIES wrong ones in this time, all are refused without a comparison until it has passed."""
 _READ_ONLY = "read-only "
 
 
