@@ -7,6 +7,7 @@ would be imported with it: that costs time, and is too early for a measurement o
 from __future__ import annotations
 
 import importlib
+import os
 from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
@@ -14,9 +15,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from pathlib import Path
 
-    from flask import Flask
+    from flask import Blueprint, Flask
 
     from billhook.clock import FrozenClock
     from billhook.dispatch import Delivery
@@ -50,15 +52,21 @@ def billhook_app(
 
     Override it to make the app yourself, with `billhook.testing.options(tmp_path)` in its config.
     """
+    from billhook.settings import from_environ
     from billhook.testing import make_app, options, prepare
 
     chosen = request.config.getini("billhook_app")
+    # A test must not depend on the shell: what is set there is of the developer's own receiver.
+    flask_names = [name for name in os.environ if name.startswith("FLASK_BILLHOOK_")]
+    for name in [*from_environ(os.environ), *flask_names]:
+        monkeypatch.delenv(name)
     if chosen:
         wanted = options(tmp_path)
         for name, value in wanted.items():
             monkeypatch.setenv(name, ",".join(value) if isinstance(value, list) else value)
-        app = _load(chosen)
-        _check_inbox(app, wanted["BILLHOOK_INBOX_URL"])
+        with monkeypatch.context() as patch:
+            _refuse_other_inboxes(patch, wanted["BILLHOOK_INBOX_URL"])
+            app = _load(chosen)
         prepare(app)
     else:
         from billhook.standalone import load_handlers
@@ -170,13 +178,19 @@ def _load(chosen: str) -> Flask:
     return create_app()
 
 
-def _check_inbox(app: Flask, url: str) -> None:
-    """Raise UsageError for an app whose own config names an inbox: a test must not use that one."""
-    from billhook.extension import get_state
+def _refuse_other_inboxes(patch: pytest.MonkeyPatch, url: str) -> None:
+    """Have an app whose own config names an inbox refused with UsageError, before that inbox is opened."""
+    from billhook.extension import Billhook, get_settings
 
-    if get_state(app).settings.inbox_url != url:
-        raise pytest.UsageError(
-            "the app has an inbox of its own, which tests must not use: leave BILLHOOK_INBOX_URL, _SECRETS "
-            "and _ENGINE to the environment, or override the fixture billhook_app with an app that has "
-            "billhook.testing.options(tmp_path) in its config"
-        )
+    mount = Billhook._mounted
+
+    def checked(self: Billhook, app: Flask, url_prefix: str) -> AbstractContextManager[Blueprint]:
+        if get_settings(app).inbox_url != url:
+            raise pytest.UsageError(
+                "the app has an inbox of its own, which tests must not use: leave BILLHOOK_INBOX_URL, "
+                "_SECRETS and _ENGINE to the environment, or override the fixture billhook_app with an app "
+                "that has billhook.testing.options(tmp_path) in its config"
+            )
+        return mount(self, app, url_prefix)
+
+    patch.setattr(Billhook, "_mounted", checked)

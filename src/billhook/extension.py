@@ -18,7 +18,7 @@ from flask.helpers import get_debug_flag
 from billhook.clock import Clock, SystemClock
 from billhook.dispatch import Handlers
 from billhook.errors import ConfigError, DuplicateHandlerName, MissingSecret
-from billhook.settings import Settings, from_environ
+from billhook.settings import ENVIRON, Settings, from_environ
 from billhook.signing import BodyHMAC, Scheme, StandardWebhooks, TimestampedHMAC, TimestampedRSA
 from billhook.signing.source import DEFAULT_SOURCE, RECONCILE_SOURCE, Source
 
@@ -31,8 +31,6 @@ __all__ = ["ENVIRON", "Billhook", "configured_scheme", "exempt_from_csrf", "get_
 _SYSTEM_CLOCK = SystemClock()
 READY_SECONDS = 1.0
 """How long /readyz caches a good result: the inbox is written at most once in that time."""
-ENVIRON = "billhook_environ"
-"""Key in `app.extensions` of an environment to read instead of os.environ."""
 _ALTERNATIVES = (
     ("BILLHOOK_SECRETS", "BILLHOOK_SECRETS_FILE"),
     ("BILLHOOK_API_REFRESH_TOKEN", "BILLHOOK_API_REFRESH_TOKEN_FILE"),

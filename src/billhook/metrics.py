@@ -248,11 +248,19 @@ def metrics_blueprint(token: str | None) -> Blueprint:
     def metrics() -> Response:
         if expected is not None and not _is_allowed(request.headers, expected):
             return Response("The token is missing or wrong.\n", 401, {"WWW-Authenticate": "Bearer"})
-        encode, content_type = choose_encoder(request.headers.get("Accept", ""))
+        encode, content_type = _encoder(request.headers.get("Accept", ""))
         inbox = get_state(current_app).inbox
         return Response(encode(_registry(lambda: inbox)), content_type=content_type)
 
     return blueprint
+
+
+def _encoder(accept: str) -> tuple[Callable[[CollectorRegistry], bytes], str]:
+    """Return what writes the metrics in a format of the Accept header, or else in the plain one."""
+    try:
+        return choose_encoder(accept)
+    except Exception:  # noqa: BLE001 - prometheus_client raises for parameters that it cannot read
+        return choose_encoder("")
 
 
 def _is_allowed(headers: Headers, expected: bytes) -> bool:

@@ -15,9 +15,11 @@ from typing import Any
 from billhook.errors import ConfigError
 from billhook.file_modes import check_secret_file
 
-__all__ = ["OPTIONS", "Option", "Settings", "from_environ", "read_secrets_file"]
+__all__ = ["ENVIRON", "OPTIONS", "Option", "Settings", "from_environ", "read_secrets_file"]
 
 PREFIX = "BILLHOOK_"
+ENVIRON = "billhook_environ"
+"""Key in `app.extensions` of an environment to read instead of os.environ: the standalone app has it."""
 _SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
 # Set around billhook by its own tests, and what commands read by themselves; never options.
 NOT_OPTIONS = ("BILLHOOK_SPEC", "BILLHOOK_TEST_", "BILLHOOK_FAILPOINT", "BILLHOOK_SANDBOX_")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,13 +15,13 @@ from billhook.clock import Clock
 from billhook.dispatch import ConnectedHandlers, Handlers, RetrySchedule, connect
 from billhook.engines import Dispatcher, Engine, ExternalEngine, InlineEngine, ThreadEngine, Worker
 from billhook.engines.celery import CeleryEngine, find_celery
-from billhook.errors import ConfigError, InboxUnavailable, OutOfResources
+from billhook.errors import ConfigError, ForeignFile, InboxUnavailable, OutOfResources, SchemaMismatch
 from billhook.events import EVENT_TYPES
 from billhook.inbox import Inbox
 from billhook.logs import fields
 from billhook.receiver import Intake, WsgiReceiver
 from billhook.receiver.wsgi import find_probe
-from billhook.settings import Settings
+from billhook.settings import ENVIRON, Settings
 from billhook.threads import reset_in_child
 
 if TYPE_CHECKING:
@@ -88,6 +88,11 @@ class BillhookState:
             # An exception here would stop gunicorn too; each thread is started again at its first use.
             text = "could not start receiver threads, deliveries get 503 until they start: %s"
             logger.error(text, error, extra=fields(cause=error))  # noqa: TRY400 - says it all
+
+    def require_schema(self) -> None:
+        """Raise SchemaMismatch if the inbox's schema does not fit; a server that is away may still come."""
+        with suppress(InboxUnavailable):
+            self.inbox.prepare(START_SECONDS)
 
     def asgi_app(self) -> AsgiApp:
         """Return an ASGI application for the app; see Billhook.asgi_app."""
@@ -211,7 +216,10 @@ class BillhookState:
 
 
 def _open_inbox(app: Flask, settings: Settings) -> Inbox:
-    """Return the inbox with its schema checked. Raises ConfigError."""
+    """Return the inbox with its schema checked. Raises ConfigError.
+
+    An app that mounts billhook starts with any schema, and with a server that is away.
+    """
     inbox = Inbox(
         settings.inbox_url or f"sqlite:///{Path(app.instance_path) / 'billhook.db'}",
         deadline_seconds=settings.deadline_seconds,
@@ -228,4 +236,11 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
         # at each use, and deliveries are answered 503 until the database is back.
         text = "inbox unavailable, deliveries get 503 until it recovers: %s"
         logger.error(text, error, extra=fields(cause=error.cause))  # noqa: TRY400
+    except SchemaMismatch as error:
+        if ENVIRON in app.extensions or isinstance(error, ForeignFile):
+            raise  # the standalone app has nothing else to serve; another program's file is a wrong option
+        # The app's own pages and commands work, its migrations among them; each use checks the schema again.
+        told = str(error).replace("`billhook ", f"`flask --app {app.import_name} billhook ")
+        text = "deliveries get 503 until the inbox's schema fits: %s"
+        logger.error(text, told, extra=fields(cause=error))  # noqa: TRY400
     return inbox

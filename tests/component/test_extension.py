@@ -6,19 +6,25 @@ import io
 import resource
 
 import pytest
+from click.testing import CliRunner
 from flask import Flask, abort, jsonify, request
+from flask.cli import FlaskGroup
 from werkzeug.exceptions import HTTPException
 
 from billhook import Billhook, Handlers, Source, signals
-from billhook.errors import ConfigError, DuplicateHandlerName, LateRegistration
+from billhook.dashboard import Dashboard
+from billhook.errors import ConfigError, DuplicateHandlerName, LateRegistration, SchemaMismatch
 from billhook.events import PingTest
 from billhook.extension import get_state
+from billhook.inbox.schema import REVISION
 from billhook.receiver.intake import SIGNALS
 from billhook.signing import TimestampedHMAC
-from support.apps import deliver, inbox_file
-from support.inbox_view import incoming, rows
+from billhook.standalone import create_app
+from support.apps import deliver, inbox_file, make_app
+from support.inbox_view import change, incoming, rows
 from support.processes import until
 from support.signing import OTHER_SECRET, PATH, SECRET, signed
+from support.templates import new_inbox
 
 TEXT_SECRET = "a-shared-secret-of-32-characters"
 
@@ -505,3 +511,40 @@ def test_an_inbox_that_cannot_be_opened_refuses_to_start(plain_app, tmp_path):
         Billhook().init_app(app)
 
     assert "billhook" not in app.extensions
+
+
+def test_an_app_starts_with_any_schema_of_its_inbox_and_answers_deliveries_503(app_with, tmp_path, caplog):
+    app_with()
+    change(tmp_path / "billhook.db", "UPDATE billhook_version SET version_num = '9999'")
+    app = app_with(name="myshop", BILLHOOK_ENGINE="inline")
+    app.get("/own")(lambda: "the app's own page")
+    Dashboard(may_look=lambda: True).init_app(app)
+
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+    assert "deliveries get 503 until the inbox's schema fits: the inbox has schema 9999" in caplog.text
+    assert app.test_client().get("/own").text == "the app's own page"
+    assert CliRunner().invoke(FlaskGroup(create_app=lambda: app), ["routes"]).exit_code == 0
+    assert deliver(app).status_code == 503
+    assert app.test_client().get("/billhook/").status_code == 503
+    change(tmp_path / "billhook.db", f"UPDATE billhook_version SET version_num = '{REVISION}'")
+    assert deliver(app).status_code == 200
+    assert app.test_client().get("/billhook/").status_code == 200
+
+
+def test_the_error_of_a_schema_names_the_command_of_the_app(postgres_url, tmp_path, caplog):
+    app = make_app(tmp_path, name="myshop", BILLHOOK_INBOX_URL=postgres_url)
+
+    assert "run `flask --app myshop billhook db upgrade`" in caplog.text
+    assert deliver(app).status_code == 503
+    new_inbox(postgres_url)
+    assert deliver(app).status_code == 200
+    app.extensions["billhook"].close()
+
+
+def test_the_standalone_app_refuses_a_schema_that_does_not_fit(app_with, tmp_path, monkeypatch):
+    app_with()
+    change(tmp_path / "billhook.db", "UPDATE billhook_version SET version_num = '9999'")
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(SchemaMismatch, match="the inbox has schema 9999"):
+        create_app({"BILLHOOK_SECRETS": SECRET, "BILLHOOK_ENGINE": "worker"})

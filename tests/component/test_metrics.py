@@ -250,3 +250,17 @@ def test_registering_the_collector_does_not_read_the_inbox():
     registry = _registry(lambda: pytest.fail("the inbox was read"))
 
     assert [type(one) for one in registry._collector_to_names] == [InboxCollector]
+
+
+@pytest.mark.parametrize(
+    "accept",
+    ["application/openmetrics-text; version=a", "application/openmetrics-text; version=", "\xff", ""],
+)
+def test_an_accept_header_that_cannot_be_read_gets_the_plain_format(app_with, accept):
+    app = app_with()
+    app.register_blueprint(metrics_blueprint(None))
+
+    response = app.test_client().get("/metrics", headers={"Accept": accept})
+
+    assert response.status_code == 200
+    assert "billhook_inbox_up 1.0" in response.text

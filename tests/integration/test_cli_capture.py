@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from billhook.cli import main
+from billhook.cli.capture import _Progress, parse_request
 from billhook.signing import TimestampedHMAC
 from support.processes import together, until
 from support.signing_cases import TEXT_SECRET
@@ -189,3 +190,23 @@ def test_a_port_that_is_taken_is_a_usage_error(tmp_path):
 
     assert result.exit_code == 2
     assert f"127.0.0.1:{taken} is in use" in result.stderr
+
+
+def test_the_spaces_of_a_header_take_linear_time():
+    raw = b"POST / HTTP/1.1\r\nX-Long: a" + b" " * 5_000_000 + b"b\r\n\r\n"  # hours, were it quadratic
+
+    assert len(parse_request(raw, "the request").headers["X-Long"]) == 5_000_002
+
+
+def test_a_chunked_request_is_complete_with_its_last_byte_in_whatever_pieces_it_comes():
+    raw = (
+        b"POST / HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 3 + b"0\r\nX-T: 1\r\n\r\n"
+    )
+
+    for size in range(1, len(raw)):
+        progress, come = _Progress(), bytearray()
+        complete = []
+        for at in range(0, len(raw), size):
+            come += raw[at : at + size]
+            complete.append(progress.is_complete(come))
+        assert complete == [False] * (len(complete) - 1) + [True], size

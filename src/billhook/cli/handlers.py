@@ -220,7 +220,8 @@ def _print_table(
         columns["ordered by"] = [order_text(handler) for handler in listed]
     if any(handler.identity for handler in listed):
         columns["identity"] = [identity_text(handler) for handler in listed]
-    print_table("", list(columns), zip(*columns.values(), strict=True), whole=["event types"])
+    cells = zip(*columns.values(), strict=True)
+    print_table("", list(columns), cells, whole=["event types"], keep="\n")
 
 
 def handler_names(connected: ConnectedHandlers) -> set[str]:

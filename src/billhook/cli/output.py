@@ -7,6 +7,7 @@ change the reading direction. An error is one line on stderr and an exit code, n
 from __future__ import annotations
 
 import errno
+import io
 import json
 import os
 import shutil
@@ -65,10 +66,12 @@ def print_table(
     *,
     whole: Collection[str] = (),
     cut: str = "",
+    keep: str = "",
 ) -> None:
     """Print a table on stdout. Cells are plain text, never markup.
 
-    Columns in `whole` are never wrapped; cells of `cut` end in … on a narrow terminal.
+    Columns in `whole` are never wrapped; cells of `cut` end in … on a narrow terminal. Invisible characters
+    are escaped but for those in `keep`: a line feed in an error's text would look like a further row.
     """
     from rich.box import SIMPLE_HEAD
     from rich.console import Console
@@ -84,7 +87,7 @@ def print_table(
         pad_edge=False,
         padding=(0, 1, 0, 0),
     )
-    cells = [[Text("" if cell is None else printable(cell, keep="\n")) for cell in row] for row in rows]
+    cells = [[Text("" if cell is None else printable(cell, keep)) for cell in row] for row in rows]
     taken = 2 * (len(columns) - 1)
     for number, column in enumerate(columns):
         # Wrapped, not cut: people copy ids and names from tables.
@@ -151,6 +154,13 @@ class UsageConfigError(CliError):
 
 class BillhookGroup(click.Group):
     """A command group that reports billhook's exceptions as CliError, under `billhook` and under `flask`."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        # Before anything is printed: help, tables and errors have characters that some encodings lack.
+        for stream in (sys.stdout, sys.stderr):
+            if isinstance(stream, io.TextIOWrapper):
+                stream.reconfigure(errors="backslashreplace")
+        return super().make_context(*args, **kwargs)
 
     def invoke(self, ctx: click.Context) -> Any:
         # On the group, not in `main`: under `flask billhook …` this group is the only part that is ours.

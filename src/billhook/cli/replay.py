@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from billhook.cli.context import open_inbox, worker_hint
-from billhook.cli.output import CliError, print_json, say_paused
+from billhook.cli.output import CliError, print_json, printable, say_paused
 from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
 from billhook.cli.selection import (
     Flags,
@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from billhook.inbox.replay import Backfill, ReplayResult
 
 __all__ = ["replay"]
+
+_MOST_TOLD = 20
+"""Runs that succeeded which the question names."""
 
 
 @click.command(
@@ -95,8 +98,9 @@ def replay(
         if delivery_ids and handler is not None and backfill is None:
             _check_stored(inbox, handler)
         _check_ids(inbox, delivery_ids, as_type)
+        question = _question(inbox, delivery_ids, handler, all_handlers)
         chosen = select(
-            inbox, delivery_ids, filters, limit, question="Replay {}?",
+            inbox, delivery_ids, filters, limit, question=question,
             past_participle="replayed", flags=(flags := Flags(dry_run, yes, as_json)),
         )  # fmt: skip
         if chosen is None:
@@ -104,6 +108,28 @@ def replay(
         if rate is not None and not dry_run:
             chosen = chosen._replace(batches=paced(chosen.batches, rate))
         _replay(inbox, chosen, _ReplayOptions(handler, backfill, all_handlers, as_type), flags)
+
+
+def _question(inbox: Inbox, delivery_ids: tuple[int, ...], handler: str | None, all_handlers: bool) -> str:
+    """Return the question before a replay, which names the handlers that succeeded and run again."""
+    if handler is None and not all_handlers:
+        return "Replay {}?"
+    from billhook.inbox.admin import details
+
+    told = [
+        f"delivery {one.summary.id}: {printable(run.handler)} succeeded ({run.finished_at:%Y-%m-%d %H:%M})\n"
+        for one in details(inbox, delivery_ids)
+        for run in one.runs
+        if run.state == "succeeded" and handler in (None, run.handler)
+    ]
+    if delivery_ids and not told:
+        return "Replay {}?"
+    left_out = f"… and {len(told) - _MOST_TOLD} more\n" if len(told) > _MOST_TOLD else ""
+    return (
+        "".join(told[:_MOST_TOLD]).replace("{", "{{").replace("}", "}}")
+        + left_out
+        + "Effects of handlers that succeeded are made again, also with delivery.once(). Replay {}?"
+    )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -116,6 +116,7 @@ def worker(
     state = get_state(load_app(environ))
     set_up_logging(state.settings.log_format, show_process=True)  # unless the user's app has done it
     _require_handlers(state)
+    state.require_schema()
     if require_all:
         require_all_handled(state.handlers)
     if processes > 1:

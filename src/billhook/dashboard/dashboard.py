@@ -15,7 +15,7 @@ from werkzeug.wrappers import Response as AnyResponse
 
 from billhook.dashboard import deliveries, delivery, handlers, overview
 from billhook.dashboard.context import DashboardContext, last_error, run_state, tone
-from billhook.errors import ConfigError, InboxError
+from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.extension import exempt_from_csrf
 from billhook.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
@@ -100,8 +100,17 @@ class Dashboard:
         )
         context = DashboardContext(pages)
         for rule, name, view, method in _VIEWS:
-            pages.blueprint.add_url_rule(rule, name, partial(view, context), methods=[method])
-        pages.blueprint.register_error_handler(InboxError, partial(_storage_failed, context))
+            # Without redirects: their Location would name the host that the request names.
+            pages.blueprint.add_url_rule(
+                rule,
+                name,
+                partial(view, context),
+                methods=[method],
+                strict_slashes=False,
+                merge_slashes=False,
+            )
+        for failure in (InboxError, SchemaMismatch):
+            pages.blueprint.register_error_handler(failure, partial(_storage_failed, context))
         app.register_blueprint(pages.blueprint, url_prefix="/" + url_prefix.strip("/"))
         exempt_from_csrf(app, pages.blueprint)  # the app's own check knows no tokens of these forms
 
@@ -124,6 +133,10 @@ def _checked(permission: Permission | None) -> Callable[[], Any]:
 
 def _identify(may_look: Callable[[], Any], may_act: Callable[[], Any]) -> Visitor:
     """Return the visitor of the current request. Raises HTTPException for one who may not look."""
+    try:
+        _ = request.authorization  # parsed now, for `may_look` may read it
+    except ValueError:
+        abort(400, "The Authorization header cannot be read.")
     looking = may_look()
     if isinstance(looking, AnyResponse):
         abort(looking)
@@ -149,5 +162,5 @@ def _is_yes(answer: object) -> bool:
     return False
 
 
-def _storage_failed(context: DashboardContext, error: InboxError) -> Response:
+def _storage_failed(context: DashboardContext, error: InboxError | SchemaMismatch) -> Response:
     return context.pages.render("pages/error.html", 503, name="Storage failed", description=str(error))

@@ -207,13 +207,21 @@ def send_body(context: DashboardContext, delivery_id: int) -> Response:
 
 
 def replay_one(context: DashboardContext, delivery_id: int) -> Response:
-    """Replay what failed of a delivery, or the run of one handler, and return to its page."""
+    """Replay what failed of a delivery, or the run of one handler, and return to its page.
+
+    A run that succeeded is replayed only after a page that says so: its effect is made a second time.
+    """
     found = context.delivery(delivery_id)
     handler = request.form.get("handler") or None
     if handler is not None and handler not in {run.handler for run in found.runs}:
         abort(400, "This delivery has no run of that handler.")
     which = "" if handler is None else f"handler {handler}"
     again = request.form.get("again") == "1"
+    repeated = [run for run in found.runs if run.state == "succeeded" and handler in (None, run.handler)]
+    if again and repeated and request.form.get("confirmed") != "1":
+        return context.pages.render(
+            "repeat.html", summary=found.summary, handler=handler, repeated=repeated, now=context.now
+        )
     done = replay_batches(context, [[delivery_id]], which, handler=handler, again=again)
     return _back(context, delivery_id, describe(done), "good" if done.deliveries else "warn")
 

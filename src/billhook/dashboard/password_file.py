@@ -8,7 +8,9 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
-from collections.abc import Iterator
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from werkzeug.exceptions import Unauthorized
 from billhook.dashboard.dashboard import Dashboard
 from billhook.errors import ConfigError
 from billhook.file_modes import check_secret_file
+from billhook.receiver.rejection_log import RejectionLog
 
 __all__ = ["DashboardUser", "add_dashboard", "read_password_file"]
 
@@ -26,7 +29,10 @@ logger = logging.getLogger("billhook.dashboard")
 
 OPTION = "BILLHOOK_DASHBOARD"
 FEWEST_CHARACTERS = 12
-"""Nothing slows an attacker down who tries passwords, so each must be too long to be found."""
+"""A process compares WRONG_TRIES passwords a second, so each must be too long to be found at that rate."""
+WRONG_TRIES = 5
+WRONG_TRIES_SECONDS = 1.0
+"""After WRONG_TRIES wrong ones in this time, all are refused without a comparison until it has passed."""
 _READ_ONLY = "read-only "
 
 
@@ -47,11 +53,13 @@ def add_dashboard(app: Flask, path: str) -> None:
         digests = b"".join(user.digest for user in users)
         app.secret_key = hashlib.scrypt(digests, salt=b"billhook dashboard", n=2**14, r=8, p=1)
 
+    sign_in = _SignIn(users)
+
     def may_look() -> str:
-        return _signed_in(users).name
+        return sign_in.user().name
 
     def may_act() -> bool:
-        return _signed_in(users).may_act
+        return sign_in.user().may_act
 
     Dashboard(may_look=may_look, may_act=may_act).init_app(app)
 
@@ -89,22 +97,48 @@ def _parse(path: str, lines: list[str]) -> Iterator[DashboardUser]:
         yield DashboardUser(name, _digest(password), not line.startswith(_READ_ONLY))
 
 
-def _signed_in(users: tuple[DashboardUser, ...]) -> DashboardUser:
-    """Return the user of the current request. Raises Unauthorized, which has the browser ask."""
-    sent = request.authorization
-    if sent is not None and sent.type == "basic":
-        digest, name = _digest(sent.password or ""), (sent.username or "").encode()
+class _SignIn:
+    """Finds the user of a request; what is refused is logged once a second, with its number."""
+
+    def __init__(
+        self, users: tuple[DashboardUser, ...], monotonic: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._users = users
+        self._monotonic = monotonic
+        self._log = RejectionLog(monotonic, logger)
+        self._wrong: deque[float] = deque(maxlen=WRONG_TRIES)
+
+    def user(self) -> DashboardUser:
+        """Return the user of the current request. Raises Unauthorized, which has the browser ask."""
+        sent = request.authorization
+        if sent is not None and sent.type == "basic":
+            if not self._is_exhausted():
+                found = self._find(sent.username or "", sent.password or "")
+                if found is not None:
+                    return found
+                self._wrong.append(self._monotonic())
+            self._log.record(
+                "dashboard",
+                "sign-in",
+                logging.WARNING,
+                "sign-in to the dashboard refused: no such user and password",
+            )
+        challenge = WWWAuthenticate("basic", {"realm": "billhook dashboard", "charset": "UTF-8"})
+        raise Unauthorized("Sign in to see the dashboard.", www_authenticate=challenge)
+
+    def _is_exhausted(self) -> bool:
+        tries = len(self._wrong)
+        return tries == WRONG_TRIES and self._monotonic() - self._wrong[0] < WRONG_TRIES_SECONDS
+
+    def _find(self, name: str, password: str) -> DashboardUser | None:
+        digest, encoded = _digest(password), name.encode()
         # Every user is compared, so that the time tells neither names nor passwords.
         found = [
             user
-            for user in users
-            if hmac.compare_digest(user.digest, digest) & hmac.compare_digest(user.name.encode(), name)
+            for user in self._users
+            if hmac.compare_digest(user.digest, digest) & hmac.compare_digest(user.name.encode(), encoded)
         ]
-        if found:
-            return found[0]
-        logger.warning("sign-in to the dashboard refused: no such user and password")
-    challenge = WWWAuthenticate("basic", {"realm": "billhook dashboard", "charset": "UTF-8"})
-    raise Unauthorized("Sign in to see the dashboard.", www_authenticate=challenge)
+        return found[0] if found else None
 
 
 def _digest(password: str) -> bytes:

@@ -100,6 +100,12 @@ class Delivery:
         """
         return self.source == RECONCILE_SOURCE
 
+    def __reduce__(self) -> str:
+        """Raise TypeError: a delivery is of the process and the attempt that called the handler."""
+        raise TypeError(
+            "a Delivery cannot be pickled or copied to another process: pass its event, or its id and key"
+        )
+
     def once(self, transaction: Transaction) -> bool:
         """Return True the first time that this handler has this delivery, and False ever after.
 

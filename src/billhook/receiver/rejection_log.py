@@ -37,8 +37,9 @@ class RejectionLog:
     no matter what a sender sends.
     """
 
-    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic, log: logging.Logger = logger) -> None:
         self._monotonic = monotonic
+        self._log = log
         self._lock = threading.Lock()
         self.kinds: dict[tuple[str, str], _Kind] = {}
         """Empty until the first rejection: what is called for every accepted delivery asks this first."""
@@ -54,7 +55,7 @@ class RejectionLog:
             else:
                 kind.level, kind.text, kind.suppressed = level, text, kind.suppressed + 1
         if first:
-            logger.log(level, "%s", text, extra=fields(source=source, cause=cause))
+            self._log.log(level, "%s", text, extra=fields(source=source, cause=cause))
         self.flush(now)
 
     def flush(self, now: float | None = None, *, all_of_them: bool = False) -> None:
@@ -72,4 +73,4 @@ class RejectionLog:
         for source, cause, kind, seconds in due:
             extra = fields(source=source, cause=cause, count=kind.suppressed)
             text = "%s; %d times in %.0f s"
-            logger.log(kind.level, text, kind.text, kind.suppressed, seconds, extra=extra)
+            self._log.log(kind.level, text, kind.text, kind.suppressed, seconds, extra=extra)

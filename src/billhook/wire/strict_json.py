@@ -94,6 +94,8 @@ def scan(text: str, start: int, depth: int = 0) -> tuple[object, int]:
 
 def not_json(text: str, at: int) -> str:
     """What is said of a body that breaks off from JSON at `at`."""
+    if text.startswith("\ufeff"):
+        return "the body is not JSON: it begins with a byte order mark, which is invisible"
     line, column = text.count("\n", 0, at) + 1, at - text.rfind("\n", 0, at)
     return f"the body is not JSON (line {line}, column {column})"
 

@@ -14,6 +14,7 @@ from billhook.errors import ConfigError
 from billhook.events import InvoiceApproved, PingTest
 from billhook.signing import TimestampedRSA
 from support.apps import bare_app, deliver, make_app
+from support.inbox_view import change
 from support.processes import until
 from support.signing import OTHER_SECRET, SECRET
 
@@ -218,3 +219,16 @@ def test_standalone_send_without_a_url_posts_to_serves_address(monkeypatch):
     monkeypatch.setattr("billhook.cli.posting.load_settings", lambda: type("S", (), {"url_prefix": "hooks/"}))
 
     assert choose_target(None, None, 1.0)[0] == "http://127.0.0.1:8000/hooks"
+
+
+def test_a_worker_of_an_app_whose_inbox_has_another_schema_does_not_start(app_with, tmp_path):
+    handlers = Handlers()
+    handlers.on(PingTest, name="ping")(lambda event: None)
+    app_with()
+    change(tmp_path / "billhook.db", "UPDATE billhook_version SET version_num = '9999'")
+    app = app_with(handlers=[handlers])
+
+    result = run(app, "worker")
+
+    assert result.exit_code == 2
+    assert "the inbox has schema 9999" in result.stderr

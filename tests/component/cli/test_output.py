@@ -368,3 +368,22 @@ def test_a_whole_column_is_never_broken_and_a_cut_one_ends_in_dots(capsys, monke
     lines = capsys.readouterr().out.splitlines()
     assert lines[2] == "n" * 50 + "  " + "k" * 6 + "…"
     assert len(lines) == 4
+
+
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
+def test_what_an_encoding_lacks_is_printed_as_an_escape(encoding):
+    environ = {**os.environ, "PYTHONIOENCODING": encoding}
+
+    ran = subprocess.run(
+        [sys.executable, "-m", "billhook", "--help"], env=environ, capture_output=True, check=False
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    assert "status" in ran.stdout.decode(encoding)
+    assert ("…" in ran.stdout.decode(encoding)) == (encoding == "cp1252")
+
+
+def test_a_line_feed_in_a_cell_is_no_further_row(capsys):
+    print_table("", ("id", "error"), [(1, "first\n2  dead  forged")])
+
+    assert capsys.readouterr().out.splitlines()[-1].split(maxsplit=1) == ["1", r"first\n2  dead  forged"]

@@ -142,7 +142,7 @@ def test_what_failed_of_one_delivery_or_one_handler_is_replayed(failing):
     failing.broken.clear()
 
     failed = failing.act("deliveries/1/replay")
-    again = failing.act("deliveries/2/replay", handler="shop.mail", again="1")
+    again = failing.act("deliveries/2/replay", handler="shop.mail", again="1", confirmed="1")
     unknown = failing.post("deliveries/2/replay", handler="shop.other")
     nothing = failing.act("deliveries/1/replay")
 
@@ -166,12 +166,24 @@ def test_a_run_that_succeeded_after_its_page_was_shown_is_not_made_again(failing
     failing.state.handle_due()
 
     late = failing.act("deliveries/1/replay", handler="shop.book")
-    asked = failing.act("deliveries/1/replay", handler="shop.book", again="1")
+    asked = failing.act("deliveries/1/replay", handler="shop.book", again="1", confirmed="1")
 
     assert fields["handler"] == "shop.mail"  # the last button, of the one that succeeded
     assert fields["again"] == "1"
     assert late == "Nothing was replayed: no handler of these deliveries failed."
     assert asked == "Replayed: 1 run is due again."
+
+
+def test_a_run_that_succeeded_is_made_again_only_after_a_page_that_says_so(failing):
+    before = recorded(failing)
+
+    page = failing.post("deliveries/1/replay", handler="shop.mail", again="1")
+
+    assert page.status_code == 200
+    assert "<b><bdi>shop.mail</bdi></b> succeeded" in page.text
+    assert "also for <code>delivery.once()</code>" in page.text
+    assert recorded(failing) == before
+    assert 'name="confirmed" value="1"' in page.text
 
 
 def test_a_group_replays_no_run_that_succeeds_meanwhile(failing, monkeypatch):

@@ -9,7 +9,15 @@ from collections.abc import Iterator
 
 import pytest
 from flask import Flask
+from werkzeug.exceptions import Unauthorized
 
+from billhook.dashboard.password_file import (
+    WRONG_TRIES,
+    WRONG_TRIES_SECONDS,
+    DashboardUser,
+    _digest,
+    _SignIn,
+)
 from billhook.errors import ConfigError
 from billhook.extension import get_state
 from billhook.standalone import create_app
@@ -49,7 +57,8 @@ def test_without_the_option_there_is_no_dashboard(make):
     assert make(None).test_client().get("/billhook/").status_code == 404
 
 
-def test_only_a_user_of_the_file_with_the_right_password_looks(make):
+def test_only_a_user_of_the_file_with_the_right_password_looks(make, monkeypatch):
+    monkeypatch.setattr("billhook.dashboard.password_file.WRONG_TRIES", 100)  # each is compared
     client = make(f"# staff\n\nalice:{PASSWORD}\nread-only bob:another password!\n").test_client()
     strangers = [
         *(basic("alice", "another password!"), basic("bob", PASSWORD), basic("alice", ""), {}),
@@ -131,3 +140,58 @@ def test_all_processes_sign_forms_with_the_same_key_which_no_password_is_part_of
 
     assert first.secret_key == second.secret_key != other.secret_key
     assert len(first.secret_key) == 64
+
+
+@pytest.mark.parametrize(
+    "sent", ["Basic \xff", "Basic " + base64.b64encode(b"\xff:\xff").decode(), "Basic =", "Digest a=\xff"]
+)
+def test_a_credential_that_cannot_be_read_is_refused_and_not_logged(make, caplog, sent):
+    client = make(f"alice:{PASSWORD}").test_client()
+
+    response = client.get("/billhook/", headers={"Authorization": sent})
+
+    assert response.status_code in (400, 401)
+    assert response.headers["Content-Security-Policy"]
+    assert caplog.text == ""
+
+
+def test_wrong_passwords_are_logged_once_a_second_with_their_number(make, caplog):
+    client = make(f"alice:{PASSWORD}").test_client()
+
+    for _ in range(50):
+        assert client.get("/billhook/", headers=basic("alice", "wrong password")).status_code == 401
+
+    assert caplog.text.count("sign-in to the dashboard refused") == 1
+
+
+def test_after_five_wrong_passwords_none_is_compared_for_a_second():
+    users = (DashboardUser("alice", _digest(PASSWORD), True),)
+    now = [100.0]
+    sign_in = _SignIn(users, lambda: now[0])
+    app = Flask("shop")
+
+    def try_with(password: str) -> bool:
+        with app.test_request_context(headers=basic("alice", password)):
+            try:
+                return sign_in.user() == users[0]
+            except Unauthorized:
+                return False
+
+    assert try_with(PASSWORD)
+    for _ in range(WRONG_TRIES):
+        assert not try_with("wrong password")
+    assert not try_with(PASSWORD)
+    now[0] += WRONG_TRIES_SECONDS
+    assert try_with(PASSWORD)
+
+
+@pytest.mark.parametrize(
+    "path", ["/billhook", "/billhook//deliveries", "//billhook/", "/billhook/deliveries/"]
+)
+def test_no_path_is_redirected_to_the_host_of_the_request(make, path):
+    client = make(f"alice:{PASSWORD}").test_client()
+
+    response = client.get(path, headers={"Host": "evil.example"})
+
+    assert response.status_code in (401, 404)
+    assert "evil.example" not in f"{response.headers}{response.text}"

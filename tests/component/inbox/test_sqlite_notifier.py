@@ -83,3 +83,48 @@ def test_many_threads_notify_while_listeners_open_and_close_and_no_descriptor_is
 
     assert errors == []
     assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+def planted(folder, form):
+    """A file of somebody else's, and a link to it where the notifier opens its pipes."""
+    victim = folder / "victim"
+    victim.write_text("precious")
+    pipes = folder / "notify.d"
+    if form == "pipe":
+        (folder / "notify").symlink_to(victim)
+    elif form == "listener":
+        pipes.mkdir()
+        (pipes / "x").symlink_to(victim)
+    elif form == "file":
+        pipes.mkdir()
+        (pipes / "x").hardlink_to(victim)
+    else:
+        (folder / "elsewhere").mkdir()
+        (folder / "elsewhere" / "x").hardlink_to(victim)
+        pipes.symlink_to(folder / "elsewhere")
+    return victim
+
+
+@pytest.mark.parametrize("form", ["pipe", "listener", "file", "folder"])
+def test_a_link_in_place_of_a_pipe_is_neither_written_to_nor_removed(tmp_path, notifiers, form):
+    victim = planted(tmp_path, form)
+    before = sorted(path for path in tmp_path.rglob("*"))
+
+    notifiers[1].notify()
+
+    assert victim.read_text() == "precious"
+    assert sorted(path for path in tmp_path.rglob("*")) == before
+
+
+def test_nobody_listens_in_a_folder_that_is_a_link(tmp_path, notifiers):
+    planted(tmp_path, "folder")
+
+    with pytest.raises(OSError, match="is not a folder of this user: remove it"):
+        notifiers[0].listener()
+
+
+def test_nobody_waits_on_a_pipe_that_is_a_link(tmp_path, notifiers):
+    planted(tmp_path, "pipe")
+
+    with pytest.raises(OSError, match="is not a pipe: remove it"):
+        notifiers[0].fileno()

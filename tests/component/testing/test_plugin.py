@@ -35,6 +35,7 @@ import billing
 
 def create_app():
     app = Flask("shop", instance_path="/nowhere")
+    app.config.from_prefixed_env()
     Billhook(app, handlers=[billing.handlers])
     return app
 
@@ -94,7 +95,7 @@ def billhook_app(tmp_path):
 def suite(tmp_path):
     """Runs a suite with a setting of pytest's; its result and what it printed."""
 
-    def run(setting, tests=TESTS, conftest=""):
+    def run(setting, tests=TESTS, conftest="", **shell):
         folder = tmp_path / "suite"
         folder.mkdir(exist_ok=True)
         for name, text in {
@@ -106,7 +107,7 @@ def suite(tmp_path):
         }.items():
             (folder / name).write_text(text)
         environ = {k: v for k, v in os.environ.items() if not k.startswith(("BILLHOOK_", "FLASK_"))}
-        environ |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+        environ |= {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", **shell}
         command = [sys.executable, "-m", "pytest", "-q", "-p", "billhook_pytest", "-p", "no:cacheprovider"]
         return subprocess.run(
             command, cwd=folder, env=environ, capture_output=True, text=True, timeout=120, check=False
@@ -126,6 +127,21 @@ def test_one_line_sets_a_suite_up(suite, setting):
     ran = suite(setting)
 
     assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("prefix", ["BILLHOOK_", "FLASK_BILLHOOK_"])
+def test_what_the_shell_has_set_is_not_the_apps(suite, tmp_path, prefix):
+    shell = {
+        "SECRETS_FILE": "/nowhere/secret.txt",
+        "SIGNATURE": "body-hmac",
+        "INBOX_URL": f"sqlite:///{tmp_path}/production.db",
+        "TOLERANCE_SECONDS": "none",
+    }
+
+    ran = suite("billhook_app = shop:create_app", **{f"{prefix}{name}": text for name, text in shell.items()})
+
+    assert "3 passed" in ran.stdout, ran.stdout + ran.stderr
+    assert not (tmp_path / "production.db").exists()
 
 
 @pytest.mark.slow
@@ -151,12 +167,13 @@ UNTESTABLE = {
 
 
 @pytest.mark.slow
-def test_an_app_that_cannot_be_tested_is_an_error_in_one_line(suite):
+def test_an_app_that_cannot_be_tested_is_an_error_in_one_line(suite, tmp_path):
     for app, message in UNTESTABLE.items():
         ran = suite(f"billhook_app = {app}")
 
         assert message in ran.stdout
         assert "2 errors" in ran.stdout + ran.stderr
+    assert not list(tmp_path.rglob("production.db*"))  # refused before it was opened
 
 
 def test_the_plugin_imports_nothing_of_billhook():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from datetime import UTC, datetime
 from itertools import product
 
@@ -9,6 +10,8 @@ import pytest
 
 from billhook import Delivery
 from billhook.dispatch import Headers
+from billhook.events import PingTest, sample
+from billhook.testing import delivery_of
 
 
 def delivery(source="default", key="msg_1", slot=""):
@@ -47,3 +50,8 @@ def test_headers_are_found_in_any_case():
     assert repr(headers) == "Headers({'Webhook-Id': 'msg_1', 'X-More': '1'})"
     with pytest.raises(KeyError):
         headers["x-less"]
+
+
+def test_a_delivery_that_is_pickled_says_what_to_pass_instead():
+    with pytest.raises(TypeError, match=r"a Delivery cannot be pickled .*: pass its event, or its id"):
+        pickle.dumps(delivery_of(sample(PingTest)))

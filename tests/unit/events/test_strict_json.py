@@ -58,10 +58,10 @@ def test_a_number_is_decoded_with_all_its_digits():
 
 REFUSED = {
     NOT_UTF8: [b"\xff", b'"\xc3"', b'"\xed\xa0\x80"', b'"\xc0\xaf"', '{"a":1}'.encode("utf-16")],
+    "the body is not JSON: it begins with a byte order mark": [b"\xef\xbb\xbf{}"],
     NOT_JSON: [
         '{"a":1}'.encode("utf-16-le"),
         '{"a":1}'.encode("utf-32-be"),
-        b"\xef\xbb\xbf{}",
         b"",
         b"{",
         b'{"a":1} x',

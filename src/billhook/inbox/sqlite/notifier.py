@@ -9,6 +9,7 @@ Without a reader a notification is lost, which is harmless too: everyone who wai
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import stat
@@ -58,7 +59,7 @@ class FifoNotifier:
             return
         try:
             if self._notifying is None:
-                self._notifying = os.open(self._path, os.O_WRONLY | os.O_NONBLOCK)
+                self._notifying = _open_pipe(self._path, os.O_WRONLY)
             os.write(self._notifying, b"!")
         except BlockingIOError:
             pass  # the pipe is full of notifications already
@@ -69,7 +70,7 @@ class FifoNotifier:
 
     def _notify_listeners(self) -> None:
         try:
-            changed_at_ns = self._folder.stat().st_mtime_ns
+            changed_at_ns = _own_folder_changed_at_ns(self._folder)
             if changed_at_ns != self._listed_at_ns:
                 self._open_listeners()
                 # Two changes within a tick of the file system's clock have one time: look again until then.
@@ -89,7 +90,7 @@ class FifoNotifier:
         for path in self._folder.iterdir():
             if path.name not in self._listeners and not path.name.startswith("."):
                 try:
-                    self._listeners[path.name] = os.open(path, os.O_WRONLY | os.O_NONBLOCK)
+                    self._listeners[path.name] = _open_pipe(path, os.O_WRONLY)
                 except OSError:
                     self._drop(path.name)
 
@@ -98,8 +99,10 @@ class FifoNotifier:
         descriptor = self._listeners.pop(name, None)
         if descriptor is not None:
             os.close(descriptor)
+        path = self._folder / name
         with suppress(OSError):
-            (self._folder / name).unlink()
+            if stat.S_ISFIFO(path.lstat().st_mode):
+                path.unlink()
 
     def wait(self, timeout_seconds: float) -> bool:
         """Sleep until a notification or the end of the time; True for the former."""
@@ -111,11 +114,7 @@ class FifoNotifier:
             with suppress(FileExistsError):
                 os.mkfifo(self._path, 0o600)
             # Read and write: the pipe then never reports end of file when the last writer closes it.
-            descriptor = os.open(self._path, os.O_RDWR | os.O_NONBLOCK)
-            if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
-                os.close(descriptor)
-                raise OSError(f"{self._path} is not a pipe: remove it")
-            self._listening = descriptor
+            self._listening = _open_pipe(self._path, os.O_RDWR)
         return self._listening
 
     def listener(self) -> ListenerPipe:
@@ -146,6 +145,7 @@ class ListenerPipe:
     def __init__(self, folder: Path) -> None:
         """Raises OSError where the pipe cannot be made."""
         folder.mkdir(mode=0o700, exist_ok=True)
+        _own_folder_changed_at_ns(folder)
         name = uuid.uuid4().hex
         self._path = folder / name
         # Under a hidden name until it has a reader: a notifier removes a pipe that has none.
@@ -163,6 +163,28 @@ class ListenerPipe:
         with suppress(OSError):
             self._path.unlink()
         os.close(self._descriptor)
+
+
+def _open_pipe(path: Path, access: int) -> int:
+    """Open a named pipe, and nothing else: others may write into the folder and plant links there."""
+    try:
+        descriptor = os.open(path, access | os.O_NONBLOCK | os.O_NOFOLLOW)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(f"{path} is not a pipe: remove it") from None
+        raise
+    if not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(f"{path} is not a pipe: remove it")
+    return descriptor
+
+
+def _own_folder_changed_at_ns(path: Path) -> int:
+    """Return when the folder of listeners was changed; OSError for a link, or the folder of another user."""
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid not in (os.geteuid(), 0):
+        raise OSError(f"{path} is not a folder of this user: remove it")
+    return found.st_mtime_ns
 
 
 def _wait(descriptor: int, timeout_seconds: float) -> bool:
