@@ -5,13 +5,13 @@ it looked up, and only what contradicts the stored delivery takes a second trans
 
 Most schemes do not sign the event type, so an observer of a delivery can send it again under another type,
 and may arrive first. The genuine delivery must not be lost for that. So a key may have several deliveries,
-each in a slot of its own, and their number is fixed however many arrive:
+each in a slot of its own, and for one body their number is fixed however many arrive:
 
-    ""         the first delivery that named a type: the only one that is handled unattended
-    TYPE       one for each known type beside the first one's
-    "*"        one for all types that have no model
-    "-"        one that named no type
-    … + "#"    for each of these, one of the same key and type with other bytes
+    ""             the first delivery that named a type: the only one that is handled unattended
+    TYPE           one for each known type beside the first one's
+    "*"            one for all types that have no model; its error names the others
+    "-"            one that named no type
+    … + "#DIGEST"  for each of these, one for each of the other bodies: only who has the secret can make those
 
 All but the first are quarantined. One body has at most 24 rows under any types (25 where the first type has
 no model), and one without a type; every further copy is counted as a duplicate.
@@ -23,7 +23,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
-from sqlalchemy import Connection, func, insert, select
+from sqlalchemy import Connection, func, insert, select, update
 
 from billhook.inbox.counts import OTHER_TYPES, Counted, Counts
 from billhook.inbox.database import Database
@@ -39,6 +39,9 @@ FIRST = ""
 UNKNOWN = "*"
 UNTYPED = "-"
 OTHER_BYTES = "#"
+ALSO_SENT_AS = "; also sent as "
+NAMES_LENGTH = 500
+"""How long the error of a delivery gets by names of further types."""
 
 
 class SlotEntry(NamedTuple):
@@ -47,12 +50,14 @@ class SlotEntry(NamedTuple):
     delivery_id: int
     event_type: str
     digest: bytes | None
+    error: str | None = None
 
 
 class SlotChoice(NamedTuple):
     """The slot of a delivery among those of its key, and its status there.
 
-    `error` and `conflict_of` are columns of the row to be stored; DUPLICATE and SURPLUS store none.
+    `error` and `conflict_of` are columns of the row to be stored, or of the one that is in the slot already
+    and is to name a further type; DUPLICATE and SURPLUS store nothing.
     """
 
     status: PutStatus
@@ -73,6 +78,7 @@ _ENTRY = (
     delivery.c.id,
     func.coalesce(delivery.c.sent_as, delivery.c.event_type),
     delivery.c.digest,
+    delivery.c.error,
 )
 
 
@@ -125,8 +131,12 @@ def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[in
             of_key = stored[new.source, new.key]
             choice = choose_slot(of_key, new)
             if choice.status not in _STORED:
-                delivery_id = _insert(connection, new, choice)
-                of_key[choice.slot] = SlotEntry(delivery_id, new.event_type, new.digest)
+                if choice.slot in of_key:
+                    here = of_key[choice.slot]
+                    _set_error(connection, here.delivery_id, choice.error)
+                else:
+                    here = SlotEntry(_insert(connection, new, choice), new.event_type, new.digest)
+                of_key[choice.slot] = here._replace(error=choice.error)
             receipts[number] = _receipt(of_key, choice)
             if choice.status in _COUNTED:
                 event_type = new.event_type if new.known else OTHER_TYPES
@@ -151,6 +161,10 @@ def _insert(connection: Connection, new: NewDelivery, choice: SlotChoice) -> int
     row = insert(delivery).values(**values, state=state.value).returning(delivery.c.id)
     delivery_id: int = connection.execute(row).scalar_one()
     return delivery_id
+
+
+def _set_error(connection: Connection, delivery_id: int, error: str | None) -> None:
+    connection.execute(update(delivery).where(delivery.c.id == delivery_id).values(error=error))
 
 
 def _receipt(of_key: dict[str, SlotEntry], choice: SlotChoice) -> Receipt:
@@ -184,17 +198,29 @@ def choose_slot(stored: Mapping[str, SlotEntry], new: NewDelivery) -> SlotChoice
         slot = new.event_type if new.known else UNKNOWN
     if slot not in stored:
         return _new_slot(slot, first)
-    # Compared by type and digest, not by bytes: the body of a pruned delivery is gone.
-    if _is_same(stored[slot], new):
-        return SlotChoice(PutStatus.DUPLICATE, slot)
-    if stored[slot].event_type != new.event_type:  # a second type without a model
-        return SlotChoice(PutStatus.SURPLUS, slot)
-    other = slot + OTHER_BYTES
-    if other not in stored:
+    # Compared by digest, not by bytes: the body of a pruned delivery is gone.
+    if stored[slot].digest not in (None, new.digest):
         like = stored[slot].delivery_id
-        conflict_of = like if first is None else first.delivery_id
-        return SlotChoice(PutStatus.CONFLICT, other, f"content conflict with delivery {like}", conflict_of)
-    return SlotChoice(PutStatus.DUPLICATE if _is_same(stored[other], new) else PutStatus.SURPLUS, other)
+        slot += OTHER_BYTES + new.digest.hex()
+        if slot not in stored:
+            conflict_of = like if first is None else first.delivery_id
+            return SlotChoice(PutStatus.CONFLICT, slot, f"content conflict with delivery {like}", conflict_of)
+    if stored[slot].event_type == new.event_type:
+        return SlotChoice(PutStatus.DUPLICATE, slot)
+    return _further_type(stored[slot], slot, first, new.event_type)
+
+
+def _further_type(stored: SlotEntry, slot: str, first: SlotEntry | None, event_type: str) -> SlotChoice:
+    """Choose for a further type without a model: its bytes are stored, and its name joins the row's error."""
+    if stored.error is None:  # an operator had it planned
+        return SlotChoice(PutStatus.SURPLUS, slot)
+    error, _, names = stored.error.partition(ALSO_SENT_AS)
+    if event_type in names.split(", "):
+        return SlotChoice(PutStatus.DUPLICATE, slot)
+    error += ALSO_SENT_AS + ", ".join(filter(None, [names, event_type]))
+    if len(error) > NAMES_LENGTH:
+        return SlotChoice(PutStatus.SURPLUS, slot)
+    return SlotChoice(PutStatus.CONFLICT, slot, error, (first or stored).delivery_id)
 
 
 def _new_slot(slot: str, first: SlotEntry | None) -> SlotChoice:
@@ -206,7 +232,3 @@ def _new_slot(slot: str, first: SlotEntry | None) -> SlotChoice:
         )
     error = f"type conflict with delivery {first.delivery_id}"
     return SlotChoice(PutStatus.CONFLICT, slot, error, first.delivery_id)
-
-
-def _is_same(stored: SlotEntry, new: NewDelivery) -> bool:
-    return stored.event_type == new.event_type and stored.digest in (None, new.digest)

@@ -43,7 +43,9 @@ class PutStatus(StrEnum):
     # A sender is answered 200 for each of these: nothing that it repeats could change the result.
     CONFLICT = "conflict"  # quarantined: its key is stored under another type or with other bytes
     UNTYPED = "untyped"  # quarantined: it names no event type
-    SURPLUS = "surplus"  # not stored: its key has as many conflicts as are kept
+    SURPLUS = (
+        "surplus"  # its body is stored under another unknown type, with as many names of types as are kept
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +75,7 @@ class NewDelivery:
 class Receipt:
     """What the inbox committed for a NewDelivery.
 
-    `delivery_id` is the id of its row; for SURPLUS, of the last conflict that is kept instead of it.
+    `delivery_id` is the id of its row; for SURPLUS, of the one with the same body.
     `stored_event_type` is the type of the first delivery of its key, which a CONFLICT has in `conflict_of`.
     `error` says why it was quarantined.
     """

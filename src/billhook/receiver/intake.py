@@ -277,12 +277,10 @@ class Intake:
             return ACCEPTED
         if receipt.status is PutStatus.SURPLUS:
             text = (
-                "conflict not stored: %s conflicts with delivery %d "
-                "and the limit of stored conflicts per key is reached"
+                "the type %s is not kept: delivery %d has the same body, and names as many types as are kept"
             )
-            named = incoming.event_type or "a delivery without a type"
-            extra = _record_fields(incoming, receipt.status)  # it is not stored, and has no id
-            logger.warning(text, named, receipt.delivery_id, extra=extra)
+            extra = _record_fields(incoming, receipt.status, receipt.delivery_id)
+            logger.warning(text, incoming.event_type, receipt.delivery_id, extra=extra)
         counted_as = incoming.event_type if incoming.known else OTHER_TYPES
         at, source = incoming.received_at, incoming.source
         self._count(Counted.DUPLICATE, at, source=source, event_type=counted_as)

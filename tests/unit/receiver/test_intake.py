@@ -349,23 +349,15 @@ def test_a_duplicate_is_counted_and_wakes_nobody(intake, seen, clock, caplog):
     assert caplog.messages == []
 
 
-@pytest.mark.parametrize(
-    ("event_type", "named", "counted_as"),
-    [("PingTest", "PingTest", "PingTest"), ("Odd", "Odd", "*"), ("", "a delivery without a type", "*")],
-)
-def test_a_conflict_beyond_the_limit_is_a_duplicate_in_the_log(
-    intake, seen, caplog, event_type, named, counted_as
-):
-    assert store(intake, PutStatus.SURPLUS, event_type) == DUPLICATE
+def test_an_unknown_type_beyond_the_names_that_are_kept_is_a_duplicate_in_the_log(intake, seen, caplog):
+    assert store(intake, PutStatus.SURPLUS, "Odd") == DUPLICATE
 
     assert caplog.messages == [
-        (
-            f"conflict not stored: {named} conflicts with delivery 7 "
-            "and the limit of stored conflicts per key is reached"
-        )
+        "the type Odd is not kept: delivery 7 has the same body, and names as many types as are kept"
     ]
-    assert [about["event_type"] for _, _, about in seen.counted] == [counted_as]
-    assert (seen.woken, seen.signals) == ([], [("delivery_duplicate", {**FACTS, "event_type": event_type})])
+    assert caplog.records[0].delivery_id == 7
+    assert [about["event_type"] for _, _, about in seen.counted] == ["*"]
+    assert (seen.woken, seen.signals) == ([], [("delivery_duplicate", {**FACTS, "event_type": "Odd"})])
 
 
 def test_a_conflict_is_accepted_logged_and_signalled_and_wakes_nobody(intake, seen, caplog):
