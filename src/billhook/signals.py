@@ -11,6 +11,8 @@ retried. A subscriber that raises is logged and stops neither the others nor the
 from __future__ import annotations
 
 import logging
+import math
+import time
 from typing import Any
 
 from blinker import Namespace, Signal
@@ -87,6 +89,19 @@ def __dir__() -> list[str]:
     return sorted([*__all__, *_events])
 
 
+_told_at = -math.inf
+
+
+def _may_tell() -> bool:
+    """Return whether a second has passed since it did last: strangers must not fill the log by refusals."""
+    global _told_at
+    now = time.monotonic()
+    if now - _told_at < 1:
+        return False
+    _told_at = now
+    return True
+
+
 def emit(signal: Signal, sender: object, **facts: Any) -> None:
     """Call each observer separately: `Signal.send` would stop at the first one that raises."""
     if not signal.receivers:
@@ -95,6 +110,8 @@ def emit(signal: Signal, sender: object, **facts: Any) -> None:
         try:
             receiver(sender, **facts)
         except BaseException:  # even CancelledError and SystemExit must not stop the delivery
+            if signal is delivery_rejected and not _may_tell():
+                continue
             known = {name: facts[name] for name in _LOGGED if name in facts}
             if "delivery" in facts:
                 delivery = facts["delivery"]

@@ -191,6 +191,36 @@ def test_observers_run_outside_the_event_loop_within_the_app_context(flask_app, 
     assert thread is not loop_thread
 
 
+def test_observers_of_refusals_hold_up_no_answer(flask_app, application, monkeypatch, caplog):
+    monkeypatch.setattr("billhook.receiver.observers.MOST_WAITING", 5)
+    application = Billhook().asgi_app(flask_app)
+    go_on, told, accepted = threading.Event(), [], []
+
+    def observe(sender, *, cause, **_):
+        go_on.wait(30)
+        told.append((sender, current_app._get_current_object(), cause))
+        raise LookupError("an observer's mistake")
+
+    async def deliver():
+        refused = [(await ask(application))[0] for _ in range(20)]
+        return refused, (await ask(application, headers=signed()))[0]
+
+    with (
+        signals.delivery_rejected.connected_to(observe, sender=flask_app),
+        signals.delivery_accepted.connected_to(lambda *_, **facts: accepted.append(facts), sender=flask_app),
+    ):
+        statuses = asyncio.run(deliver())
+        answered_before = not told
+        go_on.set()
+        until(lambda: len(told) >= 5)
+
+    assert (statuses, answered_before, len(accepted)) == (([401] * 20, 200), True, 1)
+    assert set(told) == {(flask_app, flask_app, "missing")}
+    assert len(told) <= 6  # one is told while five wait
+    assert "observers of delivery_rejected are too slow" in caplog.text
+    assert caplog.text.count("an observer of a lifecycle signal raised") == 1
+
+
 def test_without_observers_and_engine_no_thread_takes_part_in_the_answer(app_with, monkeypatch):
     monkeypatch.delattr(asyncio, "to_thread")
     for each in intake.SIGNALS:

@@ -27,6 +27,7 @@ from billhook.inbox.erase import empty_log, erase
 from billhook.inbox.related import related_deliveries
 from billhook.pages import Lane, LaneChart, Mark, format_time, lane_chart
 from billhook.receiver import webhook_routes
+from billhook.receiver.intake import CREDENTIAL
 from billhook.wire import strict_json
 
 __all__ = [
@@ -48,7 +49,7 @@ _DEEPEST = 20
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[\[\]{},:]|[^\s"\[\]{},:]+')
 RAW_CHARACTERS = 40_000
 _LONGEST_REASON = 500
-_SECRET_NAME = re.compile(r"SIG|AUTH|COOKIE|TOKEN|SECRET|PASSW|CREDENTIAL|SESSION|KEY|HMAC|JWT")
+_SECRET_NAME = re.compile(f"{CREDENTIAL.pattern}|SIG|HMAC|KEY")
 _HARMLESS = re.compile(r"[0-9]{1,16}|[0-9T:.+Z-]{10,35}")
 """A time of signing, in the forms that schemes know."""
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from types import TracebackType
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -17,8 +17,17 @@ from flask import Flask
 from billhook.errors import BodyIncomplete, BodyTooLarge, InboxUnavailable, RequestError, SignatureError
 from billhook.inbox import Inbox
 from billhook.receiver.blueprint import webhook_routes
-from billhook.receiver.intake import DRAIN_BYTES, SIGNALS, Intake, RequestHeaders, declared_length
+from billhook.receiver.intake import (
+    DRAIN_BYTES,
+    SIGNALS,
+    Intake,
+    Refusal,
+    RequestHeaders,
+    declared_length,
+)
+from billhook.receiver.observers import RefusalObservers
 from billhook.receiver.responses import METHOD_NOT_ALLOWED, WebhookResponse
+from billhook.signals import delivery_rejected
 from billhook.signing.source import Source
 
 __all__ = ["AsgiApp", "TimeLimit"]
@@ -60,6 +69,7 @@ class AsgiApp:
         self._ensure_engine = ensure_engine
         self._body_limit = TimeLimit(intake.body_seconds)
         call: Any = self._call_flask  # its types are those of another library's
+        self._observers = RefusalObservers(app)
         self._other_paths: Any = WSGIMiddleware(call, workers=OTHER_THREADS)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -110,7 +120,7 @@ class AsgiApp:
             delivery = self._intake.verify(source, headers, body)
             receipt = await self._inbox.put_async(delivery, deadline - loop.time())
         except (RequestError, SignatureError, InboxUnavailable) as error:
-            return await self._run(self._intake.rejected, source, error)
+            return self._refuse(source, error)
         return await self._run(self._intake.stored, delivery, receipt)
 
     async def _read_body(self, headers: RequestHeaders, receive: Receive) -> bytes:
@@ -157,6 +167,15 @@ class AsgiApp:
                     length += len(message.get("body", b""))
                     if message["type"] != "http.request" or not message.get("more_body", False):
                         return
+
+    def _refuse(self, source: Source, error: Refusal) -> WebhookResponse:
+        """Return the response to a refused delivery; its observers are told afterwards."""
+        response = self._intake.refused(source, error)
+        if delivery_rejected.receivers:
+            told = self._observers.tell(partial(self._intake.emit_rejected, source, error))
+            if not told:
+                self._intake.untold(source)
+        return response
 
     async def _run(self, answer: Callable[..., WebhookResponse], *arguments: Any) -> WebhookResponse:
         """Call a method of the intake; in a thread if observers or the engine would block the loop."""

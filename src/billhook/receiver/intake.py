@@ -41,7 +41,7 @@ from billhook.signals import (
 )
 from billhook.signing.source import Source
 
-__all__ = ["DRAIN_BYTES", "SIGNALS", "Intake", "RequestHeaders", "declared_length"]
+__all__ = ["CREDENTIAL", "DRAIN_BYTES", "SIGNALS", "Intake", "Refusal", "RequestHeaders", "declared_length"]
 
 logger = logging.getLogger("billhook.receiver")
 
@@ -55,7 +55,9 @@ SIGNALS = (
     delivery_quarantined,
     delivery_rejected,
 )
-"""What an intake emits: with an observer of any, `stored` and `rejected` call code of the app."""
+"""What an intake emits: with an observer of any, `stored` and `emit_rejected` call code of the app."""
+
+Refusal = RequestError | SignatureError | InboxUnavailable
 
 
 DRAIN_BYTES = 1024 * 1024
@@ -63,7 +65,11 @@ DRAIN_BYTES = 1024 * 1024
 
 # Credentials that a proxy or a sender may add are not stored. Signatures are: they are valid for these bytes
 # only, and an operator needs them to settle a dispute with the sender.
-_CREDENTIAL = re.compile(r"AUTH|COOKIE|TOKEN|SECRET|PASSW|CREDENTIAL|SESSION|API_?KEY|ACCESS_?KEY|JWT")
+CREDENTIAL = re.compile(
+    r"AUTH|COOKIE|TOKEN|SECRET|PASSW|PASSPHRASE|PASSCODE|_PWD|_PAT$|_PIN$|_OTP$|CREDENTIAL|SESSION|JWT|BEARER"
+    r"|ASSERTION|SAML|OIDC|WSSE|CLIENT_?PRINCIPAL|CLIENT_?CERT|API_?KEY|ACCESS_?KEY|(?<!IDEMPOTENCY)(?:_|^)KEY$"
+)
+"""Finds the name of a header that holds a credential, in CGI's spelling; pages mask such values too."""
 
 
 class RequestHeaders(dict[str, str]):
@@ -118,7 +124,7 @@ def _stored_name(name: str) -> str | None:
     """Return the name under which a header is stored, in CGI's spelling; None if it is not stored."""
     key = name.upper().replace("-", "_")
     # An ASGI server may pass X_Webhook_Type beside X-Webhook-Type: it must not take the real one's place.
-    return None if "_" in name or key == "CONTENT_LENGTH" or _CREDENTIAL.search(key) else key
+    return None if "_" in name or key == "CONTENT_LENGTH" or CREDENTIAL.search(key) else key
 
 
 def declared_length(text: str, limit_bytes: int) -> int | None:
@@ -238,10 +244,14 @@ class Intake:
                 logger.exception(text, receipt.delivery_id, extra=extra)
         return ACCEPTED
 
-    def rejected(
-        self, source: Source, error: RequestError | SignatureError | InboxUnavailable
-    ) -> WebhookResponse:
+    def rejected(self, source: Source, error: Refusal) -> WebhookResponse:
         """Log a delivery that is not stored, emit its signal, and return the response."""
+        answer = self.refused(source, error)
+        self.emit_rejected(source, error)
+        return answer
+
+    def refused(self, source: Source, error: Refusal) -> WebhookResponse:
+        """Return the response as `rejected` does, without emitting the signal."""
         answer = error_response(error)
         level = logging.ERROR if isinstance(error, InboxUnavailable) else logging.WARNING
         # The cause, never the request's content: an attacker must not write our log.
@@ -256,8 +266,17 @@ class Intake:
             cause=error.cause,
             duration_seconds=None if age_seconds is None else abs(age_seconds),
         )
-        emit(delivery_rejected, self._sender, source=source.name, status=answer.status, cause=error.cause)
         return answer
+
+    def emit_rejected(self, source: Source, error: Refusal) -> None:
+        """Call the observers of `delivery_rejected`."""
+        status = error_response(error).status
+        emit(delivery_rejected, self._sender, source=source.name, status=status, cause=error.cause)
+
+    def untold(self, source: Source) -> None:
+        """Log, as refusals are logged, that observers of `delivery_rejected` are too slow."""
+        text = f"observers of delivery_rejected are too slow to be told of each (source {source.name})"
+        self._rejections.record(source.name, "observers", logging.WARNING, text)
 
     def out_of_memory(self, source: Source) -> WebhookResponse:
         """Return the response when memory ran out during a delivery, which may have been stored anyway."""

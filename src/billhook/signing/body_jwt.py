@@ -103,6 +103,7 @@ class BodyJWT(Scheme):
             {self._algorithm.name: [raw]} if about_this else {},
             signed_at if self._timed else None,
             ends_at=_moment(claims, "exp", header),
+            begins_at=_moment(claims, "nbf", header),
         )
 
     def _is_about(self, body: bytes, value: object) -> bool:

@@ -153,6 +153,8 @@ class SignedContent(NamedTuple):
     key_id: str | None = None
     ends_at: datetime | None = None
     """When the signature expires, if the sender states it."""
+    begins_at: datetime | None = None
+    """When the signature begins to be good, if the sender states it."""
 
 
 class Scheme(ABC):
@@ -201,7 +203,7 @@ class Scheme(ABC):
         `headers` ignores case; `now` is aware; a signature exactly `tolerance_seconds` away is still good.
         """
         signed = self.read(headers, body, event_type)
-        if now.tzinfo is None and (signed.signed_at or signed.ends_at):
+        if now.tzinfo is None and (signed.signed_at or signed.ends_at or signed.begins_at):
             require_aware(now)  # raises
         age_seconds = 0.0 if signed.signed_at is None else (now - signed.signed_at).total_seconds()
         # Both directions: a signature from the future could be kept and sent when its time has come.
@@ -215,6 +217,9 @@ class Scheme(ABC):
             raise _outside(age_seconds, tolerance_seconds)
         if signed.ends_at is not None and now >= signed.ends_at:
             raise TimestampTooOld(f"the signature expired at {signed.ends_at.isoformat()}")
+        # The tolerance counts here: a sender whose clock is ahead may state the moment of signing.
+        if signed.begins_at is not None and (signed.begins_at - now).total_seconds() > tolerance_seconds:
+            raise TimestampInFuture(f"the signature is not good before {signed.begins_at.isoformat()}")
         # Only signed bytes identify a delivery: an unsigned header could be changed to repeat it.
         key = signed.message_id or "sha256:" + hashlib.sha256(signed.content).hexdigest()
         return Verified(key, signed.signed_at)

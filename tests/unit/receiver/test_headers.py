@@ -75,8 +75,12 @@ def test_no_header_with_a_credentials_name_is_stored():
         "Authorization", "Proxy-Authorization", "Cookie", "Set-Cookie", "X-API-Key", "APIKey",
         "X-Amz-Security-Token", "X-CSRF-Token", "X-Auth-Request-Email", "X-Shared-Secret", "X-DB-Password",
         "CF-Access-JWT-Assertion", "X-AWS-Access-Key-Id", "X-Session-Id", "X-Credential", "X-Passwd",
+        "Ocp-Apim-Subscription-Key", "X-Functions-Key", "X-Master-Key", "X-Signing-Key",
+        "X-MS-Client-Principal", "X-Gitlab-Pat", "X-Forwarded-Client-Cert", "X-ARR-ClientCert",
+        "X-Amzn-Oidc-Data", "X-Key", "X-DB-Pwd",
     ]  # fmt: skip
-    others = ["Webhook-Signature", "X-Webhook-Signature", "X-Key-Id", "X-Webhook-Type", "User-Agent"]
+    others = ["Webhook-Signature", "X-Webhook-Signature", "X-Key-Id", "X-Webhook-Type", "User-Agent",
+              "Idempotency-Key", "X-Pattern", "X-Keyword", "X-Ping"]  # fmt: skip
 
     headers = RequestHeaders.from_asgi([(name.encode(), b"canary") for name in (*credentials, *others)])
 

@@ -22,6 +22,7 @@ from billhook.errors import (
     SignatureError,
     SignatureMalformed,
     SignatureMismatch,
+    TimestampInFuture,
     TimestampTooOld,
     WeakSecret,
 )
@@ -255,6 +256,19 @@ def test_an_old_token_is_stale_and_one_past_its_end_is_too():
             judged(token(ends_at), scheme, at=NOW + timedelta(seconds=60))
         with pytest.raises(SignatureMismatch):  # and only an authentic one is called that
             judged(token(ends_at, key=OTHER_TEXT_SECRET), scheme, at=NOW + timedelta(seconds=60))
+
+
+def test_a_token_is_not_good_before_its_beginning_but_for_the_tolerance():
+    begins_at = GOOD | {"nbf": TIMESTAMP + 360}
+
+    for scheme in (HS256, UNTIMED):
+        assert judged(token(begins_at), scheme, at=NOW + timedelta(seconds=60))
+        with pytest.raises(TimestampInFuture, match="the signature is not good before 2021-02-25T15:14:50"):
+            judged(token(begins_at), scheme, at=NOW + timedelta(seconds=59))
+        with pytest.raises(SignatureMismatch):
+            judged(token(begins_at, key=OTHER_TEXT_SECRET), scheme, at=NOW)
+    with pytest.raises(SignatureMalformed):
+        judged(token(GOOD | {"nbf": "tomorrow"}))
 
 
 # --- keys and options -----------------------------------------------------------------------------
