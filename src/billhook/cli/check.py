@@ -135,13 +135,18 @@ def _send_probe(app: Flask, state: BillhookState, route: WebhookRoute, known: li
     from billhook.cli.posting import AppPoster
     from billhook.receiver.wsgi import PROBE, DeliveryProbe
 
-    probe = DeliveryProbe()
     headers = _sign(state, route)
-    # The probe is an object in the WSGI environ, not a header: a request from the network cannot make one,
-    # and the receiver notes in it what it answered, which a hook of the app may change afterwards.
-    poster = AppPoster(app, route.path, {PROBE: probe})
-    answer = poster.post(_BODY, {"X-Webhook-Type": _EVENT_TYPE, **headers})
-    ok, text = _judge(app, route, probe, answer, known, signed=bool(headers))
+    for scheme in ("https", "http"):
+        probe = DeliveryProbe()
+        # The probe is an object in the WSGI environ, not a header: no request from the network can make one,
+        # and the receiver notes in it what it answered, which a hook of the app may change afterwards.
+        poster = AppPoster(app, route.path, {PROBE: probe}, scheme)
+        answer = poster.post(_BODY, {"X-Webhook-Type": _EVENT_TYPE, "X-Forwarded-Proto": "https", **headers})
+        ok, text = _judge(app, route, probe, answer, known, signed=bool(headers))
+        if not ok and scheme == "http":  # as a proxy that ends TLS passes a delivery on
+            text += "; it came over plain HTTP with X-Forwarded-Proto: https, and over https it is received"
+        if not ok:
+            break
     return _Finding(f"POST {route.path}", ok, text)
 
 
@@ -182,7 +187,7 @@ def _judge(
         return True, "verified and answered by billhook (source " + route.source.name + ")"
     if status == 401 and not signed:
         return True, "answered by billhook; the source has only public keys, so the probe could not be signed"
-    return False, f"billhook answered {status}: {answer.body}"
+    return False, f"billhook answered {status}: {probe.reason or answer.body}"
 
 
 def _answered_by_the_app(app: Flask, status: int, known: list[str]) -> str:

@@ -18,6 +18,7 @@ from typing import Any, Protocol, Self
 
 from billhook.clock import Clock
 from billhook.errors import (
+    BodyConsumed,
     BodyIncomplete,
     BodyTooLarge,
     InboxUnavailable,
@@ -255,7 +256,8 @@ class Intake:
         answer = error_response(error)
         level = logging.ERROR if isinstance(error, InboxUnavailable) else logging.WARNING
         # The cause, never the request's content: an attacker must not write our log.
-        reason = f"{error.cause}: {error}" if isinstance(error, InboxUnavailable) else error.cause
+        told = isinstance(error, InboxUnavailable | BodyConsumed)
+        reason = f"{error.cause}: {error}" if told else error.cause
         text = f"delivery to source {source.name} refused with {answer.status} ({printable(reason)})"
         self._rejections.record(source.name, error.cause, level, text)
         age_seconds = error.age_seconds if isinstance(error, SignatureError) else None

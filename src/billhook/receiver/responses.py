@@ -50,6 +50,9 @@ _REQUESTS = {
     "body_incomplete": _error(
         400, "invalid_request_error", "incomplete_body", "The body ended before all of it came."
     ),
+    "body_consumed": _error(
+        400, "invalid_request_error", "incomplete_body", "The body ended before all of it came."
+    ),
     "body_too_large": _error(413, "invalid_request_error", "request_too_large", "The body is too large."),
     "content_encoding": _error(
         415, "invalid_request_error", "unsupported_content_encoding", "Send the body without encoding."

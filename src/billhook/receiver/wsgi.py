@@ -19,6 +19,7 @@ from typing import Any
 from flask import Response, request
 
 from billhook.errors import (
+    BodyConsumed,
     BodyIncomplete,
     BodyTooLarge,
     InboxUnavailable,
@@ -38,6 +39,7 @@ __all__ = [
     "DeliveryProbe",
     "EveryMethod",
     "WsgiReceiver",
+    "check_length",
     "close_connection",
     "drain",
     "find_probe",
@@ -57,6 +59,8 @@ class DeliveryProbe:
 
     def __init__(self) -> None:
         self.status: int | None = None
+        self.reason = ""
+        """Why it was refused, if the app is to blame."""
 
 
 def find_probe(environ: Mapping[str, Any]) -> DeliveryProbe | None:
@@ -85,7 +89,9 @@ def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
         if request.method != "POST":
             response = _response(METHOD_NOT_ALLOWED)
         else:
-            response = _response(receiver.accept(request.environ, source, _cached_body))
+            seen = request.__dict__  # what hooks of the app have used of the request so far
+            answer = receiver.accept(request.environ, source, seen.get("_cached_data"), seen.get("stream"))
+            response = _response(answer)
             response.call_on_close(receiver.response_sent)
         if response.status_code in (405, 413):  # refused before the body was read
             response.call_on_close(partial(receiver.drain, request.environ))
@@ -94,16 +100,6 @@ def make_view(receiver: WsgiReceiver, source: Source) -> Callable[[], Response]:
         return response
 
     return receive
-
-
-def _cached_body() -> bytes:
-    """Return the body if a `before_request` hook of the app has read it, else b""."""
-    try:
-        return request.get_data()
-    except MemoryError:
-        raise
-    except Exception:  # noqa: BLE001 - the stream is exhausted; the error adds nothing
-        return b""
 
 
 def _response(answer: WebhookResponse) -> Response:
@@ -122,18 +118,24 @@ class WsgiReceiver:
         self.response_sent = inbox.response_sent
 
     def accept(
-        self, environ: Mapping[str, Any], source: Source, cached_body: Callable[[], bytes] = bytes
+        self,
+        environ: Mapping[str, Any],
+        source: Source,
+        cached_body: bytes | None = None,
+        used_stream: Any = None,
     ) -> WebhookResponse:
-        """Accept one POST. `cached_body` returns the body if a hook of the app has consumed it already."""
+        """Accept one POST. Hooks of the app may have read the body, or used the stream that it comes by."""
         deadline = time.monotonic() + self.intake.deadline_seconds
         try:
             # Read before any check: unread body bytes would be parsed as the connection's next request.
-            body = self._read_body(environ, cached_body)
+            body = self._read_body(environ, cached_body, used_stream)
             delivery = self.intake.verify(source, RequestHeaders.from_environ(environ), body)
             if PROBE in environ and find_probe(environ) is not None:
                 return PROBE_RESPONSE
             receipt = self._inbox.put(delivery, deadline - time.monotonic())
         except (RequestError, SignatureError, InboxUnavailable) as error:
+            if isinstance(error, BodyConsumed) and (probe := find_probe(environ)) is not None:
+                probe.reason = str(error)
             return self.intake.rejected(source, error)
         return self.intake.stored(delivery, receipt)
 
@@ -153,31 +155,44 @@ class WsgiReceiver:
         except OutOfResources:
             close_connection(environ)
 
-    def _read_body(self, environ: Mapping[str, Any], cached_body: Callable[[], bytes]) -> bytes:
-        connection = environ.get("gunicorn.socket")
+    def _read_body(self, environ: Mapping[str, Any], cached: bytes | None, used_stream: Any) -> bytes:
+        connection = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
+        if cached is not None:
+            # Werkzeug's own server never ends a stream that was read to its end: reading again would hang.
+            return check_length(environ, cached, self.intake.max_body_bytes)
         with nullcontext() if connection is None else self._body_deadline.reading(connection):
             try:
-                body = read_body(environ, self.intake.max_body_bytes) or cached_body()
+                body = read_body(environ, self.intake.max_body_bytes, used_stream)
             except BodyIncomplete:
-                body = cached_body()  # no longer than Content-Length, which is within the limit
-                if str(len(body)) != environ.get("CONTENT_LENGTH", "").lstrip("0"):
-                    close_connection(environ)
-                    raise
-        if len(body) > self.intake.max_body_bytes:  # chunked, and read by something in the app
-            raise BodyTooLarge
+                close_connection(environ)
+                if used_stream is not None:
+                    raise BodyConsumed from None
+                raise
+        if not body and used_stream is not None and environ.get("wsgi.input_terminated"):
+            raise BodyConsumed  # chunked: it has no length to compare
         return body
 
 
 # --- body ---------------------------------------------------------------------------------------------
 
 
-def read_body(environ: Mapping[str, Any], limit_bytes: int) -> bytes:
-    """Read the exact bytes of the body. Raises BodyTooLarge or BodyIncomplete, nothing else."""
+def read_body(environ: Mapping[str, Any], limit_bytes: int, used_stream: Any = None) -> bytes:
+    """Read the exact bytes of the body. Raises BodyTooLarge or BodyIncomplete, nothing else.
+
+    `used_stream` is Werkzeug's stream, if a hook used it: unlike the server's it knows what was read.
+    """
     expected = declared_length(environ.get("CONTENT_LENGTH") or "", limit_bytes)
     if expected is None and not environ.get("wsgi.input_terminated"):
         return b""  # no length and no end: there is no body (RFC 9112, section 6.3)
+    stream = environ["wsgi.input"] if used_stream is None else used_stream
     # Chunked: the server marks the end, and one byte more than the limit shows that the body is too large.
-    body = _read_exactly(environ["wsgi.input"], limit_bytes + 1 if expected is None else expected)
+    body = _read_exactly(stream, limit_bytes + 1 if expected is None else expected)
+    return check_length(environ, body, limit_bytes)
+
+
+def check_length(environ: Mapping[str, Any], body: bytes, limit_bytes: int) -> bytes:
+    """Return the body. Raises BodyTooLarge, and BodyIncomplete if it is shorter than declared."""
+    expected = declared_length(environ.get("CONTENT_LENGTH") or "", limit_bytes)
     if expected is not None and len(body) < expected:
         raise BodyIncomplete(f"{len(body)} of {expected} bytes came")
     if len(body) > limit_bytes:

@@ -10,6 +10,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import rsa
 from flask import abort, redirect, request
 from flask_wtf.csrf import CSRFProtect
+from werkzeug.middleware.proxy_fix import ProxyFix
 
 from billhook import Handlers, Source
 from billhook.events import PingTest
@@ -96,6 +97,35 @@ def test_check_reports_a_before_request_hook_that_answers_and_the_remedy(shop, h
     assert found[f"POST {PATH}"] == (
         f"{status} came from the app, not from billhook: {told}: exclude requests with request.blueprint == "
         '"billhook" from it'
+    )
+
+
+def test_check_reports_a_redirect_of_what_a_proxy_passes_on_without_tls(shop):
+    app = shop()
+    app.before_request(
+        lambda: None if request.is_secure else redirect(request.url.replace("http", "https", 1))
+    )
+
+    code, found = checked(app)
+
+    assert code == 1
+    assert found[f"POST {PATH}"].startswith("302 came from the app, not from billhook: a redirect")
+    assert found[f"POST {PATH}"].endswith(
+        "over plain HTTP with X-Forwarded-Proto: https, and over https it is received"
+    )
+    app.wsgi_app = ProxyFix(app.wsgi_app)
+    assert checked(app)[0] == 0
+
+
+def test_check_says_what_a_hook_did_that_emptied_the_body(shop):
+    app = shop()
+    app.before_request(lambda: [request.get_data(cache=False), None][1])
+
+    code, found = checked(app)
+
+    assert code == 1
+    assert found[f"POST {PATH}"].startswith(
+        "billhook answered 400: code of the app read the body before billhook"
     )
 
 
