@@ -275,7 +275,7 @@ class Intake:
         status = error_response(error).status
         emit(delivery_rejected, self._sender, source=source.name, status=status, cause=error.cause)
 
-    def untold(self, source: Source) -> None:
+    def not_told(self, source: Source) -> None:
         """Log, as refusals are logged, that observers of `delivery_rejected` are too slow."""
         text = f"observers of delivery_rejected are too slow to be told of each (source {source.name})"
         self._rejections.record(source.name, "observers", logging.WARNING, text)
