@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -21,6 +22,8 @@ PREFIX = "BILLHOOK_"
 ENVIRON = "billhook_environ"
 """Key in `app.extensions` of an environment to read instead of os.environ: the standalone app has it."""
 _SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
+_VERSION_OF_SECRET = re.compile(r"\bv1a?,(?=wh(?:sec|sk|pk)_)")
+"""As some senders show a secret: its comma separates no items."""
 # Set around billhook by its own tests, and what commands read by themselves; never options.
 NOT_OPTIONS = ("BILLHOOK_SPEC", "BILLHOOK_TEST_", "BILLHOOK_FAILPOINT", "BILLHOOK_SANDBOX_")
 
@@ -113,6 +116,12 @@ def _items(key: str, value: Any) -> tuple[Any, ...]:
 
 
 def _texts(key: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "'\"":
+        raise ConfigError(
+            f"{key} stands in quotes, which are part of it (docker --env-file keeps them): remove them"
+        )
+    if isinstance(value, str):
+        value = _VERSION_OF_SECRET.sub("", value)
     items = _items(key, value)
     for item in items:
         if not isinstance(item, str):
@@ -352,7 +361,7 @@ def read_secrets_file(path: str) -> tuple[str, ...]:
     """Read the secrets in a file: PEM blocks kept whole, else one a line; blank and # lines are skipped."""
     check_secret_file("BILLHOOK_SECRETS_FILE", path)
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        text = Path(path).read_text(encoding="utf-8-sig")  # some editors begin it with a mark
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not UTF-8"
         raise ConfigError(f"BILLHOOK_SECRETS_FILE {_masked(path)} cannot be read: {why}") from None

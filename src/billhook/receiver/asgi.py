@@ -174,7 +174,7 @@ class AsgiApp:
         if delivery_rejected.receivers:
             told = self._observers.tell(partial(self._intake.emit_rejected, source, error))
             if not told:
-                self._intake.not_told(source)
+                self._intake.log_slow_observers(source)
         return response
 
     async def _run(self, answer: Callable[..., WebhookResponse], *arguments: Any) -> WebhookResponse:

@@ -275,9 +275,9 @@ class Intake:
         status = error_response(error).status
         emit(delivery_rejected, self._sender, source=source.name, status=status, cause=error.cause)
 
-    def not_told(self, source: Source) -> None:
+    def log_slow_observers(self, source: Source) -> None:
         """Log, as refusals are logged, that observers of `delivery_rejected` are too slow."""
-        text = f"observers of delivery_rejected are too slow to be told of each (source {source.name})"
+        text = f"observers of delivery_rejected are too slow: some are not called (source {source.name})"
         self._rejections.record(source.name, "observers", logging.WARNING, text)
 
     def out_of_memory(self, source: Source) -> WebhookResponse:

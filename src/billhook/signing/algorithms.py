@@ -41,9 +41,6 @@ SecretEncoding = Literal["text", "base64", "hex"]
 
 def text_secret(secret: str) -> bytes:
     """Return the secret's characters as UTF-8."""
-    # Usually a line break from a file, which would make every signature mismatch.
-    if secret != secret.strip():
-        raise ConfigError("a secret begins or ends with white space: remove it, it would be part of the key")
     return secret.encode()
 
 

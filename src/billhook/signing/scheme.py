@@ -20,6 +20,7 @@ from typing import ClassVar, Final, NamedTuple, Protocol, TypeAlias, final
 
 from billhook.errors import ConfigError, SignatureError, SignatureMismatch, TimestampInFuture, TimestampTooOld
 from billhook.signing.parsing import IDENTIFIER, require_aware
+from billhook.signing.secret_text import plain_secret
 
 __all__ = [
     "Algorithm",
@@ -98,7 +99,7 @@ class Keys:
         ids = [key_id for key_id, _ in pairs if key_id is not None]
         if len(set(ids)) < len(ids):
             raise ConfigError("a key id is given twice: each key needs its own")
-        return cls([(key_id, load_one(secret_text(secret))) for key_id, secret in pairs])
+        return cls([(key_id, load_one(_usable(secret_text(secret)))) for key_id, secret in pairs])
 
     def accept(
         self,
@@ -226,6 +227,14 @@ class Scheme(ABC):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {', '.join(self.headers)}>"
+
+
+def _usable(secret: str) -> str:
+    """Return the secret to load. Raises ConfigError for what was not meant to be a part of it."""
+    plain, what = plain_secret(secret)
+    if what:
+        raise ConfigError(f"a secret has {what}, which would be part of the key: remove it")
+    return plain
 
 
 def outgoing_message_id(message_id: str | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import ClassVar, Final, final
 
-from billhook.errors import SignatureMalformed
+from billhook.errors import ConfigError, SignatureMalformed
 from billhook.signing.algorithms import PRIVATE_PREFIX, PUBLIC_PREFIX, Ed25519, HmacSha256, base64_secret
 from billhook.signing.parsing import (
     MAX_SIGNATURES,
@@ -28,14 +28,29 @@ from billhook.signing.scheme import (
     outgoing_message_id,
     single_secret,
 )
+from billhook.signing.secret_text import plain_secret
 
 __all__ = ["StandardWebhooks"]
 
 SECRET_PREFIX: Final = "whsec_"  # noqa: S105 - the public prefix of a secret, not one
 
 
+URL_SAFE: Final = str.maketrans("-_", "+/")
+
+
 def _shared_secret(secret: str) -> bytes:
-    return base64_secret(secret.removeprefix(SECRET_PREFIX))
+    bare = secret.removeprefix(SECRET_PREFIX)
+    if bare != secret:  # without the prefix, it may as well be a text
+        bare = bare.translate(URL_SAFE)
+    try:
+        return base64_secret(bare)
+    except ConfigError as error:
+        if bare != secret:
+            raise
+        raise ConfigError(
+            f"{error}. If it is url-safe base64, write {SECRET_PREFIX} before it. If the text is the key, "
+            f"write {SECRET_PREFIX} and its base64: echo {SECRET_PREFIX}$(printf %s TEXT | base64 -w0)"
+        ) from None
 
 
 VERSIONS: Final[Mapping[str, Algorithm]] = {"v1": HmacSha256(_shared_secret), "v1a": Ed25519()}
@@ -99,6 +114,7 @@ class StandardWebhooks(Scheme):
     ) -> dict[str, str]:
         """Return the three headers. Each attempt of a delivery needs the same `message_id`; None: new."""
         _, text = single_secret(secret)
+        text, _ = plain_secret(text)
         version = _version(text)
         message_id = outgoing_message_id(message_id)
         timestamp = UNIX.write(now)

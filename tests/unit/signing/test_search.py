@@ -520,6 +520,10 @@ def test_another_hmac_is_named(digest):
 
     assert kind == "algorithm"
     assert said.startswith(f"X-Sig is the HMAC-{digest.upper()} of '{{body}}' by secret 1: billhook verifies")
+    content = b"PingTest.%d.%b" % (TIMESTAMP, BODY)
+    sent = {"X-At": str(TIMESTAMP), "X-Webhook-Type": "PingTest"}
+    sent["X-Sig"] = hmac_of(content, digest=digest).hex()
+    assert f"HMAC-{digest.upper()} of '{{type}}.{{timestamp}}.{{body}}'" in the_miss(sent)[1]
     assert the_miss({"X-Sig": f"{digest}={hmac_of(b'x', digest=digest).hex()}"})[0] != "algorithm"
 
 

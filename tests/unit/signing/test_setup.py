@@ -96,14 +96,14 @@ def test_the_bytes_that_count_are_those_behind_the_base64():
 
 
 def test_a_whsec_secret_must_be_base64():
-    for secret in ("whsec_!" + "A" * 31, "whsec_" + "A" * 33, "\u00e9" * 32, WHSEC + "\n"):
+    for secret in ("whsec_!" + "A" * 31, "whsec_" + "A" * 33, "\u00e9" * 32):
         with pytest.raises(ConfigError, match="a secret is not valid base64"):
             StandardWebhooks().load([secret])
 
 
 def test_a_text_secret_with_white_space_around_it_is_refused():
     for secret in (TEXT_SECRET + "\n", " " + TEXT_SECRET):
-        with pytest.raises(ConfigError, match="a secret begins or ends with white space"):
+        with pytest.raises(ConfigError, match="a secret has white space around it"):
             TimestampedHMAC().load([secret])
 
 

@@ -20,7 +20,8 @@ from billhook.signing.scheme import Scheme
 from billhook.signing.search.captured import BASE64URL, CapturedRequest, SignatureText
 from billhook.signing.search.contents import CandidateContent
 from billhook.signing.search.key_forms import CandidateKey
-from billhook.signing.standard_webhooks import SECRET_PREFIX, VERSIONS, StandardWebhooks
+from billhook.signing.secret_text import plain_secret
+from billhook.signing.standard_webhooks import SECRET_PREFIX, URL_SAFE, VERSIONS, StandardWebhooks
 from billhook.signing.template import SignatureTemplate
 
 __all__ = ["FoundScheme", "Match", "configure", "find_tokens"]
@@ -179,8 +180,9 @@ def _standard_arguments(match: Match) -> dict[str, Any]:
 def _standard_secret(key: CandidateKey, given: str) -> tuple[str, str]:
     """Return the secret as Standard Webhooks spells it, and how that differs from the one that was given."""
     with suppress(ConfigError):
-        if base64_secret(given.removeprefix(SECRET_PREFIX)) == key.material:
-            return given, ""
+        plain, surroundings = plain_secret(given)
+        if base64_secret(plain.removeprefix(SECRET_PREFIX).translate(URL_SAFE)) == key.material:
+            return plain, f"leave out {surroundings}" if surroundings else ""
     what = {"text": "characters", "hex": "decoded bytes", "base64": "decoded bytes"}[key.encoding]
     before = f"{key.change}, then " if key.change else ""
     secret = SECRET_PREFIX + base64.b64encode(key.material).decode()

@@ -279,7 +279,7 @@ class _Search:
                 hmac_form(key.number, key.material, key.secret, key.encoding, key.change, raws, digest)
                 for key in hmacs
             ]
-            for content in contents(KNOWN, self._request, self._request.body):
+            for content in contents([*KNOWN, *uniform_templates()], self._request, self._request.body):
                 for key in keys:
                     raw = key.matching_signature(content.data)
                     header = next((text.header for text in texts if text.raw == raw), None)

@@ -24,6 +24,7 @@ from billhook.signing.algorithms import (
     base64_secret,
     hex_secret,
 )
+from billhook.signing.secret_text import plain_secret
 from billhook.signing.standard_webhooks import SECRET_PREFIX
 
 __all__ = ["HMAC_COST_BYTES", "CandidateKey", "hmac_form", "key_forms"]
@@ -105,6 +106,12 @@ def hmac_form(
 
 def _materials(secret: str) -> Iterator[tuple[bytes, str, SecretEncoding, str]]:
     """Yield key material, the secret to configure, its encoding, and what changed."""
+    plain, surroundings = plain_secret(secret)
+    if plain != secret:
+        for material, text, encoding, change in _materials(plain):
+            leave_out = f"leave out {surroundings}" if surroundings else ""
+            yield material, text, encoding, ", and ".join(filter(None, [leave_out, change]))
+        return
     yield secret.encode(), secret, "text", ""
     prefix = _PREFIX.match(secret)
     bare, leave = secret, ""
