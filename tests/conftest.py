@@ -137,6 +137,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
                 item.add_marker(pytest.mark.timeout(300))
 
 
+@pytest.fixture(autouse=True)
+def failing_pages_raise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have what fails in a page fail the test too, instead of being answered with 503."""
+    monkeypatch.setattr("billhook.pages.failures.RAISE_AGAIN", True)
+
+
 @pytest.fixture
 def clock() -> FrozenClock:
     """A clock that stands at the present second until a test moves it."""

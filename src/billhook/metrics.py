@@ -238,11 +238,18 @@ def metrics_blueprint(token: str | None) -> Blueprint:
     from flask import Blueprint, Response, current_app, request
 
     from billhook.extension import get_state
+    from billhook.pages.failures import FailureLog
 
     if token is not None and len(token) < FEWEST_TOKEN_CHARACTERS:
         raise ConfigError(f"the token for /metrics has fewer than {FEWEST_TOKEN_CHARACTERS} characters")
     expected = None if token is None else _digest(token)
     blueprint = Blueprint("billhook_metrics", __name__)
+    failures = FailureLog()
+
+    @blueprint.errorhandler(Exception)
+    def failed(error: Exception) -> Response:
+        failures.record(error)
+        return Response("The metrics failed. The log says why.\n", 503)
 
     @blueprint.get("/metrics")
     def metrics() -> Response:

@@ -171,6 +171,16 @@ def test_metrics_are_given_as_openmetrics_to_those_who_ask_for_it(client):
     assert {"billhook_deliveries", "billhook_attempt_duration_seconds"} <= families
 
 
+def test_a_mistake_of_the_metrics_is_503_and_in_the_log(client, monkeypatch, caplog):
+    monkeypatch.setattr("billhook.pages.failures.RAISE_AGAIN", False)
+    monkeypatch.setattr("billhook.metrics._registry", lambda _: 1 / 0)
+
+    answers = [client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"}) for _ in range(3)]
+
+    assert [answer.status_code for answer in answers] == [503] * 3
+    assert [record.exc_info[0] for record in caplog.records] == [ZeroDivisionError]
+
+
 def test_metrics_are_refused_without_the_token(client):
     wrong = ["", "Bearer", "Bearer wrong", f"Basic {TOKEN}", TOKEN, "Bearer \xff"]
 

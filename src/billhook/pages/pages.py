@@ -21,6 +21,7 @@ from werkzeug.exceptions import HTTPException, NotFound
 
 from billhook import clock
 from billhook.pages import text
+from billhook.pages.failures import FailureLog
 from billhook.printable import printable
 
 __all__ = ["TOKEN_SECONDS", "Notice", "PageLink", "Pages", "Visitor"]
@@ -196,7 +197,9 @@ class Pages:
         self.blueprint = Blueprint(name, package)
         self.blueprint.before_request(self._guard)
         self.blueprint.after_request(self._add_headers)
+        self._failures = FailureLog()
         self.blueprint.register_error_handler(HTTPException, self._error_page)
+        self.blueprint.register_error_handler(Exception, self._failed)
         self.blueprint.add_url_rule("/assets/<name>", "asset", _asset)
 
     # --- rendering ------------------------------------------------------------------------------------
@@ -284,6 +287,18 @@ class Pages:
     def _cookie_options() -> dict[str, Any]:
         path = url_for(".asset", name="x").removesuffix("assets/x")
         return {"path": path, "httponly": True, "samesite": "Strict", "secure": request.is_secure}
+
+    def _failed(self, error: Exception) -> Response:
+        """Return the page of a mistake in these pages or in what they call. Nothing of it is shown."""
+        self._failures.record(error)
+        try:
+            return self.render(
+                "pages/error.html", 503, name="This page failed", description="The log says why."
+            )
+        except Exception:  # noqa: BLE001 - then it is the layout that fails
+            return Response(
+                "This page failed. The log says why.\n", 503, content_type="text/plain; charset=utf-8"
+            )
 
     def _error_page(self, error: HTTPException) -> Response:
         """Return the page of an error, with its headers, such as those that ask for a password."""

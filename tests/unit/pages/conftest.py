@@ -44,7 +44,7 @@ def site() -> Callable[..., Any]:
 
         pages.blueprint.add_url_rule("/change", "change", change, methods=["POST"])
         app.register_blueprint(pages.blueprint, url_prefix="/pages")
-        made.app, made.client = app, app.test_client()
+        made.app, made.client, made.pages = app, app.test_client(), pages
         return made
 
     return make

@@ -9,6 +9,7 @@ import pytest
 
 from billhook.pages import Visitor
 
+FAILED = "This page failed"
 ORIGIN = {"Origin": "http://localhost"}
 
 
@@ -211,3 +212,45 @@ def test_a_notice_that_was_not_written_here_is_not_shown(site):
     made.client.set_cookie("site_pages_notice", "WyJmb3JnZWQiLCJnb29kIl0.aR.x", path="/pages/")
 
     assert "forged" not in made.client.get("/pages/").text
+
+
+# --- failures -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("place", ["the view", "the template", "who asks", "the error page too"])
+def test_a_mistake_of_a_page_is_503_with_one_traceback_a_minute(site, monkeypatch, caplog, place):
+    def fail(*_, **__):
+        raise LookupError("a mistake, seen in the log alone")
+
+    monkeypatch.setattr("billhook.pages.failures.RAISE_AGAIN", False)
+    made, now = site(), [1000.0]
+    pages = made.pages
+    monkeypatch.setattr(pages._failures, "_monotonic", lambda: now[0])
+    if place == "the view":
+        made.app.view_functions["site_pages.list"] = fail
+    elif place == "who asks":
+        monkeypatch.setattr(pages, "_identify", fail)
+    else:
+        monkeypatch.setitem(pages._templates.filters, "shown", fail)
+        if place == "the error page too":
+            monkeypatch.setattr(pages, "render", fail)
+
+    answers = []
+    for moment in (0, 1, 59, 60, 61):
+        now[0] = 1000.0 + moment
+        answers.append(made.client.get("/pages/"))
+
+    assert [answer.status_code for answer in answers] == [503] * 5
+    assert all(FAILED in answer.text and "mistake" not in answer.text for answer in answers)
+    assert "default-src 'none'" in answers[0].headers["Content-Security-Policy"]
+    assert [record.count for record in caplog.records] == [0, 2]
+    assert all(record.exc_info[0] is LookupError for record in caplog.records)
+
+
+def test_in_tests_a_mistake_of_a_page_is_raised(site):
+    made = site()
+    made.app.testing = True
+    made.app.view_functions["site_pages.list"] = lambda: 1 / 0
+
+    with pytest.raises(ZeroDivisionError):
+        made.client.get("/pages/")
