@@ -33,18 +33,19 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    event,
     func,
     insert,
     text,
 )
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import IntegrityError
+from sqlalchemy.exc import IntegrityError, UnboundExecutionError
 from sqlalchemy.schema import CreateTable
 
 from billhook.errors import ConfigError
 
 if TYPE_CHECKING:
-    from sqlalchemy.orm import Session, scoped_session
+    from sqlalchemy.orm import Session, SessionTransaction, scoped_session
 
 __all__ = ["DriverConnection", "Transaction", "create_all", "effect", "metadata", "record"]
 
@@ -135,8 +136,7 @@ def _transaction(target: Any) -> Connection | DriverConnection:
     if inspect.iscoroutinefunction(getattr(target, "commit", None)):
         raise ConfigError(f"{kind} is asynchronous: once() takes a session or a connection that is not")
     if hasattr(target, "get_bind") and hasattr(target, "connection"):  # a Session, also one of scoped_session
-        connection: Connection = target.connection()
-        return connection
+        return _session_connection(target() if callable(target) else target)
     if hasattr(target, "in_atomic_block"):  # Django's
         if not target.in_atomic_block:
             raise ConfigError("once() needs an open transaction: call it within transaction.atomic()")
@@ -150,6 +150,47 @@ def _transaction(target: Any) -> Connection | DriverConnection:
 
 
 # --- SQLAlchemy -----------------------------------------------------------------------------------
+
+_ENGINE = "billhook_effect_engine"
+"""Key in `session.info`: the engine of the row of the current transaction."""
+
+
+def _session_connection(session: Session) -> Connection:
+    """Return the session's connection. Objects of another database are refused, now and when flushed."""
+    try:
+        connection = session.connection()
+    except UnboundExecutionError:
+        raise ConfigError(
+            f"the session has binds only, and none for {effect.name}: {_OF_ITS_CONNECTION}"
+        ) from None
+    if _ENGINE not in session.info:
+        event.listen(session, "after_flush", _check_engine)
+        event.listen(session, "after_transaction_end", _forget_engine)
+    session.info[_ENGINE] = connection.engine
+    _check_engine(session)
+    return connection
+
+
+_OF_ITS_CONNECTION = (
+    "give once() the connection of the database with the effect, "
+    'delivery.once(session.connection(bind_arguments={"mapper": Model}))'
+)
+
+
+def _check_engine(session: Session, *_: object) -> None:
+    """Raise ConfigError if the transaction changes objects of another database than that of the row."""
+    engine = session.info.get(_ENGINE)
+    for changed in (*session.new, *session.dirty, *session.deleted) if engine is not None else ():
+        if session.get_bind(type(changed)).engine is not engine:
+            raise ConfigError(
+                f"{type(changed).__qualname__} is in another database than the row of once(), so that they "
+                f"would not be committed together: {_OF_ITS_CONNECTION}"
+            )
+
+
+def _forget_engine(session: Session, transaction: SessionTransaction) -> None:
+    if transaction.parent is None:
+        session.info[_ENGINE] = None
 
 
 def _insert(connection: Connection, row: Mapping[str, Any]) -> bool:
