@@ -168,6 +168,23 @@ def test_a_celery_app_whose_configuration_is_read_already_is_looked_at_too(shop)
         shop(celery)
 
 
+@pytest.mark.parametrize("accepted", [["msgpack"], [], ["application/x-yaml"]])
+def test_a_celery_app_whose_workers_take_no_json_is_refused(shop, accepted):
+    with pytest.raises(
+        ConfigError, match=r'workers would refuse billhook.s messages, which are JSON; add "json"'
+    ):
+        shop(celery_app(accept_content=accepted))
+
+
+@pytest.mark.parametrize("url", ["redis://127.0.0.1/0", "rediss://h/0", ["sentinel://a", "sentinel://b"]])
+def test_a_broker_without_its_package_is_refused_with_the_command(shop, monkeypatch, url):
+    monkeypatch.setattr("billhook.engines.celery.engine.find_spec", lambda name: None)
+
+    with pytest.raises(ConfigError, match="the package redis is missing: pip install redis"):
+        shop(celery_app(broker_url=url))
+    shop(celery_app(broker_url="memory://"))
+
+
 def test_celery_apps_without_pickle_are_accepted(shop):
     json_alone = celery_app()
     with_other_safe_formats = celery_app(accept_content=["json", "yaml", "msgpack"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 from datetime import datetime
+from importlib.util import find_spec
 from typing import Any
 
 from billhook.engines.celery.executor import DeliveryExecutor
@@ -27,6 +28,9 @@ __all__ = ["CeleryEngine", "find_celery"]
 WEB_DELAY_SECONDS = 5.0
 """The sweeps of web processes publish only what those of the workers have not for so long."""
 PICKLE = "application/x-python-serialize"
+JSON = "application/json"
+_PACKAGES = {"redis": "redis", "rediss": "redis", "sentinel": "redis", "sqs": "boto3", "mongodb": "pymongo"}
+"""What a broker of Celery needs beside Celery; without it each message fails with an AttributeError."""
 _SERIALIZERS = ("accept_content", "result_accept_content", "task_serializer", "result_serializer")
 
 
@@ -64,8 +68,8 @@ class CeleryEngine:
         return self._inbox.release_held(process_owner(), self._dispatcher.limits, self._clock.now())
 
     def check(self) -> None:
-        """Raise ConfigError if the Celery app takes pickle, or is bound to another inbox."""
-        _refuse_pickle(self.celery)
+        """Raise ConfigError if the Celery app's settings do not fit, or it is bound to another inbox."""
+        _check_settings(self.celery)
         hooks: CeleryHooks | None = getattr(self.celery, "billhook", None)
         bound = hooks.engine if hooks is not None else None
         if bound is not None and bound.display_url != self.display_url:
@@ -172,7 +176,8 @@ def _import(path: str) -> Any:
         ) from None
 
 
-def _refuse_pickle(celery: Any) -> None:
+def _check_settings(celery: Any) -> None:
+    """Raise ConfigError for pickle, for workers that take no JSON, and for a broker without its package."""
     from celery import Celery
     from kombu.serialization import registry
 
@@ -183,6 +188,7 @@ def _refuse_pickle(celery: Any) -> None:
         more = {"changes": dict(own["changes"]), "fixups": (), "set_as_current": False}
         probe = Celery(**{**own, **more})
     settings = {name: probe.conf[name] for name in _SERIALIZERS}
+    broker = probe.conf.broker_write_url or probe.conf.broker_url
     if probe is not celery:
         probe.close()
     for name, value in settings.items():
@@ -193,3 +199,18 @@ def _refuse_pickle(celery: Any) -> None:
                 f"the Celery app's {name} is {value!r}: with pickle, anyone who can write to the broker runs "
                 "code in the workers, so billhook refuses to work with it; set it to json"
             )
+    accepted = settings["accept_content"]
+    if JSON not in {registry.name_to_type.get(name, name) for name in accepted}:
+        raise ConfigError(
+            f"the Celery app's accept_content is {accepted!r}: its workers would refuse billhook's messages, "
+            'which are JSON; add "json" to it'
+        )
+    scheme = (
+        str(broker[0] if isinstance(broker, list | tuple) else broker).partition(":")[0].partition("+")[0]
+    )
+    package = _PACKAGES.get(scheme)
+    if package is not None and find_spec(package) is None:
+        raise ConfigError(
+            f"the Celery app's broker is {scheme}://, and the package {package} is missing: "
+            f"pip install {package} (Celery's own extra for it: 'celery[{scheme.removesuffix('s')}]')"
+        )
