@@ -289,8 +289,10 @@ def test_innocents_come_first_and_a_suspect_when_there_is_nothing_else():
 def test_no_run_starts_beside_a_suspect_for_at_most_a_lease_time():
     one, clock = suspects()
     one.next_mode(set(), suspect_due=True, ordinary_due=False)
+    assert not one.running
     one.started(A)
 
+    assert one.running
     assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.NOTHING
     clock.now += 29
     assert one.next_mode({A}, suspect_due=True, ordinary_due=True) is ClaimMode.NOTHING
