@@ -61,7 +61,12 @@ AREAS = {
     ),
     "receiver": Area(
         {"receiver/intake.py": 40},
-        ("tests/component/test_blueprint.py", "tests/unit/receiver", "tests/component/receiver"),
+        (
+            "tests/component/test_blueprint.py",
+            "tests/unit/receiver",
+            "tests/component/receiver",
+            "tests/component/test_asgi_app.py",
+        ),
     ),
     "ingest": Area({"inbox/ingest.py": 22}, ("tests/component/inbox/test_conflicts.py", *INBOX)),
     "planning": Area({"inbox/planning.py": 22}, ("tests/component/inbox/test_duplicates.py", *INBOX)),
