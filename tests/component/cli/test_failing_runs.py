@@ -143,16 +143,6 @@ def test_list_shows_the_handler_in_the_worst_state(run, busy):
     assert len(lines) == 2 + 6
 
 
-def test_list_into_a_pipe_prints_one_line_per_delivery(run, busy, monkeypatch):
-    monkeypatch.delenv("COLUMNS")
-    deliver(busy, b"{}", "PingTest", message_id="k" * 200)
-
-    lines = run("deliveries", "list").stdout.splitlines()
-
-    assert len(lines) == 2 + 7
-    assert "k" * 200 in lines[2]
-
-
 def test_an_unknown_state_suggests_the_intended_one(run):
     hints = {
         "failed": "did you mean dead, or retrying?",

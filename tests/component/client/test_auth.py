@@ -94,19 +94,6 @@ def test_a_short_token_is_renewed_in_time_and_not_at_every_call(service, client,
     assert service.logins == 2
 
 
-def test_a_jwts_earlier_exp_limits_the_token(service, client, moving):
-    ends = moving.clock.now() + timedelta(minutes=5)
-    token = a_token(ends)
-    service.tokens[token] = ends
-    service.answer("POST /login", answered(200, granted(token, timedelta(hours=1), ends)))
-
-    client.plans.get("p")
-    moving.clock.advance(seconds=290)
-    client.plans.get("p")
-
-    assert (service.logins, len(service.lines())) == (2, 2)
-
-
 def test_a_refused_token_is_renewed_once_and_any_call_made_again(service, client):
     client.plans.get("p")
     service.answer("POST /credits/deduct", answered(200, {}))

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from billhook.client import EventResult, EventState, Progress, RetryPolicy
 from billhook.client.ingestion import ingest
-from billhook.errors import InternalError, RequestTooLarge, RuleBroken, UnexpectedResponse
+from billhook.errors import InternalError, RuleBroken, UnexpectedResponse
 from billhook.resources import MAX_BATCH_BYTES, EventBatch, IngestionResult, UsageEvent
-from support.billing_service import BROKEN, REFRESH_TOKEN, Taken, answered, error
+from support.billing_service import BROKEN, REFRESH_TOKEN, Taken, answered
 
 AT = datetime(2026, 1, 15, 12, tzinfo=UTC)
 ACCEPTED, DUPLICATE, INVALID, UNCONFIRMED = EventState
@@ -403,10 +403,3 @@ def test_submit_accepts_1_to_1000_events_of_at_most_256_kb(service, client):
             submit([of_size("a", 200_000), of_size("b", 100_000)])
 
     assert service.taken == []
-
-
-def test_submit_raises_for_a_batch_that_is_too_large(service, client):
-    service.answer("POST /v2/events", error(413, "invalid_request_error", "request_too_large"))
-
-    with pytest.raises(RequestTooLarge, match="request_too_large"):
-        client.events.submit([event(1)])
