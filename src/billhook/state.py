@@ -15,7 +15,14 @@ from billhook.clock import Clock
 from billhook.dispatch import ConnectedHandlers, Handlers, RetrySchedule, connect
 from billhook.engines import Dispatcher, Engine, ExternalEngine, InlineEngine, ThreadEngine, Worker
 from billhook.engines.celery import CeleryEngine, find_celery
-from billhook.errors import ConfigError, ForeignFile, InboxUnavailable, OutOfResources, SchemaMismatch
+from billhook.errors import (
+    ConfigError,
+    ForeignFile,
+    InboxUnavailable,
+    OutOfResources,
+    SchemaMismatch,
+    UnfitEncoding,
+)
 from billhook.events import EVENT_TYPES
 from billhook.inbox import Inbox
 from billhook.logs import fields
@@ -237,7 +244,7 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
         text = "inbox unavailable, deliveries get 503 until it recovers: %s"
         logger.error(text, error, extra=fields(cause=error.cause))  # noqa: TRY400
     except SchemaMismatch as error:
-        if ENVIRON in app.extensions or isinstance(error, ForeignFile):
+        if ENVIRON in app.extensions or isinstance(error, ForeignFile | UnfitEncoding):
             raise  # the standalone app has nothing else to serve; another program's file is a wrong option
         # The app's own pages and commands work, its migrations among them; each use checks the schema again.
         told = str(error).replace("`billhook ", f"`flask --app {app.import_name} billhook ")

@@ -16,7 +16,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, LiteralString, NoReturn
 
 import psycopg
 import pytest
@@ -172,11 +172,11 @@ def fresh_schema(server_url: str) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def fresh_database(server_url: str) -> Iterator[str]:
+def fresh_database(server_url: str, options: LiteralString = "") -> Iterator[str]:
     """The URL of an empty database, with nothing said about schemas; dropped afterwards."""
     name = sql.Identifier(f"billhook_test_{os.getpid()}_{secrets.token_hex(4)}")
     with psycopg.connect(**libpq(server_url), autocommit=True) as connection:
-        connection.execute(sql.SQL("CREATE DATABASE {}").format(name))
+        connection.execute(sql.SQL("CREATE DATABASE {} " + options).format(name))
     try:
         parsed = make_url(server_url).set(drivername="postgresql+psycopg")
         yield _text(parsed.set(database=name.as_string().strip('"')))

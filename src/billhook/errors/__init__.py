@@ -9,7 +9,8 @@ BillhookError
 │   ├── LateRegistration
 │   ├── SchemaMismatch
 │   │   ├── InboxElsewhere
-│   │   └── ForeignFile
+│   │   ├── ForeignFile
+│   │   └── UnfitEncoding
 │   ├── SchemaForbidden
 │   └── MissingExtra
 ├── DeliveryError                one delivery cannot be accepted or parsed

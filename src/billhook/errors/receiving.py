@@ -40,6 +40,7 @@ __all__ = [
     "SignatureMissing",
     "TimestampInFuture",
     "TimestampTooOld",
+    "UnfitEncoding",
     "UnsupportedEncoding",
     "WeakSecret",
 ]
@@ -151,6 +152,20 @@ class ForeignFile(SchemaMismatch):
             self,
             f"{path} holds tables of something else ({tables}) and no inbox: give the inbox a file of its "
             "own in BILLHOOK_INBOX_URL",
+        )
+
+
+class UnfitEncoding(SchemaMismatch):
+    """The inbox's database on PostgreSQL cannot store every text."""
+
+    def __init__(self, place: str, encoding: str) -> None:
+        self.encoding = encoding
+        self.found, self.expected = encoding, "UTF8"
+        ConfigError.__init__(
+            self,
+            f"the database of the inbox, {place}, has the encoding {encoding}, which cannot hold every text: "
+            "make one with createdb --encoding=UTF8 --template=template0 --locale=C.UTF-8 NAME, and name it "
+            "in BILLHOOK_INBOX_URL",
         )
 
 

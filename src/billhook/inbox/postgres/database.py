@@ -16,11 +16,13 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from billhook.errors import ConfigError, InboxElsewhere, InboxUnavailable, SchemaMismatch
+from billhook.errors import ConfigError, InboxElsewhere, InboxUnavailable, SchemaMismatch, UnfitEncoding
 from billhook.inbox.postgres.driver import (
     DeadlineConnection,
     check_conninfo,
+    check_encoding,
     connect,
+    drop_read_only,
     insert,
     is_lost,
     reason,
@@ -145,6 +147,7 @@ class PostgresDatabase:
                 with engine.begin() as connection:
                     # Two deployments may upgrade at once: the second finds the work done.
                     connection.execute(text(f"SELECT pg_advisory_xact_lock({_MIGRATING})"))
+                    check_encoding(connection, self.display_url)
                     use_schema(connection, self.schema)
                     yield connection
             finally:
@@ -230,10 +233,14 @@ class PostgresDatabase:
         engine = self._new_engine(STATEMENT_TIMEOUT_SECONDS, self.schema)
         try:
             with engine.begin() as connection:
+                check_encoding(connection, self.display_url)
                 self._verify(connection)
                 if not self._fsync_checked:
                     warn_if_fsync_off(connection, self.display_url)
                     self._fsync_checked = True
+        except UnfitEncoding:
+            engine.dispose()
+            raise
         except SchemaMismatch as error:
             engine.dispose()
             if error.found is None and (former := self.former_schema()):
@@ -252,6 +259,7 @@ class PostgresDatabase:
             use_native_hstore=False,  # saves each new pool a query
         )
         event.listen(engine, "checkout", replace_lost)
+        event.listen(engine, "handle_error", drop_read_only)
         return engine
 
     def _connect(self, timeout_seconds: float | None, **more: Any) -> DeadlineConnection:

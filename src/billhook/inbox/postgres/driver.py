@@ -13,16 +13,20 @@ import psycopg
 from psycopg.abc import RV, PQGen
 from psycopg.conninfo import make_conninfo
 from sqlalchemy import Connection, text
+from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.exc import DisconnectionError
 
-from billhook.errors import ConfigError
+from billhook.errors import ConfigError, UnfitEncoding
 from billhook.inbox.postgres.schemas import parse_search_path, quote_identifier
 from billhook.inbox.records import NewDelivery
 
 __all__ = [
+    "SESSION",
     "DeadlineConnection",
     "check_conninfo",
+    "check_encoding",
     "connect",
+    "drop_read_only",
     "insert",
     "is_lost",
     "reason",
@@ -37,7 +41,27 @@ WEAK = ("off", "local", "remote_write")
 """Settings of synchronous_commit that answer before the disk, here or on a standby, has it."""
 
 
-_SETTINGS = "SELECT current_setting('synchronous_commit'), current_setting('search_path')"
+SESSION = {
+    "synchronous_commit": "on",
+    "default_transaction_isolation": "read committed",
+    "default_transaction_read_only": "off",
+    "standard_conforming_strings": "on",
+    "client_encoding": "UTF8",
+    "bytea_output": "hex",
+    "extra_float_digits": "1",
+    "DateStyle": "ISO, MDY",
+    "IntervalStyle": "postgres",
+    "TimeZone": "UTC",
+}
+"""What decides how values are written and read, and what a commit means.
+
+No server, database, role, URL, service file or environment has a say in it.
+"""
+# Set again with the first query: what libpq takes from the environment (PGTZ, PGDATESTYLE) overrides options.
+# A pooler in between may drop the options silently, so that the server itself is asked.
+_FIRST_QUERY = "SELECT current_setting('synchronous_commit'), current_setting('search_path'), " + ", ".join(
+    f"set_config('{name}', '{value}', false)" for name, value in SESSION.items()
+)
 
 
 class DeadlineConnection(psycopg.Connection[Any]):
@@ -82,11 +106,7 @@ def session_options(url_options: str, timeout_seconds: float | None, schema: str
     """
     milliseconds = str(int((timeout_seconds or 0) * 1000))  # 0: no limit, even if the role has one
     limits = {"statement_timeout": milliseconds, "idle_in_transaction_session_timeout": milliseconds}
-    fixed = {
-        "synchronous_commit": "on",
-        "default_transaction_isolation": r"read\ committed",
-        "TimeZone": "UTC",
-    }
+    fixed = {name: value.replace(" ", r"\ ") for name, value in SESSION.items()}
     if schema is not None:
         fixed["search_path"] = re.sub(r"([\\\s])", r"\\\1", quote_identifier(schema))
     before, after = (
@@ -122,13 +142,17 @@ def connect(
         "keepalives_idle": 10,
         "keepalives_interval": 10,
         "keepalives_count": 3,
+        # During a failover the address may lead to a standby: a connection to it could never write.
+        "target_session_attrs": "read-write",
     }
+    fixed = {"client_encoding": "UTF8"}  # for PGCLIENTENCODING
     options = session_options(arguments.get("options", ""), timeout_seconds, schema)
-    connection = DeadlineConnection.connect(**{**defaults, **arguments, "options": options}, autocommit=True)
+    connection = DeadlineConnection.connect(
+        **{**defaults, **arguments, **fixed, "options": options}, autocommit=True
+    )
     try:
         connection.timeout_seconds = timeout_seconds
-        # Asked of the server itself: a pooler in between may drop the options silently.
-        ((durable, path),) = connection.execute(_SETTINGS).fetchall()
+        ((durable, path, *_),) = connection.execute(_FIRST_QUERY).fetchall()
         if durable in WEAK:  # something between us and the server has its own way with options
             need = f"synchronous_commit is {durable!r}, need 'on'"
             raise psycopg.OperationalError(need)  # noqa: TRY301 - closed below like any other failure
@@ -158,6 +182,26 @@ def replace_lost(connection: psycopg.Connection[Any], *_: object) -> None:
     """Raise DisconnectionError for a pooled connection that ended while idle, so SQLAlchemy replaces it."""
     if is_lost(connection):
         raise DisconnectionError("the server ended it")
+
+
+def is_read_only(error: BaseException | None) -> bool:
+    """Return whether a server refuses to write: it is a standby, or was made one."""
+    return isinstance(error, psycopg.Error) and (
+        error.sqlstate == "25006" or "during recovery" in str(error) or "hot standby" in str(error)
+    )
+
+
+def drop_read_only(context: ExceptionContext) -> None:
+    """Count the error of a server that only reads as a lost connection, so that SQLAlchemy makes new ones."""
+    if is_read_only(context.original_exception):
+        context.is_disconnect = True
+
+
+def check_encoding(connection: Connection, place: str) -> None:
+    """Raise UnfitEncoding unless the database can store every text."""
+    encoding = connection.execute(text("SHOW server_encoding")).scalar_one()
+    if encoding != "UTF8":
+        raise UnfitEncoding(place, encoding)
 
 
 def warn_if_fsync_off(connection: Connection, place: str) -> None:
