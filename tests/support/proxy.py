@@ -16,8 +16,7 @@ class Proxy:
     """Listens on a loopback port and passes all on, until told otherwise. `connections` counts them."""
 
     def __init__(self, url: str) -> None:
-        facts = libpq(url)
-        self._server = str(facts.get("host", "localhost")), int(str(facts.get("port", 5432)))
+        self.lead_to(url)
         self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
         self._flowing = threading.Event()
         self._flowing.set()
@@ -33,6 +32,11 @@ class Proxy:
         self.port: int = self._listener.getsockname()[1]
         self.url = _at(url, self.port)
         threading.Thread(target=self._accept, daemon=True).start()
+
+    def lead_to(self, url: str) -> None:
+        """Have new lines lead to another server; those that are open go on."""
+        facts = libpq(url)
+        self._server = str(facts.get("host", "localhost")), int(str(facts.get("port", 5432)))
 
     def hold(self) -> None:
         """Pass nothing on, in either direction, and do not say so."""

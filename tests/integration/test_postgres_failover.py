@@ -1,0 +1,71 @@
+"""A PostgreSQL whose address leads to a hot standby for a while: all goes on when it can be written again."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from billhook import Handlers
+from billhook.errors import InboxUnavailable
+from billhook.events import PingTest
+from billhook.extension import get_state
+from billhook.inbox import Inbox
+from support.apps import deliver
+from support.postgres import OwnServer, fresh_database, own_servers, with_options
+from support.processes import until
+from support.proxy import Proxy
+from support.signing import signed
+from support.timeouts import scaled
+
+
+@pytest.fixture(scope="module")
+def servers():
+    primary = own_servers.start()
+    standby = OwnServer(primary)
+    yield primary, standby
+    standby.stop()
+    primary.stop()
+
+
+@pytest.fixture
+def address(servers):
+    """The cluster's address, which leads to the primary until told otherwise."""
+    with fresh_database(servers[0].url) as url:
+        proxy = Proxy(url)
+        yield proxy
+        proxy.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attributes", ["read-write", "any"])
+def test_after_a_failover_everything_is_handled_without_a_restart(servers, address, running, attributes):
+    """`any` lets connections to the standby be made, and live on: they can never write."""
+    primary, standby = servers
+    handlers, handled = Handlers(), []
+    handlers.on(PingTest, name="note")(lambda event, delivery: handled.append(delivery.key))
+    url = with_options(address.url, "", target_session_attrs=attributes)
+    Inbox(url).upgrade()
+    app = running(handlers, BILLHOOK_INBOX_URL=url)
+    inbox = get_state(app).inbox
+
+    def sent(key):
+        return deliver(app, headers=signed(message_id=key)).status_code
+
+    assert sent("before") == 200
+    until(lambda: handled == ["before"])
+    address.lead_to(standby.url)
+    address.cut()
+    until(lambda: sent("refused") == 503)
+    with pytest.raises(InboxUnavailable):  # what /readyz asks
+        inbox.check_writable()
+    time.sleep(4)  # in which the worker, the receiver and the notifier connect to the standby
+    address.lead_to(primary.url)  # and nothing is cut
+    began = time.monotonic()
+    until(lambda: sent("after") == 200, 10)
+    until(lambda: "after" in handled, 10)
+
+    assert time.monotonic() - began < scaled(10)
+    inbox.check_writable()
+    assert sent("later") == 200
+    until(lambda: "later" in handled, 10)
