@@ -10,6 +10,7 @@ import logging
 import math
 import time
 from collections.abc import Set
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -18,7 +19,7 @@ from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import HandlerPool
 from billhook.engines.leases import EventCache, LeaseTable, lease_owner
 from billhook.engines.maintenance import Maintenance, WorkerRegistration
-from billhook.engines.notifications import log_paused
+from billhook.engines.notifications import delivery_fields, log_paused
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.engines.wakeup import PollBackoff, Wakeup
 from billhook.errors import BillhookError
@@ -169,6 +170,8 @@ class Worker:
             defect = not isinstance(error, BillhookError)
             text = "worker poll failed, retrying in %.1f s: %s"
             logger.exception(text, pause, error, exc_info=defect, extra=fields(cause=error))  # noqa: TRY401
+            if self._failures > 1 and self._unsettled and not self._detached:
+                self._settle_one_by_one()
             self._back_off(pause)
             return 0.0
         self._failures = 0
@@ -313,6 +316,35 @@ class Worker:
             paused=transaction.paused,
         )
         return len(claims), next_times
+
+    def _settle_one_by_one(self) -> None:
+        """Settle each result in a transaction of its own: one that cannot be stored must not hold up others.
+
+        Such a one is tried with its text in ASCII, and is lost with its lease if that fails too.
+        """
+        attempts, settled = list(self._unsettled), set[Lease]()
+        for attempt in attempts:
+            result = attempt.run_result
+            for storable in (result, result.in_ascii()):
+                try:
+                    self._inbox.check_writable()  # otherwise it is not for one of them
+                except BillhookError:
+                    return
+                with (
+                    suppress(BillhookError),
+                    self._inbox.transaction(self._owner, self._dispatcher.limits) as one,
+                ):
+                    one.lock([storable], [])
+                    settled |= one.settle([storable])
+                    break
+            else:
+                text = "the result of run %d of handler %s cannot be stored: the run is lost with its lease"
+                extra = delivery_fields(attempt.delivery, attempt.handler)
+                logger.error(text, result.run_id, attempt.handler, extra=extra)
+            self._unsettled.remove(attempt)
+            self._leases.remove([result.lease])
+            if result.lease in settled:
+                self._dispatcher.notify(attempts=[attempt], settled=settled)
 
     def _claim(self, transaction: InboxTransaction, poll: _PollPlan, settling: set[Lease]) -> list[Claim]:
         if poll.mode is ClaimMode.A_SUSPECT:

@@ -301,6 +301,7 @@ class Committer:
             return error
         if isinstance(failure, SchemaMismatch):  # a database that was away when this process started
             self._failing = True
+            self._on_failure()
             return InboxUnavailable(str(failure))
         if isinstance(failure, MemoryError):  # to log a traceback would need more memory
             return OutOfResources("there is no memory left")

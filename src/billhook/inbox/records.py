@@ -235,6 +235,10 @@ class Claim(NamedTuple):
         return Lease(self.run_id, self.token)
 
 
+SHORT_ERROR = 500
+"""Characters of an error that could not be stored as it was."""
+
+
 class RunResult(NamedTuple):
     """How a claimed run ended. `due_at` is set for DUE only; `error` for all but SUCCEEDED.
 
@@ -263,6 +267,11 @@ class RunResult(NamedTuple):
     def lease(self) -> Lease:
         """Run id and token."""
         return Lease(self.run_id, self.token)
+
+    def in_ascii(self) -> RunResult:
+        """Return the result with a short text in ASCII, which every database can store, and no traceback."""
+        text = (self.error or "").encode("ascii", "backslashreplace").decode()
+        return self._replace(error=None if self.error is None else text[:SHORT_ERROR], traceback=None)
 
     @property
     def started_at(self) -> datetime | None:

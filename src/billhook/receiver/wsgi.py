@@ -7,6 +7,7 @@ limit, and the length is compared.
 
 from __future__ import annotations
 
+import io
 import socket
 import threading
 import time
@@ -39,7 +40,6 @@ __all__ = [
     "DeliveryProbe",
     "EveryMethod",
     "WsgiReceiver",
-    "check_length",
     "close_connection",
     "drain",
     "find_probe",
@@ -159,7 +159,7 @@ class WsgiReceiver:
         connection = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
         if cached is not None:
             # Werkzeug's own server never ends a stream that was read to its end: reading again would hang.
-            return check_length(environ, cached, self.intake.max_body_bytes)
+            return read_body(environ, self.intake.max_body_bytes, io.BytesIO(cached))
         with nullcontext() if connection is None else self._body_deadline.reading(connection):
             try:
                 body = read_body(environ, self.intake.max_body_bytes, used_stream)
@@ -179,7 +179,7 @@ class WsgiReceiver:
 def read_body(environ: Mapping[str, Any], limit_bytes: int, used_stream: Any = None) -> bytes:
     """Read the exact bytes of the body. Raises BodyTooLarge or BodyIncomplete, nothing else.
 
-    `used_stream` is Werkzeug's stream, if a hook used it: unlike the server's it knows what was read.
+    `used_stream` is what to read instead of the server's stream, if a hook used that.
     """
     expected = declared_length(environ.get("CONTENT_LENGTH") or "", limit_bytes)
     if expected is None and not environ.get("wsgi.input_terminated"):
@@ -187,12 +187,6 @@ def read_body(environ: Mapping[str, Any], limit_bytes: int, used_stream: Any = N
     stream = environ["wsgi.input"] if used_stream is None else used_stream
     # Chunked: the server marks the end, and one byte more than the limit shows that the body is too large.
     body = _read_exactly(stream, limit_bytes + 1 if expected is None else expected)
-    return check_length(environ, body, limit_bytes)
-
-
-def check_length(environ: Mapping[str, Any], body: bytes, limit_bytes: int) -> bytes:
-    """Return the body. Raises BodyTooLarge, and BodyIncomplete if it is shorter than declared."""
-    expected = declared_length(environ.get("CONTENT_LENGTH") or "", limit_bytes)
     if expected is not None and len(body) < expected:
         raise BodyIncomplete(f"{len(body)} of {expected} bytes came")
     if len(body) > limit_bytes:

@@ -287,6 +287,20 @@ def test_invalid_arguments_exit_with_code_2(api, service):
     assert service.lines() == []
 
 
+def test_a_missing_option_is_named(run, service):
+    given = {"API_URL": service.url, "API_CLIENT_ID": CLIENT_ID, "API_REFRESH_TOKEN": REFRESH_TOKEN}
+    for missing in given:
+        result = run("api", "login", **{name: value for name, value in given.items() if name != missing})
+        assert result.exit_code == 2
+        assert f"need options: set BILLHOOK_{missing}" in result.stderr
+
+
+def test_the_token_may_be_in_a_file(api, service, secret_file):
+    result = api("login", API_REFRESH_TOKEN="", API_REFRESH_TOKEN_FILE=secret_file(REFRESH_TOKEN))
+
+    assert result.exit_code == 0, result.output
+
+
 def test_a_validation_error_names_the_field():
     import click
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from billhook.errors import DeadlinePassed, OutOfResources
+from billhook.errors import DeadlinePassed, InboxUnavailable, OutOfResources, SchemaMismatch
 from billhook.inbox import PutStatus, Receipt
 from billhook.inbox.committer import Committer
 from support.inbox_view import incoming
@@ -13,7 +13,7 @@ from support.processes import until
 LONG = 60.0
 
 
-def committer_that_raises_once(error):
+def committer_that_raises_once(error, **more):
     """Its first commit raises; all others are good."""
     errors = [error]
 
@@ -22,7 +22,7 @@ def committer_that_raises_once(error):
             raise errors.pop()
         return [Receipt(PutStatus.ACCEPTED, 1, row.event_type) for row in batch]
 
-    return Committer(commit, lambda: None, LONG)
+    return Committer(commit, lambda: None, LONG, **more)
 
 
 def test_a_commit_without_memory_raises_out_of_resources_without_a_traceback(caplog):
@@ -33,6 +33,19 @@ def test_a_commit_without_memory_raises_out_of_resources_without_a_traceback(cap
 
     assert committer.put(incoming("k2"), LONG).status is PutStatus.ACCEPTED
     assert "Traceback" not in caplog.text
+    committer.close()
+
+
+@pytest.mark.parametrize("error", [InboxUnavailable("away"), SchemaMismatch("0001", "0002")])
+def test_each_failure_of_storage_is_told_so_that_no_older_answer_counts(error):
+    """Or /readyz would go on to say for a second that deliveries can be stored."""
+    told = []
+    committer = committer_that_raises_once(error, on_failure=lambda: told.append(1))
+
+    with pytest.raises(InboxUnavailable):
+        committer.put(incoming("k1"), LONG)
+
+    assert told == [1]
     committer.close()
 
 

@@ -112,14 +112,15 @@ def test_a_body_read_by_the_app_is_used_if_its_length_is_the_declared_one(receiv
         ("two", b"{}", 400),
         ("9" * 5_000, b"{}", 400),
         ("101", b"x" * 101, 413),
-        ("", b"x" * 101, 413),
     ]
 
     answers = [
         accept(receiver, cached=read, CONTENT_LENGTH=length, **{"wsgi.input": None})
         for length, read, _ in cases
     ]
+    chunked = {"CONTENT_LENGTH": "", "wsgi.input_terminated": True, "wsgi.input": None}
 
+    assert [accept(receiver, cached=b"x" * size, **chunked).status for size in (100, 101)] == [401, 413]
     assert [answer.status for answer in answers] == [status for *_, status in cases]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
+import unittest
 from contextlib import closing
 from datetime import timedelta
 
@@ -318,6 +319,20 @@ def test_each_delivery_is_another_one_unless_it_has_a_key():
         other = [delivery_of(event).once(connection) for _ in range(2)]
 
     assert (same, other) == ([True, False], [True, True])
+
+
+class TestWithUnittest(unittest.TestCase):
+    def test_the_functions_need_no_pytest(self):
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            shop = Shop()
+            app = make_app(folder, shop.handlers)
+            deliver(app, InvoiceApproved, invoice_id="inv_9")
+            settle(app)
+            get_state(app).close()
+
+        assert shop.calls == [("inv_9", 1)]
 
 
 def test_a_paused_handler_is_not_called_until_it_is_resumed(app_of):
