@@ -9,15 +9,19 @@ import asyncio
 import gc
 import resource
 import signal
+import sys
 from http import HTTPStatus
 from typing import Any
 
 from gunicorn.asgi import protocol
 from gunicorn.errors import AppImportError
+from gunicorn.http.errors import InvalidSchemeHeaders
 from gunicorn.workers import gasgi
 
 from billhook.connection_limits import ConnectionLimits, WaitingQueue
 from billhook.engines import thread
+from billhook.errors import ConfigError
+from billhook.gunicorn_compat import check_gunicorn
 
 __all__ = ["AsgiWorker"]
 
@@ -27,6 +31,13 @@ _HEAD_BYTES = 65_536
 """The most that a head may have; gunicorn's own limits add up to more than ten times this."""
 _BUFFERED_HEAD_BYTES = 8_192
 """The size from which on gunicorn parses an incomplete head."""
+_PIECE_BYTES = 4_096
+"""How much the parser gets at a time, so that no client keeps the event loop for long."""
+_FRAMING_BYTES = 16_384
+"""How many bytes around a body, such as sizes of chunks and trailers, may come beside a quarter of it."""
+_FREE_CHUNKS = 256
+_CHUNK_BYTES = 24
+"""How many chunks of any size a body may have, and on average bytes of each one beyond: each costs time."""
 _SWEEP_SECONDS = 0.5
 _SWEEP_AT_MOST = 25
 """Connections that one sweep ends: many that were opened at once must not be ended at once."""
@@ -71,7 +82,12 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
 
     def load_wsgi(self) -> None:
         """Load the application. Called by gunicorn."""
+        try:
+            check_gunicorn()
+        except ConfigError as error:
+            raise AppImportError(f"Error: {error}") from None
         super().load_wsgi()
+        self.report = getattr(self.asgi, "refused_by_server", lambda status: None)
         if hasattr(self.asgi, "wsgi_app"):  # a Flask app, which would answer every request with an error
             raise AppImportError(
                 "Error: this is a Flask app, and an event loop serves ASGI applications. Name "
@@ -138,6 +154,10 @@ def _tune_garbage_collection() -> None:
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
 
 
+class _TinyChunks(Exception):
+    """A body comes in more chunks than its bytes are worth."""
+
+
 class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     """One connection, which reports to the worker's limits what it waits for.
 
@@ -155,6 +175,12 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     _known = False
     _client_has_ended = False
     _body_is_broken = False
+    _is_refused = False
+    """Whether what else comes is dropped, while the answer is on its way."""
+    _request_bytes = 0
+    """What came of a request after its head; what came in one piece with its end is not counted."""
+    _body_bytes = 0
+    _body_pieces = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin a connection, or refuse it if there are too many and all are in use. Called by asyncio."""
@@ -183,12 +209,34 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
             self._cancel_keepalive_timer()
             limits.without_head.add(self)
             self._head_bytes = 0
-        super().data_received(data)
+        for start in range(0, len(data), _PIECE_BYTES):
+            if self._is_refused or self._closed:
+                return  # the rest is of no use
+            self._receive_piece(data[start : start + _PIECE_BYTES])
+
+    def _receive_piece(self, data: bytes) -> None:
+        limits = self.worker.limits
+        self._request_bytes += len(data)
+        try:
+            super().data_received(data)
+        except Exception:  # noqa: BLE001 - the parser's own errors, on what is no HTTP: nothing of it is logged
+            self._refuse()
+            return
         if self in limits.without_head:
             self._head_bytes += len(data)
             if self._head_bytes > _HEAD_BYTES:
                 self._send_error_response(HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "")
                 self.close()
+        elif self in limits.without_body and self._framing_is_too_large():
+            self._refuse()
+
+    def _refuse(self) -> None:
+        self._send_error_response(HTTPStatus.BAD_REQUEST, "")
+        self._close_transport()
+
+    def _framing_is_too_large(self) -> bool:
+        framing = self._request_bytes - self._body_bytes
+        return framing > _FRAMING_BYTES + self._body_bytes // 4
 
     def _begin(self) -> None:
         self._begun = True
@@ -262,7 +310,23 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         limits = self.worker.limits
         limits.without_head.discard(self)
         limits.without_body.add(self)
-        return bool(super()._on_headers_complete())
+        self._request_bytes = self._body_bytes = self._body_pieces = 0
+        try:
+            return bool(super()._on_headers_complete())
+        except InvalidSchemeHeaders:  # two proxies name different ones, and deliveries need none
+            trusted = self._forwarded_trust, self._secure_names
+            self._forwarded_trust, self._secure_names = ({}, trusted[0][1]), frozenset()
+            try:
+                return bool(super()._on_headers_complete())
+            finally:
+                self._forwarded_trust, self._secure_names = trusted
+
+    def _on_body(self, chunk: bytes) -> None:
+        self._body_bytes += len(chunk)
+        self._body_pieces += 1
+        if self._body_pieces > _FREE_CHUNKS + self._body_bytes // _CHUNK_BYTES:
+            raise _TinyChunks  # out of the parser, which would go on to the end of what it was given
+        super()._on_body(chunk)
 
     def _on_message_complete(self) -> None:
         self.worker.limits.without_body.discard(self)
@@ -297,6 +361,11 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
 
     def _send_error_response(self, status: int, message: str, extra_headers: Any = ()) -> None:
         """Answer a request that is no HTTP, without gunicorn's `message`, which may quote it."""
+        self._is_refused = True
+        failure = sys.exception()
+        if failure is not None:
+            # The parser's error is in a frame of its own traceback, a cycle that holds all that was read.
+            failure.__traceback__ = None
         receiver = self._body_receiver
         if receiver is not None and not receiver._complete:
             # The body is broken, and the application is reading it: it answers, as it does behind gthread.
@@ -305,6 +374,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         else:
             if status == HTTPStatus.NOT_IMPLEMENTED:  # an unknown transfer coding; no input is answered 5xx
                 status = HTTPStatus.BAD_REQUEST
+            self.worker.report(int(status))
             super()._send_error_response(status, HTTPStatus(status).phrase, extra_headers)
 
     def _close_transport(self) -> None:

@@ -81,6 +81,10 @@ def serve(
     from billhook.cli.supervisor import Role, Supervisor, worker_roles
     from billhook.extension import get_state
 
+    if worker_class != "gthread":
+        from billhook.gunicorn_compat import check_gunicorn
+
+        check_gunicorn()
     # Unbuffered, so that the output of a handler appears immediately.
     environ = {**worker_environment(handlers), "PYTHONUNBUFFERED": "1"}
     # Built here once: a wrong configuration is reported before any process starts.

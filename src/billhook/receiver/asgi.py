@@ -104,6 +104,10 @@ class AsgiApp:
         if response.status in (405, 413):  # refused before the body was read
             await self._drain(receive)
 
+    def refused_by_server(self, status: int) -> None:
+        """Log and count a request that the server refused by itself; the worker calls it."""
+        self._intake.refused_by_server(status)
+
     @cached_property
     def _sources(self) -> dict[str, Source]:
         """The source of each path; read at the first request, when Flask accepts no more routes."""

@@ -14,6 +14,7 @@ from collections.abc import Callable, Container, Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
+from http import HTTPStatus
 from typing import Any, Protocol, Self
 
 from billhook.clock import Clock
@@ -269,6 +270,13 @@ class Intake:
             duration_seconds=None if age_seconds is None else abs(age_seconds),
         )
         return answer
+
+    def refused_by_server(self, status: int) -> None:
+        """Log and count, like any refusal, a request that was no HTTP; its source is not known."""
+        cause = f"http_{status}"
+        text = f"request refused by the server with {status} ({HTTPStatus(status).phrase})"
+        self._rejections.record("", cause, logging.WARNING, text)
+        self._count(Counted.REFUSED, self.clock.now(), source="", cause=cause, duration_seconds=None)
 
     def emit_rejected(self, source: Source, error: Refusal) -> None:
         """Call the observers of `delivery_rejected`."""

@@ -1,0 +1,83 @@
+"""Check that gunicorn is one whose insides AsgiWorker knows.
+
+Its limits replace methods that are not gunicorn's public interface. With other names or parameters they would
+not be called, and the receiver would serve without them.
+"""
+
+from __future__ import annotations
+
+import inspect
+
+from gunicorn import __version__
+from gunicorn.asgi import protocol
+from gunicorn.workers import gasgi
+
+from billhook.errors import ConfigError
+
+__all__ = ["check_gunicorn"]
+
+NEWEST_TESTED = "27.0.1"
+_METHODS = {
+    (gasgi, "ASGIWorker"): {
+        "init_process": "(self)",
+        "load_wsgi": "(self)",
+        "check_config": "(cfg, log)",
+        "init_signals": "(self)",
+        "notify": "(self)",
+        "_serve": "(self)",
+        "_shutdown": "(self)",
+    },
+    (protocol, "ASGIProtocol"): {
+        "connection_made": "(self, transport)",
+        "connection_lost": "(self, exc)",
+        "data_received": "(self, data)",
+        "eof_received": "(self)",
+        "pause_writing": "(self)",
+        "resume_writing": "(self)",
+        "_handle_connection": "(self)",
+        "_on_headers_complete": "(self)",
+        "_on_body": "(self, chunk)",
+        "_on_message_complete": "(self)",
+        "_is_buffer_full": "(self)",
+        "_resume_reading": "(self)",
+        "_arm_keepalive_timer": "(self)",
+        "_cancel_keepalive_timer": "(self)",
+        "_send_response_start": "(self, status, headers, request, close=False)",
+        "_send_error_response": "(self, status, message, extra_headers=())",
+        "_close_transport": "(self)",
+        "_check_h1c_protocol_available": "()",
+    },
+    (protocol, "BodyReceiver"): {"signal_disconnect": "(self)"},
+}
+_ATTRIBUTES = {
+    (gasgi, "ASGIWorker"): ("loop", "servers", "_quick_shutdown"),
+    (protocol, "ASGIProtocol"): (
+        *("transport", "_awaiting_request", "_body_receiver", "_callback_parser", "_closed", "_is_ssl"),
+        *("_keepalive", "_request_ready", "_uses_uwsgi", "_forwarded_trust", "_secure_names"),
+    ),
+    (protocol, "BodyReceiver"): ("_complete",),
+}
+"""What is set by `__init__`."""
+
+
+def check_gunicorn() -> None:
+    """Raise ConfigError if this gunicorn lacks something that AsgiWorker overrides or reads."""
+    for (module, class_name), methods in _METHODS.items():
+        one = getattr(module, class_name, None)
+        changed = [name for name, signature in methods.items() if _signature(one, name) != signature]
+        set_there = getattr(getattr(one, "__init__", None), "__code__", None)
+        names = getattr(set_there, "co_names", ())
+        changed += [name for name in _ATTRIBUTES[module, class_name] if name not in names]
+        if changed:
+            raise ConfigError(
+                f"gunicorn {__version__} is not known to this billhook: its {class_name}.{changed[0]} is not "
+                f"as in {NEWEST_TESTED}, and the limits for slow clients would not hold; "
+                f"run: pip install 'gunicorn<={NEWEST_TESTED}'"
+            )
+
+
+def _signature(one: object, name: str) -> str:
+    try:
+        return str(inspect.signature(getattr(one, name)))
+    except (AttributeError, TypeError, ValueError):
+        return "none"

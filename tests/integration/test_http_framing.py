@@ -1,0 +1,175 @@
+"""Bodies whose framing outweighs them, and what gunicorn itself refuses: bounded, counted, in few lines."""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from support.inbox_view import rows
+from support.processes import children, until
+from support.server import gunicorn, head, read_reply
+from support.signing import signed
+from support.timeouts import scaled
+
+PARSERS = ("python", "fast")
+SENDERS = 120
+BODY = b'{"a": "' + b"x" * 200_000 + b'"}'
+
+
+@pytest.fixture(scope="module", params=PARSERS)
+def server(request, tmp_path_factory):
+    folder = tmp_path_factory.mktemp(request.param)
+    with gunicorn(folder, "--http-parser", request.param, door="asgi") as running:
+        yield running
+
+
+def chunked(body, size, headers):
+    """A request with its body in chunks of this size."""
+    pieces = [body[start : start + size] for start in range(0, len(body), size)]
+    framed = b"".join(b"%x\r\n%b\r\n" % (len(piece), piece) for piece in pieces)
+    return head({**headers, "Transfer-Encoding": "chunked"}) + framed + b"0\r\n\r\n"
+
+
+@pytest.mark.parametrize(("size", "status"), [(8_192, 200), (512, 200), (64, 200), (16, 400), (1, 400)])
+def test_chunks_may_be_small_and_not_tiny(server, size, status):
+    assert server.ask(chunked(BODY, size, signed(BODY))).status == status
+
+
+def test_a_small_body_may_come_byte_by_byte(server):
+    body = b'{"date": "2026-01-15T09:30:00Z"}'
+    assert server.ask(chunked(body, 1, signed(body))).status == 200
+
+
+@pytest.mark.parametrize(
+    "endless",
+    [b"1" * 40_000, b"5;" + b"a" * 40_000, b"0\r\nX: " + b"a" * 40_000, b"0\r\n" + b"X: a\r\n" * 8_000],
+    ids=["size", "extension", "trailer", "trailers"],
+)
+def test_a_line_of_a_chunked_body_is_not_endless(server, endless):
+    with server.connect() as connection:
+        connection.sendall(head({**signed(b"{}"), "Transfer-Encoding": "chunked"}) + endless)
+
+        assert read_reply(connection).status == 400
+
+
+def test_what_the_server_refuses_is_counted_and_logged_once_a_second(server):
+    before = len(server.log.read_text().splitlines())
+    digits = {**signed(b"{}"), "Content-Length": "9" * 4_301}
+    for _ in range(20):
+        assert server.ask(head(digits)).status in (400, 431)
+        assert server.ask(b"nonsense\r\n\r\n").status == 400
+        many = b"".join(b"X-%d: %b\r\n" % (number, b"a" * 4_000) for number in range(20))
+        assert server.ask(head(signed(b"{}"), raw=many)).status == 431
+
+    counted = "SELECT sum(number) FROM billhook_count WHERE what = 'refused' AND cause LIKE 'http_4%'"
+    until(lambda: rows(server.inbox, counted)[0][0] == 60, 20)
+    lines = server.log.read_text().splitlines()[before:]
+    assert 2 <= len(lines) <= 20, lines
+    assert any("request refused by the server with 431" in line for line in lines)
+
+
+def test_two_schemes_of_two_proxies_refuse_no_delivery(server):
+    body = b'{"date": "2026-01-15T09:30:00Z"}'
+    raw = b"X-Forwarded-Proto: https\r\nX-Forwarded-Proto: http\r\n"
+    sent = head({**signed(body), "Content-Length": str(len(body))}, raw=raw) + body
+
+    assert server.ask(sent).status == 200
+
+
+# --- beside honest senders --------------------------------------------------------------------------
+
+
+def _attack(port, kind, count, stop):
+    """Send bodies in tiny pieces on `count` connections, again and again, until told to stop."""
+    import select
+    import socket
+
+    tiny = {
+        "chunks": b"1\r\na\r\n" * 40_000,
+        "line": b"1" * 240_000,
+    }[kind]
+    start = head({"Transfer-Encoding": "chunked"}, close=False)
+    left: dict[socket.socket, memoryview] = {}
+    while not stop.is_set():
+        while len(left) < count:
+            with contextlib.suppress(OSError):
+                one = socket.create_connection(("127.0.0.1", port), timeout=5)
+                one.setblocking(False)
+                left[one] = memoryview(start + tiny)
+        _, writable, _ = select.select([], list(left), [], 0.1)
+        for one in writable:
+            try:
+                left[one] = left[one][one.send(left[one][:16_384]) :]
+            except OSError:
+                left[one] = memoryview(b"")
+            if not left[one]:
+                del left[one]
+                one.close()
+
+
+def resident_bytes(pid):
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["chunks", "line"])
+@pytest.mark.parametrize("parser", PARSERS)
+def test_honest_deliveries_are_answered_beside_many_such_senders(tmp_path, parser, kind):
+    fresh = multiprocessing.get_context("spawn")
+    stop, seconds = fresh.Event(), []
+    with gunicorn(tmp_path, "--http-parser", parser, door="asgi") as server:
+        (worker,) = children(server.pid)
+        before = resident_bytes(worker)
+        attacker = fresh.Process(target=_attack, args=(server.port, kind, SENDERS, stop), daemon=True)
+        attacker.start()
+        time.sleep(1)
+        end = time.monotonic() + 6
+        while time.monotonic() < end:
+            began = time.monotonic()
+            assert server.post(b"{}", signed(message_id=f"honest-{len(seconds)}")).status == 200
+            seconds.append(time.monotonic() - began)
+        memory = resident_bytes(worker) - before
+        stop.set()
+        attacker.join(30)
+
+    assert max(seconds) < scaled(2.5), f"the slowest of {len(seconds)} took {max(seconds):.2f} s"
+    assert memory < 100_000_000
+
+
+# --- another gunicorn -------------------------------------------------------------------------------
+
+CHANGED = """
+import sys
+from gunicorn.asgi import protocol
+{change}
+from billhook.cli import main
+main(["serve", "--bind", "127.0.0.1:8123"])
+"""
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("del protocol.ASGIProtocol._on_body", "ASGIProtocol._on_body"),
+        ("protocol.ASGIProtocol.data_received = lambda self, data, more: None", "ASGIProtocol.data_received"),
+        ("protocol.BodyReceiver.__init__ = lambda self: None", "BodyReceiver._complete"),
+    ],
+)
+def test_serve_refuses_a_gunicorn_whose_insides_changed(tmp_path, change, named):
+    environ = {name: text for name, text in os.environ.items() if not name.startswith("BILLHOOK_")}
+    environ["BILLHOOK_SECRETS"] = "whsec_" + "A" * 43 + "="
+    ran = subprocess.run(
+        [sys.executable, "-c", CHANGED.format(change=change)],
+        cwd=tmp_path, env=environ, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+    assert ran.returncode == 2
+    assert f"its {named} is not as in 27." in ran.stderr
+    assert len(ran.stderr.strip().splitlines()) == 1
