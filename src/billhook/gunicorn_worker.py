@@ -166,6 +166,8 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     """
 
     worker: AsgiWorker
+    _forwarded_trust: Any
+    _secure_names: Any
     _begun = False
     _early = b""
     """The bytes received before gunicorn's part began."""
