@@ -63,7 +63,7 @@ def billhook_app(
     if chosen:
         wanted = options(tmp_path)
         for name, value in wanted.items():
-            monkeypatch.setenv(name, ",".join(value) if isinstance(value, list) else value)
+            monkeypatch.setenv(name, ",".join(value) if isinstance(value, list) else str(value))
         with monkeypatch.context() as patch:
             _refuse_other_inboxes(patch, wanted["BILLHOOK_INBOX_URL"])
             app = _load(chosen)

@@ -154,10 +154,6 @@ def _tune_garbage_collection() -> None:
     gc.set_threshold(*_GARBAGE_THRESHOLDS)
 
 
-class _TinyChunks(Exception):
-    """A body comes in more chunks than its bytes are worth."""
-
-
 class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     """One connection, which reports to the worker's limits what it waits for.
 
@@ -180,7 +176,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     _is_refused = False
     """Whether what else comes is dropped, while the answer is on its way."""
     _request_bytes = 0
-    """What came of a request after its head; what came in one piece with its end is not counted."""
+    """Bytes of a request after its head; those in the same piece as the end of the head are not counted."""
     _body_bytes = 0
     _body_pieces = 0
 
@@ -327,7 +323,8 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         self._body_bytes += len(chunk)
         self._body_pieces += 1
         if self._body_pieces > _FREE_CHUNKS + self._body_bytes // _CHUNK_BYTES:
-            raise _TinyChunks  # out of the parser, which would go on to the end of what it was given
+            # Out of the parser, which would go on to the end of what it was given.
+            raise ValueError("a body in tiny chunks")
         super()._on_body(chunk)
 
     def _on_message_complete(self) -> None:

@@ -247,6 +247,12 @@ class Settings:
         "The wait before each further attempt of a failed handler; after the last it is dead.",
         _delays,
     )
+    retry_jitter: float = _option(
+        0.1,
+        "",
+        "How much longer, at random, a wait between attempts may be: 0.1 is up to a tenth; 0 is exact.",
+        _number(0, 1),
+    )
     retention_days: float = _option(
         30.0,
         "days",

@@ -62,6 +62,7 @@ class BillhookState:
             self.handlers,
             clock,
             RetrySchedule.of(settings.retry_schedule_seconds),
+            jitter=settings.retry_jitter,
             sender=app,
             context=app.app_context,
             client=self.client,

@@ -29,6 +29,7 @@ def bare_app(folder: Path, *, name: str = "shop", **config: Any) -> Flask:
     app = Flask(name, instance_path=str(folder))
     app.config.update(BILLHOOK_SECRETS=[SECRET], BILLHOOK_ENGINE="worker", TESTING=False)
     app.config["BILLHOOK_DEADLINE_SECONDS"] = LONG_DEADLINE_SECONDS
+    app.config["BILLHOOK_RETRY_JITTER"] = 0
     app.config.update(config)
     return app
 

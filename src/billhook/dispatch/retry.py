@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -55,8 +56,14 @@ class RetryDecision:
         return self.retry_after_seconds is None and not self.discarded
 
 
-def decide(error: BaseException, attempt: int, schedule: RetrySchedule) -> RetryDecision:
-    """Decide what follows attempt number `attempt` (counted from 1), which raised `error`."""
+def decide(
+    error: BaseException, attempt: int, schedule: RetrySchedule, *, jitter: float = 0.0
+) -> RetryDecision:
+    """Decide what follows attempt number `attempt` (counted from 1), which raised `error`.
+
+    A step of the schedule takes up to `jitter` of it longer, at random: what failed together, because one
+    server was down, is not tried again together. It never takes less.
+    """
     # Before the count: a Discard at the last attempt is the handler's decision, not a failure.
     if isinstance(error, Discard):
         return RetryDecision(discarded=True)
@@ -66,4 +73,5 @@ def decide(error: BaseException, attempt: int, schedule: RetrySchedule) -> Retry
     after_seconds = getattr(error, "after_seconds", None) if isinstance(error, Retry) else None
     if isinstance(after_seconds, int | float) and 0 <= after_seconds <= LONGEST_SECONDS:
         return RetryDecision(retry_after_seconds=after_seconds)
-    return RetryDecision(retry_after_seconds=schedule.delays_seconds[attempt - 1])
+    later = 1 + jitter * random.random()  # noqa: S311 - no secret
+    return RetryDecision(retry_after_seconds=schedule.delays_seconds[attempt - 1] * later)

@@ -73,6 +73,7 @@ class Dispatcher:
         *,
         sender: object,
         context: Callable[[], AbstractContextManager[object]],
+        jitter: float = 0.0,
         client: Callable[[], BillingClient] | None = None,
         find_newer: Callable[[int], int | None] = lambda run_id: None,
     ) -> None:
@@ -83,6 +84,7 @@ class Dispatcher:
         self.clock = clock
         self._handlers = handlers
         self._schedule = schedule
+        self._jitter = jitter
         self._sender = sender
         self._context = context
         self._client = client
@@ -276,7 +278,12 @@ class Dispatcher:
         state, due_at = RunState.SUCCEEDED, None
         if failure is not None:
             # An excused attempt was ended by us, by a stop or a neighbour's crash: it costs no retry.
-            decision = decide(failure.exception, claim.attempt - claim.excused, self._schedule_of(handler))
+            decision = decide(
+                failure.exception,
+                claim.attempt - claim.excused,
+                self._schedule_of(handler),
+                jitter=self._jitter,
+            )
             state = _state_after(decision)
             if decision.retry_after_seconds is not None:
                 due_at = now + timedelta(seconds=decision.retry_after_seconds)

@@ -64,6 +64,7 @@ def options(folder: Path | str) -> dict[str, Any]:
     return {
         "BILLHOOK_ENGINE": "worker",  # which no process runs: settle() calls the handlers
         "BILLHOOK_INBOX_URL": f"sqlite:///{Path(folder).absolute() / 'billhook-test.db'}",
+        "BILLHOOK_RETRY_JITTER": 0,  # a test may count on the moment of a retry
         "BILLHOOK_SECRETS": [SECRET],
     }
 

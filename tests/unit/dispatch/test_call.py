@@ -251,3 +251,19 @@ def test_a_delivery_does_not_show_its_body_or_headers():
 
     assert "hidden" not in shown
     assert "id=7" in shown
+
+
+def test_a_step_of_the_schedule_takes_up_to_the_jitter_longer_and_never_less():
+    schedule = RetrySchedule.of([10, 0, 60])
+    waits = {
+        attempt: [decide(OSError(), attempt, schedule, jitter=0.1).retry_after_seconds for _ in range(500)]
+        for attempt in (1, 2, 3)
+    }
+
+    assert all(10 <= wait <= 11 for wait in waits[1])
+    assert (min(waits[1]) < 10.2, max(waits[1]) > 10.8, len(set(waits[1])) > 400) == (True, True, True)
+    assert set(waits[2]) == {0}
+    assert all(60 <= wait <= 66 for wait in waits[3])
+    assert decide(OSError(), 4, schedule, jitter=0.1).dead
+    assert {decide(OSError(), 1, schedule).retry_after_seconds for _ in range(20)} == {10}
+    assert decide(Retry(after_seconds=7), 1, schedule, jitter=1.0).retry_after_seconds == 7
