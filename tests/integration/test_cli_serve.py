@@ -23,6 +23,7 @@ import billhook.gunicorn_conf
 from support.inbox_view import incoming, open_inbox, rows
 from support.processes import alive, children, descendants, until
 from support.signing import APPROVED, SECRET
+from support.timeouts import scaled
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -337,3 +338,45 @@ def test_with_log_format_json_every_record_of_every_process_is_an_object(cli):
     assert {"gunicorn.error", "billhook.worker", "billhook.receiver"} <= {one["logger"] for one in records}
     (refused,) = [one for one in records if one["logger"] == "billhook.receiver"]
     assert (refused["source"], refused["cause"]) == ("default", "missing")
+
+
+HOLDS_THE_LOCK = """
+import ctypes, os, signal
+from pathlib import Path
+from billhook import Handlers
+from billhook.events import PingTest
+from billhook.inbox.sqlite.locks import WriteLock
+
+handlers = Handlers()
+
+@handlers.on(PingTest, retry=[0])
+def hold(event, delivery):
+    if delivery.attempt == 1 and delivery.key == "hold":
+        with WriteLock(Path("billhook.db-lock")).held():
+            STOP
+"""
+KEEPS_THE_INTERPRETER = "ctypes.PyDLL(None).sleep(10**6)"
+IS_FROZEN = "os.kill(os.getpid(), signal.SIGSTOP)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [KEEPS_THE_INTERPRETER, IS_FROZEN], ids=["interpreter", "frozen"])
+def test_a_worker_that_stops_amid_a_transaction_holds_the_receiver_up_for_seconds_only(cli, stop):
+    (cli.folder / "shop_handlers.py").write_text(HOLDS_THE_LOCK.replace("STOP", stop))
+    cli.environ["BILLHOOK_LEASE_SECONDS"] = "30"  # as shipped: the watchdog and the parent wait for longer
+    server = cli.serve("shop_handlers.py")
+    (worker,) = set(children(server.pid)) - masters(server)
+
+    cli.run("send", "PingTest", "--to", cli.url, "--id", "hold")
+    until(lambda: f"process {worker} holds the write lock" in cli.log() or not refused(cli), 20)
+    began = time.monotonic()
+    until(lambda: not refused(cli), scaled(25))
+
+    assert f"process {worker} holds the write lock" in cli.log()
+    assert time.monotonic() - began < scaled(8)
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(40) == 0
+
+
+def refused(cli):
+    return cli.run("send", "PingTest", "--to", cli.url).returncode != 0

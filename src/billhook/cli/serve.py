@@ -95,7 +95,13 @@ def serve(
     # The web server stops first, so that a worker still receives the wake-ups of its last deliveries.
     with Supervisor(
         [Role("the web server", start_web, _WEB_GRACE_SECONDS, vital=True, reload=signal.SIGHUP)],
-        worker_roles(worker_processes, start_worker, _WORKER_GRACE_SECONDS, state.settings.lease_seconds),
+        worker_roles(
+            worker_processes,
+            start_worker,
+            _WORKER_GRACE_SECONDS,
+            state.settings.lease_seconds,
+            state.inbox.database.write_lock_holder,
+        ),
         log=logger.warning,
         trial=partial(spawn, trial_command(), environ, silent=True),
     ) as supervisor:

@@ -38,7 +38,8 @@ class Role:
 
     `grace_seconds` is the time between SIGTERM and SIGKILL. A child that exits is restarted, except that a
     `vital` one which exits with 0, or cannot start at all, ends all. `reload` is the signal that makes the
-    child load new code; without one it is replaced. A child with `heartbeats` that hangs is killed.
+    child load new code; without one it is replaced. A child with `heartbeats` that hangs is killed, sooner if
+    `lock_holder` returns its process id: then it keeps all others from writing.
     """
 
     name: str
@@ -47,22 +48,37 @@ class Role:
     vital: bool = False
     reload: signal.Signals | None = None
     heartbeats: HeartbeatMonitor | None = None
+    lock_holder: Callable[[], int | None] = lambda: None
 
 
 def worker_roles(
-    processes: int, start: Callable[[int], Process], grace_seconds: float, lease_seconds: float
+    processes: int,
+    start: Callable[[int], Process],
+    grace_seconds: float,
+    lease_seconds: float,
+    lock_holder: Callable[[], int | None] = lambda: None,
 ) -> list[Role]:
     """Return the roles of `processes` workers. `start` gets the pipe's descriptor for the heartbeats."""
     names = ["the worker"] if processes == 1 else [f"worker {number + 1}" for number in range(processes)]
-    return [_worker_role(name, start, grace_seconds, lease_seconds) for name in names]
+    return [_worker_role(name, start, grace_seconds, lease_seconds, lock_holder) for name in names]
 
 
 def _worker_role(
-    name: str, start: Callable[[int], Process], grace_seconds: float, lease_seconds: float
+    name: str,
+    start: Callable[[int], Process],
+    grace_seconds: float,
+    lease_seconds: float,
+    lock_holder: Callable[[], int | None],
 ) -> Role:
     heartbeats = HeartbeatMonitor(lease_seconds)
     # A worker keeps to its grace period by itself, so this one is longer.
-    return Role(name, partial(heartbeats.start, start), grace_seconds + 5, heartbeats=heartbeats)
+    return Role(
+        name,
+        partial(heartbeats.start, start),
+        grace_seconds + 5,
+        heartbeats=heartbeats,
+        lock_holder=lock_holder,
+    )
 
 
 class _Child:
@@ -90,11 +106,14 @@ class _Child:
         heartbeats = self.role.heartbeats
         if self.process is None or heartbeats is None or self._killed_at is not None:
             return False
-        if not heartbeats.is_hung(now):
+        if not heartbeats.is_hung(now, self._holds_lock):
             return False
         self.process.kill()
         self._killed_at = now
         return True
+
+    def _holds_lock(self) -> bool:
+        return self.process is not None and self.role.lock_holder() == self.process.pid
 
     def outlives_its_kill(self, now: float) -> bool:
         """Return whether a killed process still exists after the time-out."""
