@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import signal
@@ -22,7 +23,7 @@ import pytest
 import billhook.gunicorn_conf
 from support.inbox_view import incoming, open_inbox, rows
 from support.processes import alive, children, descendants, until
-from support.signing import APPROVED, SECRET
+from support.signing import APPROVED, SECRET, signed
 from support.timeouts import scaled
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -380,3 +381,72 @@ def test_a_worker_that_stops_amid_a_transaction_holds_the_receiver_up_for_second
 
 def refused(cli):
     return cli.run("send", "PingTest", "--to", cli.url).returncode != 0
+
+
+FAILS = """
+from billhook import Handlers
+from billhook.events import PingTest
+
+handlers = Handlers()
+
+@handlers.on(PingTest, retry=[0, 0])
+def fail(event, delivery):
+    raise RuntimeError("x" * 2000)
+"""
+
+
+@pytest.mark.slow
+def test_a_log_that_nobody_reads_holds_no_answer_up(cli):
+    (cli.folder / "shop_handlers.py").write_text(FAILS)
+    cli.environ["BILLHOOK_ENGINE"] = "thread"  # handlers that fail, in the process that answers
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4_096)
+    command = [sys.executable, "-P", "-m", "gunicorn", "--config", "python:billhook.gunicorn_conf"]
+    command += ["--bind", f"127.0.0.1:{cli.port}", "--workers", "1", "billhook.standalone:create_asgi_app()"]
+    cli.environ["BILLHOOK_HANDLERS"] = "shop_handlers.py"
+    server = subprocess.Popen(command, cwd=cli.folder, env=cli.environ, stdout=writer, stderr=writer)
+    cli.started.append(server)
+    os.close(writer)
+    root = f"http://127.0.0.1:{cli.port}"
+    until(lambda: answers(f"{root}/healthz"), 20)
+
+    slowest = 0.0
+    for number in range(300):
+        began = time.monotonic()
+        body = b"{}"
+        headers = signed(body, message_id=f"msg-{number}")
+        request = urllib.request.Request(cli.url, body, headers, method="POST")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert answer.status == 200
+        slowest = max(slowest, time.monotonic() - began)
+    assert status_of(f"{root}/readyz") == 200
+
+    assert slowest < scaled(2.5)
+    failed = "SELECT count(*) FROM run WHERE state = 'dead'"
+    until(lambda: rows(cli.folder / "billhook.db", failed) == [(300,)], 60)
+    server.send_signal(signal.SIGTERM)
+    server.wait(40)
+    os.close(reader)
+
+
+def answers(url):
+    try:
+        return status_of(url) == 200
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("redirection", ["> /dev/full", ">&-"])
+def test_serve_starts_where_nothing_can_be_written_to_standard_output(cli, redirection):
+    command = f'exec "{sys.executable}" -m billhook serve shop_handlers.py --bind 127.0.0.1:{cli.port} '
+    with (cli.folder / "log").open("ab") as log:
+        server = subprocess.Popen(
+            ["/bin/sh", "-c", command + redirection], cwd=cli.folder, env=cli.environ, stderr=log
+        )
+    cli.started.append(server)
+
+    until(lambda: answers(f"http://127.0.0.1:{cli.port}/readyz"), 30)
+    server.send_signal(signal.SIGTERM)
+
+    assert server.wait(30) == 0

@@ -270,9 +270,9 @@ class GracefulShutdown:
     def _exit_after(self, seconds: float) -> None:
         time.sleep(seconds)
         # os._exit writes out no buffers: without this, a handler's last output would be lost.
-        for stream in (sys.stdout, sys.stderr):
+        for output in (sys.stdout, sys.stderr, *logging.getLogger().handlers):
             with suppress(Exception):
-                stream.flush()
+                output.flush()
         os._exit(self.exit_code)
 
 
