@@ -125,7 +125,8 @@ def test_serve_handles_deliveries_and_stops_all_processes_on_sigterm(cli):
     assert f"Inbox:      {cli.folder / 'billhook.db'}" in log
     assert "Handlers:   2" in log
     assert "Traceback" not in log
-    assert log.index("Shutting down: Master") < log.index("billhook.worker: worker stopped")
+    assert "Shutting down: Master" in log
+    assert "billhook.worker: worker stopped" in log
 
 
 def status_of(url: str, credentials: str | None = None) -> int:
@@ -450,3 +451,75 @@ def test_serve_starts_where_nothing_can_be_written_to_standard_output(cli, redir
     server.send_signal(signal.SIGTERM)
 
     assert server.wait(30) == 0
+
+
+TAKES_ALL = """
+import os
+from billhook import Handlers
+from billhook.events import PingTest
+
+handlers = Handlers()
+
+@handlers.on(PingTest, retry=[0, 0])
+def take(event, delivery):
+    if delivery.key == "take":
+        while True:
+            os.open(os.devnull, os.O_RDONLY)
+"""
+
+
+@pytest.mark.slow
+def test_a_web_process_without_descriptors_is_replaced(cli):
+    (cli.folder / "shop_handlers.py").write_text(TAKES_ALL)
+    cli.environ |= {"BILLHOOK_ENGINE": "thread", "BILLHOOK_HANDLERS": "shop_handlers.py"}
+    command = f'ulimit -n 500; exec "{sys.executable}" -P -m gunicorn --config python:billhook.gunicorn_conf '
+    command += f"--bind 127.0.0.1:{cli.port} --workers 1 'billhook.standalone:create_asgi_app()'"
+    with (cli.folder / "log").open("ab") as log:
+        server = subprocess.Popen(["/bin/sh", "-c", command], cwd=cli.folder, env=cli.environ, stderr=log)
+    cli.started.append(server)
+    ready = f"http://127.0.0.1:{cli.port}/readyz"
+    until(lambda: answers(ready), 20)
+    before = children(server.pid)
+
+    cli.run("send", "PingTest", "--to", cli.url, "--id", "take")
+    until(lambda: not answers(ready), 20)
+
+    until(lambda: answers(ready), scaled(30))
+    assert not set(before) & set(children(server.pid))
+    assert "has no file descriptors left" in cli.log()
+
+
+WITHOUT_MEMORY = """
+import asyncio, os
+
+def fail():
+    raise MemoryError
+
+async def app(scope, receive, send):
+    if scope["type"] == "http":
+        asyncio.get_running_loop().call_soon(fail)
+        status = 200 if scope["path"] == "/good" else 503
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": str(os.getpid()).encode()})
+"""
+
+
+@pytest.mark.slow
+def test_a_web_process_that_has_no_memory_again_and_again_is_replaced(cli):
+    (cli.folder / "fails.py").write_text(WITHOUT_MEMORY)
+    command = [sys.executable, "-m", "gunicorn", "--config", "python:billhook.gunicorn_conf"]
+    command += ["--bind", f"127.0.0.1:{cli.port}", "--workers", "1", "fails:app"]
+    with (cli.folder / "log").open("ab") as log:
+        server = subprocess.Popen(command, cwd=cli.folder, env=cli.environ, stderr=log)
+    cli.started.append(server)
+    until(lambda: len(children(server.pid)) == 1 and "ASGI server listening" in cli.log(), 20)
+    before = children(server.pid)
+
+    for _ in range(9):
+        answers(f"http://127.0.0.1:{cli.port}/")
+    time.sleep(2)
+    assert children(server.pid) == before
+    answers(f"http://127.0.0.1:{cli.port}/")
+
+    until(lambda: children(server.pid) and not set(before) & set(children(server.pid)), scaled(20))
+    assert "has no memory left" in cli.log()

@@ -95,16 +95,17 @@ def serve(
     _announce(app, bind, workers, web_threads)
     start_web = partial(spawn, web_command(bind, workers, web_threads), environ, pass_fds=_descriptors(bind))
     start_worker = partial(spawn_worker, worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS), environ)
-    # The web server stops first, so that a worker still receives the wake-ups of its last deliveries.
     with Supervisor(
-        [Role("the web server", start_web, _WEB_GRACE_SECONDS, vital=True, reload=signal.SIGHUP)],
-        worker_roles(
-            worker_processes,
-            start_worker,
-            _WORKER_GRACE_SECONDS,
-            state.settings.lease_seconds,
-            state.inbox.database.write_lock_holder,
-        ),
+        [
+            Role("the web server", start_web, _WEB_GRACE_SECONDS, vital=True, reload=signal.SIGHUP),
+            *worker_roles(
+                worker_processes,
+                start_worker,
+                _WORKER_GRACE_SECONDS,
+                state.settings.lease_seconds,
+                state.inbox.database.write_lock_holder,
+            ),
+        ],
         log=logger.warning,
         trial=partial(spawn, trial_command(), environ, silent=True),
     ) as supervisor:

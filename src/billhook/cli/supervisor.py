@@ -27,6 +27,8 @@ _RELOAD_INTERVAL_SECONDS = 2.0
 _KILL_TIMEOUT_SECONDS = 5.0
 """Time for SIGKILL to work: a process in uninterruptible I/O does not end even by that."""
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_UNFORESEEN = 255
+"""How gunicorn exits after an error in its own loop, such as a fork for which the system had no task left."""
 _IGNORED = (signal.SIGUSR1, signal.SIGUSR2)  # gunicorn handles them; their default would end this process
 
 Process = subprocess.Popen[bytes]
@@ -96,8 +98,8 @@ class _Child:
     def begin(self, now: float) -> None:
         """Start the process, unless it has to wait first."""
         if now >= self._again_at:
-            self.process = self.role.start()
             self.since = now
+            self.process = self.role.start()
             self._starts += 1
             self._killed_at = None
 
@@ -126,7 +128,8 @@ class _Child:
         # gunicorn exits with 0 only when it was asked to. With an error at its very first start, it was
         # configured wrongly, and would fail again; a signal (a negative code) is an accident.
         code = self.process.returncode
-        return code == 0 or (code > 0 and self._starts == 1 and now - self.since < _STEADY_SECONDS)
+        early = self._starts == 1 and now - self.since < _STEADY_SECONDS
+        return code == 0 or (code > 0 and code != _UNFORESEEN and early)
 
     def replaced(self) -> None:
         """Note that it exited to be replaced: the next one starts immediately."""
@@ -178,7 +181,10 @@ class _Reloader:
         """Take the next step, if one is due, without waiting."""
         if self.asked and self.trial is None:
             self.asked = False
-            self.trial = self._start_trial()
+            try:
+                self.trial = self._start_trial()
+            except OSError as error:  # no task or no memory left, for a moment perhaps
+                self._log(f"reload failed: {error.strerror}; the running processes continue")
         if self.trial is not None and self.trial.poll() is not None:
             code, self.trial = exit_code(self.trial), None
             if code == 0:
@@ -212,21 +218,21 @@ class Supervisor:
 
     def __init__(
         self,
-        *stages: Sequence[Role],
+        roles: Sequence[Role],
+        *,
         log: Callable[[str], object],
         trial: Callable[[], Process] | None = None,
         beat: Callable[[], object] = lambda: None,
         on_stop: Callable[[], object] = lambda: None,
     ) -> None:
-        """Stop `stages` one after another, the roles of one together. `log` gets each message.
+        """Keep the children of `roles` running, and stop them together. `log` gets each message.
 
         `beat` is called some times a second until the stop, and `on_stop` then.
 
         With a `trial`, SIGHUP reloads if the process that it starts exits with 0: the new code can be loaded.
         Without one SIGHUP stops all, as it does when the terminal that started this process is gone.
         """
-        self._stages = [[_Child(role) for role in stage] for stage in stages]
-        self._children = [child for stage in self._stages for child in stage]
+        self._children = [_Child(role) for role in roles]
         self._log = log
         self._beat = beat
         self._on_stop = on_stop
@@ -262,10 +268,11 @@ class Supervisor:
         """Run until a signal (0) or until a vital child exits for good; return the exit code."""
         code = self._watch()
         self._on_stop()
-        # Stage by stage: the web server first, so that a worker still sees its last deliveries.
-        for stage in self._stages:
-            grace_seconds = 0.0 if self._impatient else max(child.role.grace_seconds for child in stage)
-            stop_all([child.process for child in stage if child.process is not None], grace_seconds)
+        # All at once: one after another they would take twice as long while the database hangs. What the web
+        # server still accepts is handled after the next start.
+        running = [child for child in self._children if child.process is not None]
+        longest = max((child.role.grace_seconds for child in running), default=0.0)
+        stop_all([child.process for child in running if child.process], 0.0 if self._impatient else longest)
         return code
 
     def _watch(self) -> int:
@@ -274,7 +281,7 @@ class Supervisor:
             now = time.monotonic()
             for child in self._children:
                 if child.process is None:
-                    child.begin(now)
+                    self._begin(child, now)
                 elif child.process.poll() is None:
                     self._check_heartbeat(child, child.process, now)
                 elif (code := self._replace(child, child.process, now)) is not None:
@@ -286,6 +293,14 @@ class Supervisor:
             self._beat()
             time.sleep(_POLL_SECONDS)
         return 0
+
+    def _begin(self, child: _Child, now: float) -> None:
+        try:
+            child.begin(now)
+        except OSError as error:  # no task or no memory left, for a moment perhaps
+            if not any(one.process for one in self._children):
+                raise  # nothing runs that could be kept
+            self._log(f"{child.role.name} cannot be started: {error.strerror}; {child.ended(now)}")
 
     def _check_heartbeat(self, child: _Child, process: Process, now: float) -> None:
         """Kill a child that hangs; if it survives, start another beside it: leases keep their runs apart."""
