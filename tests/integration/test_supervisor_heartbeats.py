@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -397,8 +398,10 @@ def test_a_watchdog_for_which_no_thread_is_left_goes_on_and_tells_its_parent(mon
     def no_thread(*_, **__):
         raise RuntimeError("unable to start watchdog thread")
 
-    monkeypatch.setattr("billhook.cli.worker.start_heartbeat", lambda beat, pause: loops.append(beat))
-    monkeypatch.setattr("billhook.inbox.sqlite.locks.HOLDING.changed", None)
+    monkeypatch.setattr(
+        sys.modules["billhook.cli.worker"], "start_heartbeat", lambda beat, pause: loops.append(beat)
+    )
+    monkeypatch.setattr(HOLDING, "changed", None)
     monkeypatch.setattr("faulthandler.dump_traceback_later", no_thread)
 
     start_watchdog(1.0, lambda: beats.append(1))
@@ -408,14 +411,16 @@ def test_a_watchdog_for_which_no_thread_is_left_goes_on_and_tells_its_parent(mon
     assert beats == [1, 1]
 
 
-def test_the_watchdog_is_quick_while_the_write_lock_is_held(monkeypatch):
+@pytest.mark.parametrize(("lease_seconds", "usual"), [(30.0, 30.0), (math.inf, None)])
+def test_the_watchdog_is_quick_while_the_write_lock_is_held(monkeypatch, lease_seconds, usual):
     limits = []
-    monkeypatch.setattr("billhook.cli.worker.start_heartbeat", lambda beat, pause: beat())
-    monkeypatch.setattr("billhook.inbox.sqlite.locks.HOLDING.changed", None)
-    monkeypatch.setattr("faulthandler.dump_traceback_later", lambda seconds, exit: limits.append(seconds))
+    monkeypatch.setattr(sys.modules["billhook.cli.worker"], "start_heartbeat", lambda beat, pause: beat())
+    monkeypatch.setattr(HOLDING, "changed", None)
+    monkeypatch.setattr("faulthandler.dump_traceback_later", lambda seconds, **_: limits.append(seconds))
+    monkeypatch.setattr("faulthandler.cancel_dump_traceback_later", lambda: limits.append(None))
 
-    start_watchdog(30.0, lambda: None)
+    start_watchdog(lease_seconds, lambda: None)
     HOLDING.set(True)
     HOLDING.set(False)
 
-    assert limits == [30.0, 5.0, 30.0]
+    assert limits == [usual, 5.0, usual]

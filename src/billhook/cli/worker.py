@@ -188,6 +188,9 @@ def _work(
             state.settings.lease_seconds,
             _no_heartbeat if heartbeats is None else HeartbeatSender(heartbeats).beat,
         )
+    elif liveness.is_used:
+        # Somebody starts it again, and says by other limits how long a handler may keep the interpreter.
+        start_watchdog(math.inf, _no_heartbeat)
     if liveness.is_used:
         # A process whose loop hangs has a thread that could go on telling that all is well.
         start_heartbeat(lambda: None if worker.is_stalled else liveness.beat(), liveness.interval_seconds)
@@ -293,7 +296,10 @@ def start_watchdog(lease_seconds: float, beat: Callable[[], None]) -> None:
         # Each call replaces the timer before: it fires only if no thread comes back in time.
         with suppress(RuntimeError):  # no thread can be started now: the next call tries again
             limit = min(seconds, LOCK_HOLDER_SECONDS) if HOLDING.now else seconds
-            faulthandler.dump_traceback_later(limit, exit=True)
+            if limit < math.inf:
+                faulthandler.dump_traceback_later(limit, exit=True)
+            else:
+                faulthandler.cancel_dump_traceback_later()
 
     def keep_alive() -> None:
         renew()
