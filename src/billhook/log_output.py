@@ -82,7 +82,7 @@ class _Writer:
         try:
             while line:
                 line = line[os.write(descriptor, line) :]
-        except OSError:  # nobody reads any more, or the disk is full
+        except OSError:  # the reader is gone, or the disk is full
             return False
         return True
 

@@ -100,7 +100,7 @@ class EscapedTracebacks(logging.Filter):
 def set_up_logging(log_format: str | None, *, show_process: bool = False) -> None:
     """Log to standard error at level INFO, as JSON if `log_format` is "json"; keep what is set up already.
 
-    Where nobody reads standard error, lines are dropped and counted. `show_process` adds the process id to
+    Lines that standard error does not take are dropped and counted. `show_process` adds the process id to
     text; JSON always has it.
     """
     if logging.getLogger().handlers:

@@ -189,7 +189,8 @@ def _work(
             _no_heartbeat if heartbeats is None else HeartbeatSender(heartbeats).beat,
         )
     elif liveness.is_used:
-        # Somebody starts it again, and says by other limits how long a handler may keep the interpreter.
+        # systemd or the platform starts it again; their own limits say how long a handler may keep the
+        # interpreter otherwise.
         start_watchdog(math.inf, _no_heartbeat)
     if liveness.is_used:
         # A process whose loop hangs has a thread that could go on telling that all is well.

@@ -117,7 +117,7 @@ class SqliteDatabase:
         self.close()
 
     def write_lock_holder(self) -> int | None:
-        """Return the id of the process that holds the write lock; None if nobody does, or it is unknown."""
+        """Return the id of the process that holds the write lock; None if none does, or it is unknown."""
         return self._lock.holder()
 
     # --- transactions ---------------------------------------------------------------------------------

@@ -74,7 +74,7 @@ class WriteLock:
             fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def holder(self) -> int | None:
-        """Return the id of the process that holds the lock; None if nobody does, or the system does not tell.
+        """Return the id of the process that holds the lock; None if none does, or it is not told.
 
         Source: proc_locks(5), of Linux alone; it hides processes outside of this container.
         """
