@@ -27,7 +27,7 @@ _LOCKS = Path("/proc/locks")
 
 
 class Holding:
-    """Whether this process holds the write lock of a file: a worker's watchdog asks, and is told."""
+    """Whether this process holds the write lock of a file: a worker's watchdog asks, and is notified."""
 
     def __init__(self) -> None:
         self.now = False
