@@ -11,6 +11,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from billhook.log_output import replace_stream_handlers
+
 bind = "127.0.0.1:8000"
 worker_class = "billhook.gunicorn_worker.AsgiWorker"
 workers = int(os.environ.get("WEB_CONCURRENCY", "2"))
@@ -43,6 +45,14 @@ logconfig_dict = {
 }
 if os.environ.get("BILLHOOK_LOG_FORMAT") != "json":
     logconfig_dict = {}
+
+
+def on_starting(server: Any) -> None:
+    """Have no line of gunicorn's log wait for a reader that stands still."""
+    replace_stream_handlers("gunicorn.error", "")
+
+
+on_reload = on_starting  # gunicorn sets its log up anew
 
 
 def post_worker_init(worker: Any) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 import resource
 import signal
 import sys
@@ -20,6 +21,7 @@ from gunicorn.workers import gasgi
 
 from billhook.connection_limits import ConnectionLimits, WaitingQueue
 from billhook.engines import thread
+from billhook.engines.descriptors import DescriptorMonitor
 from billhook.errors import ConfigError
 from billhook.gunicorn_compat import check_gunicorn
 
@@ -42,6 +44,8 @@ _SWEEP_SECONDS = 0.5
 _SWEEP_AT_MOST = 25
 """Connections that one sweep ends: many that were opened at once must not be ended at once."""
 _NEXT_SWEEP_SECONDS = 0.01
+_MEMORY_ERRORS = 10
+"""Connections that failed for want of memory, without a good answer between them, before the process ends."""
 _GARBAGE_THRESHOLDS = (200_000, 10, 10)
 _LAST_REQUESTS_SECONDS = 1.0
 """How long a process that ends waits for requests that are on their way on open connections."""
@@ -49,6 +53,8 @@ _LAST_REQUESTS_SECONDS = 1.0
 
 class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
     """Serves an ASGI application; closes the connections that wait longest when there are too many."""
+
+    alive: bool
 
     def init_process(self) -> None:
         """Begin to serve in this process. Called by gunicorn after the fork."""
@@ -59,6 +65,8 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
             self._allow_descriptors(), self.cfg.keepalive
         )
         self._listening = False
+        self._descriptors = DescriptorMonitor()
+        self.memory_errors = 0
         super().init_process()
 
     def _allow_descriptors(self) -> int:
@@ -122,13 +130,34 @@ class AsgiWorker(gasgi.ASGIWorker):  # type: ignore[misc]
         # from ASGIProtocol: asked of the subclass first, it would say that the parser is too old.
         protocol.ASGIProtocol._check_h1c_protocol_available()
         gasgi.ASGIProtocol = LimitedProtocol  # the one name by which gunicorn's worker finds it
+        self.loop.set_exception_handler(self._on_loop_error)
         self._sweep()
         _tune_garbage_collection()
         await super()._serve()
 
     def _sweep(self) -> None:
         more = self.limits.end_overdue(_SWEEP_AT_MOST)
+        if not more:
+            self._end_if_useless()
         self.loop.call_later(_NEXT_SWEEP_SECONDS if more else _SWEEP_SECONDS, self._sweep)
+
+    def _end_if_useless(self) -> None:
+        """End this process if it can open no file or has no memory, again and again: gunicorn replaces it."""
+        try:
+            os.close(os.open(os.devnull, os.O_RDONLY))
+        except OSError as error:
+            self._descriptors.record(error)
+        else:
+            self._descriptors.record(None)
+        if self.alive and (self._descriptors.exhausted or self.memory_errors >= _MEMORY_ERRORS):
+            what = "file descriptors" if self._descriptors.exhausted else "memory"
+            self.log.error("This process has no %s left: another one takes its place.", what)
+            self.alive = False
+
+    def _on_loop_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if isinstance(context.get("exception"), MemoryError):
+            self.memory_errors += 1
+        loop.default_exception_handler(context)
 
     async def _shutdown(self) -> None:
         """Close the connections without a request: gunicorn would wait for its graceful_timeout."""
@@ -356,6 +385,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         if status == HTTPStatus.OK and request.method == "POST":
             # A delivery is answered so only if its signature is good; other paths of an app are its own.
             self._known = True
+            self.worker.memory_errors = 0
         super()._send_response_start(status, headers, request, close=close)
 
     def _send_error_response(self, status: int, message: str, extra_headers: Any = ()) -> None:

@@ -7,6 +7,7 @@ import logging
 import math
 from datetime import UTC, datetime
 
+from billhook.log_output import NonBlockingHandler
 from billhook.printable import PrintableFormatter, first_line, printable
 
 __all__ = ["EscapedTracebacks", "JsonFormatter", "fields", "set_up_logging"]
@@ -99,13 +100,14 @@ class EscapedTracebacks(logging.Filter):
 def set_up_logging(log_format: str | None, *, show_process: bool = False) -> None:
     """Log to standard error at level INFO, as JSON if `log_format` is "json"; keep what is set up already.
 
-    `show_process` adds the process id to text; JSON always has it.
+    Lines that standard error does not take are dropped and counted. `show_process` adds the process id to
+    text; JSON always has it.
     """
     if logging.getLogger().handlers:
         return
     process = " [%(process)d]" if show_process else ""
     text = PrintableFormatter(f"%(asctime)s{process} %(levelname)s %(name)s: %(message)s")
-    output = logging.StreamHandler()
+    output = NonBlockingHandler()
     output.setFormatter(JsonFormatter() if log_format == "json" else text)
     logging.basicConfig(level=logging.INFO, handlers=[output])
     logging.getLogger("alembic").setLevel(logging.WARNING)  # its INFO lines about a new inbox are noise

@@ -213,3 +213,15 @@ def test_a_configuration_error_under_the_celery_command_has_no_stack_trace(here,
         SystemExit, match="Error: BILLHOOK_CELERY_APP 'nope:celery': there is no module 'nope'"
     ):
         module.celery  # noqa: B018 - as `celery -A billhook.standalone:celery` does
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(24, "Too many open files")])
+def test_a_process_that_lacks_memory_or_descriptors_is_not_ready(standalone, monkeypatch, error):
+    app = standalone()
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(app.extensions["billhook"].inbox._probe, "_write", fail)
+
+    assert app.test_client().get("/readyz").status_code == 503

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import fcntl
 import json
 import os
 import signal
@@ -22,7 +23,8 @@ import pytest
 import billhook.gunicorn_conf
 from support.inbox_view import incoming, open_inbox, rows
 from support.processes import alive, children, descendants, until
-from support.signing import APPROVED, SECRET
+from support.signing import APPROVED, SECRET, signed
+from support.timeouts import scaled
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -123,7 +125,8 @@ def test_serve_handles_deliveries_and_stops_all_processes_on_sigterm(cli):
     assert f"Inbox:      {cli.folder / 'billhook.db'}" in log
     assert "Handlers:   2" in log
     assert "Traceback" not in log
-    assert log.index("Shutting down: Master") < log.index("billhook.worker: worker stopped")
+    assert "Shutting down: Master" in log
+    assert "billhook.worker: worker stopped" in log
 
 
 def status_of(url: str, credentials: str | None = None) -> int:
@@ -337,3 +340,186 @@ def test_with_log_format_json_every_record_of_every_process_is_an_object(cli):
     assert {"gunicorn.error", "billhook.worker", "billhook.receiver"} <= {one["logger"] for one in records}
     (refused,) = [one for one in records if one["logger"] == "billhook.receiver"]
     assert (refused["source"], refused["cause"]) == ("default", "missing")
+
+
+HOLDS_THE_LOCK = """
+import ctypes, os, signal
+from pathlib import Path
+from billhook import Handlers
+from billhook.events import PingTest
+from billhook.inbox.sqlite.locks import WriteLock
+
+handlers = Handlers()
+
+@handlers.on(PingTest, retry=[0])
+def hold(event, delivery):
+    if delivery.attempt == 1 and delivery.key == "hold":
+        with WriteLock(Path("billhook.db-lock")).held():
+            STOP
+"""
+KEEPS_THE_INTERPRETER = "ctypes.PyDLL(None).sleep(10**6)"
+IS_FROZEN = "os.kill(os.getpid(), signal.SIGSTOP)"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stop", [KEEPS_THE_INTERPRETER, IS_FROZEN], ids=["interpreter", "frozen"])
+def test_a_worker_that_stops_amid_a_transaction_holds_the_receiver_up_for_seconds_only(cli, stop):
+    (cli.folder / "shop_handlers.py").write_text(HOLDS_THE_LOCK.replace("STOP", stop))
+    cli.environ["BILLHOOK_LEASE_SECONDS"] = "30"  # as shipped: the watchdog and the parent wait for longer
+    server = cli.serve("shop_handlers.py")
+    (worker,) = set(children(server.pid)) - masters(server)
+
+    cli.run("send", "PingTest", "--to", cli.url, "--id", "hold")
+    until(lambda: f"process {worker} holds the write lock" in cli.log() or not refused(cli), 20)
+    began = time.monotonic()
+    until(lambda: not refused(cli), scaled(25))
+
+    assert f"process {worker} holds the write lock" in cli.log()
+    assert time.monotonic() - began < scaled(8)
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(40) == 0
+
+
+def refused(cli):
+    return cli.run("send", "PingTest", "--to", cli.url).returncode != 0
+
+
+FAILS = """
+from billhook import Handlers
+from billhook.events import PingTest
+
+handlers = Handlers()
+
+@handlers.on(PingTest, retry=[0, 0])
+def fail(event, delivery):
+    raise RuntimeError("x" * 2000)
+"""
+
+
+@pytest.mark.slow
+def test_a_log_that_nobody_reads_holds_no_answer_up(cli):
+    (cli.folder / "shop_handlers.py").write_text(FAILS)
+    cli.environ["BILLHOOK_ENGINE"] = "thread"  # handlers that fail, in the process that answers
+    reader, writer = os.pipe()
+    fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 4_096)
+    command = [sys.executable, "-P", "-m", "gunicorn", "--config", "python:billhook.gunicorn_conf"]
+    command += ["--bind", f"127.0.0.1:{cli.port}", "--workers", "1", "billhook.standalone:create_asgi_app()"]
+    cli.environ["BILLHOOK_HANDLERS"] = "shop_handlers.py"
+    server = subprocess.Popen(command, cwd=cli.folder, env=cli.environ, stdout=writer, stderr=writer)
+    cli.started.append(server)
+    os.close(writer)
+    root = f"http://127.0.0.1:{cli.port}"
+    until(lambda: answers(f"{root}/healthz"), 20)
+
+    slowest = 0.0
+    for number in range(300):
+        began = time.monotonic()
+        body = b"{}"
+        headers = signed(body, message_id=f"msg-{number}")
+        request = urllib.request.Request(cli.url, body, headers, method="POST")
+        with urllib.request.urlopen(request, timeout=30) as answer:
+            assert answer.status == 200
+        slowest = max(slowest, time.monotonic() - began)
+    assert status_of(f"{root}/readyz") == 200
+
+    assert slowest < scaled(2.5)
+    failed = "SELECT count(*) FROM run WHERE state = 'dead'"
+    until(lambda: rows(cli.folder / "billhook.db", failed) == [(300,)], 60)
+    server.send_signal(signal.SIGTERM)
+    server.wait(40)
+    os.close(reader)
+
+
+def answers(url):
+    try:
+        return status_of(url) == 200
+    except OSError:
+        return False
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("redirection", ["> /dev/full", ">&-"])
+def test_serve_starts_where_nothing_can_be_written_to_standard_output(cli, redirection):
+    command = f'exec "{sys.executable}" -m billhook serve shop_handlers.py --bind 127.0.0.1:{cli.port} '
+    with (cli.folder / "log").open("ab") as log:
+        server = subprocess.Popen(
+            ["/bin/sh", "-c", command + redirection], cwd=cli.folder, env=cli.environ, stderr=log
+        )
+    cli.started.append(server)
+
+    until(lambda: answers(f"http://127.0.0.1:{cli.port}/readyz"), 30)
+    server.send_signal(signal.SIGTERM)
+
+    assert server.wait(30) == 0
+
+
+TAKES_ALL = """
+import os
+from billhook import Handlers
+from billhook.events import PingTest
+
+handlers = Handlers()
+
+@handlers.on(PingTest, retry=[0, 0])
+def take(event, delivery):
+    if delivery.key == "take":
+        while True:
+            os.open(os.devnull, os.O_RDONLY)
+"""
+
+
+@pytest.mark.slow
+def test_a_web_process_without_descriptors_is_replaced(cli):
+    (cli.folder / "shop_handlers.py").write_text(TAKES_ALL)
+    cli.environ |= {"BILLHOOK_ENGINE": "thread", "BILLHOOK_HANDLERS": "shop_handlers.py"}
+    command = f'ulimit -n 500; exec "{sys.executable}" -P -m gunicorn --config python:billhook.gunicorn_conf '
+    command += f"--bind 127.0.0.1:{cli.port} --workers 1 'billhook.standalone:create_asgi_app()'"
+    with (cli.folder / "log").open("ab") as log:
+        server = subprocess.Popen(["/bin/sh", "-c", command], cwd=cli.folder, env=cli.environ, stderr=log)
+    cli.started.append(server)
+    ready = f"http://127.0.0.1:{cli.port}/readyz"
+    until(lambda: answers(ready), 20)
+    before = children(server.pid)
+
+    cli.run("send", "PingTest", "--to", cli.url, "--id", "take")
+    until(lambda: not answers(ready), 20)
+
+    until(lambda: answers(ready), scaled(30))
+    assert not set(before) & set(children(server.pid))
+    assert "has no file descriptors left" in cli.log()
+
+
+WITHOUT_MEMORY = """
+import asyncio, os
+
+def fail():
+    raise MemoryError
+
+async def app(scope, receive, send):
+    if scope["type"] == "http":
+        asyncio.get_running_loop().call_soon(fail)
+        status = 200 if scope["path"] == "/good" else 503
+        await send({"type": "http.response.start", "status": status, "headers": []})
+        await send({"type": "http.response.body", "body": str(os.getpid()).encode()})
+"""
+
+
+@pytest.mark.slow
+def test_a_web_process_that_has_no_memory_again_and_again_is_replaced(cli):
+    (cli.folder / "fails.py").write_text(WITHOUT_MEMORY)
+    command = [sys.executable, "-m", "gunicorn", "--config", "python:billhook.gunicorn_conf"]
+    command += ["--bind", f"127.0.0.1:{cli.port}", "--workers", "1", "fails:app"]
+    with (cli.folder / "log").open("ab") as log:
+        server = subprocess.Popen(command, cwd=cli.folder, env=cli.environ, stderr=log)
+    cli.started.append(server)
+    until(lambda: len(children(server.pid)) == 1 and "ASGI server listening" in cli.log(), 20)
+    before = children(server.pid)
+
+    for _ in range(9):
+        answers(f"http://127.0.0.1:{cli.port}/")
+    time.sleep(2)
+    assert children(server.pid) == before
+    answers(f"http://127.0.0.1:{cli.port}/")
+
+    until(lambda: children(server.pid) and not set(before) & set(children(server.pid)), scaled(20))
+    assert "has no memory left" in cli.log()

@@ -92,8 +92,10 @@ def test_a_vital_child_that_exits_at_first_start_ends_all():
     messages, started = [], []
 
     code, _ = supervise(
-        [role("raise SystemExit(7)", name="the web server", vital=True)],
-        [role("import time; time.sleep(60)", started)],
+        [
+            role("raise SystemExit(7)", name="the web server", vital=True),
+            role("import time; time.sleep(60)", started),
+        ],
         messages=messages,
     )
 
@@ -168,8 +170,10 @@ def test_sighup_reloads_the_web_server_and_replaces_the_workers_one_by_one(tmp_p
         (look, lambda: until(lambda: (tmp_path / "hangups").exists(), 10)),
     )
     code, _ = supervise(
-        [server_that_reloads(tmp_path, web)],
-        [role("import time; time.sleep(60)", workers) for _ in range(2)],
+        [
+            server_that_reloads(tmp_path, web),
+            *(role("import time; time.sleep(60)", workers) for _ in range(2)),
+        ],
         messages=messages,
         trial=GOOD,
     )
@@ -188,8 +192,7 @@ def test_a_failed_trial_replaces_no_process(tmp_path):
     driving = drive((lambda: workers and web, hang_up), (lambda: messages, lambda: None))
 
     supervise(
-        [server_that_reloads(tmp_path, web)],
-        [role("import time; time.sleep(60)", workers)],
+        [server_that_reloads(tmp_path, web), role("import time; time.sleep(60)", workers)],
         messages=messages,
         trial=BAD,
     )
@@ -264,7 +267,7 @@ def test_user_signals_end_nothing_and_mean_to_children_what_they_always_did():
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, *LATER])
-def test_all_children_of_a_stage_are_stopped_together(number):
+def test_all_children_are_stopped_together(number):
     started = []
 
     code, seconds = supervise([role(SLOW, started) for _ in range(3)], signals=[(1.0, number)])
@@ -272,24 +275,6 @@ def test_all_children_of_a_stage_are_stopped_together(number):
     assert code == 0
     assert [process.returncode for process in started] == [0, 0, 0]
     assert seconds < scaled(3.5)  # a second until they are asked, one each side by side, and a busy machine
-
-
-@pytest.mark.slow
-def test_the_stages_end_one_after_another():
-    started, order = [], []
-    first, second = role(SLOW, started), role(SLOW, started)
-
-    def watch():
-        until(lambda: len(started) == 2, 10)
-        until(lambda: started[0].returncode is not None, 10)
-        order.append(started[1].returncode)
-
-    watching = threading.Thread(target=watch)
-    watching.start()
-    supervise([first], [second], signals=[(1.0, signal.SIGTERM)])
-    watching.join()
-
-    assert order == [None]
 
 
 def test_a_child_that_outlasts_its_grace_period_is_killed():
@@ -305,8 +290,7 @@ def test_a_second_signal_kills_all_of_them_at_once():
     started = []
 
     _, seconds = supervise(
-        [role(PATIENT, started)],
-        [role(PATIENT, started), role(PATIENT, started)],
+        [role(PATIENT, started), role(PATIENT, started), role(PATIENT, started)],
         signals=[(0.5, signal.SIGTERM), (1.0, signal.SIGINT)],
     )
 
@@ -314,19 +298,57 @@ def test_a_second_signal_kills_all_of_them_at_once():
     assert seconds < scaled(5)
 
 
-def test_no_child_is_left_when_starting_one_fails():
-    started = []
+def no_task():
+    raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    def fail():
-        raise OSError("no more processes")
 
+def test_the_supervisor_ends_when_it_can_start_nothing():
     with (
-        pytest.raises(OSError, match="no more processes"),
-        Supervisor([role(PATIENT, started), Role("b", fail, 1.0)], log=print) as supervisor,
+        pytest.raises(OSError, match="Resource"),
+        Supervisor([Role("b", no_task, 1.0)], log=print) as supervisor,
     ):
         supervisor.run()
 
-    assert started[0].returncode == -signal.SIGKILL
+
+@pytest.mark.slow
+def test_a_child_for_which_no_task_is_left_is_started_later_and_the_others_go_on():
+    messages, started, failures = [], [], iter([None])
+
+    def start():
+        if next(failures, 0) is None:
+            no_task()
+        return child(PATIENT, started)
+
+    roles = [role(PATIENT, started, grace_seconds=0.1), Role("b", start, 0.1)]
+    supervise(roles, messages=messages, signals=[(2.0, signal.SIGTERM)])
+
+    assert messages == ["b cannot be started: Resource temporarily unavailable; restarting in 0.5 s"]
+    assert len(started) == 2
+
+
+def test_a_reload_for_which_no_task_is_left_ends_nothing():
+    messages, started = [], []
+    hang_up, end = (0.5, signal.SIGHUP), (1.0, signal.SIGTERM)
+
+    code, _ = supervise(
+        [role(PATIENT, started, grace_seconds=0.1)], messages=messages, trial=no_task, signals=[hang_up, end]
+    )
+
+    assert (code, len(started)) == (0, 1)
+    assert messages == ["reload failed: Resource temporarily unavailable; the running processes continue"]
+
+
+@pytest.mark.slow
+def test_a_web_server_that_fails_for_want_of_a_task_is_started_again():
+    messages = []
+    codes = iter(["raise SystemExit(-1)", "raise SystemExit(0)"])
+
+    code, _ = supervise(
+        [Role("the web server", lambda: child(next(codes)), 5.0, vital=True)], messages=messages
+    )
+
+    assert code == 0
+    assert messages[0] == "the web server exited with code 255; restarting in 0.5 s"
 
 
 def test_signals_mean_afterwards_what_they_meant_before():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import subprocess
@@ -14,6 +15,8 @@ import pytest
 
 from billhook.cli.liveness import HeartbeatMonitor, HeartbeatSender, interval_seconds
 from billhook.cli.supervisor import Role, worker_roles
+from billhook.cli.worker import start_watchdog
+from billhook.inbox.sqlite.locks import HOLDING
 from support.processes import until
 from support.supervision import drive, supervise
 
@@ -387,3 +390,37 @@ def test_the_watch_beats_within_a_second_or_a_third_of_a_lease(pipe):
     finally:
         child.kill()
         child.wait()
+
+
+def test_a_watchdog_for_which_no_thread_is_left_goes_on_and_tells_its_parent(monkeypatch):
+    beats, loops = [], []
+
+    def no_thread(*_, **__):
+        raise RuntimeError("unable to start watchdog thread")
+
+    monkeypatch.setattr(
+        sys.modules["billhook.cli.worker"], "start_heartbeat", lambda beat, pause: loops.append(beat)
+    )
+    monkeypatch.setattr(HOLDING, "changed", None)
+    monkeypatch.setattr("faulthandler.dump_traceback_later", no_thread)
+
+    start_watchdog(1.0, lambda: beats.append(1))
+    loops[0]()
+    loops[0]()
+
+    assert beats == [1, 1]
+
+
+@pytest.mark.parametrize(("lease_seconds", "usual"), [(30.0, 30.0), (math.inf, None)])
+def test_the_watchdog_is_quick_while_the_write_lock_is_held(monkeypatch, lease_seconds, usual):
+    limits = []
+    monkeypatch.setattr(sys.modules["billhook.cli.worker"], "start_heartbeat", lambda beat, pause: beat())
+    monkeypatch.setattr(HOLDING, "changed", None)
+    monkeypatch.setattr("faulthandler.dump_traceback_later", lambda seconds, **_: limits.append(seconds))
+    monkeypatch.setattr("faulthandler.cancel_dump_traceback_later", lambda: limits.append(None))
+
+    start_watchdog(lease_seconds, lambda: None)
+    HOLDING.set(True)
+    HOLDING.set(False)
+
+    assert limits == [usual, 5.0, usual]

@@ -11,10 +11,10 @@ from billhook.cli.supervisor import Supervisor
 from support.processes import until
 
 
-def supervise(*stages, signals=(), messages=None, trial=None):
+def supervise(roles, *, signals=(), messages=None, trial=None):
     """The exit code, and the seconds it took from the first signal on; signals are (seconds, number)."""
     tell = (messages if messages is not None else []).append
-    with Supervisor(*stages, log=tell, trial=trial) as supervisor:
+    with Supervisor(roles, log=tell, trial=trial) as supervisor:
         timers = [threading.Timer(after, os.kill, (os.getpid(), number)) for after, number in signals]
         for timer in timers:
             timer.start()

@@ -22,12 +22,14 @@ from subprocess import Popen
 from billhook.errors import ConfigError
 from billhook.logs import fields
 
-__all__ = ["HeartbeatMonitor", "HeartbeatSender", "Liveness", "interval_seconds"]
+__all__ = ["LOCK_HOLDER_SECONDS", "HeartbeatMonitor", "HeartbeatSender", "Liveness", "interval_seconds"]
 
 logger = logging.getLogger("billhook.worker")
 _INTERVAL_SECONDS = 1.0
 _LONGEST_INTERVAL_SECONDS = 1.0
 _MIN_SILENCE_SECONDS = 15.0
+LOCK_HOLDER_SECONDS = 5.0
+"""How long a process that holds the write lock of an inbox in SQLite may be silent: none can write then."""
 _START_SECONDS = 600.0
 """Longest time until the first heartbeat: a process imports the user's code first, which may load models."""
 _STALL_SECONDS = 2.0
@@ -151,10 +153,11 @@ class HeartbeatMonitor:
             # The child has inherited its own; each restart would leave one more open here.
             os.close(writer)
 
-    def is_hung(self, now: float) -> bool:
+    def is_hung(self, now: float, holds_lock: Callable[[], bool] = lambda: False) -> bool:
         """Return whether the process has been silent for too long. Call it often.
 
-        One that has not started yet has ten minutes for its first heartbeat.
+        One that has not started yet has ten minutes for its first heartbeat. `holds_lock` is called when it
+        has been silent for LOCK_HOLDER_SECONDS: then that is too long if it keeps the others from writing.
         """
         heard = self._read()
         self._has_started = heard or self._has_started
@@ -163,7 +166,10 @@ class HeartbeatMonitor:
             self._last_heartbeat_at = now
         self._last_check_at = now
         limit = self.limit_seconds if self._has_started else max(self.limit_seconds, _START_SECONDS)
-        return now - self._last_heartbeat_at > limit
+        silent_seconds = now - self._last_heartbeat_at
+        if silent_seconds > limit:
+            return True
+        return self._has_started and silent_seconds > LOCK_HOLDER_SECONDS and holds_lock()
 
     def close(self) -> None:
         """Close the pipe and forget the process."""

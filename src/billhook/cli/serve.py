@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import sys
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ import click
 from billhook.cli.context import load_app, worker_environment
 from billhook.cli.handlers import handler_names, require_all_handled
 from billhook.cli.params import BIND, DEFAULT_BIND, check_bindable, handlers_argument, is_local, require_all
+from billhook.logs import fields
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -81,6 +83,7 @@ def serve(
     from billhook.cli.supervisor import Role, Supervisor, worker_roles
     from billhook.extension import get_state
 
+    _open_standard_streams()
     if worker_class != "gthread":
         from billhook.gunicorn_compat import check_gunicorn
 
@@ -96,10 +99,17 @@ def serve(
     _announce(app, bind, workers, web_threads)
     start_web = partial(spawn, web_command(bind, workers, web_threads), environ, pass_fds=_descriptors(bind))
     start_worker = partial(spawn_worker, worker_command(_WORKER_THREADS, _WORKER_GRACE_SECONDS), environ)
-    # The web server stops first, so that a worker still receives the wake-ups of its last deliveries.
     with Supervisor(
-        [Role("the web server", start_web, _WEB_GRACE_SECONDS, vital=True, reload=signal.SIGHUP)],
-        worker_roles(worker_processes, start_worker, _WORKER_GRACE_SECONDS, state.settings.lease_seconds),
+        [
+            Role("the web server", start_web, _WEB_GRACE_SECONDS, vital=True, reload=signal.SIGHUP),
+            *worker_roles(
+                worker_processes,
+                start_worker,
+                _WORKER_GRACE_SECONDS,
+                state.settings.lease_seconds,
+                state.inbox.database.write_lock_holder,
+            ),
+        ],
         log=logger.warning,
         trial=partial(spawn, trial_command(), environ, silent=True),
     ) as supervisor:
@@ -134,8 +144,20 @@ def _announce(app: Flask, bind: str, workers: int, web_threads: int | None) -> N
         proxy = "put a proxy such as nginx in front (see deploy/)"
         lines.append(f"Other machines can reach {bind}: {proxy}. Without it, {risk}.")
     check_bindable(bind)
-    click.echo("\n".join(lines))
-    sys.stdout.flush()
+    try:
+        click.echo("\n".join(lines))
+    except OSError as error:  # a full disk: what comes in later is stored, or refused for its own reason
+        logger.warning("cannot write to standard output: %s", error.strerror, extra=fields(cause=error))
+        sys.stdout = None  # Python would fail to write it out at the end, too
+
+
+def _open_standard_streams() -> None:
+    """Open what is closed of the descriptors 0 to 2, or a file that is opened later would get the output."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest that is free
 
 
 def _descriptors(bind: str) -> tuple[int, ...]:

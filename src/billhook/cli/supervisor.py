@@ -27,6 +27,8 @@ _RELOAD_INTERVAL_SECONDS = 2.0
 _KILL_TIMEOUT_SECONDS = 5.0
 """Time for SIGKILL to work: a process in uninterruptible I/O does not end even by that."""
 _STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_UNFORESEEN = 255
+"""How gunicorn exits after an error in its own loop, such as a fork for which the system had no task left."""
 _IGNORED = (signal.SIGUSR1, signal.SIGUSR2)  # gunicorn handles them; their default would end this process
 
 Process = subprocess.Popen[bytes]
@@ -38,7 +40,8 @@ class Role:
 
     `grace_seconds` is the time between SIGTERM and SIGKILL. A child that exits is restarted, except that a
     `vital` one which exits with 0, or cannot start at all, ends all. `reload` is the signal that makes the
-    child load new code; without one it is replaced. A child with `heartbeats` that hangs is killed.
+    child load new code; without one it is replaced. A child with `heartbeats` that hangs is killed, sooner if
+    `lock_holder` returns its process id: then it keeps all others from writing.
     """
 
     name: str
@@ -47,22 +50,37 @@ class Role:
     vital: bool = False
     reload: signal.Signals | None = None
     heartbeats: HeartbeatMonitor | None = None
+    lock_holder: Callable[[], int | None] = lambda: None
 
 
 def worker_roles(
-    processes: int, start: Callable[[int], Process], grace_seconds: float, lease_seconds: float
+    processes: int,
+    start: Callable[[int], Process],
+    grace_seconds: float,
+    lease_seconds: float,
+    lock_holder: Callable[[], int | None] = lambda: None,
 ) -> list[Role]:
     """Return the roles of `processes` workers. `start` gets the pipe's descriptor for the heartbeats."""
     names = ["the worker"] if processes == 1 else [f"worker {number + 1}" for number in range(processes)]
-    return [_worker_role(name, start, grace_seconds, lease_seconds) for name in names]
+    return [_worker_role(name, start, grace_seconds, lease_seconds, lock_holder) for name in names]
 
 
 def _worker_role(
-    name: str, start: Callable[[int], Process], grace_seconds: float, lease_seconds: float
+    name: str,
+    start: Callable[[int], Process],
+    grace_seconds: float,
+    lease_seconds: float,
+    lock_holder: Callable[[], int | None],
 ) -> Role:
     heartbeats = HeartbeatMonitor(lease_seconds)
     # A worker keeps to its grace period by itself, so this one is longer.
-    return Role(name, partial(heartbeats.start, start), grace_seconds + 5, heartbeats=heartbeats)
+    return Role(
+        name,
+        partial(heartbeats.start, start),
+        grace_seconds + 5,
+        heartbeats=heartbeats,
+        lock_holder=lock_holder,
+    )
 
 
 class _Child:
@@ -80,8 +98,8 @@ class _Child:
     def begin(self, now: float) -> None:
         """Start the process, unless it has to wait first."""
         if now >= self._again_at:
-            self.process = self.role.start()
             self.since = now
+            self.process = self.role.start()
             self._starts += 1
             self._killed_at = None
 
@@ -90,11 +108,14 @@ class _Child:
         heartbeats = self.role.heartbeats
         if self.process is None or heartbeats is None or self._killed_at is not None:
             return False
-        if not heartbeats.is_hung(now):
+        if not heartbeats.is_hung(now, self._holds_lock):
             return False
         self.process.kill()
         self._killed_at = now
         return True
+
+    def _holds_lock(self) -> bool:
+        return self.process is not None and self.role.lock_holder() == self.process.pid
 
     def outlives_its_kill(self, now: float) -> bool:
         """Return whether a killed process still exists after the time-out."""
@@ -107,7 +128,8 @@ class _Child:
         # gunicorn exits with 0 only when it was asked to. With an error at its very first start, it was
         # configured wrongly, and would fail again; a signal (a negative code) is an accident.
         code = self.process.returncode
-        return code == 0 or (code > 0 and self._starts == 1 and now - self.since < _STEADY_SECONDS)
+        early = self._starts == 1 and now - self.since < _STEADY_SECONDS
+        return code == 0 or (code > 0 and code != _UNFORESEEN and early)
 
     def replaced(self) -> None:
         """Note that it exited to be replaced: the next one starts immediately."""
@@ -159,7 +181,10 @@ class _Reloader:
         """Take the next step, if one is due, without waiting."""
         if self.asked and self.trial is None:
             self.asked = False
-            self.trial = self._start_trial()
+            try:
+                self.trial = self._start_trial()
+            except OSError as error:  # no task or no memory left, for a moment perhaps
+                self._log(f"reload failed: {error.strerror}; the running processes continue")
         if self.trial is not None and self.trial.poll() is not None:
             code, self.trial = exit_code(self.trial), None
             if code == 0:
@@ -193,21 +218,21 @@ class Supervisor:
 
     def __init__(
         self,
-        *stages: Sequence[Role],
+        roles: Sequence[Role],
+        *,
         log: Callable[[str], object],
         trial: Callable[[], Process] | None = None,
         beat: Callable[[], object] = lambda: None,
         on_stop: Callable[[], object] = lambda: None,
     ) -> None:
-        """Stop `stages` one after another, the roles of one together. `log` gets each message.
+        """Keep the children of `roles` running, and stop them together. `log` gets each message.
 
         `beat` is called some times a second until the stop, and `on_stop` then.
 
         With a `trial`, SIGHUP reloads if the process that it starts exits with 0: the new code can be loaded.
         Without one SIGHUP stops all, as it does when the terminal that started this process is gone.
         """
-        self._stages = [[_Child(role) for role in stage] for stage in stages]
-        self._children = [child for stage in self._stages for child in stage]
+        self._children = [_Child(role) for role in roles]
         self._log = log
         self._beat = beat
         self._on_stop = on_stop
@@ -243,10 +268,11 @@ class Supervisor:
         """Run until a signal (0) or until a vital child exits for good; return the exit code."""
         code = self._watch()
         self._on_stop()
-        # Stage by stage: the web server first, so that a worker still sees its last deliveries.
-        for stage in self._stages:
-            grace_seconds = 0.0 if self._impatient else max(child.role.grace_seconds for child in stage)
-            stop_all([child.process for child in stage if child.process is not None], grace_seconds)
+        # All at once: one after another they would take twice as long while the database hangs. What the web
+        # server still accepts is handled after the next start.
+        running = [child for child in self._children if child.process is not None]
+        longest = max((child.role.grace_seconds for child in running), default=0.0)
+        stop_all([child.process for child in running if child.process], 0.0 if self._impatient else longest)
         return code
 
     def _watch(self) -> int:
@@ -255,7 +281,7 @@ class Supervisor:
             now = time.monotonic()
             for child in self._children:
                 if child.process is None:
-                    child.begin(now)
+                    self._begin(child, now)
                 elif child.process.poll() is None:
                     self._check_heartbeat(child, child.process, now)
                 elif (code := self._replace(child, child.process, now)) is not None:
@@ -267,6 +293,14 @@ class Supervisor:
             self._beat()
             time.sleep(_POLL_SECONDS)
         return 0
+
+    def _begin(self, child: _Child, now: float) -> None:
+        try:
+            child.begin(now)
+        except OSError as error:  # no task or no memory left, for a moment perhaps
+            if not any(one.process for one in self._children):
+                raise  # nothing runs that could be kept
+            self._log(f"{child.role.name} cannot be started: {error.strerror}; {child.ended(now)}")
 
     def _check_heartbeat(self, child: _Child, process: Process, now: float) -> None:
         """Kill a child that hangs; if it survives, start another beside it: leases keep their runs apart."""

@@ -32,7 +32,7 @@ from billhook.cli.context import (
     worker_environment,
 )
 from billhook.cli.handlers import handler_names, require_all_handled
-from billhook.cli.liveness import interval_seconds
+from billhook.cli.liveness import LOCK_HOLDER_SECONDS, interval_seconds
 from billhook.cli.params import FiniteNumber, handlers_argument, require_all
 from billhook.errors import BillhookError, ConfigError
 from billhook.logs import set_up_logging
@@ -122,7 +122,7 @@ def worker(
     if processes > 1:
         # New interpreters, not forks of this one: an app may have started threads when it was built.
         state.inbox.close()
-        sys.exit(_supervise(processes, threads, grace, environ, state.settings.lease_seconds, liveness))
+        sys.exit(_supervise(state, processes, threads, grace, environ, liveness))
     _work(state, threads, grace, liveness, drain=drain, watched=watched, heartbeats=heartbeats)
 
 
@@ -141,11 +141,11 @@ def _require_handlers(state: BillhookState) -> None:
 
 
 def _supervise(
+    state: BillhookState,
     processes: int,
     threads: int,
     grace: float,
     environ: dict[str, str],
-    lease_seconds: float,
     liveness: Liveness,
 ) -> int:
     """Supervise `processes` workers; return the exit code."""
@@ -154,7 +154,8 @@ def _supervise(
 
     command = worker_command(threads, grace, flask=flask_arguments())
     start = partial(spawn_worker, command, {**environ, "PYTHONUNBUFFERED": "1"})
-    roles = worker_roles(processes, start, grace, lease_seconds)
+    lock_holder = state.inbox.database.write_lock_holder
+    roles = worker_roles(processes, start, grace, state.settings.lease_seconds, lock_holder)
     with Supervisor(roles, log=logger.warning, beat=liveness.beat, on_stop=liveness.stopping) as supervisor:
         code = supervisor.run()
     liveness.close()
@@ -187,6 +188,10 @@ def _work(
             state.settings.lease_seconds,
             _no_heartbeat if heartbeats is None else HeartbeatSender(heartbeats).beat,
         )
+    elif liveness.is_used:
+        # systemd or the platform starts it again; their own limits say how long a handler may keep the
+        # interpreter otherwise.
+        start_watchdog(math.inf, _no_heartbeat)
     if liveness.is_used:
         # A process whose loop hangs has a thread that could go on telling that all is well.
         start_heartbeat(lambda: None if worker.is_stalled else liveness.beat(), liveness.interval_seconds)
@@ -269,9 +274,9 @@ class GracefulShutdown:
     def _exit_after(self, seconds: float) -> None:
         time.sleep(seconds)
         # os._exit writes out no buffers: without this, a handler's last output would be lost.
-        for stream in (sys.stdout, sys.stderr):
+        for output in (sys.stdout, sys.stderr, *logging.getLogger().handlers):
             with suppress(Exception):
-                stream.flush()
+                output.flush()
         os._exit(self.exit_code)
 
 
@@ -280,16 +285,29 @@ def start_watchdog(lease_seconds: float, beat: Callable[[], None]) -> None:
 
     A handler can hang while it holds the interpreter lock, for example in a regular expression: then no
     thread can time it out or renew a lease. faulthandler's timer is written in C and needs no lock. `beat`
-    tells the parent that this process runs, because a stopped process cannot watch itself.
+    tells the parent that this process runs, because a stopped process cannot watch itself. While it holds the
+    write lock of an inbox in SQLite the limit is LOCK_HOLDER_SECONDS; a slow disk is no silence.
     """
+    from billhook.inbox.sqlite.locks import HOLDING
+
     seconds = max(_MIN_SILENCE_SECONDS, lease_seconds)
     pause = min(seconds / 8, interval_seconds(lease_seconds))
 
+    def renew() -> None:
+        # Each call replaces the timer before: it fires only if no thread comes back in time.
+        with suppress(RuntimeError):  # no thread can be started now: the next call tries again
+            limit = min(seconds, LOCK_HOLDER_SECONDS) if HOLDING.now else seconds
+            if limit < math.inf:
+                faulthandler.dump_traceback_later(limit, exit=True)
+            else:
+                faulthandler.cancel_dump_traceback_later()
+
     def keep_alive() -> None:
-        # Each call replaces the timer before: it fires only if this thread does not come back in time.
-        faulthandler.dump_traceback_later(seconds, exit=True)
+        renew()
         beat()
 
+    # While this process holds SQLite's write lock no other can write, and the receiver refuses everything.
+    HOLDING.changed = renew
     start_heartbeat(keep_alive, pause)
 
 

@@ -345,6 +345,7 @@ class Worker:
             self._leases.remove([result.lease])
             if result.lease in settled:
                 self._dispatcher.notify(attempts=[attempt], settled=settled)
+        self._inbox.notifier.notify()  # what was waiting for one of them in its order is due now
 
     def _claim(self, transaction: InboxTransaction, poll: _PollPlan, settling: set[Lease]) -> list[Claim]:
         if poll.mode is ClaimMode.A_SUSPECT:

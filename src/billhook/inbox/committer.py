@@ -108,10 +108,12 @@ class Committer:
         backlog: BacklogLimit | None = None,
         on_failure: Callable[[], None] = lambda: None,
         insert_blocks: bool = False,
+        write_lock_holder: Callable[[], int | None] = lambda: None,
     ) -> None:
         """`insert_batch` commits; `after_commit` follows each batch, `on_failure` each refused one.
 
         `insert_blocks` says that `insert_batch` waits for the disk in C code: see billhook.threads.
+        `write_lock_holder` returns the process that keeps it waiting, for the log, without blocking.
         """
         self._insert_batch = insert_batch
         self._after_commit = after_commit
@@ -119,6 +121,7 @@ class Committer:
         self._backlog = backlog
         self._on_failure = on_failure
         self._insert_blocks = insert_blocks
+        self._write_lock_holder = write_lock_holder
         self._greenlets = False
         self._next_waiter = threading.local()
         self.startup_check: StartupCheck | None = None
@@ -163,7 +166,7 @@ class Committer:
                 if time.monotonic() >= end:
                     # If it is committed all the same, the sender's next attempt is a duplicate.
                     entry.abandoned = True
-                    raise DeadlinePassed(f"no commit within {timeout:.1f} s")
+                    raise self._deadline_passed(f"no commit within {timeout:.1f} s")
         finally:
             self._next_waiter.entry = entry.next
         if entry.receipt is None:
@@ -183,13 +186,25 @@ class Committer:
         self._check_usable()
         future: asyncio.Future[Receipt] = loop.create_future()
         entry = _QueueEntry(delivery, future)
-        timer = loop.call_at(end, _give_up, entry, timeout_seconds)
+        timer = loop.call_at(end, self._give_up, entry, timeout_seconds)
         self._queue.put(entry)
         try:
             return await future
         finally:
             timer.cancel()
             entry.abandoned = True  # the client may have gone: what is not in a batch yet need not be stored
+
+    def _give_up(self, entry: _QueueEntry, timeout_seconds: float) -> None:
+        entry.abandoned = True
+        if (
+            entry.future is not None and not entry.future.done()
+        ):  # pragma: no branch - it may be done in the same turn
+            entry.future.set_exception(self._deadline_passed(f"no commit within {timeout_seconds:.1f} s"))
+
+    def _deadline_passed(self, text: str) -> DeadlinePassed:
+        """Return the error; it names the process that holds the write lock, which may have stopped."""
+        holder = self._write_lock_holder()
+        return DeadlinePassed(text if holder is None else f"{text}; process {holder} holds the write lock")
 
     def _check_usable(self) -> None:
         """Start the thread if it does not run. Raises InboxUnavailable where waiting for it is pointless."""
@@ -200,7 +215,7 @@ class Committer:
         busy_since = self._busy_since
         if busy_since is not None and time.monotonic() - busy_since > self._deadline_seconds:
             # A batch hangs already: waiting behind it would only occupy another request.
-            raise DeadlinePassed("the inbox does not answer")
+            raise self._deadline_passed("the inbox does not answer")
         if self._failing and busy_since is not None:
             # Another request is finding out whether storage is back; this one would get the same answer.
             raise InboxUnavailable("the inbox is failing")
@@ -340,11 +355,3 @@ def _resolve(entries: list[_QueueEntry]) -> None:
                 entry.future.set_result(entry.receipt)
             else:
                 entry.future.set_exception(entry.error or InboxUnavailable("the commit gave no receipt"))
-
-
-def _give_up(entry: _QueueEntry, timeout_seconds: float) -> None:
-    entry.abandoned = True
-    if (
-        entry.future is not None and not entry.future.done()
-    ):  # pragma: no branch - it may be done in the same turn
-        entry.future.set_exception(DeadlinePassed(f"no commit within {timeout_seconds:.1f} s"))

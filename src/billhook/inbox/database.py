@@ -105,6 +105,13 @@ class Database(Protocol):
         """The single-delivery statements."""
         ...
 
+    def write_lock_holder(self) -> int | None:
+        """Return the id of the process that keeps all others from writing; None if there is none.
+
+        Never waits for the database.
+        """
+        ...
+
     def prepare(self) -> None:
         """Check at start that it exists and fits this code. Leaves no connection open, for a fork."""
         ...

@@ -72,6 +72,7 @@ class Inbox:
             backlog=None if backlog_limit is None else BacklogLimit(count, backlog_limit),
             on_failure=self._probe.discard_answer,
             insert_blocks=not self.database.is_remote,
+            write_lock_holder=self.database.write_lock_holder,
         )
         self._counts = BufferedCounts(self._native(self._write_counts))
         self.count = self._counts.add

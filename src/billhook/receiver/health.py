@@ -23,7 +23,7 @@ def make_health_blueprint(check_writable: Callable[[], None]) -> Blueprint:
     def readyz() -> Response:
         try:
             check_writable()
-        except (InboxUnavailable, SchemaMismatch):
+        except (InboxUnavailable, SchemaMismatch, MemoryError, OSError):
             return Response('{"status": "unavailable"}', 503, content_type="application/json")
         return Response('{"status": "ready"}', content_type="application/json")
 

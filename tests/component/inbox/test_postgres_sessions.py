@@ -18,6 +18,7 @@ from support.postgres import fresh_database, libpq, with_options
 ODD = b"\\x7b\"\\'\xff\r\n"
 OTHER = {
     "standard_conforming_strings": "off",
+    "array_nulls": "off",
     "bytea_output": "escape",
     "client_encoding": "LATIN1",
     "DateStyle": "German, DMY",

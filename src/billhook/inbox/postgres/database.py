@@ -92,6 +92,9 @@ class PostgresDatabase:
         query = {name: self._url.query[name] for name in ("host", "port") if name in self._url.query}
         return self._url.set(query=query).render_as_string(hide_password=True)
 
+    def write_lock_holder(self) -> None:
+        """Return None: writers of PostgreSQL wait for no other process as a whole."""
+
     def prepare(self) -> None:
         """Check that the schema fits; only `billhook db upgrade` changes it, when the operator asks.
 

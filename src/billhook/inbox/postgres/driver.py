@@ -47,6 +47,7 @@ SESSION = {
     "default_transaction_read_only": "off",
     "standard_conforming_strings": "on",
     "client_encoding": "UTF8",
+    "array_nulls": "on",
     "bytea_output": "hex",
     "extra_float_digits": "1",
     "DateStyle": "ISO, MDY",

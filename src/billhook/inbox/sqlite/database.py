@@ -116,6 +116,10 @@ class SqliteDatabase:
             self._upgrade(connection)
         self.close()
 
+    def write_lock_holder(self) -> int | None:
+        """Return the id of the process that holds the write lock; None if none does, or it is unknown."""
+        return self._lock.holder()
+
     # --- transactions ---------------------------------------------------------------------------------
     # The order of the locks is always: fork guard, this process's mutex, the lock between processes. The
     # file is checked last: until the lock is held, `restore` may replace it.

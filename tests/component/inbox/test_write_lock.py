@@ -1,0 +1,56 @@
+"""Who holds the write lock of an inbox in SQLite."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from billhook.inbox.sqlite.locks import WriteLock
+from support.processes import until
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc/locks is Linux's")
+HOLDS = """
+import sys
+from pathlib import Path
+from billhook.inbox.sqlite.locks import WriteLock
+with WriteLock(Path(sys.argv[1])).held():
+    print(flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_the_holder_is_this_process_while_it_holds_the_lock(tmp_path):
+    lock = WriteLock(tmp_path / "lock")
+    assert lock.holder() is None
+
+    with lock.held():
+        assert lock.holder() == os.getpid()
+
+    assert lock.holder() is None
+    lock.close()
+
+
+def test_the_holder_is_another_process_and_not_one_that_waits_for_it(tmp_path):
+    lock = WriteLock(tmp_path / "lock")
+    with lock.held():
+        pass
+    command = [sys.executable, "-c", HOLDS, str(tmp_path / "lock")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout.readline()
+
+        def wait():
+            with lock.held():
+                pass
+
+        waiting = threading.Thread(target=wait)
+        waiting.start()
+
+        until(lambda: lock.holder() == other.pid, 10)
+        other.stdin.close()
+        waiting.join(20)
+    assert not waiting.is_alive()
+    lock.close()
