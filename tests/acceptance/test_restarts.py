@@ -45,13 +45,6 @@ def stack(tmp_path):
         yield made
 
 
-@pytest.fixture
-def stack_on_postgres(tmp_path, postgres_url):
-    """Processes over a new inbox on PostgreSQL, none of them started yet."""
-    with stack_on(tmp_path, new_inbox(postgres_url)) as made:
-        yield made
-
-
 def reload(stack: Stack, web: Process, door: str) -> Process:
     """SIGHUP: every worker is replaced."""
     before = set(web.children())
@@ -136,17 +129,6 @@ def test_a_restart_answers_200_or_503_and_loses_nothing(stack, figures, long, do
     for closed in ("closed while new", "closed while kept"):
         figures.add(f"{closed}, {door}", load.statuses[closed], load.statuses.total(), times, "restarts")
     figures.add(f"lost, {door}", check(stack, load, times), len(load), times, "restarts")
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("restart", [reload, replace, stop_and_start], ids=lambda value: value.__name__)
-def test_a_restart_on_postgresql_answers_200_or_503_and_loses_nothing(stack_on_postgres, figures, restart):
-    times = 20
-
-    load = send_through(stack_on_postgres, "asgi", restart, times)
-
-    lost = check(stack_on_postgres, load, times)
-    figures.add("lost, asgi on PostgreSQL", lost, len(load), times, "restarts")
 
 
 def check(stack: Stack, load: RestartLoad, times: int) -> int:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from billhook.connection_limits import MIN_WAIT_SECONDS
+from billhook.connection_limits import HEAD_SECONDS, MIN_WAIT_SECONDS
 from support.processes import children, until
 from support.server import Server, gunicorn, head, read_reply, request
 from support.signing import signed
@@ -76,9 +76,17 @@ def test_control_gunicorns_own_worker_keeps_every_idle_connection(plain):
         assert not any(closed(one) for one in idle)
 
 
-def test_each_head_on_a_connection_has_ten_seconds_and_delays_no_delivery(server):
-    started = time.monotonic()
-    with contextlib.ExitStack() as held:
+def test_each_head_on_a_connection_has_ten_seconds_and_delays_no_delivery(tmp_path):
+    """Two seconds here, by a configuration that divides the ten."""
+    assert HEAD_SECONDS == 10
+    (tmp_path / "soon.py").write_text(
+        "from billhook import connection_limits\nconnection_limits.HEAD_SECONDS /= 5\n"
+    )
+    with (
+        crowded(tmp_path, "--config", str(tmp_path / "soon.py")) as server,
+        contextlib.ExitStack() as held,
+    ):
+        started = time.monotonic()
         silent, known, *slow = (held.enter_context(server.connect()) for _ in range(CONNECTIONS - 5))
         known.sendall(request(b"{}", signed(), close=False))
         assert read_reply(known).status == 200
@@ -91,7 +99,7 @@ def test_each_head_on_a_connection_has_ten_seconds_and_delays_no_delivery(server
 
         assert (reply.status, reply.seconds < scaled(1)) == (200, True)
         assert statuses == {408}
-        assert 9 < seconds < scaled(15)
+        assert 1.8 < seconds < scaled(4)
         # Whoever opens connections in advance would take an answer for that of the next request.
         assert silent.recv(1_000) == b""
 

@@ -20,13 +20,10 @@ from pathlib import Path
 
 import pytest
 
-import billhook.gunicorn_conf
 from support.inbox_view import incoming, open_inbox, rows
 from support.processes import alive, children, descendants, until
-from support.signing import APPROVED, SECRET, signed
+from support.signing import SECRET, signed
 from support.timeouts import scaled
-
-ROOT = Path(__file__).resolve().parents[2]
 
 HANDLERS = """
 import os
@@ -273,34 +270,6 @@ def test_a_failed_reload_keeps_the_running_processes(cli):
 
 
 @pytest.mark.slow
-def test_a_dead_delivery_is_replayed_into_a_running_worker(cli):
-    (cli.folder / "mended_handlers.py").write_text(
-        "from pathlib import Path\n"
-        "from billhook import Handlers\n"
-        "from billhook.events import InvoiceApproved\n"
-        "handlers = Handlers()\n"
-        "@handlers.on(InvoiceApproved, retry=[])\n"
-        "def book(event):\n"
-        "    Path('mended').read_text()\n"
-    )
-    inbox = open_inbox(cli.folder / "billhook.db")
-    inbox.put(incoming("msg-1", event_type="InvoiceApproved", body=APPROVED))
-    inbox.close()
-    worker = cli.start("worker", "mended_handlers.py")
-    state = "SELECT state FROM delivery"
-    until(lambda: rows(cli.folder / "billhook.db", state) == [("dead",)] or worker.poll() is not None, 15)
-    assert worker.poll() is None, cli.log()
-    (cli.folder / "mended").write_text("yes")
-
-    replayed = cli.run("deliveries", "replay", "--state", "dead", "--yes")
-
-    assert "1 of 1 delivery replayed" in replayed.stdout
-    until(lambda: rows(cli.folder / "billhook.db", state) == [("done",)], 5)
-    worker.send_signal(signal.SIGTERM)
-    assert worker.wait(15) == 0
-
-
-@pytest.mark.slow
 def test_export_into_a_pipe_that_closes_is_no_stack_trace(cli):
     inbox = open_inbox(cli.folder / "billhook.db")
     for number in range(300):
@@ -314,12 +283,6 @@ def test_export_into_a_pipe_that_closes_is_no_stack_trace(cli):
 
     assert json.loads(done.stdout)["key"] == "m0"
     assert done.stderr == ""
-
-
-def test_the_shipped_settings_are_those_of_the_deploy_folder():
-    shipped = Path(billhook.gunicorn_conf.__file__).read_bytes()
-
-    assert shipped == (ROOT / "deploy" / "gunicorn.conf.py").read_bytes()
 
 
 @pytest.mark.long

@@ -24,17 +24,17 @@ SEVERAL = pytest.param(2, marks=pytest.mark.long)
 def test_a_running_handler_is_waited_for_and_settled_and_nothing_more_is_claimed(group, processes):
     worker = group.work(processes=processes)
     pids = children(worker.pid)
-    group.put("slow-3")
-    until(lambda: group.notes("begun") == ["slow-3"], 15)
+    group.put("slow-2")
+    until(lambda: group.notes("begun") == ["slow-2"], 15)
 
     worker.send_signal(signal.SIGTERM)
     time.sleep(0.5)
     group.put("too late")
 
     assert worker.wait(20) == 0
-    assert group.notes("ended") == ["slow-3"]
-    assert group.states() == {"slow-3": "done", "too late": "received"}
-    assert group.runs() == {"slow-3": ("succeeded", 1)}
+    assert group.notes("ended") == ["slow-2"]
+    assert group.states() == {"slow-2": "done", "too late": "received"}
+    assert group.runs() == {"slow-2": ("succeeded", 1)}
     assert len(pids) == (processes if processes > 1 else 0)
     assert alive(pids) == set()
     assert group.log().count("worker stopped") == processes

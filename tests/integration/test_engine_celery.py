@@ -18,8 +18,6 @@ import pytest
 from billhook import signals
 from billhook.events import (
     CustomerCreated,
-    FinalTierExceeded,
-    InvoicePaymentStatusChanged,
     PaymentFailed,
     sample,
 )
@@ -112,42 +110,6 @@ def test_every_delivery_is_handled_once_by_the_workers_processes(every_shop):
 
 
 @pytest.mark.long
-def test_a_limited_handler_runs_once_at_a_time_over_worker_processes_and_waits_while_paused(shop):
-    app = shop.app()
-    inbox = get_state(app).inbox
-    with worker(shop):
-        for number in range(20):
-            send(app, FinalTierExceeded, message_id=f"msg_{number}")
-        shop.finished(20)
-        inbox.pause_handler("single", None, get_state(app).dispatcher.clock.now())
-        for number in range(20, 25):
-            send(app, FinalTierExceeded, message_id=f"msg_{number}")
-        send(app, InvoicePaymentStatusChanged, message_id="msg_other")
-        shop.finished(21)
-        before = len(shop.calls())
-        inbox.resume_handler("single", get_state(app).dispatcher.clock.now())
-        shop.finished(26)
-
-    # Begun and ended in turn, never two at once: the lines of the ordered handler are the same two.
-    assert [name for name, *_ in shop.calls()] == ["begins", "ends"] * 26
-    assert before == 2 * 21
-    assert Counter(key for name, key, _, _ in shop.calls() if name == "ends") == {
-        **{f"msg_{number}": 1 for number in range(25)},
-        "msg_other": 1,
-    }
-
-
-@pytest.mark.long
-def test_handlers_run_in_the_apps_context_and_may_be_async(shop):
-    app = shop.app()
-    with worker(shop):
-        assert deliver(app, b"{}", "BrandNewThing", message_id="msg_1").status_code == 200
-        shop.finished(1)
-
-    assert [call[:3] for call in shop.calls()] == [("context:shop", "msg_1", 1)]
-
-
-@pytest.mark.long
 def test_a_worker_is_in_the_table_of_workers_until_it_ends_in_order(shop):
     app = shop.app()
     where = inbox_at(app)
@@ -194,22 +156,10 @@ def test_a_worker_that_is_killed_loses_nothing(shops, amqp_url):
     assert [call[:3] for call in shop.calls()] == [("slow", "msg_1", 1), ("slow", "msg_1", 2)]
 
 
-@pytest.mark.long
-def test_the_sweeper_does_not_take_a_slow_handlers_lease(shops, amqp_url):
-    shop = shops(amqp_url, lease_seconds=1)
-    app = shop.app()
-    with worker(shop):
-        send(app, CustomerCreated, message_id="msg_1")
-        shop.finished(1)
-
-    assert [call[:3] for call in shop.calls()] == [("slow", "msg_1", 1)]
-
-
 # --- messages that come twice, late, never, or from somebody else ---------------------------------
 
 
-def test_fifty_messages_for_one_delivery_are_one_call(every_shop):
-    shop = every_shop
+def test_fifty_messages_for_one_delivery_are_one_call(shop):
     app = shop.app()
     celery = app.extensions["celery"]
     inbox = get_state(app).inbox

@@ -11,46 +11,10 @@ from billhook import Discard, Handlers, Retry, signals
 from billhook.clock import FrozenClock
 from billhook.events import EVENT_TYPES, Event, PingTest
 from billhook.extension import get_state
-from billhook.inbox import RunPlan
 from support.inbox_view import incoming
 from support.processes import until
 
 NOON = datetime(2026, 1, 15, 12, 0, tzinfo=UTC)
-LEASE = timedelta(seconds=30)
-
-
-def planned(inbox, count):
-    ids = [inbox.put(incoming(f"k{number}")).delivery_id for number in range(count)]
-    with inbox.transaction("planner") as transaction:
-        transaction.plan([RunPlan(delivery_id, ("h",)) for delivery_id in ids], NOON)
-
-
-def claim(inbox, *, at, idle, limit=10):
-    with inbox.transaction("worker") as transaction:
-        return transaction.claim(limit, at, at + LEASE, idle=idle)
-
-
-# --- queued and begun ------------------------------------------------------------------------------
-
-
-def test_a_claim_that_was_only_queued_when_its_worker_died_is_no_attempt(inbox):
-    planned(inbox, 3)
-    first = claim(inbox, at=NOON, idle=1)
-
-    again = claim(inbox, at=NOON + LEASE, idle=3)
-
-    assert [one.attempt for one in first] == [1, 1, 1]
-    assert sorted(one.attempt for one in again) == [1, 1, 2]  # only the first had been begun
-
-
-def test_every_loss_of_a_started_run_counts_as_an_attempt(inbox):
-    planned(inbox, 1)
-
-    attempts = [claim(inbox, at=NOON + n * LEASE, idle=1)[0].attempt for n in range(4)]
-
-    assert attempts == [1, 2, 3, 4]
-
-
 # --- leases ---------------------------------------------------------------------------------------
 
 

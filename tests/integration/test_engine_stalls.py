@@ -328,7 +328,7 @@ CLAIMING = b'"state": "running"'
 """In the rows of runs that are claimed as they are made."""
 
 
-def lose_answers(line, app_with, *, after, until_there_are):
+def lose_answers(line, app_with, *, after, until_there_are, wait_seconds=4.0):
     """An app whose worker is told that turns failed which are committed; the calls that it made.
 
     From the first on that says `after`, until there are runs in that state.
@@ -342,7 +342,7 @@ def lose_answers(line, app_with, *, after, until_there_are):
     with in_a_thread(get_state(app).worker(2)):
         until(lambda: until_there_are in [state for state, _ in runs(app)])
         line.marker = line.fatal = None
-        deadline = time.monotonic() + 4
+        deadline = time.monotonic() + wait_seconds
         while len(calls) < 3 and time.monotonic() < deadline:
             time.sleep(0.01)
         until(lambda: states(app)["done"] == len({key for key, _ in calls}))
@@ -362,7 +362,7 @@ def test_claims_of_a_commit_without_an_answer_are_released(line, postgres_url, a
 def test_without_that_they_would_wait_for_their_lease(line, app_with, monkeypatch):
     monkeypatch.setattr(InboxTransaction, "release_orphaned", lambda *_: 0)
 
-    app, calls = lose_answers(line, app_with, after=CLAIMING, until_there_are="running")
+    app, calls = lose_answers(line, app_with, after=CLAIMING, until_there_are="running", wait_seconds=1.5)
 
     assert len(calls) < 3
     assert ("running", 1) in runs(app)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import resource
-import subprocess
-import sys
 import threading
 import time
 from collections import Counter
@@ -16,7 +14,7 @@ import pytest
 from billhook import Handlers
 from billhook.events import PingTest
 from billhook.extension import get_state
-from support.apps import deliver, inbox_at, inbox_file
+from support.apps import deliver, inbox_at
 from support.inbox_view import Foreigner, change, rows
 from support.processes import in_children, until
 from support.timeouts import scaled
@@ -102,28 +100,6 @@ def test_stopping_a_thread_engine_that_never_started_does_nothing(app_with):
 
 
 # --- retries, time-outs, leases -------------------------------------------------------------------
-
-
-def test_retries_happen_when_they_are_due_and_not_before(running, clock):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(PingTest, name="h")
-    def fails(event, delivery):
-        calls.append(delivery.attempt)
-        raise ValueError("no")
-
-    app = running(handlers, clock=clock, BILLHOOK_RETRY_SCHEDULE_SECONDS=(10, 60), start_now=False)
-    worker = running.start(app)
-    deliver(app)
-    until(lambda: runs(app) == [("h", "due", 1)])
-    for seconds, state, attempts in ((9, "due", 1), (1, "due", 2), (59, "due", 2), (1, "dead", 3)):
-        clock.advance(seconds=seconds)
-        worker.wake()
-        until(lambda state=state, attempts=attempts: runs(app) == [("h", state, attempts)])
-        time.sleep(0.05)
-        assert calls == list(range(1, attempts + 1))
-
-    assert states(app) == {"dead": 1}
 
 
 def test_a_handler_past_its_time_out_is_abandoned_and_others_continue(running):
@@ -348,54 +324,3 @@ def test_a_worker_in_a_process_with_thousands_of_files_sleeps_and_wakes(running)
         for descriptor in fillers:
             os.close(descriptor)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-# --- a worker process -----------------------------------------------------------------------------
-
-WORKER = """
-import os, signal, sys
-from pathlib import Path
-from support.apps import make_app
-from billhook import Handlers
-from billhook.events import PingTest
-from billhook.extension import get_state
-
-handlers = Handlers()
-
-@handlers.on(PingTest, name="h")
-def handle(event, delivery):
-    os.write(1, f"{delivery.key}\\n".encode())  # a line in one piece: handlers run side by side
-
-app = make_app(Path(sys.argv[1]), handlers=[handlers], BILLHOOK_INBOX_URL=sys.argv[2])
-worker = get_state(app).worker(2)
-signal.signal(signal.SIGTERM, lambda *_: worker.stop())
-print("up", flush=True)
-worker.run(5.0)
-get_state(app).close()
-print("down", flush=True)
-"""
-
-
-def test_a_worker_process_handles_the_apps_deliveries_and_stops_on_sigterm(app_with, tmp_path):
-    app = app_with()
-    inbox_url = f"sqlite:///{inbox_file(app)}"
-    environ = {**os.environ, "PYTHONPATH": str(TESTS)}
-    worker = subprocess.Popen(
-        [sys.executable, "-c", WORKER, str(tmp_path), inbox_url],
-        stdout=subprocess.PIPE,
-        env=environ,
-        text=True,
-    )
-    try:
-        assert worker.stdout.readline() == "up\n"
-        for number in range(3):
-            deliver(app, message_id=f"msg_{number}")
-        handled = sorted(worker.stdout.readline().strip() for _ in range(3))
-        until(finished(app, 3))
-    finally:
-        worker.terminate()
-        rest, _ = worker.communicate(timeout=60)
-
-    assert handled == ["msg_0", "msg_1", "msg_2"]
-    assert rest == "down\n"
-    assert worker.returncode == 0

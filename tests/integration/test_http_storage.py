@@ -7,9 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
-import threading
 import time
-from http.client import HTTPException
 from pathlib import Path
 
 import pytest
@@ -120,30 +118,6 @@ def test_a_preloaded_app_takes_deliveries_in_all_its_processes(receiver):
         assert sorted(server.keys()) == sorted(f"msg_{number}" for number in range(30))
     if isinstance(server.inbox, Path):
         assert rows(server.inbox, "PRAGMA integrity_check") == [("ok",)]
-
-
-@pytest.mark.parametrize("receiver", ["sqlite"], indirect=True)
-def test_every_delivery_answered_200_is_stored_after_sigterm(receiver):
-    answered = []
-
-    def send():
-        for number in range(10_000):
-            key = f"msg_{threading.get_ident()}_{number}"
-            try:
-                if server.post(b"{}", signed(message_id=key)).status == 200:
-                    answered.append(key)
-            except (OSError, HTTPException):
-                return
-
-    with receiver() as server:
-        threads = [threading.Thread(target=send, daemon=True) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        until(lambda: len(answered) > 20, 20)
-    for thread in threads:
-        thread.join()
-
-    assert set(answered) <= set(server.keys())
 
 
 # --- files ----------------------------------------------------------------------------------------

@@ -28,7 +28,8 @@ from support.timeouts import scaled
 
 TESTS = Path(__file__).parents[1]
 
-DEADLINE = 2.5
+DEADLINE = 1.0
+"""Seconds; the default would only be waited for longer."""
 PASSWORD = "hunter2hunter2"
 
 
@@ -113,7 +114,7 @@ class Senders:
 
 @pytest.mark.slow
 def test_a_frozen_server_is_503_in_time_until_it_resumes(frail_server, frail_url, tmp_path):
-    with gunicorn(tmp_path, BILLHOOK_INBOX_URL=frail_url) as server:
+    with gunicorn(tmp_path, BILLHOOK_INBOX_URL=frail_url, BILLHOOK_DEADLINE_SECONDS=str(DEADLINE)) as server:
         accepted(server, "msg_before")
         with frail_server.frozen():
             replies = [post(server, f"msg_{number}") for number in range(3)]
@@ -171,7 +172,9 @@ def test_an_inbox_of_a_frozen_server_raises_in_time(frail_server, frail_url):
 def test_a_receiver_started_before_its_server_is_503_until_the_server_runs(frail_server, frail_url, tmp_path):
     with contextlib.ExitStack() as stack:
         with frail_server.frozen():
-            server = stack.enter_context(gunicorn(tmp_path, BILLHOOK_INBOX_URL=frail_url))
+            server = stack.enter_context(
+                gunicorn(tmp_path, BILLHOOK_INBOX_URL=frail_url, BILLHOOK_DEADLINE_SECONDS=str(DEADLINE))
+            )
             refused = [post(server, f"msg_{number}") for number in range(2)]
             unready = ready(server)
 
@@ -270,22 +273,6 @@ def test_an_answer_before_the_commit_would_be_noticed(frail_url):
         check_every_answer([("stored", 500)], frail_url)
 
 
-@pytest.mark.long
-def test_sessions_that_are_terminated_under_load_lose_nothing_that_was_answered(frail_url, tmp_path):
-    with two_workers(tmp_path, frail_url) as server, Senders(server) as senders:
-        for _ in range(5):
-            senders.more(10)
-            ended = value(
-                frail_url,
-                "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity "
-                "WHERE application_name = 'billhook'",
-            )
-            assert ended > 0
-        senders.more(10)
-
-    check_every_answer(senders.answers, frail_url)
-
-
 # --- on the disk, or not --------------------------------------------------------------------------
 
 
@@ -382,23 +369,6 @@ def test_an_insert_that_never_arrived_is_503_and_accepted_when_sent_again(postgr
 
         assert (first.status, stored) == (503, [(0,)])
         assert again.json == {"status": "accepted"}
-
-
-@pytest.mark.long
-def test_a_silent_connection_is_503_in_time_until_it_is_replaced(postgres_url, tmp_path):
-    with (
-        proxied(new_inbox(postgres_url)) as proxy,
-        gunicorn(tmp_path, BILLHOOK_INBOX_URL=proxy.url) as server,
-    ):
-        accepted(server, "msg_before")
-        proxy.hold()
-        silent = [post(server, f"msg_{number}") for number in range(2)]
-        proxy.cut()
-        proxy.release()
-
-        assert [reply.status for reply in silent] == [503, 503]
-        assert max(reply.seconds for reply in silent) < scaled(DEADLINE + 0.5)
-        accepted(server, "msg_after")
 
 
 # --- who may come in, and which schema --------------------------------------------------------------

@@ -192,7 +192,7 @@ def test_a_worker_is_notified_also_after_a_lost_connection(running, postgres_url
     app = running(shop.handlers, BILLHOOK_INBOX_URL=url, BILLHOOK_LEASE_SECONDS=30)
     latencies(app, shop, 3, "warm")
 
-    first = latencies(app, shop, 15, "first")
+    first = latencies(app, shop, 7, "first")
     time.sleep(2)  # a line that was opened just now would not be opened again at once
     listening = rows(
         postgres_url,
@@ -201,7 +201,7 @@ def test_a_worker_is_notified_also_after_a_lost_connection(running, postgres_url
         name,
     )
     latencies(app, shop, 1, "after")
-    second = latencies(app, shop, 15, "second")
+    second = latencies(app, shop, 7, "second")
 
     assert len(listening) == 1
     assert statistics.median(first) < scaled(0.4)

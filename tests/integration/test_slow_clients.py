@@ -98,6 +98,6 @@ def test_control_with_a_thread_for_each_request_they_stop_it(tmp_path):
             crowd = SlowCrowd(process)
             until(lambda: crowd.report.get("opened", 0) >= len(KINDS) * OF_EACH_KIND, 20)
 
-            found = answers(server, SECONDS, timeout_seconds=1.0)
+            found = answers(server, 2.0, timeout_seconds=1.0)
 
     assert found.total() > found['200 {"status": "accepted"}']

@@ -13,16 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from celery import Celery
-from flask import Flask, current_app
+from flask import Flask
 
 from billhook import Billhook, Delivery, Handlers, signals
 from billhook.events import (
     CustomerCreated,
-    FinalTierExceeded,
-    InvoicePaymentStatusChanged,
     PaymentFailed,
     PingTest,
-    UnknownEvent,
 )
 from support import deadly_handlers
 from support.signing import SECRET
@@ -91,18 +88,6 @@ def _add_those_that_return(group: Handlers, note: Note) -> None:
     def noting(event: PingTest, delivery: Delivery) -> None:
         note("note", delivery)
 
-    @group.on(InvoicePaymentStatusChanged, name="ordered", ordered_by="invoice_id")
-    def ordered(event: InvoicePaymentStatusChanged, delivery: Delivery) -> None:
-        note("begins", delivery)
-        time.sleep(0.01)
-        note("ends", delivery)
-
-    @group.on(FinalTierExceeded, name="single", at_most=1)
-    def single(event: FinalTierExceeded, delivery: Delivery) -> None:
-        note("begins", delivery)
-        time.sleep(0.01)
-        note("ends", delivery)
-
     @group.on(PaymentFailed, name="beside")
     def beside(event: PaymentFailed, delivery: Delivery) -> None:
         note("beside", delivery)
@@ -110,11 +95,7 @@ def _add_those_that_return(group: Handlers, note: Note) -> None:
     @group.on(CustomerCreated, name="slow")
     def slow(event: CustomerCreated, delivery: Delivery) -> None:
         note("slow", delivery)
-        time.sleep(3)
-
-    @group.on_unknown(name="context")
-    async def context(event: UnknownEvent, delivery: Delivery) -> None:
-        note(f"context:{current_app.name}", delivery)
+        time.sleep(2)
 
 
 def _add_those_that_do_not(group: Handlers, note: Note) -> None:

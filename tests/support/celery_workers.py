@@ -78,10 +78,6 @@ class Shop:
         order = "ORDER BY delivery_id, handler"
         return rows(place_of(self.inbox_url), f"SELECT {columns} FROM run {order}")
 
-    def states(self) -> list[str]:
-        found = rows(place_of(self.inbox_url), "SELECT state FROM delivery ORDER BY id")
-        return [state for (state,) in found]
-
     def finished(self, count: int, seconds: float = 60.0) -> None:
         """Wait until so many deliveries are done or dead."""
         started = time.monotonic()
