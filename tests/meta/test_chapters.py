@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator
 
 from support.pages import PAGES, README, ROOT, anchors, links
@@ -54,3 +55,10 @@ def test_a_broken_link_would_be_noticed():
 
 def test_every_page_is_reached_from_the_readme():
     assert PAGES.keys() - reachable() == set()
+
+
+def test_each_command_of_a_part_of_the_tests_names_folders_that_are_there():
+    commands = re.findall(r"`python -m pytest -n 2 (tests/.+?)`", PAGES["tests/README.md"])
+
+    assert len(commands) == 8
+    assert [one for command in commands for one in command.split() if not (ROOT / one).is_dir()] == []

@@ -46,7 +46,7 @@ class Area:
     tests: tuple[str, ...]
 
 
-SIGNING = ("tests/unit/signing", "tests/contract/test_signing_schemes.py")
+SIGNING = ("tests/unit/signing",)
 INBOX = ("tests/component/inbox", "tests/unit/inbox")
 AREAS = {
     "signing": Area(
@@ -61,12 +61,7 @@ AREAS = {
     ),
     "receiver": Area(
         {"receiver/intake.py": 40},
-        (
-            "tests/component/test_blueprint.py",
-            "tests/unit/receiver",
-            "tests/component/receiver",
-            "tests/component/test_asgi_app.py",
-        ),
+        ("tests/unit/receiver", "tests/component/receiver"),
     ),
     "ingest": Area({"inbox/ingest.py": 22}, ("tests/component/inbox/test_conflicts.py", *INBOX)),
     "planning": Area({"inbox/planning.py": 22}, ("tests/component/inbox/test_duplicates.py", *INBOX)),
