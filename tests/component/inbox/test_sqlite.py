@@ -16,11 +16,12 @@ import pytest
 from billhook.errors import ConfigError, DeadlinePassed, InboxUnavailable, SchemaMismatch
 from billhook.inbox import Inbox
 from billhook.inbox.admin import revision
-from billhook.inbox.sqlite import database
+from billhook.inbox.sqlite import database, driver
 from billhook.inbox.sqlite.locks import FORK_GUARD
 from billhook.metrics import InboxCollector
 from support.apps import make_app
 from support.inbox_view import NOON, change, incoming, open_inbox, rows, value
+from support.templates import new_inbox
 
 TESTS = Path(__file__).parents[2]
 
@@ -310,6 +311,26 @@ inbox.close()
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_IOERR])
+def test_a_log_that_is_on_the_disk_need_not_be_emptied_while_others_open_the_file(
+    tmp_path, monkeypatch, code
+):
+    """As when several processes start at once."""
+    file = Path(new_inbox(f"sqlite:///{tmp_path / 'inbox.db'}").removeprefix("sqlite:///"))
+
+    def refuse(path):
+        error = sqlite3.OperationalError("database is locked")
+        error.sqlite_errorcode = code
+        raise error
+
+    monkeypatch.setattr(driver, "checkpoint_truncate", refuse)
+    if code == sqlite3.SQLITE_IOERR:
+        with pytest.raises(sqlite3.OperationalError):
+            driver.take_over_log(file, 1)
+    else:
+        driver.take_over_log(file, 1)
+
+
 def test_sorting_uses_no_temporary_file(path):
     """A temporary file of that size is refused to this process, wherever SQLite would put it."""
     here = {**os.environ, "PYTHONPATH": str(TESTS)}

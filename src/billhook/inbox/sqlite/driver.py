@@ -111,7 +111,10 @@ def take_over_log(path: Path, busy_seconds: float) -> None:
         # SQLite syncs the folder of a new log too, but ignores a failure of that.
         sync(file.parent)
         connection.execute("ROLLBACK")
-    checkpoint_truncate(path)
+    try:
+        checkpoint_truncate(path)
+    except sqlite3.OperationalError as error:
+        raise_unless_busy(error)  # another process opens it at this moment: what the log holds is on the disk
 
 
 def raise_unless_busy(error: sqlite3.OperationalError) -> None:
