@@ -310,9 +310,8 @@ inbox.close()
 """
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_IOERR])
-def test_a_log_that_is_on_the_disk_need_not_be_emptied_while_others_open_the_file(
+def test_a_log_that_is_on_the_disk_need_not_be_emptied_while_others_open_it(
     tmp_path, monkeypatch, code
 ):
     """As when several processes start at once."""
@@ -331,6 +330,7 @@ def test_a_log_that_is_on_the_disk_need_not_be_emptied_while_others_open_the_fil
         driver.take_over_log(file, 1)
 
 
+@pytest.mark.slow
 def test_sorting_uses_no_temporary_file(path):
     """A temporary file of that size is refused to this process, wherever SQLite would put it."""
     here = {**os.environ, "PYTHONPATH": str(TESTS)}
