@@ -28,10 +28,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import psycopg
+from engines import postgres
+from load import cpu_seconds, process_seconds
+
+from billhook.inbox import Inbox
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE)]
 WARM_UP = 200
 Figures = dict[str, float]
 
@@ -212,29 +214,15 @@ def _database(kind: str, folder: Path) -> Iterator[str]:
     if kind != "postgresql":
         yield f"sqlite:///{folder / 'inbox.db'}" if kind else ""
         return
-    from billhook.inbox import Inbox
-
-    server, schema = os.environ["BILLHOOK_TEST_POSTGRES_URL"], f"billhook_bench_{secrets.token_hex(4)}"
-    url = f"{server.replace('postgresql:', 'postgresql+psycopg:')}?options=-csearch_path%3D{schema}"
-    with psycopg.connect(server, autocommit=True) as connection:
-        connection.execute(f"CREATE SCHEMA {schema}")
-        try:
-            inbox = Inbox(url)
+    with postgres(folder) as url:
+        with contextlib.closing(Inbox(url)) as inbox:
             inbox.upgrade()
-            inbox.close()
-            yield url
-        finally:
-            connection.execute(f"DROP SCHEMA {schema} CASCADE")
+        yield url
 
 
 def _cpu_seconds(pid: int) -> float:
     """User and system time of a process and its children so far."""
-    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    ticks = 0
-    for each in (str(pid), *children):
-        fields = Path(f"/proc/{each}/stat").read_text().rsplit(")", 1)[1].split()
-        ticks += int(fields[11]) + int(fields[12])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    return process_seconds(str(pid)) + cpu_seconds(pid)
 
 
 def line(figures: Figures) -> str:

@@ -112,7 +112,7 @@ def _wait_for(port: int) -> None:
 def cpu_seconds(master: int) -> float:
     """User and system time of the master's children so far."""
     children = Path(f"/proc/{master}/task/{master}/children").read_text().split()
-    return sum(map(_seconds, children))
+    return sum(map(process_seconds, children))
 
 
 def server_seconds(name: str) -> float:
@@ -121,10 +121,11 @@ def server_seconds(name: str) -> float:
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
             if (folder / "comm").read_text().strip() == name:
-                total += _seconds(folder.name)
+                total += process_seconds(folder.name)
     return total
 
 
-def _seconds(pid: str) -> float:
+def process_seconds(pid: str) -> float:
+    """User and system time of one process so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")

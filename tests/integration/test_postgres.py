@@ -353,24 +353,6 @@ def test_a_commit_whose_answer_is_lost_is_503_and_a_duplicate_when_sent_again(po
         assert value(postgres_url, "SELECT count(*) FROM delivery") == 2
 
 
-@pytest.mark.slow
-def test_an_insert_that_never_arrived_is_503_and_accepted_when_sent_again(postgres_url, tmp_path):
-    with (
-        proxied(new_inbox(postgres_url)) as proxy,
-        gunicorn(tmp_path, BILLHOOK_INBOX_URL=proxy.url) as server,
-    ):
-        accepted(server, "msg_before")
-        proxy.fatal, proxy.heard = b"msg_unheard", False
-        first = post(server, "msg_unheard")
-        stored = rows(postgres_url, "SELECT count(*) FROM delivery WHERE key = 'msg_unheard'")
-        proxy.fatal = None
-
-        again = accepted(server, "msg_unheard")
-
-        assert (first.status, stored) == (503, [(0,)])
-        assert again.json == {"status": "accepted"}
-
-
 # --- who may come in, and which schema --------------------------------------------------------------
 
 

@@ -104,25 +104,6 @@ def test_a_vital_child_that_exits_at_first_start_ends_all():
     assert started[0].returncode == -signal.SIGTERM
 
 
-def test_a_vital_one_that_is_killed_is_started_again():
-    messages, started = [], []
-    server = role("import time; time.sleep(60)", started, name="the web server", vital=True)
-
-    def kill():
-        until(lambda: started, 20)
-        started[0].kill()
-        until(lambda: len(started) == 2, 20)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    killing = threading.Thread(target=kill)
-    killing.start()
-    code, _ = supervise([server], messages=messages)
-    killing.join()
-
-    assert code == 0
-    assert messages == ["the web server exited with code 137; restarting in 0.5 s"]
-
-
 @pytest.mark.slow
 def test_a_vital_child_that_ran_before_is_restarted_after_any_error():
     messages, started = [], []

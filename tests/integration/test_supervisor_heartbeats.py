@@ -141,36 +141,6 @@ def test_control_a_stopped_child_without_heartbeats_is_not_replaced(monkeypatch)
     assert (len(started), messages) == (1, [])
 
 
-@pytest.mark.long
-def test_a_running_or_starting_child_is_not_killed(soon):
-    started, messages = [], []
-    driving = drive((lambda: len(started) == 2, lambda: time.sleep(2 * LIMIT_SECONDS)))
-
-    supervise(
-        worker_roles(1, partial(begin, BEATS, started), 5.0, 0.1),
-        worker_roles(1, partial(begin, "import time; time.sleep(60)", started), 5.0, 0.1),
-        messages=messages,
-    )
-    driving.join()
-
-    assert (len(started), messages) == (2, [])
-
-
-@pytest.mark.long
-def test_a_child_that_hangs_in_its_start_is_killed_and_replaced(soon, monkeypatch):
-    monkeypatch.setattr("billhook.cli.liveness._START_SECONDS", LIMIT_SECONDS)
-    started, messages = [], []
-    driving = drive((lambda: len(started) == 2, lambda: None))
-
-    supervise(
-        worker_roles(1, partial(begin, "import time; time.sleep(60)", started), 5.0, 0.1), messages=messages
-    )
-    driving.join()
-
-    assert started[0].returncode == -signal.SIGKILL
-    assert messages[0] == "the worker sends no heartbeats (stopped or hanging): killing it"
-
-
 class Frozen(subprocess.Popen):
     """Does not end by SIGKILL, as a process in uninterruptible I/O does not."""
 
