@@ -326,23 +326,6 @@ def test_usage_draws_unit_credits_by_the_unit(sandbox: Running) -> None:
     assert (breakdown["subtotal"], breakdown["creditsUsed"], breakdown["total"]) == (60, 50, 10)
 
 
-@pytest.mark.slow
-def test_usage_draws_of_as_many_credit_products_as_a_contract_names(sandbox: Running) -> None:
-    """PostgreSQL takes 65,535 parameters with a statement, and no more."""
-    acme, calls = Customer.of(sandbox), metered(sandbox)
-    for name in ("crp-69999", "crp-3"):
-        given = {"customerId": acme.id, "creditAmount": 5, "creditProductId": name}
-        sandbox.ok("POST", "/_sandbox/credits/grant", given)
-    many = [f"crp-{n}" for n in range(70_000)]
-    acme.buy(
-        {"catalogProductId": calls, "pricing": {"price": 1}, "consumesCreditProductIds": [*many, "crp-3"]}
-    )
-    acme.use(6)
-    left = {each["creditProductId"]: each["balanceAfterEntry"] for each in acme.ledger()}
-
-    assert left == {"crp-3": 0, "crp-69999": 4}
-
-
 def test_usage_draws_the_credit_products_in_the_order_of_the_contract(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", ContractProduct, consumesCreditProductIds."""
     acme = Customer.of(sandbox)
