@@ -15,6 +15,7 @@ from support.inbox_view import rows
 from support.processes import until
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("how", ["never yields", "refuses to be cancelled"])
 def test_an_async_handler_that_cannot_be_cancelled_is_abandoned(running, how, caplog):
     handlers, release = Handlers(), threading.Event()

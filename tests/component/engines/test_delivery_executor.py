@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 
-from billhook import Handlers, signals
+from billhook import Handlers
 from billhook.clock import SystemClock
 from billhook.engines.celery import executor
 from billhook.engines.celery.executor import DeliveryExecutor, Heartbeat
@@ -117,42 +117,6 @@ def test_a_hung_handler_leaves_its_siblings_to_other_messages(shop):
     assert set(one.runs("state")) == {("succeeded",)}
 
 
-def test_a_retry_is_executed_by_a_later_message_when_due(shop, clock):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(noted(calls, "h", ValueError("no")))
-    one = shop(handlers)
-    delivery_id = one.deliver()
-    one.executor.execute(delivery_id)
-
-    for seconds, attempts in ((9, 1), (1, 2), (59, 2), (1, 3), (1000, 3)):
-        clock.advance(seconds=seconds)
-        one.executor.execute(delivery_id)
-        assert len(calls) == attempts
-
-    assert (one.runs(), one.states()) == ([("h", "dead", 3)], ["dead"])
-
-
-def test_observers_are_notified_in_the_process_of_the_handler(shop):
-    handlers, told = Handlers(), []
-    handlers.on(PingTest, name="good")(lambda event: None)
-    handlers.on(PingTest, name="bad", retry=[])(noted([], "bad", ValueError("no")))
-    one = shop(handlers)
-
-    def succeeded(sender, *, handler, **facts):
-        told.append((handler, "succeeded"))
-
-    def dead(sender, *, handler, **facts):
-        told.append((handler, "dead"))
-
-    with (
-        signals.handler_succeeded.connected_to(succeeded, sender=one.app),
-        signals.handler_dead.connected_to(dead, sender=one.app),
-    ):
-        one.executor.execute(one.deliver())
-
-    assert sorted(told) == [("bad", "dead"), ("good", "succeeded")]
-
-
 # --- what is not plain ----------------------------------------------------------------------------
 
 
@@ -195,22 +159,6 @@ def test_all_earlier_deliveries_are_planned_beyond_one_batch(shop, monkeypatch):
 
 
 # --- time-outs ------------------------------------------------------------------------------------
-
-
-def test_a_handler_past_its_time_out_is_abandoned_and_its_siblings_run(shop):
-    handlers, calls, gate = Handlers(), [], threading.Event()
-    handlers.on(PingTest, name="slow", timeout_seconds=0.1, retry=[])(lambda event: gate.wait(20))
-    handlers.on(PingTest, name="quick", timeout_seconds=10)(noted(calls, "quick"))
-    one = shop(handlers)
-
-    one.executor.execute(one.deliver())
-    gate.set()
-
-    assert calls == [("quick", 1)]
-    assert one.runs("handler, state, last_error") == [
-        ("quick", "succeeded", None),
-        ("slow", "dead", "TimeoutError: the handler did not return within 0.1 s"),
-    ]
 
 
 def test_a_handler_whose_lease_ended_before_it_was_called_is_not_called(shop, clock):
@@ -259,20 +207,6 @@ def test_a_run_whose_result_cannot_be_settled_in_time_is_retried_after_its_lease
         one.executor.execute(delivery_id)
     change(inbox_at(one.app), "ALTER TABLE lost RENAME TO run")
     assert one.runs() == [("h", "running", 1)]  # called again when its lease ends
-
-
-def test_a_success_without_its_lease_is_not_signalled(shop, caplog):
-    handlers, told = Handlers(), []
-    handlers.on(PingTest, name="h")(
-        lambda event: change(inbox_at(one.app), "UPDATE run SET token = token + 1")
-    )
-    one = shop(handlers)
-
-    with signals.handler_succeeded.connected_to(lambda sender, **facts: told.append(1), sender=one.app):
-        one.executor.execute(one.deliver())
-
-    assert (told, one.runs("state")) == ([], [("running",)])
-    assert "lost its lease; not settled" in caplog.text
 
 
 # --- leases ---------------------------------------------------------------------------------------

@@ -8,24 +8,13 @@ import pytest
 from flask import current_app
 from pydantic import field_validator
 
-from billhook import Discard, Handlers, Retry, signals
-from billhook.events import EVENT_TYPES, InvoiceApproved, PingTest, UnknownEvent, sample
+from billhook import Discard, Handlers, signals
+from billhook.events import InvoiceApproved, PingTest
 from billhook.events.base import Event, _registered
 from billhook.extension import get_state
 from support.apps import deliver, inbox_at
-from support.inbox_view import change, not_called_again, rows
+from support.inbox_view import change, rows
 from support.signing import APPROVED
-
-
-@pytest.fixture
-def shop(app_with, clock):
-    """An app with the inline engine; give it handlers."""
-
-    def make(handlers, **config):
-        config.setdefault("BILLHOOK_RETRY_SCHEDULE_SECONDS", (10, 60))
-        return app_with(handlers=[handlers], clock=clock, BILLHOOK_ENGINE="inline", **config)
-
-    return make
 
 
 def runs(app, columns="handler, state, attempts"):
@@ -109,31 +98,6 @@ def test_a_handler_gets_its_event_as_a_model_and_the_delivery_as_facts(shop, clo
     assert "Cookie" not in delivery.headers
 
 
-def test_every_event_type_reaches_its_handlers(shop):
-    handlers, given = Handlers(), []
-    handlers.on_any()(lambda event: given.append(type(event)))
-    app = shop(handlers)
-
-    for name, model in EVENT_TYPES.items():
-        assert deliver(app, sample(model).to_json(), name).status_code == 200
-
-    assert given == list(EVENT_TYPES.values())
-    assert states(app) == ["done"] * len(EVENT_TYPES)
-
-
-def test_an_unknown_type_reaches_those_who_want_it(shop):
-    handlers, given = Handlers(), []
-    handlers.on_unknown(name="unknown")(given.append)
-    handlers.on_any(name="any")(given.append)
-    handlers.on(PingTest, name="ping")(given.append)
-    app = shop(handlers)
-
-    deliver(app, b'{"a": 1}', "BrandNew")
-
-    assert given == [UnknownEvent(type="BrandNew", data={"a": 1})] * 2
-    assert runs(app) == [("any", "succeeded", 1), ("unknown", "succeeded", 1)]
-
-
 def test_handlers_run_in_the_app_context_of_their_app(shop):
     handlers, given = Handlers(), []
     handlers.on(PingTest)(lambda event: given.append(current_app.name))
@@ -143,23 +107,6 @@ def test_handlers_run_in_the_app_context_of_their_app(shop):
     get_state(app).handle_due()
 
     assert given == ["my-shop"]
-
-
-def test_the_name_of_a_handler_is_stored_with_its_run(shop):
-    handlers = Handlers()
-
-    @handlers.on(PingTest)
-    def by_default(event): ...
-
-    handlers.on(PingTest, name="billing.by-name")(lambda event: None)
-    app = shop(handlers)
-
-    deliver(app)
-
-    assert [name for name, *_ in runs(app)] == [
-        "billing.by-name",
-        f"{__name__}.test_the_name_of_a_handler_is_stored_with_its_run.<locals>.by_default",
-    ]
 
 
 # --- failure --------------------------------------------------------------------------------------
@@ -182,45 +129,6 @@ def test_a_failed_handler_is_tried_again_on_schedule_until_it_is_dead(shop, cloc
     assert all("raise error" in traceback for *_, traceback in failures)
 
 
-def test_a_handler_that_recovers_is_done_and_its_failures_are_kept(shop, clock):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(failing(calls, good_from=2))
-    app = shop(handlers)
-    deliver(app)
-
-    later(app, clock, 10)
-
-    assert calls == [1, 2]
-    assert states(app) == ["done"]
-    assert runs(app, "state, last_error") == [("succeeded", None)]
-    assert rows(inbox_at(app), "SELECT count(*) FROM failure") == [(1,)]
-
-
-def test_a_handlers_retry_schedule_overrides_the_apps(shop, clock):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h", retry=[1])(failing(calls))
-    handlers.on(PingTest, name="never", retry=[])(failing([]))
-    app = shop(handlers)
-    deliver(app)
-
-    made = [later(app, clock, seconds) for seconds in (1, 100_000)]
-
-    assert made == [1, 0]
-    assert runs(app) == [("h", "dead", 2), ("never", "dead", 1)]
-
-
-def test_retry_sets_the_time_of_the_next_attempt(shop, clock):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(failing(calls, Retry("rate limit", after_seconds=5)))
-    app = shop(handlers)
-    deliver(app)
-
-    made = [later(app, clock, seconds) for seconds in (4, 1, 5, 5)]
-
-    assert made == [0, 1, 1, 0]
-    assert runs(app, "state, last_error") == [("dead", "Retry: rate limit")]
-
-
 def test_discard_ends_a_run_without_a_failure(shop, clock):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="h")(failing(calls, Discard("a test ping")))
@@ -231,27 +139,6 @@ def test_discard_ends_a_run_without_a_failure(shop, clock):
     assert runs(app, "state, attempts, last_error") == [("discarded", 1, "Discard: a test ping")]
     assert states(app) == ["done"]
     assert rows(inbox_at(app), "SELECT count(*) FROM failure") == [(0,)]
-
-
-def test_a_handler_that_tries_to_end_the_process_has_failed(shop):
-    handlers = Handlers()
-    for error in (SystemExit(3), KeyboardInterrupt(), GeneratorExit(), MemoryError()):
-        handlers.on(PingTest, name=type(error).__name__)(failing([], error))
-    app = shop(handlers)
-
-    assert deliver(app).status_code == 200
-    assert runs(app, "state, attempts") == [("due", 1)] * 4
-
-
-@pytest.mark.usefixtures("inbox_url")
-def test_error_texts_with_nul_or_surrogates_are_stored_escaped(shop):
-    handlers = Handlers()
-    handlers.on(PingTest, name="h")(failing([], ValueError("\x00 \ud800")))
-    app = shop(handlers)
-
-    deliver(app)
-
-    assert runs(app, "last_error") == [(r"ValueError: \x00 \ud800",)]
 
 
 # --- names that come and go -----------------------------------------------------------------------
@@ -305,22 +192,6 @@ def test_a_later_subscriber_with_a_taken_name_fails_only_its_own_run(shop, clock
     assert calls == [1]
     assert states(app) == ["planned", "done"]
     assert "due" in runs(app, "state")[-1]
-
-
-def test_a_run_that_lost_every_worker_is_not_called_beyond_its_attempts(shop, clock):
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest, name="h")(failing(calls))
-    app = shop(handlers)
-    deliver(app)
-    # Its worker died at every attempt: claimed, never settled.
-    change(inbox_at(app), "UPDATE run SET state = 'running', attempts = 3, alone = 1, lease_owner = 'dead'")
-    observed = Observed(app)
-
-    later(app, clock, 100_000)
-
-    assert calls == [1]
-    assert runs(app, "state, attempts, last_error") == [("dead", 4, not_called_again(3))]
-    assert observed.names() == ["handler_dead"]
 
 
 # --- quarantine -----------------------------------------------------------------------------------
@@ -463,22 +334,6 @@ def test_an_observer_that_raises_stops_neither_the_worker_nor_other_observers(sh
         "handler_retrying",
         "handler_succeeded",
     ]
-
-
-def test_a_result_without_its_lease_is_not_signalled(shop, clock):
-    handlers = Handlers()
-
-    @handlers.on(PingTest, name="h")
-    def slow(event):
-        change(inbox_at(app), "UPDATE run SET token = token + 1")  # another worker took over
-
-    app = shop(handlers)
-    observed = Observed(app)
-
-    deliver(app)
-
-    assert observed.names() == ["delivery_accepted"]
-    assert runs(app) == [("h", "running", 1)]
 
 
 def test_a_failure_of_storage_after_the_commit_changes_no_answer(shop):

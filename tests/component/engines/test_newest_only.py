@@ -13,8 +13,8 @@ from billhook.errors import ConfigError, InboxUnavailable
 from billhook.events import InvoicePaymentStatusChanged, PaymentFailed
 from billhook.extension import get_state
 from billhook.inbox import pending
-from billhook.inbox.replay import replay
 from support.apps import deliver, inbox_at
+from support.engines import plan, plan_and_claim
 from support.inbox_view import rows
 from support.processes import until
 
@@ -55,17 +55,6 @@ def recording(calls, failing=None, **options):
     return handlers
 
 
-@pytest.fixture
-def stored_only(app_with, clock):
-    """Make an app that stores deliveries; `get_state(app).handle_due()` handles them."""
-    return lambda handlers: app_with(
-        handlers=[handlers],
-        clock=clock,
-        BILLHOOK_ENGINE="worker",
-        BILLHOOK_RETRY_SCHEDULE_SECONDS=(600, 600),
-    )
-
-
 def test_of_several_that_wait_only_the_newest_is_handled(stored_only, caplog):
     calls, succeeded = [], []
     app = stored_only(recording(calls))
@@ -90,17 +79,6 @@ def test_of_several_that_wait_only_the_newest_is_handled(stored_only, caplog):
     assert "delivery 1 is superseded by delivery 3: handler follow not called" in caplog.text
 
 
-def test_control_without_the_option_each_is_handled(stored_only):
-    calls = []
-    app = stored_only(recording(calls, newest_only=False))
-    for status in ("Pending", "Overdue", "Paid"):
-        changed(app, status)
-
-    get_state(app).handle_due()
-
-    assert calls == ["Pending", "Overdue", "Paid"]
-
-
 def test_one_that_waits_for_another_attempt_is_superseded_at_once(stored_only):
     calls = []
     app = stored_only(recording(calls, failing="Pending"))
@@ -115,7 +93,7 @@ def test_one_that_waits_for_another_attempt_is_superseded_at_once(stored_only):
     assert runs(app) == [(1, "discarded", "superseded by delivery 2"), (2, "succeeded", None)]
 
 
-def test_one_that_fails_while_a_newer_one_waits_is_not_tried_again(stored_only):
+def test_one_that_fails_while_a_newer_one_waits_is_not_tried_again(stored_only, clock):
     handlers, calls = Handlers(), []
 
     @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True)
@@ -123,10 +101,7 @@ def test_one_that_fails_while_a_newer_one_waits_is_not_tried_again(stored_only):
         calls.append(event.billing_status)
         if event.billing_status == "Pending":
             changed(app, "Paid")
-            state = get_state(app)
-            planned = state.dispatcher.plan(state.inbox.received(10))
-            with state.inbox.transaction("another worker") as transaction:
-                transaction.plan([one.plan for one in planned], state.dispatcher.clock.now())
+            plan(app, clock.now())
             raise ValueError("not today")
 
     app = stored_only(handlers)
@@ -137,16 +112,14 @@ def test_one_that_fails_while_a_newer_one_waits_is_not_tried_again(stored_only):
     assert runs(app) == [(1, "discarded", "superseded by delivery 2"), (2, "succeeded", None)]
 
 
-def test_a_run_is_not_hurried_by_a_handler_that_has_not_the_option(stored_only):
+def test_a_run_is_not_hurried_by_a_handler_that_has_not_the_option(stored_only, clock):
     """As in a process with older code: it would fail all its attempts within a moment."""
     calls = []
     app = stored_only(recording(calls))
     for status in ("Pending", "Paid"):
         changed(app, status)
     state = get_state(app)
-    planned = state.dispatcher.plan(state.inbox.received(10))
-    with state.inbox.transaction("another worker") as transaction:
-        transaction.plan([one.plan for one in planned], state.dispatcher.clock.now())
+    plan(app, clock.now())
     ((_, handler),) = [(name, one) for name, one in state.handlers.by_name(PAID).items()]
     handler.newest_only, handler.function = False, fail
 
@@ -155,17 +128,13 @@ def test_a_run_is_not_hurried_by_a_handler_that_has_not_the_option(stored_only):
     assert rows(inbox_at(app), "SELECT state, attempts FROM run ORDER BY id") == [("due", 1), ("waiting", 0)]
 
 
-def test_an_interrupted_run_keeps_its_time_though_a_newer_one_waits(stored_only):
+def test_an_interrupted_run_keeps_its_time_though_a_newer_one_waits(stored_only, clock):
     calls = []
     app = stored_only(recording(calls))
     changed(app, "Pending")
     state = get_state(app)
-    now = state.dispatcher.clock.now()
-    later = now + timedelta(seconds=30)
-    planned = state.dispatcher.plan(state.inbox.received(10))
-    with state.inbox.transaction("a worker that stops") as transaction:
-        transaction.plan([one.plan for one in planned], now)
-        (claim,) = transaction.claim(1, now, later)
+    later = clock.now() + timedelta(seconds=30)
+    (claim,) = plan_and_claim(app, "a worker that stops", clock.now())
     with state.inbox.transaction("a worker that stops") as transaction:
         transaction.settle([state.dispatcher.interrupted(claim, later)])
     changed(app, "Paid")
@@ -208,20 +177,6 @@ def test_the_newest_one_is_tried_again_as_any_other(stored_only, clock):
 
     assert calls == [("Paid", 1), ("Paid", 2), ("Paid", 3)]
     assert states(app) == ["done", "dead"]
-
-
-def test_a_superseded_delivery_can_be_replayed(stored_only):
-    calls = []
-    app = stored_only(recording(calls))
-    for status in ("Pending", "Paid"):
-        changed(app, status)
-    state = get_state(app)
-    state.handle_due()
-
-    replay(state.inbox, [1], state.dispatcher.clock.now(), all_handlers=True)
-    state.handle_due()
-
-    assert calls == ["Paid", "Pending"]
 
 
 def test_a_running_worker_skips_those_that_were_superseded_meanwhile(running):

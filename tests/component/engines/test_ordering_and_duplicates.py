@@ -8,19 +8,17 @@ from datetime import timedelta
 
 import pytest
 
-from billhook import Handlers, Retry, Source, signals
+from billhook import Handlers, signals
 from billhook.dispatch import ConnectedHandlers, connect
 from billhook.engines import inline
 from billhook.engines.dispatcher import backfill
-from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, PaymentFailed, PingTest, sample
+from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, PingTest, sample
 from billhook.events.base import Event, _registered
 from billhook.extension import get_state
 from billhook.inbox import RunOptions, StoredDelivery
-from billhook.inbox.replay import replay
 from support.apps import deliver, inbox_at
-from support.inbox_view import incoming, rows, value
+from support.inbox_view import incoming, rows
 from support.processes import until
-from support.signing import PATH, signed
 
 BODY = '{"invoiceId":"%s","billingStatus":"%s","amountDue":0,"amountPaid":%s,"total":10}'
 
@@ -31,17 +29,6 @@ def body(invoice="inv_1", status="Paid", paid="10.00"):
 
 def changed(app, invoice="inv_1", status="Paid", paid="10.00", **more):
     return deliver(app, body(invoice, status, paid), "InvoicePaymentStatusChanged", **more)
-
-
-@pytest.fixture
-def shop(app_with, clock):
-    """An app with the inline engine; give it handlers."""
-
-    def make(handlers, **config):
-        config.setdefault("BILLHOOK_RETRY_SCHEDULE_SECONDS", (10, 60))
-        return app_with(handlers=[handlers], clock=clock, BILLHOOK_ENGINE="inline", **config)
-
-    return make
 
 
 def runs(app, columns="state"):
@@ -62,122 +49,6 @@ def observe(app, name):
 
 
 # --- order ----------------------------------------------------------------------------------------
-
-
-def test_a_run_waits_for_the_retries_of_an_earlier_one_with_its_order_key(shop, clock):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="invoice_id")
-    def handle(event, delivery):
-        calls.append((event.invoice_id, event.billing_status, delivery.attempt))
-        if event.billing_status == "Overdue" and delivery.attempt == 1:
-            raise Retry("not now")
-
-    app = shop(handlers)
-    for invoice, status in (("inv_1", "Overdue"), ("inv_1", "Paid"), ("inv_2", "Paid"), ("inv_1", "None")):
-        assert changed(app, invoice, status).json == {"status": "accepted"}
-
-    before = list(calls), runs(app)
-    clock.advance(seconds=10)
-    get_state(app).handle_due()
-
-    assert before == (
-        [("inv_1", "Overdue", 1), ("inv_2", "Paid", 1)],
-        ["due", "waiting", "succeeded", "waiting"],
-    )
-    assert calls[2:] == [("inv_1", "Overdue", 2), ("inv_1", "Paid", 1), ("inv_1", "None", 1)]
-    assert runs(app) == ["succeeded"] * 4
-    assert rows(inbox_at(app), "SELECT DISTINCT state FROM delivery") == [("done",)]
-
-
-def test_control_without_an_order_key_later_runs_overtake(shop, clock):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(InvoicePaymentStatusChanged, name="h")
-    def handle(event, delivery):
-        calls.append(event.billing_status)
-        if event.billing_status == "Overdue" and delivery.attempt == 1:
-            raise Retry("not now")
-
-    app = shop(handlers)
-    changed(app, status="Overdue")
-    changed(app, status="Paid")
-    clock.advance(seconds=10)
-    get_state(app).handle_due()
-
-    assert calls == ["Overdue", "Paid", "Overdue"]
-
-
-def test_a_dead_run_releases_the_next_of_its_order_key(shop):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="invoice_id", retry=[])
-    def handle(event):
-        calls.append(event.billing_status)
-        if event.billing_status == "Overdue":
-            raise ValueError("no")
-
-    app = shop(handlers)
-    changed(app, status="Overdue")
-    changed(app, status="Paid")
-
-    assert calls == ["Overdue", "Paid"]
-    assert runs(app) == ["dead", "succeeded"]
-
-
-def test_several_event_types_of_one_handler_share_the_order_and_two_handlers_do_not(shop):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(InvoicePaymentStatusChanged, PaymentFailed, name="a", ordered_by="invoice_id")
-    def first(event):
-        raise ValueError("no")
-
-    @handlers.on(InvoicePaymentStatusChanged, name="b", ordered_by="invoice_id")
-    def second(event):
-        calls.append(event.billing_status)
-
-    app = shop(handlers)
-    failed = sample(PaymentFailed).model_copy(update={"invoice_id": "inv_1"})
-    deliver(app, failed.to_json(), "PaymentFailed")
-    changed(app)
-
-    assert runs(app, "handler, state") == [("a", "due"), ("a", "waiting"), ("b", "succeeded")]
-    assert calls == ["Paid"]
-
-
-def test_order_keys_are_separate_for_each_source(shop, app_with, clock):
-    handlers = Handlers()
-
-    @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="invoice_id")
-    def handle(event):
-        raise ValueError("no")
-
-    secret = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldY"
-    app = app_with(
-        handlers=[handlers], sources=[Source("eu", secrets=[secret])], clock=clock, BILLHOOK_ENGINE="inline"
-    )
-    changed(app)
-    headers = signed(body(), "InvoicePaymentStatusChanged", secret=secret)
-    app.test_client().post(f"{PATH}/eu", data=body(), headers=headers)
-    changed(app)
-
-    assert runs(app) == ["due", "due", "waiting"]
-
-
-def test_a_field_that_is_none_orders_nothing(shop):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(InvoicePaymentStatusChanged, name="h", ordered_by="due_date")
-    def handle(event):
-        calls.append(event.billing_status)
-        raise ValueError("no")
-
-    app = shop(handlers)
-    changed(app, status="Overdue")
-    changed(app, status="Paid")
-
-    assert calls == ["Overdue", "Paid"]
-    assert runs(app, "state, order_key") == [("due", None), ("due", None)]
 
 
 def test_inline_who_finishes_handles_what_waited_behind_it(shop):
@@ -271,16 +142,6 @@ def test_a_retry_under_a_new_id_is_accepted_and_not_handled_again(known, caplog)
     assert rows(inbox_at(app), "SELECT DISTINCT state FROM delivery") == [("done",)]
 
 
-@pytest.mark.parametrize("other", [{"invoice": "inv_2"}, {"status": "Overdue"}, {"paid": "10.01"}])
-def test_a_delivery_with_other_identity_values_is_handled(known, other):
-    app, calls = known
-
-    changed(app, message_id="m1")
-    changed(app, message_id="m2", **other)
-
-    assert calls == ["m1", "m2"]
-
-
 def test_after_the_window_the_same_is_handled_again(known, clock):
     app, calls = known
 
@@ -289,31 +150,6 @@ def test_after_the_window_the_same_is_handled_again(known, clock):
     changed(app, message_id="m2", at=clock.now())
 
     assert calls == ["m1", "m2"]
-
-
-def test_without_identity_the_same_is_handled_again(shop):
-    handlers, calls = Handlers(), []
-    handlers.on(InvoicePaymentStatusChanged, name="h")(lambda event, delivery: calls.append(delivery.key))
-    app = shop(handlers)
-
-    changed(app, message_id="m1")
-    changed(app, message_id="m2")
-
-    assert calls == ["m1", "m2"]
-
-
-def test_replay_by_handler_handles_a_content_duplicate(known, clock):
-    app, calls = known
-    changed(app, message_id="m1")
-    changed(app, message_id="m2")
-    app_state = get_state(app)
-    twin = value(inbox_at(app), "SELECT id FROM delivery WHERE key = 'm2'")
-
-    replay(app_state.inbox, [twin], clock.now(), handler="h")
-    app_state.handle_due()
-
-    assert calls == ["m1", "m2"]
-    assert runs(app, "state, twin_of, last_error")[1] == ("succeeded", twin - 1, None)
 
 
 def test_a_value_that_has_no_text_is_a_quarantine_and_stops_nothing_else(shop):

@@ -32,33 +32,15 @@ def states(app):
 # --- forked children ------------------------------------------------------------------------------
 
 
-def test_a_child_forked_by_a_handler_ends_when_it_returns(app_with):
-    handlers, children, came_back = Handlers(), [], []
-
-    @handlers.on(PingTest, name="forks")
-    def forks(event, delivery):
-        if (pid := os.fork()) != 0:
-            children.append(pid)
-
-    app = app_with(handlers=[handlers], BILLHOOK_ENGINE="inline")
-    tests_own = os.getpid()
-    deliver(app)
-    if os.getpid() != tests_own:  # the control: without the rule the child goes on with the suite
-        came_back.append(os.getpid())
-        os._exit(77)
-
-    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
-    assert states(app) == ["done"]
-
-
-def test_a_forked_child_that_raises_ends_with_an_exit_code_of_1(app_with):
+@pytest.mark.parametrize(("error", "code"), [(None, 0), (SystemExit("no"), 1)])
+def test_a_child_forked_by_a_handler_ends_when_the_handler_does(app_with, capfd, error, code):
     handlers, children = Handlers(), []
 
     @handlers.on(PingTest, name="forks")
     def forks(event, delivery):
         children.append(os.fork())
-        if children == [0]:
-            raise SystemExit("no")
+        if children == [0] and error is not None:
+            raise error
 
     app = app_with(handlers=[handlers], BILLHOOK_ENGINE="inline")
     tests_own = os.getpid()
@@ -66,8 +48,11 @@ def test_a_forked_child_that_raises_ends_with_an_exit_code_of_1(app_with):
     if os.getpid() != tests_own:  # the control: without the rule the child goes on with the suite
         os._exit(77)
 
-    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 1
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == code
     assert states(app) == ["done"]
+    assert capfd.readouterr().err.endswith(
+        "billhook: a child that a handler forked returned from it, and was ended\n"
+    )
 
 
 # --- descriptors ----------------------------------------------------------------------------------

@@ -319,15 +319,6 @@ def test_an_unreachable_broker_is_logged_once(relay, caplog):
     assert "secret" not in caplog.text
 
 
-def test_the_relay_publishes_what_the_sweeper_finds(relay, inbox):
-    app = celery_app()
-    delivery_id = inbox.put(incoming("k")).delivery_id
-
-    relay(app, inbox).start(0.0)
-
-    assert until(lambda: ids_in(app)) == [delivery_id]
-
-
 def test_a_relay_sweeps_only_after_it_is_started_with_a_delay(relay, inbox):
     app = celery_app()
     delivery_id = inbox.put(incoming("k")).delivery_id

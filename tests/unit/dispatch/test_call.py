@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 
@@ -24,23 +23,6 @@ def attempt(function, context=nullcontext):
     handlers.on(PingTest, name="h")(function)
     ((_, handler),) = handlers.freeze()
     return call(handler, "app", context, EVENT, DELIVERY)
-
-
-@pytest.mark.parametrize(("error", "code"), [(None, 0), (ValueError("no"), 1)])
-def test_a_child_forked_by_a_handler_exits_when_the_handler_returns(monkeypatch, error, code):
-    pids, written, codes = iter([1, 2]), [], []
-    monkeypatch.setattr(os, "getpid", lambda: next(pids))
-    monkeypatch.setattr(os, "write", lambda descriptor, text: written.append((descriptor, text)))
-    monkeypatch.setattr(os, "_exit", codes.append)
-
-    def forks(event):
-        if error is not None:
-            raise error
-
-    attempt(forks)
-
-    assert codes == [code]
-    assert written == [(2, b"billhook: a child that a handler forked returned from it, and was ended\n")]
 
 
 def raising(error):

@@ -112,24 +112,6 @@ def test_a_coroutine_is_cancelled_at_its_time_out(loops):
     assert time.monotonic() - started < LONG / 2
 
 
-def test_the_line_at_which_a_cancelled_coroutine_waited_is_in_the_traceback(loops):
-    async def wait_for_the_bank():
-        await asyncio.sleep(LONG)
-
-    with pytest.raises(TimeoutError) as raised:
-        loops.run(wait_for_the_bank(), 0.05)
-
-    frames = []
-    error = raised.value
-    while error is not None:
-        traceback = error.__traceback__
-        while traceback:
-            frames.append(traceback.tb_frame.f_code.co_name)
-            traceback = traceback.tb_next
-        error = error.__cause__ or error.__context__
-    assert "wait_for_the_bank" in frames
-
-
 def test_a_time_out_of_the_coroutines_own_is_passed_on(loops):
     async def fail():
         raise TimeoutError("the bank is asleep")
@@ -212,13 +194,6 @@ def test_with_greenlets_for_threads_each_coroutine_has_its_own_loop(loops, monke
 
     assert made[0] is not made[1]
     assert [loop.is_closed() for loop in made] == [True, True]
-
-
-def test_a_child_begins_without_its_parents_loop(loops):
-    first = loops.run(running_loop(), None)
-    loops._reset()
-
-    assert loops.run(running_loop(), None) is not first
 
 
 @pytest.mark.parametrize("seconds", [0.05, LONG])

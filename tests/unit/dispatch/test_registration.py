@@ -299,11 +299,24 @@ def test_waits_that_cannot_be_are_refused_with_what_to_write():
             Handlers().on(PingTest, retry=retry)
 
 
+def test_a_limit_that_is_no_whole_number_in_its_bounds_is_refused():
+    for options in (
+        {"at_most": 0},
+        {"at_most": 1.5},
+        {"at_most": True},
+        {"at_most": 1001},
+        {"pause_after": -1},
+    ):
+        with pytest.raises(ConfigError, match=next(iter(options))):
+            Handlers().on(PingTest, **options)
+
+
 def test_a_rate_that_cannot_be_is_refused_with_what_to_write():
     for rate, said in (
         (10, 'rate is 10: write it as a text, a number and a unit, as "10/s"'),
         ("10", "rate is '10': write a whole number, a slash and s, min, h or d"),
         ("10/sec", "rate is '10/sec': write a whole number, a slash and s, min, h or d"),
+        ("10 / s", "rate is '10 / s': write a whole number"),
         ("1.5/s", "rate is '1.5/s': write a whole number"),
         ("0/s", "rate is '0/s', so no run would start: `billhook handlers pause` does that"),
         ("1001/s", "rate is '1001/s', which is over 1000 a second: leave it out"),

@@ -1,0 +1,391 @@
+"""Handlers that are limited over all workers: in runs at once, and in starts in a time. On both databases."""
+
+from __future__ import annotations
+
+import threading
+import time
+from datetime import timedelta
+from itertools import pairwise
+
+import pytest
+
+from billhook import Handlers
+from billhook.engines.celery.executor import DeliveryExecutor
+from billhook.events import CustomerCreated, InvoicePaymentStatusChanged, PingTest
+from billhook.extension import get_state
+from billhook.inbox.admin import is_busy
+from support.apps import deliver, inbox_at
+from support.engines import inbox_of, noting, plan, plan_and_claim, send, sweeper_of
+from support.inbox_view import rows
+from support.processes import until
+
+PAID = '{"invoiceId":"inv_1","billingStatus":"Paid","amountDue":0,"amountPaid":1,"total":10}'
+
+
+# --- at most so many at once --------------------------------------------------------------------------
+
+
+class Together:
+    """A handler that records how many of its calls were under way at once."""
+
+    def __init__(self, seconds):
+        self.most = self.now = self.calls = 0
+        self._seconds = seconds
+        self._lock = threading.Lock()
+
+    def __call__(self, event):
+        with self._lock:
+            self.now += 1
+            self.calls += 1
+            self.most = max(self.most, self.now)
+        time.sleep(self._seconds)
+        with self._lock:
+            self.now -= 1
+
+
+def together(seconds, **options):
+    handlers, calls = Handlers(), Together(seconds)
+    handlers.on(PingTest, name="slow", **options)(calls)
+    return handlers, calls
+
+
+def test_so_many_runs_are_under_way_at_once_over_several_workers(running):
+    handlers, calls = together(0.01, at_most=3)
+    app = running(handlers, count=3, threads=4, BILLHOOK_LEASE_SECONDS=30)
+    send(app, 30)
+
+    until(lambda: calls.calls == 30, 60)
+
+    assert 1 <= calls.most <= 3
+
+
+def test_control_without_the_option_more_are_under_way(running):
+    handlers, calls = together(0.05)
+    app = running(handlers, count=3, threads=4, BILLHOOK_LEASE_SECONDS=30)
+    send(app, 30)
+
+    until(lambda: calls.calls == 30, 60)
+
+    assert calls.most > 3
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_a_run_lost_with_its_worker_frees_its_place_after_its_lease(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, at_most=1))
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    send(app, 3)
+    assert len(plan_and_claim(app, "a worker that dies", now)) == 1
+    with inbox.transaction("another", state.dispatcher.limits) as transaction:
+        assert transaction.claim(10, now, now) == []
+
+    clock.advance(seconds=31)
+    state.handle_due()
+
+    assert sorted(calls) == ["PingTest-1", "PingTest-2", "PingTest-3"]
+
+
+def test_a_retry_takes_no_place_while_it_waits(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, failing=[1], at_most=1))
+    send(app, 3)
+    get_state(app).handle_due()
+    assert calls == ["PingTest-1", "PingTest-2", "PingTest-3"]
+
+    clock.advance(seconds=601)
+    get_state(app).handle_due()
+    assert calls[3:] == ["PingTest-1"]
+
+
+@pytest.mark.slow
+def test_celery_workers_keep_to_the_limit_and_publish_what_it_held(stored_only, clock):
+    calls, messages, inner = [], [], []
+    handlers = Handlers()
+
+    @handlers.on(PingTest, name="note", at_most=1)
+    def note(event, delivery):
+        calls.append(delivery.key)
+        if delivery.key == "PingTest-1":
+            inner.append(len(calls))
+            executor.execute(2)  # as another worker would, meanwhile
+            inner.append(len(calls))
+
+    app = stored_only(handlers)
+    state = get_state(app)
+    executor = DeliveryExecutor(state.inbox, state.dispatcher, lease_seconds=30.0, publish=messages.append)
+    send(app, 2)
+
+    executor.execute(1)
+    assert (inner, messages) == ([1, 1], [2])
+    executor.execute(messages.pop())
+
+    assert calls == ["PingTest-1", "PingTest-2"]
+
+
+@pytest.mark.slow
+def test_a_sweep_that_may_release_nothing_waits_for_the_next_chance(stored_only, clock):
+    app = stored_only(noting([], at_most=1))
+    state = get_state(app)
+    send(app, 2)
+    assert len(plan_and_claim(app, "a slow worker", clock.now())) == 1
+    sweeper = sweeper_of(state, clock)
+    clock.advance(seconds=2)
+
+    assert sweeper.due(0.0, lambda: 0) == []
+    assert sweeper.pause_seconds(0.0) == 1.0
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_one_look_releases_no_more_than_the_limit(stored_only):
+    app = stored_only(noting([], at_most=2))
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    inbox.pause_handler("note", None, now)
+    send(app, 10)
+    assert plan_and_claim(app, "a worker", now) == []
+    inbox.resume_handler("note", now)
+
+    released, again_at = inbox.release_held("a sweep", state.dispatcher.limits, now)
+
+    assert (len(released), again_at) == (2, now + timedelta(seconds=1))
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_a_released_run_is_due_since_its_delivery_was_received(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, at_most=1))
+    inbox, now = inbox_of(app)
+    send(app, 2)
+    inbox.pause_handler("note", None, now)
+    get_state(app).handle_due()
+    clock.advance(seconds=60)
+    send(app, 2, "CustomerCreated")
+    plan(app, clock.now())
+    clock.advance(seconds=60)
+    inbox.resume_handler("note", clock.now())
+
+    get_state(app).handle_due()
+
+    assert calls == ["PingTest-1", "PingTest-2", "other CustomerCreated-1", "other CustomerCreated-2"]
+
+
+@pytest.mark.slow
+def test_celery_publishes_what_the_claim_of_a_suspect_releases(stored_only, clock):
+    calls, messages = [], []
+    app = stored_only(noting(calls, at_most=1))
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    executor = DeliveryExecutor(inbox, state.dispatcher, lease_seconds=30.0, publish=messages.append)
+    send(app, 2)
+    assert len(plan_and_claim(app, "a worker that dies", now)) == 1
+    clock.advance(seconds=31)
+
+    executor.execute(1)
+    assert 2 in messages
+    while messages:
+        executor.execute(messages.pop())
+
+    assert sorted(calls) == ["PingTest-1", "PingTest-2"]
+
+
+# --- so many in a time --------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_runs_start_at_the_rate(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, rate="60/min"))
+    send(app, 5)
+    counted = []
+    for _ in range(6):
+        get_state(app).handle_due()
+        counted.append(len(calls))
+        clock.advance(seconds=1)
+
+    assert counted == [1, 2, 3, 4, 5, 5]
+    clock.advance(seconds=60)
+    send(app, 5, first=6)
+    get_state(app).handle_due()
+    assert len(calls) == 6  # what was not used is not made up for
+
+
+def test_the_longest_waiting_starts_first_while_more_arrive_than_may_start(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, rate="30/min"))
+    for number in range(1, 11):  # one a second, where one in two seconds may start
+        send(app, 1, first=number)
+        get_state(app).handle_due()
+        clock.advance(seconds=1)
+    for _ in range(20):
+        get_state(app).handle_due()
+        clock.advance(seconds=1)
+
+    assert calls == [f"PingTest-{number}" for number in range(1, 11)]
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_the_longest_waiting_starts_first_at_a_limit_of_runs_at_once(stored_only):
+    calls = []
+    app = stored_only(noting(calls, at_most=1))
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    limits = state.dispatcher.limits
+
+    send(app, 1)
+    (first,) = plan_and_claim(app, "a worker", now)
+    send(app, 2, first=2)
+    assert plan_and_claim(app, "another", now) == []
+    attempt = state.dispatcher.attempt(first)
+    send(app, 1, first=4)
+    planned = state.dispatcher.plan(inbox.received(10))
+    with inbox.transaction("a worker", limits) as transaction:
+        transaction.plan([one.plan for one in planned], now)
+        transaction.settle([attempt.run_result])
+        transaction.apply_limits(now)
+        (second,) = transaction.claim(10, now, now + timedelta(seconds=60))
+
+    assert second.delivery.key == "PingTest-2"
+
+
+def test_a_run_that_ends_does_not_put_off_the_next_start(stored_only, clock):
+    handlers, starts = Handlers(), []
+    begin = clock.now()
+
+    @handlers.on(PingTest, name="note", rate="60/min")
+    def note(event):
+        starts.append((clock.now() - begin).total_seconds())
+        clock.advance(seconds=0.75)
+
+    app = stored_only(handlers)
+    send(app, 4)
+    for _ in range(80):
+        get_state(app).handle_due()
+        clock.advance(seconds=0.05)
+
+    assert len(starts) == 4
+    assert all(1.0 <= later - earlier < 1.1 for earlier, later in pairwise(starts))
+
+
+@pytest.mark.slow
+def test_a_high_rate_starts_several_together_and_never_more_in_its_time(stored_only, clock):
+    calls, at = [], []
+    app = stored_only(noting(calls, rate="100/s"))
+    begin = clock.now()
+    send(app, 150)
+    for _ in range(5_000):
+        before = len(calls)
+        get_state(app).handle_due()
+        at += [(clock.now() - begin).total_seconds()] * (len(calls) - before)
+        if len(calls) == 150:
+            break
+        clock.advance(seconds=0.004)
+
+    assert len(calls) == 150
+    assert max(sum(one <= other < one + 1.0 for other in at) for one in at) <= 100
+    assert at[-1] < 150 / 90
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_a_rate_that_divides_no_second_is_never_exceeded(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, rate="7/s"))
+    begin = clock.now()
+    send(app, 8)
+    for _ in range(8):
+        get_state(app).handle_due()
+        last_at = clock.now()
+        release_at = get_state(app).inbox.poll(1)[1].release_at
+        if release_at is not None:
+            clock.advance(seconds=(release_at - clock.now()).total_seconds())
+
+    assert len(calls) == 8
+    assert last_at - begin >= timedelta(seconds=1)
+
+
+@pytest.mark.slow
+def test_running_workers_share_the_rate(running):
+    times, handlers = [], Handlers()
+    handlers.on(PingTest, name="paced", rate="20/s")(lambda event: times.append(time.monotonic()))
+    app = running(handlers, count=3, threads=2, BILLHOOK_LEASE_SECONDS=30)
+    send(app, 21)
+
+    until(lambda: len(times) == 21, 60)
+
+    # A thread may start late, and then the next one comes sooner: the whole cannot be faster.
+    assert max(times) - min(times) > 20 / 20 * 0.9
+
+
+@pytest.mark.slow
+def test_a_worker_without_a_free_thread_does_not_poll_at_the_rate(running):
+    handlers, began, gate, writes = Handlers(), [], threading.Event(), []
+
+    @handlers.on(CustomerCreated, name="slow")
+    def slow(event, delivery):
+        began.append(delivery.key)
+        if delivery.key == "CustomerCreated-1000":
+            gate.wait(60)
+
+    handlers.on(PingTest, name="paced", rate="100/s")(lambda event: None)
+    app = running(handlers, threads=1, start_now=False, BILLHOOK_LEASE_SECONDS=600)
+    inbox, _ = inbox_of(app)
+    transaction = inbox.transaction
+
+    def noted_transaction(*args, **more):
+        writes.append(time.monotonic())
+        if len(began) < 100:
+            time.sleep(0.02)  # in which the thread finishes all that is claimed: so the claim window grows
+        return transaction(*args, **more)
+
+    inbox.transaction = noted_transaction
+    send(app, 100, "CustomerCreated")  # so that the worker claims more than its thread can start
+    running.start(app, 1)
+    until(lambda: len(began) == 100)
+    send(app, 1, "CustomerCreated", first=1000)
+    until(lambda: len(began) == 101)
+    send(app, 20)
+    until(lambda: rows(inbox_at(app), "SELECT count(*) FROM billhook_handler") == [(1,)])
+    first = len(writes)
+    time.sleep(2)
+    polled = len(writes) - first
+    gate.set()
+
+    assert polled < 20  # in each interval of the rate it would be 200
+
+
+# --- what runs wait for -------------------------------------------------------------------------------
+
+
+def test_nothing_is_busy_while_runs_wait_for_a_later_start(stored_only, clock):
+    app = stored_only(noting([], rate="1/d"))
+    inbox, now = inbox_of(app)
+    send(app, 3)
+    get_state(app).handle_due()
+
+    assert not is_busy(inbox, now + timedelta(hours=1))
+    assert is_busy(inbox, now + timedelta(days=1))
+
+
+def claimable(stored_only, options):
+    """The deliveries whose runs a worker may claim as it plans them, of one that is stored."""
+    handlers = Handlers()
+    handlers.on(InvoicePaymentStatusChanged, name="note", **options)(lambda event: None)
+    app = stored_only(handlers)
+    if not inbox_of(app)[0].received(1):
+        deliver(app, PAID.encode(), "InvoicePaymentStatusChanged")
+    dispatcher, stored = get_state(app).dispatcher, inbox_of(app)[0].received(10)
+    return list(dispatcher.claimable(dispatcher.plan(stored)))
+
+
+def test_only_runs_without_options_and_limits_are_claimed_as_they_are_planned(stored_only):
+    options = [
+        {"rate": "60/min"},
+        {"at_most": 2},
+        {"pause_after": 2},
+        {"aliases": ["former"]},
+        {"ordered_by": "invoice_id"},
+        {"identity": ("invoice_id",)},
+    ]
+
+    assert claimable(stored_only, {}) == [1]
+    assert [each for each in options if claimable(stored_only, each)] == []

@@ -1,0 +1,312 @@
+"""Handlers that are paused, by an operator or after failures. The database is asked on both kinds."""
+
+from __future__ import annotations
+
+import logging
+from datetime import timedelta
+from functools import partial
+
+import pytest
+
+from billhook import Handlers, signals
+from billhook.engines.celery.executor import DeliveryExecutor
+from billhook.errors import Discard
+from billhook.events import InvoicePaymentStatusChanged, PingTest
+from billhook.extension import get_state
+from billhook.inbox import DeliveryFilter
+from billhook.inbox.admin import count, page, with_runs
+from support.apps import deliver, inbox_at
+from support.engines import inbox_of, noting, plan, plan_and_claim, send, sweeper_of
+from support.inbox_view import rows
+from support.processes import until
+
+PAID = '{"invoiceId":"inv_1","billingStatus":"Paid","amountDue":0,"amountPaid":1,"total":10}'
+
+
+def states(app):
+    return rows(inbox_at(app), "SELECT handler, state, attempts FROM run ORDER BY id")
+
+
+def shown(inbox):
+    """The status of each delivery and of its runs, as operators see them."""
+    listed = with_runs(inbox, list(reversed(page(inbox, DeliveryFilter(), 9))))
+    return [(one.status, [each.status for each in one.runs]) for one in listed]
+
+
+# --- pause --------------------------------------------------------------------------------------------
+
+
+def test_pausing_twice_keeps_the_time_and_resuming_twice_does_nothing(stored_only, clock):
+    app = stored_only(noting([]))
+    inbox, now = inbox_of(app)
+    assert inbox.pause_handler("note", "first", now)
+    clock.advance(seconds=60)
+    assert not inbox.pause_handler("note", "second", clock.now())
+    assert [(one.since, one.why) for one in inbox.paused_handlers()] == [(now, "second")]
+
+    assert inbox.resume_handler("note", clock.now())
+    assert not inbox.resume_handler("note", clock.now())
+    assert not inbox.resume_handler("unheard of", clock.now())
+
+
+def test_a_retry_of_a_paused_handler_waits_with_the_attempts_it_has(stored_only, clock):
+    calls = []
+    app = stored_only(noting(calls, failing=[1]))
+    inbox, now = inbox_of(app)
+    send(app, 1)
+    get_state(app).handle_due()
+    inbox.pause_handler("note", None, now)
+    clock.advance(seconds=601)
+    get_state(app).handle_due()
+    assert (calls, states(app)) == (["PingTest-1"], [("note", "due", 1)])
+
+    clock.advance(seconds=3 * 86_400)
+    inbox.resume_handler("note", clock.now())
+    get_state(app).handle_due()
+
+    assert (calls, states(app)) == (["PingTest-1"] * 2, [("note", "succeeded", 2)])
+
+
+def test_ordered_runs_of_a_paused_handler_keep_their_order(stored_only):
+    calls, handlers = [], Handlers()
+
+    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id")
+    def follow(event, delivery):
+        calls.append(delivery.key)
+
+    app = stored_only(handlers)
+    inbox, now = inbox_of(app)
+    inbox.pause_handler("follow", None, now)
+    for number in range(4):
+        deliver(app, PAID.encode(), "InvoicePaymentStatusChanged", message_id=f"msg_{number}")
+        get_state(app).handle_due()
+    assert calls == []
+    assert sorted(state for _, state, _ in states(app)) == ["due", "waiting", "waiting", "waiting"]
+
+    inbox.resume_handler("follow", now)
+    get_state(app).handle_due()
+
+    assert calls == ["msg_0", "msg_1", "msg_2", "msg_3"]
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_runs_stored_under_a_former_name_are_paused_with_the_handler(stored_only):
+    calls = []
+    app = stored_only(noting(calls, aliases=["former"]))
+    inbox, now = inbox_of(app)
+    send(app, 1)
+    state = get_state(app)
+    plan(app, now)
+    with inbox.database.write() as connection:
+        connection.exec_driver_sql("UPDATE run SET handler = 'former'")
+    inbox.pause_handler("note", None, now)
+
+    state.handle_due()
+    assert calls == []
+    assert shown(inbox) == [("paused", ["paused"])]
+    assert count(inbox, DeliveryFilter(state="paused")) == 1
+
+    inbox.resume_handler("note", now)
+    state.handle_due()
+    assert calls == ["PingTest-1"]
+    assert count(inbox, DeliveryFilter(state="paused")) == 0
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_a_handler_that_was_paused_under_a_former_name_is_not_called(stored_only):
+    calls = []
+    app = stored_only(noting(calls, aliases=["former"]))
+    inbox, now = inbox_of(app)
+    inbox.pause_handler("former", None, now)
+    send(app, 2)
+
+    get_state(app).handle_due()
+    assert calls == []
+    assert shown(inbox) == [("paused", ["paused"])] * 2
+    assert count(inbox, DeliveryFilter(state="paused")) == 2
+
+    inbox.resume_handler("former", now)
+    get_state(app).handle_due()
+    assert calls == ["PingTest-1", "PingTest-2"]
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_a_run_that_waits_for_a_limit_is_not_shown_as_paused(stored_only):
+    """Beside another handler that is paused: what holds a run is told by its own handler."""
+    app = stored_only(noting([], rate="1/d"))
+    inbox, now = inbox_of(app)
+    inbox.pause_handler("other", None, now)
+    send(app, 2)
+    send(app, 1, "CustomerCreated")
+    get_state(app).handle_due()
+
+    assert shown(inbox) == [("done", ["succeeded"]), ("waiting", ["due"]), ("paused", ["paused"])]
+    assert [count(inbox, DeliveryFilter(state=each)) for each in ("paused", "waiting")] == [1, 1]
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_many_runs_of_a_paused_handler_do_not_hold_up_another(stored_only):
+    calls = []
+    app = stored_only(noting(calls))
+    inbox, now = inbox_of(app)
+    inbox.pause_handler("note", None, now)
+    send(app, 30)
+    send(app, 1, "CustomerCreated")
+
+    claims = plan_and_claim(app, "a worker", now, most=2)
+
+    assert [claim.handler for claim in claims] == ["other"]
+    with inbox.database.read() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM run WHERE attempts > 0").scalar() == 1
+
+
+@pytest.mark.slow
+def test_a_sibling_of_a_paused_handler_is_called_by_the_same_message(stored_only):
+    calls, handlers = [], Handlers()
+    for name in ("first", "second", "third"):
+        handlers.on(PingTest, name=name)(partial(lambda name, event: calls.append(name), name))
+    app = stored_only(handlers)
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    executor = DeliveryExecutor(inbox, state.dispatcher, lease_seconds=30.0, publish=lambda _: None)
+    inbox.pause_handler("first", None, now)
+    send(app, 1)
+
+    executor.execute(1)
+
+    assert sorted(calls) == ["second", "third"]
+
+
+@pytest.mark.slow
+def test_celery_publishes_what_a_resume_releases_though_the_queue_is_not_empty(stored_only, clock):
+    app = stored_only(noting([]))
+    state = get_state(app)
+    inbox, now = inbox_of(app)
+    executor = DeliveryExecutor(inbox, state.dispatcher, lease_seconds=30.0, publish=lambda _: None)
+    sweeper = sweeper_of(state, clock)
+    inbox.pause_handler("note", None, now)
+    send(app, 2)
+    executor.execute(1)
+    executor.execute(2)
+    clock.advance(seconds=60)
+    inbox.resume_handler("note", clock.now())
+
+    assert sweeper.due(5.0, lambda: 100) == [1, 2]
+    for delivery_id in (1, 2):
+        sweeper.mark_published(delivery_id)
+    assert sweeper.due(5.0, lambda: 100) == []
+
+
+# --- pause after failures -----------------------------------------------------------------------------
+
+
+def test_a_handler_that_fails_so_often_in_a_row_is_paused_loudly(stored_only, caplog):
+    calls, told = [], []
+    app = stored_only(noting(calls, failing=range(1, 100), pause_after=3))
+    inbox, now = inbox_of(app)
+    send(app, 5)
+
+    observing = signals.handler_paused.connected_to(lambda _, **facts: told.append(facts), sender=app)
+    with observing, caplog.at_level(logging.ERROR, "billhook.engines"):
+        get_state(app).handle_due()
+
+    why = "3 failed attempts in a row, the last one: ValueError: not today"
+    assert len(calls) == 3
+    assert told == [{"handler": "note", "why": why}]
+    assert [(one.name, one.since, one.why) for one in inbox.paused_handlers()] == [("note", now, why)]
+    assert [record.levelname for record in caplog.records if "paused" in record.message] == ["ERROR"]
+    assert f"handler note paused: {why}; its deliveries wait for `billhook handlers resume" in caplog.text
+
+
+def test_a_success_begins_the_count_anew_and_so_does_resume(stored_only):
+    calls = []
+    app = stored_only(noting(calls, failing=[1, 2, 4, 5, 7, 8, 9], pause_after=3))
+    inbox, now = inbox_of(app)
+    send(app, 20)
+
+    get_state(app).handle_due()
+    assert len(calls) == 9
+    inbox.resume_handler("note", now)
+    get_state(app).handle_due()
+
+    assert len(calls) == 20
+    assert inbox.paused_handlers() == []
+
+
+def test_control_without_the_option_a_failing_handler_goes_on(stored_only):
+    calls = []
+    app = stored_only(noting(calls, failing=range(1, 100)))
+    send(app, 5)
+
+    get_state(app).handle_due()
+
+    assert len(calls) == 5
+
+
+def test_what_a_handler_discards_is_no_failure_and_no_success(stored_only):
+    calls, handlers = [], Handlers()
+
+    @handlers.on(PingTest, name="note", pause_after=3)
+    def note(event, delivery):
+        calls.append(delivery.key)
+        raise ValueError if len(calls) in (2, 4) else Discard("not ours")
+
+    app = stored_only(handlers)
+    send(app, 6)
+    get_state(app).handle_due()
+
+    assert len(calls) == 6
+    assert inbox_of(app)[0].paused_handlers() == []
+    assert rows(inbox_at(app), "SELECT failures FROM billhook_handler") == [(2,)]
+
+
+def test_runs_that_are_superseded_are_no_failures(stored_only):
+    calls, handlers = [], Handlers()
+
+    @handlers.on(
+        InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True, pause_after=2
+    )
+    def follow(event, delivery):
+        calls.append(delivery.key)
+
+    app = stored_only(handlers)
+    for number in range(5):
+        deliver(app, PAID.encode(), "InvoicePaymentStatusChanged", message_id=f"msg_{number}")
+    get_state(app).handle_due()
+
+    assert calls == ["msg_4"]
+    assert inbox_of(app)[0].paused_handlers() == []
+
+
+@pytest.mark.usefixtures("inbox_url")
+def test_a_lowered_number_of_failures_counts_those_before(stored_only):
+    calls = []
+    failing = noting(calls, failing=range(1, 100), pause_after=5)
+    app = stored_only(failing)
+    inbox, now = inbox_of(app)
+    send(app, 4)
+    get_state(app).handle_due()
+    assert inbox.paused_handlers() == []
+
+    lowered = get_state(stored_only(noting(calls, failing=range(1, 100), pause_after=2)))
+    with inbox.transaction("newer code", lowered.dispatcher.limits) as transaction:
+        [claim] = transaction.claim(1, now + timedelta(days=1), now + timedelta(days=2))
+        transaction.settle([lowered.dispatcher.attempt(claim).run_result])
+        transaction.apply_limits(now)
+
+    assert [one.name for one in inbox.paused_handlers()] == ["note"]
+
+
+def test_failures_are_counted_over_all_workers(running):
+    calls = []
+    app = running(noting(calls, failing=range(1, 100), pause_after=4), count=3, BILLHOOK_LEASE_SECONDS=30)
+    inbox, _ = inbox_of(app)
+    for number in range(1, 5):
+        send(app, 1, first=number)
+        until(lambda number=number: len(calls) == number)
+    until(inbox.paused_handlers)
+    send(app, 3, first=5)
+    send(app, 1, "CustomerCreated")
+    until(lambda: "other CustomerCreated-1" in calls)
+
+    assert len(calls) == 5

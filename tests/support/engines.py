@@ -1,0 +1,63 @@
+"""Handlers, deliveries and claims for tests of the engines."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from billhook import Handlers
+from billhook.engines.celery.sweeper import Sweeper
+from billhook.events import EVENT_TYPES, CustomerCreated, PingTest, sample
+from billhook.extension import get_state
+from support.apps import deliver
+
+
+def noting(calls, failing=(), **options):
+    """Return handlers that note each key, and fail while the number of calls is in `failing`."""
+    handlers = Handlers()
+
+    @handlers.on(PingTest, name="note", **options)
+    def note(event, delivery):
+        calls.append(delivery.key)
+        if len(calls) in failing:
+            raise ValueError("not today")
+
+    @handlers.on(CustomerCreated, name="other")
+    def other(event, delivery):
+        calls.append(f"other {delivery.key}")
+
+    return handlers
+
+
+def send(app, count, event_type="PingTest", first=1):
+    """Deliver so many events."""
+    for number in range(first, first + count):
+        body = sample(EVENT_TYPES[event_type]).to_json()
+        assert deliver(app, body, event_type, message_id=f"{event_type}-{number}").status_code == 200
+
+
+def inbox_of(app):
+    state = get_state(app)
+    return state.inbox, state.dispatcher.clock.now()
+
+
+def plan(app, now):
+    """Plan what was received, as a worker does that ends before it claims."""
+    state = get_state(app)
+    planned = state.dispatcher.plan(state.inbox.received(100))
+    with state.inbox.transaction("a planner", state.dispatcher.limits) as transaction:
+        transaction.plan([one.plan for one in planned], now)
+
+
+def plan_and_claim(app, owner, now, *, most=10, lease_seconds=30):
+    """Plan what was received and claim what is due in one transaction, as a worker does; the claims."""
+    state = get_state(app)
+    planned = state.dispatcher.plan(state.inbox.received(100))
+    with state.inbox.transaction(owner, state.dispatcher.limits) as transaction:
+        transaction.plan([one.plan for one in planned], now)
+        return transaction.claim(most, now, now + timedelta(seconds=lease_seconds))
+
+
+def sweeper_of(state, clock):
+    """Return the sweeper of a Celery worker's main process, as the engine makes it."""
+    limits = state.dispatcher.limits
+    return Sweeper(state.inbox, clock, lambda: state.inbox.release_held("sweeper", limits, clock.now()))
