@@ -311,9 +311,7 @@ inbox.close()
 
 
 @pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY, sqlite3.SQLITE_IOERR])
-def test_a_log_that_is_on_the_disk_need_not_be_emptied_while_others_open_it(
-    tmp_path, monkeypatch, code
-):
+def test_a_log_that_is_on_the_disk_need_not_be_emptied_while_others_open_it(tmp_path, monkeypatch, code):
     """As when several processes start at once."""
     file = Path(new_inbox(f"sqlite:///{tmp_path / 'inbox.db'}").removeprefix("sqlite:///"))
 
