@@ -13,7 +13,7 @@ from sqlalchemy import delete, func, insert, select, update
 
 from billhook.errors import InboxUnavailable
 from billhook.failpoints import reach
-from billhook.inbox import counts, migrate, pending, retention
+from billhook.inbox import counts, leases, migrate, pending, retention
 from billhook.inbox import limits as handler_limits
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.committer import BacklogLimit, Committer
@@ -265,7 +265,10 @@ class Inbox:
     # depends on it.
 
     def record_worker(self, seen: WorkerRecord, now: datetime) -> None:
-        """Record that a worker of this inbox is alive, and delete the rows of those not seen for long."""
+        """Record that a worker of this inbox is alive, and delete the rows of those not seen for long.
+
+        What is due later than any wait may take is made due: the clock was ahead when that was written.
+        """
         values = {"handlers": seen.handlers, "seen_at": now}
         with self.database.write() as connection:
             seen_again = update(worker).where(worker.c.owner == seen.owner).values(values)
@@ -276,6 +279,7 @@ class Inbox:
             lost = select(worker.c.owner).where(worker.c.seen_at < now - WORKER_KEPT_FOR)
             lost = lost.with_for_update(skip_locked=True)
             connection.execute(delete(worker).where(worker.c.owner.in_(lost)))
+            leases.bring_near(connection, now)
 
     def remove_worker(self, owner: str) -> None:
         """Remove a worker that stopped in order."""

@@ -21,7 +21,7 @@ from typing import Any
 
 from sqlalchemy import Connection, Text, and_, bindparam, cast, insert, select, update
 
-from billhook.inbox.pending import CLAIMABLE
+from billhook.inbox.pending import CLAIMABLE, HELD_FROM
 from billhook.inbox.records import Lease
 from billhook.inbox.schema import failure, run
 from billhook.inbox.sql import UtcDateTime, in_parameter, in_values
@@ -32,6 +32,7 @@ __all__ = [
     "LOST_IN_QUEUE",
     "LOST_NOT_ALONE",
     "QUEUED",
+    "bring_near",
     "expire_leases",
     "mark_not_alone",
     "release",
@@ -39,6 +40,8 @@ __all__ = [
     "renew",
 ]
 
+FARTHEST = timedelta(days=62)
+"""The longest wait between attempts with the longest jitter; no lease is longer."""
 LOST = "the worker died, or was silent for longer than its lease"
 QUEUED = " queued"
 """Suffix of the lease owner: the claim waits in the worker's queue for a thread."""
@@ -167,3 +170,11 @@ def _make_due(connection: Connection, ids: list[int], due_at: datetime, values: 
     if ids:
         due = {"state": RunState.DUE.value, "due_at": due_at}
         connection.execute(update(run).where(in_values(run.c.id, ids)).values({**due, **values}))
+
+
+def bring_near(connection: Connection, now: datetime) -> None:
+    """Make due what is due later than any wait may take: it was written when the clock was ahead."""
+    far = select(run.c.id).where(CLAIMABLE, run.c.due_at > now + FARTHEST, run.c.due_at < HELD_FROM)
+    # Rows that another worker has locked are brought near by it, or the next time.
+    found = far.with_for_update(skip_locked=True)
+    connection.execute(update(run).where(run.c.id.in_(found)).values(due_at=now))

@@ -7,9 +7,9 @@ from datetime import timedelta
 import pytest
 
 from billhook.engines.maintenance import REGISTRATION_SECONDS, Maintenance, WorkerRegistration
-from billhook.inbox import WorkerRecord
+from billhook.inbox import RunPlan, WorkerRecord
 from billhook.inbox.inbox import WORKER_KEPT_FOR
-from support.inbox_view import NOON, rows
+from support.inbox_view import NOON, change, incoming, rows
 from support.postgres import only_sqlite
 
 SECOND = timedelta(seconds=1)
@@ -50,6 +50,21 @@ def test_a_worker_not_seen_for_a_day_is_removed_by_the_next_one(inbox, where):
     inbox.record_worker(WorkerRecord("new", "worker", 2, NOON), NOON + WORKER_KEPT_FOR + SECOND)
 
     assert owners(where) == ["new", "old"]
+
+
+def test_what_is_due_later_than_any_wait_may_take_is_made_due(inbox, where):
+    """As after a clock that was years ahead; neither a long wait nor a held run is touched."""
+    held = "9000-01-01 00:00:03.000000"
+    for number, due_at in enumerate(["2031-01-15 12:00:00.000000", "2026-03-10 12:00:00.000000", held]):
+        stored = inbox.put(incoming(f"k{number}")).delivery_id
+        with inbox.transaction("a") as transaction:
+            transaction.plan([RunPlan(stored, ("h",))], NOON)
+        change(where, "UPDATE run SET due_at = ? WHERE delivery_id = ?", due_at, stored)
+
+    inbox.record_worker(WorkerRecord("a", "worker", 2, NOON), NOON)
+
+    found = [due_at for (due_at,) in rows(where, "SELECT due_at FROM run ORDER BY id")]
+    assert found == ["2026-01-15 12:00:00.000000", "2026-03-10 12:00:00.000000", held]
 
 
 @pytest.fixture
