@@ -119,7 +119,7 @@ def _beside_a_long_writer(file, how):
 def test_greenlets_go_on_while_a_commit_waits_for_the_disk(file):
     seen = _beside_a_long_writer(file, "with")
     assert seen["pause"] < 1
-    assert seen["late"] == "no commit within 0.3 s"
+    assert seen["late"].startswith("no commit within 0.3 s; process ")  # which holds the write lock
     assert seen["statuses"] == ["accepted"] * 20
 
 

@@ -15,6 +15,7 @@ import click
 
 from billhook.cli.output import UsageConfigError
 from billhook.errors import BillhookError, ConfigError
+from billhook.program import in_program
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -216,4 +217,5 @@ def worker_hint(inbox: Inbox) -> str | None:
     from billhook.doctor.inbox import missing_worker
 
     own_app = user_app() is not None
-    return missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
+    hint = missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
+    return None if hint is None else in_program(hint)

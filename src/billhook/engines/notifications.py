@@ -17,6 +17,7 @@ from billhook.events import Event, UnknownEvent
 from billhook.inbox import DuplicateRun, Inbox, PausedHandler, RunPlan, RunResult, RunState, StoredDelivery
 from billhook.logs import EscapedTracebacks, fields
 from billhook.printable import first_line
+from billhook.program import in_program
 
 __all__ = ["AttemptResult", "Notifications", "PlannedDelivery", "delivery_fields", "log_paused"]
 
@@ -86,11 +87,10 @@ class Notifications:
             for duplicate in duplicates:
                 self._notify_duplicate(duplicate, stored[duplicate.delivery_id])
         for stopped in paused:
-            text = "handler %s paused: %s; its deliveries wait for `billhook handlers resume %s`"
+            text = "handler %s paused: %s; its deliveries wait for %s"
+            hint = in_program(f"`billhook handlers resume {stopped.name}`", self._sender)
             why = first_line(stopped.why or "")
-            logger.error(
-                text, stopped.name, why, stopped.name, extra=fields(handler=stopped.name, cause="failures")
-            )
+            logger.error(text, stopped.name, why, hint, extra=fields(handler=stopped.name, cause="failures"))
             signals.emit(signals.handler_paused, self._sender, handler=stopped.name, why=stopped.why)
 
     def _notify_attempt(self, attempt: AttemptResult) -> None:
@@ -181,7 +181,7 @@ def _failure_fields(attempt: AttemptResult, failure: HandlerFailure) -> dict[str
     return delivery_fields(attempt.delivery, attempt.handler, cause=failure.exception, duration=duration)
 
 
-def log_paused(inbox: Inbox) -> None:
+def log_paused(inbox: Inbox, sender: object) -> None:
     """Log which handlers are paused, when a worker starts: their deliveries wait, and that is on purpose."""
     try:
         paused = inbox.paused_handlers()
@@ -189,6 +189,7 @@ def log_paused(inbox: Inbox) -> None:
         return
     for handler in paused:
         why = f" ({first_line(handler.why)})" if handler.why else ""
-        text = "handler %s has been paused since %s%s; its deliveries wait for `billhook handlers resume %s`"
+        text = "handler %s has been paused since %s%s; its deliveries wait for %s"
+        hint = in_program(f"`billhook handlers resume {handler.name}`", sender)
         since = handler.since.isoformat()
-        logger.warning(text, handler.name, since, why, handler.name, extra=fields(handler=handler.name))
+        logger.warning(text, handler.name, since, why, hint, extra=fields(handler=handler.name))

@@ -37,6 +37,7 @@ LOAD_RUNS = 8
 RELEASE_LATER = timedelta(seconds=1)
 """How much later held runs are released without a free thread: other workers may have one."""
 PLAN_LIMIT = 200
+UNSTORABLE_SECONDS = 1.0
 STALLED_SECONDS = 60.0
 MAX_ABANDONED_THREADS = 100
 """With more handler threads abandoned and still running, the process should be replaced by a new one."""
@@ -80,6 +81,8 @@ class Worker:
         self._stopping = False
         self._leases = LeaseTable(threads, lease_seconds)
         self._unsettled: list[AttemptResult] = []
+        self._unstorable: list[AttemptResult] = []
+        self._unstorable_at = 0.0
         self._events = EventCache()
         registration = WorkerRegistration(inbox, self._owner, engine, dispatcher.count_handlers)
         self._maintenance = Maintenance(
@@ -136,7 +139,7 @@ class Worker:
         or when the system provides no thread or no descriptors.
         """
         handlers, descriptors = self._handlers, self._descriptors
-        log_paused(self._inbox)
+        log_paused(self._inbox, self._dispatcher.sender)
         while not (self._stopping or descriptors.exhausted or handlers.exhausted(max_abandoned_threads)):
             self._sleep(self._poll())
         if descriptors.exhausted:
@@ -155,6 +158,7 @@ class Worker:
             return 0.0
         try:
             pause = self._poll_once()
+            pause = min(pause, self._retry_unstorable())
             if not self._stopping:  # a stop must not wait for a batch of old deliveries
                 pause = min(pause, self._maintenance.run_if_due(self._dispatcher.clock.now()))
         except Exception as error:
@@ -240,7 +244,8 @@ class Worker:
         """Read the inbox and decide what this poll writes."""
         leases, suspects = self._leases, self._suspects
         capacity = 0 if self._stopping else leases.capacity
-        started = leases.runs.keys() - {attempt.run_result.lease for attempt in self._unsettled}
+        ended = (*self._unsettled, *self._unstorable)
+        started = leases.runs.keys() - {attempt.run_result.lease for attempt in ended}
         ordinary_blocked = suspects.blocks_ordinary(started)
         # Nothing is read that could not be planned and claimed now: other workers may have room for it.
         new_deliveries, next_times = self._inbox.poll(PLAN_LIMIT if capacity and not ordinary_blocked else 0)
@@ -320,32 +325,44 @@ class Worker:
     def _settle_one_by_one(self) -> None:
         """Settle each result in a transaction of its own: one that cannot be stored must not hold up others.
 
-        Such a one is tried with its text in ASCII, and is lost with its lease if that fails too.
+        Such a one is tried again alone, and keeps its lease: the handler is not called again meanwhile.
         """
-        attempts, settled = list(self._unsettled), set[Lease]()
-        for attempt in attempts:
-            result = attempt.run_result
-            for storable in (result, result.in_ascii()):
-                try:
-                    self._inbox.check_writable()  # otherwise it is not for one of them
-                except BillhookError:
-                    return
-                with (
-                    suppress(BillhookError),
-                    self._inbox.transaction(self._owner, self._dispatcher.limits) as one,
-                ):
-                    one.lock([storable], [])
-                    settled |= one.settle([storable])
-                    break
-            else:
-                text = "the result of run %d of handler %s cannot be stored: the run is lost with its lease"
-                extra = delivery_fields(attempt.delivery, attempt.handler)
-                logger.error(text, result.run_id, attempt.handler, extra=extra)
+        for attempt in list(self._unsettled):
+            try:
+                self._inbox.check_writable()  # otherwise it is not for one of them
+            except BillhookError:
+                return
             self._unsettled.remove(attempt)
-            self._leases.remove([result.lease])
-            if result.lease in settled:
-                self._dispatcher.notify(attempts=[attempt], settled=settled)
-        self._inbox.notifier.notify()  # what was waiting for one of them in its order is due now
+            if not self._settle_alone(attempt):
+                self._unstorable.append(attempt)
+                text = "the result of run %d of handler %s cannot be stored, and is tried again alone"
+                extra = delivery_fields(attempt.delivery, attempt.handler)
+                logger.error(text, attempt.run_result.run_id, attempt.handler, extra=extra)
+
+    def _settle_alone(self, attempt: AttemptResult) -> bool:
+        """Settle one result, or the same with plainer texts; return whether the database took it."""
+        for result in (attempt.run_result, *attempt.run_result.plainer()):
+            with (
+                suppress(BillhookError),
+                self._inbox.transaction(self._owner, self._dispatcher.limits) as transaction,
+            ):
+                transaction.lock([result], [])
+                settled = transaction.settle([result])
+                break
+        else:
+            return False
+        self._leases.remove([attempt.run_result.lease])
+        self._dispatcher.notify(attempts=[attempt], settled=settled)
+        self._inbox.notifier.notify()  # what waited for it in its order is due now
+        return True
+
+    def _retry_unstorable(self) -> float:
+        """Try the results that could not be stored again, once in a while; return the seconds until then."""
+        now = time.monotonic()
+        if self._unstorable and now >= self._unstorable_at:
+            self._unstorable = [attempt for attempt in self._unstorable if not self._settle_alone(attempt)]
+            self._unstorable_at = now + UNSTORABLE_SECONDS
+        return max(0.0, self._unstorable_at - now) if self._unstorable else math.inf
 
     def _claim(self, transaction: InboxTransaction, poll: _PollPlan, settling: set[Lease]) -> list[Claim]:
         if poll.mode is ClaimMode.A_SUSPECT:

@@ -237,6 +237,7 @@ class Claim(NamedTuple):
 
 SHORT_ERROR = 500
 """Characters of an error that could not be stored as it was."""
+UNSTORABLE_ERROR = "the database refused the text of this error"
 
 
 class RunResult(NamedTuple):
@@ -268,10 +269,15 @@ class RunResult(NamedTuple):
         """Run id and token."""
         return Lease(self.run_id, self.token)
 
-    def in_ascii(self) -> RunResult:
-        """Return the result with a short text in ASCII, which every database can store, and no traceback."""
-        text = (self.error or "").encode("ascii", "backslashreplace").decode()
-        return self._replace(error=None if self.error is None else text[:SHORT_ERROR], traceback=None)
+    def plainer(self) -> tuple[RunResult, ...]:
+        """Return the result with texts that a database may take which refuses those of this one.
+
+        The error in ASCII and short, without the traceback; then none of its words.
+        """
+        if self.error is None:
+            return ()
+        text = self.error.encode("ascii", "backslashreplace").decode()[:SHORT_ERROR]
+        return tuple(self._replace(error=error, traceback=None) for error in (text, UNSTORABLE_ERROR))
 
     @property
     def started_at(self) -> datetime | None:

@@ -58,7 +58,7 @@ def test_a_mistake_is_one_line_there_too(app):
 
     assert (result.exit_code, result.stderr) == (
         1,
-        "Error: there is no delivery 99 in this inbox: see `billhook deliveries list`\n",
+        "Error: there is no delivery 99 in this inbox: see `shop billhook deliveries list`\n",
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ import click
 from billhook.cli.doctor.signature import signature
 from billhook.cli.output import print_json, print_table
 from billhook.cli.params import DefaultGroup, as_json, handlers_argument
+from billhook.program import in_program
 
 if TYPE_CHECKING:
     from billhook.doctor.finding import Finding
@@ -67,8 +68,10 @@ def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample_size: i
     from billhook.cli.doctor.examination import examine
     from billhook.doctor.finding import LEVELS
 
+    found = examine(gunicorn_file, sample_size, handlers)
     findings = sorted(
-        examine(gunicorn_file, sample_size, handlers), key=lambda each: LEVELS.index(each.level)
+        (replace(each, remedy=in_program(each.remedy)) for each in found),
+        key=lambda each: LEVELS.index(each.level),
     )
     if as_json:
         well = all(each.level != "error" for each in findings)

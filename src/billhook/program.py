@@ -1,0 +1,56 @@
+"""Name the program in hints: `billhook …`, or `flask --app shop billhook …` where an app has mounted it."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from typing import Any
+
+import click
+
+from billhook.settings import ENVIRON
+
+__all__ = ["in_program", "program"]
+
+# Not `serve`, `capture`, `sandbox` and `demo`, which `flask billhook` does not have.
+_CALL = re.compile(
+    r"(?:flask --app \S+ )?\bbillhook (?=(?:actions|api|check|db|deliveries|doctor|events|handlers|metrics|"
+    r"options|reconcile|send|status|subscribe|worker)\b)"
+)
+
+
+def program(app: Any = None) -> str:
+    """Return how the command line begins that works on the same inbox.
+
+    That of the running command, else that of `app`, a Flask app; `billhook` for the standalone one.
+    """
+    context = click.get_current_context(silent=True)
+    while context is not None:
+        if hasattr(context.obj, "app_import_path"):  # Flask's ScriptInfo: called as `flask billhook …`
+            return _flask_program(context)
+        context = context.parent
+    extensions = getattr(app, "extensions", None)
+    if extensions is None or ENVIRON in extensions:
+        return "billhook"
+    name = "…" if app.import_name == "__main__" else app.import_name
+    return f"flask --app {name} billhook"
+
+
+def _flask_program(context: click.Context) -> str:
+    if context.obj.create_app is not None:  # a command line of the user's own
+        return f"{context.find_root().info_name} billhook"
+    path = context.obj.app_import_path
+    # Without either, `flask` finds app.py or wsgi.py in the current folder, as it has done now.
+    return (
+        "flask billhook"
+        if path is None or os.environ.get("FLASK_APP") == path
+        else f"flask --app {shlex.quote(path)} billhook"
+    )
+
+
+def in_program(text: str, app: Any = None) -> str:
+    """Return a hint with its commands as the user has to type them: `billhook db upgrade` is a command."""
+    name = program(app)
+    # A text may come through here twice, from a log line and from the end of a command.
+    return text if name == "billhook" or f"{name} " in text else _CALL.sub(lambda _: f"{name} ", text)
