@@ -99,23 +99,3 @@ def test_the_payment_term_of_a_plan_is_for_products_that_have_none(sandbox: Runn
     found = due(sandbox, *made)
 
     assert found == [[expected] for *_, expected in PLANS]
-
-
-@pytest.mark.slow
-def test_an_invoice_keeps_its_payment_term_when_the_contract_is_deleted_and_is_overdue_by_it(
-    sandbox: Running,
-) -> None:
-    """Source: spec, "Events", InvoicePaymentStatusChanged."""
-    made = contract(sandbox, products=[fee(1, paymentTerm="Net10")])
-    sandbox.advance("P1M")
-    sandbox.ok("DELETE", f"/contracts/{made['id']}")
-    sandbox.advance("P10D")
-    before = [body["billingStatus"] for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
-    sandbox.advance("P1D")
-    told = [body for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
-
-    assert before == ["PendingPayment"]
-    assert [(body["billingStatus"], body["dueDate"]) for body in told] == [
-        ("PendingPayment", "2026-02-21T12:00:00Z"),
-        ("Overdue", "2026-02-21T12:00:00Z"),
-    ]

@@ -212,19 +212,6 @@ def test_contract_credit_grants_come_by_their_schedule(sandbox: Running) -> None
 
 
 @pytest.mark.slow
-def test_contract_credit_grants_begin_with_it(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    acme.buy(startDate="2026-02-01T00:00:00Z", creditGrants=[{"grantAmount": 5, "schedule": "Once"}])
-    acme.buy(startDate="2026-01-01T00:00:00Z", status="InReview", creditGrants=[{"grantAmount": 7}])
-    before = acme.ledger()
-
-    sandbox.advance("P30D")
-
-    assert before == []
-    assert acme.changes() == [("Grant", 5, 5)]
-
-
-@pytest.mark.slow
 def test_contract_credit_grants_stop_at_the_contracts_end(sandbox: Running) -> None:
     monthly = [{"grantAmount": 5, "schedule": "Monthly"}]
     acme, other = Customer.of(sandbox), Customer.of(sandbox, "other")
@@ -234,16 +221,6 @@ def test_contract_credit_grants_stop_at_the_contracts_end(sandbox: Running) -> N
     sandbox.advance("P90D")
 
     assert acme.changes() == other.changes() == [("Grant", 5, 5)]
-
-
-@pytest.mark.slow
-def test_contract_credit_grants_continue_after_a_renewal(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    acme.buy(creditGrants=[{"grantAmount": 5, "schedule": "Monthly"}], endDate="2026-02-01T00:00:00Z")
-
-    sandbox.advance("P60D")
-
-    assert [balance for _, _, balance in acme.changes()] == [5, 10, 15]
 
 
 @pytest.mark.slow
@@ -341,20 +318,6 @@ def test_usage_draws_the_credit_products_in_the_order_of_the_contract(sandbox: R
 
 
 @pytest.mark.slow
-def test_usage_within_a_commitment_draws_nothing(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    acme.buy({"catalogProductId": metered(sandbox), **PREPAID, "commitment": {"units": 10, "price": 5}})
-    grant(acme, 100)
-
-    acme.use(10)
-    within = len(acme.ledger())
-    acme.use(3)
-
-    assert within == 1
-    assert acme.changes()[-1] == ("Usage", -6, 94)
-
-
-@pytest.mark.slow
 def test_usage_draws_no_credits_that_are_not_applied_automatically(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", CreditGrant, applyAutomatically."""
     acme = Customer.of(sandbox)
@@ -369,19 +332,6 @@ def test_usage_draws_no_credits_that_are_not_applied_automatically(sandbox: Runn
 
 
 @pytest.mark.slow
-def test_credits_that_come_later_pay_for_usage_of_the_same_cycle_at_its_end(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    acme.buy({"catalogProductId": metered(sandbox), **PREPAID})
-    acme.use(10)
-    grant(acme, 15)
-
-    sandbox.advance("P1M")
-
-    assert acme.changes()[-1] == ("Usage", -15, 0)
-    assert last_total(sandbox)["total"] == 5
-
-
-@pytest.mark.slow
 def test_usage_that_is_corrected_downwards_gives_no_credits_back(sandbox: Running) -> None:
     """Source: spec, Measurement, value: an updated value. What it does to credits is not shown."""
     acme = Customer.of(sandbox)
@@ -393,21 +343,6 @@ def test_usage_that_is_corrected_downwards_gives_no_credits_back(sandbox: Runnin
         acme.measure(product, value)
 
     assert acme.changes() == [("Grant", 100, 100), ("Usage", -40, 60), ("Usage", -10, 50)]
-
-
-@pytest.mark.slow
-def test_the_invoice_of_usage_that_was_corrected_downwards_is_not_below_zero(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    product = metered(sandbox)
-    acme.buy({"catalogProductId": product, **PREPAID})
-    grant(acme, 100)
-    acme.measure(product, 20)
-    acme.measure(product, 5)
-
-    sandbox.advance("P1M")
-
-    breakdown = last_total(sandbox)
-    assert (breakdown["subtotal"], breakdown["creditsUsed"], breakdown["total"]) == (10, 10, 0)
 
 
 # --- what is told of pools ------------------------------------------------------------------------
@@ -498,17 +433,6 @@ def test_credit_products_are_made_and_listed(sandbox: Running) -> None:
 
     assert [each["balanceKind"] for each in made] == ["Unit", "Monetary"]
     assert (page["creditProducts"], page["total"], page["hasMore"]) == ([made[0]], 2, True)
-
-
-@pytest.mark.slow
-def test_credits_are_of_the_kind_of_their_product(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    wanted = {"name": "Calls", "balanceKind": "Unit"}
-    product = sandbox.ok("POST", "/_sandbox/creditProducts", wanted)["creditProduct"]["id"]
-
-    grant(acme, 5, product)
-
-    assert sandbox.raised("CreditPoolIncreased")[0][1]["creditKind"] == "Unit"
 
 
 def test_an_unknown_credit_product_is_created_by_its_first_grant(sandbox: Running) -> None:

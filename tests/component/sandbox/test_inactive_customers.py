@@ -90,36 +90,6 @@ def test_time_in_which_a_customer_was_inactive_stays_unbilled(sandbox: Running) 
     ]
 
 
-@pytest.mark.slow
-def test_late_usage_that_was_metered_before_is_charged_when_the_customer_is_active_again(
-    sandbox: Running,
-) -> None:
-    acme = Customer.of(sandbox)
-    acme.buy(sold(sandbox))
-    sandbox.advance("P30D")
-    acme.use(12, at="2026-01-06T00:00:00Z")
-    set_status(acme, "Inactive")
-    sandbox.advance("P30D")
-    set_status(acme, None)
-    sandbox.advance("P30D")
-
-    assert invoice_amounts(sandbox) == [1, 4 - 1]
-
-
-@pytest.mark.slow
-def test_a_contract_of_an_inactive_customer_bills_none_of_its_past(sandbox: Running) -> None:
-    acme = Customer.of(sandbox, status="Inactive")
-    grant = {"creditProductId": "crp", "balanceKind": "Monetary", "schedule": "Monthly", "grantAmount": 9}
-    acme.buy(fee(5), startDate="2025-10-01T00:00:00Z", creditGrants=[grant])
-    sandbox.advance("P30D")
-    none = invoice_amounts(sandbox), acme.changes()
-    set_status(acme, "Active")
-    sandbox.advance("P30D")
-
-    assert none == ([], [])
-    assert (invoice_amounts(sandbox), acme.changes()) == ([5], [("Grant", 9, 9)])
-
-
 def top_up(acme: Customer) -> Answer:
     grant = {
         "name": "More", "creditProductId": "crp", "balanceKind": "Monetary", "grantAmount": 9,
@@ -148,27 +118,3 @@ def test_measurements_and_top_ups_of_an_inactive_customer_are_refused(sandbox: R
         assert answer.json["param"] == "customerId"
     assert invoices(sandbox) == []
     assert top_up(acme).status == top_up(other).status == 200
-
-
-@pytest.mark.slow
-def test_usage_that_an_inactive_customer_claims_is_not_counted_any_more(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    acme.buy(sold(sandbox))
-    Customer(sandbox, "", "unknown").use(25)
-    set_status(acme, "Inactive")
-    sandbox.ok("PUT", f"/customers/{acme.id}", {"aliases": ["acme", "unknown"]})
-    set_status(acme, "Active")
-    sandbox.advance("P30D")
-
-    assert (invoice_amounts(sandbox), announced(sandbox)) == ([1], [])
-
-
-@pytest.mark.slow
-def test_usage_sent_in_advance_raises_no_events_for_an_inactive_customer(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    acme.buy(sold(sandbox))
-    acme.use(25, at="2026-02-03T10:00:00Z")
-    set_status(acme, "Inactive")
-    sandbox.advance("P30D")
-
-    assert announced(sandbox) == []
