@@ -7,16 +7,12 @@ from typing import Any
 import pytest
 
 from support.sandbox import Running
-from support.scenarios import Customer, contract, customer, fee, invoices, metered
+from support.scenarios import Customer, approve, contract, customer, fee, invoices, metered
 
 
 def amounts(sandbox: Running, customer_id: str) -> dict[str, float]:
     told = sandbox.ok("GET", f"/_sandbox/customers/{customer_id}")["customer"]
     return {name: told[f"{name}Amount"] for name in ("totalOutstanding", "open", "pendingPayment", "paid")}
-
-
-def approve(sandbox: Running, invoice: Any) -> Any:
-    return sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/approve")["invoice"]
 
 
 # --- currencies -----------------------------------------------------------------------------------

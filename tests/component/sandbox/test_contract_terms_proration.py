@@ -13,9 +13,6 @@ import pytest
 from support.sandbox import Running
 from support.scenarios import Customer, contract, cycle, fee, invoice_amounts, invoices, metered
 
-MID_MONTH = "2026-01-10T12:00:00Z"
-"""When contracts begin here: in January 22 days are left, that one and 21 more."""
-
 
 def sold(sandbox: Running, **terms: Any) -> Any:
     """A contract that is pro-rated; by the calendar, if nothing else is said."""
@@ -135,28 +132,3 @@ def test_usage_and_the_units_of_a_commitment_are_not_pro_rated(sandbox: Running)
 
     assert (consumed["provisionedAmount"], consumed["exceededAmount"]) == (10, 5)
     assert [(each["subtotal"], each["overage"]) for each in billed] == [(32, 10), (41, 10)]
-
-
-OVERRIDES = [
-    (None, True, 22),
-    (None, False, 31),
-    (None, None, 31),
-    (True, False, 22),
-    (False, True, 31),
-]
-
-
-@pytest.mark.slow
-def test_a_plans_pro_rated_applies_without_the_contracts_own(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Plan, billingData.proRated."""
-    made = []
-    for own, of_plan, _ in OVERRIDES:
-        billing = {} if of_plan is None else {"proRated": of_plan}
-        wanted = {"name": "Growth", "billingData": billing, "products": [fee(31, isCalendarAligned=True)]}
-        plan = sandbox.ok("POST", "/_sandbox/plans", wanted)["plan"]
-        made.append(contract(sandbox, name=None, planId=plan["id"], shouldProRateInvoices=own))
-    sandbox.advance("P2M")
-    billed = amounts_of(sandbox, made)
-
-    assert {each["startDate"] for each in made} == {MID_MONTH}
-    assert billed == [[first, 31] for *_, first in OVERRIDES]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from support.sandbox import Answer, Running
-from support.scenarios import Customer, metered, sent_to
+from support.scenarios import Customer, metered, sent_to, top_up
 
 PREPAID = {"pricing": {"type": "PerUnit", "price": 2}, "consumesCreditProductIds": ["crp_a", "crp_b"]}
 
@@ -21,15 +21,6 @@ def grant(customer: Customer, amount: float, product: str = "crp_a", **fields: A
 def deduct(customer: Customer, amount: float) -> Answer:
     wanted = {"customerId": customer.id, "creditAmount": amount}
     return customer.sandbox.call("POST", "/credits/deduct", wanted)
-
-
-def top_up(customer: Customer, **grant: Any) -> Answer:
-    whole = {
-        "name": "Starter pack", "creditProductId": "crp_a", "balanceKind": "Monetary", "grantAmount": 500,
-        "price": 450, "schedule": "Once",
-    }  # fmt: skip
-    given = {name: value for name, value in {**whole, **grant}.items() if value is not None}
-    return customer.sandbox.call("POST", "/credits/top-up", {"customerId": customer.id, "creditGrant": given})
 
 
 def last_total(sandbox: Running) -> Any:
@@ -121,7 +112,7 @@ def test_amounts_of_credits_are_above_zero(sandbox: Running) -> None:
         grant_of_none = {"customerId": acme.id, "creditAmount": amount}
         refused = [
             deduct(acme, amount),
-            top_up(acme, grantAmount=amount),
+            top_up(sandbox, acme.id, grantAmount=amount),
             sandbox.call("POST", "/_sandbox/credits/grant", grant_of_none),
         ]
         assert [answer.status for answer in refused] == [400, 400, 400]
@@ -133,7 +124,7 @@ def test_credits_of_an_unknown_customer_are_refused(sandbox: Running) -> None:
 
     answers = [
         deduct(nobody, 1),
-        top_up(nobody),
+        top_up(sandbox, nobody.id),
         sandbox.call("POST", "/_sandbox/credits/grant", {"customerId": "cus_0", "creditAmount": 1}),
     ]
 
@@ -147,7 +138,7 @@ def test_credits_top_up_grants_when_its_invoice_is_approved_and_once(sandbox: Ru
     """Source: spec, "Endpoints", POST /credits/top-up; "States and transitions", the moves shown."""
     acme = Customer.of(sandbox)
 
-    answer = top_up(acme)
+    answer = top_up(sandbox, acme.id)
 
     invoice = answer.json["invoiceId"]
     assert answer.json["customerId"] == acme.id
@@ -173,7 +164,7 @@ def test_credits_top_up_needs_a_whole_grant_that_can_be_made(sandbox: Running) -
         ("creditProductId", " "),
     ]
 
-    answers = [top_up(acme, **{field: value}) for field, value in wrong]
+    answers = [top_up(sandbox, acme.id, **{field: value}) for field, value in wrong]
 
     assert [(answer.status, answer.json["param"]) for answer in answers] == [
         (400, f"creditGrant.{field}") for field, _ in wrong
@@ -375,23 +366,6 @@ def test_credit_pool_threshold_crossed_has_the_used_share(sandbox: Running) -> N
         "pctUsage": 81.25,
         "balance": 187.5,
     }
-
-
-@pytest.mark.slow
-def test_credit_pool_threshold_crossed_counts_from_the_last_grant(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    grant(acme, 100)
-    deduct(acme, 85)
-    deduct(acme, 5)
-    once = len(sandbox.raised("CreditPoolThresholdCrossed"))
-
-    grant(acme, 90)
-    deduct(acme, 79)
-    quiet = len(sandbox.raised("CreditPoolThresholdCrossed"))
-    deduct(acme, 1)
-
-    assert (once, quiet) == (1, 1)
-    assert [body["pctUsage"] for _, body in sandbox.raised("CreditPoolThresholdCrossed")] == [85, 80]
 
 
 def test_credit_pool_depleted_is_raised_when_nothing_is_left(sandbox: Running) -> None:

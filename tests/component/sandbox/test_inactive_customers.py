@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.sandbox import Answer, Running
-from support.scenarios import Customer, fee, invoice_amounts, invoices, metered
+from support.sandbox import Running
+from support.scenarios import Customer, fee, invoice_amounts, invoices, metered, top_up
 
 TIERS = [{"upTo": 9, "price": 1}, {"upTo": None, "price": 1}]
 ANNOUNCED = {"TierCrossed", "CommitmentCrossed", "CommitmentUsageCrossed", "Overage"}
@@ -90,26 +90,12 @@ def test_time_in_which_a_customer_was_inactive_stays_unbilled(sandbox: Running) 
     ]
 
 
-def top_up(acme: Customer) -> Answer:
-    grant = {
-        "name": "More", "creditProductId": "crp", "balanceKind": "Monetary", "grantAmount": 9,
-        "schedule": "Once",
-    }  # fmt: skip
-    body = {"customerId": acme.id, "creditGrant": grant}
-    return acme.sandbox.call("POST", "/credits/top-up", body)
-
-
-def measure(acme: Customer) -> Answer:
-    date = {"year": 2026, "month": 1, "day": 5}
-    meter_id = metered(acme.sandbox)
-    body = {"customerId": acme.id, "meterId": meter_id, "usageDate": date, "value": 1}
-    return acme.sandbox.call("POST", "/measurements", body)
-
-
 def test_measurements_and_top_ups_of_an_inactive_customer_are_refused(sandbox: Running) -> None:
     """Source: spec, "Errors"."""
     acme = Customer.of(sandbox, status="Inactive")
-    refused = [top_up(acme), measure(acme)]
+    usage = {"customerId": acme.id, "meterId": metered(sandbox), "value": 1}
+    measured = {**usage, "usageDate": {"year": 2026, "month": 1, "day": 5}}
+    refused = [top_up(sandbox, acme.id), sandbox.call("POST", "/measurements", measured)]
     set_status(acme, "Active")
     other = Customer.of(sandbox, "other", status="Dormant")
 
@@ -117,4 +103,4 @@ def test_measurements_and_top_ups_of_an_inactive_customer_are_refused(sandbox: R
         assert answer.error() == (400, "invalid_request_error", "inactive_customer")
         assert answer.json["param"] == "customerId"
     assert invoices(sandbox) == []
-    assert top_up(acme).status == top_up(other).status == 200
+    assert top_up(sandbox, acme.id).status == top_up(sandbox, other.id).status == 200

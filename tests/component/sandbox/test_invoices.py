@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.sandbox import Running, running
-from support.scenarios import STARTED, contract, customer, cycle, dates, fee, invoices
+from support.scenarios import STARTED, approve, contract, customer, cycle, dates, fee, invoices
 
 NOT_FOUND = (404, "invalid_request_error", "resource_not_found")
 CENTS = {"overage": 0, "discount": 0, "creditsUsed": 0, "tax": 0}
@@ -26,10 +26,6 @@ def issued(sandbox: Running, owner: str | None = None, **terms: Any) -> Any:
     made = contract(sandbox, owner, **{"products": [fee(100)], **terms})
     sandbox.advance("P1M")
     return next(each for each in invoices(sandbox) if each["contractId"] == made["id"])
-
-
-def approved(sandbox: Running, invoice: Any) -> Any:
-    return sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/approve")["invoice"]
 
 
 def statuses(sandbox: Running) -> list[str]:
@@ -198,7 +194,7 @@ def test_approve_after_sets_the_time_of_approval() -> None:
 
 def test_an_invoice_can_be_approved_by_hand_once(sandbox: Running) -> None:
     invoice = issued(sandbox)
-    first = approved(sandbox, invoice)
+    first = approve(sandbox, invoice)
     second = sandbox.call("POST", f"/_sandbox/invoices/{invoice['id']}/approve")
     sandbox.advance("P2D")
     when = dates(sandbox, "InvoiceApproved")
@@ -213,7 +209,7 @@ def test_an_invoice_is_due_due_days_after_its_approval(sandbox: Running) -> None
     for due_days in ("14", "0", None):
         contract(sandbox, customer(sandbox, dueDays=due_days), products=[fee(100)])
     sandbox.advance("P1M")
-    found = [approved(sandbox, invoice)["dueDate"] for invoice in invoices(sandbox)]
+    found = [approve(sandbox, invoice)["dueDate"] for invoice in invoices(sandbox)]
 
     assert found == [f"{day}T12:00:00Z" for day in ("2026-02-24", "2026-02-10", "2026-03-12")]
 
@@ -233,7 +229,7 @@ def test_an_approved_invoice_is_sent_to_those_who_receive_them_and_waits_for_pay
         contact("eve@acme.example"),
     ]
     owner = customer(sandbox, contacts=contacts)
-    invoice = approved(sandbox, issued(sandbox, owner))
+    invoice = approve(sandbox, issued(sandbox, owner))
     links = [body for _, body in sandbox.raised("CustomerPortalLinkSent")]
     changed = [body for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
     failed = sandbox.raised("InvoiceSendFailed")
@@ -259,7 +255,7 @@ def test_an_approved_invoice_is_sent_to_those_who_receive_them_and_waits_for_pay
 
 def test_an_invoice_that_reaches_no_address_fails_to_be_sent_and_is_owed(sandbox: Running) -> None:
     """Source: spec, "Events", InvoiceSendFailed."""
-    invoice = approved(sandbox, issued(sandbox, customer(sandbox, contacts=[contact("ada@acme.invalid")])))
+    invoice = approve(sandbox, issued(sandbox, customer(sandbox, contacts=[contact("ada@acme.invalid")])))
     sandbox.advance("P60D")
     failed = [body for _, body in sandbox.raised("InvoiceSendFailed")]
     read = sandbox.ok("GET", f"/invoices/{invoice['id']}")["invoice"]
@@ -274,7 +270,7 @@ def test_bounced_mail_is_reported_and_the_invoice_is_pending_payment(sandbox: Ru
     bounced = ("ada@acme.invalid", "ada@INVALID.", "ada", "ada@")
     taken = ("eve@acme.example", "eve@acme.example", "")
     owner = customer(sandbox, contacts=[contact(email) for email in (*bounced, *taken)])
-    invoice = approved(sandbox, issued(sandbox, owner))
+    invoice = approve(sandbox, issued(sandbox, owner))
     told = [body for _, body in sandbox.raised("CustomerPortalLinkSent")]
     links = {body["email"]: body for body in told}
     failed = [body["invoiceId"] for _, body in sandbox.raised("InvoiceSendFailed")]
@@ -292,7 +288,7 @@ def test_bounced_mail_is_reported_and_the_invoice_is_pending_payment(sandbox: Ru
 @pytest.mark.slow
 def test_an_invoice_is_resent_when_it_has_a_recipient(sandbox: Running) -> None:
     owner = customer(sandbox, contacts=[])
-    invoice = approved(sandbox, issued(sandbox, owner))
+    invoice = approve(sandbox, issued(sandbox, owner))
     sandbox.ok("PUT", f"/customers/{owner}", {"contacts": [contact("ada@acme.example")]})
     sent = sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/send")["invoice"]
     again = sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/send")["invoice"]

@@ -25,19 +25,6 @@ def test_read_only_fields_are_ignored_with_any_content(sandbox: Running) -> None
         assert (wrong.status, wrong.json["param"]) == (400, "name")
 
 
-def test_when_a_partner_received_usage_is_a_text(sandbox: Running) -> None:
-    """Source: spec, Cloud usage submission result: partnerSubmission {receivedAt: string, ...}."""
-    told = [
-        {"AWS": {"receivedAt": received_at, "status": "Accepted"}}
-        for received_at in ("2026-01-01 at noon", "", "2026-01-10T09:00:02+02:00")
-    ]
-    body = {"productCode": "API-1", "results": [{"partnerSubmission": each} for each in told]}
-    sandbox.ok("POST", "/cloudUsageSubmission", body)
-    kept = sandbox.ok("GET", "/_sandbox/cloudUsageSubmissions")["results"]
-
-    assert [each["partnerSubmission"] for each in kept] == told
-
-
 # --- sizes, and what else is too much -------------------------------------------------------------
 
 

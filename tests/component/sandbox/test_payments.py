@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.sandbox import Answer, Running
-from support.scenarios import contract, customer, fee, invoices
+from support.scenarios import approve, contract, customer, fee, invoices
 
 ONE_CYCLE = {"endDate": "2026-02-10T12:00:00Z", "autoRenewContract": False}
 INVALID = (400, "invalid_request_error", "invalid_request")
@@ -19,7 +19,7 @@ def issued(sandbox: Running, **terms: Any) -> Any:
 
 def approved(sandbox: Running, **terms: Any) -> Any:
     """An invoice over 100 euros that waits for payment."""
-    return sandbox.ok("POST", f"/_sandbox/invoices/{issued(sandbox, **terms)['id']}/approve")["invoice"]
+    return approve(sandbox, issued(sandbox, **terms))
 
 
 def try_to_pay(sandbox: Running, invoice: Any, **payment: Any) -> Answer:
@@ -171,7 +171,7 @@ def test_a_payment_that_cannot_be_is_refused(sandbox: Running) -> None:
 def test_an_invoice_is_paid_after_its_approval_and_once(sandbox: Running) -> None:
     invoice = issued(sandbox)
     early = [try_to_pay(sandbox, invoice, outcome=outcome) for outcome in ("paid", "failed")]
-    sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/approve")
+    approve(sandbox, invoice)
     pay(sandbox, invoice)
     late = [try_to_pay(sandbox, invoice, outcome=outcome) for outcome in ("paid", "failed")]
 

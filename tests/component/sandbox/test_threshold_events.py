@@ -334,19 +334,3 @@ def test_currency_commitment_usage_crossed_has_the_money_used(sandbox: Running) 
             "cycleStart": "2026-01-01T00:00:00Z",
         }
     ]
-
-
-@pytest.mark.slow
-def test_usage_that_was_there_first_is_told_when_the_contract_begins(sandbox: Running) -> None:
-    product = metered(sandbox)
-    acme = Customer.of(sandbox)
-    acme.use(31)
-
-    acme.buy({"catalogProductId": product, "pricing": BY_TIER}, status="InReview")
-    in_review = sandbox.raised("TierCrossed")
-    contract = sandbox.ok("GET", f"/contracts?customerId={acme.id}")["contracts"][0]["id"]
-    sandbox.ok("POST", f"/_sandbox/contracts/{contract}/activate", {})
-
-    assert in_review == []
-    assert len(sandbox.raised("TierCrossed")) == 2
-    assert len(sandbox.raised("FinalTierExceeded")) == 1
