@@ -210,6 +210,37 @@ def test_aggregation_filters_distinguish_values_and_types(sandbox: Running) -> N
     assert found == {"2026-01": {"count": len(counted)}}
 
 
+FILTERS: list[tuple[str, Any, list[int]]] = [
+    ("equals", 2, [1, 2]),
+    ("notEquals", 2, [0, 3, 4, 5, 6]),
+    ("greaterThan", 1.5, [1, 2]),
+    ("lessThan", 2, [0]),
+    ("exists", None, [0, 1, 2, 3, 4]),
+    ("exists", True, [0, 1, 2, 3, 4]),
+    ("exists", False, [5, 6]),
+]
+
+
+def test_aggregation_each_operator_of_a_filter_holds_for_what_the_meter_counts(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", Meters: filters; their operators are not shown."""
+    data: list[dict[str, Any]] = [{"tag": tag} for tag in (1, 2, 2.0, "2", True, None)]
+    acme = customer(sandbox, "acme")
+    for number, (operator, value, _) in enumerate(FILTERS):
+        held = {"property": "tag", "operator": operator, "value": value}
+        meter(sandbox, "count", key=str(number), filters=[held])
+    at = FIRST + timedelta(days=5)
+    batch = [event(n, at, "acme", **each) for n, each in enumerate([*data, {}])]
+    dry = sandbox.ok("POST", "/events/dry-run", {"events": batch})["events"]
+    sandbox.ok("PUT", "/events", {"events": batch})
+
+    found = points(sandbox, asked(acme, "month", *(str(number) for number in range(len(FILTERS)))))
+
+    for number, (*_, expected) in enumerate(FILTERS):
+        counted = [n for n, each in enumerate(dry) if each["meterWithValues"][number]["value"]]
+        assert counted == expected, FILTERS[number]
+        assert found["2026-01"][str(number)] == len(expected), FILTERS[number]
+
+
 FILLED = [
     ("hour", 40 * 24 + 7, "2026-01-01T00:00:00Z", "2026-02-10T06:00:00Z"),
     ("day", 41, "2026-01-01", "2026-02-10"),

@@ -101,14 +101,3 @@ def test_control_an_alias_of_a_real_customer_cannot_be_claimed(sandbox: Running)
     refused = (400, "invalid_request_error", "already_exists")
     assert of_a_real_one.error() == of_one_with_credits.error() == refused
     assert named(sandbox, "late") == late
-
-
-def test_a_claim_that_is_refused_for_something_else_changes_nothing(sandbox: Running) -> None:
-    meters(sandbox)
-    use(sandbox, "late", 3)
-    late = named(sandbox, "late")
-    wrong = sandbox.call("POST", "/_sandbox/customers", {"aliases": ["late"]})
-
-    assert wrong.status == 400
-    assert named(sandbox, "late") == late
-    assert figures(sandbox, late)["sum"] == 3

@@ -71,35 +71,6 @@ def test_three_cycles_with_tiers_discount_commitment_and_credits_are_billed_corr
 
 
 @pytest.mark.slow
-def test_a_day_on_which_one_contract_follows_another_is_billed_once(sandbox: Running) -> None:
-    """To the one that was in force at that moment."""
-    acme, calls = Customer.of(sandbox), metered(sandbox)
-    sold = {"catalogProductId": calls, "pricing": {"type": "PerUnit", "price": 1}}
-    acme.buy(sold, endDate="2026-01-20T12:00:00Z", autoRenewContract=False)
-    acme.buy(sold, startDate="2026-01-20T12:00:00Z")
-    acme.use(1, at="2026-01-19T12:00:00Z")
-    acme.use(2, at="2026-01-20T09:00:00Z")
-    acme.use(4, at="2026-01-20T12:00:00Z")
-    sandbox.advance("P50D")
-    billed = [each["amount"] for each in invoices(sandbox)]
-
-    assert billed == [3, 4]
-
-
-@pytest.mark.slow
-def test_a_term_that_ends_with_the_last_second_of_a_day_is_renewed_to_one(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Contract, endDate and autoRenewContract."""
-    acme = Customer.of(sandbox)
-    acme.buy(endDate="2026-02-28T23:59:59Z", startDate="2025-03-01T00:00:00Z")
-    ends = []
-    for _ in range(3):
-        sandbox.advance("P1Y")
-        ends.append(sandbox.ok("GET", "/contracts")["contracts"][0]["endDate"])
-
-    assert ends == ["2027-02-28T23:59:59Z", "2028-02-29T23:59:59Z", "2029-02-28T23:59:59Z"]
-
-
-@pytest.mark.slow
 def test_usage_before_its_cycle_raises_events_once_at_the_cycles_start(sandbox: Running) -> None:
     """Source: spec, "Events", TierCrossed, CommitmentCrossed and CommitmentUsageCrossed."""
     acme, calls = Customer.of(sandbox), metered(sandbox)
@@ -117,36 +88,3 @@ def test_usage_before_its_cycle_raises_events_once_at_the_cycles_start(sandbox: 
     assert sorted(told) == sorted(ANNOUNCED)
     assert when == ["2026-02-01T00:00:00Z"]
     assert later == told
-
-
-@pytest.mark.slow
-def test_usage_before_a_contracts_start_on_the_same_day_raises_events(sandbox: Running) -> None:
-    """What came before the clock had got there."""
-    acme, calls = Customer.of(sandbox), metered(sandbox)
-    contract_id = acme.buy({"catalogProductId": calls, **WATCHED}, startDate="2026-01-20T12:00:00Z")
-    deleted = acme.buy({"catalogProductId": calls, **WATCHED}, startDate="2026-01-20T12:00:00Z")
-    acme.use(25, at="2026-01-20T13:00:00Z")
-    before = announced(sandbox)
-    sandbox.ok("DELETE", f"/contracts/{deleted}")
-    sandbox.advance("P30D")
-    told = announced(sandbox)
-    ((_, crossed),) = sandbox.raised("TierCrossed")
-
-    assert before == []
-    assert sorted(told) == sorted(ANNOUNCED)
-    assert (crossed["contractId"], crossed["date"]) == (contract_id, "2026-01-20T12:00:00Z")
-
-
-@pytest.mark.slow
-def test_late_usage_of_a_closed_cycle_is_billed_by_the_next_without_events(sandbox: Running) -> None:
-    """The specification does not say what becomes of it: what was approved stays as it is."""
-    acme, calls = Customer.of(sandbox), metered(sandbox)
-    acme.buy({"catalogProductId": calls, **WATCHED})
-    sandbox.advance("P30D")
-    acme.use(25, at="2026-01-20T10:00:00Z")
-    sandbox.advance("P60D")
-    stored = sandbox.ok("GET", "/events?startTime=2026-01-01&endTime=2026-02-01")["total"]
-    billed = [each["amount"] for each in invoices(sandbox)]
-    told = announced(sandbox)
-
-    assert (stored, billed, told) == (1, [1, 16, 1], [])

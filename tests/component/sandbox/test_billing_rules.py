@@ -7,20 +7,12 @@ from typing import Any
 import pytest
 
 from support.sandbox import Running
-from support.scenarios import Customer, contract, customer, fee, invoices, metered
+from support.scenarios import Customer, approve, contract, customer, fee, invoices, metered
 
 
 def amounts(sandbox: Running, customer_id: str) -> dict[str, float]:
     told = sandbox.ok("GET", f"/_sandbox/customers/{customer_id}")["customer"]
     return {name: told[f"{name}Amount"] for name in ("totalOutstanding", "open", "pendingPayment", "paid")}
-
-
-def approve(sandbox: Running, invoice: Any) -> Any:
-    return sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/approve")["invoice"]
-
-
-def pay(sandbox: Running, invoice: Any, **payment: Any) -> Any:
-    return sandbox.ok("POST", f"/_sandbox/invoices/{invoice['id']}/payments", payment)["invoice"]
 
 
 # --- currencies -----------------------------------------------------------------------------------
@@ -105,95 +97,18 @@ def test_all_of_a_commitment_is_no_overage(sandbox: Running) -> None:
 
 
 def test_a_commitment_without_a_price_costs_its_units(sandbox: Running) -> None:
-    used = {"none": 0, "all": 100, "more": 150}
-    sold = {
-        "catalogProductId": metered(sandbox),
-        "pricing": {"type": "PerUnit", "price": 0.3},
-        "commitment": {"units": 100},
-    }
-    for alias, units in used.items():
-        acme = Customer.of(sandbox, alias)
-        acme.buy(sold)
+    sold = {"catalogProductId": metered(sandbox), "pricing": {"type": "PerUnit", "price": 0.3}}
+    without, free = {"units": 100}, {"units": 100, "price": 0}
+    for number, (commitment, units) in enumerate([(without, 0), (without, 100), (without, 150), (free, 150)]):
+        acme = Customer.of(sandbox, f"acme{number}")
+        acme.buy({**sold, "commitment": commitment})
         acme.use(units)
     sandbox.advance("P1M")
 
-    assert [each["amount"] for each in invoices(sandbox)] == [30, 30, 45]
-
-
-@pytest.mark.slow
-def test_a_commitment_that_costs_nothing_by_its_price_is_free(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    pricing = {"type": "PerUnit", "price": 0.3}
-    product = metered(sandbox)
-    acme.buy({"catalogProductId": product, "pricing": pricing, "commitment": {"units": 100, "price": 0}})
-    acme.use(150)
-    sandbox.advance("P1M")
-
-    assert [each["amount"] for each in invoices(sandbox)] == [15]
-
-
-@pytest.mark.slow
-def test_a_group_without_a_price_costs_its_units_as_its_first_product(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    sold = [
-        {"catalogProductId": metered(sandbox, name), "pricing": {"type": "PerUnit", "price": price}}
-        for name, price in (("call", 2), ("mail", 5))
-    ]
-    acme.buy(productGroups=[{"products": sold, "commitment": {"units": 10}}])
-    sandbox.advance("P1M")
-
-    assert [each["amount"] for each in invoices(sandbox)] == [20]
+    assert [each["amount"] for each in invoices(sandbox)] == [30, 30, 45, 15]
 
 
 # --- thresholds -----------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_a_recurring_threshold_alone_is_the_first_one_too(sandbox: Running) -> None:
-    """Source: spec, "Endpoints", Webhooks, recurringThreshold."""
-    subscription = {
-        "callbackUrl": "http://127.0.0.1:9/hook",
-        "eventType": "CreditPoolThresholdCrossed",
-        "recurringThreshold": 25,
-    }
-    sandbox.ok("POST", "/webhook", subscription)
-    acme = Customer.of(sandbox)
-    sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": acme.id, "creditAmount": 100})
-    for _ in range(20):
-        sandbox.ok("POST", "/credits/deduct", {"customerId": acme.id, "creditAmount": 5})
-
-    told = [body["threshold"] for _, body in sandbox.raised("CreditPoolThresholdCrossed")]
-    assert told == [25, 50, 75, 100]
-
-
-@pytest.mark.slow
-def test_a_commitment_of_money_is_crossed_too(sandbox: Running) -> None:
-    """Source: spec, "Events", CommitmentCrossed."""
-    acme = Customer.of(sandbox)
-    commitment = {"type": "Currency", "price": 100}
-    pricing = {"type": "PerUnit", "price": 1}
-    acme.buy({"catalogProductId": metered(sandbox), "pricing": pricing, "commitment": commitment})
-    acme.use(99)
-    before = sandbox.raised("CommitmentCrossed")
-    acme.use(1)
-    acme.use(50)
-    told = [body for _, body in sandbox.raised("CommitmentCrossed")]
-
-    assert before == []
-    assert [(each["provisionedAmount"], each["consumedAmount"]) for each in told] == [(100, 100)]
-    assert (told[0]["usagePercentage"], told[0]["exceededAmount"]) == (100, 0)
-
-
-@pytest.mark.slow
-def test_credits_that_expire_deplete_a_pool_and_cross_no_threshold_of_usage(sandbox: Running) -> None:
-    """Source: spec, "Events", CreditPoolThresholdCrossed."""
-    acme = Customer.of(sandbox)
-    grant = {"customerId": acme.id, "creditAmount": 100}
-    sandbox.ok("POST", "/_sandbox/credits/grant", {**grant, "expirationDate": "2026-01-12T00:00:00Z"})
-    sandbox.advance("P3D")
-
-    assert sandbox.raised("CreditPoolThresholdCrossed") == []
-    assert [body["balance"] for _, body in sandbox.raised("CreditPoolDepleted")] == [0]
 
 
 @pytest.mark.slow
@@ -211,22 +126,6 @@ def test_what_expired_is_no_part_of_the_used_share(sandbox: Running) -> None:
 
 
 # --- payment --------------------------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_the_outstanding_amount_is_the_amount_due(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Customer: unpaid, and by status."""
-    owner = customer(sandbox)
-    contract(sandbox, owner, products=[fee(100)])
-    sandbox.advance("P1M")
-    (invoice,) = invoices(sandbox)
-    approve(sandbox, invoice)
-    pay(sandbox, invoice, outcome="paid", amount=40)
-    part = amounts(sandbox, owner)
-    pay(sandbox, invoice, outcome="paid")
-
-    assert part == {"totalOutstanding": 60, "open": 0, "pendingPayment": 100, "paid": 0}
-    assert amounts(sandbox, owner) == {"totalOutstanding": 0, "open": 0, "pendingPayment": 0, "paid": 100}
 
 
 def test_a_payment_is_no_part_of_what_its_currency_has(sandbox: Running) -> None:
@@ -247,74 +146,6 @@ def test_a_payment_is_no_part_of_what_its_currency_has(sandbox: Running) -> None
 
         assert [(each.status, each.json["param"]) for each in refused] == [(400, "amount")] * 2
         assert taken.status == 200
-
-
-@pytest.mark.slow
-def test_a_payment_has_its_method_and_account(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Invoice, paymentInfo."""
-    contract(sandbox, products=[fee(100)])
-    sandbox.advance("P1M")
-    (invoice,) = invoices(sandbox)
-    approve(sandbox, invoice)
-    first, second, other = (
-        pay(sandbox, invoice, outcome="paid", amount=1, paymentMethod=method)["paymentInfo"]
-        for method in ("Card", "Card", "Transfer")
-    )
-
-    assert first["paymentMethodId"].startswith("pm_")
-    assert first["paymentMethodId"] == second["paymentMethodId"] != other["paymentMethodId"]
-    assert first["depositTo"] == {"id": "acc_sandbox", "name": "Sandbox account", "integration": "Sandbox"}
-
-
-@pytest.mark.slow
-def test_a_payment_that_fails_after_the_due_date_leaves_the_invoice_overdue(sandbox: Running) -> None:
-    """Source: spec, "States and transitions", Invoice billingStatus."""
-    contract(sandbox, products=[fee(100)])
-    sandbox.advance("P1M")
-    (invoice,) = invoices(sandbox)
-    approve(sandbox, invoice)
-    sandbox.advance("P30D")
-    for _ in range(2):
-        rejected = pay(sandbox, invoice, outcome="failed")
-    sandbox.advance("P1D")
-    statuses = [
-        body["billingStatus"]
-        for _, body in sandbox.raised("InvoicePaymentStatusChanged")
-        if body["invoiceId"] == invoice["id"]
-    ]
-
-    assert rejected["billingStatus"] == "Rejected"
-    assert statuses == ["PendingPayment", "Overdue", "Rejected", "Overdue"]
-
-
-@pytest.mark.slow
-def test_an_invoice_for_nothing_is_paid_when_it_is_approved(sandbox: Running) -> None:
-    contract(sandbox, products=[])
-    sandbox.advance("P1M")
-    (invoice,) = invoices(sandbox)
-    changed = approve(sandbox, invoice)
-    told = [body for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
-
-    assert changed["billingStatus"] == "Paid"
-    assert [(each["billingStatus"], each["total"], each["amountDue"]) for each in told] == [("Paid", 0, 0)]
-
-
-@pytest.mark.slow
-def test_an_invoice_without_recipients_fails_to_be_sent_and_stays_owed(sandbox: Running) -> None:
-    """Source: spec, "Events", InvoiceSendFailed."""
-    addresses = [["ada@acme.example", "bob@acme.invalid"], ["ada@acme.invalid", "bob@acme.invalid"], []]
-    for each in addresses:
-        contacts = [{"name": "c", "email": address, "receiveInvoiceEmail": True} for address in each]
-        contract(sandbox, customer(sandbox, contacts=contacts), products=[fee(1)])
-    sandbox.advance("P1M")
-    first = invoices(sandbox)
-    pending = [approve(sandbox, invoice)["billingStatus"] for invoice in first]
-    sandbox.advance("P30D")
-    overdue = [sandbox.ok("GET", f"/invoices/{each['id']}")["invoice"]["billingStatus"] for each in first]
-    told = [body["invoiceId"] for _, body in sandbox.raised("InvoiceSendFailed")]
-
-    assert (pending, overdue) == (["PendingPayment"] * 3, ["Overdue"] * 3)
-    assert [told.count(invoice["id"]) for invoice in first] == [0, 1, 1]
 
 
 # --- contracts and reports ------------------------------------------------------------------------

@@ -55,27 +55,6 @@ def test_a_product_update_changes_only_the_given_fields(sandbox: Running) -> Non
     assert untouched == changed
 
 
-def test_a_null_clears_its_field(sandbox: Running) -> None:
-    """A choice of ours: the specification does not say what a null does."""
-    product = made(sandbox, **WHOLE)
-    path = f"/catalogProducts/{product['id']}"
-    left = []
-    for name in list(WHOLE)[1:]:
-        sandbox.ok("PUT", path, {name: None})
-        left.append(len(set(sandbox.ok("GET", path)["catalogProduct"]) & set(WHOLE)))
-
-    assert left == [4, 3, 2, 1]
-
-
-def test_an_id_and_times_that_are_sent_are_not_taken(sandbox: Running) -> None:
-    foreign = {"id": "cat_mine", "createdAt": "2020-01-01T00:00:00Z", "updatedAt": "never"}
-    product = made(sandbox, **foreign)
-    changed = sandbox.ok("PUT", f"/catalogProducts/{product['id']}", foreign)["catalogProduct"]
-
-    assert product["id"] != "cat_mine"
-    assert changed == product
-
-
 def test_an_external_id_is_unique_until_it_is_removed(sandbox: Running) -> None:
     """A choice of ours."""
     first = made(sandbox, externalId="sku-1")
@@ -111,12 +90,3 @@ def test_a_field_of_another_type_or_form_is_refused_by_its_name(sandbox: Running
         assert [answer.error() for answer in answers] == [INVALID] * len(WRONG)
         assert [answer.json["param"] for answer in answers] == [param for _, param in WRONG]
     assert sandbox.ok("GET", "/catalogProducts")["catalogProducts"] == [product]
-
-
-def test_a_product_that_is_not_there_gets_404(sandbox: Running) -> None:
-    """Source: spec, "Endpoints", Catalog products."""
-    got = sandbox.call("GET", "/catalogProducts/cat_none")
-    put = sandbox.call("PUT", "/catalogProducts/cat_none", {})
-
-    assert got.error() == put.error() == (404, "invalid_request_error", "resource_not_found")
-    assert got.json["message"] == put.json["message"] == "there is no such catalog product"

@@ -62,13 +62,6 @@ def test_results_without_an_idempotency_key_are_all_stored(sandbox: Running) -> 
     assert len(results) == 3
 
 
-def test_a_submission_without_results_stores_nothing(sandbox: Running) -> None:
-    answer = submitted(sandbox)
-    results = kept(sandbox)
-
-    assert (answer, results) == ({}, [])
-
-
 WRONG: list[tuple[Any, str]] = [
     ({"productCode": "API-1"}, "results"),
     ({"results": []}, "productCode"),

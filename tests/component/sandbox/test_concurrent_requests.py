@@ -7,10 +7,8 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import pytest
-
 from support.sandbox import Answer, running
-from support.scenarios import Customer, customer, invoices, metered
+from support.scenarios import Customer, customer, invoices
 
 MANY = 20
 
@@ -52,23 +50,6 @@ def test_of_many_deductions_as_many_are_done_as_there_are_credits(bare_url) -> N
     assert balances == [50, 40, 30, 20, 10, 0]
 
 
-def test_a_top_up_that_many_approve_is_granted_once(bare_url) -> None:
-    """Source: spec, "States and transitions", the moves that are shown."""
-    with running(database_url=bare_url) as sandbox:
-        acme = Customer.of(sandbox)
-        grant = {"name": "Top-up", "creditProductId": "crp", "balanceKind": "Unit", "grantAmount": 5}
-        body = {"customerId": acme.id, "creditGrant": {**grant, "schedule": "Once", "price": 4}}
-        invoice = sandbox.ok("POST", "/credits/top-up", body)["invoiceId"]
-        answers = at_once(lambda _: sandbox.call("POST", f"/_sandbox/invoices/{invoice}/approve"))
-        sandbox.advance("P3D")
-        told = sandbox.raised("InvoiceApproved")
-        changes = acme.changes()
-
-    assert outcomes(answers) == {"done": 1, "already_approved": MANY - 1}
-    assert changes == [("Grant", 5, 5)]
-    assert len(told) == 1
-
-
 def test_an_invoice_that_many_pay_is_paid_once(bare_url) -> None:
     """Source: spec, "States and transitions", Invoice billingStatus."""
     with running(database_url=bare_url) as sandbox:
@@ -82,41 +63,3 @@ def test_an_invoice_that_many_pay_is_paid_once(bare_url) -> None:
 
     assert outcomes(answers) == {"done": 1, "already_paid": MANY - 1}
     assert told == ["PendingPayment", "Paid"]
-
-
-@pytest.mark.slow
-def test_usage_during_a_clock_move_is_stored_and_raises_events_once(bare_url) -> None:
-    """Source: spec, "Endpoints", PUT /events; "Events", CommitmentCrossed."""
-    with running(database_url=bare_url) as sandbox:
-        acme, calls = Customer.of(sandbox), metered(sandbox)
-        priced = {"pricing": {"type": "PerUnit", "price": 1}, "commitment": {"units": 15, "price": 0}}
-        acme.buy({"catalogProductId": calls, **priced})
-        sandbox.advance("P21DT11H45M")
-        sandbox.token = sandbox.login()
-        days = [f"2026-{month:02}-{day:02}" for month in (2, 3, 4) for day in range(11, 21)]
-
-        def act(number: int) -> list[Answer]:
-            if number == 0:
-                return [sandbox.call("POST", "/_sandbox/clock", {"advance": "PT1M"}) for _ in days]
-            event = {"name": "call", "customerAlias": "acme", "data": {"units": 1}}
-            return [
-                sandbox.call(
-                    "PUT",
-                    "/events",
-                    {"events": [{**event, "ref": f"{number}-{day}", "timestamp": f"{day}T10:00:00Z"}]},
-                )
-                for day in days
-            ]
-
-        answers = [answer for each in at_once(act, 4) for answer in each]
-        moved_to = sandbox.ok("GET", "/_sandbox/clock")["now"]
-        stored = sandbox.ok("GET", "/events?startTime=2026-01-01&endTime=2027-01-01")["total"]
-        sandbox.advance("P90D")
-        billed = [each["amount"] for each in invoices(sandbox)]
-        told = sandbox.raised("CommitmentCrossed")
-
-    assert {answer.status for answer in answers} == {200}
-    assert moved_to == "2026-02-01T00:15:00Z"
-    assert stored == 90
-    assert billed == [0, 15, 15, 15]
-    assert len(told) == 3

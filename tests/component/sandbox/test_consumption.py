@@ -75,39 +75,6 @@ def test_products_consumptions_without_a_contract_in_force_are_none(sandbox: Run
     assert len(sold) == 1
 
 
-@pytest.mark.slow
-def test_products_consumptions_of_a_currency_commitment_are_in_money(sandbox: Running) -> None:
-    """Source: spec, "Events", CurrencyCommitmentUsageCrossed: the consumption's unit is our choice."""
-    product = metered(sandbox)
-    acme = Customer.of(sandbox)
-    acme.buy(
-        {
-            "catalogProductId": product,
-            "pricing": {"type": "PerUnit", "price": 2},
-            "commitment": {"type": "Currency", "price": 80},
-        }
-    )
-    acme.use(60)
-
-    (told,) = acme.consumptions()
-
-    assert (told["provisionedAmount"], told["consumedAmount"]) == (80, 120)
-    assert (told["usagePercentage"], told["remainingAmount"], told["exceededAmount"]) == (150, 0, 40)
-
-
-@pytest.mark.slow
-def test_products_consumptions_begin_anew_with_each_cycle(sandbox: Running) -> None:
-    product = metered(sandbox)
-    acme = Customer.of(sandbox)
-    acme.buy({"catalogProductId": product})
-    acme.use(10)
-
-    sandbox.advance("P1M")
-    acme.use(3, at="2026-02-10T00:00:00Z")
-
-    assert acme.consumptions()[0]["consumedAmount"] == 3
-
-
 def test_has_access_ends_with_a_commitment_that_blocks(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Commitment, overageStrategy; hasAccess."""
     product = metered(sandbox)
@@ -155,19 +122,6 @@ def test_a_product_group_is_one_line_item(sandbox: Running) -> None:
     assert [each["provisionedAmount"] for each in told.values()] == [0, 0, 100]
     assert charged(sandbox, "subtotal") == [80 + 15 + 20, 5]
     assert charged(sandbox, "overage") == [20, 0]
-
-
-@pytest.mark.slow
-def test_a_group_that_blocks_takes_the_access_of_its_products(sandbox: Running) -> None:
-    calls, storage = metered(sandbox), metered(sandbox, "store")
-    acme = Customer.of(sandbox)
-    own = {"catalogProductId": storage, "commitment": {"units": 5}}
-    commitment = {"units": 10, "overageStrategy": "Block"}
-    acme.buy(productGroups=[{"products": [{"catalogProductId": calls}, own], "commitment": commitment}])
-
-    acme.use(10)
-
-    assert [each["hasAccess"] for each in acme.consumptions()] == [False, True, False]
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from support.sandbox import Running
-from support.scenarios import contract, customer, fee, invoices
+from support.scenarios import approve, contract, customer, fee, invoices, top_up
 
 
 def due(sandbox: Running, *wanted: tuple[str, dict[str, Any]]) -> list[list[str]]:
@@ -20,7 +20,7 @@ def due(sandbox: Running, *wanted: tuple[str, dict[str, Any]]) -> list[list[str]
     sandbox.advance("P1M")
     found: dict[str, list[str]] = {each: [] for each in made}
     for each in invoices(sandbox):
-        approved = sandbox.ok("POST", f"/_sandbox/invoices/{each['id']}/approve")["invoice"]
+        approved = approve(sandbox, each)
         assert approved["approvedAt"] == "2026-02-10T12:00:00Z"
         found[each["contractId"]].append(approved["dueDate"].removesuffix("T12:00:00Z"))
     return list(found.values())
@@ -52,27 +52,12 @@ def test_the_first_payment_term_that_is_understood_goes_before_the_customers_due
     assert found == [[expected] for *_, expected in TERMS]
 
 
-UNKNOWN = ("net10", "Net 10", "Net", "10", "Net-1", "Net1.5", "Net10000", "Net10 ", "Net\u0661", "")
-
-
-@pytest.mark.slow
-def test_an_unknown_payment_term_is_stored_and_ignored(sandbox: Running) -> None:
-    owner = customer(sandbox, dueDays="14")
-    found = due(sandbox, *((owner, {"products": [fee(1, paymentTerm=term)]}) for term in UNKNOWN))
-    made = sandbox.ok("GET", "/contracts?limit=100")["contracts"]
-
-    assert found == [["2026-02-24"]] * len(UNKNOWN)
-    assert [each["products"][0]["paymentTerm"] for each in made] == list(UNKNOWN)
-
-
 def test_a_payment_term_is_for_all_invoices_of_the_contract_and_for_no_others(sandbox: Running) -> None:
     apart = {"pricing": {"price": 7, "issuedSeparately": True}, "paymentTerm": "Net10"}
     owner = customer(sandbox, dueDays="14")
     [found] = due(sandbox, (owner, {"products": [fee(1), apart]}))
-    grant = {"name": "More", "creditProductId": "crp-more", "grantAmount": 5, "price": 5}
-    grant |= {"balanceKind": "Monetary", "schedule": "Once"}
-    sandbox.ok("POST", "/credits/top-up", {"customerId": owner, "creditGrant": grant})
-    topped_up = sandbox.ok("POST", f"/_sandbox/invoices/{invoices(sandbox)[-1]['id']}/approve")["invoice"]
+    assert top_up(sandbox, owner).status == 200
+    topped_up = approve(sandbox, invoices(sandbox)[-1])
     shown = invoices(sandbox)
 
     assert found == ["2026-02-20", "2026-02-20"]
@@ -99,23 +84,3 @@ def test_the_payment_term_of_a_plan_is_for_products_that_have_none(sandbox: Runn
     found = due(sandbox, *made)
 
     assert found == [[expected] for *_, expected in PLANS]
-
-
-@pytest.mark.slow
-def test_an_invoice_keeps_its_payment_term_when_the_contract_is_deleted_and_is_overdue_by_it(
-    sandbox: Running,
-) -> None:
-    """Source: spec, "Events", InvoicePaymentStatusChanged."""
-    made = contract(sandbox, products=[fee(1, paymentTerm="Net10")])
-    sandbox.advance("P1M")
-    sandbox.ok("DELETE", f"/contracts/{made['id']}")
-    sandbox.advance("P10D")
-    before = [body["billingStatus"] for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
-    sandbox.advance("P1D")
-    told = [body for _, body in sandbox.raised("InvoicePaymentStatusChanged")]
-
-    assert before == ["PendingPayment"]
-    assert [(body["billingStatus"], body["dueDate"]) for body in told] == [
-        ("PendingPayment", "2026-02-21T12:00:00Z"),
-        ("Overdue", "2026-02-21T12:00:00Z"),
-    ]

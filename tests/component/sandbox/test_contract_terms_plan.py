@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from support.sandbox import Running
-from support.scenarios import STARTED, contract, dates, fee, invoices
+from support.scenarios import STARTED, contract, dates, fee
 
 
 def of_plan(sandbox: Running, billing: dict[str, Any], **terms: Any) -> Any:
@@ -78,19 +76,3 @@ def test_a_contracts_own_end_goes_before_its_plans_duration_and_without_both_the
 
     assert made["endDate"] == "2026-03-01T00:00:00Z"
     assert "endDate" not in endless
-
-
-@pytest.mark.slow
-def test_a_term_of_a_plans_duration_expires_or_is_renewed_by_as_many_months_again(sandbox: Running) -> None:
-    """Source: spec, "Events", ContractExpired."""
-    start = "2026-01-31T00:00:00Z"
-    renewed = of_plan(sandbox, {"duration": 1}, startDate=start)["id"]
-    over = of_plan(sandbox, {"duration": 1, "autoRenewal": False}, startDate=start)["id"]
-    sandbox.advance("P80D")
-    end = sandbox.ok("GET", f"/_sandbox/contracts/{renewed}")["contract"]["endDate"]
-    expired = [(body["contractId"], body["date"]) for _, body in sandbox.raised("ContractExpired")]
-    billed = [each["contractId"] for each in invoices(sandbox)]
-
-    assert end == "2026-04-30T00:00:00Z"
-    assert expired == [(over, "2026-02-28T00:00:00Z")]
-    assert billed == [renewed, over, renewed]

@@ -13,9 +13,6 @@ import pytest
 from support.sandbox import Running
 from support.scenarios import Customer, contract, cycle, fee, invoice_amounts, invoices, metered
 
-MID_MONTH = "2026-01-10T12:00:00Z"
-"""When contracts begin here: in January 22 days are left, that one and 21 more."""
-
 
 def sold(sandbox: Running, **terms: Any) -> Any:
     """A contract that is pro-rated; by the calendar, if nothing else is said."""
@@ -96,19 +93,6 @@ def test_an_end_at_which_a_contract_is_renewed_cuts_nothing(sandbox: Running) ->
     assert billed == [22, 31, 31]
 
 
-@pytest.mark.slow
-def test_a_day_on_which_one_contract_follows_another_is_charged_once(sandbox: Running) -> None:
-    """Usage of that day is counted once, too."""
-    owner = Customer.of(sandbox).id
-    border = "2026-01-20T12:00:00Z"
-    sold(sandbox, customer_id=owner, endDate=border, autoRenewContract=False)
-    sold(sandbox, customer_id=owner, startDate=border)
-    sandbox.advance("P30D")
-    billed = invoice_amounts(sandbox)
-
-    assert billed == [10, 12]
-
-
 FEES: list[dict[str, Any]] = [
     {"products": [fee(31)]},
     {"products": [{"commitment": {"units": 10, "price": 31}}]},
@@ -148,64 +132,3 @@ def test_usage_and_the_units_of_a_commitment_are_not_pro_rated(sandbox: Running)
 
     assert (consumed["provisionedAmount"], consumed["exceededAmount"]) == (10, 5)
     assert [(each["subtotal"], each["overage"]) for each in billed] == [(32, 10), (41, 10)]
-
-
-@pytest.mark.slow
-def test_a_discount_is_a_percentage_of_the_pro_rated_fee_or_a_full_amount(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", pricing, discount."""
-    discounts = [{"type": "Percentage", "amount": 50}, {"type": "Amount", "amount": 2}]
-    made = []
-    for discount in discounts:
-        pricing = {"type": "Flat", "price": 31, "discount": discount}
-        made.append(sold(sandbox, products=[{"pricing": pricing, "isCalendarAligned": True}]))
-    sandbox.advance("P2M")
-    billed = amounts_of(sandbox, made)
-
-    assert billed == [[11, 15.5], [20, 29]]
-
-
-@pytest.mark.slow
-def test_credits_that_a_contract_grants_cost_what_they_cost(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", CreditGrant, price."""
-    grant = {"name": "Start", "creditProductId": "crp-start", "grantAmount": 5, "price": 31}
-    sold(sandbox, creditGrants=[grant])
-    sandbox.advance("P1M")
-    billed = invoice_amounts(sandbox)
-
-    assert billed == [22 + 31]
-
-
-@pytest.mark.slow
-def test_shares_are_exact_until_their_line_is_rounded(sandbox: Running) -> None:
-    """Three times 7.0967 are 21.29; rounded one by one they were 21.30."""
-    group = {"isCalendarAligned": True, "products": [fee(10)] * 3}
-    sold(sandbox, products=[], productGroups=[group])
-    sandbox.advance("P1M")
-    billed = invoice_amounts(sandbox)
-
-    assert billed == [21.29]
-
-
-OVERRIDES = [
-    (None, True, 22),
-    (None, False, 31),
-    (None, None, 31),
-    (True, False, 22),
-    (False, True, 31),
-]
-
-
-@pytest.mark.slow
-def test_a_plans_pro_rated_applies_without_the_contracts_own(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Plan, billingData.proRated."""
-    made = []
-    for own, of_plan, _ in OVERRIDES:
-        billing = {} if of_plan is None else {"proRated": of_plan}
-        wanted = {"name": "Growth", "billingData": billing, "products": [fee(31, isCalendarAligned=True)]}
-        plan = sandbox.ok("POST", "/_sandbox/plans", wanted)["plan"]
-        made.append(contract(sandbox, name=None, planId=plan["id"], shouldProRateInvoices=own))
-    sandbox.advance("P2M")
-    billed = amounts_of(sandbox, made)
-
-    assert {each["startDate"] for each in made} == {MID_MONTH}
-    assert billed == [[first, 31] for *_, first in OVERRIDES]

@@ -231,17 +231,6 @@ def test_where_no_value_is_set_the_default_is_shown(sandbox: Running) -> None:
     ]
 
 
-def test_a_customer_may_be_made_with_custom_fields(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Customer, customFields."""
-    defined(sandbox, customFieldName="region")
-    body = {"name": "Acme", "customFields": [{"customFieldName": "region", "value": "EMEA"}]}
-    answer = sandbox.call("POST", "/_sandbox/customers", body)
-    [listed] = sandbox.ok("GET", "/_sandbox/customers")["customers"]
-
-    assert values(answer) == {"region": "EMEA"}
-    assert listed == answer.json["customer"]
-
-
 # --- definitions that inputs make -----------------------------------------------------------------
 
 
@@ -266,13 +255,6 @@ def test_an_input_with_a_name_and_a_type_makes_its_definition(sandbox: Running) 
     assert wrong.json["param"] == "customFields.0.value"
 
 
-def test_two_inputs_of_one_request_share_the_definition_that_the_first_makes(sandbox: Running) -> None:
-    answer = given(sandbox, {**SIZE, "value": 5}, {"customFieldName": "size", "value": 6})
-
-    assert values(answer) == {"size": "6"}
-    assert sandbox.ok("GET", "/customFields")["total"] == 1
-
-
 MAKING_NONE: list[tuple[dict[str, Any], str]] = [
     ({**SIZE, "valueType": "Colour"}, "customFields.0.valueType"),
     ({**SIZE, "customFieldName": " "}, "customFields.0.customFieldName"),
@@ -289,12 +271,3 @@ def test_an_input_that_makes_no_definition_leaves_none(sandbox: Running) -> None
     assert [(answer.error(), answer.json["param"]) for answer in answers] == [
         (INVALID, param) for _, param in MAKING_NONE
     ]
-
-
-def test_a_name_that_is_defined_with_another_origin_is_not_defined_twice(sandbox: Running) -> None:
-    defined(sandbox, **REGION)
-    other = {"customFieldName": REGION["customFieldName"], "fieldPath": "Other__c", "valueType": "String"}
-    answer = given(sandbox, {**other, "value": "EMEA"})
-
-    assert (answer.error(), answer.json["param"]) == (INVALID, "customFields.0")
-    assert sandbox.ok("GET", "/customFields")["total"] == 1

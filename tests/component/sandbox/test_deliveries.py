@@ -177,23 +177,6 @@ def test_after_the_schedule_a_delivery_has_failed_and_can_be_sent_again() -> Non
     assert {got.id for got in receiver.got} == {failed["id"]}
 
 
-@pytest.mark.slow
-def test_jitter_is_the_same_with_the_same_seed() -> None:
-    def planned(seed: int | None) -> list[float]:
-        with receiving(*[500] * 8) as receiver, running(seed=seed) as sandbox:
-            subscribe(sandbox, "PingTest", receiver.url)
-            for _ in range(3):
-                subscribe(sandbox, "PingTest", receiver.url)
-            flush(sandbox)
-            return [waits(one) for one in deliveries(sandbox)]
-
-    seven = planned(7)
-
-    assert seven == planned(7)
-    assert seven != planned(8)
-    assert len(set(seven)) == 4
-
-
 def test_the_log_is_filtered_and_paged() -> None:
     with receiving(500) as receiver, running() as sandbox:
         approved = subscribe(sandbox, "InvoiceApproved", receiver.url)

@@ -136,23 +136,6 @@ def test_impossible_ids_are_404_without_an_internal_error(sandbox: Running) -> N
     }
 
 
-def test_a_nul_in_a_parameter_of_the_url_is_refused_by_its_name(sandbox: Running) -> None:
-    """PostgreSQL keeps no NUL in its texts."""
-    answers = {
-        param: sandbox.call("GET", f"{path}?{param}=%00")
-        for path, param in (
-            ("/invoices", "customerId"),
-            ("/contracts", "customerExternalId"),
-            ("/catalogProducts", "cursor"),
-        )
-    }
-
-    assert {param: answer.json.get("param") for param, answer in answers.items()} == {
-        param: param for param in answers
-    }
-    assert {answer.error() for answer in answers.values()} == {INVALID}
-
-
 NUL_BODIES: list[tuple[str, str, Any, str | None]] = [
     ("POST", "/login", {"refreshToken": "\0"}, "refreshToken"),
     ("POST", "/measurements", {**MEASUREMENT, "customerId": "a\0"}, "customerId"),

@@ -10,11 +10,9 @@ from typing import Any
 import pytest
 from sqlalchemy import select
 
-from billhook.client import BillingClient
-from billhook.client.ingestion import EventState
 from billhook.resources import MAX_BATCH_BYTES
 from billhook.sandbox.storage.tables.usage import usage_day
-from support.sandbox import API_TOKEN, Running, running
+from support.sandbox import Running
 
 FORMS = [("PUT", "/events"), ("POST", "/v2/events")]
 RANGE = "startTime=2026-01-01T00:00:00Z&endTime=2026-02-01T00:00:00Z&limit=1000"
@@ -106,20 +104,6 @@ def test_events_of_two_with_one_ref_in_a_batch_the_first_is_taken(sandbox: Runni
     assert stored(sandbox) == [event("r-1")]
 
 
-def test_events_duplicates_and_invalid_ones_are_distinguished_by_the_client() -> None:
-    """The errors are worded so that billhook's own client knows a duplicate. Source: spec, "Errors"."""
-    with running() as sandbox, BillingClient(sandbox.url, "sandbox", API_TOKEN) as client:
-        given = [event("r-1"), event("r-1"), {**event("r-2"), "customerAlias": " "}]
-
-        first = list(client.events.ingest(given))
-        second = list(client.events.ingest(given[:1]))
-
-    assert [each.state for each in first] == [
-        EventState.ACCEPTED, EventState.DUPLICATE, EventState.INVALID,
-    ]  # fmt: skip
-    assert [each.state for each in second] == [EventState.DUPLICATE]
-
-
 def test_events_a_batch_has_1_to_1000_events(sandbox: Running) -> None:
     """Source: spec, "Limits", events per batch."""
     for method, path in FORMS:
@@ -131,15 +115,6 @@ def test_events_a_batch_has_1_to_1000_events(sandbox: Running) -> None:
         assert none.json["message"].endswith("and this one has none: give at least one")
         assert too_many.json["message"] == "a batch has 1 to 1000 events, and this one has 1001: split it"
     assert stored(sandbox) == []
-
-
-def test_events_a_thousand_events_are_a_batch(sandbox: Running) -> None:
-    """Source: spec, "Limits", events per batch."""
-    batch = {"events": [event(f"r-{n}") for n in range(1000)]}
-    answer = sandbox.ok("POST", "/v2/events", batch)
-
-    assert answer == {"validEvents": batch["events"], "invalidEvents": []}
-    assert len(stored(sandbox)) == 1000
 
 
 def sized(size: int) -> bytes:

@@ -204,35 +204,6 @@ def test_only_attempts_affected_by_a_fault_show_it(kind: str, shown: list[str | 
     assert faults_of(found) == shown
 
 
-def test_what_holds_an_attempt_up_is_shown_beside_what_spoils_it() -> None:
-    with running() as sandbox, receiving(401) as receiver:
-        for kind in ("delay", "reorder", "corrupt"):
-            fault(sandbox, kind)
-        subscribe(sandbox, "PingTest", receiver.url)
-        flush(sandbox)
-        for _ in range(4):
-            later(sandbox, 11)
-        found = delivery(sandbox)
-
-    assert faults_of(found) == ["delay, reorder, corrupt", None]
-
-
-def test_what_held_a_delivery_up_is_shown_after_a_restart_and_without_the_fault(sandbox_url: str) -> None:
-    with receiving() as receiver:
-        with running(database_url=sandbox_url) as sandbox:
-            for kind in ("delay", "reorder"):
-                asked = subscribe(sandbox, "Overage", f"{receiver.url}/{kind}")
-                fault(sandbox, kind, seconds=90, subscriptionId=asked)
-            trigger(sandbox, "Overage")
-            flush(sandbox)
-        with running(database_url=sandbox_url) as sandbox:
-            sandbox.ok("DELETE", "/_sandbox/faults")
-            later(sandbox, 91)
-            found = {one["url"].rpartition("/")[2]: faults_of(one) for one in deliveries(sandbox)}
-
-    assert found == {"delay": ["delay"], "reorder": ["reorder"]}
-
-
 def test_held_deliveries_are_sent_when_faults_are_removed() -> None:
     with running() as sandbox, receiving() as receiver:
         made = fault(sandbox, "reorder", seconds=3600)

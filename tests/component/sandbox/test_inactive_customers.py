@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from support.sandbox import Answer, Running
-from support.scenarios import Customer, fee, invoice_amounts, invoices, metered
+from support.sandbox import Running
+from support.scenarios import Customer, fee, invoice_amounts, invoices, metered, top_up
 
 TIERS = [{"upTo": 9, "price": 1}, {"upTo": None, "price": 1}]
 ANNOUNCED = {"TierCrossed", "CommitmentCrossed", "CommitmentUsageCrossed", "Overage"}
@@ -90,56 +90,12 @@ def test_time_in_which_a_customer_was_inactive_stays_unbilled(sandbox: Running) 
     ]
 
 
-@pytest.mark.slow
-def test_late_usage_that_was_metered_before_is_charged_when_the_customer_is_active_again(
-    sandbox: Running,
-) -> None:
-    acme = Customer.of(sandbox)
-    acme.buy(sold(sandbox))
-    sandbox.advance("P30D")
-    acme.use(12, at="2026-01-06T00:00:00Z")
-    set_status(acme, "Inactive")
-    sandbox.advance("P30D")
-    set_status(acme, None)
-    sandbox.advance("P30D")
-
-    assert invoice_amounts(sandbox) == [1, 4 - 1]
-
-
-@pytest.mark.slow
-def test_a_contract_of_an_inactive_customer_bills_none_of_its_past(sandbox: Running) -> None:
-    acme = Customer.of(sandbox, status="Inactive")
-    grant = {"creditProductId": "crp", "balanceKind": "Monetary", "schedule": "Monthly", "grantAmount": 9}
-    acme.buy(fee(5), startDate="2025-10-01T00:00:00Z", creditGrants=[grant])
-    sandbox.advance("P30D")
-    none = invoice_amounts(sandbox), acme.changes()
-    set_status(acme, "Active")
-    sandbox.advance("P30D")
-
-    assert none == ([], [])
-    assert (invoice_amounts(sandbox), acme.changes()) == ([5], [("Grant", 9, 9)])
-
-
-def top_up(acme: Customer) -> Answer:
-    grant = {
-        "name": "More", "creditProductId": "crp", "balanceKind": "Monetary", "grantAmount": 9,
-        "schedule": "Once",
-    }  # fmt: skip
-    body = {"customerId": acme.id, "creditGrant": grant}
-    return acme.sandbox.call("POST", "/credits/top-up", body)
-
-
-def measure(acme: Customer) -> Answer:
-    date = {"year": 2026, "month": 1, "day": 5}
-    meter_id = metered(acme.sandbox)
-    body = {"customerId": acme.id, "meterId": meter_id, "usageDate": date, "value": 1}
-    return acme.sandbox.call("POST", "/measurements", body)
-
-
 def test_measurements_and_top_ups_of_an_inactive_customer_are_refused(sandbox: Running) -> None:
     """Source: spec, "Errors"."""
     acme = Customer.of(sandbox, status="Inactive")
-    refused = [top_up(acme), measure(acme)]
+    usage = {"customerId": acme.id, "meterId": metered(sandbox), "value": 1}
+    measured = {**usage, "usageDate": {"year": 2026, "month": 1, "day": 5}}
+    refused = [top_up(sandbox, acme.id), sandbox.call("POST", "/measurements", measured)]
     set_status(acme, "Active")
     other = Customer.of(sandbox, "other", status="Dormant")
 
@@ -147,28 +103,4 @@ def test_measurements_and_top_ups_of_an_inactive_customer_are_refused(sandbox: R
         assert answer.error() == (400, "invalid_request_error", "inactive_customer")
         assert answer.json["param"] == "customerId"
     assert invoices(sandbox) == []
-    assert top_up(acme).status == top_up(other).status == 200
-
-
-@pytest.mark.slow
-def test_usage_that_an_inactive_customer_claims_is_not_counted_any_more(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    acme.buy(sold(sandbox))
-    Customer(sandbox, "", "unknown").use(25)
-    set_status(acme, "Inactive")
-    sandbox.ok("PUT", f"/customers/{acme.id}", {"aliases": ["acme", "unknown"]})
-    set_status(acme, "Active")
-    sandbox.advance("P30D")
-
-    assert (invoice_amounts(sandbox), announced(sandbox)) == ([1], [])
-
-
-@pytest.mark.slow
-def test_usage_sent_in_advance_raises_no_events_for_an_inactive_customer(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    acme.buy(sold(sandbox))
-    acme.use(25, at="2026-02-03T10:00:00Z")
-    set_status(acme, "Inactive")
-    sandbox.advance("P30D")
-
-    assert announced(sandbox) == []
+    assert top_up(sandbox, acme.id).status == top_up(sandbox, other.id).status == 200

@@ -78,52 +78,6 @@ def test_control_usage_of_the_current_cycle_leaves_the_invoice_unchanged(sandbox
     assert invoice_amounts(sandbox) == [0, 7]
 
 
-@pytest.mark.slow
-def test_a_day_with_a_cycle_border_is_split_between_both_cycles(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    acme.buy(per_unit(metered(sandbox)), startDate="2026-01-01T09:00:00Z")
-    sandbox.advance("P21DT22H")
-    acme.use(1, at="2026-02-01T08:59:59Z")
-    acme.use(2, at="2026-02-01T09:00:00Z")
-    rewritten = invoice_amounts(sandbox)
-    sandbox.advance(ACROSS_FEBRUARY)
-
-    assert (rewritten, invoice_amounts(sandbox)) == ([1], [1, 2])
-
-
-@pytest.mark.slow
-def test_late_usage_of_a_separately_billed_product_rewrites_its_own_invoice(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    apart = {"type": "PerUnit", "price": 1, "issuedSeparately": True}
-    calls, mails = metered(sandbox), metered(sandbox, "mail")
-    acme.buy({"catalogProductId": calls, "pricing": apart}, per_unit(mails, price=2))
-    sandbox.advance(TO_FEBRUARY)
-    acme.use(3, at=JANUARY)
-    acme.use(5, name="mail", at=JANUARY)
-    rewritten = invoice_amounts(sandbox)
-    sandbox.advance("P2D")
-    acme.use(1, at=JANUARY)
-    sandbox.advance(ACROSS_FEBRUARY)
-
-    assert rewritten == [10, 3]
-    assert invoice_amounts(sandbox) == [10, 3, 0, 1]
-
-
-@pytest.mark.slow
-def test_a_corrected_measurement_rewrites_the_invoice(sandbox: Running) -> None:
-    acme, calls = Customer.of(sandbox), metered(sandbox)
-    acme.buy(per_unit(calls), fee(50))
-    acme.measure(calls, 30)
-    sandbox.advance(TO_FEBRUARY)
-    acme.measure(calls, 10)
-    rewritten = invoice_amounts(sandbox)
-    sandbox.advance("P2D")
-    acme.measure(calls, 4)
-    sandbox.advance(ACROSS_FEBRUARY)
-
-    assert (rewritten, invoice_amounts(sandbox)) == ([60], [60, 44])
-
-
 # --- after that ---------------------------------------------------------------------------------------
 
 
@@ -147,46 +101,6 @@ def test_what_comes_after_the_approval_is_charged_by_the_next_invoice_once(sandb
     ]
     assert billed[1]["revenueBreakdown"]["subtotal"] == 24
     assert billed[1]["billingCycle"]["startTime"] == "2026-02-01T00:00:00Z"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("waits", "on"), [("PT1H", 0), ("P5D", 1)])
-def test_an_overage_by_late_usage_is_raised_once(sandbox: Running, waits: str, on: int) -> None:
-    """Source: spec, "Events", Overage."""
-    acme = Customer.of(sandbox)
-    acme.buy(per_unit(metered(sandbox), commitment={"units": 10, "price": 5}))
-    acme.use(8)
-    sandbox.advance(TO_FEBRUARY)
-    sandbox.advance(waits)
-    acme.use(5, at=JANUARY)
-    acme.use(1, at=JANUARY)
-    sandbox.advance("P60D")
-    told = [body for _, body in sandbox.raised("Overage")]
-
-    assert [each["invoiceId"] for each in told] == [invoices(sandbox)[on]["id"]]
-    assert sum(invoice_amounts(sandbox)) == 5 * 3 + 4
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("waits", ["PT1H", "P5D"])
-def test_late_usage_draws_only_remaining_credits(sandbox: Running, waits: str) -> None:
-    acme = Customer.of(sandbox)
-    grant = {"creditProductId": "crp", "balanceKind": "Monetary", "schedule": "Once", "name": "Credits"}
-    acme.buy(
-        per_unit(metered(sandbox), consumesCreditProductIds=["crp"]),
-        creditGrants=[{**grant, "grantAmount": 30}],
-    )
-    acme.use(50)
-    sandbox.advance(TO_FEBRUARY)
-    more = {"customerId": acme.id, "creditProductId": "crp", "balanceKind": "Monetary", "creditAmount": 20}
-    sandbox.ok("POST", "/_sandbox/credits/grant", more)
-    sandbox.advance(waits)
-    acme.use(5, at=JANUARY)
-    acme.use(4, at=JANUARY)
-    sandbox.advance("P60D")
-
-    assert sum(invoice_amounts(sandbox)) == 50 - 30
-    assert acme.changes()[-1][2] == 20 - 9
 
 
 @pytest.mark.slow
@@ -290,51 +204,6 @@ def test_a_deleted_contract_bills_late_usage_no_more_but_by_an_invoice_that_wait
     assert [each and [one["amount"] for one in each] for each in late_usage(sandbox)] == [None, [2]]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("approved", [False, True])
-def test_usage_that_a_deleted_contract_leaves_is_billed_by_the_other_one(
-    sandbox: Running, approved: bool
-) -> None:
-    acme, product = Customer.of(sandbox), metered(sandbox)
-    first = acme.buy(per_unit(product), startDate="2025-12-15T00:00:00Z")
-    acme.buy(per_unit(product))
-    acme.use(40, at="2026-01-20T09:00:00Z")
-    sandbox.advance("P25D" if approved else TO_FEBRUARY)
-    before = [amount for amount in invoice_amounts(sandbox) if amount]
-    sandbox.ok("DELETE", f"/contracts/{first}")
-    sandbox.advance("P60D")
-
-    assert before == []  # the first contract has its usage until the cycle's end, and bills it never
-    assert [amount for amount in invoice_amounts(sandbox) if amount] == [40]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("end", ["2026-02-01T00:00:00Z", "2026-02-10T00:00:00Z"])
-def test_a_contract_deleted_after_its_end_leaves_no_usage_to_others(sandbox: Running, end: str) -> None:
-    acme, product = Customer.of(sandbox), metered(sandbox)
-    first = acme.buy(
-        per_unit(product, price=2), startDate="2025-12-15T00:00:00Z", endDate=end, autoRenewContract=False
-    )
-    acme.buy(per_unit(product))
-    acme.use(40, at="2026-01-20T09:00:00Z")
-    set_clock(sandbox, datetime.fromisoformat(end) + timedelta(hours=5))
-    sandbox.ok("DELETE", f"/contracts/{first}")
-    sandbox.advance("P60D")
-
-    assert [amount for amount in invoice_amounts(sandbox) if amount] == [80]
-
-
-@pytest.mark.slow
-def test_control_usage_of_a_contract_that_stays_is_billed_by_it_alone(sandbox: Running) -> None:
-    acme, product = Customer.of(sandbox), metered(sandbox)
-    acme.buy(per_unit(product, price=2), startDate="2025-12-15T00:00:00Z")
-    acme.buy(per_unit(product))
-    acme.use(40, at="2026-01-20T09:00:00Z")
-    sandbox.advance("P90D")
-
-    assert [amount for amount in invoice_amounts(sandbox) if amount] == [80]
-
-
 # --- invoices below zero ----------------------------------------------------------------------------------
 
 CARRIED = "Carried forward to the next invoice"
@@ -354,19 +223,3 @@ def test_an_invoice_below_zero_is_for_nothing_and_makes_the_next_one_less(sandbo
     assert [(name, total) for name, _, total in lines(second)] == [("Calls", 10), ("Fee", -5), (BROUGHT, -2)]
     assert first["revenueBreakdown"]["total"] == 0
     assert first["billingStatus"] == "Paid"
-
-
-@pytest.mark.slow
-def test_an_amount_already_carried_forward_is_corrected_by_the_next_invoice() -> None:
-    with running(approve_after=timedelta(days=50)) as sandbox:
-        acme = Customer.of(sandbox)
-        acme.buy(per_unit(metered(sandbox)), fee(-5))
-        acme.use(3)
-        acme.use(10, at=FEBRUARY)
-        acme.use(10, at="2026-03-20T10:00:00Z")
-        sandbox.advance("P55D")
-        before = invoice_amounts(sandbox)
-        acme.use(1, at=JANUARY)
-        sandbox.advance("P30D")
-
-        assert (before, invoice_amounts(sandbox)) == ([0, 3], [0, 3, 6])

@@ -8,7 +8,7 @@ from typing import Any
 import jwt
 
 from support.sandbox import Running
-from support.scenarios import STARTED, contract, fee, invoices
+from support.scenarios import STARTED
 
 # --- what is read, and what is left alone ---------------------------------------------------------
 
@@ -23,29 +23,6 @@ def test_read_only_fields_are_ignored_with_any_content(sandbox: Running) -> None
         assert changed["customer"]["name"] == "Acme Ltd"
         assert changed["customer"][name] == made[name], name
         assert (wrong.status, wrong.json["param"]) == (400, "name")
-
-
-def test_when_a_partner_received_usage_is_a_text(sandbox: Running) -> None:
-    """Source: spec, Cloud usage submission result: partnerSubmission {receivedAt: string, ...}."""
-    told = [
-        {"AWS": {"receivedAt": received_at, "status": "Accepted"}}
-        for received_at in ("2026-01-01 at noon", "", "2026-01-10T09:00:02+02:00")
-    ]
-    body = {"productCode": "API-1", "results": [{"partnerSubmission": each} for each in told]}
-    sandbox.ok("POST", "/cloudUsageSubmission", body)
-    kept = sandbox.ok("GET", "/_sandbox/cloudUsageSubmissions")["results"]
-
-    assert [each["partnerSubmission"] for each in kept] == told
-
-
-def test_a_billing_day_beyond_all_months_is_each_months_last(sandbox: Running) -> None:
-    """Source: spec, ContractProduct, scheduling: billingDay is an integer, 1 or greater."""
-    made = contract(sandbox, products=[fee(1, scheduling={"billingDay": 1000})])
-    sandbox.advance("P3M")
-    ends = [each["billingCycle"]["endTime"] for each in invoices(sandbox)]
-
-    assert made["products"][0]["scheduling"]["billingDay"] == 1000
-    assert ends == ["2026-01-31T00:00:00Z", "2026-02-28T00:00:00Z", "2026-03-31T00:00:00Z"]
 
 
 # --- sizes, and what else is too much -------------------------------------------------------------

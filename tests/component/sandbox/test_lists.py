@@ -134,8 +134,10 @@ def test_a_cursor_far_beyond_the_end_gives_an_empty_page(sandbox: Running) -> No
 
 def test_the_other_lists_go_by_the_same_rules(sandbox: Running) -> None:
     """Source: spec, "Endpoints", the pagination shape."""
+    acme = sandbox.ok("POST", "/_sandbox/customers", {"name": "Acme"})["customer"]["id"]
+    sold = {"customerId": acme, "startDate": "2026-01-10"}
     bodies: dict[str, tuple[str, Callable[[str], Any]]] = {
-        "/_sandbox/customers": ("/_sandbox/customers", lambda n: {"name": n}),
+        "/contracts": ("/contracts", lambda n: {**sold, "name": n}),
         "/_sandbox/plans": ("/_sandbox/plans", lambda n: {"name": n}),
         "/customFields": ("/_sandbox/customFields", lambda n: {"customFieldName": n}),
         "/_sandbox/cloudUsageSubmissions": (

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from support.sandbox import Running
 from support.scenarios import contract, customer, dates, fee
 
@@ -109,32 +107,6 @@ def test_control_a_fully_charged_month_raises_no_uncharged_events(sandbox: Runni
 
     assert (month_end["events"], month_end["unchargedEvents"]) == (1, 0)
     assert uncharged == []
-
-
-@pytest.mark.slow
-def test_events_of_another_month_are_not_this_months(sandbox: Running) -> None:
-    customer(sandbox, aliases=["acme"])
-    use(sandbox, "acme", "call", "2025-12-31")
-    sandbox.advance("P1M")
-    month_end = reports(sandbox, "MonthEndReport")[0]
-    uncharged = sandbox.raised("UnchargedEvents")
-
-    assert month_end["events"] == 0
-    assert uncharged == []
-
-
-@pytest.mark.slow
-def test_a_contract_in_review_or_deleted_charges_for_nothing(sandbox: Running) -> None:
-    sold = product(sandbox, "call")
-    owner = customer(sandbox, aliases=["acme"])
-    contract(sandbox, owner, products=[{"catalogProductId": sold}], status="InReview")
-    deleted = contract(sandbox, owner, products=[{"catalogProductId": sold}])["id"]
-    sandbox.ok("DELETE", f"/contracts/{deleted}")
-    use(sandbox, "acme", "call", "2026-01-12")
-    sandbox.advance("P1M")
-    month_end = reports(sandbox, "MonthEndReport")
-
-    assert [each["unsoldEvents"] for each in month_end] == [1]
 
 
 def test_a_report_that_is_not_there_is_not_found(sandbox: Running) -> None:

@@ -93,17 +93,6 @@ def test_no_page_shows_a_secret_or_a_signature_unless_asked(
     assert browser.client.get("/pages/secrets/show").status_code == 404
 
 
-def test_a_threshold_that_is_no_number_is_refused(sandbox: Running) -> None:
-    address = {"url": "http://127.0.0.1:9/", "type": "PingTest"}
-    browser = PagesBrowser.logged_in(sandbox)
-
-    notices = [
-        browser.act("/webhooks", **address, threshold=text) for text in ("NaN", "sNaN", "Infinity", "many")
-    ]
-
-    assert notices == ["Refused: the threshold is not a number"] * 4
-
-
 def test_lists_are_paged_by_links_from_the_newest_on(sandbox: Running) -> None:
     for n in range(30):
         sandbox.ok("POST", "/_sandbox/customers", {"name": f"Customer {n:02}"})

@@ -85,22 +85,3 @@ def test_the_products_of_a_plan_may_say_its_interval_themselves(sandbox: Running
     answer = sandbox.call("POST", "/_sandbox/plans", {"name": "Growth", **plan})
 
     assert answer.status == 200
-
-
-def test_an_external_id_belongs_to_one_plan(sandbox: Running) -> None:
-    sandbox.ok("POST", "/_sandbox/plans", {"name": "Growth", "externalId": "p"})
-    answer = sandbox.call("POST", "/_sandbox/plans", {"name": "Other", "externalId": "p"})
-
-    assert answer.error() == (400, "invalid_request_error", "already_exists")
-    assert answer.json["param"] == "externalId"
-
-
-def test_a_plan_with_few_fields_has_no_nulls(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Plan: its fields are texts and objects."""
-    made = sandbox.ok("POST", "/_sandbox/plans", {"name": "Bare", "ours": "x"})["plan"]
-    (listed,) = sandbox.ok("GET", "/_sandbox/plans")["plans"]
-    read = sandbox.ok("GET", f"/plans/{made['id']}")["plan"]
-
-    assert None not in made.values()
-    assert made == listed == {**read, "products": []}
-    assert made["ours"] == "x"

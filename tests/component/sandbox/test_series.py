@@ -9,7 +9,7 @@ from billhook.sandbox.billing import chart_series
 from billhook.sandbox.billing.chart_series import days_up_to, invoices_by_month, usage_by_day
 from billhook.sandbox.billing.usage.meters import METERS
 from support.sandbox import Running
-from support.scenarios import Customer, contract, cycle, fee, metered
+from support.scenarios import Customer, contract, fee, metered
 
 DAYS = days_up_to(date(2026, 1, 12), 4)
 
@@ -33,33 +33,6 @@ def test_usage_is_counted_by_day_for_one_customer_and_for_all(sandbox: Running) 
     assert [day.day for day in DAYS] == [9, 10, 11, 12]
     assert of_all == {"call": [3, 0, 12, 0]}
     assert of_one == {"call": [3, 0, 4, 0]}
-
-
-def test_a_days_figure_is_by_the_meters_method(sandbox: Running) -> None:
-    for method in ("count", "sum", "max", "last", "unique"):
-        meter = {"name": method, "key": method, "eventName": "call", "aggregationMethod": method}
-        counted = {} if method == "count" else {"property": "units"}
-        sandbox.ok("POST", "/_sandbox/meters", {**meter, **counted})
-    acme = Customer.of(sandbox)
-    acme.use(5, 9, 5, 7, at="2026-01-10T09:00:00Z")
-    found = {name: values[1] for name, values in usage(sandbox).items()}
-
-    assert found == {"sum": 26, "max": 9, "last": 7, "unique": 3, "count": 4}
-
-
-def test_a_measurement_replaces_the_days_events_and_a_cut_day_counts_once(sandbox: Running) -> None:
-    product = metered(sandbox)
-    acme = Customer.of(sandbox)
-    # The cycle begins at noon, so the day has two parts.
-    contract(sandbox, acme.id, products=[fee(1, scheduling=cycle("Days", 1))])
-    acme.use(1, at="2026-01-10T09:00:00Z")
-    acme.use(2, at="2026-01-10T15:00:00Z")
-    before = usage(sandbox)
-    acme.measure(product, 50, day=10)
-    after = usage(sandbox)
-
-    assert before == {"call": [0, 3, 0, 0]}
-    assert after == {"call": [0, 50, 0, 0]}
 
 
 def test_invoices_are_added_up_by_month_and_status_in_dollars(sandbox: Running) -> None:

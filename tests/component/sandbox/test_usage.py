@@ -7,10 +7,7 @@ from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
-from sqlalchemy import select
-
 from billhook.sandbox.billing.usage import daily_usage, meters
-from billhook.sandbox.storage.tables.usage import event
 from support.sandbox import Running
 
 JANUARY = (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 2, 1, tzinfo=UTC))
@@ -115,16 +112,6 @@ def test_usage_counts_to_the_day_of_its_timestamp_in_utc(sandbox: Running) -> No
     assert used.consumed(eve, eve + timedelta(days=1))["sum"] == 10000
 
 
-def test_usage_of_a_day_that_no_contract_cuts_is_that_of_its_begin(sandbox: Running) -> None:
-    """A part of a day is known where a cycle begins or ends; nothing else asks for one."""
-    noon = datetime(2026, 1, 10, 12, tzinfo=UTC)
-    used = Used(sandbox)
-    used.send(("2026-01-10T09:00:00Z", Decimal(1)), ("2026-01-20T09:00:00Z", Decimal(10)))
-
-    assert used.consumed(noon - timedelta(days=1), noon + timedelta(days=1))["sum"] == 1
-    assert used.consumed(noon, noon + timedelta(days=10))["sum"] == 10
-
-
 def test_usage_the_last_value_is_the_latest_one_and_not_the_one_that_came_last(sandbox: Running) -> None:
     """Of two at one time, the one that came later counts; in one batch, or in two."""
     used = Used(sandbox)
@@ -164,20 +151,6 @@ def test_usage_a_meter_counts_what_comes_after_it_was_made(sandbox: Running) -> 
     found = used.consumed()
 
     assert (found["sum"], found["later"]) == (7, 2)
-
-
-def test_usage_which_meters_counted_an_event_is_remembered(sandbox: Running) -> None:
-    """Source: spec, "Events", UnchargedEvents: not counted against any meter."""
-    used = Used(sandbox)
-    used.send(("2026-01-05", "text"), ("2026-01-05", Decimal(1)))
-    other = {"name": "other", "customerAlias": "acme", "ref": "o", "timestamp": "2026-01-05"}
-    sandbox.ok("PUT", "/events", {"events": [other]})
-
-    with sandbox.sandbox.service.transaction(writes=False) as tx:
-        found = tx.connection.scalars(select(event.c.meter_ids).order_by(event.c.seq)).all()
-
-    count_and_unique = {used.meters["count"], used.meters["unique"]}
-    assert [set(each.split()) for each in found] == [count_and_unique, set(used.meters.values()), set()]
 
 
 # --- measurements ---------------------------------------------------------------------------------
