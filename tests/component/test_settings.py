@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import hmac
 import os
-from datetime import UTC, datetime
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from billhook import Billhook, Source
 from billhook.errors import ConfigError, MissingSecret, WeakSecret
 from billhook.extension import get_settings, get_state
 from billhook.file_modes import access_by_others
 from billhook.settings import OPTIONS, Settings, from_environ, read_secrets_file
-from billhook.signing import TimestampedRSA
 from billhook.standalone import create_app
 from support.apps import bare_app
 from support.inbox_view import incoming, open_inbox
 from support.signing import OTHER_SECRET, SECRET
+from support.signing_cases import rsa_pems
 
 HIDDEN = "correct-horse-battery-staple"
 
@@ -109,13 +106,6 @@ def test_a_weak_secret_refuses_to_start_and_is_not_shown(tmp_path):
             start(tmp_path, BILLHOOK_SECRETS=[SECRET, weak])
 
         assert weak not in str(caught.value)
-
-
-def test_a_secret_that_is_not_of_its_scheme_is_refused_and_not_shown(tmp_path):
-    with pytest.raises(ConfigError, match="base64") as caught:
-        start(tmp_path, BILLHOOK_SECRETS=[f"whsec_{HIDDEN}!"])
-
-    assert HIDDEN not in str(caught.value)
 
 
 def test_no_secret_is_in_any_text_of_a_running_app(tmp_path):
@@ -323,42 +313,20 @@ def test_the_scheme_is_chosen_by_configuration(tmp_path):
         (hmac_options, "<TimestampedHMAC: X-Webhook-Signature>"),
         (hmac_options | {"BILLHOOK_SIGNATURE_HEADER": "X-Mine"}, "<TimestampedHMAC: X-Mine>"),
         (body_options | {"BILLHOOK_SECRETS": [TEXT_SECRET]}, "<BodyHMAC: X-Webhook-Signature>"),
+        (
+            {
+                "BILLHOOK_SIGNATURE": "timestamped-rsa",
+                "BILLHOOK_SECRETS": [rsa_pems("case")[1]],
+                "BILLHOOK_TIMESTAMP_HEADER": "X-When",
+            },
+            "<TimestampedRSA: X-When, X-Webhook-Signature>",
+        ),
     ):
         settings = Settings.from_mapping(bare_app(tmp_path, **config).config)
 
         (source,) = Billhook()._all_sources(settings)
 
         assert repr(source.scheme).startswith(scheme)
-
-
-def test_rsa_public_keys_are_read_from_a_file(tmp_path, app_with):
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    (tmp_path / "keys.pem").write_bytes(public)
-    app = app_with(
-        BILLHOOK_SECRETS=[],
-        BILLHOOK_SECRETS_FILE=str(tmp_path / "keys.pem"),
-        BILLHOOK_SIGNATURE="timestamped-rsa",
-        BILLHOOK_TIMESTAMP_HEADER="X-When",
-    )
-    scheme = TimestampedRSA(signature_header="X-Webhook-Signature", timestamp_header="X-When")
-
-    headers = scheme.sign(b"{}", private, event_type="PingTest", now=datetime.now(UTC))
-    reply = app.test_client().post(
-        "/webhooks/billing", data=b"{}", headers={"X-Webhook-Type": "PingTest", **headers}
-    )
-
-    assert reply.status_code == 200
-
-
-def test_body_hmac_requires_replay_protection_dedupe_only(tmp_path):
-    with pytest.raises(ConfigError, match="dedupe-only"):
-        start(tmp_path, BILLHOOK_SIGNATURE="body-hmac", BILLHOOK_SECRETS=[TEXT_SECRET])
 
 
 @pytest.mark.parametrize(
@@ -399,16 +367,6 @@ def test_standard_webhooks_refuses_other_header_names(tmp_path):
     for key in ("BILLHOOK_SIGNATURE_HEADER", "BILLHOOK_TIMESTAMP_HEADER"):
         with pytest.raises(ConfigError, match="has headers of its own: unset BILLHOOK_SIGNATURE_HEADER"):
             start(tmp_path, **{key: "X-Mine"})
-
-
-def test_a_bad_header_name_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="X Mine"):
-        start(
-            tmp_path,
-            BILLHOOK_SIGNATURE="timestamped-hmac",
-            BILLHOOK_SIGNATURE_HEADER="X Mine",
-            BILLHOOK_SECRETS=[TEXT_SECRET],
-        )
 
 
 # --- sources --------------------------------------------------------------------------------------

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import dataclasses
 import gzip
 import hashlib
 import hmac
@@ -684,9 +683,3 @@ def test_control_what_is_signed_would_be_found_among_them(monkeypatch):
     monkeypatch.setitem(globals(), "random_request", signed_once)
 
     assert false_finds(10, seed=1) >= 5
-
-
-def test_a_found_scheme_is_compared_without_its_rank():
-    one = search(timed(), BODY, [TEXT_SECRET]).schemes[0]
-
-    assert dataclasses.replace(one, rank=()) == one
