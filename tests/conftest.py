@@ -22,7 +22,7 @@ from billhook.engines import Worker
 from billhook.extension import get_state
 from billhook.inbox import Inbox
 from support.apps import bare_app, make_app
-from support.inbox_view import hang_up, open_inbox, place_of
+from support.inbox_view import close_inboxes, hang_up, open_inbox, place_of
 from support.postgres import (
     BOTH,
     OwnServer,
@@ -172,6 +172,7 @@ def frail_url(frail_server) -> Iterator[str]:
     """The URL of a new inbox on the frail server."""
     with fresh_schema(frail_server.url) as url:
         yield new_inbox(url)
+        close_inboxes()
         hang_up(url)
 
 
@@ -180,6 +181,7 @@ def postgres_url(postgres_server) -> Iterator[str]:
     """The URL of an empty schema on PostgreSQL."""
     with fresh_schema(postgres_server.url) as url:
         yield url
+        close_inboxes()
         hang_up(url)
 
 
@@ -188,18 +190,20 @@ def database_url(postgres_server) -> Iterator[str]:
     """The URL of an empty database on PostgreSQL, for tests of where in it an inbox is."""
     with fresh_database(postgres_server.url) as url:
         yield url
+        close_inboxes()
         hang_up(url)
 
 
 @pytest.fixture(params=BOTH)
-def bare_url(request, tmp_path) -> str:
+def bare_url(request, tmp_path) -> Iterator[str]:
     """The URL of a place for an inbox, on each kind of database, with nothing in it yet."""
     if request.param == "postgresql":
-        url: str = request.getfixturevalue("postgres_url")
-        return url
-    path = tmp_path / "billhook.db"
-    path.touch(0o600)
-    return f"sqlite:///{path}"
+        yield request.getfixturevalue("postgres_url")
+    else:
+        path = tmp_path / "billhook.db"
+        path.touch(0o600)
+        yield f"sqlite:///{path}"
+    close_inboxes()
 
 
 @pytest.fixture

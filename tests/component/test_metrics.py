@@ -156,13 +156,6 @@ def client(app_with):
     return app.test_client()
 
 
-def test_metrics_are_given_to_those_with_the_token(client):
-    answer = client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}"})
-
-    assert answer.status_code == 200
-    assert samples(answer.text)[("billhook_inbox_up",)] == 1
-
-
 def test_metrics_are_given_as_openmetrics_to_those_who_ask_for_it(client):
     accept = "application/openmetrics-text; version=1.0.0"
     answer = client.get("/metrics", headers={"Authorization": f"Bearer {TOKEN}", "Accept": accept})

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import hmac
 import os
-from datetime import UTC, datetime
+from itertools import product
 
 import pytest
-from cryptography.hazmat.primitives import serialization
-from cryptography.hazmat.primitives.asymmetric import rsa
 
 from billhook import Billhook, Source
 from billhook.errors import ConfigError, MissingSecret, WeakSecret
 from billhook.extension import get_settings, get_state
 from billhook.file_modes import access_by_others
 from billhook.settings import OPTIONS, Settings, from_environ, read_secrets_file
-from billhook.signing import TimestampedRSA
 from billhook.standalone import create_app
 from support.apps import bare_app
 from support.inbox_view import incoming, open_inbox
 from support.signing import OTHER_SECRET, SECRET
+from support.signing_cases import rsa_pems
 
 HIDDEN = "correct-horse-battery-staple"
 
@@ -109,13 +107,6 @@ def test_a_weak_secret_refuses_to_start_and_is_not_shown(tmp_path):
             start(tmp_path, BILLHOOK_SECRETS=[SECRET, weak])
 
         assert weak not in str(caught.value)
-
-
-def test_a_secret_that_is_not_of_its_scheme_is_refused_and_not_shown(tmp_path):
-    with pytest.raises(ConfigError, match="base64") as caught:
-        start(tmp_path, BILLHOOK_SECRETS=[f"whsec_{HIDDEN}!"])
-
-    assert HIDDEN not in str(caught.value)
 
 
 def test_no_secret_is_in_any_text_of_a_running_app(tmp_path):
@@ -323,42 +314,20 @@ def test_the_scheme_is_chosen_by_configuration(tmp_path):
         (hmac_options, "<TimestampedHMAC: X-Webhook-Signature>"),
         (hmac_options | {"BILLHOOK_SIGNATURE_HEADER": "X-Mine"}, "<TimestampedHMAC: X-Mine>"),
         (body_options | {"BILLHOOK_SECRETS": [TEXT_SECRET]}, "<BodyHMAC: X-Webhook-Signature>"),
+        (
+            {
+                "BILLHOOK_SIGNATURE": "timestamped-rsa",
+                "BILLHOOK_SECRETS": [rsa_pems("case")[1]],
+                "BILLHOOK_TIMESTAMP_HEADER": "X-When",
+            },
+            "<TimestampedRSA: X-When, X-Webhook-Signature>",
+        ),
     ):
         settings = Settings.from_mapping(bare_app(tmp_path, **config).config)
 
         (source,) = Billhook()._all_sources(settings)
 
         assert repr(source.scheme).startswith(scheme)
-
-
-def test_rsa_public_keys_are_read_from_a_file(tmp_path, app_with):
-    key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    ).decode()
-    public = key.public_key().public_bytes(
-        serialization.Encoding.PEM, serialization.PublicFormat.SubjectPublicKeyInfo
-    )
-    (tmp_path / "keys.pem").write_bytes(public)
-    app = app_with(
-        BILLHOOK_SECRETS=[],
-        BILLHOOK_SECRETS_FILE=str(tmp_path / "keys.pem"),
-        BILLHOOK_SIGNATURE="timestamped-rsa",
-        BILLHOOK_TIMESTAMP_HEADER="X-When",
-    )
-    scheme = TimestampedRSA(signature_header="X-Webhook-Signature", timestamp_header="X-When")
-
-    headers = scheme.sign(b"{}", private, event_type="PingTest", now=datetime.now(UTC))
-    reply = app.test_client().post(
-        "/webhooks/billing", data=b"{}", headers={"X-Webhook-Type": "PingTest", **headers}
-    )
-
-    assert reply.status_code == 200
-
-
-def test_body_hmac_requires_replay_protection_dedupe_only(tmp_path):
-    with pytest.raises(ConfigError, match="dedupe-only"):
-        start(tmp_path, BILLHOOK_SIGNATURE="body-hmac", BILLHOOK_SECRETS=[TEXT_SECRET])
 
 
 @pytest.mark.parametrize(
@@ -401,16 +370,6 @@ def test_standard_webhooks_refuses_other_header_names(tmp_path):
             start(tmp_path, **{key: "X-Mine"})
 
 
-def test_a_bad_header_name_is_refused(tmp_path):
-    with pytest.raises(ConfigError, match="X Mine"):
-        start(
-            tmp_path,
-            BILLHOOK_SIGNATURE="timestamped-hmac",
-            BILLHOOK_SIGNATURE_HEADER="X Mine",
-            BILLHOOK_SECRETS=[TEXT_SECRET],
-        )
-
-
 # --- sources --------------------------------------------------------------------------------------
 
 
@@ -441,37 +400,20 @@ def test_the_secrets_of_a_source_are_a_list_and_never_shown():
 # --- secrets in the wrong place, and files that others may use ------------------------------------
 
 
-SECRETS = [SECRET, f"[{SECRET}]", "-----BEGIN PUBLIC KEY-----", "postgresql://u:hunter2@h/db"]
-
-
-def test_a_secret_in_an_option_of_another_kind_is_not_shown():
-    for key in (
-        "BILLHOOK_TOLERANCE_SECONDS",
-        "BILLHOOK_DEADLINE_SECONDS",
-        "BILLHOOK_MAX_BODY_BYTES",
-        "BILLHOOK_RETRY_SCHEDULE_SECONDS",
-        "BILLHOOK_BACKLOG_LIMIT",
-        "BILLHOOK_LEASE_SECONDS",
-        "BILLHOOK_RETENTION_DAYS",
-        "BILLHOOK_SIGNATURE",
-        "BILLHOOK_ENGINE",
-    ):
-        for secret in SECRETS:
-            told = f"^{key} is a value that looks like a secret: it must be"
-            with pytest.raises(ConfigError, match=told) as caught:
-                Settings.from_mapping({key: secret})
-
-            assert secret not in str(caught.value)
+SECRETS = [SECRET, f"[{SECRET}]", "-----BEGIN PUBLIC KEY-----"]
+DATABASE = "postgresql://u:hunter2@h/db"
 
 
 def test_a_secret_in_an_option_that_errors_repeat_is_refused_unseen():
-    shown = [option for option in OPTIONS if not option.secret]
+    shown = [option.key for option in OPTIONS if not option.secret]
+    numbers = ["BILLHOOK_TOLERANCE_SECONDS", "BILLHOOK_RETRY_SCHEDULE_SECONDS"]
+    wrong = [*product(shown, SECRETS), *product([*numbers, "BILLHOOK_ENGINE"], [DATABASE])]
 
-    for option in shown:
-        told = f"^{option.key} (is a value that )?looks like a secret: "
+    for key, secret in wrong:
+        told = f"^{key} (is a value that )?looks like a secret: "
         with pytest.raises(ConfigError, match=told) as caught:
-            Settings.from_mapping({option.key: SECRET})
-        assert SECRET not in str(caught.value)
+            Settings.from_mapping({key: secret})
+        assert secret not in str(caught.value)
     assert len(shown) > 20
 
 

@@ -16,7 +16,7 @@ from billhook.inbox.schema import REVISION
 from billhook.standalone import create_app, load_handlers
 from support.apps import deliver, inbox_file
 from support.inbox_view import change, rows
-from support.signing import PATH, SECRET
+from support.signing import SECRET
 from support.templates import new_inbox
 
 HANDLERS = """
@@ -188,21 +188,6 @@ def test_control_a_write_for_each_question_would_fill_the_log(standalone, here):
             connection.execute("UPDATE billhook_version SET version_num = version_num")
 
         assert log_bytes(here) >= before + 50 * FRAME_BYTES
-
-
-def test_other_paths_are_404(standalone):
-    client = standalone().test_client()
-
-    assert client.get("/").status_code == 404
-    assert client.get("/static/x").status_code == 404
-    assert client.get(PATH).status_code == 405
-
-
-def test_wrong_options_refuse_to_start(here, monkeypatch):
-    monkeypatch.setenv("BILLHOOK_LEASE", "3")
-
-    with pytest.raises(ConfigError, match="BILLHOOK_LEASE is no option"):
-        create_app()
 
 
 def test_a_configuration_error_under_the_celery_command_has_no_stack_trace(here, monkeypatch):

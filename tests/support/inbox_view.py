@@ -117,8 +117,18 @@ def open_inbox(where: Path | str, **options: Any) -> Inbox:
     """A prepared inbox, as the app makes it."""
     options.setdefault("deadline_seconds", LONG_DEADLINE_SECONDS)
     inbox = Inbox(str(where) if _is_postgres(where) else f"sqlite:///{where}", **options)
+    _opened.append(inbox)
     inbox.prepare()
     return inbox
+
+
+_opened: list[Inbox] = []
+
+
+def close_inboxes() -> None:
+    """Close what `open_inbox` opened: a test that fails does not come to its own end."""
+    while _opened:
+        _opened.pop().close()
 
 
 def upgraded(url: str) -> str:

@@ -159,6 +159,11 @@ def _cases() -> list[Case]:
     other_whsk, _ = ed25519_pair(b"\x08" * 32)
     private, public = rsa_pems("case")
     other_private, _ = rsa_pems("other")
+    # To sign with, to verify with, and a stranger's.
+    hmac = TEXT_SECRET, [TEXT_SECRET], OTHER_TEXT_SECRET
+    whsec = WHSEC, [WHSEC], OTHER_WHSEC
+    ed25519_keys = whsk, [whpk], other_whsk
+    rsa_keys = private, [public], other_private
     standard = {"id": in_header("webhook-id"), "timestamp": in_header("webhook-timestamp"), "body": BODY}
     timed = {"timestamp": in_header("X-Webhook-Timestamp"), "body": BODY}
     signature = "X-Webhook-Signature"
@@ -166,25 +171,19 @@ def _cases() -> list[Case]:
         Case(
             "standard-webhooks-v1",
             StandardWebhooks(),
-            WHSEC,
-            [WHSEC],
-            OTHER_WHSEC,
+            *whsec,
             standard | {"signature": base64_in("webhook-signature", "v1,(.*)")},
         ),
         Case(
             "standard-webhooks-v1a",
             StandardWebhooks(),
-            whsk,
-            [whpk],
-            other_whsk,
+            *ed25519_keys,
             standard | {"signature": base64_in("webhook-signature", "v1a,(.*)")},
         ),
         Case(
             "timestamped-hmac",
             TimestampedHMAC(),
-            TEXT_SECRET,
-            [TEXT_SECRET],
-            OTHER_TEXT_SECRET,
+            *hmac,
             {
                 "timestamp": in_header(signature, "(?s:t=(.*),)"),
                 "body": BODY,
@@ -194,9 +193,7 @@ def _cases() -> list[Case]:
         Case(
             "timestamped-rsa",
             TimestampedRSA(),
-            private,
-            [public],
-            other_private,
+            *rsa_keys,
             timed | {"signature": base64_in(signature)},
         ),
         Case(
@@ -210,17 +207,13 @@ def _cases() -> list[Case]:
         Case(
             "body-hmac",
             BodyHMAC("X-Hub-Signature-256", replay_protection="dedupe-only"),
-            TEXT_SECRET,
-            [TEXT_SECRET],
-            OTHER_TEXT_SECRET,
+            *hmac,
             {"body": BODY, "signature": hex_in("X-Hub-Signature-256", "sha256=(.*)")},
         ),
         Case(
             "template",
             SignatureTemplate(),
-            TEXT_SECRET,
-            [TEXT_SECRET],
-            OTHER_TEXT_SECRET,
+            *hmac,
             timed | {"type": TYPE, "signature": hex_in(signature)},
         ),
         Case(
@@ -228,9 +221,7 @@ def _cases() -> list[Case]:
             SignatureTemplate(
                 content="v9:{type}|{id}:{body}~{timestamp}.", algorithm="ed25519", encoding="base64"
             ),
-            whsk,
-            [whpk],
-            other_whsk,
+            *ed25519_keys,
             timed | {"type": TYPE, "id": in_header("X-Webhook-Id"), "signature": base64_in(signature)},
         ),
         Case(
@@ -238,17 +229,13 @@ def _cases() -> list[Case]:
             SignatureTemplate(
                 content="v1:{timestamp}:{type}:{body}", time_format="iso-8601", signature_entry="v1"
             ),
-            TEXT_SECRET,
-            [TEXT_SECRET],
-            OTHER_TEXT_SECRET,
+            *hmac,
             timed | {"type": TYPE, "signature": hex_in(signature, "v1=(.*)")},
         ),
         Case(
             "template-http-date",
             SignatureTemplate(content="{timestamp}\n{body}", time_format="http-date"),
-            TEXT_SECRET,
-            [TEXT_SECRET],
-            OTHER_TEXT_SECRET,
+            *hmac,
             timed | {"signature": hex_in(signature)},
         ),
         Case(
@@ -263,9 +250,7 @@ def _cases() -> list[Case]:
                 entry_separator=";",
                 sign_digest=True,
             ),
-            private,
-            [public],
-            other_private,
+            *rsa_keys,
             {
                 "timestamp": in_header(signature, "(?s:t=(.*);v0)"),
                 "body": BODY,
@@ -275,9 +260,7 @@ def _cases() -> list[Case]:
         Case(
             "body-jwt",
             BodyJWT(algorithm="HS256"),
-            TEXT_SECRET,
-            [TEXT_SECRET],
-            OTHER_TEXT_SECRET,
+            *hmac,
             {
                 "timestamp": base64url_in(signature, r"(?s:\.(.*)\.)"),
                 "body": BODY,

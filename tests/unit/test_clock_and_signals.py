@@ -11,7 +11,6 @@ from blinker import Signal
 
 from billhook import events, signals
 from billhook.clock import FrozenClock, SystemClock
-from billhook.errors import MissingExtra
 from billhook.signals import emit
 
 
@@ -88,12 +87,6 @@ def test_sending_as_blinker_does_would_leave_out_the_rest():
     emit(signal, "sender")
 
     assert (sent, sorted(told)) == (1, [0, 1, 2, 3, 4])
-
-
-def test_a_missing_extra_names_the_install_command():
-    assert str(MissingExtra("the celery engine", "celery")) == (
-        "the celery engine needs an optional dependency: pip install 'billhook[celery]'"
-    )
 
 
 def test_the_stub_has_the_names_of_the_module_and_of_every_event_type():

@@ -1,4 +1,4 @@
-"""`delivery.once` in handlers: the same on every engine, wherever the inbox is, and again after a replay."""
+"""`delivery.once` in handlers, and after a replay; engines/test_every_engine.py has failed attempts."""
 
 from __future__ import annotations
 
@@ -8,13 +8,11 @@ from contextlib import closing
 import pytest
 
 from billhook import Handlers, effects
-from billhook.engines.celery.executor import DeliveryExecutor
 from billhook.events import InvoiceApproved, PingTest, sample
 from billhook.extension import get_state
 from billhook.inbox.replay import replay
 from support.apps import deliver, inbox_at
 from support.inbox_view import rows
-from support.processes import until
 
 
 class Books:
@@ -52,54 +50,6 @@ class Books:
 @pytest.fixture
 def books(tmp_path):
     return Books(tmp_path / "own.db")
-
-
-def succeeded(app):
-    return rows(inbox_at(app), "SELECT state, attempts FROM run") == [("succeeded", 3)]
-
-
-# --- every engine ---------------------------------------------------------------------------------
-
-
-def inline(books, app_with, running, clock):
-    app = app_with(handlers=[books.handlers()], clock=clock, BILLHOOK_ENGINE="inline")
-    deliver(app)
-    while not succeeded(app):
-        clock.advance(seconds=1)
-        get_state(app).handle_due()
-
-
-def thread(books, app_with, running, clock):
-    app = app_with(handlers=[books.handlers()], BILLHOOK_ENGINE="thread")
-    deliver(app)
-    until(lambda: succeeded(app), 30)
-
-
-def worker(books, app_with, running, clock):
-    app = running(books.handlers(), count=2)
-    deliver(app)
-    until(lambda: succeeded(app), 30)
-
-
-def celery(books, app_with, running, clock):
-    app = app_with(handlers=[books.handlers()], clock=clock)
-    state = get_state(app)
-    executor = DeliveryExecutor(
-        state.inbox, state.dispatcher, lease_seconds=30, publish=lambda delivery_id: None
-    )
-    deliver(app)
-    while not succeeded(app):
-        clock.advance(seconds=1)
-        executor.execute(1)
-
-
-@pytest.mark.usefixtures("inbox_url")
-@pytest.mark.parametrize("engine", [inline, thread, worker, celery])
-def test_attempts_that_fail_after_the_effect_do_not_repeat_it(engine, books, app_with, running, clock):
-    engine(books, app_with, running, clock)
-
-    assert books.attempts == [(0, 1), (0, 2), (0, 3)]
-    assert books.booked() == 1
 
 
 def test_each_handler_of_a_delivery_has_its_own_effect(books, app_with, clock):

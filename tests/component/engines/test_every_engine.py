@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
 from collections import Counter
+from contextlib import closing
 
 import pytest
 
-from billhook import Handlers
+from billhook import Handlers, effects
 from billhook.engines.celery.executor import DeliveryExecutor
 from billhook.events import InvoicePaymentStatusChanged, PingTest
 from billhook.extension import get_state
@@ -136,6 +138,30 @@ def test_each_run_is_retried_by_its_own_schedule_until_it_is_dead(engine):
     assert engine.runs() == [("dies", "dead", 3), ("good", "succeeded", 1), ("later", "due", 1)]
     assert engine.states() == ["planned"]
     assert rows(inbox_at(engine.app), "SELECT count(*) FROM failure") == [(4,)]
+
+
+def test_attempts_that_fail_after_an_effect_do_not_repeat_it(engine, tmp_path):
+    handlers, attempts, own = Handlers(), [], tmp_path / "own.db"
+
+    @handlers.on(PingTest, name="book", retry=[0, 0])
+    def book(event, delivery):
+        with closing(sqlite3.connect(own, timeout=20)) as connection, connection:
+            if delivery.once(connection):
+                connection.execute("INSERT INTO payment VALUES (3)")
+        attempts.append((delivery.replays, delivery.attempt))
+        if delivery.attempt < 3:
+            raise ConnectionError("after the effect")
+
+    engine.shop(handlers)
+    with closing(sqlite3.connect(own)) as connection:
+        effects.create_all(connection)
+        connection.execute("CREATE TABLE payment (amount INTEGER)")
+    engine.store("m")
+
+    engine.handle()
+
+    assert attempts == [(0, 1), (0, 2), (0, 3)]
+    assert rows(own, "SELECT count(*) FROM payment") == [(1,)]
 
 
 def test_runs_of_one_order_key_are_handled_in_order_of_receipt(engine):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from functools import partial
 
 import pytest
 
@@ -18,7 +17,6 @@ from billhook.inbox.admin import count, page, with_runs
 from support.apps import deliver, inbox_at
 from support.engines import inbox_of, noting, plan, plan_and_claim, send, sweeper_of
 from support.inbox_view import rows
-from support.processes import until
 
 PAID = '{"invoiceId":"inv_1","billingStatus":"Paid","amountDue":0,"amountPaid":1,"total":10}'
 
@@ -161,23 +159,6 @@ def test_many_runs_of_a_paused_handler_do_not_hold_up_another(stored_only):
 
 
 @pytest.mark.slow
-def test_a_sibling_of_a_paused_handler_is_called_by_the_same_message(stored_only):
-    calls, handlers = [], Handlers()
-    for name in ("first", "second", "third"):
-        handlers.on(PingTest, name=name)(partial(lambda name, event: calls.append(name), name))
-    app = stored_only(handlers)
-    state = get_state(app)
-    inbox, now = inbox_of(app)
-    executor = DeliveryExecutor(inbox, state.dispatcher, lease_seconds=30.0, publish=lambda _: None)
-    inbox.pause_handler("first", None, now)
-    send(app, 1)
-
-    executor.execute(1)
-
-    assert sorted(calls) == ["second", "third"]
-
-
-@pytest.mark.slow
 def test_celery_publishes_what_a_resume_releases_though_the_queue_is_not_empty(stored_only, clock):
     app = stored_only(noting([]))
     state = get_state(app)
@@ -263,24 +244,6 @@ def test_what_a_handler_discards_is_no_failure_and_no_success(stored_only):
     assert rows(inbox_at(app), "SELECT failures FROM billhook_handler") == [(2,)]
 
 
-def test_runs_that_are_superseded_are_no_failures(stored_only):
-    calls, handlers = [], Handlers()
-
-    @handlers.on(
-        InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True, pause_after=2
-    )
-    def follow(event, delivery):
-        calls.append(delivery.key)
-
-    app = stored_only(handlers)
-    for number in range(5):
-        deliver(app, PAID.encode(), "InvoicePaymentStatusChanged", message_id=f"msg_{number}")
-    get_state(app).handle_due()
-
-    assert calls == ["msg_4"]
-    assert inbox_of(app)[0].paused_handlers() == []
-
-
 @pytest.mark.usefixtures("inbox_url")
 def test_a_lowered_number_of_failures_counts_those_before(stored_only):
     calls = []
@@ -298,18 +261,3 @@ def test_a_lowered_number_of_failures_counts_those_before(stored_only):
         transaction.apply_limits(now)
 
     assert [one.name for one in inbox.paused_handlers()] == ["note"]
-
-
-def test_failures_are_counted_over_all_workers(running):
-    calls = []
-    app = running(noting(calls, failing=range(1, 100), pause_after=4), count=3, BILLHOOK_LEASE_SECONDS=30)
-    inbox, _ = inbox_of(app)
-    for number in range(1, 5):
-        send(app, 1, first=number)
-        until(lambda number=number: len(calls) == number)
-    until(inbox.paused_handlers)
-    send(app, 3, first=5)
-    send(app, 1, "CustomerCreated")
-    until(lambda: "other CustomerCreated-1" in calls)
-
-    assert len(calls) == 5

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
 
@@ -16,7 +16,7 @@ from billhook.inbox import counts as counts_of_inbox
 from billhook.inbox.buffered_counts import BufferedCounts
 from billhook.inbox.counts import DURATION_BOUNDS, SHARDS, Counts, shard_of
 from billhook.inbox.overview import read_totals
-from support.inbox_view import NOON, change, hung, incoming, open_inbox, rows, upgraded, value
+from support.inbox_view import NOON, change, hung, incoming, open_inbox, postgres, rows, upgraded, value
 from support.postgres import only_sqlite
 from support.processes import until
 
@@ -24,6 +24,17 @@ OWNER = "host:1"
 LEASE = timedelta(seconds=30)
 LABELS = CountedAs("default", "PingTest")
 NUMBERS = "SELECT event_type, handler, what, number FROM billhook_count ORDER BY what, handler, bucket"
+
+
+@pytest.fixture(autouse=True)
+def _one_test_at_a_time(request):
+    """On PostgreSQL: compaction has one lock for all inboxes of a database, that of another test too."""
+    if not any("postgres" in name for name in (request.node.name, *request.fixturenames)):
+        yield
+        return
+    with closing(postgres(request.getfixturevalue("postgres_server").url)) as connection:
+        connection.execute("SELECT pg_advisory_lock(hashtext('test_counts'))")
+        yield
 
 
 def at(seconds):

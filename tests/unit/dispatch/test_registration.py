@@ -300,15 +300,10 @@ def test_waits_that_cannot_be_are_refused_with_what_to_write():
 
 
 def test_a_limit_that_is_no_whole_number_in_its_bounds_is_refused():
-    for options in (
-        {"at_most": 0},
-        {"at_most": 1.5},
-        {"at_most": True},
-        {"at_most": 1001},
-        {"pause_after": -1},
-    ):
-        with pytest.raises(ConfigError, match=next(iter(options))):
-            Handlers().on(PingTest, **options)
+    for name, wrong in (("at_most", (0, 1.5, True, 1001)), ("pause_after", (0, -1))):
+        for number in wrong:
+            with pytest.raises(ConfigError, match=name):
+                Handlers().on(PingTest, **{name: number})
 
 
 def test_a_rate_that_cannot_be_is_refused_with_what_to_write():

@@ -72,9 +72,3 @@ def test_changes_are_validated():
 def test_a_sample_refuses_a_misspelt_field_with_the_nearest_name(name, meant):
     with pytest.raises(TypeError, match=f"Overage has no field '{name}': did you mean {meant}?"):
         sample(Overage, **{name: "1"})
-
-
-def test_a_sample_takes_fields_by_both_names_and_new_ones():
-    made = sample(Overage, overageAmount=1, invoice_id="inv_1", note="new")
-
-    assert (made.overage_amount, made.invoice_id, made.model_extra) == (Decimal(1), "inv_1", {"note": "new"})

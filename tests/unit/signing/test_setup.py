@@ -154,36 +154,20 @@ def test_an_unfit_private_key_is_refused():
 FIELD = 2**255 - 19
 
 
-def doubled(point: tuple[int, int]) -> tuple[int, int]:
-    """A point of the curve added to itself. Source: RFC 8032, section 5.1."""
-    x, y = point
-    d = -121665 * pow(121666, -1, FIELD)
-    product = d * x * x * y * y
-    return (
-        2 * x * y * pow(1 + product, -1, FIELD) % FIELD,
-        (y * y + x * x) * pow(1 - product, -1, FIELD) % FIELD,
+# Each point whose order divides 8, as RFC 8032 encodes it: there are no more.
+SMALL_ORDER = [
+    bytes.fromhex(text)
+    for text in (
+        "0100000000000000000000000000000000000000000000000000000000000000",
+        "ecffffffffffffffffffffffffffffffffffffffffffffffffffffffffffff7f",
+        "0000000000000000000000000000000000000000000000000000000000000000",
+        "0000000000000000000000000000000000000000000000000000000000000080",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05",
+        "26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc85",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac037a",
+        "c7176a703d4dd84fba3c0b760d10670f2a2053fa2c39ccc64ec7fd7792ac03fa",
     )
-
-
-def points_of(y: int) -> list[tuple[int, int]]:
-    """Both points with this y. Source: RFC 8032, section 5.1.3."""
-    d = -121665 * pow(121666, -1, FIELD)
-    square = (y * y - 1) * pow(d * y * y + 1, -1, FIELD) % FIELD
-    x = pow(square, (FIELD + 3) // 8, FIELD)
-    if (x * x - square) % FIELD:
-        x = x * pow(2, (FIELD - 1) // 4, FIELD) % FIELD
-    assert (x * x - square) % FIELD == 0
-    return [(x, y), (-x % FIELD, y)]
-
-
-def small_order() -> list[tuple[int, int]]:
-    """The eight points that are the neutral one after three doublings, from the two known of order 8."""
-    eighth = int.from_bytes(
-        bytes.fromhex("26e8958fc2b227b045c3f489f2ef98f0d5dfac05d3c63339b13802886d53fc05"), "little"
-    )
-    found = {point for y in (0, 1, FIELD - 1, eighth, FIELD - eighth) for point in points_of(y)}
-    assert all(doubled(doubled(doubled(point))) == (0, 1) for point in found)
-    return sorted(found)
+]
 
 
 def spelled(y: int, sign: int) -> str:
@@ -191,24 +175,19 @@ def spelled(y: int, sign: int) -> str:
 
 
 def test_public_keys_for_which_anyone_can_sign_are_refused():
-    points = small_order()
-
-    assert len(points) == 8
-    for x, y in points:
+    for point in SMALL_ORDER:
         with pytest.raises(ConfigError, match="a point of small order, for which anyone can sign"):
-            StandardWebhooks().load([spelled(y, x & 1)])
+            StandardWebhooks().load(["whpk_" + b64(point)])
 
 
-def test_control_small_order_keys_accept_forged_signatures():
-    verified = 0
-    for x, y in small_order():
-        key = ed25519.Ed25519PublicKey.from_public_bytes(base64.b64decode(spelled(y, x & 1)[5:]))
+def test_control_each_of_them_accepts_forged_signatures():
+    for point in SMALL_ORDER:
+        key, verified = ed25519.Ed25519PublicKey.from_public_bytes(point), 0
         for text in range(40):
             with contextlib.suppress(InvalidSignature):
                 key.verify((1).to_bytes(32, "little") + bytes(32), b"%d" % text)
                 verified += 1
-
-    assert verified > 40
+        assert verified > 0
 
 
 def test_a_second_spelling_of_a_public_key_is_refused():
@@ -405,14 +384,6 @@ def test_header_names_can_be_chosen():
 
     assert list(headers) == ["svix-id", "svix-timestamp", "svix-signature"]
     assert verify(scheme, Delivery(headers, b"{}"), [WHSEC]).signed_at == NOW
-
-
-def test_a_template_without_a_time_reads_one_header():
-    scheme = SignatureTemplate(content="hook:{body}", prefix="v0=", replay_protection="dedupe-only")
-    headers = scheme.sign(b"{}", TEXT_SECRET, event_type="PingTest", now=NOW)
-
-    assert list(headers) == ["X-Webhook-Signature"]
-    assert verify(scheme, Delivery(headers, b"{}"), [TEXT_SECRET]).signed_at is None
 
 
 # --- nothing is told ------------------------------------------------------------------------------
