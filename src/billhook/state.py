@@ -26,6 +26,7 @@ from billhook.errors import (
 from billhook.events import EVENT_TYPES
 from billhook.inbox import Inbox
 from billhook.logs import fields
+from billhook.program import in_program
 from billhook.receiver import Intake, WsgiReceiver
 from billhook.receiver.wsgi import find_probe
 from billhook.settings import ENVIRON, Settings
@@ -248,7 +249,7 @@ def _open_inbox(app: Flask, settings: Settings) -> Inbox:
         if ENVIRON in app.extensions or isinstance(error, ForeignFile | UnfitEncoding):
             raise  # the standalone app has nothing else to serve; another program's file is a wrong option
         # The app's own pages and commands work, its migrations among them; each use checks the schema again.
-        told = str(error).replace("`billhook ", f"`flask --app {app.import_name} billhook ")
+        told = in_program(str(error), app)
         text = "deliveries get 503 until the inbox's schema fits: %s"
         logger.error(text, told, extra=fields(cause=error))  # noqa: TRY400
     return inbox

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING
 
 import click
@@ -13,6 +13,7 @@ from billhook.cli.context import environment, load_app, reject_handlers_argument
 from billhook.cli.output import print_json, print_table
 from billhook.cli.params import as_json, handlers_argument
 from billhook.errors import BillhookError, InboxUnavailable, SchemaMismatch
+from billhook.program import in_program
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -69,7 +70,7 @@ def check(handlers: Sequence[str], path: str | None, as_json: bool) -> None:
 
     reject_handlers_argument(handlers)
     app = load_app(environment(handlers))
-    findings = list(_findings(app, get_state(app), path))
+    findings = [replace(each, told=in_program(each.told)) for each in _findings(app, get_state(app), path)]
     well = all(finding.ok for finding in findings)
     if as_json:
         print_json({"ok": well, "checks": [asdict(finding) for finding in findings]})

@@ -15,6 +15,7 @@ import click
 
 from billhook.cli.output import UsageConfigError
 from billhook.errors import BillhookError, ConfigError
+from billhook.program import in_program
 
 if TYPE_CHECKING:
     from flask import Flask
@@ -110,8 +111,7 @@ def flask_arguments() -> list[str] | None:
     # A FlaskGroup of the user's own has its factory as an object, which no command line can name.
     if info.create_app is not None:
         raise UsageConfigError(
-            "child processes cannot be started from a custom command line: use "
-            "`flask --app … billhook worker --processes …`"
+            "child processes cannot be started from a custom command line: use `flask --app …` for it"
         )
     return [] if info.app_import_path is None else ["--app", info.app_import_path]
 
@@ -216,4 +216,5 @@ def worker_hint(inbox: Inbox) -> str | None:
     from billhook.doctor.inbox import missing_worker
 
     own_app = user_app() is not None
-    return missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
+    hint = missing_worker(inbox, load_settings().engine, own_app=own_app, now=datetime.now(UTC))
+    return None if hint is None else in_program(hint)

@@ -14,6 +14,7 @@ from billhook.cli.output import print_json, progress
 from billhook.cli.params import as_json
 from billhook.cli.selection import confirm
 from billhook.errors import ConfigError
+from billhook.program import in_program
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
@@ -95,7 +96,7 @@ def current(as_json: bool) -> None:
         remedy += f", which moves the inbox here from the schema {former}"
     if version is not None and version > REVISION:  # revisions are numbered texts: 0001, 0002, …
         remedy = ": it is newer than this billhook; upgrade the package"
-    click.echo(f"schema {version or 'none'}, this billhook needs {REVISION}{remedy}")
+    click.echo(f"schema {version or 'none'}, this billhook needs {REVISION}{in_program(remedy)}")
     click.echo(f"inbox: {place}" + (f", schema {schema}" if schema else ""))
 
 

@@ -27,6 +27,7 @@ from billhook.cli.selection import (
     select,
     within_search_limit,
 )
+from billhook.program import in_program
 
 if TYPE_CHECKING:
     from billhook.inbox import DeliveryFilter, Inbox
@@ -332,12 +333,12 @@ def _report_erased(total: int, done: EraseResult, unsure: list[int], *, clean: b
     if unsure:
         click.echo(
             f"{delivery_count(len(unsure))} not erased: not readable, but with the id somewhere "
-            f"({_named(unsure)}): look with `billhook deliveries show ID`, and erase by id",
+            f"({_named(unsure)}): look with {in_program('`billhook deliveries show ID`')}, and erase by id",
             err=True,
         )
     if not clean:
         click.echo(
             "The inbox is being read all the time, so its log still has what was erased: run the command "
-            "`billhook deliveries erase` again, or restart the processes that use the inbox",
+            f"{in_program('`billhook deliveries erase`')} again, or restart the processes that use the inbox",
             err=True,
         )

@@ -27,6 +27,7 @@ from billhook.inbox.admin import (
     page,
     with_runs,
 )
+from billhook.program import in_program
 
 __all__ = [
     "delivery_error",
@@ -115,7 +116,8 @@ def print_delivery(details: DeliveryDetails) -> None:
     click.echo(f"body, {summary.body_bytes} bytes:")
     click.echo(text[:_SHOWN_CHARACTERS])
     if len(text) > _SHOWN_CHARACTERS:
-        click.echo(f"… truncated; `billhook deliveries show {summary.id} --body` prints all of it")
+        hint = in_program(f"`billhook deliveries show {summary.id} --body`")
+        click.echo(f"… truncated; {hint} prints all of it")
     _print_runs(details.runs)
 
 

@@ -22,6 +22,7 @@ import click
 
 from billhook.errors import BillhookError, ConfigError
 from billhook.printable import printable
+from billhook.program import in_program
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -139,7 +140,8 @@ def say_paused(paused: Iterable[PausedHandler]) -> None:
         since = one.since.strftime("%Y-%m-%d %H:%M:%S UTC")
         name = printable(one.name)
         click.echo(f"PAUSED: {name} since {since}{why}", err=True)
-        click.echo(f"        its deliveries wait; to go on: billhook handlers resume {quote(name)}", err=True)
+        hint = in_program(f"billhook handlers resume {quote(name)}")
+        click.echo(f"        its deliveries wait; to go on: {hint}", err=True)
 
 
 class CliError(click.ClickException):
@@ -167,9 +169,12 @@ class BillhookGroup(click.Group):
         try:
             return super().invoke(ctx)
         except ConfigError as error:
-            raise UsageConfigError(str(error)) from None
+            raise UsageConfigError(in_program(str(error))) from None
         except BillhookError as error:
-            raise CliError(str(error)) from None
+            raise CliError(in_program(str(error))) from None
+        except CliError as error:
+            error.message = in_program(error.message)
+            raise
         except OSError as error:
             if error.errno not in _DISK_FULL:
                 raise

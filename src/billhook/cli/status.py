@@ -23,6 +23,7 @@ from billhook.cli.context import open_inbox, worker_hint
 from billhook.cli.output import CliError, print_json, print_table, printable, say_paused
 from billhook.cli.params import as_json
 from billhook.clock import format_ago, format_duration, parse_duration
+from billhook.program import in_program
 
 if TYPE_CHECKING:
     from billhook.inbox import Inbox
@@ -194,9 +195,10 @@ def _now_rows(overview: Overview) -> list[tuple[str, str, str]]:
     alive = [one for one in overview.workers if one.alive]
     silent = [one.owner for one in overview.workers if not one.alive]
     engines = ", ".join(sorted({one.engine for one in alive}))
+    look = in_program("billhook deliveries list --state dead")
     return [
         ("unfinished", number_text(backlog.waiting), oldest),
-        ("dead", number_text(backlog.dead), "billhook deliveries list --state dead" if backlog.dead else ""),
+        ("dead", number_text(backlog.dead), look if backlog.dead else ""),
         ("quarantined", number_text(backlog.quarantined), conflicts),
         ("refused in 24 h", str(sum(overview.refused.values())), "; ".join([causes, *off]).strip("; ")),
         ("workers", str(len(alive)), engines + (f"; silent: {', '.join(silent)}" if silent else "")),

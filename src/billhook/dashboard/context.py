@@ -16,10 +16,11 @@ from typing import TYPE_CHECKING
 from flask import abort, current_app, g
 
 from billhook.dispatch.quarantine import parse_error
-from billhook.extension import ENVIRON, get_state
+from billhook.extension import get_state
 from billhook.inbox.admin import ListedDelivery, RunDetails
 from billhook.inbox.replay import ReplayResult, replay
 from billhook.pages import Pages
+from billhook.program import program
 
 if TYPE_CHECKING:
     from billhook.inbox import DeliveryDetails, Inbox
@@ -65,7 +66,7 @@ class DashboardContext:
     @property
     def command(self) -> str:
         """How the command line begins that works on the same inbox."""
-        return "billhook" if ENVIRON in current_app.extensions else "flask --app … billhook"
+        return program(current_app)
 
     def delivery(self, delivery_id: int) -> DeliveryDetails:
         """Return a delivery; the page of an unknown one is 404."""

@@ -24,6 +24,7 @@ from billhook.inbox.counts import OTHER_TYPES, Counted
 from billhook.inbox.figures import Overview, PeriodFigures, TypeFigures
 from billhook.inbox.overview import read_overview, read_periods
 from billhook.pages import Bars, Series, Sparkline, bar_chart, sparkline
+from billhook.program import in_program
 from billhook.receiver import webhook_routes
 from billhook.status import find_problems, healthy_summary
 
@@ -104,7 +105,7 @@ def _troubles(context: DashboardContext, overview: Overview) -> Iterator[tuple[s
         "age": url_for(".deliveries", state="planned"),
         "refused": "#received",
     }
-    for about, text in find_problems(overview, missing):
+    for about, text in find_problems(overview, None if missing is None else in_program(missing, state.app)):
         yield text, addresses[about]
 
 
@@ -197,7 +198,7 @@ def show_health(context: DashboardContext) -> Response:
     app = current_app._get_current_object()  # type: ignore[attr-defined]
     state = context.state
     sources = list({route.source.name: route.source for route in webhook_routes(app)}.values())
-    findings = examine(
+    found = examine(
         state.settings,
         app.extensions.get(ENVIRON, os.environ),
         sources,
@@ -207,6 +208,7 @@ def show_health(context: DashboardContext) -> Response:
         now=context.now,
         sample_size=SAMPLE,
     )
+    findings = [one.in_program(app) for one in found]
     return context.pages.render(
         "health.html", findings=findings, command=f"{context.command} doctor", sample=SAMPLE
     )

@@ -238,4 +238,4 @@ def _how_to_start(engine: str, *, own_app: bool) -> str:
         return f"start one: celery -A {name} worker"
     if own_app and engine == "thread":
         return "start the app: its threads start with the first request"
-    return f"start one: {'flask --app … ' if own_app else ''}billhook worker"
+    return "start one: billhook worker"

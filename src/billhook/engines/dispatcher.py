@@ -85,7 +85,7 @@ class Dispatcher:
         self._handlers = handlers
         self._schedule = schedule
         self._jitter = jitter
-        self._sender = sender
+        self.sender = sender
         self._context = context
         self._client = client
         self._find_newer = find_newer
@@ -223,12 +223,12 @@ class Dispatcher:
     ) -> tuple[HandlerFailure | None, float]:
         """Call a handler, and signal its start and its end; return its failure and how long it took."""
         facts = {"delivery": delivery, "handler": delivery.handler}
-        signals.emit(signals.handler_started, self._sender, **facts)
+        signals.emit(signals.handler_started, self.sender, **facts)
         started = time.monotonic()
-        failure = call(handler, self._sender, self._context, event, delivery)
+        failure = call(handler, self.sender, self._context, event, delivery)
         seconds = time.monotonic() - started
         error = failure.exception if failure else None
-        signals.emit(signals.handler_ended, self._sender, error=error, duration=seconds, **facts)
+        signals.emit(signals.handler_ended, self.sender, error=error, duration=seconds, **facts)
         return failure, seconds
 
     def _superseded(self, claim: Claim, delivery: Delivery, newer: int, handler: Handler) -> AttemptResult:

@@ -17,6 +17,7 @@ from billhook.events import Event, UnknownEvent
 from billhook.inbox import DuplicateRun, Inbox, PausedHandler, RunPlan, RunResult, RunState, StoredDelivery
 from billhook.logs import EscapedTracebacks, fields
 from billhook.printable import first_line
+from billhook.program import in_program
 
 __all__ = ["AttemptResult", "Notifications", "PlannedDelivery", "delivery_fields", "log_paused"]
 
@@ -86,7 +87,8 @@ class Notifications:
             for duplicate in duplicates:
                 self._notify_duplicate(duplicate, stored[duplicate.delivery_id])
         for stopped in paused:
-            text = "handler %s paused: %s; its deliveries wait for `billhook handlers resume %s`"
+            hint = "its deliveries wait for `billhook handlers resume %s`"
+            text = f"handler %s paused: %s; {in_program(hint, self._sender)}"
             why = first_line(stopped.why or "")
             logger.error(
                 text, stopped.name, why, stopped.name, extra=fields(handler=stopped.name, cause="failures")
@@ -181,7 +183,7 @@ def _failure_fields(attempt: AttemptResult, failure: HandlerFailure) -> dict[str
     return delivery_fields(attempt.delivery, attempt.handler, cause=failure.exception, duration=duration)
 
 
-def log_paused(inbox: Inbox) -> None:
+def log_paused(inbox: Inbox, sender: object) -> None:
     """Log which handlers are paused, when a worker starts: their deliveries wait, and that is on purpose."""
     try:
         paused = inbox.paused_handlers()
@@ -189,6 +191,7 @@ def log_paused(inbox: Inbox) -> None:
         return
     for handler in paused:
         why = f" ({first_line(handler.why)})" if handler.why else ""
-        text = "handler %s has been paused since %s%s; its deliveries wait for `billhook handlers resume %s`"
+        hint = "its deliveries wait for `billhook handlers resume %s`"
+        text = f"handler %s has been paused since %s%s; {in_program(hint, sender)}"
         since = handler.since.isoformat()
         logger.warning(text, handler.name, since, why, handler.name, extra=fields(handler=handler.name))

@@ -136,7 +136,7 @@ class Worker:
         or when the system provides no thread or no descriptors.
         """
         handlers, descriptors = self._handlers, self._descriptors
-        log_paused(self._inbox)
+        log_paused(self._inbox, self._dispatcher.sender)
         while not (self._stopping or descriptors.exhausted or handlers.exhausted(max_abandoned_threads)):
             self._sleep(self._poll())
         if descriptors.exhausted:

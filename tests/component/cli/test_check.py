@@ -55,7 +55,7 @@ def test_check_of_a_working_app_succeeds_and_stores_nothing(shop):
     assert told[f"POST {PATH}/eu"] == "verified and answered by billhook (source eu)"
     assert told["handlers"] == "1 registered"
     assert "is writable" in told["inbox"]
-    assert "`billhook worker`; make sure that one is running" in told["engine"]
+    assert "`shop billhook worker`; make sure that one is running" in told["engine"]
     assert stored(app) == []
     assert deliver(app).status_code == 200
     assert len(stored(app)) == 1  # as any other would have been

@@ -58,7 +58,7 @@ def test_a_mistake_is_one_line_there_too(app):
 
     assert (result.exit_code, result.stderr) == (
         1,
-        "Error: there is no delivery 99 in this inbox: see `billhook deliveries list`\n",
+        "Error: there is no delivery 99 in this inbox: see `shop billhook deliveries list`\n",
     )
 
 
@@ -160,7 +160,7 @@ def test_send_reports_an_app_that_raises(app):
 
 def test_send_reports_an_app_that_answers_in_place_of_billhook(app):
     answers = [("<title>Log in", 401), ("Not Found", 404), ("<html>", 500)]
-    told = "the app answered, not billhook; run `flask --app … billhook check` to see why"
+    told = "the app answered, not billhook; run `shop billhook check` to see why"
     app.before_request(lambda: answers[0])
 
     while answers:

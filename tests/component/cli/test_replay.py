@@ -264,7 +264,7 @@ def test_replay_with_celery_suggests_a_celery_worker(run, shop):
 def test_replay_in_an_app_suggests_how_to_start_a_worker_there(shop):
     hints = {
         "thread": "No worker is running; start the app: its threads start with the first request\n",
-        "worker": "No worker is running; start one: flask --app … billhook worker\n",
+        "worker": "No worker is running; start one: other billhook worker\n",
         "inline": "",
     }
 

@@ -47,7 +47,7 @@ def test_marked_deliveries_are_counted_first_and_then_replayed(failing):
     failing.state.handle_due()
 
     assert "Replay 2 deliveries?" in preview.text
-    assert "flask --app … billhook deliveries replay 1 3<" in preview.text
+    assert "flask --app shop billhook deliveries replay 1 3<" in preview.text
     assert "2 of them have something to replay: 2 runs will be due again" in preview.text
     assert nothing_yet == ["retrying"] * 3
     assert done == "Replayed: 2 runs are due again."

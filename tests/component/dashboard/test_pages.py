@@ -346,7 +346,7 @@ def test_a_shell_reads_from_the_command_exactly_what_was_filtered_by(site):
         page = made.get("deliveries", query_string={"contains": text, "error": text}).text
         shown = re.search(r'<code class="command">(.*?)</code>', page, re.DOTALL)
         assert shown is not None
-        command = html.unescape(shown[1]).removeprefix("flask --app … billhook deliveries list ")
+        command = html.unescape(shown[1]).removeprefix("flask --app shop billhook deliveries list ")
 
         words = subprocess.run(
             ["bash", "-c", f"printf '%s\\0' {command}"],

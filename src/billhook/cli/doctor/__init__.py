@@ -67,9 +67,8 @@ def examine_(handlers: Sequence[str], gunicorn_file: Path | None, sample_size: i
     from billhook.cli.doctor.examination import examine
     from billhook.doctor.finding import LEVELS
 
-    findings = sorted(
-        examine(gunicorn_file, sample_size, handlers), key=lambda each: LEVELS.index(each.level)
-    )
+    found = [each.in_program() for each in examine(gunicorn_file, sample_size, handlers)]
+    findings = sorted(found, key=lambda each: LEVELS.index(each.level))
     if as_json:
         well = all(each.level != "error" for each in findings)
         print_json({"ok": well, "findings": [asdict(each) for each in findings]})

@@ -120,7 +120,7 @@ class CeleryEngine:
             key_days=self._key_days,
             registration=WorkerRegistration(self._inbox, process_owner(), "celery", count_handlers),
         )
-        log_paused(self._inbox)
+        log_paused(self._inbox, self._dispatcher.sender)
         self._relay.start(0.0, lambda: maintenance.run_if_due(self._clock.now()), maintenance.close)
 
     def request_stop(self) -> None:
