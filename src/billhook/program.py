@@ -11,10 +11,10 @@ import click
 
 from billhook.settings import ENVIRON
 
-__all__ = ["in_program", "program"]
+__all__ = ["COMMAND", "in_program", "program"]
 
 # Not `serve`, `capture`, `sandbox` and `demo`, which `flask billhook` does not have.
-_CALL = re.compile(
+COMMAND = re.compile(
     r"(?:flask --app … )?\bbillhook (?=(?:actions|api|check|db|deliveries|doctor|events|handlers|metrics|"
     r"options|reconcile|send|status|subscribe|worker)\b)"
 )
@@ -48,4 +48,4 @@ def _running_program(context: click.Context) -> str:
 def in_program(text: str, app: Any = None) -> str:
     """Return a text with its commands as the user has to type them."""
     name = program(app)
-    return text if name == "billhook" else _CALL.sub(lambda _: f"{name} ", text)
+    return text if name == "billhook" else COMMAND.sub(lambda _: f"{name} ", text)

@@ -249,7 +249,6 @@ def _no_such(path: str, name: str) -> ConfigError:
 
 
 _NO_RECEIVER = "no receiver at this path; the default path is /webhooks/billing"
-_OTHER_ANSWERED = "the app answered, not billhook; run `billhook check` to see why"
 
 
 def _report(answers: Sequence[HttpReply], url: str, as_json: bool) -> None:
@@ -291,7 +290,7 @@ def _text(answer: HttpReply, url: str) -> str:
     elif url.startswith("/") and answer.status >= 300 and not _is_object(text):
         # The path is a receiver's path in this app, and receivers answer with a JSON object: so a hook, a
         # middleware or an error handler of the app answered in its place.
-        text = in_program(_OTHER_ANSWERED)
+        text = in_program("the app answered, not billhook; run `billhook check` to see why")
     elif answer.status == 401 and _is_object(text):
         text += "; the receiver has another secret (BILLHOOK_SECRETS, BILLHOOK_SECRETS_FILE) or scheme"
     elif answer.status in (404, 405) and not _is_object(text):

@@ -87,8 +87,8 @@ class Notifications:
             for duplicate in duplicates:
                 self._notify_duplicate(duplicate, stored[duplicate.delivery_id])
         for stopped in paused:
-            hint = "its deliveries wait for `billhook handlers resume %s`"
-            text = f"handler %s paused: %s; {in_program(hint, self._sender)}"
+            hint = in_program("its deliveries wait for `billhook handlers resume %s`", self._sender)
+            text = f"handler %s paused: %s; {hint}"
             why = first_line(stopped.why or "")
             logger.error(
                 text, stopped.name, why, stopped.name, extra=fields(handler=stopped.name, cause="failures")
@@ -191,7 +191,7 @@ def log_paused(inbox: Inbox, sender: object) -> None:
         return
     for handler in paused:
         why = f" ({first_line(handler.why)})" if handler.why else ""
-        hint = "its deliveries wait for `billhook handlers resume %s`"
-        text = f"handler %s has been paused since %s%s; {in_program(hint, sender)}"
+        hint = in_program("its deliveries wait for `billhook handlers resume %s`", sender)
+        text = f"handler %s has been paused since %s%s; {hint}"
         since = handler.since.isoformat()
         logger.warning(text, handler.name, since, why, handler.name, extra=fields(handler=handler.name))
