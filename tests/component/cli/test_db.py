@@ -108,7 +108,7 @@ def test_db_upgrade_works_for_an_app_that_refuses_to_start(tmp_path, postgres_ur
     listed = flask(tmp_path, postgres_url, "deliveries", "list")
 
     assert refused.returncode == 2
-    assert refused.stderr.endswith("run `billhook db upgrade`\n")
+    assert refused.stderr.endswith("run `python -m flask --app shop billhook db upgrade`\n")
     assert json.loads(before.stdout)["found"] is None
     assert (upgraded.returncode, upgraded.stdout.splitlines()[0]) == (0, f"schema none -> {REVISION}")
     assert (listed.returncode, listed.stdout) == (0, "no deliveries match\n")
@@ -124,7 +124,7 @@ def test_db_upgrade_creates_an_apps_missing_file(tmp_path):
     upgraded = flask(tmp_path, url, "db", "upgrade")
 
     assert current.stdout.startswith(
-        f"schema none, this billhook needs {REVISION}: run `billhook db upgrade`\n"
+        f"schema none, this billhook needs {REVISION}: run `python -m flask --app shop billhook db upgrade`\n"
     )
     assert not made_by_looking
     assert upgraded.stdout == f"schema none -> {REVISION}\n"

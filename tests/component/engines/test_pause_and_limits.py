@@ -327,7 +327,10 @@ def test_a_handler_that_fails_so_often_in_a_row_is_paused_loudly(stored_only, ca
     assert told == [{"handler": "note", "why": why}]
     assert [(one.name, one.since, one.why) for one in inbox.paused_handlers()] == [("note", now, why)]
     assert [record.levelname for record in caplog.records if "paused" in record.message] == ["ERROR"]
-    assert f"handler note paused: {why}; its deliveries wait for `billhook handlers resume" in caplog.text
+    assert (
+        f"handler note paused: {why}; its deliveries wait for `flask --app shop billhook handlers resume"
+        in caplog.text
+    )
 
 
 def test_a_success_begins_the_count_anew_and_so_does_resume(stored_only):
