@@ -11,10 +11,10 @@ import click
 
 from billhook.settings import ENVIRON
 
-__all__ = ["in_program", "program"]
+__all__ = ["COMMAND", "in_program", "program"]
 
 # Not `serve`, `capture`, `sandbox` and `demo`, which `flask billhook` does not have.
-_CALL = re.compile(
+COMMAND = re.compile(
     r"(?:flask --app \S+ )?\bbillhook (?=(?:actions|api|check|db|deliveries|doctor|events|handlers|metrics|"
     r"options|reconcile|send|status|subscribe|worker)\b)"
 )
@@ -53,4 +53,4 @@ def in_program(text: str, app: Any = None) -> str:
     """Return a hint with its commands as the user has to type them: `billhook db upgrade` is a command."""
     name = program(app)
     # A text may come through here twice, from a log line and from the end of a command.
-    return text if name == "billhook" or f"{name} " in text else _CALL.sub(lambda _: f"{name} ", text)
+    return text if name == "billhook" or f"{name} " in text else COMMAND.sub(lambda _: f"{name} ", text)

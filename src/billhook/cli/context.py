@@ -111,8 +111,7 @@ def flask_arguments() -> list[str] | None:
     # A FlaskGroup of the user's own has its factory as an object, which no command line can name.
     if info.create_app is not None:
         raise UsageConfigError(
-            "child processes cannot be started from a custom command line: use "
-            "`flask --app … billhook worker --processes …`"
+            "child processes cannot be started from a custom command line: use `flask --app …` for it"
         )
     return [] if info.app_import_path is None else ["--app", info.app_import_path]
 

@@ -91,12 +91,12 @@ def current(as_json: bool) -> None:
         location = {"place": place, "database_schema": schema, "former_schema": former}
         print_json({"found": version, "needed": REVISION, **location})
         return
-    remedy = "" if version == REVISION else ": run `billhook db upgrade`"
+    remedy = "" if version == REVISION else in_program(": run `billhook db upgrade`")
     if former is not None:
         remedy += f", which moves the inbox here from the schema {former}"
     if version is not None and version > REVISION:  # revisions are numbered texts: 0001, 0002, …
         remedy = ": it is newer than this billhook; upgrade the package"
-    click.echo(f"schema {version or 'none'}, this billhook needs {REVISION}{in_program(remedy)}")
+    click.echo(f"schema {version or 'none'}, this billhook needs {REVISION}{remedy}")
     click.echo(f"inbox: {place}" + (f", schema {schema}" if schema else ""))
 
 

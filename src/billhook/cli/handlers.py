@@ -153,7 +153,7 @@ def _require_known(name: str, inbox: Inbox) -> None:
     # Without the code a handler is known by its runs only.
     raise CliError(
         f"no delivery has had a run of {printable(name)} yet: {printable(hint)}; name the modules of your "
-        "handlers in BILLHOOK_HANDLERS, or use flask --app … billhook, for one that is new"
+        "handlers in BILLHOOK_HANDLERS, or use `flask --app …`, for one that is new"
     )
 
 

@@ -147,6 +147,9 @@ def say_paused(paused: Iterable[PausedHandler]) -> None:
 class CliError(click.ClickException):
     """A valid command that failed: printed as `Error: …`, exit code 1."""
 
+    def __init__(self, message: str) -> None:
+        super().__init__(in_program(message))  # not when it is shown: the command's context is gone by then
+
 
 class UsageConfigError(CliError):
     """A wrong configuration or argument: exit code 2, as for click's own usage errors."""
@@ -172,8 +175,6 @@ class BillhookGroup(click.Group):
             raise UsageConfigError(in_program(str(error))) from None
         except BillhookError as error:
             raise CliError(in_program(str(error))) from None
-        except CliError as error:
-            raise type(error)(in_program(error.message)) from None
         except OSError as error:
             if error.errno not in _DISK_FULL:
                 raise

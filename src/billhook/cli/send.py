@@ -19,6 +19,7 @@ from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import FiniteNumber, as_json
 from billhook.cli.posting import SCHEMES, HttpReply, choose_signer, choose_target
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
+from billhook.program import in_program
 from billhook.wire import strict_json
 
 if TYPE_CHECKING:
@@ -248,7 +249,6 @@ def _no_such(path: str, name: str) -> ConfigError:
 
 
 _NO_RECEIVER = "no receiver at this path; the default path is /webhooks/billing"
-_OTHER_ANSWERED = "the app answered, not billhook; run `flask --app … billhook check` to see why"
 
 
 def _report(answers: Sequence[HttpReply], url: str, as_json: bool) -> None:
@@ -290,7 +290,7 @@ def _text(answer: HttpReply, url: str) -> str:
     elif url.startswith("/") and answer.status >= 300 and not _is_object(text):
         # The path is a receiver's path in this app, and receivers answer with a JSON object: so a hook, a
         # middleware or an error handler of the app answered in its place.
-        text = _OTHER_ANSWERED
+        text = in_program("the app answered, not billhook; run `billhook check` to see why")
     elif answer.status == 401 and _is_object(text):
         text += "; the receiver has another secret (BILLHOOK_SECRETS, BILLHOOK_SECRETS_FILE) or scheme"
     elif answer.status in (404, 405) and not _is_object(text):

@@ -19,6 +19,7 @@ from billhook.errors import ConfigError, InboxError, SchemaMismatch
 from billhook.extension import exempt_from_csrf
 from billhook.pages import PageLink, Pages, Visitor
 from billhook.printable import first_line
+from billhook.program import in_program
 
 __all__ = ["Dashboard", "Permission"]
 
@@ -163,4 +164,5 @@ def _is_yes(answer: object) -> bool:
 
 
 def _storage_failed(context: DashboardContext, error: InboxError | SchemaMismatch) -> Response:
-    return context.pages.render("pages/error.html", 503, name="Storage failed", description=str(error))
+    told = in_program(str(error), current_app)
+    return context.pages.render("pages/error.html", 503, name="Storage failed", description=told)

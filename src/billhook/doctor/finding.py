@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
+
+from billhook.program import in_program
 
 __all__ = ["LEVELS", "Finding", "Level"]
 
@@ -21,3 +23,7 @@ class Finding:
     what: str
     why: str
     remedy: str
+
+    def in_program(self, app: Any = None) -> Self:
+        """Return it with its commands as the user has to type them: see `billhook.program`."""
+        return replace(self, what=in_program(self.what, app), remedy=in_program(self.remedy, app))

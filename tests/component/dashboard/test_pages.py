@@ -232,6 +232,7 @@ def test_health_shows_what_doctor_finds(site):
     text = " ".join(made.text("health").split())
 
     assert "No worker is running" in text
+    assert "start one: flask --app shop billhook worker" in text
     assert "PingTest: novelty is not listed" in text
 
 

@@ -1,0 +1,54 @@
+"""Commands in texts go through `billhook.program`, which knows what was called."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import billhook
+from billhook.program import COMMAND
+
+SOURCES = Path(billhook.__file__).parent
+# What is raised is printed by BillhookGroup, and what is found by `doctor`, `check` and the page of health.
+THROUGH = {"in_program", "Finding", "_Finding"}
+# Texts that others print: exceptions, and the meaning of options, which is the README's table too.
+PASSED_ON = {"errors/receiving.py", "settings.py"}
+EXEMPT = {
+    "cli/check.py": [
+        "worker: handlers run in `",
+        "; to check them, name them: billhook check FILE",
+    ],  # findings
+    "cli/events.py": ["`billhook events` lists the known ones"],  # raised
+    "doctor/inbox.py": ["start one: billhook worker"],  # its callers know which app it is
+}
+
+
+def bare_hints(tree: ast.AST) -> list[str]:
+    """The texts with a command that are no docstrings, and neither raised nor made by the function."""
+    found = []
+    for node in ast.iter_child_nodes(tree):
+        if isinstance(node, ast.Raise):
+            continue
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            continue
+        if isinstance(node, ast.Call) and getattr(node.func, "id", None) in THROUGH:
+            continue
+        if isinstance(node, ast.keyword) and node.arg == "help":
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and COMMAND.search(node.value):
+            found.append(node.value)
+        found += bare_hints(node)
+    return found
+
+
+def test_no_text_names_a_command_by_itself():
+    found = {}
+    for path in sorted(SOURCES.rglob("*.py")):
+        name = str(path.relative_to(SOURCES))
+        exempt = EXEMPT.get(name, [])
+        texts = bare_hints(ast.parse(path.read_text()))
+        left = [one for one in texts if not any(each in one for each in exempt)]
+        if left and name not in PASSED_ON:
+            found[name] = left
+
+    assert found == {}
