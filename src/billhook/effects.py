@@ -38,6 +38,7 @@ from sqlalchemy import (
     insert,
     text,
 )
+from sqlalchemy import inspect as inspect_mapper
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import IntegrityError, UnboundExecutionError
 from sqlalchemy.schema import CreateTable
@@ -180,8 +181,12 @@ _OF_ITS_CONNECTION = (
 def _check_engine(session: Session, *_: object) -> None:
     """Raise ConfigError if the transaction changes objects of another database than that of the row."""
     engine = session.info.get(_ENGINE)
-    for changed in (*session.new, *session.dirty, *session.deleted) if engine is not None else ():
-        if session.get_bind(type(changed)).engine is not engine:
+    if engine is None:
+        return
+    modified = [one for one in session.dirty if session.is_modified(one)]
+    for changed in (*session.new, *modified, *session.deleted):
+        # By the mapper, as SQLAlchemy itself asks: a session that routes by class reads `mapper.class_`.
+        if session.get_bind(inspect_mapper(type(changed))).engine is not engine:
             raise ConfigError(
                 f"{type(changed).__qualname__} is in another database than the row of once(), so that they "
                 f"would not be committed together: {_OF_ITS_CONNECTION}"

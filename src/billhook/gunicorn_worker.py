@@ -208,6 +208,8 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
     """Bytes of a request after its head; those in the same piece as the end of the head are not counted."""
     _body_bytes = 0
     _body_pieces = 0
+    _is_chunked = False
+    """With a Content-Length a body has no chunks, and may come in as many pieces as it likes."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         """Begin a connection, or refuse it if there are too many and all are in use. Called by asyncio."""
@@ -338,6 +340,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
         limits.without_head.discard(self)
         limits.without_body.add(self)
         self._request_bytes = self._body_bytes = self._body_pieces = 0
+        self._is_chunked = bool(getattr(self._callback_parser, "is_chunked", True))
         try:
             return bool(super()._on_headers_complete())
         except InvalidSchemeHeaders:  # two proxies name different ones, and deliveries need none
@@ -350,7 +353,7 @@ class LimitedProtocol(protocol.ASGIProtocol):  # type: ignore[misc]
 
     def _on_body(self, chunk: bytes) -> None:
         self._body_bytes += len(chunk)
-        self._body_pieces += 1
+        self._body_pieces += self._is_chunked
         if self._body_pieces > _FREE_CHUNKS + self._body_bytes // _CHUNK_BYTES:
             # Out of the parser, which would go on to the end of what it was given.
             raise ValueError("a body in tiny chunks")

@@ -72,7 +72,7 @@ class _Writer:
             dropped = self._dropped
             if dropped:
                 self._dropped -= dropped
-                line = handler.encode(_dropped_record(dropped)) + line
+                line = _dropped_line(handler, dropped) + line
             if not self._write(descriptor, line):
                 self._dropped += dropped + 1
             self._unwritten = 0
@@ -91,6 +91,13 @@ def _dropped_record(count: int) -> logging.LogRecord:
     text = "%d log lines were dropped: standard error could not be written"
     values = {"msg": text, "args": (count,), "name": "billhook.log", "levelno": logging.WARNING}
     return logging.makeLogRecord({**values, "levelname": "WARNING", "count": count})
+
+
+def _dropped_line(handler: NonBlockingHandler, count: int) -> bytes:
+    try:
+        return handler.encode(_dropped_record(count))
+    except Exception:  # noqa: BLE001 - a format of the user's may want fields that only filters set
+        return f"{count} log lines were dropped\n".encode()
 
 
 _WRITER = _Writer()
@@ -131,6 +138,7 @@ def replace_stream_handlers(*names: str) -> None:
                 new = NonBlockingHandler(old.stream)
                 new.setFormatter(old.formatter)
                 new.setLevel(old.level)
+                new.filters, new.name, new.terminator = old.filters, old.name, old.terminator
                 vars(new)["_gunicorn"] = getattr(old, "_gunicorn", False)  # it removes its own at a reload
                 logger.removeHandler(old)
                 logger.addHandler(new)

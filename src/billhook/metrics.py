@@ -10,7 +10,7 @@ import hashlib
 import hmac
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from billhook.clock import SystemClock
 from billhook.errors import (
@@ -236,9 +236,10 @@ def metrics_blueprint(token: str | None) -> Blueprint:
     them who reaches the app. Raises ConfigError for a token of fewer than 16 characters.
     """
     from flask import Blueprint, Response, current_app, request
+    from werkzeug.exceptions import HTTPException
 
     from billhook.extension import get_state
-    from billhook.pages.failures import FailureLog
+    from billhook.pages.failures import FailureLog, handled_by_app
 
     if token is not None and len(token) < FEWEST_TOKEN_CHARACTERS:
         raise ConfigError(f"the token for /metrics has fewer than {FEWEST_TOKEN_CHARACTERS} characters")
@@ -247,7 +248,10 @@ def metrics_blueprint(token: str | None) -> Blueprint:
     failures = FailureLog()
 
     @blueprint.errorhandler(Exception)
-    def failed(error: Exception) -> Response:
+    def failed(error: Exception) -> Any:
+        own = handled_by_app(error)
+        if own is not None or isinstance(error, HTTPException):
+            return own or error
         failures.record(error)
         return Response("The metrics failed. The log says why.\n", 503)
 

@@ -22,7 +22,7 @@ PREFIX = "BILLHOOK_"
 ENVIRON = "billhook_environ"
 """Key in `app.extensions` of an environment to read instead of os.environ: the standalone app has it."""
 _SECRET_MARKS = ("whsec_", "whsk_", "-----BEGIN")
-_VERSION_OF_SECRET = re.compile(r"\bv1a?,(?=wh(?:sec|sk|pk)_)")
+_VERSION_OF_SECRET = re.compile(r"(?<![^,\s])v1a?,(?=wh(?:sec|sk|pk)_)")
 """As some senders show a secret: its comma separates no items."""
 # Set around billhook by its own tests, and what commands read by themselves; never options.
 NOT_OPTIONS = ("BILLHOOK_SPEC", "BILLHOOK_TEST_", "BILLHOOK_FAILPOINT", "BILLHOOK_SANDBOX_")

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 import pytest
 from click.testing import CliRunner
-from flask import Flask
+from flask import Flask, abort
 from prometheus_client import generate_latest
 from prometheus_client.openmetrics import parser as openmetrics
 from prometheus_client.parser import text_string_to_metric_families
@@ -162,6 +162,15 @@ def test_metrics_are_given_as_openmetrics_to_those_who_ask_for_it(client):
 
     families = {one.name for one in openmetrics.text_string_to_metric_families(answer.text)}
     assert {"billhook_deliveries", "billhook_attempt_duration_seconds"} <= families
+
+
+def test_what_a_hook_refuses_of_the_metrics_is_the_apps(app_with, caplog):
+    app = app_with(BILLHOOK_ENGINE="inline")
+    app.register_blueprint(metrics_blueprint(token=TOKEN))
+    app.before_request(lambda: abort(429))
+
+    assert app.test_client().get("/metrics").status_code == 429
+    assert caplog.records == []
 
 
 def test_a_mistake_of_the_metrics_is_503_and_in_the_log(client, monkeypatch, caplog):

@@ -347,6 +347,35 @@ def refused(cli):
     return cli.run("send", "PingTest", "--to", cli.url).returncode != 0
 
 
+REPLACES_STANDARD_ERROR = """
+import sys
+from billhook import Handlers
+from billhook.events import PingTest
+
+class ToLog:
+    def write(self, text): pass
+    def flush(self): pass
+
+sys.stderr = ToLog()
+handlers = Handlers()
+
+@handlers.on(PingTest)
+def note(event):
+    open("noted", "a").write("x")
+"""
+
+
+@pytest.mark.slow
+def test_handlers_that_replace_standard_error_hold_nothing_up(cli):
+    (cli.folder / "shop_handlers.py").write_text(REPLACES_STANDARD_ERROR)
+    server = cli.serve("shop_handlers.py")
+
+    assert not any(refused(cli) for _ in range(3))
+    until(lambda: (cli.folder / "noted").exists() and (cli.folder / "noted").read_text() == "xxx", 15)
+    server.send_signal(signal.SIGTERM)
+    assert server.wait(40) == 0
+
+
 FAILS = """
 from billhook import Handlers
 from billhook.events import PingTest

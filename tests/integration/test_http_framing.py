@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import multiprocessing
 import os
+import socket
 import subprocess
 import sys
 import time
@@ -45,6 +46,19 @@ def test_chunks_may_be_small_and_not_tiny(server, size, status):
 def test_a_small_body_may_come_byte_by_byte(server):
     body = b'{"date": "2026-01-15T09:30:00Z"}'
     assert server.ask(chunked(body, 1, signed(body))).status == 200
+
+
+@pytest.mark.slow
+def test_a_body_with_a_length_may_come_in_any_pieces(server):
+    body = b'{"a": "' + b"x" * 500 + b'"}'
+    with server.connect() as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.sendall(head({**signed(body), "Content-Length": str(len(body))}))
+        for number in range(len(body)):
+            connection.sendall(body[number : number + 1])
+            time.sleep(0.001)
+
+        assert read_reply(connection).status == 200
 
 
 @pytest.mark.parametrize(
@@ -89,7 +103,6 @@ def test_two_schemes_of_two_proxies_refuse_no_delivery(server):
 def _attack(port, kind, count, stop):
     """Send bodies in tiny pieces on `count` connections, again and again, until told to stop."""
     import select
-    import socket
 
     tiny = {
         "chunks": b"1\r\na\r\n" * 40_000,

@@ -293,12 +293,15 @@ def start_watchdog(lease_seconds: float, beat: Callable[[], None]) -> None:
     seconds = max(_MIN_SILENCE_SECONDS, lease_seconds)
     pause = min(seconds / 8, interval_seconds(lease_seconds))
 
+    # Not sys.stderr, which a handler may replace by what has no descriptor, or close.
+    output = _kept_error_output()
+
     def renew() -> None:
         # Each call replaces the timer before: it fires only if no thread comes back in time.
-        with suppress(RuntimeError):  # no thread can be started now: the next call tries again
+        with suppress(Exception):  # no thread can be started now: the next call tries again
             limit = min(seconds, LOCK_HOLDER_SECONDS) if HOLDING.now else seconds
             if limit < math.inf:
-                faulthandler.dump_traceback_later(limit, exit=True)
+                faulthandler.dump_traceback_later(limit, exit=True, file=output)
             else:
                 faulthandler.cancel_dump_traceback_later()
 
@@ -309,6 +312,14 @@ def start_watchdog(lease_seconds: float, beat: Callable[[], None]) -> None:
     # While this process holds SQLite's write lock no other can write, and the receiver refuses everything.
     HOLDING.changed = renew
     start_heartbeat(keep_alive, pause)
+
+
+def _kept_error_output() -> int:
+    """Return a descriptor that leads to standard error for as long as this process lives."""
+    try:
+        return os.dup(2)
+    except OSError:  # it is closed
+        return os.open(os.devnull, os.O_WRONLY)
 
 
 def start_heartbeat(beat: Callable[[], None], pause_seconds: float) -> None:

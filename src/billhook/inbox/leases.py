@@ -174,7 +174,11 @@ def _make_due(connection: Connection, ids: list[int], due_at: datetime, values: 
 
 def bring_near(connection: Connection, now: datetime) -> None:
     """Make due what is due later than any wait may take: it was written when the clock was ahead."""
-    far = select(run.c.id).where(CLAIMABLE, run.c.due_at > now + FARTHEST, run.c.due_at < HELD_FROM)
+    far = select(run.c.id).where(
+        run.c.state == RunState.DUE.value,  # not leases: this worker's own clock may be the one that is wrong
+        run.c.due_at > now + FARTHEST,
+        run.c.due_at < HELD_FROM,
+    )
     # Rows that another worker has locked are brought near by it, or the next time.
     found = far.with_for_update(skip_locked=True)
     connection.execute(update(run).where(run.c.id.in_(found)).values(due_at=now))

@@ -6,12 +6,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
-from flask import request
+from flask import current_app, request
 
 from billhook.logs import fields
 
-__all__ = ["FailureLog"]
+__all__ = ["FailureLog", "handled_by_app"]
 
 logger = logging.getLogger("billhook.pages")
 
@@ -40,3 +41,17 @@ class FailureLog:
         if due:
             text = "%s failed, answered with 503 (%d times more since the last line of it)"
             logger.error(text, place, count, exc_info=error, extra=fields(cause=error, count=count))
+
+
+def handled_by_app(error: Exception) -> Any:
+    """Return what the app's own handler of such errors answers; None if it has none but for all of them.
+
+    An app may send a visitor to its login by an exception. A blueprint's handler of Exception comes first.
+    """
+    handlers = current_app.error_handler_spec[None][None]
+    for kind in type(error).__mro__:
+        if kind is Exception:
+            break
+        if kind in handlers:
+            return current_app.ensure_sync(handlers[kind])(error)
+    return None

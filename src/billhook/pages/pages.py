@@ -21,7 +21,7 @@ from werkzeug.exceptions import HTTPException, NotFound
 
 from billhook import clock
 from billhook.pages import text
-from billhook.pages.failures import FailureLog
+from billhook.pages.failures import FailureLog, handled_by_app
 from billhook.printable import printable
 
 __all__ = ["TOKEN_SECONDS", "Notice", "PageLink", "Pages", "Visitor"]
@@ -290,6 +290,9 @@ class Pages:
 
     def _failed(self, error: Exception) -> Response:
         """Return the page of a mistake in these pages or in what they call. Nothing of it is shown."""
+        own = handled_by_app(error)
+        if own is not None:
+            return own  # type: ignore[no-any-return]
         self._failures.record(error)
         try:
             return self.render(

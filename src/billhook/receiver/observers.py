@@ -12,6 +12,9 @@ from collections.abc import Callable
 
 from flask import Flask
 
+from billhook.errors import OutOfResources
+from billhook.threads import start_thread
+
 __all__ = ["RefusalObservers"]
 
 MOST_WAITING = 1000
@@ -33,8 +36,10 @@ class RefusalObservers:
         except queue.Full:
             return False
         if self._thread is None or not self._thread.is_alive():
-            self._thread = threading.Thread(target=self._run, name="billhook-observers", daemon=True)
-            self._thread.start()
+            try:
+                self._thread = start_thread(self._run, "billhook-observers")
+            except OutOfResources:
+                return False  # told when a thread can be started again
         return True
 
     def _run(self) -> None:

@@ -159,7 +159,13 @@ class WsgiReceiver:
         connection = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
         if cached is not None:
             # Werkzeug's own server never ends a stream that was read to its end: reading again would hang.
-            return read_body(environ, self.intake.max_body_bytes, io.BytesIO(cached))
+            try:
+                body = read_body(environ, self.intake.max_body_bytes, io.BytesIO(cached))
+            except BodyIncomplete:
+                raise BodyConsumed from None  # another hook had read of it before
+            if not body and used_stream is not None and environ.get("wsgi.input_terminated"):
+                raise BodyConsumed  # chunked: it has no length to compare
+            return body
         with nullcontext() if connection is None else self._body_deadline.reading(connection):
             try:
                 body = read_body(environ, self.intake.max_body_bytes, used_stream)

@@ -89,6 +89,27 @@ def test_the_connection_of_the_effects_database_is_right(engines):
     assert [counted(engine, "billhook_effect") for engine in engines] == [0, 1]
 
 
+class Routing(Session):
+    """As SQLAlchemy's documentation routes by class."""
+
+    def get_bind(self, mapper=None, **more):
+        name = "statistics" if mapper is not None and issubclass(mapper.class_, Visit) else "shop"
+        return self.info[name]
+
+
+def test_a_session_that_routes_by_class_is_asked_as_sqlalchemy_asks_it(engines):
+    shop, statistics = engines
+    with Session(statistics) as session, session.begin():
+        session.add(Visit(id=7))
+    with Routing(info={"shop": shop, "statistics": statistics}) as session, session.begin():
+        visit = session.get(Visit, 7)
+        assert make_delivery().once(session)
+        session.add(Invoice())
+        visit.id = 7  # as it was: nothing of it is written
+
+    assert (counted(shop, "billhook_effect"), counted(shop, "invoice")) == (1, 1)
+
+
 def test_named_binds_alone_are_refused_with_the_remedy(tmp_path):
     app, db = Flask("shop"), SQLAlchemy()
     app.config["SQLALCHEMY_BINDS"] = {"shop": f"sqlite:///{tmp_path}/shop.db"}

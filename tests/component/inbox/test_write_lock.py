@@ -9,14 +9,14 @@ import threading
 
 import pytest
 
-from billhook.inbox.sqlite.locks import WriteLock
+from billhook.inbox.sqlite.locks import HOLDING, WriteLock
 from support.processes import until
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="/proc/locks is Linux's")
 HOLDS = """
 import sys
 from pathlib import Path
-from billhook.inbox.sqlite.locks import WriteLock
+from billhook.inbox.sqlite.locks import HOLDING, WriteLock
 with WriteLock(Path(sys.argv[1])).held():
     print(flush=True)
     sys.stdin.readline()
@@ -54,3 +54,18 @@ def test_the_holder_is_another_process_and_not_one_that_waits_for_it(tmp_path):
         waiting.join(20)
     assert not waiting.is_alive()
     lock.close()
+
+
+def test_the_lock_is_released_whatever_is_notified_fails(tmp_path, monkeypatch):
+    def fail():
+        raise OSError("standard error is gone")
+
+    lock = WriteLock(tmp_path / "inbox.db-lock")
+    monkeypatch.setattr(HOLDING, "changed", fail)
+    with pytest.raises(OSError, match="standard error is gone"), lock.held():
+        pass
+
+    ran = subprocess.run(
+        ["flock", "--nonblock", str(tmp_path / "inbox.db-lock"), "true"], check=False, timeout=20
+    )
+    assert ran.returncode == 0

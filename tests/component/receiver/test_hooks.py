@@ -27,6 +27,8 @@ LOST = {
     "the values": (FORM, lambda: request.values.get("a")),
     "the stream": ("application/json", lambda: request.stream.read()),
     "a part of the stream": ("application/json", lambda: request.stream.read(1)),
+    "the values, then get_data": (FORM, lambda: [request.values.get("a"), request.get_data()]),
+    "a part of the stream, then get_data": (FORM, lambda: [request.stream.read(1), request.get_data()]),
     "get_data without its cache": ("application/json", lambda: request.get_data(cache=False)),
 }
 

@@ -254,3 +254,20 @@ def test_in_tests_a_mistake_of_a_page_is_raised(site):
 
     with pytest.raises(ZeroDivisionError):
         made.client.get("/pages/")
+
+
+class NotLoggedIn(Exception):
+    """As an app raises to send a visitor to its login."""
+
+
+def test_an_error_that_the_app_handles_is_the_apps(site, monkeypatch, caplog):
+    made = site()
+    made.app.register_error_handler(NotLoggedIn, lambda error: ("log in first", 302, {"Location": "/login"}))
+
+    def refuse():
+        raise NotLoggedIn
+
+    monkeypatch.setattr(made.pages, "_identify", refuse)
+    answer = made.client.get("/pages/")
+
+    assert (answer.status_code, answer.headers["Location"], caplog.records) == (302, "/login", [])

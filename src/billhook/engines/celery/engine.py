@@ -212,5 +212,5 @@ def _check_settings(celery: Any) -> None:
     if package is not None and find_spec(package) is None:
         raise ConfigError(
             f"the Celery app's broker is {scheme}://, and the package {package} is missing: "
-            f"pip install {package} (Celery's own extra for it: 'celery[{scheme.removesuffix('s')}]')"
+            f"pip install {package}"
         )

@@ -70,8 +70,10 @@ class WriteLock:
             HOLDING.set(True)
             yield
         finally:
-            HOLDING.set(False)
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            try:
+                HOLDING.set(False)
+            finally:  # also if the notified fails: no other process could write any more
+                fcntl.flock(self._descriptor, fcntl.LOCK_UN)
 
     def holder(self) -> int | None:
         """Return the id of the process that holds the lock; None if none does, or it is not told.
