@@ -67,7 +67,10 @@ AREAS = {
     "planning": Area({"inbox/planning.py": 22}, ("tests/component/inbox/test_duplicates.py", *INBOX)),
     "settling": Area({"inbox/settling.py": 30}, ("tests/component/inbox/test_runs.py", *INBOX)),
     "leases": Area({"inbox/leases.py": 20}, ("tests/component/inbox/test_workers.py", *INBOX)),
-    "limits": Area({"inbox/limits.py": 22}, (*INBOX, "tests/component/engines/test_pause_and_limits.py")),
+    "limits": Area(
+        {"inbox/limits.py": 22},
+        (*INBOX, "tests/component/engines/test_limits.py", "tests/component/engines/test_pause.py"),
+    ),
     "retention": Area({"inbox/retention.py": 18}, ("tests/component/inbox/test_retention.py", *INBOX)),
     "retry": Area({"dispatch/retry.py": 10}, ("tests/unit/dispatch", "tests/component/engines")),
     "suspects": Area({"engines/suspects.py": 15}, ("tests/component/engines", *INBOX)),
