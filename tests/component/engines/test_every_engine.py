@@ -201,23 +201,6 @@ def test_of_several_that_wait_only_the_newest_is_handled(engine):
     assert engine.states() == ["done"] * 3
 
 
-def test_a_content_duplicate_is_discarded(engine):
-    handlers, calls = Handlers(), []
-    handlers.on(InvoicePaymentStatusChanged, name="once", identity=("invoice_id",))(
-        lambda event, delivery: calls.append(delivery.key)
-    )
-    engine.shop(handlers)
-    engine.changed("m1")
-    engine.changed("m2", status="Overdue")
-    engine.changed("m3", invoice="inv_2")
-
-    engine.handle()
-
-    assert sorted(calls) == ["m1", "m3"]
-    assert engine.runs("state, twin_of") == [("succeeded", None), ("discarded", 1), ("succeeded", None)]
-    assert engine.states() == ["done"] * 3
-
-
 def test_a_paused_handler_is_not_called_until_it_is_resumed(engine):
     handlers, calls = Handlers(), []
     handlers.on(PingTest, name="paused")(lambda event, delivery: calls.append(delivery.key))

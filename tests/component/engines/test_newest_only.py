@@ -160,25 +160,6 @@ def test_each_delivery_is_handled_where_newer_ones_cannot_be_found(stored_only, 
     assert calls == ["Pending", "Paid"]
 
 
-def test_the_newest_one_is_tried_again_as_any_other(stored_only, clock):
-    handlers, calls = Handlers(), []
-
-    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id", newest_only=True)
-    def follow(event, delivery):
-        calls.append((event.billing_status, delivery.attempt))
-        raise ValueError("not today")
-
-    app = stored_only(handlers)
-    for status in ("Pending", "Paid"):
-        changed(app, status)
-    for _ in range(3):
-        get_state(app).handle_due()
-        clock.advance(seconds=600)
-
-    assert calls == [("Paid", 1), ("Paid", 2), ("Paid", 3)]
-    assert states(app) == ["done", "dead"]
-
-
 def test_a_running_worker_skips_those_that_were_superseded_meanwhile(running):
     handlers, calls, begun, go_on = Handlers(), [], threading.Event(), threading.Event()
 

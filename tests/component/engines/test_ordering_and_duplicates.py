@@ -13,7 +13,6 @@ from billhook.dispatch import ConnectedHandlers, connect
 from billhook.engines import inline
 from billhook.engines.dispatcher import backfill
 from billhook.events import InvoiceApproved, InvoicePaymentStatusChanged, PingTest, sample
-from billhook.events.base import Event, _registered
 from billhook.extension import get_state
 from billhook.inbox import RunOptions, StoredDelivery
 from support.apps import deliver, inbox_at
@@ -150,33 +149,6 @@ def test_after_the_window_the_same_is_handled_again(known, clock):
     changed(app, message_id="m2", at=clock.now())
 
     assert calls == ["m1", "m2"]
-
-
-def test_a_value_that_has_no_text_is_a_quarantine_and_stops_nothing_else(shop):
-    class Unspeakable:
-        def __str__(self):
-            raise RuntimeError("a mistake of the user's own")
-
-    class OddEvent(Event):
-        @property
-        def odd(self):
-            return Unspeakable()
-
-    handlers, calls = Handlers(), []
-    handlers.on(PingTest)(calls.append)
-    handlers.on(OddEvent, name="odd")(calls.append)
-    app = shop(handlers)
-    (odd,) = (one for one in get_state(app).handlers.for_event_type("OddEvent"))
-    odd.ordered_by = "odd"
-    try:
-        deliver(app, b"{}", "OddEvent")
-        deliver(app)
-    finally:
-        del _registered["OddEvent"]
-
-    states = [state for (state,) in rows(inbox_at(app), "SELECT state FROM delivery ORDER BY id")]
-    assert states == ["quarantined", "done"]
-    assert len(calls) == 1
 
 
 # --- a fresh and a stale report of one run --------------------------------------------------------

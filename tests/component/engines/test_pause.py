@@ -10,11 +10,11 @@ import pytest
 from billhook import Handlers, signals
 from billhook.engines.celery.executor import DeliveryExecutor
 from billhook.errors import Discard
-from billhook.events import InvoicePaymentStatusChanged, PingTest
+from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import DeliveryFilter
 from billhook.inbox.admin import count, page, with_runs
-from support.apps import deliver, inbox_at
+from support.apps import inbox_at
 from support.engines import inbox_of, noting, plan, plan_and_claim, send, sweeper_of
 from support.inbox_view import rows
 
@@ -63,28 +63,6 @@ def test_a_retry_of_a_paused_handler_waits_with_the_attempts_it_has(stored_only,
     get_state(app).handle_due()
 
     assert (calls, states(app)) == (["PingTest-1"] * 2, [("note", "succeeded", 2)])
-
-
-def test_ordered_runs_of_a_paused_handler_keep_their_order(stored_only):
-    calls, handlers = [], Handlers()
-
-    @handlers.on(InvoicePaymentStatusChanged, name="follow", ordered_by="invoice_id")
-    def follow(event, delivery):
-        calls.append(delivery.key)
-
-    app = stored_only(handlers)
-    inbox, now = inbox_of(app)
-    inbox.pause_handler("follow", None, now)
-    for number in range(4):
-        deliver(app, PAID.encode(), "InvoicePaymentStatusChanged", message_id=f"msg_{number}")
-        get_state(app).handle_due()
-    assert calls == []
-    assert sorted(state for _, state, _ in states(app)) == ["due", "waiting", "waiting", "waiting"]
-
-    inbox.resume_handler("follow", now)
-    get_state(app).handle_due()
-
-    assert calls == ["msg_0", "msg_1", "msg_2", "msg_3"]
 
 
 @pytest.mark.usefixtures("inbox_url")
