@@ -108,19 +108,6 @@ def test_an_address_that_does_not_answer_is_followed_by_the_next() -> None:
     assert outcome.status == 200
 
 
-def test_a_kind_of_network_that_this_machine_does_not_have_is_passed_over() -> None:
-    with receiving() as receiver:
-        names = Names(["127.0.0.1"])
-        other = (socket.AF_APPLETALK, socket.SOCK_STREAM, 0, "", ("127.0.0.1", 1))
-        outcome = post(
-            f"http://shop.example:{receiver.port}/",
-            lambda *given, **more: [other, *names(*given, **more)],
-            allow_private=True,
-        )
-
-    assert outcome.status == 200
-
-
 def test_a_host_name_that_tls_cannot_encode_is_an_unfit_url() -> None:
     names = Names(["127.0.0.1"])
     hosts = (f"{'x' * 64}.example", ".example", "a..b")

@@ -264,19 +264,6 @@ def test_aggregation_filled_dates_have_zeros(sandbox: Running) -> None:
         assert {group: values for group, values in filled.items() if values != {"calls": 0}} == plain
 
 
-def test_aggregation_groups_events_before_1970(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Event (ingested), timestamp: no bounds are stated."""
-    at = datetime(1969, 12, 31, 23, 30, tzinfo=UTC)
-    groups = {"hour": "1969-12-31T23:00:00Z", "day": "1969-12-31", "week": "1969-12-29", "month": "1969-12"}
-    period = {"startTime": "0001-01-01", "endTime": "9999-12-31"}
-    acme = customer(sandbox, "acme")
-    sandbox.ok("PUT", "/events", {"events": [event(1, at, "acme")]})
-
-    for group_by, group in groups.items():
-        found = points(sandbox, asked(acme, group_by, "calls", period=period))
-        assert found == {group: {"calls": 1}}
-
-
 def test_aggregation_what_cannot_be_added_up_is_refused(sandbox: Running) -> None:
     """Source: spec, "Errors", param; the values of groupBy are not shown."""
     turned = {"startTime": "2026-02-01", "endTime": "2026-01-01"}

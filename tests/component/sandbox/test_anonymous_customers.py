@@ -12,20 +12,6 @@ from support.scenarios import Customer, metered
 METHODS = ("count", "sum", "max", "last", "unique")
 
 
-def use(sandbox: Running, alias: str, *units: float, day: int = 9, name: str = "call") -> None:
-    events = [
-        {
-            "name": name,
-            "timestamp": f"2026-01-{day:02}T0{n}:00:00Z",
-            "customerAlias": alias,
-            "ref": f"{alias}-{name}-{day}-{n}",
-            "data": {"units": each},
-        }
-        for n, each in enumerate(units)
-    ]
-    assert sandbox.ok("PUT", "/events", {"events": events})["invalidEvents"] == []
-
-
 def meters(sandbox: Running) -> None:
     for method in METHODS:
         given = {"name": method, "key": method, "eventName": "call", "aggregationMethod": method}
@@ -49,7 +35,7 @@ def named(sandbox: Running, alias: str) -> str:
 @pytest.mark.parametrize("field", ["aliases", "externalId"])
 def test_a_new_customer_may_have_a_name_that_usage_came_under_before(sandbox: Running, field: str) -> None:
     meters(sandbox)
-    use(sandbox, "late", 3, 5, 5)
+    Customer(sandbox, "", "late").use(3, 5, 5)
     body = {"name": "Late Ltd", field: ["late"] if field == "aliases" else "late"}
     made = sandbox.ok("POST", "/_sandbox/customers", body)["customer"]["id"]
     listed = sandbox.ok("GET", "/_sandbox/customers")["customers"]
@@ -63,11 +49,11 @@ def test_a_new_customer_may_have_a_name_that_usage_came_under_before(sandbox: Ru
 
 def test_an_existing_customer_takes_over_events_of_a_claimed_alias(sandbox: Running) -> None:
     meters(sandbox)
-    use(sandbox, "late", 3, 9)
-    acme = Customer.of(sandbox)
-    use(sandbox, "acme", 4)
+    late, acme = Customer(sandbox, "", "late"), Customer.of(sandbox)
+    late.use(3, 9)
+    acme.use(4)
     sandbox.ok("PUT", f"/customers/{acme.id}", {"aliases": ["acme", "late"]})
-    use(sandbox, "late", 2, day=10)
+    late.use(2, at="2026-01-10T10:00:00Z")
 
     assert figures(sandbox, acme.id) == {"count": 4, "sum": 18, "max": 9, "last": 2, "unique": 4}
     assert sandbox.ok("GET", "/_sandbox/customers")["total"] == 1
@@ -77,7 +63,7 @@ def test_what_usage_passes_by_a_claim_is_announced_and_billed(sandbox: Running) 
     committed = {"units": 10, "price": 5, "type": "Units"}
     pricing = {"type": "PerUnit", "price": 1}
     product = {"catalogProductId": metered(sandbox), "pricing": pricing, "commitment": committed}
-    use(sandbox, "late", 8, 7, name="call")
+    Customer(sandbox, "", "late").use(8, 7)
     acme = Customer.of(sandbox)
     acme.buy(product)
     before = sandbox.raised("CommitmentCrossed")
@@ -92,7 +78,7 @@ def test_what_usage_passes_by_a_claim_is_announced_and_billed(sandbox: Running) 
 def test_control_an_alias_of_a_real_customer_cannot_be_claimed(sandbox: Running) -> None:
     """Control: of a real customer, and of an anonymous one that has credits, nobody takes the name."""
     Customer.of(sandbox)
-    use(sandbox, "late", 3)
+    Customer(sandbox, "", "late").use(3)
     late = named(sandbox, "late")
     sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": late, "creditAmount": 5})
     of_a_real_one = sandbox.call("POST", "/_sandbox/customers", {"name": "B", "aliases": ["acme"]})

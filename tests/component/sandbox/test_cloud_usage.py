@@ -66,7 +66,6 @@ WRONG: list[tuple[Any, str]] = [
     ({"productCode": "API-1"}, "results"),
     ({"results": []}, "productCode"),
     ({"results": [], "productCode": " "}, "productCode"),
-    ({"results": {}, "productCode": "API-1"}, "results"),
     ({"results": [{}, {"acceptedQuantity": "1"}], "productCode": "A"}, "results.1.acceptedQuantity"),
     (
         {"results": [{"usageWindow": {"start": "soon"}}], "productCode": "A"},

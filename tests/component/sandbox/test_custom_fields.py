@@ -94,18 +94,6 @@ def test_a_definition_that_contradicts_itself_is_refused(sandbox: Running) -> No
 # --- values ---------------------------------------------------------------------------------------
 
 
-def test_inputs_become_values_by_the_definition_with_their_name(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Customer, customFields and customFieldValues."""
-    definition = defined(sandbox, **REGION)
-    answer = given(sandbox, {"customFieldName": "region", "value": "EMEA"})
-
-    customer = answer.json["customer"]
-    assert "customFields" not in customer
-    assert customer["customFieldValues"] == [
-        {"customFieldDefinitionId": definition["id"], "value": "EMEA", "fieldName": "region"}
-    ]
-
-
 def test_a_definition_is_found_by_its_field_path_too(sandbox: Running) -> None:
     """Source: spec, "Resources and their fields", Customer, customFields."""
     names: list[dict[str, Any]] = [
@@ -234,40 +222,14 @@ def test_where_no_value_is_set_the_default_is_shown(sandbox: Running) -> None:
 # --- definitions that inputs make -----------------------------------------------------------------
 
 
-SIZE = {
-    "customFieldName": "size",
-    "valueType": "Number",
-    "integrationSource": "Salesforce",
-    "integrationEntityType": "Account",
-    "fieldPath": "Size__c",
-}
-
-
 def test_an_input_with_a_name_and_a_type_makes_its_definition(sandbox: Running) -> None:
     """So that a program can set a value that knows the specification alone, which shows none being made."""
-    first = given(sandbox, {**SIZE, "value": 5})
+    size = {"customFieldName": "size", "valueType": "Number", "fieldPath": "Size__c"}
+    first = given(sandbox, {**size, "value": 5})
     again = given(sandbox, {"customFieldName": "size", "value": 6})
     wrong = given(sandbox, {"customFieldName": "size", "value": "six"})
     [made] = sandbox.ok("GET", "/customFields")["customFields"]
 
     assert (values(first), values(again)) == ({"size": "5"}, {"size": "6"})
-    assert {name: made[name] for name in (*SIZE, "entity")} == {**SIZE, "entity": "Customer"}
+    assert {name: made[name] for name in (*size, "entity")} == {**size, "entity": "Customer"}
     assert wrong.json["param"] == "customFields.0.value"
-
-
-MAKING_NONE: list[tuple[dict[str, Any], str]] = [
-    ({**SIZE, "valueType": "Colour"}, "customFields.0.valueType"),
-    ({**SIZE, "customFieldName": " "}, "customFields.0.customFieldName"),
-    ({**SIZE, "value": "large"}, "customFields.0.value"),
-    ({"customFieldName": "size"}, "customFields.0"),
-    ({"fieldPath": "Size__c", "valueType": "Number"}, "customFields.0"),
-]
-
-
-def test_an_input_that_makes_no_definition_leaves_none(sandbox: Running) -> None:
-    answers = [given(sandbox, {"value": 5, **fields}) for fields, _ in MAKING_NONE]
-
-    assert sandbox.ok("GET", "/customFields")["total"] == 0
-    assert [(answer.error(), answer.json["param"]) for answer in answers] == [
-        (INVALID, param) for _, param in MAKING_NONE
-    ]

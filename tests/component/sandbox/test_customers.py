@@ -86,17 +86,6 @@ def test_a_null_status_is_active_again(sandbox: Running) -> None:
     assert (suspended["status"], after["status"]) == ("Suspended", "Active")
 
 
-def test_a_customer_never_loses_its_name(sandbox: Running) -> None:
-    """A choice of ours: the webhooks about a customer need its name."""
-    customer = made(sandbox)
-    answers = [
-        sandbox.call("PUT", f"/customers/{customer['id']}", {"name": name}) for name in (None, "", " ")
-    ]
-
-    assert [answer.error() for answer in answers] == [INVALID] * 3
-    assert {answer.json["param"] for answer in answers} == {"name"}
-
-
 def test_lists_and_objects_are_replaced_and_not_merged(sandbox: Running) -> None:
     """A choice of ours: the specification does not say how deep an update goes."""
     customer = made(sandbox, **WHOLE)
@@ -115,12 +104,6 @@ def test_a_customer_sent_back_as_it_was_read_is_unchanged(sandbox: Running) -> N
     assert after == {**customer, "updatedAt": "2026-01-10T12:01:00Z"}
 
 
-def test_unlisted_customer_fields_are_stored(sandbox: Running) -> None:
-    after = put(sandbox, made(sandbox), segment={"size": 3.50})
-
-    assert after["segment"] == {"size": 3.5}
-
-
 def test_a_put_to_a_customer_that_is_not_there_gets_404(sandbox: Running) -> None:
     """Source: spec, "Endpoints", PUT /customers/{customerId}."""
     answers = [
@@ -132,16 +115,14 @@ def test_a_put_to_a_customer_that_is_not_there_gets_404(sandbox: Running) -> Non
 
 
 WRONG: list[tuple[dict[str, Any], str]] = [
-    ({"aliases": [1]}, "aliases.0"),
-    ({"aliases": "acme"}, "aliases"),
+    ({"name": None}, "name"),
+    ({"name": " "}, "name"),
     ({"aliases": ["fine", ""]}, "aliases.1"),
     ({"aliases": ["\0"]}, "aliases.0"),
     ({"aliases": ["x" * 256]}, "aliases.0"),
     ({"aliases": [f"a{n}" for n in range(101)]}, "aliases"),
     ({"externalId": " "}, "externalId"),
     ({"externalId": "x" * 256}, "externalId"),
-    ({"externalId": 7}, "externalId"),
-    ({"contacts": [{"email": 1}]}, "contacts.0.email"),
     ({"externalIntegration": [{"type": "Salesforce"}]}, "externalIntegration.0.id"),
     ({"externalIntegration": [{"id": "7"}]}, "externalIntegration.0.type"),
     (
@@ -152,9 +133,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"dueDays": "soon"}, "dueDays"),
     ({"dueDays": "-1"}, "dueDays"),
     ({"dueDays": "٣"}, "dueDays"),
-    ({"dueDays": 30}, "dueDays"),
     ({"currency": "usd"}, "currency"),
-    ({"currency": "US DOLLAR"}, "currency"),
 ]
 
 

@@ -95,28 +95,6 @@ def test_a_sandbox_with_nothing_to_send_runs_no_queries() -> None:
         until(is_quiet, 30)
 
 
-@pytest.mark.slow
-def test_finding_due_deliveries_takes_the_same_queries_for_many_receivers() -> None:
-    asked: dict[int, int] = {}
-
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        if threading.current_thread().name.startswith("sandbox-sender"):
-            asked[receivers] += 1
-
-    with receiving() as receiver, running() as sandbox:
-        event.listen(sandbox.sandbox.service.database._engine, "before_cursor_execute", note)
-        for receivers in (1, 100):
-            asked[receivers] = 0
-            for number in range(receivers):
-                subscribe(sandbox, "Overage", f"{receiver.url}/{number}")
-            sandbox.ok("POST", f"/_sandbox/subscriptions/{subscribe(sandbox, 'Overage', receiver.url)}/ping")
-            flush(sandbox)
-            until(lambda: not sandbox.sandbox.sender._in_progress and not sandbox.sandbox.sender._wake_up)
-
-    assert asked[1] > 0  # or nothing would be proved
-    assert asked[100] < asked[1] + 50
-
-
 def test_only_2xx_is_a_success() -> None:
     """Source: spec, "Events": a receiver answers with a 2xx status."""
     refusals, successes = (300, 302, 307, 400, 404, 410, 429, 500, 503), (200, 201, 202, 204)

@@ -48,8 +48,6 @@ def test_events_valid_ones_of_a_partly_invalid_batch_are_stored(
 WRONG: list[tuple[Any, str]] = [
     ({}, "name is missing; timestamp is missing; customerAlias is missing; ref is missing"),
     ("text", "an event must be an object"),
-    (None, "an event must be an object"),
-    ([event("r-1")], "an event must be an object"),
     (event("r-1", name=7), "name: Input should be a valid string"),
     (event("r-1", data=[1]), "data: Input should be an object"),
     (event("r-1", timestamp=1768035600), "timestamp: Input should be an ISO 8601 date-time"),
@@ -140,14 +138,10 @@ def test_events_a_batch_has_at_most_256_kb(sandbox: Running) -> None:
 NO_BATCH = [
     (b"", "the body is not JSON (line 1, column 1)"),
     (b"[]", "the body is JSON, but not an object"),
-    (b"{}", "the body is not a batch: events must be a list of events"),
     (b'{"events": {}}', "the body is not a batch: events must be a list of events"),
-    (b'{"events": null}', "the body is not a batch: events must be a list of events"),
     (b'{"events": [{}', "the body is not JSON (line 1, column 15)"),
-    (b'{"events": [{}],}', "the body is not JSON (line 1, column 17)"),
     (b'{"events": [{}]} x', "the body is not JSON (line 1, column 18)"),
     (b'{"events": [{}], "events": []}', "an object in the body has the same key twice"),
-    (b'{"events": [{"a": 1, "a": 2}]}', "an object in the body has the same key twice"),
     (b'{"events": [NaN]}', "the body holds NaN or an infinity, which JSON does not have"),
     (b'{"events": ["\\ud800"]}', "a string in the body holds half a surrogate pair"),
     (b'{"events": ["\xff"]}', "the body is not UTF-8 (byte 13)"),

@@ -91,12 +91,18 @@ def test_stale_is_signed_an_hour_ago() -> None:
     assert int(receiver.got[0].headers["webhook-timestamp"]) == now - 3600
 
 
-def test_drop_loses_the_answer_so_that_the_receiver_gets_it_twice(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("kind", "problems", "shown"),
+    [("drop", ["answer_lost", None], ["drop", None]), ("duplicate", [None, None], ["duplicate"] * 2)],
+)
+def test_what_is_sent_twice_has_one_id_by_which_the_receiver_knows_it(
+    kind: str, problems: list[str | None], shown: list[str | None], tmp_path: Path
+) -> None:
     with (
         running(secrets=[WHSEC]) as sandbox,
         billhook_receiver(tmp_path, StandardWebhooks(), [WHSEC], sandbox.real) as receiver,
     ):
-        fault(sandbox, "drop")
+        fault(sandbox, kind)
         subscribe(sandbox, "PingTest", receiver.url)
         flush(sandbox)
         later(sandbox, 2)
@@ -104,8 +110,9 @@ def test_drop_loses_the_answer_so_that_the_receiver_gets_it_twice(tmp_path: Path
         stored = receiver.stored()
 
     assert receiver.statuses == [200, 200]
-    assert len(stored) == 1  # the receiver knows it by its id
-    assert errors(found) == ["answer_lost", None]
+    assert [one[0] for one in stored] == [found["id"]]
+    assert (errors(found), faults_of(found)) == (problems, shown)
+    assert found["state"] == "delivered"
 
 
 def test_lose_never_sends_a_delivery_until_it_is_resent() -> None:
@@ -122,23 +129,6 @@ def test_lose_never_sends_a_delivery_until_it_is_resent() -> None:
 
     assert (lost["state"], errors(lost), sent) == ("failed", ["lost"], 0)
     assert (found["state"], len(receiver.got)) == ("delivered", 1)
-
-
-def test_duplicate_sends_twice_with_one_id(tmp_path: Path) -> None:
-    with (
-        running(secrets=[WHSEC]) as sandbox,
-        billhook_receiver(tmp_path, StandardWebhooks(), [WHSEC], sandbox.real) as receiver,
-    ):
-        fault(sandbox, "duplicate")
-        subscribe(sandbox, "PingTest", receiver.url)
-        flush(sandbox)
-        found = delivery(sandbox)
-        stored = receiver.stored()
-
-    assert receiver.statuses == [200, 200]
-    assert [one[0] for one in stored] == [found["id"]]
-    assert [one["fault"] for one in found["attempts"]] == ["duplicate", "duplicate"]
-    assert found["state"] == "delivered"
 
 
 def test_delay_sends_the_given_seconds_later() -> None:

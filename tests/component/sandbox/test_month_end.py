@@ -5,29 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from support.sandbox import Running
-from support.scenarios import contract, customer, dates, fee
-
-
-def product(sandbox: Running, event_name: str) -> str:
-    """A catalog product whose usage is the count of these events; its id."""
-    made = sandbox.ok("POST", "/catalogProducts", {"name": event_name})["catalogProduct"]["id"]
-    meter = {"name": event_name, "eventName": event_name, "aggregationMethod": "count"}
-    sandbox.ok("POST", "/_sandbox/meters", {**meter, "catalogProductId": made})
-    return str(made)
-
-
-def use(sandbox: Running, alias: str, name: str, *days: str) -> None:
-    events = [
-        {
-            "name": name,
-            "customerAlias": alias,
-            "timestamp": f"{day}T00:00:00Z",
-            "ref": f"{alias}-{name}-{day}",
-        }
-        for day in days
-    ]
-    answer = sandbox.ok("PUT", "/events", {"events": events})
-    assert answer["invalidEvents"] == []
+from support.scenarios import Customer, contract, customer, dates, fee, metered
 
 
 def reports(sandbox: Running, event_type: str) -> list[Any]:
@@ -69,38 +47,39 @@ def test_the_month_end_report_has_the_months_totals(sandbox: Running) -> None:
 
 def test_uncharged_events_lists_unmetered_and_unsold_usage(sandbox: Running) -> None:
     """Source: spec, "Events", UnchargedEvents."""
-    sold, unsold = product(sandbox, "call"), product(sandbox, "storage")
-    acme = customer(sandbox, aliases=["acme"])
-    other = customer(sandbox, name="Other", aliases=["other"])
-    contract(sandbox, acme, products=[{"catalogProductId": sold}])
-    use(sandbox, "acme", "call", "2026-01-12", "2026-01-13")
-    use(sandbox, "acme", "storage", "2026-01-12")
-    use(sandbox, "acme", "unheard", "2026-01-14", "2026-01-15")
-    use(sandbox, "other", "call", "2026-01-16")
+    acme, other = Customer.of(sandbox), Customer.of(sandbox, "other")
+    sold = {"catalogProductId": metered(sandbox)}
+    metered(sandbox, "storage")
+    acme.buy(sold)
+    other.buy(sold, status="InReview")
+    acme.use(1, 1)
+    acme.use(1, name="storage")
+    acme.use(1, 1, name="unheard")
+    acme.use(1, name="unheard", at="2025-12-31T23:59:59Z")
+    other.use(1)
     sandbox.advance("P1M")
     month_end = reports(sandbox, "MonthEndReport")[0]
     uncharged = reports(sandbox, "UnchargedEvents")
     kinds = [kind for kind, body in sandbox.raised() if "reportId" in body]
     ids = {body["reportId"] for _, body in sandbox.raised() if "reportId" in body}
 
-    assert unsold
     assert kinds == ["MonthEndReport", "UnchargedEvents"]
     assert len(ids) == 2
     assert (month_end["events"], month_end["unchargedEvents"], month_end["unsoldEvents"]) == (6, 2, 2)
     assert uncharged[0]["type"] == "UnchargedEvents"
-    assert uncharged[0]["uncharged"] == [{"customerId": acme, "name": "unheard", "events": 2}]
+    assert uncharged[0]["uncharged"] == [{"customerId": acme.id, "name": "unheard", "events": 2}]
     for report in (month_end, uncharged[0]):
-        assert sorted(report["unsold"], key=lambda each: each["customerId"] != acme) == [
-            {"customerId": acme, "name": "storage", "events": 1},
-            {"customerId": other, "name": "call", "events": 1},
+        assert sorted(report["unsold"], key=lambda each: each["customerId"] != acme.id) == [
+            {"customerId": acme.id, "name": "storage", "events": 1},
+            {"customerId": other.id, "name": "call", "events": 1},
         ]
 
 
 def test_control_a_fully_charged_month_raises_no_uncharged_events(sandbox: Running) -> None:
     """The control of the test above."""
-    sold = product(sandbox, "call")
-    contract(sandbox, customer(sandbox, aliases=["acme"]), products=[{"catalogProductId": sold}])
-    use(sandbox, "acme", "call", "2026-01-12")
+    acme = Customer.of(sandbox)
+    acme.buy({"catalogProductId": metered(sandbox)})
+    acme.use(1)
     sandbox.advance("P1M")
     month_end = reports(sandbox, "MonthEndReport")[0]
     uncharged = sandbox.raised("UnchargedEvents")

@@ -281,13 +281,11 @@ def test_a_delivery_is_sent_again_under_its_id() -> None:
         flush(sandbox)
         after = browser.get(event).text
         waited = browser.act(f"{event}/wait")
-        unknown = browser.act(action.replace("dlv_", "dlv_x"))
 
     assert said == "The delivery is sent again, under the same id."
     assert [one.id for one in receiver.got] == [receiver.got[0].id] * 2
     assert (before.count('data-label="started"'), after.count('data-label="started"')) == (1, 2)
     assert waited == "Attempts that were due have been made."
-    assert unknown == "Refused: there is no such delivery"
 
 
 def test_subscriptions_are_made_pinged_and_ended() -> None:
@@ -300,14 +298,8 @@ def test_subscriptions_are_made_pinged_and_ended() -> None:
         flush(sandbox)
         ended = browser.act(f"{action}/remove")
         again = browser.act(f"{action}/ping")
-        refused = [
-            browser.act("/webhooks", url=url, type=kind, threshold=threshold)
-            for url, kind, threshold in (
-                ("ftp://x", "PingTest", ""),
-                (receiver.url, "Nothing", ""),
-                (receiver.url, "CreditPoolThresholdCrossed", "much"),
-            )
-        ]
+        wrong = {"url": receiver.url, "type": "CreditPoolThresholdCrossed"}
+        refused = {browser.act("/webhooks", **wrong, threshold=text) for text in ("NaN", "Infinity", "many")}
 
     assert made == "The address is subscribed to 1 type of events."
     assert "75.5" in page
@@ -315,7 +307,7 @@ def test_subscriptions_are_made_pinged_and_ended() -> None:
     assert [one.headers["x-webhook-type"] for one in receiver.got] == ["PingTest"]
     assert ended == "The subscription is ended, and its pending deliveries are cancelled."
     assert again == "Refused: there is no such subscription"
-    assert all(said.startswith("Refused: ") for said in refused)
+    assert refused == {"Refused: the threshold is not a number"}
 
 
 def test_faults_are_switched_on_and_off_one_by_one(sandbox: Running) -> None:
@@ -325,11 +317,7 @@ def test_faults_are_switched_on_and_off_one_by_one(sandbox: Running) -> None:
     active = [(one["fault"], one["probability"]) for one in faults(sandbox)]
     off = browser.act("/faults/corrupt/off")
     left = [one["fault"] for one in faults(sandbox)]
-    refused = [
-        browser.act("/faults/nothing/on", share="1"),
-        browser.act("/faults/nothing/off"),
-        browser.act("/faults/lose/on", share="2"),
-    ]
+    refused = browser.act("/faults/lose/on", share="2")
 
     assert on == ["The fault corrupt is on.", "The fault lose is on."]
     assert active == [("corrupt", 1), ("lose", 0.1)]
@@ -337,7 +325,7 @@ def test_faults_are_switched_on_and_off_one_by_one(sandbox: Running) -> None:
     assert "10 %" in page
     assert off == "The fault corrupt is off."
     assert left == ["lose"]
-    assert all(said.startswith("Refused: ") for said in refused)
+    assert refused.startswith("Refused: ")
 
 
 def test_an_invoice_is_approved_sent_and_paid(sandbox: Running) -> None:
