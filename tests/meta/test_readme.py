@@ -25,8 +25,9 @@ from support.signing import SECRET
 BILLHOOK = [sys.executable, "-m", "billhook"]
 OPTIONS, SANDBOX = "src/billhook/cli/README.md", "src/billhook/sandbox/README.md"
 RUN_BY = {
-    "command: demo": "test_the_readmes_demo_and_test_commands_are_correct",
-    "command: test": "test_the_readmes_demo_and_test_commands_are_correct",
+    "command: install": "test_the_readmes_install_demo_and_test_commands_are_correct",
+    "command: demo": "test_the_readmes_install_demo_and_test_commands_are_correct",
+    "command: test": "test_the_readmes_install_demo_and_test_commands_are_correct",
     "command: serve": "test_the_readmes_standalone_receiver_handles_its_deliveries",
     "command: send": "test_the_readmes_standalone_receiver_handles_its_deliveries",
     "command: dashboard": "test_the_dashboards_page_lets_its_users_in_and_nobody_else",
@@ -86,13 +87,21 @@ def test_the_tables_of_options_and_commands_are_those_of_the_command_line():
     assert described == set(main.commands)
 
 
-def test_the_readmes_demo_and_test_commands_are_correct():
-    demo, tests = block("command: demo"), block("command: test")
+def test_the_readmes_install_demo_and_test_commands_are_correct():
+    install, demo, tests = (block(f"command: {name}") for name in ("install", "demo", "test"))
 
+    assert install.strip() == "python3 -m venv .venv && .venv/bin/pip install . && . .venv/bin/activate"
     assert demo.strip().endswith(".venv/bin/billhook demo")
     assert tests.strip().endswith("'.[test]' && .venv/bin/python -m pytest -q -n 3 --dist loadfile")
     assert "python3 -m venv .venv" in demo
     assert "python3 -m venv .venv" in tests
+
+
+def test_no_page_installs_billhook_from_an_index_before_there_is_a_release():
+    unreleased = "0.1.0 (unreleased)" in (ROOT / "CHANGELOG.md").read_text(encoding="utf-8")
+    commands = {page: re.findall(r"pip install '?billhook\b", text) for page, text in PAGES.items()}
+
+    assert not unreleased or not any(commands.values()), commands
 
 
 def test_the_readmes_mounted_app_and_subscriber_handle_deliveries(folder, environment):

@@ -123,7 +123,8 @@ def _terms(handler: Handler) -> tuple[str, ...]:
     if handler.sources:
         terms.append("sources " + ", ".join(handler.sources))
     if handler.retry is not None:
-        terms.append("retries after " + ", ".join(map(format_duration, handler.retry.delays_seconds)))
+        delays = ", ".join(map(format_duration, handler.retry.delays_seconds))
+        terms.append(f"retries after {delays}" if delays else "no retries")
     if handler.aliases:
         terms.append("formerly " + ", ".join(handler.aliases))
     return tuple(terms)

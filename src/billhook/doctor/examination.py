@@ -130,7 +130,7 @@ def clock_findings(sample: Sequence[SampledDelivery]) -> Iterator[Finding]:
     )
     if len(ages) < _FEWEST_FOR_A_CLOCK:
         return
-    # The quickest of all says most: a retry is signed anew or not, and a queue makes others late.
+    # Use the smallest age: queues and retries only make ages larger.
     behind, ahead = -ages[-1], ages[0]
     if ahead > _SLOWEST_SECONDS or behind > _AHEAD_SECONDS:
         seconds, which = (ahead, "ahead of") if ahead > _SLOWEST_SECONDS else (behind, "behind")

@@ -183,7 +183,8 @@ def refusal_findings(inbox: Inbox, now: datetime) -> Iterator[Finding]:
             seconds, number = overview.refused_seconds[cause], overview.refused[cause]
             yield Finding(
                 "warning", "clock-refusals",
-                f"{number} genuine deliveries were refused: their signed time is {seconds:.0f} s {whose} "
+                f"{number} genuine {'delivery was' if number == 1 else 'deliveries were'} refused: "
+                f"the signed time is {seconds:.0f} s {whose} "
                 "this clock on average",
                 "with a clock that is off by more than the tolerance every delivery is refused; "
                 "so is an old request that is sent again",

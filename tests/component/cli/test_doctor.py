@@ -481,6 +481,14 @@ def test_a_clock_that_is_off_is_seen_in_refusals(examined, inbox, cause, text):
     assert f"412 s {text}" in found["what"]
 
 
+def test_one_refusal_is_told_in_the_singular(examined, inbox):
+    refused(inbox, "stale", 412.0)
+
+    (found,) = examined().values()
+
+    assert found["what"].startswith("1 genuine delivery was refused: the signed time is")
+
+
 def test_a_secret_that_fits_no_delivery_is_seen_in_refusals(examined, inbox):
     refused(inbox, "mismatch", number=2)
 

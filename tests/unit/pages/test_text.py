@@ -42,6 +42,8 @@ def test_times_are_in_utc_and_say_how_long_ago():
     assert format_time(None) == ""
     assert format_ago(NOON, NOON + timedelta(minutes=5)) == "5 min ago"
     assert format_ago(NOON, NOON - timedelta(seconds=10)) == "in 10 s"
+    assert format_ago(NOON, NOON + timedelta(milliseconds=637)) == "just now"
+    assert format_ago(NOON, NOON + timedelta(seconds=1)) == "1 s ago"
 
 
 def test_a_character_that_cannot_be_seen_differs_from_a_backslash_that_was_sent():

@@ -88,7 +88,7 @@ def _announce(addresses: Sequence[DemoAddress], as_json: bool) -> None:
 
 def _print_steps(steps: Sequence[str]) -> None:
     """Print what was done before the table."""
-    click.echo("gunicorn received and a worker handled the deliveries. What caused them:")
+    click.echo("gunicorn received the deliveries and a worker handled them. They were caused by:")
     for step in steps or ["signed a sample of each event type and posted it"]:
         click.echo(f"- {step}")
     click.echo("- posted 5 bad deliveries\n")
