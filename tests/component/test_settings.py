@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hmac
 import os
+from datetime import UTC, datetime
 from itertools import product
 
 import pytest
@@ -339,22 +340,15 @@ def test_the_scheme_is_chosen_by_configuration(tmp_path):
         ({"BILLHOOK_SIGNATURE_PREFIX": "v0="}, "v0="),
     ],
 )
-def test_the_prefix_of_a_body_hmac_is_an_option(app_with, config, prefix):
-    app = app_with(
-        BILLHOOK_SECRETS=[TEXT_SECRET],
-        BILLHOOK_SIGNATURE="body-hmac",
-        BILLHOOK_REPLAY_PROTECTION="dedupe-only",
-        **config,
-    )
+def test_the_prefix_of_a_body_hmac_is_an_option(config, prefix):
+    options = {"BILLHOOK_SIGNATURE": "body-hmac", "BILLHOOK_REPLAY_PROTECTION": "dedupe-only", **config}
+    settings = Settings.from_mapping({"BILLHOOK_SECRETS": [TEXT_SECRET], **options})
+
+    (source,) = Billhook()._all_sources(settings)
+    signed = source.scheme.sign(b"{}", TEXT_SECRET, event_type="PingTest", now=datetime.now(UTC))
+
     digits = hmac.digest(TEXT_SECRET.encode(), b"{}", "sha256").hex()
-
-    answered = {}
-    for tried in ("sha256=", "", "v0="):
-        headers = {"X-Webhook-Type": "PingTest", "X-Webhook-Signature": tried + digits}
-        reply = app.test_client().post("/webhooks/billing", data=b"{}", headers=headers)
-        answered[tried] = reply.status_code
-
-    assert answered == {"sha256=": 401, "": 401, "v0=": 401} | {prefix: 200}
+    assert signed == {"X-Webhook-Signature": prefix + digits}
 
 
 def test_a_prefix_is_for_body_hmac_alone(tmp_path):

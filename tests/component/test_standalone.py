@@ -131,13 +131,6 @@ def test_a_group_that_two_modules_show_is_taken_once(here):
     assert len(load_handlers(["shop_hooks_d", "shop_hooks_e"])) == 1
 
 
-@pytest.mark.parametrize(("prefix", "path"), [("", "/"), ("hooks/", "/hooks")])
-def test_the_prefix_is_an_option(standalone, monkeypatch, prefix, path):
-    monkeypatch.setenv("BILLHOOK_URL_PREFIX", prefix)
-
-    assert deliver(standalone(), path=path).status_code == 200
-
-
 def test_an_inbox_of_another_version_is_503_until_it_is_repaired(standalone, here):
     app = standalone()
     client = app.test_client()
