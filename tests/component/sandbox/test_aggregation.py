@@ -152,43 +152,30 @@ def test_aggregation_is_of_the_customer_or_also_of_those_that_fit_the_pattern(sa
         assert found == {ids[alias]: {"calls": count} for alias, count in expected.items()}, pattern
 
 
-def test_aggregation_with_a_single_meter_accepts_any_key(sandbox: Running) -> None:
-    """Source: spec, "Endpoints", POST /v2/events/aggregation, meters of key and eventName; "per meter"."""
+def test_aggregation_goes_by_the_meters_of_the_event_if_there_are_any(sandbox: Running) -> None:
+    """Source: spec, "Endpoints", POST /v2/events/aggregation, meters of key and eventName; "per meter".
+
+    Without a meter events are counted; a single one has any key; among several the key decides.
+    """
     acme = customer(sandbox, "acme")
-    meter(sandbox, "sum")
     at = FIRST + timedelta(days=5)
     sandbox.ok("PUT", "/events", {"events": [event(n, at, "acme", units=5) for n in range(3)]})
+    without = points(sandbox, asked(acme, "month", "calls"))
+    meter(sandbox, "sum")
+    single = sandbox.ok("POST", PATH, asked(acme, "day", "sum", "calls"))
+    meter(sandbox, "max")
+    several = points(sandbox, asked(acme, "month", "sum", "max"))
+    wrong = sandbox.call("POST", PATH, asked(acme, "month", "sum", "calls"))
 
-    answer = sandbox.ok("POST", PATH, asked(acme, "day", "sum", "calls"))
-
-    assert answer == {
+    assert without == {"2026-01": {"calls": 3}}
+    assert single == {
         "dataPoints": [{"group": "2026-01-04", "values": {"sum": 15, "calls": 15}}],
         "period": PERIOD,
         "groupBy": "day",
     }
-
-
-def test_aggregation_selects_among_meters_by_key(sandbox: Running) -> None:
-    acme = customer(sandbox, "acme")
-    meter(sandbox, "sum")
-    meter(sandbox, "max")
-    at = FIRST + timedelta(days=5)
-    sandbox.ok("PUT", "/events", {"events": [event(n, at, "acme", units=5) for n in range(3)]})
-
-    found = points(sandbox, asked(acme, "month", "sum", "max"))
-    wrong = sandbox.call("POST", PATH, asked(acme, "month", "sum", "calls"))
-
-    assert found == {"2026-01": {"sum": 15, "max": 5}}
+    assert several == {"2026-01": {"sum": 15, "max": 5}}
     assert (wrong.status, wrong.json["param"]) == (400, "meters")
     assert wrong.json["message"].endswith("give one of sum, max")
-
-
-def test_aggregation_without_any_meter_the_events_are_counted(sandbox: Running) -> None:
-    acme = customer(sandbox, "acme")
-    at = FIRST + timedelta(days=5)
-    sandbox.ok("PUT", "/events", {"events": [event(n, at, "acme", units=5) for n in range(3)]})
-
-    assert points(sandbox, asked(acme, "month", "calls")) == {"2026-01": {"calls": 3}}
 
 
 def test_aggregation_filters_distinguish_values_and_types(sandbox: Running) -> None:

@@ -24,7 +24,7 @@ from billhook.sandbox.storage.tables.webhooks import raised_event
 from billhook.sandbox.storage.transaction import Transaction
 from billhook.sandbox.webhooks.outbox import raise_event
 from support.sandbox import START, Running, running
-from support.scenarios import STARTED, contract, customer, dates, invoices
+from support.scenarios import STARTED, contract, customer, dates
 
 INVALID = (400, "invalid_request_error", "invalid_request")
 
@@ -190,26 +190,6 @@ def test_other_requests_are_served_while_the_clock_moves() -> None:
 
 
 # --- once, and none left out ----------------------------------------------------------------------
-
-
-@pytest.mark.slow
-def test_two_moves_at_once_follow_each_other_and_do_each_step_once(sandbox: Running) -> None:
-    contract(sandbox)
-    keeper = sandbox.sandbox.scheduler
-    movers = [threading.Thread(target=keeper.move, args=(CalendarDuration(12).after,)) for _ in range(4)]
-    for mover in movers:
-        mover.start()
-    for mover in movers:
-        mover.join()
-    sandbox.token = ""
-
-    ends = [each["billingCycle"]["endTime"] for each in invoices(sandbox)]
-    months = dates(sandbox, "MonthEndReport")
-    now = shown(sandbox)["now"]
-
-    assert now == "2030-01-10T12:00:00Z"
-    assert len(ends) == len(set(ends)) == 48
-    assert len(months) == len(set(months)) == 48
 
 
 def test_the_clock_and_due_steps_survive_a_restart(sandbox_url) -> None:

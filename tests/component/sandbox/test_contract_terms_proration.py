@@ -83,16 +83,6 @@ def test_a_last_cycle_that_is_cut_by_the_contracts_end_costs_its_share_of_the_da
     assert billed == [[310, 310, last] for _, last in LAST_CYCLES]
 
 
-@pytest.mark.slow
-def test_an_end_at_which_a_contract_is_renewed_cuts_nothing(sandbox: Running) -> None:
-    """Source: spec, "Resources and their fields", Contract, autoRenewContract."""
-    sold(sandbox, endDate="2026-02-20T12:00:00Z")
-    sandbox.advance("P3M")
-    billed = invoice_amounts(sandbox)
-
-    assert billed == [22, 31, 31]
-
-
 FEES: list[dict[str, Any]] = [
     {"products": [fee(31)]},
     {"products": [{"commitment": {"units": 10, "price": 31}}]},

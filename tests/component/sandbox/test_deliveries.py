@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from billhook.clock import FrozenClock
 from billhook.sandbox import Sandbox, SandboxOptions
 from billhook.sandbox.webhooks import outbox
 from support.processes import until
@@ -282,18 +281,6 @@ def test_a_process_that_is_killed_in_mid_send_sends_again_after_its_restart(tmp_
     assert found["state"] == "delivered"
     assert len(ids) == 2
     assert ids[0] == ids[1]
-
-
-def test_a_clock_that_was_moved_needs_only_a_call_to_the_sender() -> None:
-    with receiving(500) as receiver, running() as sandbox:
-        assert isinstance(sandbox.real, FrozenClock)
-        subscribe(sandbox, "PingTest", receiver.url)
-        flush(sandbox)
-
-        sandbox.real.advance(seconds=2)
-        sandbox.sandbox.sender.wake()
-
-        until(lambda: len(receiver.got) == 2, 30)
 
 
 def test_at_most_200_bytes_of_a_text_answer_are_stored() -> None:

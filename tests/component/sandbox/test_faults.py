@@ -173,27 +173,6 @@ def faults_of(one: dict[str, Any]) -> list[str | None]:
     return [attempt.get("fault") for attempt in one["attempts"]]
 
 
-@pytest.mark.parametrize(
-    ("kind", "shown"),
-    [
-        ("delay", ["delay, delay", None, None]),  # both before the first attempt, one after the other
-        ("reorder", ["reorder", "reorder", None]),  # one that is held already is not held once more
-    ],
-)
-def test_only_attempts_affected_by_a_fault_show_it(kind: str, shown: list[str | None]) -> None:
-    with running() as sandbox, receiving(500, 500) as receiver:
-        fault(sandbox, kind, seconds=90)
-        fault(sandbox, kind, seconds=90)
-        subscribe(sandbox, "PingTest", receiver.url)
-        flush(sandbox)
-        for _ in range(5):
-            later(sandbox, 91)
-        found = delivery(sandbox)
-
-    assert [one["status"] for one in found["attempts"]] == [500, 500, 200]
-    assert faults_of(found) == shown
-
-
 def test_held_deliveries_are_sent_when_faults_are_removed() -> None:
     with running() as sandbox, receiving() as receiver:
         made = fault(sandbox, "reorder", seconds=3600)

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
-
 from support.sandbox import Running
-from support.scenarios import Customer, fee, invoice_amounts, invoices, metered, top_up
+from support.scenarios import Customer, invoices, metered, top_up
 
 TIERS = [{"upTo": 9, "price": 1}, {"upTo": None, "price": 1}]
 ANNOUNCED = {"TierCrossed", "CommitmentCrossed", "CommitmentUsageCrossed", "Overage"}
@@ -61,33 +59,6 @@ def test_a_dry_run_for_an_inactive_customer_has_no_meter_values(sandbox: Running
         values.append((told["matchedCustomer"], [each["value"] for each in told["meterWithValues"]]))
 
     assert values == [(acme.id, [4]), (acme.id, [None])]
-
-
-@pytest.mark.slow
-def test_time_in_which_a_customer_was_inactive_stays_unbilled(sandbox: Running) -> None:
-    """January is billed, February ends while the customer is Inactive, March is billed whole."""
-    acme = Customer.of(sandbox)
-    acme.buy(sold(sandbox), fee(5))
-    acme.use(12)
-    sandbox.advance("P30D")
-    acme.use(20, at="2026-02-05T00:00:00Z")
-    set_status(acme, "Inactive")
-    acme.use(30, at="2026-02-06T00:00:00Z")
-    acme.use(30, at="2026-01-06T00:00:00Z")
-    sandbox.advance("P30D")
-    unbilled = invoice_amounts(sandbox)
-    set_status(acme, "Active")
-    acme.use(40, at="2026-02-07T00:00:00Z")
-    acme.use(13, at="2026-03-12T00:00:00Z")
-    sandbox.advance("P60D")
-
-    assert unbilled == [8]
-    assert invoice_amounts(sandbox) == [8, 9, 6]
-    assert [each["billingCycle"]["startTime"][:7] for each in invoices(sandbox)] == [
-        "2026-01",
-        "2026-03",
-        "2026-04",
-    ]
 
 
 def test_measurements_and_top_ups_of_an_inactive_customer_are_refused(sandbox: Running) -> None:

@@ -11,7 +11,18 @@ from typing import Any
 import pytest
 
 from support.sandbox import Running, running
-from support.scenarios import STARTED, approve, contract, customer, cycle, dates, fee, invoices
+from support.scenarios import (
+    STARTED,
+    Customer,
+    approve,
+    contract,
+    customer,
+    cycle,
+    dates,
+    fee,
+    invoices,
+    metered,
+)
 
 NOT_FOUND = (404, "invalid_request_error", "resource_not_found")
 CENTS = {"overage": 0, "discount": 0, "creditsUsed": 0, "tax": 0}
@@ -89,15 +100,11 @@ def test_invoices_are_numbered_anew_in_each_year(sandbox: Running) -> None:
 
 def test_usage_beyond_the_commitment_is_an_overage_of_its_invoice(sandbox: Running) -> None:
     """Source: spec, "Events", Overage."""
-    product = sandbox.ok("POST", "/catalogProducts", {"name": "API calls"})["catalogProduct"]["id"]
-    meter = {"name": "Calls", "eventName": "call", "aggregationMethod": "count"}
-    sandbox.ok("POST", "/_sandbox/meters", {**meter, "catalogProductId": product})
-    owner = customer(sandbox, aliases=["acme"])
-    usage = {"customerAlias": "acme", "name": "call", "timestamp": "2026-01-12T00:00:00Z"}
+    acme = Customer.of(sandbox)
     pricing = {"type": "PerUnit", "price": 2}
-    sold = {"catalogProductId": product, "pricing": pricing, "commitment": {"units": 3, "price": 5}}
-    contract(sandbox, owner, products=[sold])
-    sandbox.ok("PUT", "/events", {"events": [{**usage, "ref": f"e{n}"} for n in range(5)]})
+    commitment = {"units": 3, "price": 5}
+    acme.buy({"catalogProductId": metered(sandbox), "pricing": pricing, "commitment": commitment})
+    acme.use(1, 4)
     sandbox.advance("P2M")
     told = [body for _, body in sandbox.raised("Overage")]
     billed = invoices(sandbox)
@@ -107,10 +114,10 @@ def test_usage_beyond_the_commitment_is_an_overage_of_its_invoice(sandbox: Runni
     assert billed[0]["lineItems"][0]["units"] == 5
     assert told == [
         {
-            "date": "2026-02-10T12:00:00Z",
+            "date": "2026-02-01T00:00:00Z",
             "overageAmount": 4,
             "invoiceId": billed[0]["id"],
-            "customerId": owner,
+            "customerId": acme.id,
             "customerName": "Acme",
             "currency": "USD",
         }

@@ -188,22 +188,6 @@ def test_control_late_usage_charged_by_the_next_invoice_is_not_reported(sandbox:
     assert (late_usage(sandbox), invoice_amounts(sandbox)) == ([None, None, None], [0, 7, 0])
 
 
-@pytest.mark.slow
-def test_a_deleted_contract_bills_late_usage_no_more_but_by_an_invoice_that_waits(sandbox: Running) -> None:
-    acme = Customer.of(sandbox)
-    contract_id = acme.buy(per_unit(metered(sandbox)))
-    sandbox.advance(TO_FEBRUARY)
-    sandbox.ok("DELETE", f"/contracts/{contract_id}")
-    acme.use(7, at=JANUARY)
-    waiting = invoice_amounts(sandbox)
-    sandbox.advance("P5D")
-    acme.use(2, at=JANUARY)
-    sandbox.advance("P30D")
-
-    assert (waiting, invoice_amounts(sandbox)) == ([7], [7])
-    assert [each and [one["amount"] for one in each] for each in late_usage(sandbox)] == [None, [2]]
-
-
 # --- invoices below zero ----------------------------------------------------------------------------------
 
 CARRIED = "Carried forward to the next invoice"

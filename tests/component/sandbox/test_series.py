@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
-from billhook.sandbox.billing import chart_series
 from billhook.sandbox.billing.chart_series import days_up_to, invoices_by_month, usage_by_day
 from billhook.sandbox.billing.usage.meters import METERS
 from support.sandbox import Running
@@ -54,25 +53,3 @@ def test_invoices_are_added_up_by_month_and_status_in_dollars(sandbox: Running) 
     assert [one.total for one in of_one] == [Decimal("0.00"), Decimal("110.00"), Decimal("110.00")]
     assert {status for one in of_all for status in one.amounts} == {"None", "PendingPayment"}
     assert short == of_all[-1:]
-
-
-def test_the_course_of_a_pools_balance_is_listed(sandbox: Running) -> None:
-    acme, other = Customer.of(sandbox), Customer.of(sandbox, "other")
-    for amount in (10, 20):
-        body = {"customerId": acme.id, "creditAmount": amount, "expirationDate": "2026-02-01T00:00:00Z"}
-        sandbox.ok("POST", "/_sandbox/credits/grant", body)
-    sandbox.ok("POST", "/credits/deduct", {"customerId": acme.id, "creditAmount": 25})
-    sandbox.ok("POST", "/_sandbox/credits/grant", {"customerId": other.id, "creditAmount": 1})
-    with sandbox.sandbox.service.transaction(writes=False) as tx:
-        [pool] = chart_series.pool_page(tx, 10, None, acme.id).items
-        both = chart_series.pool_page(tx, 10, None, None)
-        course = chart_series.balance_history(tx, pool, 2)
-        entries = chart_series.newest_entries(tx, 2, None, acme.id)
-        expiries = chart_series.next_expiries(tx, [one.id for one in both.items])
-
-    assert pool.balance == 5
-    assert [one.customer_id for one in both.items] == [other.id, acme.id]
-    assert [int(balance) for _, balance in course] == [30, 5]
-    assert [(one.type, int(one.amount)) for one in entries.items] == [("Deduction", -25), ("Grant", 20)]
-    assert (entries.total, entries.next_cursor is None) == (3, False)
-    assert expiries == {pool.id: datetime(2026, 2, 1, tzinfo=UTC)}

@@ -20,7 +20,7 @@ from billhook.sandbox.billing.thresholds import (
     tiers_entered,
 )
 from support.sandbox import Running
-from support.scenarios import Customer, metered, sent_to
+from support.scenarios import STARTED, Customer, metered, sent_to
 
 TIERS = (Tier(Decimal(10), ZERO), Tier(Decimal(20), ZERO), Tier(Decimal(30), ZERO))
 BY_TIER = {
@@ -125,6 +125,12 @@ def told(sandbox: Running, event_type: str, field: str) -> list[Any]:
     return [body[field] for _, body in sandbox.raised(event_type)]
 
 
+def of(acme: Customer, contract: str) -> dict[str, Any]:
+    """What events of tiers say of a contract."""
+    contract_fields = {"contractId": contract, "contractName": "Annual"}
+    return {"date": STARTED, "customerId": acme.id, "customerName": "Acme", **contract_fields}
+
+
 def test_tier_crossed_is_raised_once_in_a_cycle_for_each_tier_in_rising_order(sandbox: Running) -> None:
     """Source: spec, "Events", TierCrossed."""
     product = metered(sandbox)
@@ -140,14 +146,7 @@ def test_tier_crossed_is_raised_once_in_a_cycle_for_each_tier_in_rising_order(sa
 
     assert at_the_border == []
     assert [first["variantId"], second["variantId"]] == [f"{product}:tier2", f"{product}:tier3"]
-    assert {**first, "variantId": ""} == {
-        "date": "2026-01-10T12:00:00Z",
-        "customerId": acme.id,
-        "contractId": contract,
-        "customerName": "Acme",
-        "contractName": "Annual",
-        "variantId": "",
-    }
+    assert {**first, "variantId": ""} == {**of(acme, contract), "variantId": ""}
 
 
 @pytest.mark.slow
@@ -179,11 +178,7 @@ def test_final_tier_exceeded_is_raised_after_the_tiers_below_it(sandbox: Running
 
     assert raised == ["TierCrossed", "TierCrossed", "FinalTierExceeded"]
     assert body == {
-        "date": "2026-01-10T12:00:00Z",
-        "customerId": acme.id,
-        "contractId": contract,
-        "customerName": "Acme",
-        "contractName": "Annual",
+        **of(acme, contract),
         "productId": product,
         "productName": "calls",
         "accumulatedUnitsValue": 31,

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from datetime import date, timedelta
-
 from billhook.sandbox.storage.tables.webhooks import raised_event
 from billhook.sandbox.webhooks import delivery_log
 from support.receivers import flush, receiving, subscribe, trigger
-from support.sandbox import START, Running, running
+from support.sandbox import Running, running
 
 
 def pages_of(sandbox: Running, limit: int) -> list[list[tuple[str, list[str]]]]:
@@ -71,17 +69,3 @@ def test_an_event_has_its_deliveries_and_their_attempts() -> None:
     assert found[1].startswith(b'{"')
     assert states == {"delivered": 1}
     assert missing is None
-
-
-def test_events_are_counted_by_day_of_the_sandboxs_time(sandbox: Running) -> None:
-    for wait, count in ((0, 2), (12 * 3600, 1), (3 * 86_400, 3)):
-        sandbox.real.advance(seconds=wait)
-        sandbox.token = ""
-        for _ in range(count):
-            trigger(sandbox, "PingTest")
-    with sandbox.sandbox.service.transaction(writes=False) as tx:
-        every = delivery_log.events_by_day(tx, START)
-        later = delivery_log.events_by_day(tx, START + timedelta(hours=1))
-
-    assert every == {date(2026, 1, 10): 2, date(2026, 1, 11): 1, date(2026, 1, 14): 3}
-    assert later == {date(2026, 1, 11): 1, date(2026, 1, 14): 3}
