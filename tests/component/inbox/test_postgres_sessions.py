@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from psycopg import sql
 
 from billhook.cli import main
-from billhook.errors import UnfitEncoding
+from billhook.errors import InboxUnavailable, UnfitEncoding
 from billhook.inbox import Inbox
 from billhook.inbox.postgres.driver import SESSION
 from support.apps import make_app
@@ -25,7 +25,6 @@ OTHER = {
     "IntervalStyle": "sql_standard",
     "TimeZone": "Asia/Kathmandu",
     "default_transaction_isolation": "serializable",
-    "default_transaction_read_only": "on",
     "extra_float_digits": "-10",
     "synchronous_commit": "off",
 }
@@ -70,7 +69,6 @@ def test_no_setting_from_elsewhere_changes_how_values_are_written_or_read(
                 statement = sql.SQL("ALTER DATABASE {} SET {} = {}").format(
                     sql.Identifier(connection.info.dbname), sql.Identifier(name), sql.Literal(value)
                 )
-                connection.execute("SET default_transaction_read_only = off")
                 connection.execute(statement)
     elif by == "the URL":
         url = with_options(
@@ -87,6 +85,21 @@ def test_no_setting_from_elsewhere_changes_how_values_are_written_or_read(
 
     assert (kept, aware) == (True, True)
     assert settings == SESSION
+
+
+def test_a_database_that_is_set_to_read_only_is_503_until_it_is_not(database_url):
+    """As a provider does where the disk is nearly full: that is its operator's decision, not ours."""
+    Inbox(database_url).upgrade()
+    inbox = open_inbox(database_url)
+    with psycopg.connect(**libpq(database_url), autocommit=True) as connection:
+        name = sql.Identifier(connection.info.dbname)
+        connection.execute(sql.SQL("ALTER DATABASE {} SET default_transaction_read_only = on").format(name))
+        with pytest.raises(InboxUnavailable, match="read-only"):
+            inbox.put(incoming("refused"))
+        connection.execute(sql.SQL("ALTER DATABASE {} RESET default_transaction_read_only").format(name))
+
+    assert inbox.put(incoming("stored")).delivery_id
+    inbox.close()
 
 
 @pytest.mark.parametrize("encoding", ["LATIN1", "WIN1252", "SQL_ASCII", "EUC_JP", "UTF8"])

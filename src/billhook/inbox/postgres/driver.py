@@ -44,7 +44,6 @@ WEAK = ("off", "local", "remote_write")
 SESSION = {
     "synchronous_commit": "on",
     "default_transaction_isolation": "read committed",
-    "default_transaction_read_only": "off",
     "standard_conforming_strings": "on",
     "client_encoding": "UTF8",
     "array_nulls": "on",
