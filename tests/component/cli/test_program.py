@@ -56,6 +56,7 @@ def shop(tmp_path, monkeypatch):
     for name in list(os.environ):
         if name.startswith(("BILLHOOK_", "FLASK_")):
             monkeypatch.delenv(name)
+    monkeypatch.delenv("COLUMNS", raising=False)  # which would break hints in tables
     monkeypatch.chdir(tmp_path)
     (tmp_path / "shop_of_hints.py").write_text(SHOP.format(folder=str(tmp_path), secret=SECRET))
     yield "shop_of_hints.py"
