@@ -11,7 +11,7 @@ import pytest
 from flask import Flask, current_app, request
 
 from billhook import Billhook, signals
-from billhook.errors import ConfigError, InboxUnavailable
+from billhook.errors import ConfigError, InboxUnavailable, OutOfResources
 from billhook.extension import get_state
 from billhook.inbox.probe import StartupCheck
 from billhook.receiver import intake
@@ -219,6 +219,21 @@ def test_observers_of_refusals_hold_up_no_answer(flask_app, application, monkeyp
     assert len(told) <= 6  # one is told while five wait
     assert "observers of delivery_rejected are too slow" in caplog.text
     assert caplog.text.count("an observer of a lifecycle signal raised") == 1
+
+
+def test_a_refusal_is_answered_where_no_thread_can_be_started_for_its_observers(
+    flask_app, application, monkeypatch, caplog
+):
+    def fail(*_):
+        raise OutOfResources("no thread")
+
+    monkeypatch.setattr("billhook.receiver.observers.start_thread", fail)
+    with signals.delivery_rejected.connected_to(lambda *_, **__: None, sender=flask_app):
+        assert asyncio.run(ask(application))[0] == 401
+    application.refused_by_server(400)  # the server calls it, and nothing of it is observed
+
+    assert "observers of delivery_rejected are too slow" in caplog.text
+    assert "request refused by the server with 400 (Bad Request)" in caplog.text
 
 
 def test_without_observers_and_engine_no_thread_takes_part_in_the_answer(app_with, monkeypatch):

@@ -393,3 +393,16 @@ def test_an_engine_that_cannot_be_woken_changes_no_answer(make_intake, caplog):
     (record,) = caplog.records
     assert record.getMessage() == "could not wake the engine for delivery 7"
     assert (record.delivery_id, record.cause) == (7, "OSError")
+
+
+def test_what_the_server_refuses_by_itself_is_logged_once_a_second_and_counted(intake, seen, caplog):
+    for _ in range(3):
+        intake.refused_by_server(431)
+    intake.close()
+
+    assert caplog.messages == [
+        "request refused by the server with 431 (Request Header Fields Too Large)",
+        "request refused by the server with 431 (Request Header Fields Too Large); 2 times in 0 s",
+    ]
+    assert [(about["source"], about["cause"]) for _, _, about in seen.counted] == [("", "http_431")] * 3
+    assert seen.signals == []
