@@ -279,7 +279,7 @@ class Inbox:
             lost = select(worker.c.owner).where(worker.c.seen_at < now - WORKER_KEPT_FOR)
             lost = lost.with_for_update(skip_locked=True)
             connection.execute(delete(worker).where(worker.c.owner.in_(lost)))
-            leases.bring_near(connection, now)
+            leases.reset_far_due_times(connection, now)
 
     def remove_worker(self, owner: str) -> None:
         """Remove a worker that stopped in order."""

@@ -32,12 +32,12 @@ __all__ = [
     "LOST_IN_QUEUE",
     "LOST_NOT_ALONE",
     "QUEUED",
-    "bring_near",
     "expire_leases",
     "mark_not_alone",
     "release",
     "release_orphaned",
     "renew",
+    "reset_far_due_times",
 ]
 
 FARTHEST = timedelta(days=62)
@@ -172,13 +172,13 @@ def _make_due(connection: Connection, ids: list[int], due_at: datetime, values: 
         connection.execute(update(run).where(in_values(run.c.id, ids)).values({**due, **values}))
 
 
-def bring_near(connection: Connection, now: datetime) -> None:
+def reset_far_due_times(connection: Connection, now: datetime) -> None:
     """Make due what is due later than any wait may take: it was written when the clock was ahead."""
     far = select(run.c.id).where(
         run.c.state == RunState.DUE.value,  # not leases: this worker's own clock may be the one that is wrong
         run.c.due_at > now + FARTHEST,
         run.c.due_at < HELD_FROM,
     )
-    # Rows that another worker has locked are brought near by it, or the next time.
+    # Rows that another worker has locked are reset by it, or the next time.
     found = far.with_for_update(skip_locked=True)
     connection.execute(update(run).where(run.c.id.in_(found)).values(due_at=now))

@@ -46,13 +46,10 @@ METHOD_NOT_ALLOWED = _error(
     405, "invalid_request_error", "method_not_allowed", "Deliveries are sent with POST."
 )._replace(headers=(("Allow", "POST"),))
 """For any method but POST."""
+_INCOMPLETE = _error(400, "invalid_request_error", "incomplete_body", "The body ended before all of it came.")
 _REQUESTS = {
-    "body_incomplete": _error(
-        400, "invalid_request_error", "incomplete_body", "The body ended before all of it came."
-    ),
-    "body_consumed": _error(
-        400, "invalid_request_error", "incomplete_body", "The body ended before all of it came."
-    ),
+    "body_incomplete": _INCOMPLETE,
+    "body_consumed": _INCOMPLETE,
     "body_too_large": _error(413, "invalid_request_error", "request_too_large", "The body is too large."),
     "content_encoding": _error(
         415, "invalid_request_error", "unsupported_content_encoding", "Send the body without encoding."

@@ -156,22 +156,18 @@ class WsgiReceiver:
             close_connection(environ)
 
     def _read_body(self, environ: Mapping[str, Any], cached: bytes | None, used_stream: Any) -> bytes:
-        connection = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
-        if cached is not None:
-            # Werkzeug's own server never ends a stream that was read to its end: reading again would hang.
-            try:
-                body = read_body(environ, self.intake.max_body_bytes, io.BytesIO(cached))
-            except BodyIncomplete:
-                raise BodyConsumed from None  # another hook had read of it before
-            if not body and used_stream is not None and environ.get("wsgi.input_terminated"):
-                raise BodyConsumed  # chunked: it has no length to compare
-            return body
+        # What a hook has read comes from its copy: Werkzeug's own server never ends a stream that was read to
+        # its end, so that reading it again would hang.
+        used = used_stream if cached is None else io.BytesIO(cached)
+        connection = None
+        if cached is None:
+            connection = environ.get("gunicorn.socket") or environ.get("werkzeug.socket")
         with nullcontext() if connection is None else self._body_deadline.reading(connection):
             try:
-                body = read_body(environ, self.intake.max_body_bytes, used_stream)
+                body = read_body(environ, self.intake.max_body_bytes, used)
             except BodyIncomplete:
                 close_connection(environ)
-                if used_stream is not None:
+                if used is not None:
                     raise BodyConsumed from None
                 raise
         if not body and used_stream is not None and environ.get("wsgi.input_terminated"):
