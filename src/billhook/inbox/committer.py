@@ -42,6 +42,8 @@ LOAD_ROWS = 4
 """A batch of this size or more counts as load; below it no request waits for others."""
 RECHECK_SECONDS = 0.05
 """How often a waiting request checks for itself whether it was committed, in case it is not woken."""
+HOLDER_SECONDS = 0.5
+"""How long the name of the process that holds the write lock is good for the next refusals."""
 STARTUP_WAIT_SECONDS = 0.5
 """How long the first deliveries wait for a server that was silent at start: the start waited already."""
 LEAST_AGE_SECONDS = 0.25
@@ -122,6 +124,8 @@ class Committer:
         self._on_failure = on_failure
         self._insert_blocks = insert_blocks
         self._write_lock_holder = write_lock_holder
+        self._holder: int | None = None
+        self._holder_until = 0.0
         self._greenlets = False
         self._next_waiter = threading.local()
         self.startup_check: StartupCheck | None = None
@@ -203,7 +207,10 @@ class Committer:
 
     def _deadline_passed(self, text: str) -> DeadlinePassed:
         """Return the error; it names the process that holds the write lock, which may have stopped."""
-        holder = self._write_lock_holder()
+        now = time.monotonic()
+        if now >= self._holder_until:  # a crowd asks at once, and on the event loop
+            self._holder, self._holder_until = self._write_lock_holder(), now + HOLDER_SECONDS
+        holder = self._holder
         return DeadlinePassed(text if holder is None else f"{text}; process {holder} holds the write lock")
 
     def _check_usable(self) -> None:

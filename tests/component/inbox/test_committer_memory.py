@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 from billhook.errors import DeadlinePassed, InboxUnavailable, OutOfResources, SchemaMismatch
 from billhook.inbox import PutStatus, Receipt
 from billhook.inbox.committer import Committer
 from support.inbox_view import incoming
-from support.processes import until
+from support.processes import together, until
 
 LONG = 60.0
 
@@ -59,4 +61,31 @@ def test_a_thread_that_ended_is_started_again():
     until(lambda: not committer._thread.is_alive())
 
     assert committer.put(incoming("k2"), LONG).status is PutStatus.ACCEPTED
+    committer.close()
+
+
+def test_a_crowd_that_is_refused_asks_once_who_holds_the_lock():
+    go_on, asked = threading.Event(), []
+
+    def commit(batch):
+        go_on.wait(LONG)
+        return [Receipt(PutStatus.ACCEPTED, 1, row.event_type) for row in batch]
+
+    def holder():
+        asked.append(1)
+        return 4711
+
+    committer = Committer(commit, lambda: None, LONG, write_lock_holder=holder)
+
+    def put(number):
+        try:
+            committer.put(incoming(f"k{number}"), 0.2)
+        except DeadlinePassed as error:
+            return str(error)
+
+    told = together(8, put)
+    go_on.set()
+
+    assert set(told) == {"no commit within 0.2 s; process 4711 holds the write lock"}
+    assert len(asked) < 8
     committer.close()
