@@ -258,7 +258,7 @@ def test_the_limit_of_open_files_is_raised_above_that_of_connections(tmp_path):
 def test_a_process_that_may_open_few_files_allows_fewer_connections(tmp_path):
     hard = ["sh", "-c", 'ulimit -n 1024 && exec "$@"', "sh"]
     with gunicorn(tmp_path, "--worker-connections", "5000", door="asgi", prefix=hard) as server:
-        assert "The limit of 1024 open files allows 256 connections." in server.log.read_text()
+        server.logged("The limit of 1024 open files allows 256 connections.")
         with contextlib.ExitStack() as held:
             for _ in range(1_200):
                 held.enter_context(server.connect())

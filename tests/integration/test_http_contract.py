@@ -84,8 +84,7 @@ def test_whatever_is_wrong_with_a_signature_the_answers_differ_in_nothing(server
         assert_error(reply, 401, "authentication_error")
     assert len({(reply.body, str({**reply.headers, "Date": ""})) for reply in replies}) == 1
     assert server.keys() == before
-    text = server.log.read_text()
-    assert "delivery to source default refused with 401 (mismatch)" in text
+    text = server.logged("delivery to source default refused with 401 (mismatch)")
     assert MARK not in text + str(replies)
 
 

@@ -99,7 +99,8 @@ class WatchedPage:
         self.page.evaluate(Path(required("BILLHOOK_TEST_AXE", "axe-core")).read_text(encoding="utf-8"))
         found = self.page.evaluate(_AXE)
         return [
-            f"{one['id']}: {json.dumps(one['nodes'][0]['target'])} {one['nodes'][0]['html'][:200]}"
+            f"{one['id']}: {json.dumps(one['nodes'][0]['target'])} {one['nodes'][0]['html'][:200]} "
+            f"{one['nodes'][0]['failureSummary']}"
             for one in found
             if one["impact"] in ("serious", "critical")
         ]

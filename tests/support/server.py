@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from support.inbox_view import place_of, rows
+from support.processes import until
 from support.signing import PATH, SECRET, signed
 from support.templates import new_inbox
 from support.timeouts import scaled
@@ -61,6 +62,11 @@ class Server:
     def post(self, body: bytes = b"{}", headers: Mapping[str, str] | None = None, **more: Any) -> Reply:
         """One whole POST with a length."""
         return self.ask(request(body, signed(body) if headers is None else headers, **more))
+
+    def logged(self, text: str) -> str:
+        """Wait until a log line has this text, as a thread of the server's writes them; the whole log."""
+        until(lambda: text in self.log.read_text(), 10)
+        return self.log.read_text()
 
     def keys(self) -> list[str]:
         return [key for (key,) in rows(self.inbox, "SELECT key FROM delivery ORDER BY id")]
