@@ -83,11 +83,7 @@ class BodyJWT(Scheme):
 
     def read(self, headers: Mapping[str, str], body: bytes, event_type: str) -> SignedContent:
         header = self.headers[0]
-        content, _, signature = read_header(headers, header).rpartition(".")
-        parts = content.split(".")
-        if len(parts) != 2:
-            raise SignatureMalformed(f"{header} is not a token of three parts")
-        stated, claims = (_object(_decoded(part, header), header) for part in parts)
+        stated, claims, content, signature = read_token(read_header(headers, header), header)
         # Never the token's choice: an RSA public key could otherwise be used as an HMAC secret. `crit` lists
         # extensions that a reader must understand (RFC 7515, section 4.1.11), and none is understood here.
         if stated.get("alg") != self._algorithm.name or "crit" in stated:
@@ -195,6 +191,16 @@ class _Key:
         for signature in signatures:
             found |= bool(self._its.verify(content, self._key, signature))
         return found
+
+
+def read_token(text: str, header: str) -> tuple[dict[str, object], dict[str, object], str, str]:
+    """Return the head and the claims of a token, its signed content, and its signature, still encoded."""
+    content, _, signature = text.rpartition(".")
+    parts = content.split(".")
+    if len(parts) != 2:
+        raise SignatureMalformed(f"{header} is not a token of three parts")
+    stated, claims = (_object(_decoded(part, header), header) for part in parts)
+    return stated, claims, content, signature
 
 
 def _encoded(raw: bytes) -> str:

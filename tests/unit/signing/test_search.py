@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from billhook.errors import ConfigError
 from billhook.signing import SignatureTemplate, StandardWebhooks, TimestampedHMAC, TimestampedRSA
-from billhook.signing.search import SearchResult, finding, search
+from billhook.signing.search import SearchResult, finder, search
 from support.signing_cases import (
     NOW,
     OTHER_TEXT_SECRET,
@@ -222,7 +222,7 @@ def test_any_scheme_of_the_template_is_found(scheme, body):
     secret=st.text(min_size=1, max_size=40).filter(lambda text: text.isprintable()),
 )
 def test_any_request_has_an_answer(monkeypatch, headers, body, secret):
-    monkeypatch.setattr(finding, "BUDGET_BYTES", 20_000_000)
+    monkeypatch.setattr(finder, "BUDGET_BYTES", 20_000_000)
 
     result = search(headers, body, [secret], captured_at=NOW)
 
@@ -536,7 +536,7 @@ def test_a_header_that_is_no_text_or_endless_is_passed_over():
 
 
 def test_the_work_is_bounded(monkeypatch):
-    monkeypatch.setattr(finding, "BUDGET_BYTES", 100_000)
+    monkeypatch.setattr(finder, "BUDGET_BYTES", 100_000)
 
     result = search(timed(), b"x" * 10_000, [TEXT_SECRET])
 

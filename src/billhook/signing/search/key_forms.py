@@ -13,167 +13,126 @@ import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final
 
 from billhook.errors import ConfigError
 from billhook.signing.algorithms import (
+    KEY_BYTES,
     PUBLIC_PREFIX,
+    SECRET_ENCODINGS,
     Ed25519,
     RsaSha256,
     SecretEncoding,
-    base64_secret,
-    hex_secret,
 )
+from billhook.signing.search.captured import HMAC_LENGTHS
 from billhook.signing.secret_text import plain_secret
-from billhook.signing.standard_webhooks import SECRET_PREFIX
-
-__all__ = ["HMAC_COST_BYTES", "CandidateKey", "hmac_form", "key_forms"]
+from billhook.signing.standard_webhooks import SECRET_PREFIX, URL_SAFE
 
 _PREFIX: Final = re.compile(r"[A-Za-z]{2,8}_(?=.)")
-_ED25519_BYTES: Final = 32
-RSA_COST_BYTES: Final = 1_000
 HMAC_COST_BYTES: Final = 3_000
 ED25519_COST_BYTES: Final = 150_000
 """What one look costs beside the bytes that are hashed, as bytes that are hashed in the same time."""
+
+Signatures = Mapping[int, Collection[bytes]]
+"""The signatures of a request by their length."""
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateKey:
     """One reading of one secret.
 
-    `matching_signature(content)` is the captured signature over the content, None if there is none.
-    `secret` and `encoding` are what a scheme has to be configured with; `change` says how that differs from
-    the secret as given, and is "" if it does not.
+    `matching(content)` is the captured signature over the content, None if there is none. `secret` and
+    `encoding` are what a scheme has to be configured with; `change` says how that differs from the secret as
+    given, and is "" if it does not. `number` is that of the secret in its list, from 1.
     """
 
     number: int
-    """Of the secret in its list, from 1."""
     algorithm: str
     secret: str = field(repr=False)
     encoding: SecretEncoding
     change: str
-    matching_signature: Callable[[bytes], bytes | None] = field(repr=False)
-    cost_bytes: int
-    able: bool
-    """Whether the request has anything that it may have made: an RSA key is known to have."""
-    material: bytes = field(default=b"", repr=False)
-    """The key itself, for HMAC alone."""
+    matching: Callable[[bytes], bytes | None] = field(repr=False)
+    cost_bytes: int = HMAC_COST_BYTES
 
 
-def key_forms(
-    number: int, secret: str, signatures: Mapping[int, Collection[bytes]]
-) -> Iterator[CandidateKey]:
-    """Yield the readings of a secret that could have made one of `signatures`, which are by their length.
+def key_forms(number: int, secret: str, signatures: Signatures) -> Iterator[CandidateKey]:
+    """Yield the readings of a secret that could have made one of `signatures`.
 
-    Raises ConfigError for a key in PEM that is unusable.
+    Raises ConfigError for a public key that is unusable.
     """
-    if secret.lstrip().startswith("-----BEGIN"):
-        yield from _pem_forms(number, secret, signatures)
-        return
-    yield from _ed25519_forms(number, secret, signatures.get(64, ()))
-    for material, text, encoding, change in _materials(secret):
-        yield hmac_form(number, material, text, encoding, change, signatures.get(32, ()))
-
-
-def hmac_form(
-    number: int,
-    material: bytes,
-    secret: str,
-    encoding: SecretEncoding,
-    change: str,
-    signatures: Collection[bytes],
-    digest: str = "sha256",
-) -> CandidateKey:
-    """Return the reading of a shared secret as the key `material`."""
-    wanted = frozenset(signatures)
-
-    def matching_signature(content: bytes) -> bytes | None:
-        found = hmac.digest(material, content, digest)
-        return found if found in wanted else None
-
-    return CandidateKey(
-        number,
-        f"hmac-{digest}",
-        secret,
-        encoding,
-        change,
-        matching_signature,
-        HMAC_COST_BYTES,
-        bool(wanted),
-        material,
-    )
-
-
-def _materials(secret: str) -> Iterator[tuple[bytes, str, SecretEncoding, str]]:
-    """Yield key material, the secret to configure, its encoding, and what changed."""
     plain, surroundings = plain_secret(secret)
-    if plain != secret:
-        for material, text, encoding, change in _materials(plain):
-            leave_out = f"leave out {surroundings}" if surroundings else ""
-            yield material, text, encoding, ", and ".join(filter(None, [leave_out, change]))
+    leave = [f"leave out {surroundings}"] if surroundings else []
+    if plain.lstrip().startswith("-----BEGIN"):
+        yield from _pem_forms(number, plain, leave, signatures)
         return
-    yield secret.encode(), secret, "text", ""
-    prefix = _PREFIX.match(secret)
-    bare, leave = secret, ""
-    if prefix is not None:
-        bare, leave = secret[prefix.end() :], f"leave out its prefix {prefix[0]}"
-        yield bare.encode(), bare, "text", leave
-    else:
-        longer = f"{SECRET_PREFIX}{secret}"
-        yield longer.encode(), longer, "text", f"write {SECRET_PREFIX} before it"
-    decoders: tuple[tuple[SecretEncoding, Callable[[str], bytes]], ...] = (
-        ("hex", hex_secret),
-        ("base64", base64_secret),
-    )
-    for encoding, decode in decoders:
-        with suppress(ConfigError):
-            yield decode(bare), bare, encoding, leave
-    if set("-_") & set(bare):
-        standard = bare.replace("-", "+").replace("_", "/")
+    for text, change in _ed25519_texts(plain):
         try:
-            material = base64_secret(standard)
-        except ConfigError:
-            return
-        change = "write + for each - in it, and / for each _"
-        yield material, standard, "base64", f"{leave}, and {change}" if leave else change
-
-
-def _ed25519_forms(number: int, secret: str, signatures: Collection[bytes]) -> Iterator[CandidateKey]:
-    readings = [(secret, "")] if secret.startswith(PUBLIC_PREFIX) else []
-    for decode in (hex_secret, base64_secret) if signatures else ():
-        try:
-            raw = decode(secret)
-        except ConfigError:
-            continue
-        if len(raw) == _ED25519_BYTES:
-            readings.append((_whpk(raw), "write it as whpk_ and the base64 of its 32 bytes"))
-    for text, change in readings:
-        try:
-            key = Ed25519().load(text)
+            yield from _ed25519_forms(number, text, [*leave, *change], signatures)
         except ConfigError:
             if not change:  # otherwise it is a shared secret
                 raise
-            continue
-        yield _ed25519_form(number, text, change, key, signatures)
+    for text, encoding, change in _shared_texts(plain):
+        with suppress(ConfigError):
+            material = SECRET_ENCODINGS[encoding](text)
+            for digest, length in HMAC_LENGTHS.items():
+                if wanted := signatures.get(length):
+                    matching = partial(_made_by_hmac, material, digest, frozenset(wanted))
+                    changes = ", and ".join([*leave, *change])
+                    yield CandidateKey(number, f"hmac-{digest}", text, encoding, changes, matching)
 
 
-def _ed25519_form(
-    number: int, text: str, change: str, key: Any, signatures: Collection[bytes]
-) -> CandidateKey:
-    def matching_signature(content: bytes) -> bytes | None:
-        return next((raw for raw in signatures if key.matches(content, [raw])), None)
+def _made_by_hmac(material: bytes, digest: str, wanted: Collection[bytes], content: bytes) -> bytes | None:
+    found = hmac.digest(material, content, digest)
+    return found if found in wanted else None
 
-    cost = ED25519_COST_BYTES * max(1, len(signatures))
-    return CandidateKey(
-        number, Ed25519.name, text, "text", change, matching_signature, cost, bool(signatures)
-    )
+
+def _shared_texts(secret: str) -> Iterator[tuple[str, SecretEncoding, list[str]]]:
+    """Yield how a shared secret may have to be written, its encoding, and what has to be changed for it."""
+    yield secret, "text", []
+    prefix = _PREFIX.match(secret)
+    bare = secret if prefix is None else secret[prefix.end() :]
+    if prefix is None:
+        leave: list[str] = []
+        yield SECRET_PREFIX + secret, "text", [f"write {SECRET_PREFIX} before it"]
+    else:
+        leave = [f"leave out its prefix {prefix[0]}"]
+        yield bare, "text", leave
+    yield bare, "hex", leave
+    yield bare, "base64", leave
+    if set("-_") & set(bare):
+        yield bare.translate(URL_SAFE), "base64", [*leave, "write + for each - in it, and / for each _"]
+
+
+def _ed25519_texts(secret: str) -> Iterator[tuple[str, list[str]]]:
+    """Yield the spelling of a public key of Standard Webhooks, and what has to be changed for it."""
+    if secret.startswith(PUBLIC_PREFIX):
+        yield secret, []
+    for encoding in ("hex", "base64"):
+        with suppress(ConfigError):
+            raw = SECRET_ENCODINGS[encoding](secret)
+            if len(raw) == KEY_BYTES:
+                yield _whpk(raw), ["write it as whpk_ and the base64 of its 32 bytes"]
 
 
 def _whpk(raw: bytes) -> str:
     return PUBLIC_PREFIX + base64.b64encode(raw).decode()
 
 
-def _pem_forms(number: int, pem: str, signatures: Mapping[int, Collection[bytes]]) -> Iterator[CandidateKey]:
+def _ed25519_forms(
+    number: int, text: str, change: list[str], signatures: Signatures
+) -> Iterator[CandidateKey]:
+    key, wanted = Ed25519().load(text), signatures.get(64, ())
+
+    def matching(content: bytes) -> bytes | None:
+        return next((raw for raw in wanted if key.matches(content, [raw])), None)
+
+    if wanted:
+        cost = ED25519_COST_BYTES * len(wanted)
+        yield CandidateKey(number, Ed25519.name, text, "text", ", and ".join(change), matching, cost)
+
+
+def _pem_forms(number: int, pem: str, leave: list[str], signatures: Signatures) -> Iterator[CandidateKey]:
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
     from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
@@ -183,19 +142,17 @@ def _pem_forms(number: int, pem: str, signatures: Mapping[int, Collection[bytes]
     with suppress(ValueError, UnsupportedAlgorithm):
         public = load_pem_public_key(pem.encode())
     if isinstance(public, Ed25519PublicKey):
-        text = _whpk(public.public_bytes_raw())
         change = "write it as whpk_ and the base64 of its last 32 bytes"
-        yield _ed25519_form(number, text, change, Ed25519().load(text), signatures.get(64, ()))
+        yield from _ed25519_forms(number, _whpk(public.public_bytes_raw()), [*leave, change], signatures)
     elif not isinstance(public, EllipticCurvePublicKey):  # such a key is for tokens alone
         RsaSha256().load(pem)  # raises unless it is a public RSA key, and says what it is
         digests = _signed_digests(public, signatures.get((public.key_size + 7) // 8, ()))
 
-        def matching_signature(content: bytes) -> bytes | None:
+        def matching(content: bytes) -> bytes | None:
             return digests.get(hashlib.sha256(content).digest())
 
-        yield CandidateKey(
-            number, RsaSha256.name, pem, "text", "", matching_signature, RSA_COST_BYTES, bool(digests)
-        )
+        if digests:
+            yield CandidateKey(number, RsaSha256.name, pem, "text", ", and ".join(leave), matching)
 
 
 def _signed_digests(public: Any, signatures: Collection[bytes]) -> dict[bytes, bytes]:
@@ -209,8 +166,6 @@ def _signed_digests(public: Any, signatures: Collection[bytes]) -> dict[bytes, b
 
     found: dict[bytes, bytes] = {}
     for raw in signatures:
-        try:
+        with suppress(InvalidSignature):
             found[public.recover_data_from_signature(raw, PKCS1v15(), SHA256())] = raw
-        except InvalidSignature:
-            continue
     return found
