@@ -10,12 +10,12 @@ import base64
 import hashlib
 import hmac
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, ClassVar, Final, Literal, final, get_args
 
 from billhook.errors import ConfigError, InvalidJSON, MissingExtra, SignatureMalformed
-from billhook.signing.algorithms import HmacSha256, RsaSha256
+from billhook.signing.algorithms import HmacSha256, PublicKey, RsaSha256
 from billhook.signing.parsing import LAST_TIMESTAMP, UNIX, read_header
 from billhook.signing.scheme import (
     Keys,
@@ -24,11 +24,10 @@ from billhook.signing.scheme import (
     Secrets,
     SignedContent,
     check_header_names,
+    check_option,
     single_secret,
 )
 from billhook.wire import strict_json
-
-__all__ = ["BodyJWT"]
 
 AlgorithmName = Literal["RS256", "ES256", "HS256"]
 ClaimHolds = Literal["sha256", "body"]
@@ -42,8 +41,6 @@ class BodyJWT(Scheme):
     `exp` is always refused, and with `issuer` one with another `iss`. Secrets are PEM; text for HS256. A
     header has at most 8 KB, and so has a body within it. Needs the extra `jwt`.
     """
-
-    __slots__ = ("_algorithm", "_claim", "_holds", "_issuer", "_timed", "headers")
 
     name: ClassVar[str] = "body-jwt"
 
@@ -59,13 +56,9 @@ class BodyJWT(Scheme):
     ) -> None:
         """Check the options; raise ConfigError, and MissingExtra without PyJWT."""
         # The types of the options are not enforced: they may come from a configuration file.
-        for option, value, allowed in (
-            ("algorithm", algorithm, get_args(AlgorithmName)),
-            ("claim_holds", claim_holds, get_args(ClaimHolds)),
-            ("replay_protection", replay_protection, ("dedupe-only", None)),
-        ):
-            if value not in allowed:
-                raise ConfigError(f"{option} {value!r} is not one of {', '.join(map(str, allowed))}")
+        check_option("algorithm", algorithm, get_args(AlgorithmName))
+        check_option("claim_holds", claim_holds, get_args(ClaimHolds))
+        check_option("replay_protection", replay_protection, ("dedupe-only", None))
         self.headers = (header,)
         check_header_names(self.headers)
         self._algorithm: Final = _Algorithm(algorithm)
@@ -144,14 +137,19 @@ class _Algorithm:
         self.name: str = name
         self._its: Any = get_algorithm_by_name(name)
 
-    def load(self, secret: str) -> _Key:
+    def load(self, secret: str) -> PublicKey:
         if "PRIVATE KEY" in secret:
             raise ConfigError("a private key was given to verify with: give the public key")
         if self.name == "RS256":
             RsaSha256().load(secret)  # refuses keys that are too weak, which PyJWT accepts
         elif self.name == "HS256":
             HmacSha256().load(secret)
-        return _Key(self.name, self._its, self._prepared(secret))
+        key = self._prepared(secret)
+        return PublicKey(
+            self.name,
+            lambda content, signature: bool(self._its.verify(content, key, signature)),
+            public=self.name != "HS256",
+        )
 
     def sign(self, secret: str, content: bytes) -> bytes:
         if self.name == "HS256":
@@ -171,26 +169,6 @@ class _Algorithm:
             raise ConfigError(
                 f"a key is not one for {self.name}: give a PEM of its kind, or text for HS256"
             ) from None
-
-
-@final
-class _Key:
-    """A key in the form that PyJWT has prepared."""
-
-    __slots__ = ("_its", "_key", "algorithm", "public")
-
-    def __init__(self, algorithm: str, its: Any, key: object) -> None:
-        self.algorithm = algorithm
-        self.public = algorithm != "HS256"
-        self._its = its
-        self._key = key
-
-    def matches(self, content: bytes, signatures: Sequence[bytes]) -> bool:
-        # All are verified, so that the time does not depend on which one matches.
-        found = False
-        for signature in signatures:
-            found |= bool(self._its.verify(content, self._key, signature))
-        return found
 
 
 def read_token(text: str, header: str) -> tuple[dict[str, object], dict[str, object], str, str]:

@@ -505,6 +505,16 @@ def test_a_content_that_no_scheme_may_have_is_told():
     assert "'{timestamp}{body}' has two fields side by side" in said
 
 
+def test_a_path_that_is_signed_is_told():
+    signature = hmac_of(b"%d./hooks?a=1." % TIMESTAMP + BODY).hex()
+
+    kind, said = the_miss({**FEW, "X-At": str(TIMESTAMP), "X-Sig": signature}, target="/hooks?a=1")
+
+    assert kind == "template"
+    assert said.startswith("X-Sig is the hmac-sha256 of '{timestamp}.{path}.{body}' by secret 1")
+    assert "has the placeholder {path}" in said
+
+
 def test_base64url_is_recognised_and_told():
     raw = hmac_of(BODY)
     urlsafe = base64.urlsafe_b64encode(raw).decode()

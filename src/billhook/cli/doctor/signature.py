@@ -73,7 +73,7 @@ def signature(
     request = _read_request(request_file)
     secrets = _read_secrets(secret_file)
     at = captured_at or datetime.fromtimestamp(request_file.stat().st_mtime, UTC)
-    result = search(request.headers, request.body, secrets, captured_at=at)
+    result = search(request.headers, request.body, secrets, target=request.target, captured_at=at)
     notes = [*_notes(request, result), *_about_what_is_set(request, result, secrets)]
     if as_json:
         print_json(_as_json(result, notes, secret_file))

@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Final, NamedTuple
+from itertools import product
+from typing import Final, NamedTuple, get_args
 
 from billhook.errors import SignatureMalformed
-from billhook.signing.parsing import (
-    IDENTIFIER,
-    MAX_HEADER_BYTES,
-    TIME_FORMATS,
-    Encoding,
-    TimeFormatName,
-    read_signature,
-)
+from billhook.signing.parsing import MAX_HEADER_BYTES, TIME_FORMATS, Encoding, TimeFormatName, read_signature
 from billhook.signing.standard_webhooks import URL_SAFE, VERSIONS
 
 BASE64URL: Final = "base64url"
@@ -27,11 +22,13 @@ SIGNATURE_LENGTHS: Final = (32, 64, 256, 384, 512)
 """Of HMAC-SHA256, ed25519, and RSA with 2048, 3072 and 4096 bits."""
 MOST_TIMES: Final = 4
 MOST_IDS: Final = 3
-LONGEST_PREFIX: Final = 40
-LONGEST_ID: Final = 64
 _YEARS: Final = range(2000, 2100)
 """Another number that has the form of a time, such as a length, is no time of signing."""
 _ENTRY: Final = re.compile(r"([A-Za-z0-9_-]{1,16})=(.*)", re.DOTALL)
+_PREFIX: Final = re.compile(r"(?:(?! )[ -~]{0,39}(?![A-Za-z0-9])[ -~])?")
+"""A letter or digit at its end would be a part of a longer text, which is no signature of this length."""
+_ID: Final = re.compile(r"[ -+\-/-~]{1,63}(?<!=)")
+"""Longer texts are signatures, tokens or cookies, and what ends in = is base64."""
 _NO_ID: Final = re.compile(
     r"accept.*|authorization|cache-control|connection|content-.*|cookie|date|expect|forwarded|host|keep-alive"
     r"|origin|pragma|referer|te|traceparent|tracestate|transfer-encoding|upgrade|user-agent|via"
@@ -85,29 +82,28 @@ class CapturedRequest:
 
     headers: Mapping[str, str]
     body: bytes
+    target: str
     event_type: str | None
-    signatures: tuple[SignatureText, ...]
-    times: tuple[TimeText, ...]
-    ids: tuple[tuple[str, str], ...]
+    signatures: Sequence[SignatureText]
+    times: Sequence[TimeText]
+    ids: Sequence[tuple[str, str]]
     """Names and values of headers."""
 
     @classmethod
-    def of(cls, headers: Mapping[str, str], body: bytes) -> CapturedRequest:
+    def of(cls, headers: Mapping[str, str], body: bytes, target: str) -> CapturedRequest:
         """Find signatures, times and ids among `headers`."""
         parts = list(_parts(headers))
-        # An entry beside the signature is signed in every scheme that has one, and a server writes `Date`.
-        times = sorted(_times(parts), key=lambda time: (time.part.entry is None, time.is_date))
-        taken = {time.part.text for time in times[:MOST_TIMES]}
+        # An entry beside the signature is signed in every scheme that has one.
+        times = sorted(_times(parts), key=lambda time: (time.part.entry is None, time.is_date))[:MOST_TIMES]
+        taken = {time.part.text for time in times}
         ids = [(name, text) for name, text in headers.items() if _may_be_id(name, text) and text not in taken]
         ids.sort(key=lambda each: (not each[0].lower().endswith("id"), "webhook" not in each[0].lower()))
-        return cls(
-            headers,
-            body,
-            next((text for name, text in headers.items() if name.lower() == "x-webhook-type"), None),
-            tuple(_signatures(parts)),
-            tuple(times[:MOST_TIMES]),
-            tuple(ids[:MOST_IDS]),
-        )
+        event_type = next((text for name, text in headers.items() if name.lower() == "x-webhook-type"), None)
+        return cls(headers, body, target, event_type, list(_signatures(parts)), times, ids[:MOST_IDS])
+
+
+def _may_be_id(name: str, text: str) -> bool:
+    return _ID.fullmatch(text) is not None and not _NO_ID.fullmatch(name.lower())
 
 
 def _parts(headers: Mapping[str, str]) -> Iterator[HeaderPart]:
@@ -125,47 +121,27 @@ def _parts(headers: Mapping[str, str]) -> Iterator[HeaderPart]:
                 yield HeaderPart(name, text, version=version)
 
 
-def _may_be_id(name: str, text: str) -> bool:
-    # Longer texts are signatures, tokens or cookies, and what ends so is base64.
-    short = len(text) < LONGEST_ID and not text.endswith("=")
-    return short and not _NO_ID.fullmatch(name.lower()) and bool(IDENTIFIER.fullmatch(text))
-
-
-def _times(parts: list[HeaderPart]) -> Iterator[TimeText]:
-    for part in parts:
-        for time_format in TIME_FORMATS.values():
-            try:
-                moment = time_format.read(part.text, part.header)
-            except SignatureMalformed:
-                continue
+def _times(parts: Sequence[HeaderPart]) -> Iterator[TimeText]:
+    for part, time_format in product(parts, TIME_FORMATS.values()):
+        with suppress(SignatureMalformed):
+            moment = time_format.read(part.text, part.header)
             if moment.year in _YEARS:
                 yield TimeText(part, time_format.name, moment)
 
 
-def _signatures(parts: list[HeaderPart]) -> Iterator[SignatureText]:
-    for part in parts:
-        for length in {*HMAC_LENGTHS.values(), *SIGNATURE_LENGTHS}:
-            for raw, encoding, prefix in _decoded(part.text, length):
-                if part.version is None or (encoding == "base64" and not prefix):
-                    yield SignatureText(part, raw, encoding, prefix)
-
-
-def _decoded(text: str, length: int) -> Iterator[tuple[bytes, str, str]]:
-    """Yield a signature of `length` bytes at the end of `text`, its encoding and the prefix before it."""
-    bare = text.rstrip("=")
-    digits = -(-length * 4 // 3)
-    standard = bare[-digits:].translate(URL_SAFE) + "=" * (-digits % 4)
-    readings: tuple[tuple[Encoding, str, str], ...] = (
-        ("hex", text[-2 * length :], text[: -2 * length]),
-        ("base64", standard, bare[:-digits]),
-    )
-    for encoding, encoded, prefix in readings:
-        # A letter or digit before it would be a part of a longer text, which is no signature of this length.
-        short = len(prefix) <= LONGEST_PREFIX and prefix.isprintable() and prefix == prefix.lstrip()
-        if not short or prefix[-1:].isalnum():
-            continue
-        try:
+def _signatures(parts: Sequence[HeaderPart]) -> Iterator[SignatureText]:
+    """Yield what the end of each part decodes to, if that has the length of a signature."""
+    lengths = {*HMAC_LENGTHS.values(), *SIGNATURE_LENGTHS}
+    for part, length, encoding in product(parts, lengths, get_args(Encoding)):
+        text, size = part.text, 2 * length
+        if encoding == "base64":
+            text, size = text.rstrip("="), -(-length * 4 // 3)
+        prefix, encoded = text[:-size], text[-size:]
+        if encoding == "base64":
+            encoded = encoded.translate(URL_SAFE) + "=" * (-size % 4)
+        with suppress(SignatureMalformed):
             raw = read_signature(encoded, encoding, length, "")
-        except SignatureMalformed:
-            continue
-        yield raw, encoding if text == prefix + encoded else BASE64URL, prefix
+            as_read = encoding if part.text == prefix + encoded else BASE64URL
+            usual = part.version is None or (as_read, prefix) == ("base64", "")
+            if usual and _PREFIX.fullmatch(prefix):
+                yield SignatureText(part, raw, as_read, prefix)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,13 +23,9 @@ from billhook.signing.secret_text import plain_secret
 from billhook.signing.standard_webhooks import SECRET_PREFIX, URL_SAFE, VERSIONS, StandardWebhooks
 from billhook.signing.template import SignatureTemplate
 
-_CLASSES: Final[Mapping[str, Callable[..., Scheme]]] = {
-    scheme.__name__: scheme
-    for scheme in (StandardWebhooks, TimestampedHMAC, TimestampedRSA, BodyHMAC, SignatureTemplate)
-}
+_CLASSES: Final = (StandardWebhooks, TimestampedHMAC, TimestampedRSA, BodyHMAC, SignatureTemplate)
 """The better ones first."""
 _DEDUPE_ONLY: Final = {"replay_protection": "dedupe-only"}
-_STANDARD_HEADERS: Final = ("webhook-signature", "webhook-timestamp", "webhook-id")
 _VERSION: Final = re.compile(r"v[0-9]{1,2}[a-z]?")
 _EPOCH: Final = datetime(1970, 1, 2, tzinfo=UTC)
 
@@ -44,8 +40,8 @@ class Match(NamedTuple):
     @property
     def is_usual(self) -> bool:
         """Whether a time that is an entry is beside the signature, and a list of Standard Webhooks is one."""
-        content, key, text = self
-        time, part = content.time, text.part
+        content, key, (part, _, _, _) = self
+        time = content.time
         if time is not None and time.part.entry is not None:
             same = time.part.header == part.header and time.part.separator == part.separator
             return same and part.entry is not None
@@ -60,7 +56,8 @@ class FoundScheme:
     """A scheme that verifies the request. `kind` is a class of billhook.signing, to call with `arguments`.
 
     `secret_number` counts the given secrets from 1. The scheme needs that secret as it is, unless
-    `secret_change` says how to write it. `content` is the template of what is signed.
+    `secret_change` says how to write it. `content` is the template of what is signed. Of two that fit, the
+    one with the lower `rank` is better: less to configure, and less that depends on chance.
     """
 
     kind: str
@@ -71,10 +68,9 @@ class FoundScheme:
     signature_header: str
     content: str
     signed_at: datetime | None
-    has_pem: bool = False
+    has_pem: bool
     """Whether the secret is a public key in PEM."""
     rank: tuple[Any, ...] = field(default=(), repr=False, compare=False)
-    """Of two that fit, the lower is better: less to configure, and less that depends on chance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,50 +82,46 @@ class NearMiss:
     scheme: FoundScheme | None = None
 
 
-def configure(
-    match: Match, request: CapturedRequest, secrets: Sequence[str], body: bytes
-) -> FoundScheme | NearMiss:
+def configure(match: Match, request: CapturedRequest) -> FoundScheme | NearMiss:
     """Return the scheme for a match, or why no scheme of billhook can be configured for it."""
-    content, key, text = match
-    header = text.part.header
-    description = f"{header} is the {key.algorithm} of {content.template!r} by secret {key.number}"
-    if key.algorithm.startswith("hmac") and key.algorithm != HmacSha256.name:
-        refusal = "billhook verifies HMAC-SHA256, if the sender lets one choose it"
-        description = description.replace(key.algorithm, key.algorithm.upper(), 1)
-        return NearMiss("algorithm", f"{description}: {refusal}")
-    if text.encoding == BASE64URL:
-        refusal = "in base64url or without padding, which no scheme of billhook reads"
-        return NearMiss("template", f"{description}, {refusal}")
+    content, key, (part, _, encoding, prefix) = match
+    fits = f"{content.template!r} by secret {key.number}"
+    if key.algorithm in ("hmac-sha1", "hmac-sha384", "hmac-sha512"):
+        text = f"{part.header} is the {key.algorithm.upper()} of {fits}: billhook verifies HMAC-SHA256"
+        return NearMiss("algorithm", f"{text}, if the sender lets one choose it")
+    description = f"{part.header} is the {key.algorithm} of {fits}"
+    if encoding == BASE64URL:
+        text = f"{description}, in base64url or without padding, which no scheme of billhook reads"
+        return NearMiss("template", text)
     secret, change = key.secret, key.change
-    if text.part.version is None:
+    if part.version is None:
         kind, arguments = _preset(_template_arguments(match))
     else:
-        kind, arguments = "StandardWebhooks", _standard_arguments(match)
+        kind, arguments = StandardWebhooks, _standard_arguments(match)
         if key.algorithm == HmacSha256.name:
-            secret, change = _standard_secret(key, secrets[key.number - 1])
+            secret, change = _standard_secret(key)
     signed_at = None if content.time is None else content.time.moment
     try:
-        scheme = _CLASSES[kind](**arguments)
+        scheme = kind(**arguments)
         scheme.verify(
             request.headers,
-            body,
+            request.body,
             scheme.load([secret]),
             event_type=request.event_type or "",
             now=signed_at or _EPOCH,
             tolerance_seconds=1,
         )
     except (ConfigError, SignatureError) as error:
-        refusal = f"for which no scheme of billhook can be configured: {error}"
-        return NearMiss("template", f"{description}, {refusal}")
+        text = f"{description}, for which no scheme of billhook can be configured: {error}"
+        return NearMiss("template", text)
     # `sha256=` is a prefix, and `v1=` the beginning of a list, to which a rotation adds a second one.
-    version = _VERSION.match(text.part.entry or text.prefix) is not None
+    listed = (part.entry is None) == bool(_VERSION.match(part.entry or prefix))
     dated = content.time is not None and content.time.is_date
-    listed = (text.part.entry is None) == version
-    rank = (key.number, list(_CLASSES).index(kind), bool(change), dated, listed, text.prefix)
-    pem = key.algorithm == RsaSha256.name
+    rank = (key.number, _CLASSES.index(kind), bool(change), dated, listed, prefix)
     return FoundScheme(
-        kind, arguments, scheme, key.number, change, header, content.template, signed_at, pem, rank
-    )
+        kind.__name__, arguments, scheme, key.number, change, part.header, content.template, signed_at,
+        key.algorithm == RsaSha256.name, rank,
+    )  # fmt: skip
 
 
 def _template_arguments(match: Match) -> dict[str, Any]:
@@ -156,34 +148,38 @@ def _template_arguments(match: Match) -> dict[str, Any]:
     return {name: value for name, value in given.items() if name == "content" or value != defaults[name]}
 
 
-def _preset(arguments: dict[str, Any]) -> tuple[str, dict[str, Any]]:
+def _preset(arguments: dict[str, Any]) -> tuple[type[Scheme], dict[str, Any]]:
     """Return the class with a name of its own for these arguments of SignatureTemplate, and its arguments."""
     rest = dict(arguments)
     header = rest.pop("signature_header", "X-Webhook-Signature")
     timestamp_header = rest.pop("timestamp_header", None)
     if rest == {"content": "{timestamp}.{body}", "signature_entry": "v1", "time_entry": "t"}:
-        return "TimestampedHMAC", {"header": header}
+        return TimestampedHMAC, {"header": header}
     rsa = {"content": "{timestamp}.{body}", "algorithm": "rsa-sha256", "encoding": "base64"}
     if rest == rsa and timestamp_header is not None:
-        return "TimestampedRSA", {"signature_header": header, "timestamp_header": timestamp_header}
+        return TimestampedRSA, {"signature_header": header, "timestamp_header": timestamp_header}
     prefix = rest.pop("prefix", "")
     if rest == {"content": "{body}", **_DEDUPE_ONLY}:
-        return "BodyHMAC", {"header": header, "prefix": prefix, **_DEDUPE_ONLY}
-    return "SignatureTemplate", arguments
+        return BodyHMAC, {"header": header, "prefix": prefix, **_DEDUPE_ONLY}
+    return SignatureTemplate, arguments
 
 
 def _standard_arguments(match: Match) -> dict[str, Any]:
+    """Return the arguments of StandardWebhooks, without those that are its defaults."""
     content, _, text = match
-    names = (text.part.header, content.time.part.header if content.time else "", content.id_header or "")
-    if tuple(name.lower() for name in names) == _STANDARD_HEADERS:
-        return {}
-    return dict(zip(("signature_header", "timestamp_header", "id_header"), names, strict=True))
+    given = {
+        "signature_header": text.part.header,
+        "timestamp_header": content.time.part.header if content.time else "",
+        "id_header": content.id_header or "",
+    }
+    defaults: dict[str, Any] = StandardWebhooks.__init__.__kwdefaults__ or {}
+    return {name: header for name, header in given.items() if header.lower() != defaults[name]}
 
 
-def _standard_secret(key: CandidateKey, given: str) -> tuple[str, str]:
+def _standard_secret(key: CandidateKey) -> tuple[str, str]:
     """Return the secret as Standard Webhooks spells it, and how that differs from the one that was given."""
     material = SECRET_ENCODINGS[key.encoding](key.secret)
-    plain, surroundings = plain_secret(given)
+    plain, surroundings = plain_secret(key.given)
     with suppress(ConfigError):
         if base64_secret(plain.removeprefix(SECRET_PREFIX).translate(URL_SAFE)) == material:
             return plain, f"leave out {surroundings}" if surroundings else ""

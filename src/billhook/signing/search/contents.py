@@ -33,15 +33,7 @@ KNOWN: Final = (
     "{body}.{timestamp}",
 )
 """What known senders sign, first."""
-
-_ORDERS: Final = [
-    tuple(f"{{{field}}}" for field in order)
-    for count in range(1, len(FIELDS) + 1)
-    for order in permutations(FIELDS, count)
-    if "body" in order
-]
-"""Of the placeholders, those with few first."""
-_SEPARATORS: Final = (".", ":", "\n", "|", "", "-", ",", ";", "_", "/", "~", " ", "&", "+", "#", "\r\n")
+SEPARATORS: Final = (".", ":", "\n", "|", "", "-", ",", ";", "_", "/", "~", " ", "&", "+", "#", "\r\n")
 _MIXED: Final = (".", ":", "|", "~")
 MOST_BYTES: Final = 16 * 1024 * 1024
 """Of a body that is decompressed."""
@@ -59,14 +51,24 @@ class CandidateContent(NamedTuple):
     data: bytes
     time: TimeText | None
     id_header: str | None
-    digest: bool = False
+    digest: bool
+
+
+def _orders(fields: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the placeholders of the body and any of the other fields in every order, the shortest first."""
+    for count in range(1, len(fields) + 1):
+        for order in permutations(fields, count):
+            if "body" in order:
+                yield [f"{{{field}}}" for field in order]
 
 
 def uniform_templates(
-    separators: Sequence[str] = _SEPARATORS, versions: Sequence[str] = ("v0", "v1", "v2")
+    separators: Sequence[str] = SEPARATORS,
+    versions: Sequence[str] = ("v0", "v1", "v2"),
+    fields: Sequence[str] = FIELDS,
 ) -> Iterator[str]:
     """Yield every order of the fields with one separator between all of them, also after a version."""
-    for order, separator in product(_ORDERS, separators):
+    for order, separator in product(_orders(fields), separators):
         joined = separator.join(order)
         yield joined
         for version in versions:
@@ -80,13 +82,13 @@ def mixed_templates() -> Iterator[str]:
     With and without a version before them, and a full stop behind.
     """
     starts = ("", *(f"v{number}:" for number in range(10)))
-    for order in _ORDERS:
+    for order in _orders(FIELDS):
         for start, end, *between in product(starts, ("", "."), *[_MIXED] * (len(order) - 1)):
             yield start + "".join(map("".join, zip(order, [*between, end], strict=True)))
 
 
-def contents(templates: Iterable[str], request: CapturedRequest, body: bytes) -> Iterator[CandidateContent]:
-    """Render each template with `body` and each of the request's times and ids; skip those it has not."""
+def contents(templates: Iterable[str], request: CapturedRequest) -> Iterator[CandidateContent]:
+    """Render each template with each of the request's times and ids; skip those of which it has not all."""
     for template in dict.fromkeys(templates):
         times = request.times if "{timestamp}" in template else (None,)
         ids = request.ids if "{id}" in template else (("", ""),)
@@ -94,8 +96,9 @@ def contents(templates: Iterable[str], request: CapturedRequest, body: bytes) ->
             continue
         for time, (header, text) in product(times, ids):
             head = template.replace("{timestamp}", time.part.text if time else "").replace("{id}", text)
-            data = head.replace("{type}", request.event_type or "").encode().replace(b"{body}", body)
-            yield CandidateContent(template, data, time, header or None)
+            head = head.replace("{type}", request.event_type or "").replace("{path}", request.target)
+            data = head.encode().replace(b"{body}", request.body)
+            yield CandidateContent(template, data, time, header or None, digest=False)
             yield CandidateContent(template, hashlib.sha256(data).digest(), time, header or None, digest=True)
 
 
@@ -106,16 +109,7 @@ def earlier_bodies(body: bytes) -> Iterator[tuple[str, bytes]]:
     """Yield what the body may have been before something on the way changed it, and what would be changed.
 
     White space at its end and its line ends, a byte order mark, and, for JSON, the layouts of common writers.
-    No body is yielded twice, and never `body` itself.
     """
-    seen = {body}
-    for change, earlier in _changed(body):
-        if earlier not in seen:
-            seen.add(earlier)
-            yield change, earlier
-
-
-def _changed(body: bytes) -> Iterator[tuple[str, bytes]]:
     yield "the line break at its end was removed", body + b"\n"
     yield "the line break at its end was removed", body + b"\r\n"
     yield "white space was added at its end", body.rstrip()

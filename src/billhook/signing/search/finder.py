@@ -14,7 +14,8 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from billhook.errors import ConfigError
-from billhook.signing.algorithms import HmacSha256, RsaSha256
+from billhook.signing.algorithms import Ed25519, HmacSha256, RsaSha256
+from billhook.signing.content_template import FIELDS
 from billhook.signing.search.captured import SIGNATURE_LENGTHS, CapturedRequest, HeaderPart, TimeText
 from billhook.signing.search.configured import FoundScheme, Match, NearMiss, configure, find_tokens
 from billhook.signing.search.contents import (
@@ -25,17 +26,22 @@ from billhook.signing.search.contents import (
     mixed_templates,
     uniform_templates,
 )
-from billhook.signing.search.key_forms import HMAC_COST_BYTES, CandidateKey, key_forms
+from billhook.signing.search.key_forms import CandidateKey, key_forms
 
 BUDGET_BYTES: Final = 8_000_000_000
 """The work of one search, in bytes hashed: some seconds."""
+LOOK_BYTES: Final = 3_000
+ED25519_BYTES: Final = 150_000
+"""What one look costs beside the bytes that are hashed, as bytes that are hashed in the same time."""
 CLOCK_SECONDS: Final = 86_400
 """A request that was signed longer before its capture is an old one: no clock is so wrong."""
 LIKELY_BODIES: Final = 60
 """How many earlier bodies are tried with unusual templates too."""
 LOST_TIME_SECONDS: Final = 900
 """How far from its capture a request may have been signed whose time is missing."""
-_PLAIN_SEPARATORS: Final = (".", ":", "\n")
+_PLAIN: Final = tuple(uniform_templates(separators=(".", ":", "\n"), versions=()))
+_WITH_PATH: Final = tuple(uniform_templates((".", ":", "\n", ""), (), (*FIELDS, "path")))
+"""No scheme of billhook signs the path, so it only explains a request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +62,7 @@ def search(
     body: bytes,
     secrets: Sequence[str],
     *,
+    target: str = "/",
     captured_at: datetime | None = None,
     tolerance_seconds: int = 300,
 ) -> SearchResult:
@@ -63,43 +70,39 @@ def search(
 
     `headers` are by their names as spelt, lines of one name joined by a comma; `captured_at` is aware.
     """
-    finder = _Search(CapturedRequest.of(headers, body), secrets, captured_at)
-    results = [*finder.results()]
-    schemes = _ranked(each for each in results if isinstance(each, FoundScheme))
+    finder = _Search(CapturedRequest.of(headers, body, target), secrets, captured_at)
+    results = list(finder.results())
     misses = [each for each in results if isinstance(each, NearMiss)]
-    misses += _about_the_best(schemes, captured_at, tolerance_seconds)
-    return SearchResult(tuple(schemes), tuple(misses), finder.signature_headers, finder.tried)
-
-
-def _ranked(found: Iterable[FoundScheme]) -> list[FoundScheme]:
-    """Return one scheme for each header and content, those that need the least configuration first."""
+    found = [each for each in results if isinstance(each, FoundScheme)]
+    # The best for each header and content.
     best: dict[tuple[str, str, int], FoundScheme] = {}
-    for scheme in sorted(found, key=lambda scheme: scheme.rank):
-        best.setdefault((scheme.signature_header.lower(), scheme.content, scheme.secret_number), scheme)
-    return list(best.values())
+    for each in sorted(found, key=lambda scheme: scheme.rank):
+        best.setdefault((each.signature_header.lower(), each.content, each.secret_number), each)
+    schemes = tuple(best.values())
+    if schemes:
+        misses += _about_the_best(schemes[0], captured_at, tolerance_seconds)
+    return SearchResult(schemes, tuple(misses), finder.signature_headers, finder.tried)
 
 
 def _about_the_best(
-    schemes: Sequence[FoundScheme], captured_at: datetime | None, tolerance_seconds: int
+    scheme: FoundScheme, captured_at: datetime | None, tolerance_seconds: int
 ) -> Iterator[NearMiss]:
-    for scheme in schemes[:1]:
-        if scheme.secret_number > 1:
-            text = f"secret {scheme.secret_number} of those given made the signature: an older one"
-            yield NearMiss("secret", f"{text}, so the sender does not use the newest yet", scheme)
-        if scheme.signed_at is None or captured_at is None:
-            continue
-        seconds = (scheme.signed_at - captured_at).total_seconds()
-        if tolerance_seconds < abs(seconds) <= CLOCK_SECONDS:
-            yield NearMiss("clock", _about_the_clock(seconds, tolerance_seconds), scheme)
-
-
-def _about_the_clock(seconds: float, tolerance_seconds: int) -> str:
-    where = "after" if seconds > 0 else "before"
-    text = f"it was signed {abs(seconds):.0f} s {where} its capture, and {tolerance_seconds} s are allowed"
-    hours = round(seconds / 3_600)
-    if hours and abs(seconds - hours * 3_600) < tolerance_seconds:
-        return f"{text}: {abs(hours)} h, as with a time zone that one side forgets"
-    return f"{text}: a clock is wrong (`timedatectl` shows this machine's), or the request was late"
+    if scheme.secret_number > 1:
+        text = f"secret {scheme.secret_number} of those given made the signature: an older one"
+        yield NearMiss("secret", f"{text}, so the sender does not use the newest yet", scheme)
+    if scheme.signed_at is None or captured_at is None:
+        return
+    seconds = (scheme.signed_at - captured_at).total_seconds()
+    if tolerance_seconds < abs(seconds) <= CLOCK_SECONDS:
+        where = "after" if seconds > 0 else "before"
+        text = (
+            f"it was signed {abs(seconds):.0f} s {where} its capture, and {tolerance_seconds} s are allowed"
+        )
+        hours = round(seconds / 3_600)
+        why = "a clock is wrong (`timedatectl` shows this machine's), or the request was late"
+        if hours and abs(seconds - hours * 3_600) < tolerance_seconds:
+            why = f"{abs(hours)} h, as with a time zone that one side forgets"
+        yield NearMiss("clock", f"{text}: {why}", scheme)
 
 
 class _Search:
@@ -119,7 +122,7 @@ class _Search:
 
     def results(self) -> Iterator[FoundScheme | NearMiss]:
         """Yield what is wrong with the secrets, and all of the first step that fits or explains anything."""
-        request, body = self._request, self._request.body
+        request = self._request
         unusable = list(self._load_keys())
         tokens = list(find_tokens(request, self._secrets))
         yield from (*unusable, *tokens)
@@ -127,11 +130,12 @@ class _Search:
             return
         likely = replace(request, times=request.times[:1], ids=request.ids[:1])
         steps = (
-            self._fitting(contents(KNOWN, request, body)),
-            self._fitting(contents(uniform_templates(), request, body)),
+            self._fitting(contents(KNOWN, request)),
+            self._fitting(contents(uniform_templates(), request)),
             self._changed_body(),
             self._lost_time(),
-            self._fitting(contents(mixed_templates(), likely, body)),
+            self._fitting(contents(_WITH_PATH, likely)),
+            self._fitting(contents(mixed_templates(), likely)),
             () if tokens or len(unusable) == len(self._secrets) else self._absence(),
         )
         for step in steps:
@@ -141,35 +145,26 @@ class _Search:
                 return
 
     def _load_keys(self) -> Iterator[NearMiss]:
-        by_length: dict[int, set[bytes]] = {}
-        for text in self._request.signatures:
-            by_length.setdefault(len(text.raw), set()).add(text.raw)
+        made = {text.raw for text in self._request.signatures}
         for number, secret in enumerate(self._secrets, 1):
             try:
-                self._keys += key_forms(number, secret, by_length)
+                self._keys += key_forms(number, secret, made)
             except ConfigError as error:
                 yield NearMiss("key", f"secret {number} cannot be used: {error}")
 
     def _fitting(self, rendered: Iterable[CandidateContent]) -> Iterator[FoundScheme | NearMiss]:
         """Yield the schemes that fit, or else why none can be configured for the first content that fits."""
-        refused: list[NearMiss] = []
-        found = False
-        for match in self._matches(rendered, self._keys):
-            result = configure(match, self._request, self._secrets, self._request.body)
-            if isinstance(result, FoundScheme):
-                found = True
-                yield result
-            else:
-                refused.append(result)
-        if not found:
-            yield from refused[:1]
+        matches = self._matches(rendered, self._keys)
+        results = [configure(match, self._request) for match in matches]
+        yield from [each for each in results if isinstance(each, FoundScheme)] or results[:1]
 
     def _matches(self, rendered: Iterable[CandidateContent], keys: Sequence[CandidateKey]) -> Iterator[Match]:
-        cheap = [key for key in keys if key.cost_bytes <= HMAC_COST_BYTES]
+        quick = [key for key in keys if key.algorithm != Ed25519.name]
         for content in rendered if keys else ():
-            # Expensive keys are asked whether the digest is signed for usual contents alone.
-            asked = keys if not content.digest or content.template in KNOWN else cheap
-            self._left_bytes -= sum(key.cost_bytes + len(content.data) for key in asked)
+            # Ed25519 takes long: whether the digest is signed is asked for usual contents alone.
+            asked = quick if content.digest and content.template not in KNOWN else keys
+            self._left_bytes -= len(asked) * (LOOK_BYTES + len(content.data))
+            self._left_bytes -= (len(asked) - len(quick)) * ED25519_BYTES
             if self._left_bytes < 0:
                 return
             self.tried += not content.digest
@@ -183,11 +178,15 @@ class _Search:
 
     def _changed_body(self) -> Iterator[NearMiss]:
         """Try what the body may have been."""
-        many = (*KNOWN, *uniform_templates(_PLAIN_SEPARATORS, versions=()))
-        for number, (change, earlier) in enumerate(earlier_bodies(self._request.body)):
-            templates = many if number < LIKELY_BODIES else KNOWN
-            for match in self._matches(contents(templates, self._request, earlier), self._keys):
-                scheme = configure(match, self._request, self._secrets, earlier)
+        tried = {self._request.body}
+        for change, earlier in earlier_bodies(self._request.body):
+            if earlier in tried:
+                continue
+            tried.add(earlier)
+            templates = (*KNOWN, *_PLAIN) if len(tried) <= LIKELY_BODIES else KNOWN
+            request = replace(self._request, body=earlier)
+            for match in self._matches(contents(templates, request), self._keys):
+                scheme = configure(match, request)
                 if isinstance(scheme, FoundScheme):
                     text = f"the signature fits another body: {change}"
                     yield NearMiss("body", f"{text}. Have the proxy pass the body on as it came", scheme)
@@ -201,7 +200,7 @@ class _Search:
         moments = [at + timedelta(seconds=n) for n in range(-LOST_TIME_SECONDS, LOST_TIME_SECONDS + 1)]
         times = [TimeText(HeaderPart("", str(int(each.timestamp()))), "unix", each) for each in moments]
         templates = [template for template in KNOWN if "{timestamp}" in template]
-        rendered = contents(templates, replace(request, times=tuple(times)), request.body)
+        rendered = contents(templates, replace(request, times=times))
         keys = [key for key in self._keys if key.algorithm == HmacSha256.name]
         for content, _, signature in self._matches(rendered, keys):
             lost = content.time.part.text if content.time else ""

@@ -10,93 +10,106 @@ import base64
 import hashlib
 import hmac
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from itertools import product
+from typing import TYPE_CHECKING, Final
 
 from billhook.errors import ConfigError
 from billhook.signing.algorithms import (
-    KEY_BYTES,
     PUBLIC_PREFIX,
     SECRET_ENCODINGS,
     Ed25519,
+    PublicKey,
     RsaSha256,
     SecretEncoding,
+    pem_public_key,
+    rsa_public_key,
 )
 from billhook.signing.search.captured import HMAC_LENGTHS
 from billhook.signing.secret_text import plain_secret
 from billhook.signing.standard_webhooks import SECRET_PREFIX, URL_SAFE
 
-_PREFIX: Final = re.compile(r"[A-Za-z]{2,8}_(?=.)")
-HMAC_COST_BYTES: Final = 3_000
-ED25519_COST_BYTES: Final = 150_000
-"""What one look costs beside the bytes that are hashed, as bytes that are hashed in the same time."""
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.rsa import RSAPublicKey
 
-Signatures = Mapping[int, Collection[bytes]]
-"""The signatures of a request by their length."""
+_PREFIX: Final = re.compile(r"[A-Za-z]{2,8}_(?=.)")
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateKey:
-    """One reading of one secret.
+    """One reading of one secret; `number` is the secret's in its list, from 1.
 
     `matching(content)` is the captured signature over the content, None if there is none. `secret` and
     `encoding` are what a scheme has to be configured with; `change` says how that differs from the secret as
-    given, and is "" if it does not. `number` is that of the secret in its list, from 1.
+    given, and is "" if it does not.
     """
 
     number: int
+    given: str = field(repr=False)
     algorithm: str
     secret: str = field(repr=False)
     encoding: SecretEncoding
     change: str
     matching: Callable[[bytes], bytes | None] = field(repr=False)
-    cost_bytes: int = HMAC_COST_BYTES
 
 
-def key_forms(number: int, secret: str, signatures: Signatures) -> Iterator[CandidateKey]:
+def key_forms(number: int, given: str, signatures: Collection[bytes]) -> Iterator[CandidateKey]:
     """Yield the readings of a secret that could have made one of `signatures`.
 
     Raises ConfigError for a public key that is unusable.
     """
-    plain, surroundings = plain_secret(secret)
+    plain, surroundings = plain_secret(given)
     leave = [f"leave out {surroundings}"] if surroundings else []
-    if plain.lstrip().startswith("-----BEGIN"):
-        yield from _pem_forms(number, plain, leave, signatures)
-        return
-    for text, change in _ed25519_texts(plain):
+    for algorithm, text, encoding, changes in _readings(plain):
         try:
-            yield from _ed25519_forms(number, text, [*leave, *change], signatures)
+            matching = _matching(algorithm, text, encoding, signatures)
         except ConfigError:
-            if not change:  # otherwise it is a shared secret
-                raise
-    for text, encoding, change in _shared_texts(plain):
+            if algorithm.startswith("hmac") or changes:  # it is a key of another kind
+                continue
+            raise
+        if matching is not None:
+            change = ", and ".join([*leave, *changes])
+            yield CandidateKey(number, given, algorithm, text, encoding, change, matching)
+
+
+def _readings(secret: str) -> Iterator[tuple[str, str, SecretEncoding, list[str]]]:
+    """Yield algorithm, spelling and encoding that a secret may have to have, and what is changed for it."""
+    if secret.lstrip().startswith("-----BEGIN"):
+        yield from _pem_readings(secret)
+        return
+    if secret.startswith(PUBLIC_PREFIX):
+        yield Ed25519.name, secret, "text", []
+    for decode in (SECRET_ENCODINGS["hex"], SECRET_ENCODINGS["base64"]):
         with suppress(ConfigError):
-            material = SECRET_ENCODINGS[encoding](text)
-            for digest, length in HMAC_LENGTHS.items():
-                if wanted := signatures.get(length):
-                    matching = partial(_made_by_hmac, material, digest, frozenset(wanted))
-                    changes = ", and ".join([*leave, *change])
-                    yield CandidateKey(number, f"hmac-{digest}", text, encoding, changes, matching)
+            change = ["write it as whpk_ and the base64 of its 32 bytes"]
+            yield Ed25519.name, _whpk(decode(secret)), "text", change
+    for (text, encoding, changes), digest in product(_shared_readings(secret), HMAC_LENGTHS):
+        yield f"hmac-{digest}", text, encoding, changes
 
 
-def _made_by_hmac(material: bytes, digest: str, wanted: Collection[bytes], content: bytes) -> bytes | None:
-    found = hmac.digest(material, content, digest)
-    return found if found in wanted else None
+def _pem_readings(pem: str) -> Iterator[tuple[str, str, SecretEncoding, list[str]]]:
+    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
+    public = pem_public_key(pem)
+    if isinstance(public, Ed25519PublicKey):
+        change = "write it as whpk_ and the base64 of its last 32 bytes"
+        yield Ed25519.name, _whpk(public.public_bytes_raw()), "text", [change]
+    elif not isinstance(public, EllipticCurvePublicKey):  # such a key is for tokens alone
+        yield RsaSha256.name, pem, "text", []
 
 
-def _shared_texts(secret: str) -> Iterator[tuple[str, SecretEncoding, list[str]]]:
-    """Yield how a shared secret may have to be written, its encoding, and what has to be changed for it."""
-    yield secret, "text", []
+def _shared_readings(secret: str) -> Iterator[tuple[str, SecretEncoding, list[str]]]:
     prefix = _PREFIX.match(secret)
-    bare = secret if prefix is None else secret[prefix.end() :]
+    bare, leave = secret, []
+    yield secret, "text", []
     if prefix is None:
-        leave: list[str] = []
         yield SECRET_PREFIX + secret, "text", [f"write {SECRET_PREFIX} before it"]
     else:
-        leave = [f"leave out its prefix {prefix[0]}"]
+        bare, leave = secret[prefix.end() :], [f"leave out its prefix {prefix[0]}"]
         yield bare, "text", leave
     yield bare, "hex", leave
     yield bare, "base64", leave
@@ -104,58 +117,30 @@ def _shared_texts(secret: str) -> Iterator[tuple[str, SecretEncoding, list[str]]
         yield bare.translate(URL_SAFE), "base64", [*leave, "write + for each - in it, and / for each _"]
 
 
-def _ed25519_texts(secret: str) -> Iterator[tuple[str, list[str]]]:
-    """Yield the spelling of a public key of Standard Webhooks, and what has to be changed for it."""
-    if secret.startswith(PUBLIC_PREFIX):
-        yield secret, []
-    for encoding in ("hex", "base64"):
-        with suppress(ConfigError):
-            raw = SECRET_ENCODINGS[encoding](secret)
-            if len(raw) == KEY_BYTES:
-                yield _whpk(raw), ["write it as whpk_ and the base64 of its 32 bytes"]
-
-
 def _whpk(raw: bytes) -> str:
     return PUBLIC_PREFIX + base64.b64encode(raw).decode()
 
 
-def _ed25519_forms(
-    number: int, text: str, change: list[str], signatures: Signatures
-) -> Iterator[CandidateKey]:
-    key, wanted = Ed25519().load(text), signatures.get(64, ())
-
-    def matching(content: bytes) -> bytes | None:
-        return next((raw for raw in wanted if key.matches(content, [raw])), None)
-
-    if wanted:
-        cost = ED25519_COST_BYTES * len(wanted)
-        yield CandidateKey(number, Ed25519.name, text, "text", ", and ".join(change), matching, cost)
-
-
-def _pem_forms(number: int, pem: str, leave: list[str], signatures: Signatures) -> Iterator[CandidateKey]:
-    from cryptography.exceptions import UnsupportedAlgorithm
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePublicKey
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
-    from cryptography.hazmat.primitives.serialization import load_pem_public_key
-
-    public: Any = None
-    with suppress(ValueError, UnsupportedAlgorithm):
-        public = load_pem_public_key(pem.encode())
-    if isinstance(public, Ed25519PublicKey):
-        change = "write it as whpk_ and the base64 of its last 32 bytes"
-        yield from _ed25519_forms(number, _whpk(public.public_bytes_raw()), [*leave, change], signatures)
-    elif not isinstance(public, EllipticCurvePublicKey):  # such a key is for tokens alone
-        RsaSha256().load(pem)  # raises unless it is a public RSA key, and says what it is
-        digests = _signed_digests(public, signatures.get((public.key_size + 7) // 8, ()))
-
-        def matching(content: bytes) -> bytes | None:
-            return digests.get(hashlib.sha256(content).digest())
-
-        if digests:
-            yield CandidateKey(number, RsaSha256.name, pem, "text", ", and ".join(leave), matching)
+def _matching(
+    algorithm: str, text: str, encoding: SecretEncoding, signatures: Collection[bytes]
+) -> Callable[[bytes], bytes | None] | None:
+    """Return how to look for a signature of a key; None if none of `signatures` is one."""
+    if algorithm == Ed25519.name:
+        key, made = Ed25519().load(text), [raw for raw in signatures if len(raw) == 64]
+        return partial(_first_match, key, made) if made else None
+    if algorithm == RsaSha256.name:
+        digests = _signed_digests(rsa_public_key(text), signatures)
+        return (lambda content: digests.get(hashlib.sha256(content).digest())) if digests else None
+    digest, material = algorithm.removeprefix("hmac-"), SECRET_ENCODINGS[encoding](text)
+    wanted = {raw: raw for raw in signatures if len(raw) == HMAC_LENGTHS[digest]}
+    return (lambda content: wanted.get(hmac.digest(material, content, digest))) if wanted else None
 
 
-def _signed_digests(public: Any, signatures: Collection[bytes]) -> dict[bytes, bytes]:
+def _first_match(key: PublicKey, signatures: Collection[bytes], content: bytes) -> bytes | None:
+    return next((raw for raw in signatures if key.matches(content, [raw])), None)
+
+
+def _signed_digests(public: RSAPublicKey, signatures: Collection[bytes]) -> dict[bytes, bytes]:
     """Return the signatures that the private key did make, by the SHA-256 that each signs.
 
     An RSA signature shows what it signs, so no content has to be tried with the key.
