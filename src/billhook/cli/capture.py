@@ -12,15 +12,15 @@ import socket
 import stat
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from http import HTTPStatus
+from io import BytesIO
 from pathlib import Path
 from types import FrameType
-from typing import Final
+from typing import BinaryIO, Final
 
 import click
 
@@ -54,80 +54,64 @@ class RawRequest:
     remarks: tuple[str, ...] = ()
 
 
-def head_end(raw: bytes) -> int:
-    """Return where the body begins; -1 if the head has no end."""
-    ends = [raw.find(end) + len(end) for end in (b"\r\n\r\n", b"\n\n") if end in raw]
-    return min(ends, default=-1)
+class _Recording:
+    """A stream that keeps what is read from it, and ends after `left` bytes."""
 
+    def __init__(self, stream: BinaryIO, left: int) -> None:
+        self.raw = bytearray()
+        self.left = left
+        self._stream = stream
 
-class _Progress:
-    """Finds out whether all of a request has come, reading nothing twice that came in an earlier piece."""
+    def read(self, count: int) -> bytes:
+        return self._kept(self._stream.read(min(count, self.left)))
 
-    def __init__(self) -> None:
-        self.body_at = -1
-        self._length: int | None = None
-        self._chunk_at: int | None = None
+    def readline(self) -> bytes:
+        return self._kept(self._stream.readline(self.left))
 
-    def is_complete(self, raw: bytearray) -> bool:
-        """Return whether `raw`, which has grown, is a whole request, or a head that is longer than any."""
-        if self.body_at < 0 and not self._found_head(bytes(raw[: MAX_HEAD_BYTES + 4])):
-            return len(raw) > MAX_HEAD_BYTES
-        if self._chunk_at is not None:
-            return self._found_last_chunk(raw)
-        return self._length is None or len(raw) >= self.body_at + self._length
-
-    def _found_head(self, raw: bytes) -> bool:
-        self.body_at = head_end(raw)
-        if self.body_at < 0:
-            return False
-        lines = raw[: self.body_at].lower().split(b"\n")
-        told = {name.strip(): value.strip() for name, _, value in (line.partition(b":") for line in lines)}
-        if b"chunked" in told.get(b"transfer-encoding", b""):
-            self._chunk_at = self.body_at
-        self._length = _content_length(told.get(b"content-length", b"0").decode("latin-1"))
-        return True
-
-    def _found_last_chunk(self, raw: bytearray) -> bool:
-        for start, size in _chunk_sizes(raw, self._chunk_at or 0):
-            if size == 0:
-                # Behind the last chunk there may be trailers, and an empty line ends them.
-                return raw.endswith(b"\r\n\r\n")
-            self._chunk_at = start
-        return False
+    def _kept(self, piece: bytes) -> bytes:
+        self.raw += piece
+        self.left -= len(piece)
+        return piece
 
 
 def parse_request(raw: bytes, name: str) -> RawRequest:
     """Parse the bytes of the file `name`. Raises UsageConfigError, with the line that is wrong."""
-    end = head_end(raw)
-    remarks = []
-    if end < 0:
-        remarks.append("no empty line ends the head, so there is no body")
-        end = len(raw)
-    head, body = raw[:end], raw[end:]
-    lines = [line.removesuffix(b"\r") for line in head.rstrip(b"\r\n").split(b"\n")]
-    request_line = _REQUEST_LINE.fullmatch(lines[0])
+    stream = BytesIO(raw)
+    lines, has_end = _head_lines(stream)
+    remarks = [] if has_end else ["no empty line ends the head, so there is no body"]
+    request_line = _REQUEST_LINE.fullmatch(lines[0].rstrip(b"\r\n") if lines else b"")
     if request_line is None:
         raise UsageConfigError(
             f"{name} is no raw HTTP request: its first line must be like `POST /webhooks/billing HTTP/1.1`; "
             "`billhook capture` records such files"
         )
-    if b"\r\n" not in head:
+    if not any(line.endswith(b"\r\n") for line in lines):
         remarks.append("its line ends are LF instead of CRLF: an editor may have changed the body as well")
     headers = _headers(lines[1:], name)
     told = {key.lower(): value for key, value in headers.items()}
     if "chunked" in told.get("transfer-encoding", "").lower():
-        body = _unchunked(body, name)
+        body = _unchunked(stream, name)
     else:
-        body = _of_its_length(body, told.get("content-length"), remarks)
+        body = _of_its_length(stream.read(), told.get("content-length"), remarks)
     method, target = (part.decode("latin-1") for part in request_line.groups())
     return RawRequest(method, target, headers, body, tuple(remarks))
+
+
+def _head_lines(stream: _Recording | BytesIO) -> tuple[list[bytes], bool]:
+    """Read the lines of the head, and whether an empty one ends it."""
+    lines: list[bytes] = []
+    while line := stream.readline():
+        if line in (b"\r\n", b"\n"):
+            return lines, True
+        lines.append(line)
+    return lines, False
 
 
 def _headers(lines: list[bytes], name: str) -> dict[str, str]:
     found: dict[str, str] = {}
     spelt: dict[str, str] = {}
     for number, line in enumerate(lines, 2):
-        field = _FIELD.fullmatch(line)
+        field = _FIELD.fullmatch(line.rstrip(b"\r\n"))
         if field is None:
             raise UsageConfigError(
                 f"{name} is no raw HTTP request: line {number} is no header, `Name: value`"
@@ -154,31 +138,24 @@ def _of_its_length(body: bytes, text: str | None, remarks: list[str]) -> bytes:
     return body[:length]
 
 
-def _unchunked(body: bytes, name: str) -> bytes:
-    pieces = list(_chunks(body))
+def _unchunked(stream: BytesIO, name: str) -> bytes:
+    pieces = list(_chunks(stream))
     if not pieces or pieces[-1] != b"":
         raise UsageConfigError(f"{name} has a chunked body that is cut or broken: capture it again")
     return b"".join(pieces)
 
 
-def _chunks(body: bytes) -> Iterator[bytes]:
+def _chunks(stream: _Recording | BytesIO) -> Iterator[bytes]:
     """Yield the chunks, with the empty one at the end; stop early at anything else."""
-    for start, size in _chunk_sizes(body, 0):
-        begin = body.index(b"\n", start) + 1
-        yield body[begin : begin + size]
-
-
-def _chunk_sizes(body: bytes | bytearray, at: int) -> Iterator[tuple[int, int]]:
-    """Yield where the line of each whole chunk from `at` on begins, and how long the chunk is."""
-    while (line := _CHUNK.match(body, at)) is not None:
-        size = int(line[1], 16)
-        end = line.end() + size
-        if end > len(body):
+    while (found := _CHUNK.fullmatch(stream.readline())) is not None:
+        size = int(found[1], 16)
+        chunk = stream.read(size)
+        if len(chunk) < size:
             return
-        yield at, size
-        if size == 0:
+        yield chunk
+        if not chunk:
             return
-        at = end + (2 if body[end : end + 2] == b"\r\n" else 1)
+        stream.readline()  # the line end behind it
 
 
 @click.command(short_help="Record raw requests to files, to look at their signatures.")
@@ -354,22 +331,25 @@ def _response(status: int) -> bytes:
 
 def _read(connection: socket.socket, max_bytes: int) -> bytes:
     """Return the bytes of one request as they come, until its end, the limit or the time is reached."""
-    end = time.monotonic() + _SECONDS
-    raw = bytearray()
-    progress = _Progress()
-    continued = False
-    while len(raw) < max_bytes and (left := end - time.monotonic()) > 0:
-        connection.settimeout(left)
-        try:
-            piece = connection.recv(65_536)
-        except TimeoutError:
-            break
-        raw += piece
-        if not piece or progress.is_complete(raw):
-            break
-        if not continued and progress.body_at >= 0:
-            # A sender that asks before it sends the body waits for this line, and others ignore it.
-            if b"100-continue" in raw[:MAX_HEAD_BYTES].lower():
+    timer = threading.Timer(_SECONDS, connection.shutdown, [socket.SHUT_RD])
+    timer.start()
+    try:
+        with connection.makefile("rb") as stream:
+            recording = _Recording(stream, MAX_HEAD_BYTES)
+            lines, has_end = _head_lines(recording)
+            recording.left = max_bytes - len(recording.raw) if has_end else 0
+            told = {
+                name.strip(): value.strip()
+                for name, _, value in (line.lower().partition(b":") for line in lines)
+            }
+            if b"100-continue" in told.get(b"expect", b""):
+                # A sender that asks before it sends the body waits for this line.
                 connection.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
-            continued = True
-    return bytes(raw)
+            if b"chunked" in told.get(b"transfer-encoding", b""):
+                if list(_chunks(recording))[-1:] == [b""]:
+                    _head_lines(recording)  # trailers, and an empty line that ends them
+            else:
+                recording.read(_content_length(told.get(b"content-length", b"").decode("latin-1")) or 0)
+    finally:
+        timer.cancel()
+    return bytes(recording.raw)

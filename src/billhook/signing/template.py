@@ -140,17 +140,27 @@ class SignatureTemplate(Scheme):
         self._time_format: Final = TIME_FORMATS[time_format]
         self._content: Final = ContentTemplate(content, self._time_format)
         _check_replay_protection(self._content, replay_protection)
-        self._entries: Final = _entries(self._content, signature_entry, time_entry, entry_separator)
-        if self._entries is not None:
+        if time_entry is not None and "timestamp" not in self._content.fields:
+            raise ConfigError(f"time_entry is given, but content {content!r} does not sign {{timestamp}}")
+        if time_entry is not None and signature_entry is None:
+            raise ConfigError("time_entry needs signature_entry: both are in the header of the signature")
+        if time_entry is not None and timestamp_header is not None:
+            raise ConfigError("timestamp_header and time_entry are two places for one time: give one of them")
+        self._entries: HeaderEntries | None = None
+        if signature_entry is not None:
+            self._entries = HeaderEntries(signature_entry, time_entry, entry_separator)
             self._entries.check(self._time_format)
         # The secret's encoding concerns HMAC alone: PEM and whpk_ are encodings of their own.
         algorithms: list[Algorithm] = [HmacSha256(SECRET_ENCODINGS[secret_encoding]), RsaSha256(), Ed25519()]
         self._algorithm: Final = next(each for each in algorithms if each.name == algorithm)
         self._encoding: Final = encoding
-        self._prefix: Final = _checked_prefix(prefix)
+        # HTTP libraries strip white space at the beginning of a header.
+        if not (prefix.isascii() and prefix.isprintable()) or prefix != prefix.lstrip():
+            raise ConfigError(f"prefix {prefix!r} must be ASCII, and no header begins with white space")
+        self._prefix: Final = prefix
         self._sign_digest: Final = sign_digest
         names = {
-            "timestamp": _time_header(self._content, time_entry, timestamp_header),
+            "timestamp": None if time_entry else _field_header(self._content, "timestamp", timestamp_header),
             "id": _field_header(self._content, "id", id_header),
             "signature": signature_header,
             "key_id": key_id_header,
@@ -225,33 +235,6 @@ class SignatureTemplate(Scheme):
             signature = self._entries.write(signature, values.get("timestamp"))
         values["signature"] = signature
         return {name: values[use] for use, name in self._names.items()}
-
-
-def _checked_prefix(prefix: str) -> str:
-    # HTTP libraries strip white space at the beginning of a header.
-    if not (prefix.isascii() and prefix.isprintable()) or prefix != prefix.lstrip():
-        raise ConfigError(f"prefix {prefix!r} must be ASCII, and no header begins with white space")
-    return prefix
-
-
-def _entries(
-    content: ContentTemplate, signature: str | None, time: str | None, separator: str
-) -> HeaderEntries | None:
-    if time is not None and "timestamp" not in content.fields:
-        raise ConfigError(f"time_entry is given, but content {content.text!r} does not sign {{timestamp}}")
-    if signature is not None:
-        return HeaderEntries(signature, time, separator)
-    if time is not None:
-        raise ConfigError("time_entry needs signature_entry: both are in the header of the signature")
-    return None
-
-
-def _time_header(content: ContentTemplate, time_entry: str | None, header: str | None) -> str | None:
-    if time_entry is None:
-        return _field_header(content, "timestamp", header)
-    if header is not None:
-        raise ConfigError("timestamp_header and time_entry are two places for one time: give one of them")
-    return None
 
 
 def _field_header(content: ContentTemplate, field: str, header: str | None) -> str | None:

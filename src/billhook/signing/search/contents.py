@@ -87,9 +87,7 @@ def mixed_templates() -> Iterator[str]:
             yield start + "".join(map("".join, zip(order, [*between, end], strict=True)))
 
 
-def contents(
-    templates: Iterable[str], request: CapturedRequest, *, digests: bool = True
-) -> Iterator[CandidateContent]:
+def contents(templates: Iterable[str], request: CapturedRequest) -> Iterator[CandidateContent]:
     """Render each template with each of the request's times and ids; skip those of which it has not all."""
     for template in dict.fromkeys(templates):
         times = request.times if "{timestamp}" in template else (None,)
@@ -101,9 +99,7 @@ def contents(
             head = head.replace("{type}", request.event_type or "").replace("{path}", request.target)
             data = head.encode().replace(b"{body}", request.body)
             yield CandidateContent(template, data, time, header or None, digest=False)
-            if digests:
-                digest = hashlib.sha256(data).digest()
-                yield CandidateContent(template, digest, time, header or None, digest=True)
+            yield CandidateContent(template, hashlib.sha256(data).digest(), time, header or None, digest=True)
 
 
 # --- bodies before a proxy changed them -----------------------------------------------------------

@@ -134,8 +134,8 @@ class _Search:
             self._fitting(contents(uniform_templates(), request)),
             self._changed_body(),
             self._lost_time(),
-            self._fitting(contents(_WITH_PATH, likely, digests=False)),
-            self._fitting(contents(mixed_templates(), likely, digests=False)),
+            self._fitting(contents(_WITH_PATH, likely)),
+            self._fitting(contents(mixed_templates(), likely)),
             () if tokens or len(unusable) == len(self._secrets) else self._absence(),
         )
         for step in steps:
