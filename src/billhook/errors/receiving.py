@@ -20,7 +20,6 @@ __all__ = [
     "HandlerControl",
     "HandlerSignature",
     "IllegalTransition",
-    "InboxElsewhere",
     "InboxError",
     "InboxUnavailable",
     "InvalidJSON",
@@ -41,6 +40,7 @@ __all__ = [
     "TimestampInFuture",
     "TimestampTooOld",
     "UnfitEncoding",
+    "UnreleasedSchema",
     "UnsupportedEncoding",
     "WeakSecret",
 ]
@@ -129,16 +129,15 @@ class SchemaMismatch(ConfigError):
         super().__init__(f"the inbox has schema {found or 'none'}, this billhook needs {expected}: {remedy}")
 
 
-class InboxElsewhere(SchemaMismatch):
-    """The inbox on PostgreSQL is in the schema where an earlier billhook kept it."""
+class UnreleasedSchema(SchemaMismatch):
+    """The inbox was made by a billhook before its first release: no upgrade leads from there."""
 
-    def __init__(self, former: str, schema: str, expected: str) -> None:
-        self.former, self.schema = former, schema
-        self.found, self.expected = None, expected
+    def __init__(self, found: str, expected: str) -> None:
+        self.found, self.expected = found, expected
         ConfigError.__init__(
             self,
-            f"the inbox is in the schema {former!r}, where an earlier billhook kept it, and now belongs into "
-            f"{schema!r}: run `billhook db upgrade`, which moves it",
+            f"the inbox has schema {found} of an unreleased billhook, which no release upgrades: have that "
+            "billhook handle what waits in it, then name an empty database in BILLHOOK_INBOX_URL",
         )
 
 
@@ -170,7 +169,7 @@ class UnfitEncoding(SchemaMismatch):
 
 
 class SchemaForbidden(ConfigError):
-    """The role may not create the inbox's schema, or move the inbox there; `statement` is SQL that does."""
+    """The role may not create or use the inbox's schema; `statement` is SQL that allows it."""
 
     def __init__(self, role: str, schema: str, statement: str) -> None:
         self.role, self.schema, self.statement = role, schema, statement

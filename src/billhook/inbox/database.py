@@ -135,19 +135,12 @@ class Database(Protocol):
         """Open a write transaction on a schema of any age, one at a time across processes."""
         ...
 
-    def former_schema(self) -> str | None:
-        """Return the other schema where a release without schemas kept the inbox, if it is still there."""
-        ...
-
     def other_schemas(self) -> list[str]:
         """Return the other schemas of the same database that hold an inbox."""
         ...
 
-    def create_or_move_schema(self, connection: Connection) -> str | None:
-        """Create the schema before the first migration, in its transaction, or move the tables into it.
-
-        Returns the schema that they were in, if they were elsewhere. Raises SchemaForbidden.
-        """
+    def create_schema(self, connection: Connection) -> None:
+        """Create the schema before the first migration, in its transaction. Raises SchemaForbidden."""
         ...
 
     def back_up(self, target: Path, progress: Callable[[int, int], None]) -> int:

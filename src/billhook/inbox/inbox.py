@@ -102,17 +102,15 @@ class Inbox:
             self._committer.startup_check = check
             check.result(timeout_seconds)
 
-    def upgrade(self) -> str | None:
+    def upgrade(self) -> None:
         """Upgrade the schema to this code's revision; several processes may do so at once.
 
-        Returns the schema that the tables were moved from, if they were. Raises SchemaForbidden,
-        SchemaMismatch.
+        Raises SchemaForbidden, SchemaMismatch.
         """
         with self.database.migration_transaction() as connection:
-            missing = migrate.found_revision(connection) is None
-            moved_from = self.database.create_or_move_schema(connection) if missing else None
+            if migrate.found_revision(connection) is None:
+                self.database.create_schema(connection)
             migrate.upgrade(connection)
-        return moved_from
 
     def start(self) -> None:
         """Start the thread that commits, now rather than at the first `put`. Raises OutOfResources."""

@@ -7,10 +7,12 @@ from pathlib import Path
 
 from sqlalchemy import Connection, inspect, select
 
-from billhook.errors import SchemaMismatch
-from billhook.inbox.schema import REVISION, version
+from billhook.errors import SchemaMismatch, UnreleasedSchema
+from billhook.inbox.schema import FIRST_RELEASED, REVISION, version
 
-__all__ = ["any_schema", "found_revision", "upgrade", "verify"]
+__all__ = ["MIGRATIONS", "any_schema", "found_revision", "require_known", "upgrade", "verify"]
+
+MIGRATIONS = Path(__file__).parent / "migrations"
 
 any_schema: ContextVar[bool] = ContextVar("any_schema", default=False)
 """True while an app is created only to upgrade its inbox: it must not refuse an old schema."""
@@ -26,7 +28,17 @@ def found_revision(connection: Connection) -> str | None:
 def verify(connection: Connection) -> None:
     """Raise SchemaMismatch unless the inbox is at the revision this code was written for."""
     revision = found_revision(connection)
+    if revision is not None:
+        require_known(revision)
     if revision != REVISION:
+        raise SchemaMismatch(revision, REVISION)
+
+
+def require_known(revision: str) -> None:
+    """Raise SchemaMismatch for a revision that this code cannot upgrade, and would misread."""
+    if revision < FIRST_RELEASED:
+        raise UnreleasedSchema(revision, REVISION)
+    if revision > REVISION:
         raise SchemaMismatch(revision, REVISION)
 
 
@@ -35,14 +47,13 @@ def upgrade(connection: Connection) -> None:
     revision = found_revision(connection)
     if revision == REVISION:
         return
-    # A newer release wrote it: this one would misread its rows.
-    if revision is not None and revision > REVISION:
-        raise SchemaMismatch(revision, REVISION)
+    if revision is not None:
+        require_known(revision)
     # Imported here: alembic takes 0.8 s, which only an upgrade should cost.
     from alembic import command
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    config.set_main_option("script_location", str(MIGRATIONS))
     config.attributes["connection"] = connection
     command.upgrade(config, REVISION)

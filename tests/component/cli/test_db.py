@@ -10,7 +10,6 @@ import sys
 import pytest
 
 from billhook.errors import SchemaMismatch
-from billhook.inbox import Inbox
 from billhook.inbox.migrate import any_schema
 from billhook.inbox.schema import REVISION
 from support.inbox_view import change, incoming, open_inbox, place_of, value
@@ -35,7 +34,7 @@ def test_upgrade_makes_the_tables_and_needs_no_secret(run, bare_url):
 
     assert refused.exit_code == 2
     assert "run `billhook db upgrade`" in refused.stderr
-    assert (before["found"], before["needed"], before["former_schema"]) == (None, REVISION, None)
+    assert (before["found"], before["needed"]) == (None, REVISION)
     assert first.stdout.splitlines()[0] == f"schema none -> {REVISION}"  # then those of other tests
     assert second.stdout == f"schema {REVISION}: nothing to do\n"
     assert value(place_of(bare_url), "SELECT count(*) FROM delivery") == 0
@@ -44,25 +43,6 @@ def test_upgrade_makes_the_tables_and_needs_no_secret(run, bare_url):
     assert version == f"schema {REVISION}, this billhook needs {REVISION}"
     assert place.startswith(f"inbox: {before['place']}")
     assert place.endswith(before["place"] if before["database_schema"] is None else before["database_schema"])
-
-
-@pytest.mark.slow
-def test_db_upgrade_moves_an_inbox_from_its_former_schema(run, database_url):
-    Inbox(database_url, schema="public").upgrade()
-
-    refused = run("deliveries", "list", INBOX_URL=database_url)
-    current = run("db", "current", INBOX_URL=database_url)
-    moved = run("db", "upgrade", INBOX_URL=database_url)
-    after = json.loads(run("db", "current", "--json", INBOX_URL=database_url).stdout)
-    other = run("db", "upgrade", INBOX_URL=database_url, INBOX_SCHEMA="eu")
-
-    assert refused.exit_code == 2
-    assert "in the schema 'public', where an earlier billhook kept it" in refused.stderr
-    assert "which moves the inbox here from the schema public\ninbox: postgresql" in current.stdout
-    assert current.stdout.endswith(", schema billhook\n")
-    assert moved.stdout == f"moved here from the schema public\nschema none -> {REVISION}\n"
-    assert (after["found"], after["database_schema"], after["former_schema"]) == (REVISION, "billhook", None)
-    assert other.stdout.startswith(f"schema none -> {REVISION}\n")
 
 
 @pytest.mark.slow

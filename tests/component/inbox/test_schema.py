@@ -54,19 +54,12 @@ def test_a_newer_schema_is_not_upgraded(inbox_url, where):
     inbox.close()
 
 
-@pytest.mark.parametrize(
-    ("version", "text"),
-    [
-        ("0000", f"has schema 0000, this billhook needs {REVISION}: run `billhook db upgrade`"),
-        ("9999", "it is newer"),
-    ],
-)
-def test_opening_a_schema_of_another_version_is_refused(inbox_url, where, version, text):
-    _set_version(where, version)
+def test_opening_a_newer_schema_is_refused(inbox_url, where):
+    _set_version(where, "9999")
     inbox = Inbox(inbox_url)
 
     for use in (lambda: inbox.received(1), inbox.check_writable, lambda: inbox.put(incoming("k"))):
-        with pytest.raises((SchemaMismatch, InboxUnavailable), match=f"{text}|the commit failed"):
+        with pytest.raises((SchemaMismatch, InboxUnavailable), match="it is newer"):
             use()
     inbox.close()
 
@@ -150,7 +143,7 @@ def test_what_is_read_of_a_delivery_is_before_its_body(inbox_url):
     engine.dispose()
 
     assert columns == [column.name for column in metadata.tables["delivery"].columns]
-    assert columns[columns.index("body") + 1 :] == ["plans"]  # which is written only
+    assert columns[columns.index("body") + 1 :] == ["times_planned"]  # which is written only
 
 
 def test_a_table_of_the_code_that_no_migration_makes_would_be_caught(inbox_url, where):

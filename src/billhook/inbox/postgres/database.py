@@ -16,7 +16,7 @@ from sqlalchemy import URL, Connection, Engine, create_engine, event, text
 from sqlalchemy.exc import DBAPIError, InvalidRequestError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from billhook.errors import ConfigError, InboxElsewhere, InboxUnavailable, SchemaMismatch, UnfitEncoding
+from billhook.errors import ConfigError, InboxUnavailable
 from billhook.inbox.postgres.driver import (
     DeadlineConnection,
     check_conninfo,
@@ -32,8 +32,7 @@ from billhook.inbox.postgres.driver import (
 from billhook.inbox.postgres.fast_path import PostgresFastPath
 from billhook.inbox.postgres.notifier import PostgresNotifier
 from billhook.inbox.postgres.schemas import (
-    create_or_move_schema,
-    former_schema,
+    create_schema,
     other_schemas,
     quote_identifier,
     schema_from_options,
@@ -156,30 +155,14 @@ class PostgresDatabase:
             finally:
                 engine.dispose()
 
-    def create_or_move_schema(self, connection: Connection) -> str | None:
-        """Make the inbox's schema, in a transaction of `write_unverified`; see inbox.database.Database."""
-        return create_or_move_schema(connection, self.schema)
-
-    def former_schema(self) -> str | None:
-        """Return the other schema where a release without schemas kept the inbox, if it is still there."""
-        with self._without_schema() as connection:
-            return former_schema(connection, self.schema)
+    def create_schema(self, connection: Connection) -> None:
+        """Create the schema before the first migration; see billhook.inbox.database.Database."""
+        create_schema(connection, self.schema)
 
     def other_schemas(self) -> list[str]:
         """Return the other schemas of this database that hold an inbox."""
-        with self._without_schema() as connection:
+        with self.read() as connection:
             return other_schemas(connection, self.schema)
-
-    @contextmanager
-    def _without_schema(self) -> Iterator[Connection]:
-        """Open a connection whose search_path is that of the URL and the role."""
-        with self._storage_errors():
-            engine = self._new_engine(STATEMENT_TIMEOUT_SECONDS, schema=None)
-            try:
-                with engine.connect() as connection:
-                    yield connection
-            finally:
-                engine.dispose()
 
     def back_up(self, target: Path, progress: Callable[[int, int], None]) -> int:
         """Raise ConfigError with the PostgreSQL command that does it."""
@@ -241,14 +224,6 @@ class PostgresDatabase:
                 if not self._fsync_checked:
                     warn_if_fsync_off(connection, self.display_url)
                     self._fsync_checked = True
-        except UnfitEncoding:
-            engine.dispose()
-            raise
-        except SchemaMismatch as error:
-            engine.dispose()
-            if error.found is None and (former := self.former_schema()):
-                raise InboxElsewhere(former, self.schema, error.expected) from None
-            raise
         except BaseException:
             engine.dispose()
             raise

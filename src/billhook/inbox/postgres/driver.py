@@ -220,14 +220,14 @@ def reason(error: BaseException | None) -> str:
 _COLUMNS = ("source", "key", "event_type", "body", "digest", "headers", "signed_at", "received_at")
 _INSERT_NEW = """
     INSERT INTO delivery
-        (source, key, event_type, body, digest, headers, signed_at, received_at, state, plans)
+        (source, key, event_type, body, digest, headers, signed_at, received_at, state, times_planned)
     SELECT source, key, event_type, body, digest, headers, signed_at, received_at, 'received', 0
     FROM unnest(%s::text[], %s::text[], %s::text[], %s::bytea[], %s::bytea[], %s::text[], %s::timestamptz[],
                 %s::timestamptz[])
          WITH ORDINALITY
          AS new (source, key, event_type, body, digest, headers, signed_at, received_at, number)
     ORDER BY number
-    ON CONFLICT (source, key, slot) DO NOTHING
+    ON CONFLICT (source, key, duplicate_slot) DO NOTHING
     RETURNING id
 """
 

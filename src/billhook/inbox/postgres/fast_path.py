@@ -23,21 +23,21 @@ __all__ = ["PostgresFastPath"]
 Cursor = psycopg.Cursor[Any]
 
 _UNREAD = """
-    SELECT id, source, key, event_type, body, headers, signed_at, received_at, slot, sent_as,
+    SELECT id, source, key, event_type, body, headers, signed_at, received_at, duplicate_slot, sent_as,
         (SELECT count(*) FROM billhook_handler WHERE paused_at IS NOT NULL)
     FROM delivery WHERE id = %s AND state IN ('received')
 """
 _DUE = "SELECT 1 FROM run WHERE delivery_id = %s AND state IN ('due', 'running') AND due_at <= %s LIMIT 1"
 _BEGIN = f"""
     WITH planned AS (
-        UPDATE delivery SET state = 'planned', plans = plans + 1
-        WHERE id = %(delivery)s AND state = 'received' RETURNING id, plans
+        UPDATE delivery SET state = 'planned', times_planned = times_planned + 1
+        WHERE id = %(delivery)s AND state = 'received' RETURNING id, times_planned
     ), others AS (
         INSERT INTO run (delivery_id, handler, state, attempts, due_at, token)
         SELECT planned.id, handler, 'due', 0, %(now)s, token
         FROM planned, unnest(%(handlers)s::text[], %(tokens)s::int[]) AS other (handler, token)
     )
-    , counted AS ({add_on_postgres(also_from="planned,", where="planned.plans = 1")})
+    , counted AS ({add_on_postgres(also_from="planned,", where="planned.times_planned = 1")})
     INSERT INTO run (delivery_id, handler, state, attempts, due_at, token, lease_owner, started_at)
     SELECT id, %(handler)s, 'running', 1, %(leased_until)s, %(token)s, %(owner)s, %(now)s FROM planned
     RETURNING id

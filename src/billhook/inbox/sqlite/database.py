@@ -51,11 +51,11 @@ CHECK_SECONDS = 0.1
 _FAILURES = (DBAPIError, sqlite3.Error, OSError, MemoryError)
 _INSERT_NEW = (
     "INSERT INTO delivery "
-    "(source, key, event_type, body, digest, headers, signed_at, received_at, state, plans)"
+    "(source, key, event_type, body, digest, headers, signed_at, received_at, state, times_planned)"
     " VALUES "
 )
 _INSERT_ROW = "(?, ?, ?, ?, ?, ?, ?, ?, 'received', 0)"
-_UNLESS_STORED = " ON CONFLICT (source, key, slot) DO NOTHING"
+_UNLESS_STORED = " ON CONFLICT (source, key, duplicate_slot) DO NOTHING"
 
 
 class SqliteDatabase:
@@ -221,14 +221,11 @@ class SqliteDatabase:
 
     # --- maintenance ----------------------------------------------------------------------------------
 
-    def former_schema(self) -> None:
-        """Return None: SQLite has no schemas."""
-
     def other_schemas(self) -> list[str]:
         """Return none: SQLite has no schemas."""
         return []
 
-    def create_or_move_schema(self, connection: Connection) -> None:
+    def create_schema(self, connection: Connection) -> None:
         """Do nothing: SQLite has no schemas."""
 
     def back_up(self, target: Path, progress: Progress) -> int:
