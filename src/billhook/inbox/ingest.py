@@ -98,7 +98,7 @@ def ingest(database: Database, batch: Sequence[NewDelivery]) -> list[Receipt]:
             for delivery_id, new in zip(ids, batch, strict=True)
         ]
     # Without a lock: most of the others are duplicates, and nothing is written for those.
-    with database.read() as connection:
+    with database.read(storing=True) as connection:
         stored = _of_keys(connection, batch)
     new_ids = set(ids)
     receipts: dict[int, Receipt] = {}
@@ -123,7 +123,7 @@ def _store_others(database: Database, others: dict[int, NewDelivery]) -> dict[in
     """Store deliveries that are not the first of their key and, as read without a lock, no duplicates."""
     receipts = {}
     counts = Counts()
-    with database.write() as connection:
+    with database.write(storing=True) as connection:
         lock_conflicts(connection)
         # Read again under the lock: another process may have filled a slot since.
         stored = _of_keys(connection, others.values())

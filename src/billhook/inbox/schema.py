@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 REVISION = "0010"
-"""The migration that this code was written for; the app refuses any other."""
+"""The migration that this code was written for; with a newer one it stores deliveries at most."""
 FIRST_RELEASED = "0010"
 """The first migration of a release: inboxes of earlier revisions hold nothing that has to be kept."""
 
@@ -205,5 +205,11 @@ _partial(
 )
 _partial("run_identity_idx", "identity IS NOT NULL AND twin_of IS NULL", run.c.handler, run.c.identity)
 
-version = Table("billhook_version", MetaData(), Column("version_num", Text, nullable=False))
-"""Alembic's own table, read at start without importing alembic (0.8 s)."""
+version = Table(
+    "billhook_version",
+    MetaData(),
+    Column("version_num", Text, nullable=False),
+    # The oldest revision whose code may still store deliveries; NULL: no older one than version_num.
+    Column("oldest_writer", Text),
+)
+"""Alembic's own table with a column more, read without importing alembic (0.8 s)."""

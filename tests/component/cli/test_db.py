@@ -10,9 +10,11 @@ import sys
 import pytest
 
 from billhook.errors import SchemaMismatch
+from billhook.inbox import Inbox
 from billhook.inbox.migrate import any_schema
 from billhook.inbox.schema import REVISION
 from support.inbox_view import change, incoming, open_inbox, place_of, value
+from support.next_release import NEXT, next_release
 from support.postgres import BOTH
 from support.signing import SECRET
 
@@ -68,6 +70,25 @@ def test_db_upgrade_refuses_a_newer_schema(run, inbox_url, where):
     assert refused.exit_code == 2
     assert "it is newer than this billhook" in refused.stderr
     assert value(where, "SELECT version_num FROM billhook_version") == "9999"
+
+
+def test_doctor_and_status_say_that_a_newer_schema_is_only_stored_in(run, inbox_url, tmp_path):
+    with next_release(tmp_path / "next", oldest_writer=REVISION):
+        Inbox(inbox_url).upgrade()
+
+    doctor = run("doctor", "--json", SECRETS=SECRET)
+    status, current = run("status"), run("db", "current")
+    refused = run("db", "upgrade")
+
+    told = (
+        f"the inbox has schema {NEXT}, this billhook needs {REVISION}: it is newer than this billhook, which "
+        "stores deliveries only: upgrade the package"
+    )
+    (found,) = [one for one in json.loads(doctor.stdout)["findings"] if one["code"] == "inbox"]
+    assert (found["level"], found["what"]) == ("warning", told)
+    assert (status.exit_code, status.stderr.splitlines()[-1]) == (2, f"Error: {told}")
+    assert current.stdout.startswith(f"schema {NEXT}, this billhook needs {REVISION}: it is newer than this")
+    assert refused.exit_code == 2
 
 
 def flask(folder, url, *arguments):

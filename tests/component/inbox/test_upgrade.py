@@ -40,7 +40,7 @@ def test_the_next_migration_keeps_every_row(used, inbox_url, where, tmp_path):
     assert content(where) == before
     assert all(before.values())
     assert rows(where, "SELECT region, key FROM delivery ORDER BY id") == [("eu", "k1"), ("eu", "k2")]
-    assert value(where, "SELECT handler_name FROM run") == "h"
+    assert rows(where, "SELECT handler, attempts, note FROM run") == [("h", 1, None)]
     assert value(where, "SELECT version_num FROM billhook_version") == NEXT
     used.close()
 

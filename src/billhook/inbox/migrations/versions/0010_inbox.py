@@ -12,6 +12,7 @@ LABELS = ("source", "event_type", "handler", "what", "cause")
 
 
 def upgrade() -> None:
+    op.add_column("billhook_version", sa.Column("oldest_writer", sa.Text))
     _make_delivery()
     _make_run()
     op.create_table(
