@@ -78,9 +78,9 @@ def test_an_upgrade_makes_a_schema_and_everything_works_there(database_url):
         handle_one(inbox, "k1")
         handle_one_by_the_short_way(inbox, "k2")
         inbox.check_writable()
-        inbox.notifier.fileno()
-        inbox.notifier.notify()
-        assert inbox.notifier.wait(5)
+        inbox.waker.fileno()
+        inbox.waker.wake()
+        assert inbox.waker.wait(5)
 
     assert tables(database_url, "billhook") == TABLES
     assert tables(database_url, "public") == []
