@@ -81,6 +81,8 @@ class Service:
     tokens: dict[str, datetime] = field(default_factory=dict)
     max_events: int = 1000
     max_bytes: int = MAX_BYTES
+    duplicate_code: str | None = None
+    """The code beside the text of an event whose ref exists; the specification has none."""
     instead: Answer | None = None
     """What every call that is not a login gets."""
     _answers: dict[str, deque[Answer]] = field(default_factory=lambda: defaultdict(deque))
@@ -168,7 +170,8 @@ class Service:
         with self._lock:
             for event in events:
                 if event["ref"] in self.refs:
-                    invalid.append({"event": event, "error": "ref already exists"})
+                    code = {"code": self.duplicate_code} if self.duplicate_code else {}
+                    invalid.append({"event": event, "error": "ref already exists", **code})
                 elif event["name"] == "nonsense":
                     invalid.append({"event": event, "error": "no such event"})
                 else:

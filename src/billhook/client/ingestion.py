@@ -5,7 +5,6 @@ Source: spec, "Endpoints", PUT /events and POST /v2/events; "Limits"; "Errors", 
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from billhook.client.retries import may_be_done
 from billhook.errors import ApiError, RequestTooLarge, ResourceError
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, IngestionResult, UsageEvent
 from billhook.wire.model import describe_details
@@ -26,7 +26,13 @@ EventInput = UsageEvent | Mapping[str, Any]
 
 
 class EventState(StrEnum):
-    """The result of an event. `UNCONFIRMED`: it was sent, and it is not known whether it was stored."""
+    """The result of an event.
+
+    `DUPLICATE`: the service refused it, and has its ref: this ingestion sent the ref before, or the service
+    gave a code for that. `UNCONFIRMED`: it is not known whether it was stored; a refusal is unconfirmed after
+    an attempt without an answer, which may have stored the event. `INVALID`: refused, see `error`, which may
+    say that the ref exists from an earlier ingestion.
+    """
 
     ACCEPTED = "accepted"
     DUPLICATE = "duplicate"
@@ -71,13 +77,13 @@ class Progress:
 
 
 _HEAD, _BETWEEN, _TAIL = b'{"events":[', b",", b"]}"
-# The specification shows neither a code nor a text for a duplicate. An error that is not surely one counts as
-# invalid. Single words, because a pattern with anything between two of them takes quadratic time.
-_DUPLICATE = re.compile(r"\bduplicat", re.IGNORECASE)
-_REF = re.compile(r"\bref(?:erence)?\b", re.IGNORECASE)
-_ALREADY = re.compile(r"\balready\b", re.IGNORECASE)
-_TAKEN = re.compile(r"\b(?:already|exists?|(?:been|is|was) (?:used|taken))\b", re.IGNORECASE)
-_DENIED = re.compile(r"\bnot\b|n't\b", re.IGNORECASE)
+# Codes for a ref that exists, if the service gives one. The specification shows an error text only, and no
+# text tells for certain what it means.
+_DUPLICATE_CODES = frozenset({"already_exists", "duplicate_ref", "ref_already_exists"})
+_MOST_REMEMBERED = 100_000
+
+Send = Callable[[bytes, Callable[[ApiError], object]], IngestionResult]
+"""Sends the body of one batch, and reports the error of each attempt that it repeats."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,21 +98,25 @@ class _Item:
 
 def ingest(
     events: Iterable[EventInput],
-    send: Callable[[bytes], IngestionResult],
+    send: Send,
     on_progress: Callable[[Progress], object] | None = None,
     *,
     clean: Callable[[str], str],
     max_events: int = MAX_BATCH_EVENTS,
     max_bytes: int = MAX_BATCH_BYTES,
 ) -> Iterator[EventResult]:
-    """Send `events` by `send`, which takes the body of one batch; yield results in the order of events.
+    """Send `events` by `send`; yield results in the order of events.
 
     `clean` redacts and shortens the service's error texts before they are used.
     """
     progress = Progress()
+    accepted: dict[str, None] = {}
     for items in _batches((_item(given, max_bytes) for given in events), max_events, max_bytes):
-        batch = _Batch(items, send, clean)
+        batch = _Batch(items, send, clean, accepted)
         failure = batch.run()
+        # The oldest are forgotten: an ingestion may have any number of events.
+        for ref in list(accepted)[:-_MOST_REMEMBERED]:
+            del accepted[ref]
         progress = progress.after(batch.requests, batch.sent_bytes, batch.results)
         if on_progress is not None:
             on_progress(progress)
@@ -151,24 +161,26 @@ class _Batch:
     """The events of one batch, and their results."""
 
     def __init__(
-        self, items: list[_Item], send: Callable[[bytes], IngestionResult], clean: Callable[[str], str]
+        self, items: list[_Item], send: Send, clean: Callable[[str], str], accepted: dict[str, None]
     ) -> None:
+        """`accepted` has the refs that this ingestion had accepted; the batch adds its own."""
         self.results: list[EventResult] = []
         self.requests = 0
         self.sent_bytes = 0
         self._items = items
         self._send = send
         self._clean = clean
+        self._accepted = accepted
+        self._lost: set[str] = set()
 
     def run(self) -> ApiError | None:
         """Send the batch, halved if it is too large for the service; return the error that stopped it."""
         failure: ApiError | None = None
         found: dict[int, EventResult] = {}
-        parts = deque([[item for item in self._items if item.problem is None]])
+        sendable = [item for item in self._items if item.problem is None]
+        parts = deque([sendable] if sendable else [])
         while parts and failure is None:
             part = parts.popleft()
-            if not part:
-                continue
             try:
                 answer = self._send_part(part)
             except RequestTooLarge as error:
@@ -177,11 +189,13 @@ class _Batch:
                     half = len(part) // 2
                     parts.extendleft([part[half:], part[:half]])
                 else:
-                    found[id(part[0])] = EventResult(part[0].given, EventState.INVALID, error.message)
+                    found[id(part[0])] = EventResult(
+                        part[0].given, *self._refused(part[0].ref, error.message)
+                    )
             except ApiError as error:
                 failure = error
             else:
-                found.update(_results(part, answer, self._clean))
+                found.update(self._outcomes(part, answer))
         for item in self._items:
             missing = EventResult(item.given, EventState.INVALID, item.problem)
             if item.problem is None:
@@ -190,40 +204,38 @@ class _Batch:
         return failure
 
     def _send_part(self, part: list[_Item]) -> IngestionResult:
+        def note(error: ApiError) -> None:
+            if may_be_done(error):
+                self._lost.update(item.ref for item in part)
+
         body = _HEAD + _BETWEEN.join(item.encoded for item in part) + _TAIL
         self.requests += 1
         self.sent_bytes += len(body)
-        return self._send(body)
+        return self._send(body, note)
 
+    def _outcomes(self, part: list[_Item], answer: IngestionResult) -> Iterator[tuple[int, EventResult]]:
+        """Yield the result of each event; of two with the same ref, the first is the accepted one."""
+        # By ref, not by position: the response lists valid and invalid events apart.
+        by_ref: defaultdict[str, deque[tuple[EventState, str | None]]] = defaultdict(deque)
+        for event in answer.valid_events:
+            by_ref[event.ref].append((EventState.ACCEPTED, None))
+            self._accepted[event.ref] = None
+        for refused in answer.invalid_events:
+            # An event that is no event at all is returned as any JSON.
+            event_json = refused.event
+            ref = event_json.get("ref") if isinstance(event_json, dict) else getattr(event_json, "ref", None)
+            code = (refused.model_extra or {}).get("code")
+            by_ref[str(ref)].append(self._refused(str(ref), refused.error, code))
+        for item in part:
+            outcomes = by_ref[item.ref]
+            unnamed = (EventState.UNCONFIRMED, "the answer does not name it")
+            yield id(item), EventResult(item.given, *(outcomes.popleft() if outcomes else unnamed))
 
-def _results(
-    part: list[_Item], answer: IngestionResult, clean: Callable[[str], str]
-) -> Iterator[tuple[int, EventResult]]:
-    """Return the result of each event; of two with the same ref, the first is the accepted one."""
-    # By ref, not by position: the response lists valid and invalid events apart.
-    by_ref: defaultdict[str, deque[tuple[EventState, str | None]]] = defaultdict(deque)
-    for event in answer.valid_events:
-        by_ref[event.ref].append((EventState.ACCEPTED, None))
-    for refused in answer.invalid_events:
-        # An event that is no event at all is returned as any JSON.
-        event_json = refused.event
-        ref = event_json.get("ref") if isinstance(event_json, dict) else getattr(event_json, "ref", None)
-        error = clean(refused.error)
-        state = EventState.DUPLICATE if _is_duplicate(error) else EventState.INVALID
-        by_ref[str(ref)].append((state, error))
-    for item in part:
-        outcomes = by_ref[item.ref]
-        unnamed = (EventState.UNCONFIRMED, "the answer does not name it")
-        yield id(item), EventResult(item.given, *(outcomes.popleft() if outcomes else unnamed))
-
-
-def _is_duplicate(error: str) -> bool:
-    # "the ref must not be empty" or "does not exist" is no duplicate.
-    if _DENIED.search(error):
-        return False
-    ref, already = _REF.search(error), _ALREADY.search(error)
-    return (
-        _DUPLICATE.search(error) is not None
-        or (ref is not None and _TAKEN.search(error, ref.end()) is not None)
-        or (already is not None and _REF.search(error, already.end()) is not None)
-    )
+    def _refused(self, ref: str, error: str, code: object = None) -> tuple[EventState, str]:
+        """Return what became of an event that the service lists as invalid, perhaps because it has it."""
+        text = self._clean(error)
+        if ref in self._accepted or not _DUPLICATE_CODES.isdisjoint((error, str(code))):
+            return EventState.DUPLICATE, text
+        if ref in self._lost:
+            return EventState.UNCONFIRMED, f"an attempt got no answer, and the next one: {text}"
+        return EventState.INVALID, text

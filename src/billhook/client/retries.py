@@ -22,7 +22,7 @@ from billhook.errors import (
 )
 from billhook.logs import fields
 
-__all__ = ["CallDeadline", "Retrier", "RetryPolicy", "retry_after_seconds"]
+__all__ = ["CallDeadline", "Retrier", "RetryPolicy", "may_be_done", "retry_after_seconds"]
 
 T = TypeVar("T")
 
@@ -91,8 +91,17 @@ class Retrier:
         """Return the deadline of a call that begins now."""
         return CallDeadline(self._clock, self._policy.total_seconds)
 
-    def run(self, operation: ApiOperation, attempt: Callable[[], T], deadline: CallDeadline) -> T:
-        """Call `attempt` until it succeeds; raise the last ApiError if it does not."""
+    def run(
+        self,
+        operation: ApiOperation,
+        attempt: Callable[[], T],
+        deadline: CallDeadline,
+        on_retry: Callable[[ApiError], object] | None = None,
+    ) -> T:
+        """Call `attempt` until it succeeds; raise the last ApiError if it does not.
+
+        `on_retry` is called with the error of each attempt that is followed by another one.
+        """
         number = 1
         while True:
             try:
@@ -104,6 +113,8 @@ class Retrier:
                 # Waiting without time for another attempt would only delay the error.
                 if wait_seconds >= deadline.remaining_seconds:
                     raise
+                if on_retry is not None:
+                    on_retry(error)
                 number += 1
                 extra = fields(attempt=number, cause=error)
                 logger.info("%s; attempt %d in %.1f s", error, number, wait_seconds, extra=extra)
@@ -122,9 +133,17 @@ def _may_repeat(error: ApiError, operation: ApiOperation) -> bool:
     if isinstance(error, ServiceUnavailable):
         return operation.repeatable or not error.sent
     # The specification shows statuses for POST /login only, so the type or the status is enough.
-    status = getattr(error, "status", 0)
-    passing = isinstance(error, RateLimitExceeded | InternalError) or status == 429 or status >= 500
-    return passing and operation.repeatable
+    broken = isinstance(error, InternalError) or getattr(error, "status", 0) >= 500
+    return operation.repeatable and (broken or _is_limited(error))
+
+
+def may_be_done(error: ApiError) -> bool:
+    """Return False if the request of an attempt that failed, and may be repeated, surely had no effect."""
+    return error.sent if isinstance(error, ServiceUnavailable) else not _is_limited(error)
+
+
+def _is_limited(error: ApiError) -> bool:
+    return isinstance(error, RateLimitExceeded) or getattr(error, "status", 0) == 429
 
 
 def retry_after_seconds(value: str | None, now: datetime) -> float | None:

@@ -179,17 +179,19 @@ class Session:
         *values: str,
         query: Mapping[str, str] | None = None,
         body: bytes | None = None,
+        on_retry: Callable[[ApiError], object] | None = None,
     ) -> R:
         """Call `operation`, with `values` for its path's parameters, and parse the response as `model`.
 
-        Raises ApiError; ValueError for a value that cannot be in a path.
+        `on_retry` is called with the error of each attempt that is repeated. Raises ApiError; ValueError for
+        a value that cannot be in a path.
         """
-        answer = self._execute(operation, values, query, body)
+        answer = self._send(operation, operation.address(values), query, body, on_retry)
         return parse_response(operation, answer, model, self._redactor)
 
     def call_untyped(self, operation: ApiOperation, body: bytes) -> dict[str, Any]:
         """Call an operation with an unspecified response; return it as plain values, {} if it is empty."""
-        return parse_object(operation, self._execute(operation, (), None, body), self._redactor)
+        return parse_object(operation, self._send(operation, operation.path, None, body), self._redactor)
 
     def custom(self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None) -> object:
         """Call a path without an operation; return the decoded JSON of the response, None if it is empty."""
@@ -205,17 +207,13 @@ class Session:
         deadline = self._retrier.deadline()
         return self._tokens.renew(self._tokens.current, deadline).ends_at
 
-    def _execute(
+    def _send(
         self,
         operation: ApiOperation,
-        values: tuple[str, ...],
+        address: str,
         query: Mapping[str, str] | None,
         body: bytes | None,
-    ) -> ApiResponse:
-        return self._send(operation, operation.address(values), query, body)
-
-    def _send(
-        self, operation: ApiOperation, address: str, query: Mapping[str, str] | None, body: bytes | None
+        on_retry: Callable[[ApiError], object] | None = None,
     ) -> ApiResponse:
         # One deadline for the call: the login and each attempt share it.
         deadline = self._retrier.deadline()
@@ -227,6 +225,7 @@ class Session:
                 deadline,
             ),
             deadline,
+            on_retry,
         )
 
     def _authenticated(

@@ -12,6 +12,7 @@ from typing import Any
 from billhook.client.ingestion import EventInput, EventResult, Progress, ingest
 from billhook.client.operation import ApiOperation, Listing
 from billhook.client.operations.group import ApiGroup, encode_body
+from billhook.errors import ApiError
 from billhook.resources import (
     Aggregation,
     AggregationRequest,
@@ -105,10 +106,12 @@ class Events(ApiGroup):
         after each batch. Calls POST /v2/events. Raises ApiError if a batch cannot be sent, after it has
         yielded the batch's results as `unconfirmed`: these events can safely be sent again. An exception of
         `events` itself is passed on; events without a result were not sent then.
+
+        The text of a refusal is not interpreted: see EventState on what counts as a duplicate.
         """
 
-        def send(body: bytes) -> IngestionResult:
-            return self._session.call(SUBMIT, IngestionResult, body=body)
+        def send(body: bytes, on_retry: Callable[[ApiError], object]) -> IngestionResult:
+            return self._session.call(SUBMIT, IngestionResult, body=body, on_retry=on_retry)
 
         return ingest(events, send, on_progress, clean=self._session.displayable)
 
