@@ -5,8 +5,8 @@ Source: spec, "Endpoints", PUT /events and POST /v2/events; "Limits"; "Errors", 
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict, deque
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -17,9 +17,6 @@ from billhook.client.retries import may_be_done
 from billhook.errors import ApiError, RequestTooLarge, ResourceError
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, IngestionResult, UsageEvent
 from billhook.wire.model import describe_details
-
-__all__ = ["EventInput", "EventResult", "EventState", "Progress", "ingest"]
-
 
 EventInput = UsageEvent | Mapping[str, Any]
 """A usage event from the user: the model, or a mapping with its fields."""
@@ -56,24 +53,16 @@ class EventResult:
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Progress of an ingestion after a batch: requests, bytes of their bodies, events by state."""
+    """Progress of an ingestion after a batch: requests, bytes of their bodies, events by state.
+
+    Unconfirmed events are not counted.
+    """
 
     batches: int = 0
     sent_bytes: int = 0
     accepted: int = 0
     duplicate: int = 0
     invalid: int = 0
-
-    def after(self, batches: int, sent_bytes: int, results: Sequence[EventResult]) -> Progress:
-        """Return the progress after another batch. Unconfirmed events are not counted: the ingestion ends."""
-        states = [result.state for result in results]
-        return Progress(
-            self.batches + batches,
-            self.sent_bytes + sent_bytes,
-            self.accepted + states.count(EventState.ACCEPTED),
-            self.duplicate + states.count(EventState.DUPLICATE),
-            self.invalid + states.count(EventState.INVALID),
-        )
 
 
 _HEAD, _BETWEEN, _TAIL = b'{"events":[', b",", b"]}"
@@ -109,20 +98,21 @@ def ingest(
 
     `clean` redacts and shortens the service's error texts before they are used.
     """
-    progress = Progress()
-    accepted: dict[str, None] = {}
-    for items in _batches((_item(given, max_bytes) for given in events), max_events, max_bytes):
-        batch = _Batch(items, send, clean, accepted)
-        failure = batch.run()
-        # The oldest are forgotten: an ingestion may have any number of events.
-        for ref in list(accepted)[:-_MOST_REMEMBERED]:
-            del accepted[ref]
-        progress = progress.after(batch.requests, batch.sent_bytes, batch.results)
+    sender = _BatchSender(send, clean)
+    counts: Counter[EventState] = Counter()
+    for batch in _batches((_item(given, max_bytes) for given in events), max_events, max_bytes):
+        sent = iter(sender.results([item for item in batch if item.problem is None]))
+        results = [
+            next(sent) if item.problem is None else EventResult(item.given, EventState.INVALID, item.problem)
+            for item in batch
+        ]
+        counts.update(result.state for result in results)
         if on_progress is not None:
-            on_progress(progress)
-        yield from batch.results
-        if failure is not None:
-            raise failure
+            known = (counts[state] for state in EventState if state is not EventState.UNCONFIRMED)
+            on_progress(Progress(sender.requests, sender.sent_bytes, *known))
+        yield from results
+        if sender.failure is not None:
+            raise sender.failure
 
 
 def _item(given: EventInput, max_bytes: int) -> _Item:
@@ -157,64 +147,45 @@ def _batches(items: Iterable[_Item], max_events: int, max_bytes: int) -> Iterato
         yield batch
 
 
-class _Batch:
-    """The events of one batch, and their results."""
+class _BatchSender:
+    """Sends the batches of one ingestion; `failure` is the error that ended it."""
 
-    def __init__(
-        self, items: list[_Item], send: Send, clean: Callable[[str], str], accepted: dict[str, None]
-    ) -> None:
-        """`accepted` has the refs that this ingestion had accepted; the batch adds its own."""
-        self.results: list[EventResult] = []
+    def __init__(self, send: Send, clean: Callable[[str], str]) -> None:
+        self.failure: ApiError | None = None
         self.requests = 0
         self.sent_bytes = 0
-        self._items = items
         self._send = send
         self._clean = clean
-        self._accepted = accepted
+        self._accepted: dict[str, None] = {}
         self._lost: set[str] = set()
 
-    def run(self) -> ApiError | None:
-        """Send the batch, halved if it is too large for the service; return the error that stopped it."""
-        failure: ApiError | None = None
-        found: dict[int, EventResult] = {}
-        sendable = [item for item in self._items if item.problem is None]
-        parts = deque([sendable] if sendable else [])
-        while parts and failure is None:
-            part = parts.popleft()
-            try:
-                answer = self._send_part(part)
-            except RequestTooLarge as error:
-                # A proxy may have a lower limit than the service; the halves keep the order.
-                if len(part) > 1:
-                    half = len(part) // 2
-                    parts.extendleft([part[half:], part[:half]])
-                else:
-                    found[id(part[0])] = EventResult(
-                        part[0].given, *self._refused(part[0].ref, error.message)
-                    )
-            except ApiError as error:
-                failure = error
-            else:
-                found.update(self._outcomes(part, answer))
-        for item in self._items:
-            missing = EventResult(item.given, EventState.INVALID, item.problem)
-            if item.problem is None:
-                missing = EventResult(item.given, EventState.UNCONFIRMED, str(failure))
-            self.results.append(found.get(id(item), missing))
-        return failure
+    def results(self, items: list[_Item]) -> list[EventResult]:
+        """Send a batch, halved if it is too large for the service; return the result of each event."""
 
-    def _send_part(self, part: list[_Item]) -> IngestionResult:
         def note(error: ApiError) -> None:
             if may_be_done(error):
-                self._lost.update(item.ref for item in part)
+                self._lost.update(item.ref for item in items)
 
-        body = _HEAD + _BETWEEN.join(item.encoded for item in part) + _TAIL
-        self.requests += 1
-        self.sent_bytes += len(body)
-        return self._send(body, note)
+        if items and self.failure is None:
+            body = _HEAD + _BETWEEN.join(item.encoded for item in items) + _TAIL
+            self.requests += 1
+            self.sent_bytes += len(body)
+            try:
+                return self._outcomes(items, self._send(body, note))
+            except RequestTooLarge as error:
+                too_large = error.message
+            except ApiError as error:
+                self.failure = error
+        if self.failure is not None or not items:
+            return [EventResult(item.given, EventState.UNCONFIRMED, str(self.failure)) for item in items]
+        if len(items) == 1:
+            return [EventResult(items[0].given, *self._refused(items[0].ref, too_large))]
+        # A proxy may have a lower limit than the service; the halves keep the order.
+        half = len(items) // 2
+        return self.results(items[:half]) + self.results(items[half:])
 
-    def _outcomes(self, part: list[_Item], answer: IngestionResult) -> Iterator[tuple[int, EventResult]]:
-        """Yield the result of each event; of two with the same ref, the first is the accepted one."""
+    def _outcomes(self, items: list[_Item], answer: IngestionResult) -> list[EventResult]:
+        """Return the result of each event; of two with the same ref, the first is the accepted one."""
         # By ref, not by position: the response lists valid and invalid events apart.
         by_ref: defaultdict[str, deque[tuple[EventState, str | None]]] = defaultdict(deque)
         for event in answer.valid_events:
@@ -226,10 +197,15 @@ class _Batch:
             ref = event_json.get("ref") if isinstance(event_json, dict) else getattr(event_json, "ref", None)
             code = (refused.model_extra or {}).get("code")
             by_ref[str(ref)].append(self._refused(str(ref), refused.error, code))
-        for item in part:
-            outcomes = by_ref[item.ref]
-            unnamed = (EventState.UNCONFIRMED, "the answer does not name it")
-            yield id(item), EventResult(item.given, *(outcomes.popleft() if outcomes else unnamed))
+        # An ingestion may have any number of events: the oldest refs are forgotten.
+        for ref in list(self._accepted)[:-_MOST_REMEMBERED]:
+            del self._accepted[ref]
+        self._lost.difference_update(by_ref)
+        unnamed = EventState.UNCONFIRMED, "the answer does not name it"
+        return [
+            EventResult(item.given, *(by_ref[item.ref].popleft() if by_ref[item.ref] else unnamed))
+            for item in items
+        ]
 
     def _refused(self, ref: str, error: str, code: object = None) -> tuple[EventState, str]:
         """Return what became of an event that the service lists as invalid, perhaps because it has it."""

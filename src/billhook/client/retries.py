@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from billhook.client.operation import ApiOperation
 from billhook.clock import Clock
@@ -21,8 +21,6 @@ from billhook.errors import (
     ServiceUnavailable,
 )
 from billhook.logs import fields
-
-__all__ = ["CallDeadline", "Retrier", "RetryPolicy", "may_be_done", "retry_after_seconds"]
 
 T = TypeVar("T")
 
@@ -93,7 +91,7 @@ class Retrier:
 
     def run(
         self,
-        operation: ApiOperation,
+        operation: ApiOperation[Any],
         attempt: Callable[[], T],
         deadline: CallDeadline,
         on_retry: Callable[[ApiError], object] | None = None,
@@ -122,7 +120,7 @@ class Retrier:
             self._sleep(wait_seconds)
 
 
-def _may_repeat(error: ApiError, operation: ApiOperation) -> bool:
+def _may_repeat(error: ApiError, operation: ApiOperation[Any]) -> bool:
     """Return True if the error is temporary and the request can safely be sent again.
 
     A login within a call has its own attempts, so its errors are not retried here.

@@ -7,74 +7,23 @@ tokens.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import re
-import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from typing import Any
 
 import httpx2
 from pydantic import SecretStr
 
 from billhook.client.operation import ApiOperation
+from billhook.client.responses import ApiResponse, ResponseParser
 from billhook.client.retries import CallDeadline
-from billhook.errors import ConfigError, ServiceUnavailable, UnexpectedResponse
+from billhook.errors import ApiError, ConfigError, ServiceUnavailable, UnexpectedResponse
 
-__all__ = ["ApiResponse", "Redactor", "Transport", "open_client", "parse_base_url"]
-
-HIDDEN = "[hidden]"
-_KEPT = 50
-_MOST_UNSEEN = 20  # spaces and controls for each character that is shown, at most
-_LEAST_CHARACTERS = 4  # hiding a shorter one would hide half of every text, and it keeps no secret
-_LEAST_LETTERS = 8  # nor does a word such as "wrong", which the text itself may have
-_NEVER_ESCAPED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
-_JWT = re.compile(r"eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,2}")
 logger = logging.getLogger("billhook.client")
 _HOST = re.compile(rb"[0-9A-Za-z._:-]+")  # the library accepts others, and would look up `a%20b`
-
-
-class Redactor:
-    """Removes the secrets of one client, and everything that looks like a JWT, from text."""
-
-    def __init__(self, *secrets: SecretStr) -> None:
-        self._lasting = secrets
-        self._passing: list[SecretStr] = []
-        self._lock = threading.Lock()
-
-    def learn(self, secret: SecretStr) -> None:
-        """Add an access token. The oldest are dropped; they have expired long before."""
-        with self._lock:
-            self._passing = [*self._passing[-_KEPT + 1 :], secret]
-
-    def clean(self, text: str, limit: int) -> str:
-        """Return `text` without secrets and control characters, cut to `limit` characters."""
-        with self._lock:
-            # A copy, so that the slow part runs without the lock.
-            secrets = [secret.get_secret_value() for secret in (*self._lasting, *self._passing)]
-        # The longest first: a secret may contain another one.
-        for secret in sorted(secrets, key=len, reverse=True):
-            if len(secret) >= (_LEAST_LETTERS if secret.isalpha() else _LEAST_CHARACTERS):
-                text = re.sub(_spellings(secret), HIDDEN, text)
-        # Cut after the secrets are removed, or half a secret could remain; and before the slow part below.
-        text = _JWT.sub(HIDDEN, text)[: limit * _MOST_UNSEEN]
-        shown = "".join(each if each.isprintable() else " " for each in text)
-        return _cut(" ".join(shown.split()), limit)
-
-
-def _spellings(secret: str) -> str:
-    """Return a pattern of `secret` as it is, or escaped by JSON, HTML or URLs: `a/b`, `a\\/b`, `a%2Fb`."""
-    return "".join(re.escape(each) if each in _NEVER_ESCAPED else _spelling(each) for each in secret)
-
-
-def _spelling(character: str) -> str:
-    code = "".join(f"[{digit}{digit.upper()}]" for digit in f"{ord(character):02x}")
-    entity = rf"&(?:#0*{ord(character)}|#[xX]0*{code}|[A-Za-z]+);"
-    return rf"(?:\\?{re.escape(character)}|%{code}|\\u00{code}|{entity})"
-
-
-def _cut(text: str, limit: int) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def open_client(transport: httpx2.BaseTransport | None) -> httpx2.Client:
@@ -99,9 +48,8 @@ def parse_base_url(base_url: str) -> str:
     """Return the base URL without a trailing slash. Raises ConfigError, which does not repeat the URL."""
     try:
         url = httpx2.URL(base_url)
-        url.raw_host.decode("ascii").encode(
-            "idna"
-        )  # as the socket does, which fails at empty and long labels
+        # As the socket does, which fails at empty and long labels.
+        url.raw_host.decode("ascii").encode("idna")
     except (httpx2.InvalidURL, TypeError, UnicodeError):
         url = httpx2.URL()
     if url.userinfo:
@@ -132,16 +80,6 @@ _HEADERS = {
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
 
-@dataclass(frozen=True, slots=True)
-class ApiResponse:
-    """A complete, decompressed response."""
-
-    status: int
-    content_type: str
-    retry_after: str | None
-    body: bytes = field(repr=False)
-
-
 class _RemainingTimeout:
     """The time-out of the next socket read or write, computed again for each one from the deadline.
 
@@ -152,10 +90,10 @@ class _RemainingTimeout:
 
     def __init__(self, timeout_seconds: float, deadline: CallDeadline) -> None:
         self._timeout_seconds = timeout_seconds
-        self._budget = deadline
+        self._deadline = deadline
 
     def __index__(self) -> int:
-        remaining_seconds = min(self._timeout_seconds, self._budget.remaining_seconds)
+        remaining_seconds = min(self._timeout_seconds, self._deadline.remaining_seconds)
         if not remaining_seconds:
             raise TimeoutError
         return math.ceil(remaining_seconds)
@@ -168,7 +106,7 @@ class Transport:
         self,
         base_url: str,
         client_id: SecretStr,
-        redactor: Redactor,
+        parser: ResponseParser,
         *,
         timeout_seconds: float,
         transport: httpx2.BaseTransport | None,
@@ -177,97 +115,84 @@ class Transport:
         self.base_url = parse_base_url(base_url)
         """Without a slash at its end."""
         self._client_id = client_id
-        self._redactor = redactor
+        self._parser = parser
         self._timeout_seconds = timeout_seconds
         self._http = open_client(transport)
 
     def request(
         self,
-        operation: ApiOperation,
+        operation: ApiOperation[Any],
         address: str,
-        query: Mapping[str, str],
+        query: Mapping[str, str] | None,
         body: bytes | None,
-        bearer: SecretStr | None,
+        bearer: SecretStr | None = None,
     ) -> httpx2.Request:
         """Build a request. Raises ValueError if its parameters do not fit into a URL."""
+        # Before the headers, which a traceback that shows variables would show.
+        url = self._url(operation, address, query)
         headers = {**_HEADERS, "x-api-key": self._client_id.get_secret_value()}
         if bearer is not None:
             headers["Authorization"] = f"Bearer {bearer.get_secret_value()}"
         if body is not None:
             headers["Content-Type"] = "application/json"
-        try:
-            text = self.base_url + address
-            # `params`, even as None, would replace the query that is in the address already.
-            url = httpx2.URL(text, params=query) if query else httpx2.URL(text)
-        except httpx2.InvalidURL:
-            problem = "is too long: shorten its parameters"
-        except UnicodeEncodeError:
-            problem = "cannot be made: there is half a surrogate pair in its parameters"
-        else:
-            return httpx2.Request(operation.method, url, headers=headers, content=body)
-        headers.clear()  # they would be seen in a traceback that shows variables
-        raise ValueError(f"the address of {operation.name} {problem}")
+        return httpx2.Request(operation.method, url, headers=headers, content=body)
 
     def exchange(
-        self, operation: ApiOperation, request: httpx2.Request, deadline: CallDeadline
-    ) -> ApiResponse:
-        """Send a request and read the response. Raises ServiceUnavailable and UnexpectedResponse."""
+        self, operation: ApiOperation[Any], request: httpx2.Request, deadline: CallDeadline
+    ) -> ApiResponse | ApiError:
+        """Send a request; return its response, or the error that it stands for or that there is instead."""
         if self._http.is_closed:
             raise ConfigError("this BillingClient is closed: make a new one")
         # Not 0, which means no time-out to some platforms.
-        timeout_seconds = max(min(self._timeout_seconds, deadline.remaining_seconds), 0.001)
+        seconds = max(min(self._timeout_seconds, deadline.remaining_seconds), 0.001)
         left = _RemainingTimeout(self._timeout_seconds, deadline)
-        request.extensions["timeout"] = {
-            "connect": timeout_seconds,
-            "pool": timeout_seconds,
-            "read": left,
-            "write": left,
-        }
-        result: ApiResponse | ServiceUnavailable | UnexpectedResponse
+        request.extensions["timeout"] = {"connect": seconds, "pool": seconds, "read": left, "write": left}
         try:
-            result = self._read(operation, self._http.send(request, stream=True), deadline)
+            response = self._http.send(request, stream=True)
+            with contextlib.closing(response):
+                result = self._read(operation, response, deadline)
         except httpx2.RequestError as error:
-            result = self._failure(operation, error)
-        if isinstance(result, ApiResponse):
-            logger.debug("%s: %d, %d bytes", operation.name, result.status, len(result.body))
+            # The text of a time-out says only "timed out", or nothing at all.
+            reason = "it took too long" if isinstance(error, httpx2.TimeoutException) else str(error)
+            problem = f"{self.base_url}: {self._parser.redactor.clean(reason, 200) or type(error).__name__}"
+            return ServiceUnavailable(operation.name, problem, sent=not isinstance(error, _NOT_SENT))
+        if isinstance(result, ApiError):
             return result
-        raise result
+        logger.debug("%s: %d, %d bytes", operation.name, result.status, len(result.body))
+        return self._parser.error(operation, result) or result
 
     def close(self) -> None:
         """Close every connection; a second time does nothing."""
         self._http.close()
 
+    def _url(self, operation: ApiOperation[Any], address: str, query: Mapping[str, str] | None) -> httpx2.URL:
+        try:
+            text = self.base_url + address
+            # `params`, even as None, would replace the query that is in the address already.
+            return httpx2.URL(text, params=query) if query else httpx2.URL(text)
+        except httpx2.InvalidURL:
+            problem = "is too long: shorten its parameters"
+        except UnicodeEncodeError:
+            problem = "cannot be made: there is half a surrogate pair in its parameters"
+        raise ValueError(f"the address of {operation.name} {problem}")
+
     def _read(
-        self, operation: ApiOperation, response: httpx2.Response, deadline: CallDeadline
-    ) -> ApiResponse | ServiceUnavailable | UnexpectedResponse:
-        parts: list[bytes] = []
-        size = 0
+        self, operation: ApiOperation[Any], response: httpx2.Response, deadline: CallDeadline
+    ) -> ApiResponse | ApiError:
+        body = bytearray()
+        problem = ""
         try:
             # Counted after decompression: a small response may decompress to gigabytes.
             for part in response.iter_bytes():
-                parts.append(part)
-                size += len(part)
-                if size > MAX_ANSWER_BYTES:
+                body += part
+                if len(body) > MAX_ANSWER_BYTES:
                     problem = f"it is over {MAX_ANSWER_BYTES} bytes"
-                    return UnexpectedResponse(
-                        operation.name, problem, status=response.status_code, excerpt=""
-                    )
+                    break
                 if not deadline.remaining_seconds:
                     return ServiceUnavailable(operation.name, "it did not end in time", sent=True)
         except httpx2.DecodingError:
             problem = "it cannot be decompressed"
-            return UnexpectedResponse(operation.name, problem, status=response.status_code, excerpt="")
-        finally:
-            response.close()
-        return ApiResponse(
-            response.status_code,
-            response.headers.get("Content-Type", ""),
-            response.headers.get("Retry-After"),
-            b"".join(parts),
-        )
-
-    def _failure(self, operation: ApiOperation, error: httpx2.RequestError) -> ServiceUnavailable:
-        # The text of a time-out says only "timed out", or nothing at all.
-        reason = "it took too long" if isinstance(error, httpx2.TimeoutException) else str(error)
-        problem = f"{self.base_url}: {self._redactor.clean(reason, 200) or type(error).__name__}"
-        return ServiceUnavailable(operation.name, problem, sent=not isinstance(error, _NOT_SENT))
+        status, headers = response.status_code, response.headers
+        if problem:
+            return UnexpectedResponse(operation.name, problem, status=status, excerpt="")
+        return ApiResponse(status, headers.get("Content-Type", ""), headers.get("Retry-After"), bytes(body))

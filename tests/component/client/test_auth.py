@@ -14,7 +14,7 @@ from werkzeug import Response
 
 from billhook.client import BillingClient, RetryPolicy
 from billhook.client.retries import CallDeadline
-from billhook.client.session import TokenProvider, access_token
+from billhook.client.tokens import TokenProvider, access_token
 from billhook.errors import (
     AuthenticationFailed,
     InternalError,
