@@ -75,7 +75,7 @@ class Auth(ApiGroup):
 
 
 class Events(ApiGroup):
-    """Usage events: send, query and aggregate them. `ingest` sends any number of them."""
+    """Usage events."""
 
     QUERY = ApiOperation("GET", "/events", r.EventPage, r.EventQuery)
     # Idempotent: the service stores an event once for each `ref`, however often it is sent.
@@ -96,7 +96,7 @@ class Events(ApiGroup):
         customer_alias: str | None = None,
         limit: int | None = None,
     ) -> Listing[r.UsageEvent]:
-        """List the events from `start_time` to before `end_time`, in pages of `limit`, at most 1000.
+        """List the usage events of a period. It ends before `end_time`; a page has at most 1000 (`limit`).
 
         Calls GET /events. Raises RuleBroken for a larger limit.
         """
@@ -111,7 +111,7 @@ class Events(ApiGroup):
         )
 
     def submit(self, events: Iterable[EventInput]) -> r.IngestionResult:
-        """Send one batch of 1 to 1000 events, at most 256 KB. Calls POST /v2/events.
+        """Send one batch of 1 to 1000 events, at most 256 KB. Calls POST /v2/events. See `ingest` for more.
 
         The client may repeat the call: the response then lists events that the first attempt stored as
         invalid, because their refs exist. Raises RuleBroken for a batch outside these limits.
@@ -167,7 +167,7 @@ class Measurements(ApiGroup):
 
 
 class Customers(ApiGroup):
-    """Customers, and their consumption of products."""
+    """Customers, and their consumption of products. The API cannot list customers."""
 
     # A PUT that arrives twice sets the same values again.
     UPDATE = ApiOperation(
@@ -213,7 +213,7 @@ class Customers(ApiGroup):
 
 
 class Contracts(ApiGroup):
-    """Contracts of customers."""
+    """Contracts of customers. The specification shows no operation that fetches a single one."""
 
     CREATE = ApiOperation("POST", "/contracts", r.ContractResponse, r.NewContract)
     LIST = ApiOperation("GET", "/contracts", r.ContractPage, r.ContractQuery)
@@ -236,7 +236,7 @@ class Contracts(ApiGroup):
         customer_external_id: str | None = None,
         limit: int | None = None,
     ) -> Listing[r.Contract]:
-        """List the contracts, of one customer or all, in pages of `limit`. Calls GET /contracts.
+        """List the contracts, of one customer or all. `limit` is for a page. Calls GET /contracts.
 
         Raises RuleBroken if both a customer id and an external id are given.
         """
@@ -283,7 +283,7 @@ class CatalogProducts(ApiGroup):
         return self._session.call(self.CREATE, body=product).catalog_product
 
     def list(self, *, limit: int | None = None) -> Listing[r.CatalogProduct]:
-        """List the products, in pages of `limit`. Calls GET /catalogProducts."""
+        """List the products of the catalog. `limit` is for a page. Calls GET /catalogProducts."""
         return self._list(self.LIST, lambda page: page.catalog_products, limit=limit)
 
     def get(self, catalog_product_id: str) -> r.CatalogProduct:
@@ -301,7 +301,7 @@ class CatalogProducts(ApiGroup):
 
 
 class Invoices(ApiGroup):
-    """Invoices, to read."""
+    """Invoices."""
 
     LIST = ApiOperation("GET", "/invoices", r.InvoicePage, r.InvoiceQuery)
     GET = ApiOperation("GET", "/invoices/{invoiceId}", r.InvoiceResponse)
@@ -315,7 +315,7 @@ class Invoices(ApiGroup):
         issued_before: datetime | str | None = None,
         limit: int | None = None,
     ) -> Listing[r.Invoice]:
-        """List the invoices that match all filters, in pages of `limit`. Calls GET /invoices."""
+        """List the invoices that match all filters. `limit` is for a page. Calls GET /invoices."""
         return self._list(
             self.LIST,
             lambda page: page.invoices,
@@ -332,7 +332,7 @@ class Invoices(ApiGroup):
 
 
 class Credits(ApiGroup):
-    """The credits of customers, and their ledger."""
+    """The credits of customers, and their ledgers."""
 
     LIST = ApiOperation("GET", "/credits", r.CreditLedgerPage, r.CreditLedgerQuery)
     # A request that is repeated would deduct, or bill, twice.
@@ -340,7 +340,7 @@ class Credits(ApiGroup):
     TOP_UP = ApiOperation("POST", "/credits/top-up", r.CreditTopUpResponse, r.CreditTopUp)
 
     def list(self, customer_id: str, *, limit: int | None = None) -> Listing[r.CreditLedgerEntry]:
-        """List the customer's credit ledger, in pages of `limit`. Calls GET /credits."""
+        """List the entries of a customer's credit ledger. `limit` is for a page. Calls GET /credits."""
         return self._list(self.LIST, lambda page: page.entries, customer_id=customer_id, limit=limit)
 
     def deduct(self, customer_id: str, credit_amount: Decimal | int | float) -> dict[str, Any]:
@@ -369,11 +369,14 @@ class CustomFields(ApiGroup):
     GET = ApiOperation("GET", "/customFields/{customFieldId}", r.CustomFieldResponse)
 
     def list(self, *, limit: int | None = None) -> Listing[r.CustomField]:
-        """List the definitions, in pages of `limit`. Calls GET /customFields."""
+        """List the definitions of custom fields. `limit` is for a page. Calls GET /customFields."""
         return self._list(self.LIST, lambda page: page.custom_fields, limit=limit)
 
     def get(self, custom_field_id: str) -> r.CustomField:
-        """Get a definition. Calls GET /customFields/{customFieldId}. Raises ResourceNotFound."""
+        """Get a custom field's definition. Calls GET /customFields/{customFieldId}.
+
+        Raises ResourceNotFound.
+        """
         return self._session.call(self.GET, custom_field_id).custom_field
 
 
