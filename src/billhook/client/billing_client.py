@@ -13,9 +13,9 @@ from pydantic import SecretStr
 from billhook.client.operations import OperationGroups
 from billhook.client.redactor import Redactor
 from billhook.client.responses import ResponseParser
-from billhook.client.retries import Retrier, RetryPolicy
+from billhook.client.retries import RetryPolicy
 from billhook.client.session import Session
-from billhook.client.transport import Transport
+from billhook.client.transport import Transport, open_client, parse_base_url
 from billhook.clock import Clock, SystemClock
 from billhook.errors import ConfigError
 from billhook.file_modes import check_secret_file
@@ -73,10 +73,9 @@ class BillingClient(OperationGroups):
             raise ConfigError(f"timeout_seconds is {timeout_seconds!r}: it must be above 0 and at most 86400")
         parser = ResponseParser(Redactor(refresh_token, client_id), clock)
         self._transport = Transport(
-            base_url, client_id, parser, timeout_seconds=timeout_seconds, transport=transport
+            parse_base_url(base_url), client_id, parser, timeout_seconds, open_client(transport)
         )
-        retrier = Retrier(retries, clock, sleep)
-        self._session = Session(self._transport, retrier, parser, clock, refresh_token)
+        self._session = Session(self._transport, parser, retries, clock, sleep, refresh_token)
         super().__init__(self._session)
 
     @classmethod
@@ -121,7 +120,7 @@ class BillingClient(OperationGroups):
 
     def close(self) -> None:
         """Close the connections; a second time does nothing."""
-        self._transport.close()
+        self._transport.http.close()
 
     def __enter__(self) -> Self:
         return self

@@ -141,7 +141,7 @@ class Events(ApiGroup):
         def send(body: bytes, on_retry: Callable[[ApiError], object]) -> r.IngestionResult:
             return self._session.call(self.SUBMIT, body=body, on_retry=on_retry)
 
-        return ingest(events, send, on_progress, clean=self._session.displayable)
+        return ingest(events, send, on_progress, clean=self._session.parser.displayable)
 
     def dry_run(self, events: Iterable[EventInput]) -> r.DryRunResult:
         """Return how the service would ingest a batch, without storing it; limits as for `submit`.

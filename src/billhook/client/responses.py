@@ -6,23 +6,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, cast
 
+from billhook import errors
 from billhook.client.operation import ApiOperation
 from billhook.client.redactor import Redactor
 from billhook.client.retries import retry_after_seconds
 from billhook.clock import Clock
-from billhook.errors import (
-    ApiError,
-    AuthenticationFailed,
-    InternalError,
-    InvalidJSON,
-    InvalidRequest,
-    RateLimitExceeded,
-    RequestTooLarge,
-    ResourceError,
-    ResourceNotFound,
-    ServiceError,
-    UnexpectedResponse,
-)
+from billhook.errors import ApiError, ServiceError, UnexpectedResponse
 from billhook.resources import ErrorBody, ErrorCode, ErrorType, Resource
 from billhook.wire import strict_json
 from billhook.wire.model import describe_details
@@ -36,14 +25,14 @@ MESSAGE_CHARACTERS = 1_000
 _MOST_PARAMS = 50
 
 _BY_TYPE: dict[str, type[ServiceError]] = {
-    ErrorType.INVALID_REQUEST_ERROR: InvalidRequest,
-    ErrorType.AUTHENTICATION_ERROR: AuthenticationFailed,
-    ErrorType.RATE_LIMIT_ERROR: RateLimitExceeded,
-    ErrorType.API_ERROR: InternalError,
+    ErrorType.INVALID_REQUEST_ERROR: errors.InvalidRequest,
+    ErrorType.AUTHENTICATION_ERROR: errors.AuthenticationFailed,
+    ErrorType.RATE_LIMIT_ERROR: errors.RateLimitExceeded,
+    ErrorType.API_ERROR: errors.InternalError,
 }
 _BY_CODE: dict[str, type[ServiceError]] = {
-    ErrorCode.RESOURCE_NOT_FOUND: ResourceNotFound,
-    ErrorCode.REQUEST_TOO_LARGE: RequestTooLarge,
+    ErrorCode.RESOURCE_NOT_FOUND: errors.ResourceNotFound,
+    ErrorCode.REQUEST_TOO_LARGE: errors.RequestTooLarge,
 }
 
 
@@ -82,7 +71,7 @@ class ResponseParser:
             problem = problem or "its error is of a type that is not listed"
             return self._unexpected(operation, answer, problem, wait_seconds)
         # The code is more specific than the type; codes that are not listed keep the type's class.
-        if kind is InvalidRequest:
+        if kind is errors.InvalidRequest:
             kind = _BY_CODE.get(body.code, kind)
         return kind(
             operation.name,
@@ -147,6 +136,6 @@ def _parse(answer: ApiResponse, parse: Callable[[bytes], T]) -> tuple[T | None, 
         return None, "its content type is not application/json" if kind else "it is not JSON"
     try:
         return parse(answer.body), ""
-    except (InvalidJSON, ResourceError) as error:
+    except (errors.InvalidJSON, errors.ResourceError) as error:
         wrong = describe_details(getattr(error, "details", ())[:5])
         return None, f"{error} ({wrong})" if wrong else str(error)

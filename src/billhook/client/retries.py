@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import re
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any, TypeVar
+from typing import Any
 
 from billhook.client.operation import ApiOperation
 from billhook.clock import Clock
@@ -20,11 +18,6 @@ from billhook.errors import (
     RateLimitExceeded,
     ServiceUnavailable,
 )
-from billhook.logs import fields
-
-T = TypeVar("T")
-
-logger = logging.getLogger("billhook.client")
 
 _SECONDS = re.compile(r"[0-9]+", re.ASCII)
 _FOR_EVER_SECONDS = 1e9
@@ -77,56 +70,8 @@ class CallDeadline:
         return max(0.0, (self._ends_at - self._clock.now()).total_seconds())
 
 
-class Retrier:
-    """Retries attempts that are safe to repeat. Stateless: one instance serves all threads."""
-
-    def __init__(self, policy: RetryPolicy, clock: Clock, sleep: Callable[[float], object]) -> None:
-        self._policy = policy
-        self._clock = clock
-        self._sleep = sleep
-
-    def deadline(self) -> CallDeadline:
-        """Return the deadline of a call that begins now."""
-        return CallDeadline(self._clock, self._policy.total_seconds)
-
-    def run(
-        self,
-        operation: ApiOperation[Any],
-        attempt: Callable[[], T],
-        deadline: CallDeadline,
-        on_retry: Callable[[ApiError], object] | None = None,
-    ) -> T:
-        """Call `attempt` until it succeeds; raise the last ApiError if it does not.
-
-        `on_retry` is called with the error of each attempt that is followed by another one.
-        """
-        number = 1
-        while True:
-            try:
-                return attempt()
-            except ApiError as error:
-                if number >= self._policy.attempts or not _may_repeat(error, operation):
-                    raise
-                wait_seconds = self._policy.wait_seconds(number, error.retry_after_seconds)
-                # Waiting without time for another attempt would only delay the error.
-                if wait_seconds >= deadline.remaining_seconds:
-                    raise
-                if on_retry is not None:
-                    on_retry(error)
-                number += 1
-                extra = fields(attempt=number, cause=error)
-                logger.info("%s; attempt %d in %.1f s", error, number, wait_seconds, extra=extra)
-            # Outside the except block, which would hold the error, and so its traceback, meanwhile.
-            self._sleep(wait_seconds)
-
-
-def _may_repeat(error: ApiError, operation: ApiOperation[Any]) -> bool:
-    """Return True if the error is temporary and the request can safely be sent again.
-
-    A login within a call has its own attempts, so its errors are not retried here.
-    """
-    if error.operation != operation.name:
-        return False
+def may_repeat(error: ApiError, operation: ApiOperation[Any]) -> bool:
+    """Return True if the error is temporary and the request can safely be sent again."""
     # A request that was not sent had no effect, so it can be repeated for any operation.
     if isinstance(error, ServiceUnavailable):
         return operation.repeatable or not error.sent

@@ -6,44 +6,44 @@ The access token is fetched at first use, once for all threads, and renewed befo
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from pydantic import SecretStr
+from pydantic import SecretBytes, SecretStr
 
 from billhook.client.operation import ApiOperation, custom_operation
 from billhook.client.responses import ApiResponse, ResponseParser
-from billhook.client.retries import CallDeadline, Retrier
+from billhook.client.retries import CallDeadline, RetryPolicy, may_repeat
 from billhook.client.tokens import LOGIN, AccessToken, TokenProvider, access_token
-from billhook.client.transport import Transport
+from billhook.client.transport import ApiCall, Transport
 from billhook.clock import Clock
 from billhook.errors import ApiError, AuthenticationFailed, UnexpectedResponse
+from billhook.logs import fields
 from billhook.resources import Resource
 from billhook.wire.model import fits_header
 
 R = TypeVar("R", bound=Resource)
-Body = Resource | Mapping[str, Any]
+Body = Resource | Mapping[str, object]
+
+logger = logging.getLogger("billhook.client")
 
 
+@dataclass(eq=False, repr=False)
 class Session:
     """Makes the calls of all operation groups. Safe for any number of threads."""
 
-    def __init__(
-        self,
-        transport: Transport,
-        retrier: Retrier,
-        parser: ResponseParser,
-        clock: Clock,
-        refresh_token: SecretStr,
-    ) -> None:
-        self._transport = transport
-        self._retrier = retrier
-        self._parser = parser
-        self._clock = clock
-        self._refresh_token = refresh_token
-        self._tokens = TokenProvider(self._log_in, clock)
-        self.displayable = parser.displayable
+    transport: Transport
+    parser: ResponseParser
+    retries: RetryPolicy
+    clock: Clock
+    sleep: Callable[[float], object]
+    refresh_token: SecretStr
+
+    def __post_init__(self) -> None:
+        self._tokens = TokenProvider(self._log_in, self.clock)
 
     def call(
         self,
@@ -60,73 +60,67 @@ class Session:
         ValueError for a value that cannot be in a path, RuleBroken and pydantic's ValidationError.
         """
         raw = body if body is None or isinstance(body, bytes) else operation.encoded(body)
-        answer = self._send(operation, operation.address(values), query, raw, on_retry)
-        return self._parser.resource(operation, answer)
+        call = ApiCall(operation, operation.address(values), self._deadline(), query, _hidden(raw))
+        return self.parser.resource(operation, self._send(call, on_retry))
 
     def custom(self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None) -> object:
         """Call a path without an operation; return the decoded JSON of the response, None if it is empty."""
         operation, address = custom_operation(method, path)
-        return self._parser.json(operation, self._send(operation, address, query, body))
+        call = ApiCall(operation, address, self._deadline(), query, _hidden(body))
+        return self.parser.json(operation, self._send(call))
 
     def log_in(self) -> datetime:
         """Fetch a new access token now; returns when it ends."""
-        return self._tokens.new_token(self._retrier.deadline()).ends_at
+        return self._tokens.new_token(self._deadline()).ends_at
 
-    def _send(
-        self,
-        operation: ApiOperation[Any],
-        address: str,
-        query: Mapping[str, str] | None,
-        body: bytes | None,
-        on_retry: Callable[[ApiError], object] | None = None,
-    ) -> ApiResponse:
-        # One deadline for the call: the login and each attempt share it.
-        deadline = self._retrier.deadline()
+    def _deadline(self) -> CallDeadline:
+        return CallDeadline(self.clock, self.retries.total_seconds)
 
-        def attempt(token: AccessToken) -> ApiResponse | ApiError:
-            request = self._transport.request(operation, address, query, body, token.token)
-            return self._transport.exchange(operation, request, deadline)
+    def _send(self, call: ApiCall, on_retry: Callable[[ApiError], object] | None = None) -> ApiResponse:
+        """Attempt a call until it succeeds; raise the last error if it does not.
 
-        def authenticated() -> ApiResponse:
-            token = self._tokens.valid_token(deadline)
-            result = attempt(token)
-            # Tokens may end early: after a rotation of the API token, or when the service restarts. A second
-            # request is safe for any operation, because one whose token was refused had no effect.
-            if _is_refused(result):
-                result = attempt(self._tokens.renew(token, deadline))
-            return _raised(result)
+        The errors of an attempt are values, because an exception in flight would keep its frames.
+        """
+        number = 0
+        while True:
+            number += 1
+            result = self._attempt(call)
+            if not isinstance(result, ApiError):
+                return result
+            wait_seconds = self.retries.wait_seconds(number, result.retry_after_seconds)
+            # Waiting without time for another attempt would only delay the error.
+            in_time = wait_seconds < call.deadline.remaining_seconds
+            if number >= self.retries.attempts or not may_repeat(result, call.operation) or not in_time:
+                raise result
+            if on_retry is not None:
+                on_retry(result)
+            extra = fields(attempt=number + 1, cause=result)
+            logger.info("%s; attempt %d in %.1f s", result, number + 1, wait_seconds, extra=extra)
+            self.sleep(wait_seconds)
 
-        return self._retrier.run(operation, authenticated, deadline, on_retry)
+    def _attempt(self, call: ApiCall) -> ApiResponse | ApiError:
+        """Send a request with the access token; a login has none, and makes its own attempts."""
+        if call.operation is LOGIN:
+            return self.transport.exchange(call, None)
+        token = self._tokens.valid_token(call.deadline)
+        result = self.transport.exchange(call, token.token)
+        # Tokens may end early: after a rotation of the API token, or when the service restarts. A second
+        # request is safe for any operation, because one whose token was refused had no effect.
+        if isinstance(result, AuthenticationFailed) or getattr(result, "status", 0) == 401:
+            result = self.transport.exchange(call, self._tokens.renew(token, call.deadline).token)
+        return result
 
     def _log_in(self, deadline: CallDeadline) -> AccessToken:
-        def attempt() -> ApiResponse:
-            # The body is in no variable: a traceback may show them.
-            request = self._transport.request(
-                LOGIN,
-                LOGIN.path,
-                None,
-                LOGIN.encoded({"refresh_token": self._refresh_token.get_secret_value()}),
-            )
-            return _raised(self._transport.exchange(LOGIN, request, deadline))
-
-        granted = self._parser.resource(LOGIN, self._retrier.run(LOGIN, attempt, deadline))
+        body = SecretBytes(LOGIN.encoded({"refresh_token": self.refresh_token.get_secret_value()}))
+        granted = self.parser.resource(LOGIN, self._send(ApiCall(LOGIN, LOGIN.path, deadline, None, body)))
         token = SecretStr(granted.access_token)
         # Learned before anything can fail: a later error may quote the response.
-        self._parser.redactor.learn(token)
+        self.parser.redactor.learn(token)
         if not fits_header(token.get_secret_value()):
             problem = "its access token cannot be sent in a header"
             raise UnexpectedResponse(LOGIN.name, problem, status=200, excerpt="")
-        return access_token(token, granted.expires_in, self._clock.now())
+        return access_token(token, granted.expires_in, self.clock.now())
 
 
-def _raised(result: ApiResponse | ApiError) -> ApiResponse:
-    if isinstance(result, ApiError):
-        raise result
-    return result
-
-
-def _is_refused(result: ApiResponse | ApiError) -> bool:
-    """Return True if the access token was rejected. Source: spec, "Authentication", rule 4."""
-    return isinstance(result, AuthenticationFailed) or (
-        isinstance(result, UnexpectedResponse) and result.status == 401
-    )
+def _hidden(body: bytes | None) -> SecretBytes | None:
+    return None if body is None else SecretBytes(body)

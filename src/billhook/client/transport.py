@@ -12,10 +12,11 @@ import logging
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
-from pydantic import SecretStr
+from pydantic import SecretBytes, SecretStr
 
 from billhook.client.operation import ApiOperation
 from billhook.client.responses import ApiResponse, ResponseParser
@@ -80,6 +81,7 @@ _HEADERS = {
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, httpx2.ProxyError)
 
 
+@dataclass(frozen=True, slots=True)
 class _RemainingTimeout:
     """The time-out of the next socket read or write, computed again for each one from the deadline.
 
@@ -88,111 +90,104 @@ class _RemainingTimeout:
     calls `__index__` on an argument that is not a float, so the seconds are whole.
     """
 
-    def __init__(self, timeout_seconds: float, deadline: CallDeadline) -> None:
-        self._timeout_seconds = timeout_seconds
-        self._deadline = deadline
+    timeout_seconds: float
+    deadline: CallDeadline
 
     def __index__(self) -> int:
-        remaining_seconds = min(self._timeout_seconds, self._deadline.remaining_seconds)
+        remaining_seconds = min(self.timeout_seconds, self.deadline.remaining_seconds)
         if not remaining_seconds:
             raise TimeoutError
         return math.ceil(remaining_seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class ApiCall:
+    """A call's request without the credentials, and its deadline, which the login and each attempt share."""
+
+    operation: ApiOperation[Any]
+    address: str
+    deadline: CallDeadline
+    query: Mapping[str, str] | None
+    body: SecretBytes | None
+
+
+@dataclass(eq=False, repr=False)
 class Transport:
     """Sends requests to one base URL; safe for any number of threads."""
 
-    def __init__(
-        self,
-        base_url: str,
-        client_id: SecretStr,
-        parser: ResponseParser,
-        *,
-        timeout_seconds: float,
-        transport: httpx2.BaseTransport | None,
-    ) -> None:
-        """Raises ConfigError for an invalid base URL, or unusable proxy or certificate settings."""
-        self.base_url = parse_base_url(base_url)
-        """Without a slash at its end."""
-        self._client_id = client_id
-        self._parser = parser
-        self._timeout_seconds = timeout_seconds
-        self._http = open_client(transport)
+    base_url: str
+    """Without a slash at its end."""
+    client_id: SecretStr
+    parser: ResponseParser
+    timeout_seconds: float
+    http: httpx2.Client
 
-    def request(
-        self,
-        operation: ApiOperation[Any],
-        address: str,
-        query: Mapping[str, str] | None,
-        body: bytes | None,
-        bearer: SecretStr | None = None,
-    ) -> httpx2.Request:
-        """Build a request. Raises ValueError if its parameters do not fit into a URL."""
-        # Before the headers, which a traceback that shows variables would show.
-        url = self._url(operation, address, query)
-        headers = {**_HEADERS, "x-api-key": self._client_id.get_secret_value()}
-        if bearer is not None:
-            headers["Authorization"] = f"Bearer {bearer.get_secret_value()}"
-        if body is not None:
-            headers["Content-Type"] = "application/json"
-        return httpx2.Request(operation.method, url, headers=headers, content=body)
+    def exchange(self, call: ApiCall, bearer: SecretStr | None) -> ApiResponse | ApiError:
+        """Send a request; return its response, or the error that it stands for or that there is instead.
 
-    def exchange(
-        self, operation: ApiOperation[Any], request: httpx2.Request, deadline: CallDeadline
-    ) -> ApiResponse | ApiError:
-        """Send a request; return its response, or the error that it stands for or that there is instead."""
-        if self._http.is_closed:
+        Raises ValueError if its parameters do not fit into a URL.
+        """
+        if self.http.is_closed:
             raise ConfigError("this BillingClient is closed: make a new one")
-        # Not 0, which means no time-out to some platforms.
-        seconds = max(min(self._timeout_seconds, deadline.remaining_seconds), 0.001)
-        left = _RemainingTimeout(self._timeout_seconds, deadline)
-        request.extensions["timeout"] = {"connect": seconds, "pool": seconds, "read": left, "write": left}
+        request = self._request(call, bearer)
         try:
-            response = self._http.send(request, stream=True)
-            with contextlib.closing(response):
-                result = self._read(operation, response, deadline)
+            with contextlib.closing(self.http.send(request, stream=True)) as response:
+                result = _read(call, response)
         except httpx2.RequestError as error:
             # The text of a time-out says only "timed out", or nothing at all.
             reason = "it took too long" if isinstance(error, httpx2.TimeoutException) else str(error)
-            problem = f"{self.base_url}: {self._parser.redactor.clean(reason, 200) or type(error).__name__}"
-            return ServiceUnavailable(operation.name, problem, sent=not isinstance(error, _NOT_SENT))
+            problem = f"{self.base_url}: {self.parser.redactor.clean(reason, 200) or type(error).__name__}"
+            return ServiceUnavailable(call.operation.name, problem, sent=not isinstance(error, _NOT_SENT))
         if isinstance(result, ApiError):
             return result
-        logger.debug("%s: %d, %d bytes", operation.name, result.status, len(result.body))
-        return self._parser.error(operation, result) or result
+        logger.debug("%s: %d, %d bytes", call.operation.name, result.status, len(result.body))
+        return self.parser.error(call.operation, result) or result
 
-    def close(self) -> None:
-        """Close every connection; a second time does nothing."""
-        self._http.close()
+    def _request(self, call: ApiCall, bearer: SecretStr | None) -> httpx2.Request:
+        # The address before the headers, which a traceback that shows variables would show.
+        url = _url(self.base_url + call.address, call)
+        # Not 0, which means no time-out to some platforms.
+        seconds = max(min(self.timeout_seconds, call.deadline.remaining_seconds), 0.001)
+        left = _RemainingTimeout(self.timeout_seconds, call.deadline)
+        limits = {"connect": seconds, "pool": seconds, "read": left, "write": left}
+        headers = {**_HEADERS, "x-api-key": self.client_id.get_secret_value()}
+        if bearer is not None:
+            headers["Authorization"] = f"Bearer {bearer.get_secret_value()}"
+        content = None
+        if call.body is not None:
+            headers["Content-Type"] = "application/json"
+            content = call.body.get_secret_value()
+        return httpx2.Request(
+            call.operation.method, url, headers=headers, content=content, extensions={"timeout": limits}
+        )
 
-    def _url(self, operation: ApiOperation[Any], address: str, query: Mapping[str, str] | None) -> httpx2.URL:
-        try:
-            text = self.base_url + address
-            # `params`, even as None, would replace the query that is in the address already.
-            return httpx2.URL(text, params=query) if query else httpx2.URL(text)
-        except httpx2.InvalidURL:
-            problem = "is too long: shorten its parameters"
-        except UnicodeEncodeError:
-            problem = "cannot be made: there is half a surrogate pair in its parameters"
-        raise ValueError(f"the address of {operation.name} {problem}")
 
-    def _read(
-        self, operation: ApiOperation[Any], response: httpx2.Response, deadline: CallDeadline
-    ) -> ApiResponse | ApiError:
-        body = bytearray()
-        problem = ""
-        try:
-            # Counted after decompression: a small response may decompress to gigabytes.
-            for part in response.iter_bytes():
-                body += part
-                if len(body) > MAX_ANSWER_BYTES:
-                    problem = f"it is over {MAX_ANSWER_BYTES} bytes"
-                    break
-                if not deadline.remaining_seconds:
-                    return ServiceUnavailable(operation.name, "it did not end in time", sent=True)
-        except httpx2.DecodingError:
-            problem = "it cannot be decompressed"
-        status, headers = response.status_code, response.headers
-        if problem:
-            return UnexpectedResponse(operation.name, problem, status=status, excerpt="")
-        return ApiResponse(status, headers.get("Content-Type", ""), headers.get("Retry-After"), bytes(body))
+def _url(address: str, call: ApiCall) -> httpx2.URL:
+    try:
+        # `params`, even as None, would replace the query that is in the address already.
+        return httpx2.URL(address, params=call.query) if call.query else httpx2.URL(address)
+    except httpx2.InvalidURL:
+        problem = "is too long: shorten its parameters"
+    except UnicodeEncodeError:
+        problem = "cannot be made: there is half a surrogate pair in its parameters"
+    raise ValueError(f"the address of {call.operation.name} {problem}")
+
+
+def _read(call: ApiCall, response: httpx2.Response) -> ApiResponse | ApiError:
+    body = bytearray()
+    problem = ""
+    try:
+        # Counted after decompression: a small response may decompress to gigabytes.
+        for part in response.iter_bytes():
+            body += part
+            if len(body) > MAX_ANSWER_BYTES:
+                problem = f"it is over {MAX_ANSWER_BYTES} bytes"
+                break
+            if not call.deadline.remaining_seconds:
+                return ServiceUnavailable(call.operation.name, "it did not end in time", sent=True)
+    except httpx2.DecodingError:
+        problem = "it cannot be decompressed"
+    status, headers = response.status_code, response.headers
+    if problem:
+        return UnexpectedResponse(call.operation.name, problem, status=status, excerpt="")
+    return ApiResponse(status, headers.get("Content-Type", ""), headers.get("Retry-After"), bytes(body))
