@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 
 from billhook.client import OPERATIONS
-from billhook.client.tokens import LIFETIME
+from billhook.client.session import LIFETIME
 from billhook.errors import (
     AuthenticationFailed,
     InternalError,

@@ -75,7 +75,6 @@ class Service:
     http: HTTPServer
     clock: Clock
     lifetime: timedelta = timedelta(hours=1)
-    jwt: bool = True
     taken: list[Taken] = field(default_factory=list)
     refs: dict[str, dict[str, Any]] = field(default_factory=dict)
     tokens: dict[str, datetime] = field(default_factory=dict)
@@ -155,7 +154,7 @@ class Service:
         if taken.headers.get("X-Api-Key") != CLIENT_ID or taken.json != {"refreshToken": REFRESH_TOKEN}:
             return REFUSED
         ends = self.clock.now() + self.lifetime
-        token = a_token(ends, f"user-{len(self.tokens)}") if self.jwt else f"opaque-{len(self.tokens)}-token"
+        token = a_token(ends, f"user-{len(self.tokens)}")
         self.tokens[token] = ends
         return answered(200, granted(token, self.lifetime, ends))
 

@@ -10,7 +10,7 @@ from billhook.errors import MissingExtra
 try:
     from billhook.client.billing_client import BillingClient
     from billhook.client.ingestion import EventResult, EventState, Progress
-    from billhook.client.listing import Listing, ListingPage
+    from billhook.client.operation import Listing, ListingPage
     from billhook.client.operations import OPERATIONS
     from billhook.client.retries import RetryPolicy
 except ModuleNotFoundError as error:

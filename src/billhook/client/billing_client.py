@@ -11,8 +11,7 @@ import httpx2
 from pydantic import SecretStr
 
 from billhook.client.operations import OperationGroups
-from billhook.client.redactor import Redactor
-from billhook.client.responses import ResponseParser
+from billhook.client.responses import Redactor, ResponseParser
 from billhook.client.retries import RetryPolicy
 from billhook.client.session import Session
 from billhook.client.transport import Transport, open_client, parse_base_url
@@ -72,11 +71,10 @@ class BillingClient(OperationGroups):
         if not 0 < timeout_seconds <= 86_400:
             raise ConfigError(f"timeout_seconds is {timeout_seconds!r}: it must be above 0 and at most 86400")
         parser = ResponseParser(Redactor(refresh_token, client_id), clock)
-        self._transport = Transport(
-            parse_base_url(base_url), client_id, parser, timeout_seconds, open_client(transport)
+        self._transport = Transport(parse_base_url(base_url), client_id, parser, open_client(transport))
+        super().__init__(
+            Session(self._transport, parser, retries, clock, sleep, timeout_seconds, refresh_token)
         )
-        self._session = Session(self._transport, parser, retries, clock, sleep, refresh_token)
-        super().__init__(self._session)
 
     @classmethod
     def from_settings(cls, settings: Settings, **options: Any) -> Self:
@@ -91,9 +89,8 @@ class BillingClient(OperationGroups):
                 settings.api_refresh_token is not None or settings.api_refresh_token_file is not None
             ),
         }
-        if not all(is_set.values()):
-            missing = ", ".join(name for name, there in is_set.items() if not there)
-            raise ConfigError(f"calls to the billing service's API need options: set {missing}")
+        if missing := [name for name, there in is_set.items() if not there]:
+            raise ConfigError(f"calls to the billing service's API need options: set {', '.join(missing)}")
         return cls(str(settings.api_url), str(settings.api_client_id), _token(settings), **options)
 
     def request(
@@ -115,7 +112,7 @@ class BillingClient(OperationGroups):
         # httpx would silently replace the one in the path.
         if query is not None and "?" in path:
             raise ValueError("the query is given twice: in path and as query")
-        raw = None if body is None else strict_json.dumps(body)
+        raw = b"" if body is None else strict_json.dumps(body)
         return self._session.custom(method, path, query, raw)
 
     def close(self) -> None:

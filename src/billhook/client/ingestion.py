@@ -71,18 +71,17 @@ _HEAD, _BETWEEN, _TAIL = b'{"events":[', b",", b"]}"
 _DUPLICATE_CODES = frozenset({"already_exists", "duplicate_ref", "ref_already_exists"})
 _MOST_REMEMBERED = 100_000
 
-Send = Callable[[bytes, Callable[[ApiError], object]], IngestionResult]
-"""Sends the body of one batch, and reports the error of each attempt that it repeats."""
+Send = Callable[..., IngestionResult]
+"""Sends the `body` of one batch, and calls `on_retry` with the error of each attempt that it repeats."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Item:
-    """An event ready to be sent; one with a `problem` is not sent."""
+    """An event ready to be sent."""
 
     given: EventInput
-    ref: str = ""
-    encoded: bytes = b""
-    problem: str | None = None
+    ref: str
+    encoded: bytes
 
 
 def ingest(
@@ -101,11 +100,8 @@ def ingest(
     sender = _BatchSender(send, clean)
     counts: Counter[EventState] = Counter()
     for batch in _batches((_item(given, max_bytes) for given in events), max_events, max_bytes):
-        sent = iter(sender.results([item for item in batch if item.problem is None]))
-        results = [
-            next(sent) if item.problem is None else EventResult(item.given, EventState.INVALID, item.problem)
-            for item in batch
-        ]
+        sent = iter(sender.results([each for each in batch if isinstance(each, _Item)]))
+        results = [each if isinstance(each, EventResult) else next(sent) for each in batch]
         counts.update(result.state for result in results)
         if on_progress is not None:
             known = (counts[state] for state in EventState if state is not EventState.UNCONFIRMED)
@@ -115,34 +111,38 @@ def ingest(
             raise sender.failure
 
 
-def _item(given: EventInput, max_bytes: int) -> _Item:
-    """Encode an event, or state why it cannot be sent."""
+def _item(given: EventInput, max_bytes: int) -> _Item | EventResult:
+    """Encode an event, or say why it cannot be sent."""
     try:
-        event = given if isinstance(given, UsageEvent) else UsageEvent.model_validate(given)
+        event = UsageEvent.model_validate(given)
         encoded = event.to_request()
-    except ValidationError as error:
-        found = error.errors(include_input=False, include_url=False, include_context=False)
-        return _Item(given, problem=describe_details(found))
-    except (TypeError, ValueError, ResourceError) as error:
-        return _Item(given, problem=str(error))
-    alone = len(_HEAD) + len(encoded) + len(_TAIL)
-    if alone > max_bytes:
+        alone = len(_HEAD) + len(encoded) + len(_TAIL)
+        if alone <= max_bytes:
+            return _Item(given, event.ref, encoded)
         problem = f"this event alone makes a request of {alone} bytes, and the limit is {max_bytes}"
-        return _Item(given, problem=problem)
-    return _Item(given, event.ref, encoded)
+    except ValidationError as error:
+        problem = describe_details(
+            error.errors(include_input=False, include_url=False, include_context=False)
+        )
+    except (TypeError, ValueError, ResourceError) as error:
+        problem = str(error)
+    return EventResult(given, EventState.INVALID, problem)
 
 
-def _batches(items: Iterable[_Item], max_events: int, max_bytes: int) -> Iterator[list[_Item]]:
+def _batches(
+    items: Iterable[_Item | EventResult], max_events: int, max_bytes: int
+) -> Iterator[list[_Item | EventResult]]:
     """Split into batches within both limits; an unsendable event counts towards the number, not the size."""
-    batch: list[_Item] = []
+    batch: list[_Item | EventResult] = []
     size = len(_HEAD) + len(_TAIL)
     for item in items:
+        length = len(item.encoded) if isinstance(item, _Item) else 0
         # `size` has a comma after each event, and so it is the body's size with this one as the last.
-        if batch and (len(batch) == max_events or size + len(item.encoded) > max_bytes):
+        if batch and (len(batch) == max_events or size + length > max_bytes):
             yield batch
             batch, size = [], len(_HEAD) + len(_TAIL)
         batch.append(item)
-        size += len(item.encoded) + len(_BETWEEN)
+        size += length + len(_BETWEEN)
     if batch:
         yield batch
 
@@ -171,7 +171,7 @@ class _BatchSender:
             self.requests += 1
             self.sent_bytes += len(body)
             try:
-                return self._outcomes(items, self._send(body, note))
+                return self._outcomes(items, self._send(body=body, on_retry=note))
             except RequestTooLarge as error:
                 too_large = error.message
             except ApiError as error:

@@ -9,20 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
+from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeVar, get_type_hints
 
 from billhook import resources as r
 from billhook.client.ingestion import EventInput, EventResult, Progress, ingest
-from billhook.client.listing import Listing, ListingPage
-from billhook.client.operation import ApiOperation
-from billhook.client.session import Session
-from billhook.client.tokens import LOGIN
-from billhook.errors import ApiError
+from billhook.client.operation import AnyOperation, ApiOperation, Listing, ListingPage
+from billhook.client.session import LOGIN, Session
 from billhook.events import Event
 
 P = TypeVar("P", bound=r.Page)
 T = TypeVar("T")
+Fields = Mapping[str, Any]
+"""The fields of a request, in Python's spelling or in the API's."""
 
 
 class ApiGroup:
@@ -42,8 +42,7 @@ class ApiGroup:
         Parameters that are None are left out.
         """
         # Validated now, so that a mistake is raised here and not at the first iteration.
-        present = {name: value for name, value in parameters.items() if value is not None}
-        asked = operation.request.model_validate(present).to_query()
+        asked = operation.request.model_validate(_given(**parameters)).to_query()
 
         def fetch(cursor: str | None) -> ListingPage[T]:
             # The filters go with every page: the specification does not say that a cursor contains them.
@@ -59,6 +58,10 @@ class ApiGroup:
             )
 
         return Listing(operation.name, fetch)
+
+
+def _given(**parameters: object) -> dict[str, object]:
+    return {name: value for name, value in parameters.items() if value is not None}
 
 
 class Auth(ApiGroup):
@@ -137,10 +140,7 @@ class Events(ApiGroup):
 
         The text of a refusal is not interpreted: see EventState on what counts as a duplicate.
         """
-
-        def send(body: bytes, on_retry: Callable[[ApiError], object]) -> r.IngestionResult:
-            return self._session.call(self.SUBMIT, body=body, on_retry=on_retry)
-
+        send = partial(self._session.call, self.SUBMIT)
         return ingest(events, send, on_progress, clean=self._session.parser.displayable)
 
     def dry_run(self, events: Iterable[EventInput]) -> r.DryRunResult:
@@ -150,7 +150,7 @@ class Events(ApiGroup):
         """
         return self._session.call(self.DRY_RUN, body={"events": list(events)})
 
-    def aggregate(self, request: r.AggregationRequest | Mapping[str, Any]) -> r.Aggregation:
+    def aggregate(self, request: r.AggregationRequest | Fields) -> r.Aggregation:
         """Aggregate stored events by meter and group. Calls POST /v2/events/aggregation."""
         return self._session.call(self.AGGREGATE, body=request)
 
@@ -161,7 +161,7 @@ class Measurements(ApiGroup):
     # The specification does not show what a second measurement of a day does.
     CREATE = ApiOperation("POST", "/measurements", r.MeasurementResponse, r.NewMeasurement)
 
-    def create(self, measurement: r.NewMeasurement | Mapping[str, Any]) -> r.Measurement:
+    def create(self, measurement: r.NewMeasurement | Fields) -> r.Measurement:
         """Set a customer's usage of one day. Calls POST /measurements."""
         return self._session.call(self.CREATE, body=measurement).measurement
 
@@ -183,7 +183,7 @@ class Customers(ApiGroup):
         "GET", "/customers/products-consumptions/alias/{alias}", r.ProductConsumptionsResponse
     )
 
-    def update(self, customer_id: str, customer: r.CustomerUpdate | Mapping[str, Any]) -> r.Customer:
+    def update(self, customer_id: str, customer: r.CustomerUpdate | Fields) -> r.Customer:
         """Change the fields of a customer that `customer` contains; the others stay.
 
         Calls PUT /customers/{customerId}. Raises ResourceNotFound.
@@ -222,7 +222,7 @@ class Contracts(ApiGroup):
     # A second DELETE would be answered "no such contract", as if the first had done nothing.
     DELETE = ApiOperation("DELETE", "/contracts/{contractId}", r.ContractResponse)
 
-    def create(self, contract: r.NewContract | Mapping[str, Any]) -> r.Contract:
+    def create(self, contract: r.NewContract | Fields) -> r.Contract:
         """Create a contract. Calls POST /contracts.
 
         Raises RuleBroken for a planId together with products, and for neither a plan nor a name.
@@ -278,7 +278,7 @@ class CatalogProducts(ApiGroup):
     GET = ApiOperation("GET", "/catalogProducts/{catalogProductId}", r.CatalogProductResponse)
     UPDATE = ApiOperation("PUT", GET.path, r.CatalogProductResponse, r.CatalogProductUpdate, idempotent=True)
 
-    def create(self, product: r.NewCatalogProduct | Mapping[str, Any]) -> r.CatalogProduct:
+    def create(self, product: r.NewCatalogProduct | Fields) -> r.CatalogProduct:
         """Create a product. Calls POST /catalogProducts."""
         return self._session.call(self.CREATE, body=product).catalog_product
 
@@ -290,9 +290,7 @@ class CatalogProducts(ApiGroup):
         """Get a product. Calls GET /catalogProducts/{catalogProductId}. Raises ResourceNotFound."""
         return self._session.call(self.GET, catalog_product_id).catalog_product
 
-    def update(
-        self, catalog_product_id: str, product: r.CatalogProductUpdate | Mapping[str, Any]
-    ) -> r.CatalogProduct:
+    def update(self, catalog_product_id: str, product: r.CatalogProductUpdate | Fields) -> r.CatalogProduct:
         """Change the fields of a product that `product` contains; the others stay.
 
         Calls PUT /catalogProducts/{catalogProductId}. Raises ResourceNotFound.
@@ -351,9 +349,7 @@ class Credits(ApiGroup):
         deduction = {"customer_id": customer_id, "credit_amount": credit_amount}
         return self._session.call(self.DEDUCT, body=deduction).model_extra or {}
 
-    def top_up(
-        self, customer_id: str, credit_grant: r.CreditGrant | Mapping[str, Any]
-    ) -> r.CreditTopUpResponse:
+    def top_up(self, customer_id: str, credit_grant: r.CreditGrant | Fields) -> r.CreditTopUpResponse:
         """Invoice a customer for credits, which are granted when the invoice is approved.
 
         Calls POST /credits/top-up.
@@ -386,7 +382,7 @@ class CloudUsage(ApiGroup):
     # Results have idempotency keys, but the specification does not show how they are used.
     SUBMIT = ApiOperation("POST", "/cloudUsageSubmission", r.Resource, r.CloudUsageSubmission)
 
-    def submit(self, submission: r.CloudUsageSubmission | Mapping[str, Any]) -> None:
+    def submit(self, submission: r.CloudUsageSubmission | Fields) -> None:
         """Submit the results to the service. Calls POST /cloudUsageSubmission, whose response is empty."""
         self._session.call(self.SUBMIT, body=submission)
 
@@ -412,9 +408,8 @@ class Webhooks(ApiGroup):
         """
         name = event_type if isinstance(event_type, str) else event_type.type
         # Null and absent may differ for the service: only given thresholds are sent.
-        thresholds = {"threshold": threshold, "recurring_threshold": recurring_threshold}
-        present = {key: value for key, value in thresholds.items() if value is not None}
-        subscription = {"callback_url": callback_url, "event_type": name, **present}
+        thresholds = _given(threshold=threshold, recurring_threshold=recurring_threshold)
+        subscription = {"callback_url": callback_url, "event_type": name, **thresholds}
         return self._session.call(self.SUBSCRIBE, body=subscription).model_extra or {}
 
 
@@ -435,6 +430,7 @@ class OperationGroups:
     webhooks: Webhooks
 
     def __init__(self, session: Session) -> None:
+        self._session = session
         for name, group in GROUPS.items():
             setattr(self, name, group(session))
 
@@ -442,10 +438,10 @@ class OperationGroups:
 GROUPS: Mapping[str, type[ApiGroup]] = MappingProxyType(get_type_hints(OperationGroups))
 """The class of each group by its attribute."""
 
-IMPLIED: Mapping[str, ApiOperation[Any]] = MappingProxyType({"contracts.get": Contracts.GET})
+IMPLIED: Mapping[str, AnyOperation] = MappingProxyType({"contracts.get": Contracts.GET})
 """Operations that the specification implies without showing an endpoint, by the method that calls them."""
 
-OPERATIONS: Mapping[str, ApiOperation[Any]] = MappingProxyType(
+OPERATIONS: Mapping[str, AnyOperation] = MappingProxyType(
     {
         f"{name}.{attribute.lower()}": operation
         for name, group in GROUPS.items()

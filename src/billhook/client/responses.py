@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
+
+from pydantic import SecretStr
 
 from billhook import errors
-from billhook.client.operation import ApiOperation
-from billhook.client.redactor import Redactor
+from billhook.client.operation import AnyOperation, ApiOperation
 from billhook.client.retries import retry_after_seconds
 from billhook.clock import Clock
-from billhook.errors import ApiError, ServiceError, UnexpectedResponse
 from billhook.resources import ErrorBody, ErrorCode, ErrorType, Resource
 from billhook.wire import strict_json
 from billhook.wire.model import describe_details
@@ -24,16 +25,56 @@ _EXCERPT_CHARACTERS = 200
 MESSAGE_CHARACTERS = 1_000
 _MOST_PARAMS = 50
 
-_BY_TYPE: dict[str, type[ServiceError]] = {
+_BY_TYPE: dict[str, type[errors.ServiceError]] = {
     ErrorType.INVALID_REQUEST_ERROR: errors.InvalidRequest,
     ErrorType.AUTHENTICATION_ERROR: errors.AuthenticationFailed,
     ErrorType.RATE_LIMIT_ERROR: errors.RateLimitExceeded,
     ErrorType.API_ERROR: errors.InternalError,
 }
-_BY_CODE: dict[str, type[ServiceError]] = {
+_BY_CODE: dict[str, type[errors.ServiceError]] = {
     ErrorCode.RESOURCE_NOT_FOUND: errors.ResourceNotFound,
     ErrorCode.REQUEST_TOO_LARGE: errors.RequestTooLarge,
 }
+HIDDEN = "[hidden]"
+_KEPT = 50
+_MOST_UNSEEN = 20  # spaces and controls for each character that is shown, at most
+_LEAST_CHARACTERS = 4  # hiding a shorter one would hide half of every text, and it keeps no secret
+_LEAST_LETTERS = 8  # nor does a word such as "wrong", which the text itself may have
+_NEVER_ESCAPED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
+_JWT = re.compile(r"eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,2}")
+
+
+class Redactor:
+    """Removes the secrets of one client, and everything that looks like a JWT, from text."""
+
+    def __init__(self, *secrets: SecretStr) -> None:
+        self._lasting = secrets
+        self._passing: tuple[SecretStr, ...] = ()
+
+    def learn(self, secret: SecretStr) -> None:
+        """Add an access token. The oldest are dropped; they have expired long before."""
+        self._passing = (*self._passing[-_KEPT + 1 :], secret)
+
+    def clean(self, text: str, limit: int) -> str:
+        """Return `text` without secrets and control characters, cut to `limit` characters."""
+        secrets = [secret.get_secret_value() for secret in (*self._lasting, *self._passing)]
+        # The longest first: a secret may contain another one.
+        for secret in sorted(secrets, key=len, reverse=True):
+            if len(secret) >= (_LEAST_LETTERS if secret.isalpha() else _LEAST_CHARACTERS):
+                text = re.sub("".join(map(_spelling, secret)), HIDDEN, text)
+        # Cut after the secrets are removed, or half a secret could remain; and before the slow part below.
+        text = _JWT.sub(HIDDEN, text)[: limit * _MOST_UNSEEN]
+        shown = " ".join("".join(each if each.isprintable() else " " for each in text).split())
+        return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+
+
+def _spelling(character: str) -> str:
+    """Return a pattern of a character as it is, or escaped by JSON, HTML or URLs: `/`, `\\/`, `%2F`."""
+    if character in _NEVER_ESCAPED:
+        return re.escape(character)
+    code = "".join(f"[{digit}{digit.upper()}]" for digit in f"{ord(character):02x}")
+    entity = rf"&(?:#0*{ord(character)}|#[xX]0*{code}|[A-Za-z]+);"
+    return rf"(?:\\?{re.escape(character)}|%{code}|\\u00{code}|{entity})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +98,7 @@ class ResponseParser:
         """Return text of a response fit for display: shortened, printable, without the client's secrets."""
         return self.redactor.clean(text, MESSAGE_CHARACTERS)
 
-    def error(self, operation: ApiOperation[Any], answer: ApiResponse) -> ApiError | None:
+    def error(self, operation: AnyOperation, answer: ApiResponse) -> errors.ApiError | None:
         """Return the error of a response, None for a success. An unlisted type is UnexpectedResponse."""
         if 200 <= answer.status < 300:
             return None
@@ -88,7 +129,7 @@ class ResponseParser:
         )
 
     def resource(self, operation: ApiOperation[R], answer: ApiResponse) -> R:
-        """Return the body of a success as the operation's model. Raises UnexpectedResponse.
+        """Return the body of a success as the operation's model. Raises errors.UnexpectedResponse.
 
         A body that the specification does not show may be empty.
         """
@@ -96,28 +137,24 @@ class ResponseParser:
             return operation.response.model_construct()
         return self._parsed(operation, answer, operation.response.from_json)
 
-    def json(self, operation: ApiOperation[Any], answer: ApiResponse) -> object:
+    def json(self, operation: AnyOperation, answer: ApiResponse) -> object:
         """Return the decoded JSON of a success, None for an empty body. Raises UnexpectedResponse."""
         return self._parsed(operation, answer, strict_json.loads) if answer.body.strip() else None
 
-    def _parsed(self, operation: ApiOperation[Any], answer: ApiResponse, parse: Callable[[bytes], T]) -> T:
+    def _parsed(self, operation: AnyOperation, answer: ApiResponse, parse: Callable[[bytes], T]) -> T:
         found, problem = _parse(answer, parse)
         if problem:
             raise self._unexpected(operation, answer, problem)
         return cast("T", found)
 
     def _unexpected(
-        self,
-        operation: ApiOperation[Any],
-        answer: ApiResponse,
-        problem: str,
-        wait_seconds: float | None = None,
-    ) -> UnexpectedResponse:
+        self, operation: AnyOperation, answer: ApiResponse, problem: str, wait_seconds: float | None = None
+    ) -> errors.UnexpectedResponse:
         """Return the error for a response that is not one of the specification."""
         # The response to a login holds the token; if it cannot be parsed, any part of it may be the token.
         hidden = operation.path == "/login" and answer.status < 300
         text = "" if hidden else answer.body.decode("utf-8", "replace")
-        return UnexpectedResponse(
+        return errors.UnexpectedResponse(
             operation.name,
             self.displayable(problem),
             status=answer.status,

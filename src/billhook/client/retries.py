@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
+import math
 import random
-import re
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from email.utils import parsedate_to_datetime
-from typing import Any
 
-from billhook.client.operation import ApiOperation
+from billhook.client.operation import AnyOperation
 from billhook.clock import Clock
-from billhook.errors import (
-    ApiError,
-    ConfigError,
-    InternalError,
-    RateLimitExceeded,
-    ServiceUnavailable,
-)
+from billhook.errors import ApiError, ConfigError, InternalError, RateLimitExceeded, ServiceUnavailable
 
-_SECONDS = re.compile(r"[0-9]+", re.ASCII)
 _FOR_EVER_SECONDS = 1e9
 
 
@@ -58,19 +50,36 @@ class RetryPolicy:
 
 
 class CallDeadline:
-    """The deadline of one call, by an injected clock."""
+    """The deadline of one call, by an injected clock; as a whole number, the time-out of a read or write.
 
-    def __init__(self, clock: Clock, seconds: float) -> None:
+    A fixed time-out would bound each read alone: a service that sends its headers byte by byte could hold the
+    caller for hours, and the HTTP library reads headers without a check of ours in between. For an argument
+    that is not a float, `socket.settimeout` calls `__index__` each time, so the seconds are whole.
+    """
+
+    def __init__(self, clock: Clock, seconds: float, silence_seconds: float = math.inf) -> None:
+        """`silence_seconds` is the longest time that the service may send nothing."""
         self._clock = clock
         self._ends_at = clock.now() + timedelta(seconds=seconds)
+        self._silence_seconds = silence_seconds
 
     @property
     def remaining_seconds(self) -> float:
         """The remaining time; never below 0."""
         return max(0.0, (self._ends_at - self._clock.now()).total_seconds())
 
+    @property
+    def timeout_seconds(self) -> float:
+        """The longest wait now; never 0, which means no time-out to some platforms."""
+        return max(min(self._silence_seconds, self.remaining_seconds), 0.001)
 
-def may_repeat(error: ApiError, operation: ApiOperation[Any]) -> bool:
+    def __index__(self) -> int:
+        if not self.remaining_seconds:
+            raise TimeoutError
+        return math.ceil(self.timeout_seconds)
+
+
+def may_repeat(error: ApiError, operation: AnyOperation) -> bool:
     """Return True if the error is temporary and the request can safely be sent again."""
     # A request that was not sent had no effect, so it can be repeated for any operation.
     if isinstance(error, ServiceUnavailable):
@@ -95,12 +104,11 @@ def retry_after_seconds(value: str | None, now: datetime) -> float | None:
     None if it is absent or cannot be read. At most some 30 years, so that the sum with a time is valid.
     """
     text = (value or "").strip()
-    if _SECONDS.fullmatch(text):
+    if text.isascii() and text.isdigit():
         return min(float(text), _FOR_EVER_SECONDS)
     try:
         moment = parsedate_to_datetime(text)
     except (ValueError, OverflowError):
         return None
-    if moment.tzinfo is None:  # "-0000", which is UTC of no known place
-        moment = moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - now).total_seconds())
+    # "-0000" is UTC of no known place.
+    return max(0.0, (moment.replace(tzinfo=moment.tzinfo or UTC) - now).total_seconds())

@@ -7,9 +7,11 @@ The access token is fetched at first use, once for all threads, and renewed befo
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TypeVar
 
 from pydantic import SecretBytes, SecretStr
@@ -17,18 +19,84 @@ from pydantic import SecretBytes, SecretStr
 from billhook.client.operation import ApiOperation, custom_operation
 from billhook.client.responses import ApiResponse, ResponseParser
 from billhook.client.retries import CallDeadline, RetryPolicy, may_repeat
-from billhook.client.tokens import LOGIN, AccessToken, TokenProvider, access_token
 from billhook.client.transport import ApiCall, Transport
 from billhook.clock import Clock
-from billhook.errors import ApiError, AuthenticationFailed, UnexpectedResponse
+from billhook.errors import ApiError, AuthenticationFailed, ServiceUnavailable, UnexpectedResponse
 from billhook.logs import fields
-from billhook.resources import Resource
+from billhook.resources import LoginRequest, LoginResponse, Resource
 from billhook.wire.model import fits_header
 
 R = TypeVar("R", bound=Resource)
 Body = Resource | Mapping[str, object]
 
 logger = logging.getLogger("billhook.client")
+LOGIN = ApiOperation("POST", "/login", LoginResponse, LoginRequest, idempotent=True)
+LIFETIME = timedelta(hours=1)
+# A token that expires between the check and the service would cost a second login and request.
+_MARGIN = timedelta(seconds=60)
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessToken:
+    """An access token; use it until `renew_at`, which is shortly before `ends_at`."""
+
+    token: SecretStr
+    ends_at: datetime
+    renew_at: datetime
+
+
+def access_token(token: SecretStr, lifetime_seconds: Decimal | None, now: datetime) -> AccessToken:
+    """Return the token with its expiry: one hour, or earlier if the login response says so.
+
+    A 401 of the service may end it earlier still.
+    """
+    lifetime = LIFETIME
+    if lifetime_seconds is not None and 1 <= lifetime_seconds < LIFETIME.total_seconds():
+        lifetime = timedelta(seconds=float(lifetime_seconds))
+    return AccessToken(token, now + lifetime, now + lifetime - min(_MARGIN, lifetime / 10))
+
+
+class TokenProvider:
+    """The token of one client. Threads that need one at the same time wait for the same login."""
+
+    def __init__(self, fetch: Callable[[CallDeadline], AccessToken], clock: Clock) -> None:
+        """`fetch` does POST /login; it raises ApiError, to every thread that waited for it."""
+        self._fetch = fetch
+        self._clock = clock
+        self._lock = threading.Lock()
+        self.last: AccessToken | ApiError = AccessToken(SecretStr(""), _LONG_AGO, _LONG_AGO)
+
+    def valid_token(self, deadline: CallDeadline) -> AccessToken:
+        """Return a token that is valid now; fetch one if there is none."""
+        last = self.last  # without the lock: threads with a valid token must not wait for a login
+        if isinstance(last, AccessToken) and self._clock.now() < last.renew_at:
+            return last
+        return self.renew(last, deadline)
+
+    def renew(self, old: AccessToken | ApiError, deadline: CallDeadline) -> AccessToken:
+        """Return a token other than `old`, the result of the last login: perhaps one from another thread."""
+        last = self.last
+        if isinstance(last, AccessToken) and last is not old:
+            return last
+        if not self._lock.acquire(timeout=deadline.remaining_seconds):
+            problem = "the login of another thread takes too long"
+            raise ServiceUnavailable(LOGIN.name, problem, sent=True)
+        try:
+            # Otherwise another thread has logged in meanwhile, or has failed to.
+            if self.last is last:
+                self.last = self._fetch(deadline)
+            result = self.last
+        except ApiError as error:
+            # The deadline is this thread's: waiting threads may have time for an attempt of their own.
+            if deadline.remaining_seconds:
+                self.last = error
+            raise
+        finally:
+            self._lock.release()
+        if isinstance(result, ApiError):
+            raise result
+        return result
 
 
 @dataclass(eq=False, repr=False)
@@ -40,6 +108,7 @@ class Session:
     retries: RetryPolicy
     clock: Clock
     sleep: Callable[[float], object]
+    timeout_seconds: float
     refresh_token: SecretStr
 
     def __post_init__(self) -> None:
@@ -50,7 +119,7 @@ class Session:
         operation: ApiOperation[R],
         *values: str,
         query: Mapping[str, str] | None = None,
-        body: Body | bytes | None = None,
+        body: Body | bytes = b"",
         on_retry: Callable[[ApiError], object] | None = None,
     ) -> R:
         """Call `operation`, with `values` for its path's parameters, and parse the response.
@@ -59,22 +128,22 @@ class Session:
         with the error of each attempt that is repeated. Raises ApiError; and before anything is sent
         ValueError for a value that cannot be in a path, RuleBroken and pydantic's ValidationError.
         """
-        raw = body if body is None or isinstance(body, bytes) else operation.encoded(body)
-        call = ApiCall(operation, operation.address(values), self._deadline(), query, _hidden(raw))
+        raw = body if isinstance(body, bytes) else operation.request.model_validate(body).to_request()
+        call = ApiCall(operation, operation.address(values), self._deadline(), query, SecretBytes(raw))
         return self.parser.resource(operation, self._send(call, on_retry))
 
-    def custom(self, method: str, path: str, query: Mapping[str, str] | None, body: bytes | None) -> object:
+    def custom(self, method: str, path: str, query: Mapping[str, str] | None, body: bytes) -> object:
         """Call a path without an operation; return the decoded JSON of the response, None if it is empty."""
         operation, address = custom_operation(method, path)
-        call = ApiCall(operation, address, self._deadline(), query, _hidden(body))
+        call = ApiCall(operation, address, self._deadline(), query, SecretBytes(body))
         return self.parser.json(operation, self._send(call))
 
     def log_in(self) -> datetime:
         """Fetch a new access token now; returns when it ends."""
-        return self._tokens.new_token(self._deadline()).ends_at
+        return self._tokens.renew(self._tokens.last, self._deadline()).ends_at
 
     def _deadline(self) -> CallDeadline:
-        return CallDeadline(self.clock, self.retries.total_seconds)
+        return CallDeadline(self.clock, self.retries.total_seconds, self.timeout_seconds)
 
     def _send(self, call: ApiCall, on_retry: Callable[[ApiError], object] | None = None) -> ApiResponse:
         """Attempt a call until it succeeds; raise the last error if it does not.
@@ -106,12 +175,14 @@ class Session:
         result = self.transport.exchange(call, token.token)
         # Tokens may end early: after a rotation of the API token, or when the service restarts. A second
         # request is safe for any operation, because one whose token was refused had no effect.
-        if isinstance(result, AuthenticationFailed) or getattr(result, "status", 0) == 401:
+        refused = isinstance(result, UnexpectedResponse) and result.status == 401
+        if refused or isinstance(result, AuthenticationFailed):
             result = self.transport.exchange(call, self._tokens.renew(token, call.deadline).token)
         return result
 
     def _log_in(self, deadline: CallDeadline) -> AccessToken:
-        body = SecretBytes(LOGIN.encoded({"refresh_token": self.refresh_token.get_secret_value()}))
+        # In no variable but a hidden one: a traceback may show them.
+        body = SecretBytes(LoginRequest(refresh_token=self.refresh_token.get_secret_value()).to_request())
         granted = self.parser.resource(LOGIN, self._send(ApiCall(LOGIN, LOGIN.path, deadline, None, body)))
         token = SecretStr(granted.access_token)
         # Learned before anything can fail: a later error may quote the response.
@@ -120,7 +191,3 @@ class Session:
             problem = "its access token cannot be sent in a header"
             raise UnexpectedResponse(LOGIN.name, problem, status=200, excerpt="")
         return access_token(token, granted.expires_in, self.clock.now())
-
-
-def _hidden(body: bytes | None) -> SecretBytes | None:
-    return None if body is None else SecretBytes(body)

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import httpx2
 from pydantic import SecretBytes, SecretStr
 
-from billhook.client.operation import ApiOperation
+from billhook.client.operation import AnyOperation
 from billhook.client.responses import ApiResponse, ResponseParser
 from billhook.client.retries import CallDeadline
 from billhook.errors import ApiError, ConfigError, ServiceUnavailable, UnexpectedResponse
@@ -53,18 +51,14 @@ def parse_base_url(base_url: str) -> str:
         url.raw_host.decode("ascii").encode("idna")
     except (httpx2.InvalidURL, TypeError, UnicodeError):
         url = httpx2.URL()
+    setting = "the base address of the billing service (BILLHOOK_API_URL)"
     if url.userinfo:
-        raise ConfigError(
-            "the base address of the billing service (BILLHOOK_API_URL) has a user name or password in it: "
-            "leave that out"
-        )
+        raise ConfigError(f"{setting} has a user name or password in it: leave that out")
     named = url.scheme in ("http", "https") and _HOST.fullmatch(url.raw_host)
     ported = url.port is None or 1 <= url.port <= 65_535
     if not named or not ported or set("?#") & set(str(url)):
-        raise ConfigError(
-            "the base address of the billing service (BILLHOOK_API_URL) must be such as "
-            "https://billing.example or https://billing.example/api, without a query"
-        )
+        examples = "https://billing.example or https://billing.example/api"
+        raise ConfigError(f"{setting} must be such as {examples}, without a query")
     if url.scheme == "http" and url.host not in ("localhost", "127.0.0.1", "::1"):
         logger.warning("%s is plain http: the tokens can be read on the way there", url.host)
     return str(url).rstrip("/")
@@ -82,33 +76,15 @@ _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout, htt
 
 
 @dataclass(frozen=True, slots=True)
-class _RemainingTimeout:
-    """The time-out of the next socket read or write, computed again for each one from the deadline.
-
-    A fixed number would bound each read alone: a service that sends its headers byte by byte could hold the
-    caller for hours, and the library reads headers without a check of ours in between. `socket.settimeout`
-    calls `__index__` on an argument that is not a float, so the seconds are whole.
-    """
-
-    timeout_seconds: float
-    deadline: CallDeadline
-
-    def __index__(self) -> int:
-        remaining_seconds = min(self.timeout_seconds, self.deadline.remaining_seconds)
-        if not remaining_seconds:
-            raise TimeoutError
-        return math.ceil(remaining_seconds)
-
-
-@dataclass(frozen=True, slots=True)
 class ApiCall:
     """A call's request without the credentials, and its deadline, which the login and each attempt share."""
 
-    operation: ApiOperation[Any]
+    operation: AnyOperation
     address: str
     deadline: CallDeadline
     query: Mapping[str, str] | None
-    body: SecretBytes | None
+    body: SecretBytes
+    """Hidden where a traceback shows variables; empty for a request without one."""
 
 
 @dataclass(eq=False, repr=False)
@@ -119,7 +95,6 @@ class Transport:
     """Without a slash at its end."""
     client_id: SecretStr
     parser: ResponseParser
-    timeout_seconds: float
     http: httpx2.Client
 
     def exchange(self, call: ApiCall, bearer: SecretStr | None) -> ApiResponse | ApiError:
@@ -146,19 +121,16 @@ class Transport:
     def _request(self, call: ApiCall, bearer: SecretStr | None) -> httpx2.Request:
         # The address before the headers, which a traceback that shows variables would show.
         url = _url(self.base_url + call.address, call)
-        # Not 0, which means no time-out to some platforms.
-        seconds = max(min(self.timeout_seconds, call.deadline.remaining_seconds), 0.001)
-        left = _RemainingTimeout(self.timeout_seconds, call.deadline)
-        limits = {"connect": seconds, "pool": seconds, "read": left, "write": left}
         headers = {**_HEADERS, "x-api-key": self.client_id.get_secret_value()}
         if bearer is not None:
             headers["Authorization"] = f"Bearer {bearer.get_secret_value()}"
-        content = None
-        if call.body is not None:
+        if call.body:
             headers["Content-Type"] = "application/json"
-            content = call.body.get_secret_value()
+        seconds = call.deadline.timeout_seconds
+        limits = {"connect": seconds, "pool": seconds, "read": call.deadline, "write": call.deadline}
+        content, extensions = call.body.get_secret_value(), {"timeout": limits}
         return httpx2.Request(
-            call.operation.method, url, headers=headers, content=content, extensions={"timeout": limits}
+            call.operation.method, url, headers=headers, content=content, extensions=extensions
         )
 
 

@@ -14,8 +14,7 @@ from werkzeug import Response
 from billhook import errors
 from billhook.client import RetryPolicy
 from billhook.client.operation import ApiOperation
-from billhook.client.redactor import Redactor
-from billhook.client.responses import ApiResponse, ResponseParser
+from billhook.client.responses import ApiResponse, Redactor, ResponseParser
 from billhook.client.transport import MAX_ANSWER_BYTES
 from billhook.clock import FrozenClock
 from billhook.errors import ApiError, ServiceError, UnexpectedResponse
