@@ -15,8 +15,8 @@ from pydantic import ValidationError
 
 from billhook.client.retries import may_be_done
 from billhook.errors import ApiError, RequestTooLarge, ResourceError
+from billhook.fields.model import describe_details
 from billhook.resources import MAX_BATCH_BYTES, MAX_BATCH_EVENTS, IngestionResult, UsageEvent
-from billhook.wire.model import describe_details
 
 EventInput = UsageEvent | Mapping[str, Any]
 """A usage event from the user: the model, or a mapping with its fields."""

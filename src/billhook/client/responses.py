@@ -13,9 +13,9 @@ from billhook import errors
 from billhook.client.operation import AnyOperation, ApiOperation
 from billhook.client.retries import retry_after_seconds
 from billhook.clock import Clock
+from billhook.fields import strict_json
+from billhook.fields.model import describe_details
 from billhook.resources import ErrorBody, ErrorCode, ErrorType, Resource
-from billhook.wire import strict_json
-from billhook.wire.model import describe_details
 
 R = TypeVar("R", bound=Resource)
 T = TypeVar("T")

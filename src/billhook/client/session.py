@@ -22,9 +22,9 @@ from billhook.client.retries import CallDeadline, RetryPolicy, may_repeat
 from billhook.client.transport import ApiCall, Transport
 from billhook.clock import Clock
 from billhook.errors import ApiError, AuthenticationFailed, ServiceUnavailable, UnexpectedResponse
+from billhook.fields.model import fits_header
 from billhook.logs import fields
 from billhook.resources import LoginRequest, LoginResponse, Resource
-from billhook.wire.model import fits_header
 
 R = TypeVar("R", bound=Resource)
 Body = Resource | Mapping[str, object]
