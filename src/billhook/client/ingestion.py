@@ -84,6 +84,9 @@ class _Item:
     encoded: bytes
 
 
+_Entry = _Item | EventResult  # the latter for an event that cannot be sent
+
+
 def ingest(
     events: Iterable[EventInput],
     send: Send,
@@ -111,7 +114,7 @@ def ingest(
             raise sender.failure
 
 
-def _item(given: EventInput, max_bytes: int) -> _Item | EventResult:
+def _item(given: EventInput, max_bytes: int) -> _Entry:
     """Encode an event, or say why it cannot be sent."""
     try:
         event = UsageEvent.model_validate(given)
@@ -121,19 +124,16 @@ def _item(given: EventInput, max_bytes: int) -> _Item | EventResult:
             return _Item(given, event.ref, encoded)
         problem = f"this event alone makes a request of {alone} bytes, and the limit is {max_bytes}"
     except ValidationError as error:
-        problem = describe_details(
-            error.errors(include_input=False, include_url=False, include_context=False)
-        )
+        found = error.errors(include_input=False, include_url=False, include_context=False)
+        problem = describe_details(found)
     except (TypeError, ValueError, ResourceError) as error:
         problem = str(error)
     return EventResult(given, EventState.INVALID, problem)
 
 
-def _batches(
-    items: Iterable[_Item | EventResult], max_events: int, max_bytes: int
-) -> Iterator[list[_Item | EventResult]]:
+def _batches(items: Iterable[_Entry], max_events: int, max_bytes: int) -> Iterator[list[_Entry]]:
     """Split into batches within both limits; an unsendable event counts towards the number, not the size."""
-    batch: list[_Item | EventResult] = []
+    batch: list[_Entry] = []
     size = len(_HEAD) + len(_TAIL)
     for item in items:
         length = len(item.encoded) if isinstance(item, _Item) else 0

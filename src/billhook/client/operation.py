@@ -130,26 +130,22 @@ class Listing(Iterator[T]):
                 raise StopIteration
             if fetched == _MOST_EMPTY_PAGES:
                 raise self._lost(f"{fetched} pages on end are empty, and it says that there is more")
-            self._items.extend(self._next_page().items)
+            cursor = None if self._last is None else self._last.next_cursor or ""
+            # A cursor that comes again would repeat pages without end.
+            if cursor == "" or cursor in self._seen:
+                raise self._lost("it says that there is more and gives no new cursor to it")
+            if cursor is not None and len(cursor) > _LONGEST_CURSOR:
+                raise self._lost(f"its cursor has {len(cursor)} characters, and no address takes that")
+            self._last = self._fetch(cursor)
+            # Only after a success: a fetch that failed may be repeated.
+            self._seen.add(cursor or "")
+            self._items.extend(self._last.items)
             fetched += 1
         return self._items.popleft()
 
     def page(self, cursor: str | None = None) -> ListingPage[T]:
         """Fetch one page, the first or the one at `cursor`; this does not advance the iteration."""
         return self._fetch(cursor)
-
-    def _next_page(self) -> ListingPage[T]:
-        cursor = None if self._last is None else self._last.next_cursor or ""
-        # A cursor that comes again would repeat pages without end.
-        if cursor == "" or cursor in self._seen:
-            raise self._lost("it says that there is more and gives no new cursor to it")
-        if cursor is not None and len(cursor) > _LONGEST_CURSOR:
-            raise self._lost(f"its cursor has {len(cursor)} characters, and no address takes that")
-        self._last = self._fetch(cursor)
-        # Only after a success: a fetch that failed may be repeated.
-        if cursor is not None:
-            self._seen.add(cursor)
-        return self._last
 
     def _lost(self, problem: str) -> UnexpectedResponse:
         return UnexpectedResponse(self._operation_name, problem, status=200, excerpt="")

@@ -409,8 +409,8 @@ class Webhooks(ApiGroup):
         name = event_type if isinstance(event_type, str) else event_type.type
         # Null and absent may differ for the service: only given thresholds are sent.
         thresholds = _given(threshold=threshold, recurring_threshold=recurring_threshold)
-        subscription = {"callback_url": callback_url, "event_type": name, **thresholds}
-        return self._session.call(self.SUBSCRIBE, body=subscription).model_extra or {}
+        body = {"callback_url": callback_url, "event_type": name, **thresholds}
+        return self._session.call(self.SUBSCRIBE, body=body).model_extra or {}
 
 
 class OperationGroups:

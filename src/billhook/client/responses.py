@@ -40,7 +40,6 @@ _KEPT = 50
 _MOST_UNSEEN = 20  # spaces and controls for each character that is shown, at most
 _LEAST_CHARACTERS = 4  # hiding a shorter one would hide half of every text, and it keeps no secret
 _LEAST_LETTERS = 8  # nor does a word such as "wrong", which the text itself may have
-_NEVER_ESCAPED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 _JWT = re.compile(r"eyJ[A-Za-z0-9_-]{4,}(?:\.[A-Za-z0-9_-]*){0,2}")
 
 
@@ -70,7 +69,7 @@ class Redactor:
 
 def _spelling(character: str) -> str:
     """Return a pattern of a character as it is, or escaped by JSON, HTML or URLs: `/`, `\\/`, `%2F`."""
-    if character in _NEVER_ESCAPED:
+    if (character.isascii() and character.isalnum()) or character in "-._~":  # never escaped
         return re.escape(character)
     code = "".join(f"[{digit}{digit.upper()}]" for digit in f"{ord(character):02x}")
     entity = rf"&(?:#0*{ord(character)}|#[xX]0*{code}|[A-Za-z]+);"

@@ -6,20 +6,19 @@ The access token is fetched at first use, once for all threads, and renewed befo
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from pydantic import SecretBytes, SecretStr
 
 from billhook.client.operation import ApiOperation, custom_operation
 from billhook.client.responses import ApiResponse, ResponseParser
 from billhook.client.retries import CallDeadline, RetryPolicy, may_repeat
-from billhook.client.transport import ApiCall, Transport
+from billhook.client.transport import ApiCall, Transport, logger
 from billhook.clock import Clock
 from billhook.errors import ApiError, AuthenticationFailed, ServiceUnavailable, UnexpectedResponse
 from billhook.fields.model import fits_header
@@ -27,9 +26,7 @@ from billhook.logs import fields
 from billhook.resources import LoginRequest, LoginResponse, Resource
 
 R = TypeVar("R", bound=Resource)
-Body = Resource | Mapping[str, object]
 
-logger = logging.getLogger("billhook.client")
 LOGIN = ApiOperation("POST", "/login", LoginResponse, LoginRequest, idempotent=True)
 LIFETIME = timedelta(hours=1)
 # A token that expires between the check and the service would cost a second login and request.
@@ -119,7 +116,7 @@ class Session:
         operation: ApiOperation[R],
         *values: str,
         query: Mapping[str, str] | None = None,
-        body: Body | bytes = b"",
+        body: Resource | Mapping[str, Any] | bytes = b"",
         on_retry: Callable[[ApiError], object] | None = None,
     ) -> R:
         """Call `operation`, with `values` for its path's parameters, and parse the response.

@@ -128,10 +128,8 @@ class Transport:
             headers["Content-Type"] = "application/json"
         seconds = call.deadline.timeout_seconds
         limits = {"connect": seconds, "pool": seconds, "read": call.deadline, "write": call.deadline}
-        content, extensions = call.body.get_secret_value(), {"timeout": limits}
-        return httpx2.Request(
-            call.operation.method, url, headers=headers, content=content, extensions=extensions
-        )
+        content, extra = call.body.get_secret_value(), {"timeout": limits}
+        return httpx2.Request(call.operation.method, url, headers=headers, content=content, extensions=extra)
 
 
 def _url(address: str, call: ApiCall) -> httpx2.URL:
