@@ -142,8 +142,13 @@ def test_every_command_has_help_with_an_example(run):
 
 
 def test_the_command_line_loads_nothing_heavy():
-    heavy = ("rich", "alembic", "cryptography", "gunicorn", "sqlalchemy")
-    code = f"import sys, billhook.cli; print([name for name in {heavy!r} if name in sys.modules])"
+    heavy = ("rich", "alembic", "cryptography", "gunicorn", "sqlalchemy", "httpx2", "billhook.client")
+    code = f"""
+import sys, billhook.cli
+from click.testing import CliRunner
+assert "api" in CliRunner().invoke(billhook.cli.main, ["--help"]).output
+print([name for name in {heavy!r} if name in sys.modules])
+"""
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
