@@ -81,8 +81,9 @@ def hang(group):
 
 
 @pytest.mark.slow
-def test_systemd_hears_of_start_life_and_stop(group, systemd):
-    worker = group.start("worker", "hangs_once.py")
+@pytest.mark.parametrize("arguments", [["worker"], ["serve", "--bind", "unix:socket"]])
+def test_systemd_hears_of_start_life_and_stop(group, systemd, arguments):
+    worker = group.start(*arguments, "hangs_once.py")
 
     assert systemd.next(scaled(30)) == "READY=1\nWATCHDOG=1"
     assert [systemd.next(scaled(WATCHDOG_SECONDS)) for _ in range(2)] == ["WATCHDOG=1"] * 2
