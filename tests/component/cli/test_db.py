@@ -146,7 +146,7 @@ def test_only_the_commands_that_need_it_take_any_schema(run, inbox_url, where):
 
 @pytest.mark.parametrize("bare_url", BOTH, indirect=True)
 def test_serve_prints_the_inbox_url_without_its_password(run, tmp_path, inbox_url, where, monkeypatch):
-    monkeypatch.setattr("billhook.cli.supervisor.Supervisor.run", lambda self: 0)
+    monkeypatch.setattr("billhook.cli.processes.Supervisor.run", lambda self: 0)
     known = inbox_url.replace("//postgres@", "//postgres:hunter2hunter2@")
 
     result = run("serve", "--bind", f"unix:{tmp_path / 'socket'}", SECRETS=SECRET, INBOX_URL=known)

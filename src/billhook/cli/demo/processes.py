@@ -32,7 +32,9 @@ from billhook.cli.demo.expectations import (
 from billhook.cli.demo.handlers import NOTES
 from billhook.cli.output import CliError, printable
 from billhook.cli.posting import HttpPoster, HttpReply
-from billhook.cli.processes import spawn, stop_all, web_command, worker_command
+from billhook.cli.processes import spawn, stop_all
+from billhook.cli.serve import web_command
+from billhook.cli.worker import worker_command
 from billhook.errors import ApiError, InboxUnavailable, MissingExtra
 
 if TYPE_CHECKING:
@@ -180,7 +182,7 @@ class DemoEnvironment:
 
             def start(name: str, command: list[str], *sockets: socket.socket) -> None:
                 self._children[name] = spawn(
-                    command, environ, output=log, cwd=self._folder,
+                    command, environ, stdout=log, stderr=log, cwd=self._folder,
                     pass_fds=[one.fileno() for one in sockets],
                 )  # fmt: skip
 
