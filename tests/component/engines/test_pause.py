@@ -8,14 +8,13 @@ from datetime import timedelta
 import pytest
 
 from billhook import Handlers, signals
-from billhook.engines.celery.executor import DeliveryExecutor
 from billhook.errors import Discard
 from billhook.events import PingTest
 from billhook.extension import get_state
 from billhook.inbox import DeliveryFilter
 from billhook.inbox.admin import count, page, with_runs
 from support.apps import inbox_at
-from support.engines import inbox_of, noting, plan, plan_and_claim, send, sweeper_of
+from support.engines import celery_engine, inbox_of, noting, plan, plan_and_claim, send, sweeper_of
 from support.inbox_view import rows
 
 PAID = '{"invoiceId":"inv_1","billingStatus":"Paid","amountDue":0,"amountPaid":1,"total":10}'
@@ -141,7 +140,7 @@ def test_celery_publishes_what_a_resume_releases_though_the_queue_is_not_empty(s
     app = stored_only(noting([]))
     state = get_state(app)
     inbox, now = inbox_of(app)
-    executor = DeliveryExecutor(inbox, state.dispatcher, lease_seconds=30.0, publish=lambda _: None)
+    executor = celery_engine(app)
     sweeper = sweeper_of(state, clock)
     inbox.pause_handler("note", None, now)
     send(app, 2)

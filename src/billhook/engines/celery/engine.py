@@ -6,32 +6,33 @@ and a sweep finds the deliveries whose message was lost. Celery is imported when
 
 from __future__ import annotations
 
-import importlib
-from collections.abc import Mapping
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Set
+from contextlib import contextmanager
 from datetime import datetime
-from importlib.util import find_spec
 from typing import Any
 
-from billhook.engines.celery.executor import DeliveryExecutor
+from billhook.engines.celery.app import check_settings
 from billhook.engines.celery.relay import Publisher, Relay
 from billhook.engines.celery.sweeper import Sweeper
 from billhook.engines.celery.task import TASK, CeleryHooks
 from billhook.engines.dispatcher import Dispatcher
-from billhook.engines.leases import process_owner
+from billhook.engines.leases import lease_owner
 from billhook.engines.maintenance import Maintenance, WorkerRegistration
 from billhook.engines.notifications import log_paused
-from billhook.errors import ConfigError, MissingExtra
-from billhook.inbox import Inbox
+from billhook.engines.serial import SerialWorker
+from billhook.errors import ConfigError
+from billhook.inbox import Inbox, Lease
+from billhook.threads import reset_in_child
 
-__all__ = ["CeleryEngine", "find_celery"]
+__all__ = ["CeleryEngine"]
 
 WEB_DELAY_SECONDS = 5.0
 """The sweeps of web processes publish only what those of the workers have not for so long."""
-PICKLE = "application/x-python-serialize"
-JSON = "application/json"
-_PACKAGES = {"redis": "redis", "rediss": "redis", "sentinel": "redis", "sqs": "boto3", "mongodb": "pymongo"}
-"""What a broker of Celery needs beside Celery; without it each message fails with an AttributeError."""
-_SERIALIZERS = ("accept_content", "result_accept_content", "task_serializer", "result_serializer")
+SETTLE_SECONDS = 300.0
+"""How long a result is kept and retried while the inbox cannot be written."""
 
 
 class CeleryEngine:
@@ -60,16 +61,20 @@ class CeleryEngine:
             lambda: Publisher(celery, TASK),
             lambda: Sweeper(inbox, dispatcher.clock, self._release_held),
         )
-        self._executor = DeliveryExecutor(
-            inbox, dispatcher, lease_seconds=lease_seconds, publish=self._relay.publish
-        )
+        self._lease_seconds = lease_seconds
+        self._reset()
+        reset_in_child(self._reset)
+
+    def _reset(self) -> None:
+        self._isolation = Isolation(self._lease_seconds)
+        self._idle: deque[SerialWorker] = deque()
 
     def _release_held(self) -> tuple[list[int], datetime | None]:
-        return self._inbox.release_held(process_owner(), self._dispatcher.limits, self._clock.now())
+        return self._inbox.release_held(lease_owner(), self._dispatcher.limits, self._clock.now())
 
     def check(self) -> None:
         """Raise ConfigError if the Celery app's settings do not fit, or it is bound to another inbox."""
-        _check_settings(self.celery)
+        check_settings(self.celery)
         hooks: CeleryHooks | None = getattr(self.celery, "billhook", None)
         bound = hooks.engine if hooks is not None else None
         if bound is not None and bound.display_url != self.display_url:
@@ -104,8 +109,37 @@ class CeleryEngine:
             hooks.engine = None
 
     def execute(self, delivery_id: int) -> None:
-        """Call the due handlers of one delivery, in a Celery worker. Raises InboxUnavailable."""
-        self._executor.execute(delivery_id)
+        """Call the due handlers of one delivery, in a Celery worker. Raises InboxUnavailable.
+
+        A handler that hangs does not hold its siblings: there is a message for each. Suspects come last, and
+        each runs alone in this process.
+        """
+        try:
+            worker = self._idle.pop()
+        except IndexError:
+            worker = SerialWorker(
+                self._inbox,
+                self._dispatcher,
+                lease_seconds=self._lease_seconds,
+                announce=self._publish_all,
+                settle_seconds=SETTLE_SECONDS,
+            )
+        isolation = self._isolation
+        try:
+            with isolation.shared():
+                worker.handle(delivery_id, beside=isolation.suspects)
+            # Outside `shared`: a thread that held it and waited for `alone` would wait for itself.
+            if worker.suspect_due:
+                with isolation.alone(worker):
+                    worker.handle(delivery_id, suspect=True)
+        except BaseException:
+            worker.close()
+            raise
+        self._idle.append(worker)
+
+    def _publish_all(self, delivery_ids: Iterable[int]) -> None:
+        for delivery_id in delivery_ids:
+            self._relay.publish(delivery_id)
 
     def start_sweeping(self) -> None:
         """Sweep in a Celery worker's main process: a retry's message is published when it is due.
@@ -118,7 +152,7 @@ class CeleryEngine:
             self._inbox,
             retention_days=self._retention_days,
             key_days=self._key_days,
-            registration=WorkerRegistration(self._inbox, process_owner(), "celery", count_handlers),
+            registration=WorkerRegistration(self._inbox, lease_owner(), "celery", count_handlers),
         )
         log_paused(self._inbox, self._dispatcher.sender)
         self._relay.start(0.0, lambda: maintenance.run_if_due(self._clock.now()), maintenance.close)
@@ -132,85 +166,52 @@ class CeleryEngine:
         self._relay.stop()
 
 
-def find_celery(extensions: Mapping[str, Any], path: str | None) -> Any:
-    """Return the Celery app that `path` (BILLHOOK_CELERY_APP) names, or that of the Flask extensions.
+class Isolation:
+    """Lets ordinary runs execute side by side, or a suspect alone, in the threads of one process.
 
-    Raises ConfigError, MissingExtra.
+    Neither waits longer than a lease time for one that does not end.
     """
-    try:
-        from celery import Celery
-    except ImportError:
-        raise MissingExtra("BILLHOOK_ENGINE=celery", "celery") from None
-    if path is not None:
-        name, found = f"BILLHOOK_CELERY_APP {path!r}", _import(path)
-    elif "celery" in extensions:
-        name, found = 'app.extensions["celery"]', extensions["celery"]
-    else:
-        raise ConfigError(
-            "BILLHOOK_ENGINE is celery, and there is no Celery app: put yours into "
-            'app.extensions["celery"] before Billhook.init_app, or name it in '
-            "BILLHOOK_CELERY_APP, as myshop.tasks:celery"
-        )
-    if not isinstance(found, Celery):
-        raise ConfigError(f"{name} is no Celery app but a {type(found).__name__}")
-    return found
 
+    def __init__(self, lease_seconds: float) -> None:
+        self._seconds = lease_seconds
+        self._changed = threading.Condition()
+        self._inside = 0
+        self._alone: list[SerialWorker] = []
+        self._alone_until = 0.0
 
-def _import(path: str) -> Any:
-    module_name, colon, attribute = path.partition(":")
-    if not (module_name and colon and attribute):
-        raise ConfigError(f"BILLHOOK_CELERY_APP is {path!r}: write MODULE:NAME, as myshop.tasks:celery")
-    try:
-        module = importlib.import_module(module_name)
-    except ModuleNotFoundError as error:
-        # A module that the user's module imports is missing: that is another mistake, and keeps its trace.
-        if error.name is None or not f"{module_name}.".startswith(f"{error.name}."):
-            raise
-        raise ConfigError(f"BILLHOOK_CELERY_APP {path!r}: there is no module {module_name!r} here") from None
-    try:
-        return getattr(module, attribute)
-    except AttributeError:
-        raise ConfigError(
-            f"BILLHOOK_CELERY_APP {path!r}: there is no {attribute!r} in that module, or not yet: a module "
-            "that makes the Flask app cannot hold its Celery app too"
-        ) from None
+    def suspects(self) -> Set[Lease]:
+        """Return the leases of suspects that are running: a run that starts now has waited for them."""
+        return frozenset(lease for worker in list(self._alone) for lease in worker.held())
 
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Be inside together with others, but for suspects."""
+        with self._changed:
+            self._wait_while_alone()
+            self._inside += 1
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._inside -= 1
+                self._changed.notify_all()
 
-def _check_settings(celery: Any) -> None:
-    """Raise ConfigError for pickle, for workers that take no JSON, and for a broker without its package."""
-    from celery import Celery
-    from kombu.serialization import registry
+    @contextmanager
+    def alone(self, worker: SerialWorker) -> Iterator[None]:
+        """Be inside alone, once all others have left; new ones wait meanwhile."""
+        with self._changed:
+            self._wait_while_alone()
+            self._alone.append(worker)
+            self._alone_until = time.monotonic() + self._seconds
+            self._changed.wait_for(lambda: not self._inside, self._seconds)
+            self._alone_until = time.monotonic() + self._seconds
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._alone.remove(worker)
+                self._changed.notify_all()
 
-    # On a copy: reading an app's conf sends on_after_configure, and receivers connected later would miss it.
-    probe = celery
-    if not celery.configured:
-        own = celery.__reduce_keys__()  # what Celery itself copies an app by
-        more = {"changes": dict(own["changes"]), "fixups": (), "set_as_current": False}
-        probe = Celery(**{**own, **more})
-    settings = {name: probe.conf[name] for name in _SERIALIZERS}
-    broker = probe.conf.broker_write_url or probe.conf.broker_url
-    if probe is not celery:
-        probe.close()
-    for name, value in settings.items():
-        names = [value] if isinstance(value, str) else value or ()
-        anything = name == "accept_content" and value is None  # None leaves it to kombu, which may accept all
-        if anything or PICKLE in {registry.name_to_type.get(serializer, serializer) for serializer in names}:
-            raise ConfigError(
-                f"the Celery app's {name} is {value!r}: with pickle, anyone who can write to the broker runs "
-                "code in the workers, so billhook refuses to work with it; set it to json"
-            )
-    accepted = settings["accept_content"]
-    if JSON not in {registry.name_to_type.get(name, name) for name in accepted}:
-        raise ConfigError(
-            f"the Celery app's accept_content is {accepted!r}: its workers would refuse billhook's messages, "
-            'which are JSON; add "json" to it'
-        )
-    scheme = (
-        str(broker[0] if isinstance(broker, list | tuple) else broker).partition(":")[0].partition("+")[0]
-    )
-    package = _PACKAGES.get(scheme)
-    if package is not None and find_spec(package) is None:
-        raise ConfigError(
-            f"the Celery app's broker is {scheme}://, and the package {package} is missing: "
-            f"pip install {package}"
-        )
+    def _wait_while_alone(self) -> None:
+        while self._alone and (left := self._alone_until - time.monotonic()) > 0:
+            self._changed.wait(left)
