@@ -29,7 +29,7 @@ MAX_WAIT_SECONDS = 1.0
 class SerialWorker(Cycle):
     """For the inline engine and for Celery's task. Used by one thread at a time.
 
-    After an error it is not used again: what it claimed is due when the lease ends.
+    After an error it is used again only if it has `held` nothing: else that is due when the lease ends.
     """
 
     def __init__(
@@ -130,7 +130,8 @@ class SerialWorker(Cycle):
         self._note_suspect(poll.next_times, now)
         due = [at is not None and at <= now for at in poll.next_times]
         poll.release_due = due[2]
-        return poll if poll.new_deliveries or any(due) or self._leases.orphan_check_due else None
+        writing = poll.new_deliveries or self._leases.to_release or self._leases.orphan_check_due
+        return poll if writing or any(due) else None
 
     def _note_suspect(self, next_times: NextTimes, now: datetime) -> None:
         self.suspect_due = next_times.suspect_at is not None and next_times.suspect_at <= now

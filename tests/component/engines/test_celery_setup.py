@@ -331,17 +331,17 @@ class Worker:
 def test_sweeping_starts_and_stops_with_the_apps_celery_worker(shop):
     celery = celery_app()
     app = shop(celery)
-    relay = get_state(app).engine._relay
+    publisher = get_state(app).engine._publisher
 
     signals.worker_ready.send(sender=Worker(celery_app()))
-    assert relay._thread is None
+    assert publisher._thread is None
     signals.worker_ready.send(sender=Worker(celery))
-    assert relay._thread.is_alive()
-    assert relay._sweep_delay_seconds == 0.0
+    assert publisher._thread.is_alive()
+    assert publisher._sweep is not None
     signals.worker_shutting_down.send(sender="celery@host")
-    relay._thread.join(5)
+    publisher._thread.join(5)
 
-    assert not relay._thread.is_alive()
+    assert not publisher._thread.is_alive()
 
 
 @pytest.mark.slow
@@ -391,11 +391,11 @@ def test_the_celery_engine_starts_explicitly_or_with_the_first_delivery(shop):
     engine = get_state(app).engine
 
     engine.start()
-    thread = engine._relay._thread
+    thread = engine._publisher._thread
     deliver(app)
 
-    assert thread is engine._relay._thread
-    assert engine._relay._sweep_delay_seconds == 5.0
+    assert thread is engine._publisher._thread
+    assert engine._publisher._sweep is None  # the workers do that
 
 
 def test_celery_is_refused_without_a_bare_app_too(tmp_path):

@@ -10,11 +10,12 @@ from itertools import pairwise
 import pytest
 
 from billhook import Handlers
+from billhook.engines.celery.sweeper import Sweeper
 from billhook.events import CustomerCreated, InvoicePaymentStatusChanged, PingTest
 from billhook.extension import get_state
 from billhook.inbox.admin import is_busy
 from support.apps import deliver, inbox_at
-from support.engines import celery_engine, inbox_of, noting, plan, plan_and_claim, send, sweeper_of
+from support.engines import celery_engine, inbox_of, noting, plan, plan_and_claim, send, swept
 from support.inbox_view import rows
 from support.processes import until
 
@@ -127,11 +128,9 @@ def test_a_sweep_that_may_release_nothing_waits_for_the_next_chance(stored_only,
     state = get_state(app)
     send(app, 2)
     assert len(plan_and_claim(app, "a slow worker", clock.now())) == 1
-    sweeper = sweeper_of(state, clock)
     clock.advance(seconds=2)
 
-    assert sweeper.due(0.0, lambda: 0) == []
-    assert sweeper.pause_seconds(0.0) == 1.0
+    assert swept(Sweeper(state.inbox, state.dispatcher)) == ([], 1.0)
 
 
 @pytest.mark.usefixtures("inbox_url")

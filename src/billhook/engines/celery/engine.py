@@ -6,37 +6,35 @@ and a sweep finds the deliveries whose message was lost. Celery is imported when
 
 from __future__ import annotations
 
-import threading
-import time
+import logging
 from collections import deque
-from collections.abc import Iterable, Iterator, Set
-from contextlib import contextmanager
-from datetime import datetime
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from billhook.engines.celery.app import check_settings
-from billhook.engines.celery.relay import Publisher, Relay
+from billhook.engines.celery.isolation import Isolation
+from billhook.engines.celery.publisher import TASK, Broker, Publisher
 from billhook.engines.celery.sweeper import Sweeper
-from billhook.engines.celery.task import TASK, CeleryHooks
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.leases import lease_owner
 from billhook.engines.maintenance import Maintenance, WorkerRegistration
 from billhook.engines.notifications import log_paused
 from billhook.engines.serial import SerialWorker
-from billhook.errors import ConfigError
-from billhook.inbox import Inbox, Lease
+from billhook.errors import BillhookError, ConfigError
+from billhook.inbox import Inbox
+from billhook.logs import fields
 from billhook.threads import reset_in_child
 
 __all__ = ["CeleryEngine"]
 
-WEB_DELAY_SECONDS = 5.0
-"""The sweeps of web processes publish only what those of the workers have not for so long."""
+logger = logging.getLogger("billhook.engines")
+
 SETTLE_SECONDS = 300.0
 """How long a result is kept and retried while the inbox cannot be written."""
 
 
 class CeleryEngine:
-    """Both sides of it: the relay in the web processes, the task and the sweeping in the workers."""
+    """Both sides of it: the publisher in the web processes, the task and the sweeping in the workers."""
 
     def __init__(
         self,
@@ -53,14 +51,10 @@ class CeleryEngine:
         self.display_url = inbox.database.display_url
         self._inbox = inbox
         self._dispatcher = dispatcher
-        self._clock = dispatcher.clock
         self._retention_days = retention_days
         self._key_days = key_days
         self.check()
-        self._relay = Relay(
-            lambda: Publisher(celery, TASK),
-            lambda: Sweeper(inbox, dispatcher.clock, self._release_held),
-        )
+        self._publisher = Publisher(lambda: Broker(celery))
         self._lease_seconds = lease_seconds
         self._reset()
         reset_in_child(self._reset)
@@ -69,14 +63,10 @@ class CeleryEngine:
         self._isolation = Isolation(self._lease_seconds)
         self._idle: deque[SerialWorker] = deque()
 
-    def _release_held(self) -> tuple[list[int], datetime | None]:
-        return self._inbox.release_held(lease_owner(), self._dispatcher.limits, self._clock.now())
-
     def check(self) -> None:
         """Raise ConfigError if the Celery app's settings do not fit, or it is bound to another inbox."""
         check_settings(self.celery)
-        hooks: CeleryHooks | None = getattr(self.celery, "billhook", None)
-        bound = hooks.engine if hooks is not None else None
+        bound: CeleryEngine | None = getattr(self.celery, "billhook", None)
         if bound is not None and bound.display_url != self.display_url:
             raise ConfigError(
                 f"the Celery app handles the deliveries of the inbox {bound.display_url} already: give each "
@@ -85,28 +75,35 @@ class CeleryEngine:
             )
 
     def bind(self) -> None:
-        """Make this the engine that handles the Celery app's messages."""
-        if getattr(self.celery, "billhook", None) is None:
-            self.celery.billhook = CeleryHooks(self.celery)
-        self.celery.billhook.engine = self
+        """Make this the engine that handles the Celery app's messages, in workers that start from now on."""
+        from celery import signals
+
+        if not hasattr(self.celery, "billhook"):
+            _add_task(self.celery)
+        self.celery.billhook = self
+        # Celery holds them weakly: those of an engine that is gone are not called.
+        signals.worker_init.connect(self._on_init)
+        signals.worker_ready.connect(self._on_ready)
+        signals.worker_shutting_down.connect(self._on_shutting_down)
+        signals.worker_shutdown.connect(self._on_shutdown)
 
     def start(self) -> None:
-        """Start the relay and its sweeping in this web process."""
-        self._relay.start(WEB_DELAY_SECONDS)
+        """Start the publisher in this web process."""
+        self._publisher.start()
 
     def wake(self, delivery_id: int) -> None:
-        """Publish a committed delivery's id soon. Never waits: the sweeper finds what is not published."""
-        # Again: this process may have been forked after `start`, and threads do not survive a fork.
-        self._relay.start(WEB_DELAY_SECONDS)
-        self._relay.publish(delivery_id)
+        """Publish a committed delivery's id soon. Never waits: the sweep finds what is not published."""
+        self._publisher.publish(delivery_id)
 
     def stop(self) -> None:
-        """Publish the ids that wait if that is quick, end the relay, and handle no more messages."""
-        self._relay.stop()
-        hooks: CeleryHooks | None = getattr(self.celery, "billhook", None)
+        """Publish the ids that wait if that is quick, end the publisher, and handle no more messages."""
+        self._publisher.stop()
         # Only our own: another app, as in tests, may have bound the Celery app since.
-        if hooks is not None and hooks.engine is self:
-            hooks.engine = None
+        if self._is_bound():
+            self.celery.billhook = None
+
+    def _is_bound(self) -> bool:
+        return getattr(self.celery, "billhook", None) is self
 
     def execute(self, delivery_id: int) -> None:
         """Call the due handlers of one delivery, in a Celery worker. Raises InboxUnavailable.
@@ -132,86 +129,102 @@ class CeleryEngine:
             if worker.suspect_due:
                 with isolation.alone(worker):
                     worker.handle(delivery_id, suspect=True)
-        except BaseException:
-            worker.close()
-            raise
-        self._idle.append(worker)
+        finally:
+            if worker.held():  # after an error: what it claimed is due when its lease ends
+                worker.close()
+            else:
+                self._idle.append(worker)
 
     def _publish_all(self, delivery_ids: Iterable[int]) -> None:
         for delivery_id in delivery_ids:
-            self._relay.publish(delivery_id)
+            self._publisher.publish(delivery_id)
 
-    def start_sweeping(self) -> None:
-        """Sweep in a Celery worker's main process: a retry's message is published when it is due.
+    # --- a worker's main process ----------------------------------------------------------------------
+
+    def _on_init(self, sender: Any, **_: Any) -> None:
+        """Check the app's configuration again: a worker starts, and has read all of it."""
+        # Signals are global: a process may have several Celery apps.
+        if sender.app is self.celery and self._is_bound():
+            try:
+                self.check()
+            except ConfigError as error:
+                raise SystemExit(f"Error: {error}") from None  # Celery ignores other errors of this signal
+
+    def _on_ready(self, sender: Any, **_: Any) -> None:
+        """Sweep from now on: a retry's message is published when it is due.
 
         It prunes old deliveries and registers itself as a worker too, as `billhook worker` does.
         """
+        if not (sender.app is self.celery and self._is_bound()):
+            return
         # In the main process only: its pool's children come and go, and one sweep per worker is enough.
-        count_handlers = self._dispatcher.count_handlers
+        registration = WorkerRegistration(
+            self._inbox, lease_owner(), "celery", self._dispatcher.count_handlers
+        )
         maintenance = Maintenance(
             self._inbox,
             retention_days=self._retention_days,
             key_days=self._key_days,
-            registration=WorkerRegistration(self._inbox, lease_owner(), "celery", count_handlers),
+            registration=registration,
         )
+        sweeper = Sweeper(self._inbox, self._dispatcher)
+
+        def sweep(queue_length: Callable[[], int], publish: Callable[[int], None]) -> float:
+            pause = sweeper.sweep(queue_length, publish)
+            return min(pause, maintenance.run_if_due(self._dispatcher.clock.now()))
+
         log_paused(self._inbox, self._dispatcher.sender)
-        self._relay.start(0.0, lambda: maintenance.run_if_due(self._clock.now()), maintenance.close)
+        self._publisher.start(sweep, maintenance.close)
 
-    def request_stop(self) -> None:
-        """Ask the relay to stop soon; takes no lock."""
-        self._relay.request_stop()
+    def _on_shutting_down(self, **_: Any) -> None:
+        """Stop sweeping soon. Called within a signal handler, and only in a worker."""
+        if self._is_bound():
+            self._publisher.request_stop()
 
-    def stop_sweeping(self) -> None:
-        """Stop the relay, and wait a little until it has removed this worker's registration."""
-        self._relay.stop()
+    def _on_shutdown(self, **_: Any) -> None:
+        """Stop sweeping, and wait a little until this worker's registration is removed."""
+        if self._is_bound():
+            self._publisher.stop()
 
 
-class Isolation:
-    """Lets ordinary runs execute side by side, or a suspect alone, in the threads of one process.
+def _add_task(celery: Any) -> None:
+    """Add the task, which calls the engine that the Celery app is bound to."""
+    from celery import Task
 
-    Neither waits longer than a lease time for one that does not end.
-    """
+    def run(*args: Any, **kwargs: Any) -> None:
+        engine: CeleryEngine | None = celery.billhook
+        if engine is None:
+            logger.error("received a message for a closed billhook: its delivery stays in the inbox")
+        elif kwargs or len(args) != 1 or type(args[0]) is not int or not 0 < args[0] < 2**63:
+            # The argument is not logged: anyone who can write to the broker may have sent it.
+            logger.error("rejected a message for %s: its argument is not a delivery id", TASK)
+        else:
+            _execute(engine, args[0])
 
-    def __init__(self, lease_seconds: float) -> None:
-        self._seconds = lease_seconds
-        self._changed = threading.Condition()
-        self._inside = 0
-        self._alone: list[SerialWorker] = []
-        self._alone_until = 0.0
+    # Celery's own base class: the app's may do more, and handlers have their Flask context anyway. acks_late
+    # and reject_on_worker_lost: the message of a worker that dies is delivered again, at once and not only by
+    # a sweep. A second call is no harm: the claim decides. typing=False: a message with wrong arguments has
+    # to reach `run`, which refuses it without quoting it.
+    celery.task(
+        name=TASK,
+        base=Task,
+        shared=False,
+        typing=False,
+        serializer="json",
+        ignore_result=True,
+        acks_late=True,
+        reject_on_worker_lost=True,
+    )(run)
 
-    def suspects(self) -> Set[Lease]:
-        """Return the leases of suspects that are running: a run that starts now has waited for them."""
-        return frozenset(lease for worker in list(self._alone) for lease in worker.held())
 
-    @contextmanager
-    def shared(self) -> Iterator[None]:
-        """Be inside together with others, but for suspects."""
-        with self._changed:
-            self._wait_while_alone()
-            self._inside += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._inside -= 1
-                self._changed.notify_all()
-
-    @contextmanager
-    def alone(self, worker: SerialWorker) -> Iterator[None]:
-        """Be inside alone, once all others have left; new ones wait meanwhile."""
-        with self._changed:
-            self._wait_while_alone()
-            self._alone.append(worker)
-            self._alone_until = time.monotonic() + self._seconds
-            self._changed.wait_for(lambda: not self._inside, self._seconds)
-            self._alone_until = time.monotonic() + self._seconds
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._alone.remove(worker)
-                self._changed.notify_all()
-
-    def _wait_while_alone(self) -> None:
-        while self._alone and (left := self._alone_until - time.monotonic()) > 0:
-            self._changed.wait(left)
+def _execute(engine: CeleryEngine, delivery_id: int) -> None:
+    """Handle a delivery. It never raises: each message is acknowledged."""
+    try:
+        engine.execute(delivery_id)
+    # Not raised: Celery would log it as a failed task and, with acks_late, drop the message all the same.
+    except BillhookError as error:
+        extra = fields(delivery_id=delivery_id, cause=error)
+        logger.error("delivery %d stays in the inbox: %s", delivery_id, error, extra=extra)  # noqa: TRY400
+    except Exception as error:
+        extra = fields(delivery_id=delivery_id, cause=error)
+        logger.exception("delivery %d stays in the inbox", delivery_id, extra=extra)
