@@ -168,7 +168,7 @@ def apply_in_batches(
             steps.advance(len(batch))
             # After each batch: a worker may begin with what is due now while others follow.
             if not dry_run:
-                inbox.notifier.notify()
+                inbox.waker.wake()
 
 
 def take_search_limit(selected: dict[str, Any]) -> int:

@@ -17,7 +17,7 @@ from datetime import datetime, timedelta
 from billhook.engines.dispatcher import AttemptResult, Dispatcher
 from billhook.engines.handler_pool import HandlerPool
 from billhook.engines.leases import EventCache, LeaseTable, lease_owner
-from billhook.engines.notifications import delivery_fields
+from billhook.engines.reporting import delivery_fields
 from billhook.errors import BillhookError
 from billhook.inbox import Claim, Inbox, InboxTransaction, Lease, NextTimes, RunPlan, StoredDelivery
 
@@ -131,7 +131,7 @@ class Cycle:
         self._announce(
             transaction.released, [each.plan for each in planned if each.plan.delivery_id in ours], claims
         )
-        self._dispatcher.notify(
+        self._dispatcher.report(
             attempts=attempts,
             settled=settled,
             planned=planned,
@@ -211,7 +211,7 @@ class Cycle:
         else:
             return False
         self._leases.remove([attempt.run_result.lease])
-        self._dispatcher.notify(attempts=[attempt], settled=settled)
+        self._dispatcher.report(attempts=[attempt], settled=settled)
         self._announce(transaction.released, [], [])  # what waited for it in its order is due now
         return True
 

@@ -15,7 +15,7 @@ from billhook.engines.cycle import PLAN_LIMIT, Cycle, Poll
 from billhook.engines.descriptors import DescriptorMonitor
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.maintenance import Maintenance, WorkerRegistration
-from billhook.engines.notifications import log_paused
+from billhook.engines.reporting import log_paused
 from billhook.engines.suspects import ClaimMode, SuspectPolicy
 from billhook.engines.wakeup import PollBackoff, Wakeup
 from billhook.errors import BillhookError
@@ -186,7 +186,7 @@ class Worker(Cycle):
         if poll.suspect and poll.capacity:
             suspects.started(claims[0].lease if claims else None)
         if releasing:  # other workers may be asleep
-            self._inbox.notifier.notify()
+            self._inbox.waker.wake()
         claimed = len(claims)
         if claimed + settled >= LOAD_RUNS and claimed < poll.capacity:
             self._next_poll_at = time.monotonic() + GATHER_SECONDS
@@ -255,7 +255,7 @@ class Worker(Cycle):
     def _announce(self, released: list[int], planned: list[RunPlan], claims: list[Claim]) -> None:
         # Of what is planned, the commit of the delivery has notified them.
         if len(released) > len(claims):
-            self._inbox.notifier.notify()
+            self._inbox.waker.wake()
 
     def _seconds_to_sleep(self, next_times: NextTimes, now: datetime) -> float:
         """Return the seconds until the next poll if nothing wakes the worker up before."""

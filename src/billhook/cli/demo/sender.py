@@ -12,8 +12,8 @@ from typing import Any
 from billhook.cli.demo.expectations import Expectation, expect_handled
 from billhook.cli.posting import HttpReply
 from billhook.client import BillingClient
+from billhook.fields import strict_json
 from billhook.sandbox.scenario import run_scenario
-from billhook.wire import strict_json
 
 __all__ = ["SandboxSender"]
 

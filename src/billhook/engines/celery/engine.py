@@ -18,7 +18,7 @@ from billhook.engines.celery.sweeper import Sweeper
 from billhook.engines.dispatcher import Dispatcher
 from billhook.engines.leases import lease_owner
 from billhook.engines.maintenance import Maintenance, WorkerRegistration
-from billhook.engines.notifications import log_paused
+from billhook.engines.reporting import log_paused
 from billhook.engines.serial import SerialWorker
 from billhook.errors import BillhookError, ConfigError
 from billhook.inbox import Inbox
