@@ -126,19 +126,24 @@ class Inbox:
         self.waker.wake()
         self.database.checkpoint()
 
-    def received(self, limit: int, only: int | None = None) -> list[StoredDelivery]:
-        """Return deliveries that no engine has read yet, oldest first; with `only` at most that one."""
+    def received(self, limit: int) -> list[StoredDelivery]:
+        """Return deliveries that no engine has read yet, oldest first."""
+        with self.database.read() as connection:
+            rows = connection.execute(pending.RECEIVED, {"at_most": limit}).all()
+            return [StoredDelivery(*row) for row in rows]
+
+    def poll(self, limit: int, only: int | None = None) -> tuple[list[StoredDelivery], NextTimes]:
+        """Return what an engine has to do: unread deliveries, and when the next runs are due.
+
+        Of one delivery if `only` names it. That one has no runs while it is unread.
+        """
         statement = pending.RECEIVED if only is None else pending.RECEIVED_ONE
         with self.database.read() as connection:
             rows = connection.execute(statement, {"at_most": limit, "delivery_id": only}).all()
-            return [StoredDelivery(*row) for row in rows]
-
-    def poll(self, limit: int) -> tuple[list[StoredDelivery], NextTimes]:
-        """Return what an engine has to do: unread deliveries, and when the next runs are due."""
-        with self.database.read() as connection:
-            rows = connection.execute(pending.RECEIVED, {"at_most": limit}).all()
             new_deliveries = [StoredDelivery(*row) for row in rows]
-            return new_deliveries, NextTimes(*connection.execute(pending.NEXT_TIMES).one())
+            if only is not None and new_deliveries:
+                return new_deliveries, NextTimes(None, None)
+            return new_deliveries, pending.next_times(connection, only)
 
     def newer_waiting(self, run_id: int) -> int | None:
         """Return the newest delivery that waits behind a run in its order; None if there is none.
@@ -148,11 +153,6 @@ class Inbox:
         with suppress(InboxUnavailable), self.database.read() as connection:
             return pending.newer_waiting(connection, run_id)
         return None
-
-    def suspect_due(self, delivery_id: int, now: datetime) -> bool:
-        """Return whether a suspect of that delivery is due: a run that must run beside nothing else."""
-        with self.database.read() as connection:
-            return pending.suspect_due(connection, delivery_id, now)
 
     def pending(
         self, *, received_before: datetime, due_before: datetime, limit: int

@@ -57,7 +57,7 @@ def test_received_returns_the_oldest_first_or_a_single_delivery(inbox):
     receipts = [inbox.put(incoming(f"k{n}")) for n in range(3)]
 
     assert [stored.key for stored in inbox.received(2)] == ["k0", "k1"]
-    assert [stored.key for stored in inbox.received(10, only=receipts[2].delivery_id)] == ["k2"]
+    assert [stored.key for stored in inbox.poll(10, only=receipts[2].delivery_id)[0]] == ["k2"]
 
 
 # --- once per key ---------------------------------------------------------------------------------
