@@ -5,19 +5,18 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections import Counter
-from collections.abc import Iterable
 from datetime import UTC, datetime
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
 from billhook.cli.context import load_settings, open_inbox
 from billhook.cli.output import print_json, print_table, progress
-from billhook.cli.params import DELIVERY_ID, TEXT, FiniteNumber, as_json, delivery_filters
+from billhook.cli.params import FiniteNumber
 from billhook.cli.posting import SCHEMES, HttpPoster, HttpReply
-from billhook.cli.selection import Flags, delivery_count, paced, parse_selection, select
+from billhook.cli.selection import RATE, Found, Selection, confirming, delivery_count, selecting
 from billhook.printable import first_line
 
 if TYPE_CHECKING:
@@ -32,7 +31,7 @@ _MOST_ANSWERS = 50
 
 
 @click.command()
-@click.argument("delivery_ids", type=DELIVERY_ID, nargs=-1, metavar="[ID]...")
+@selecting(ids=True)
 @click.option(
     "--to", "url", required=True, metavar="URL", help="The receiver's URL, with http:// or https://."
 )
@@ -43,34 +42,15 @@ _MOST_ANSWERS = 50
 @click.option(
     "--scheme", type=click.Choice(SCHEMES), help="The signature scheme. Default: BILLHOOK_SIGNATURE."
 )
-@delivery_filters
-@click.option("--handler", type=TEXT, metavar="NAME", help="With a run of this handler.")
-@click.option(
-    "--conflicts", is_flag=True, help="Deliveries with the key of another delivery but other content."
-)
 @click.option("--new-ids", is_flag=True, help="Send each under a new id, for a receiver that has had it.")
-@click.option(
-    "--rate", type=FiniteNumber(0.01, 100_000), metavar="N", help="At most N deliveries per second."
-)
+@RATE
 @click.option(
     "--timeout", type=FiniteNumber(0.1, 600), default=10.0, show_default=True,
     help="Seconds to wait for an answer.",
 )  # fmt: skip
-@click.option("--dry-run", is_flag=True, help="Show what would be sent without sending it.")
-@click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
-@as_json
+@confirming
 def forward(
-    delivery_ids: tuple[int, ...],
-    url: str,
-    secret_file: str,
-    scheme: str | None,
-    new_ids: bool,
-    rate: float | None,
-    timeout: float,
-    dry_run: bool,
-    yes: bool,
-    as_json: bool,
-    **selected: Any,
+    selection: Selection, url: str, secret_file: str, scheme: str | None, new_ids: bool, timeout: float
 ) -> None:
     """Send stored deliveries to another receiver, signed anew: staging, or your own machine.
 
@@ -84,20 +64,14 @@ def forward(
       billhook deliveries forward --since 1h --rate 5 --to https://staging.example/hooks --secret-file own.txt
     """
     signing = _Signing.of(scheme, secret_file, new_ids=new_ids)
-    selection, search_limit = parse_selection("forward", delivery_ids, selected)
     poster, sent = HttpPoster(url, timeout), _Sent()
     with open_inbox() as inbox, poster:
-        chosen = select(
-            inbox, delivery_ids, selection, search_limit,
-            question=f"Send {{}} to {urlsplit(url).netloc}?", past_participle="sent",
-            flags=Flags(dry_run, yes, as_json),
-        )  # fmt: skip
-        if chosen is None:
+        found = selection.find(inbox, f"Send {{}} to {urlsplit(url).netloc}?")
+        if found is None:
             return
-        if not dry_run:
-            batches = chosen.batches if rate is None else paced(chosen.batches, rate)
-            _send(inbox, batches, chosen.total, poster, signing, sent)
-    _report(chosen.total, sent, dry_run=dry_run, as_json=as_json)
+        if not selection.dry_run:
+            _send(inbox, found, poster, signing, sent)
+    _report(found.total, sent, dry_run=selection.dry_run, as_json=selection.as_json)
     if sent.is_bad:
         sys.exit(1)
 
@@ -168,14 +142,12 @@ class _Sent:
         return self.stopped_at is None
 
 
-def _send(
-    inbox: Inbox, batches: Iterable[list[int]], total: int, poster: HttpPoster, signing: _Signing, sent: _Sent
-) -> None:
+def _send(inbox: Inbox, found: Found, poster: HttpPoster, signing: _Signing, sent: _Sent) -> None:
     from billhook.inbox import DeliveryState
     from billhook.inbox.admin import details
 
-    with progress("sending", total) as steps:
-        for batch in batches:
+    with progress("sending", found.total) as steps:
+        for batch in found.batches:
             for delivery in details(inbox, batch):
                 steps.advance()
                 if delivery.summary.state == DeliveryState.PRUNED:

@@ -24,11 +24,8 @@ from billhook.errors import ConfigError
 
 __all__ = [
     "BIND",
-    "CONTAINS",
     "DEFAULT_BIND",
     "DELIVERY_ID",
-    "KEY",
-    "SEARCH_LIMIT",
     "TCP_BIND",
     "TEXT",
     "TIME",
@@ -36,11 +33,11 @@ __all__ = [
     "DefaultGroup",
     "DeliveryIdParam",
     "FiniteNumber",
+    "StateParam",
     "TimeParam",
     "Utf8Text",
     "as_json",
     "check_bindable",
-    "delivery_filters",
     "handlers_argument",
     "is_local",
     "parse_http_url",
@@ -147,49 +144,6 @@ handlers_argument = click.argument("handlers", nargs=-1, metavar="[HANDLERS]..."
 require_all = click.option(
     "--require-all", is_flag=True, help="Fail (exit code 1) if an event type has no handler."
 )
-
-
-SEARCH_LIMIT = 100_000
-"""How many bodies a search for a text reads: some seconds' work for the database."""
-CONTAINS = click.option(
-    "--contains",
-    type=TEXT,
-    metavar="TEXT",
-    help="With this text in the body, exactly as sent. The search is bounded.",
-)
-KEY = click.option("--key", type=TEXT, metavar="KEY", help="With this key, the id that the sender signed.")
-
-
-def delivery_filters(command: F) -> F:
-    """Add the options that select deliveries.
-
-    They are event_type, state, error, source, key, since, until, contains, and search_limit, which is for
-    `billhook.cli.selection.take_search_limit`.
-    """
-    for option in (
-        click.option(
-            "--search-limit",
-            type=click.IntRange(1),
-            metavar="N",
-            help=f"How many deliveries --contains reads, the newest first. Default: {SEARCH_LIMIT}.",
-        ),
-        CONTAINS,
-        click.option("--until", type=TIME, help="Received before this time: an age (2h, 7d) or ISO 8601."),
-        click.option("--since", type=TIME, help="Received since this time: an age (2h, 7d) or ISO 8601."),
-        KEY,
-        click.option("--source", type=TEXT, metavar="NAME", help="From this source."),
-        click.option(
-            "--error",
-            type=TEXT,
-            metavar="TEXT",
-            help="With this text in the last error, in upper or lower case.",
-        ),
-        click.option("--state", type=StateParam(), help="In this state."),
-        click.option("--type", "event_type", type=TEXT, metavar="TYPE", help="Of this event type."),
-    ):
-        # click prints options in the reverse order of the decorators, so the list above ends with the first.
-        command = option(command)
-    return command
 
 
 class DefaultGroup(click.Group):

@@ -74,7 +74,7 @@ def test_an_erased_delivery_is_refused_by_the_commands_that_need_its_body(run, s
         assert "delivery 2 was erased, its body is gone; nothing was " in refused.stderr
     again = run("deliveries", "erase", "2", "--yes")
     assert "delivery 2 was erased, its body is gone; nothing was erased" in again.stderr
-    assert "delivery 2 was erased, its body is gone; nothing was sent" in run(*forwarding, "2").stderr
+    assert "delivery 2 was erased, its body is gone; nothing was forwarded" in run(*forwarding, "2").stderr
     assert "0 of 1 delivery sent" in run(*forwarding, "--state", "erased").stdout
     assert shop.handle() == []
 
