@@ -6,16 +6,17 @@ import dataclasses
 import sys
 from collections import Counter
 from datetime import UTC, datetime
+from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import click
 
-from billhook.cli.context import load_settings, open_inbox
+from billhook.cli.context import open_inbox
 from billhook.cli.output import print_json, print_table, progress
 from billhook.cli.params import FiniteNumber
-from billhook.cli.posting import SCHEMES, HttpPoster, HttpReply
+from billhook.cli.posting import SCHEMES, HttpPoster, HttpReply, chosen_settings, sign
 from billhook.cli.selection import RATE, Found, Selection, confirming, delivery_count, selecting
 from billhook.printable import first_line
 
@@ -91,28 +92,20 @@ class _Signing:
         from billhook.extension import configured_scheme
         from billhook.settings import read_secrets_file
 
-        # Replay protection is the receiver's duty.
-        settings = dataclasses.replace(load_settings(), replay_protection="dedupe-only")
-        if scheme is not None:
-            settings = dataclasses.replace(settings, signature=scheme)
         secrets = read_secrets_file(secret_file)
         if not secrets:
             raise ConfigError("--secret-file holds no secret: write it into the file, one a line")
-        return cls(configured_scheme(settings), secrets[0], new_ids)
+        return cls(configured_scheme(chosen_settings(scheme)), secrets[0], new_ids)
 
     def headers(self, delivery: DeliveryDetails) -> dict[str, str]:
         """Return the headers of a delivery, signed now. Raises ValueError for what the scheme cannot sign."""
-        summary, body = delivery.summary, delivery.body
-        now, message_id = datetime.now(UTC), None if self.new_ids else summary.key
-        kind = {"X-Webhook-Type": summary.event_type} if summary.event_type else {}
-        event_type, secret = summary.event_type, self.secret
+        summary, now = delivery.summary, datetime.now(UTC)
+        signed = partial(sign, self.scheme, self.secret, summary.event_type, delivery.body, now)
         try:
-            signed = self.scheme.sign(body, secret, event_type=event_type, now=now, message_id=message_id)
+            return signed(None if self.new_ids else summary.key)
         except ValueError:
             # The key comes from another scheme and is no id of this one; its hash identifies it as well.
-            message_id = sha256(summary.key.encode()).hexdigest()
-            signed = self.scheme.sign(body, secret, event_type=event_type, now=now, message_id=message_id)
-        return {**kind, **signed}
+            return signed(sha256(summary.key.encode()).hexdigest())
 
 
 class _Sent:

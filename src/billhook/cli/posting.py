@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import http.client
 import time
-from collections.abc import Mapping
-from contextlib import ExitStack
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
 from urllib.parse import SplitResult, urlsplit
 
 import click
@@ -21,23 +21,14 @@ if TYPE_CHECKING:
     from flask import Flask
 
     from billhook.receiver.blueprint import WebhookRoute
+    from billhook.settings import Settings
     from billhook.signing import Scheme
-
-__all__ = [
-    "SCHEMES",
-    "AppPoster",
-    "HttpPoster",
-    "HttpReply",
-    "Poster",
-    "choose_signer",
-    "choose_target",
-    "find_route",
-]
-
 
 SCHEMES = ("standard-webhooks", "timestamped-hmac", "timestamped-rsa", "body-hmac")
 """What `--scheme` takes: the values of BILLHOOK_SIGNATURE."""
-_READ_BYTES = 4_096
+_MOST_CHARACTERS = 4_096
+"""How much of an answer is read."""
+_HEADERS = {"Content-Type": "application/json", "User-Agent": "billhook"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +38,14 @@ class HttpReply:
     status: int | None
     body: str
     seconds: float
+
+
+def sign(
+    scheme: Scheme, secret: str, event_type: str, body: bytes, now: datetime, message_id: str | None = None
+) -> dict[str, str]:
+    """Return the headers of a delivery. Raises ValueError for what the scheme cannot sign."""
+    kind = {"X-Webhook-Type": event_type} if event_type else {}
+    return kind | dict(scheme.sign(body, secret, event_type=event_type, now=now, message_id=message_id))
 
 
 # http.client and not httpx: `send` and `demo` work without the extra `client`.
@@ -88,11 +87,9 @@ class HttpPoster:
                 self._parts.hostname or "", self._parts.port, timeout=self._timeout_seconds
             )
         target = (self._parts.path or "/") + (f"?{self._parts.query}" if self._parts.query else "")
-        self._connection.request(
-            "POST", target, body, {"Content-Type": "application/json", "User-Agent": "billhook", **headers}
-        )
+        self._connection.request("POST", target, body, {**_HEADERS, **headers})
         response = self._connection.getresponse()
-        text = response.read(_READ_BYTES).decode("utf-8", "replace")
+        text = response.read(_MOST_CHARACTERS).decode("utf-8", "replace")
         # A longer answer was not read to its end, and its rest would be taken for the next answer.
         if not response.isclosed() or response.will_close:
             self._close()
@@ -121,73 +118,54 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
 
 
-_READ_CHARACTERS = 4_096
-
-
-class Poster(Protocol):
-    """Post deliveries: HttpPoster or AppPoster. A context manager."""
-
-    def __enter__(self) -> Poster: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-    def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
-        """Post a delivery. A failure on the way does not raise."""
-        ...
-
-
+@dataclass(frozen=True, slots=True)
 class AppPoster:
-    """Post to a path of a Flask app in this process, without a server."""
+    """Post to a path of a Flask app in this process, without a server.
 
-    def __init__(
-        self, app: Flask, path: str, environ: Mapping[str, Any] | None = None, scheme: str = "https"
-    ) -> None:
-        """Add `environ` to the WSGI environ of each request; over TLS, for an app may redirect plain HTTP."""
-        self._app = app
-        self._client = app.test_client()
-        self._path = path
-        self._environ = dict(environ or {})
-        self._scheme = scheme
-        self._open = ExitStack()
+    `environ` is added to the WSGI environ of each request; over TLS, for an app may redirect plain HTTP.
+    """
 
-    def __enter__(self) -> AppPoster:
-        from billhook.extension import get_state
-
-        # The process of a command ends soon: handlers that it began would be interrupted.
-        self._open.enter_context(get_state(self._app).engine_disabled())
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._open.close()
+    app: Flask
+    path: str
+    environ: dict[str, Any] = field(default_factory=dict)
+    scheme: str = "https"
 
     def post(self, body: bytes, headers: Mapping[str, str]) -> HttpReply:
-        """Post a delivery."""
+        """Post a delivery. A failure of the app does not raise: it is a result without a status."""
         started = time.monotonic()
         try:
-            response = self._client.post(
-                self._path,
+            response = self.app.test_client().post(
+                self.path,
                 data=body,
-                headers={"Content-Type": "application/json", "User-Agent": "billhook", **headers},
-                url_scheme=self._scheme,
-                environ_overrides=self._environ,
+                headers={**_HEADERS, **headers},
+                url_scheme=self.scheme,
+                environ_overrides=self.environ,
             )
         except Exception as error:  # noqa: BLE001 - the app's own code, which may raise anything
             return HttpReply(None, f"no answer: the app raised {type(error).__name__}: {error}", 0.0)
         with response:
-            text = response.get_data(as_text=True)[:_READ_CHARACTERS]
+            text = response.get_data(as_text=True)[:_MOST_CHARACTERS]
             return HttpReply(response.status_code, text, time.monotonic() - started)
 
 
-def choose_target(url: str | None, source: str | None, timeout_seconds: float) -> tuple[str, Poster]:
-    """Return the target's name and its poster. Without a URL or an app it is where `serve` listens."""
+@contextmanager
+def open_target(
+    url: str | None, source: str | None, timeout_seconds: float
+) -> Iterator[tuple[str, HttpPoster | AppPoster]]:
+    """Give the target's name and its poster. Without a URL or an app it is where `serve` listens."""
+    from billhook.extension import get_state
+
     app = user_app()
     if url is None and app is not None:
         path = find_route(app, source).path
         click.echo(f"note: posting to the app itself, at {path}; use --to URL to post to a server", err=True)
-        return path, AppPoster(app, path)
-    if url is None:
-        url = f"http://{DEFAULT_BIND}/{load_settings().url_prefix.strip('/')}"
-    return url, HttpPoster(url, timeout_seconds)
+        # The process of a command ends soon: handlers that it began would be interrupted.
+        with get_state(app).engine_disabled():
+            yield path, AppPoster(app, path)
+        return
+    url = url or f"http://{DEFAULT_BIND}/{load_settings().url_prefix.strip('/')}"
+    with HttpPoster(url, timeout_seconds) as poster:
+        yield url, poster
 
 
 def find_route(app: Flask, source: str | None, url: str | None = None) -> WebhookRoute:
@@ -214,6 +192,13 @@ def find_route(app: Flask, source: str | None, url: str | None = None) -> Webhoo
     raise ConfigError(f"the app {wrong}: give --source one of {known}")
 
 
+def chosen_settings(scheme: str | None) -> Settings:
+    """Return the options in force, with a `scheme` that the command names; for its signatures."""
+    # Replay protection is the receiver's duty: a sender may use a scheme that signs no time.
+    settings = replace(load_settings(), replay_protection="dedupe-only")
+    return settings if scheme is None else replace(settings, signature=scheme)
+
+
 def choose_signer(
     url: str | None, source: str | None, scheme: str | None, secret_file: str | None
 ) -> tuple[Scheme, str]:
@@ -222,10 +207,7 @@ def choose_signer(
     from billhook.signing.source import DEFAULT_SOURCE
 
     app = user_app()
-    # Replay protection is the receiver's duty: a sender may use a scheme that signs no time.
-    settings = dataclasses.replace(load_settings(), replay_protection="dedupe-only")
-    if scheme is not None:
-        settings = dataclasses.replace(settings, signature=scheme)
+    settings = chosen_settings(scheme)
     secrets: Any = settings.read_secrets(secret_file)
     if app is None:
         if source not in (None, DEFAULT_SOURCE):

@@ -17,7 +17,7 @@ from billhook.cli.context import user_app, worker_hint
 from billhook.cli.events import event_class, suggest
 from billhook.cli.output import print_json, print_table, printable, progress
 from billhook.cli.params import FiniteNumber, as_json
-from billhook.cli.posting import SCHEMES, HttpReply, choose_signer, choose_target
+from billhook.cli.posting import SCHEMES, HttpReply, choose_signer, open_target, sign
 from billhook.errors import BillhookError, ConfigError, InvalidJSON, PayloadError
 from billhook.program import in_program
 from billhook.wire import strict_json
@@ -104,8 +104,7 @@ def send(
     # Only notes: an invalid body is often what the user wants to test the receiver with.
     for warning in _payload_warnings(event_type, body, changes):
         click.echo(f"note: {printable(warning)}", err=True)
-    place, unopened = choose_target(url, source, timeout)
-    with unopened as poster, progress("sending", count) as steps:
+    with open_target(url, source, timeout) as (place, poster), progress("sending", count) as steps:
         for _ in range(count):
             # Signed anew each time: a random id makes each a new delivery; with --id they are duplicates.
             headers = _headers(signer, secret, body, event_type, message_id)
@@ -135,14 +134,12 @@ def _headers(
     if not (event_type.isascii() and event_type.isprintable()):
         raise ConfigError(f"TYPE is {event_type!r}: it is sent in a header, so it must be printable ASCII")
     try:
-        headers = signer.sign(
-            body, secret, event_type=event_type, now=datetime.now(UTC), message_id=message_id
-        )
+        headers = sign(signer, secret, event_type, body, datetime.now(UTC), message_id)
     except ValueError as error:
         raise ConfigError(f"--id is {message_id!r}, which cannot be signed: {error}") from None
     from billhook.doctor.examination import TEST_USER_AGENT
 
-    return {"User-Agent": TEST_USER_AGENT, "X-Webhook-Type": event_type, **headers}
+    return {"User-Agent": TEST_USER_AGENT, **headers}
 
 
 def _payload_warnings(event_type: str, body: bytes, changes: Sequence[str]) -> list[str]:
